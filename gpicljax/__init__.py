@@ -1,0 +1,24 @@
+"""gpicljax: simulators and trainers for general-purpose in-context learning, in JAX."""
+
+from gpicljax import spaces
+from gpicljax.environment import Environment, Step, Transition
+from gpicljax.registration import make, register, registered
+from gpicljax.rollout import rollout
+from gpicljax.vector import TimeStep, VectorEnv, VectorState
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Environment",
+    "Step",
+    "TimeStep",
+    "Transition",
+    "VectorEnv",
+    "VectorState",
+    "__version__",
+    "make",
+    "register",
+    "registered",
+    "rollout",
+    "spaces",
+]

@@ -1,0 +1,1 @@
+"""Learning algorithms and generic agents; none knows a concrete environment."""

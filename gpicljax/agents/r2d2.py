@@ -1,0 +1,539 @@
+"""R2D2: recurrent Q-learning from stored-state sequence replay (Kapturowski et al., 2019).
+
+One update collects `unroll - overlap` steps from all actors, inserts one sequence per actor and
+learns `updates_per_collect` times. Everything the next update depends on is in `TrainState`, so
+that `vmap` over seeds, exact resumption and sharding need nothing else.
+
+Sequences run on across episodes and trials: start flags clear the carry in mid-sequence, and steps
+whose action the environment ignores carry no loss. So no padding is stored or learnt from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.data import replay as replay_buffer
+from gpicljax.networks.contract import Network
+from gpicljax.networks.q_network import AgentInput
+from gpicljax.rollout import Agent, RolloutState, rollout, start_rollout
+from gpicljax.vector import TimeStep, VectorEnv
+
+Metrics = dict[str, jax.Array]
+
+
+class Auxiliary(NamedTuple):
+    """An auxiliary regression inside the unroll.
+
+    Attributes:
+      name: of the network's prediction.
+      target: `(observation, next_observation) -> (target, weight)`: what to predict at a step,
+        float `[..., size]`, and float `[...]`, 0 where nothing is to be predicted.
+      coefficient: weight of its loss.
+    """
+
+    name: str
+    target: Callable[[Any, Any], tuple[jax.Array, jax.Array]]
+    coefficient: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class R2D2Config:
+    """Sizes and switches, all static. Defaults: Table 5 of the Meta-Referential Games paper.
+
+    Attributes:
+      num_envs: actors.
+      unroll: transitions per sequence, burn-in included.
+      overlap: transitions that successive sequences share; `unroll - overlap` must divide it.
+      burn_in: transitions that only warm the carry up.
+      n_step: n of the n-step return (shorter at the end of a sequence).
+      replay_capacity: sequences; rounded up to a multiple of `num_envs`.
+      min_replay: sequences collected before the first update.
+      batch_size: sequences per update.
+      updates_per_collect: updates per collection of `unroll - overlap` steps.
+      bootstrap: learn from returns; False learns the immediate reward only (discount 0), and
+        neither needs nor has a target network.
+      target: `"hard"` copies every `target_period` updates, `"polyak"` averages with `target_rate`.
+      rescale: learn in the rescaled value space h of Pohlen et al. (2018).
+      forced_steps: whether steps with a single legal action carry Q loss. Where actions do not
+        change what is reached, they only cost capacity.
+    """
+
+    num_envs: int = 32
+    unroll: int = 20
+    overlap: int = 10
+    burn_in: int = 10
+    n_step: int = 3
+    replay_capacity: int = 5_000
+    min_replay: int = 320
+    batch_size: int = 32
+    updates_per_collect: int = 10
+    bootstrap: bool = True
+    target: Literal["hard", "polyak"] = "hard"
+    rescale: bool = False
+    forced_steps: bool = True
+
+    def __post_init__(self) -> None:
+        for field in ("num_envs", "unroll", "n_step", "replay_capacity", "batch_size"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field} = {getattr(self, field)}: at least 1 is needed")
+        if not 0 <= self.overlap < self.unroll or self.overlap % (self.unroll - self.overlap):
+            raise ValueError(
+                f"unroll = {self.unroll}, overlap = {self.overlap}: the step between sequences, "
+                "unroll - overlap, must be at least 1 and divide the overlap"
+            )
+        if not 0 <= self.burn_in < self.unroll:
+            raise ValueError(f"burn_in = {self.burn_in}: choose from 0 .. {self.unroll - 1}")
+
+    @property
+    def period(self) -> int:
+        """Steps between the starts of successive sequences."""
+        return self.unroll - self.overlap
+
+    @property
+    def capacity(self) -> int:
+        """Replay capacity in sequences, a multiple of `num_envs`."""
+        return -(-self.replay_capacity // self.num_envs) * self.num_envs
+
+    @property
+    def warm_up(self) -> int:
+        """Collections before the first update: to fill a window, then `min_replay`."""
+        return max(1, -(-min(self.min_replay, self.capacity) // self.num_envs))
+
+
+@struct.dataclass
+class R2D2HParams:
+    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+
+    Attributes:
+      learning_rate: of Adam.
+      adam_epsilon: of Adam.
+      max_gradient_norm: clip by global norm; infinite for none.
+      discount: gamma; unused without `bootstrap`.
+      target_period: updates between hard copies of the target network.
+      target_rate: tau of the Polyak average.
+      priority_exponent: alpha.
+      importance_exponent: beta.
+      priority_eta: share of the largest error in a sequence's priority, the rest is the mean.
+      epsilon_base: actor i explores with base ** (1 + alpha i / (actors - 1)).
+      epsilon_alpha: alpha in that formula.
+    """
+
+    learning_rate: float = 6.25e-5
+    adam_epsilon: float = 1e-12
+    max_gradient_norm: float = float("inf")
+    discount: float = 0.997
+    target_period: int = 2500
+    target_rate: float = 4e-4
+    priority_exponent: float = 0.9
+    importance_exponent: float = 0.6
+    priority_eta: float = 0.9
+    epsilon_base: float = 0.4
+    epsilon_alpha: float = 2.0
+
+
+class AgentCarry(NamedTuple):
+    """The network's carry and the last action `int32[B]` (-1 for none)."""
+
+    core: Any
+    last_action: jax.Array
+
+
+class Sequence(NamedTuple):
+    """A replayed sequence; leaves `[unroll + 1, ...]` but for the carry.
+
+    Attributes:
+      timestep: what was seen (without `info`).
+      action: what was done.
+      carry: the agent's carry before the first step.
+    """
+
+    timestep: TimeStep
+    action: jax.Array
+    carry: AgentCarry
+
+
+@struct.dataclass
+class TrainState:
+    """Everything the next update depends on.
+
+    Attributes:
+      params: of the network.
+      target_params: of the target network; None without `bootstrap`.
+      optimiser: state of the optimiser.
+      replay: the sequences.
+      rollout: environments, current time step, agents' carries.
+      window: time steps and actions since the current window's start, leaves `[overlap, B, ...]`.
+      carries: carries at the starts of the open windows, leaves `[overlap / period, B, ...]`.
+      hparams: traced hyper-parameters.
+      key: of everything random.
+      updates: `int32[]`, optimiser updates.
+      observations: `int32[]`, environment steps times actors.
+    """
+
+    params: Any
+    target_params: Any
+    optimiser: Any
+    replay: replay_buffer.ReplayState
+    rollout: RolloutState
+    window: Any
+    carries: Any
+    hparams: R2D2HParams
+    key: jax.Array
+    updates: jax.Array
+    observations: jax.Array
+
+
+def legal_actions(observation: Any, num_actions: int) -> jax.Array:
+    """The observation's `action_mask`, or all actions where it has none; `bool[..., A]`."""
+    if isinstance(observation, dict) and "action_mask" in observation:
+        return observation["action_mask"]
+    return jnp.ones(num_actions, bool)
+
+
+def greedy(q_values: jax.Array, legal: jax.Array) -> jax.Array:
+    """The legal action of highest value; `float[..., A]`, `bool[..., A]` -> `int32[...]`."""
+    return jnp.argmax(jnp.where(legal, q_values, -jnp.inf), axis=-1).astype(jnp.int32)
+
+
+def q_agent(network: Network, num_actions: int, epsilons: jax.Array | float = 0.0) -> Agent:
+    """An epsilon-greedy recurrent agent over the legal actions.
+
+    Args:
+      network: outputs `QOutput`.
+      num_actions: A.
+      epsilons: exploration rate, one or `float[B]`; 0 is greedy.
+
+    Returns:
+      The agent; its `aux` is a dictionary with the Q-values.
+    """
+
+    def initial_carry(batch: int) -> AgentCarry:
+        return AgentCarry(network.initial_carry(batch), jnp.full(batch, -1, jnp.int32))
+
+    def act(
+        key: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
+    ) -> tuple[jax.Array, Any, AgentCarry]:
+        start = timestep.trial_start
+        last_action = jnp.where(start, -1, carry.last_action)
+        inputs = AgentInput(timestep.observation, last_action, timestep.reward)
+        output, core = network.step(params, carry.core, inputs, start)
+        legal = jnp.broadcast_to(
+            legal_actions(timestep.observation, num_actions), output.q_values.shape
+        )
+        action = greedy(output.q_values, legal)
+        if not (isinstance(epsilons, float) and epsilons == 0):
+            explore_key, choice_key = jax.random.split(key)
+            choice = jax.random.categorical(choice_key, jnp.where(legal, 0.0, -jnp.inf))
+            explore = jax.random.uniform(explore_key, action.shape) < epsilons
+            action = jnp.where(explore, choice.astype(jnp.int32), action)
+        return action, {"q_values": output.q_values}, AgentCarry(core, action)
+
+    return Agent(initial_carry, act)
+
+
+def actor_epsilons(hparams: R2D2HParams, num_envs: int) -> jax.Array:
+    """base ** (1 + alpha i / (N - 1)) for actor i of N, `float[N]`. Source: Ape-X."""
+    places = jnp.arange(num_envs) / max(num_envs - 1, 1)
+    return jnp.power(hparams.epsilon_base, 1 + hparams.epsilon_alpha * places)
+
+
+def _rescale(x: jax.Array) -> jax.Array:
+    import rlax
+
+    return rlax.signed_hyperbolic(x)
+
+
+def _unscale(x: jax.Array) -> jax.Array:
+    import rlax
+
+    return rlax.signed_parabolic(x)
+
+
+def n_step_targets(
+    rewards: jax.Array,
+    discounts: jax.Array,
+    continues: jax.Array,
+    values: jax.Array,
+    n_step: int,
+    rescale: bool = False,
+) -> jax.Array:
+    """n-step returns along the leading axis; the last n - 1 steps use what is left.
+
+    Args:
+      rewards: float `[T]`, received on arriving at step t + 1.
+      discounts: float `[T]`, gamma, or 0 where step t + 1 is terminal.
+      continues: float `[T]`, 0 where the episode is cut off at step t + 1: the return ends there
+        with that step's value.
+      values: float `[T]`, of step t + 1.
+      n_step: n.
+      rescale: values and returns are in the rescaled space.
+
+    Returns:
+      float `[T]`, without gradient.
+    """
+    import rlax
+
+    if rescale:
+        values = _unscale(values)
+    returns = rlax.n_step_bootstrapped_returns(rewards, discounts, values, n_step, continues)
+    return jax.lax.stop_gradient(_rescale(returns) if rescale else returns)
+
+
+class R2D2(NamedTuple):
+    """The trainer: `init` and `update`, both jittable and vmappable over seeds.
+
+    Attributes:
+      init: `(key, hparams, env_params=None) -> TrainState`.
+      update: `TrainState -> (TrainState, metrics)`.
+      agent: epsilon-greedy agents over `state.params`, greedy by default.
+    """
+
+    init: Callable[..., TrainState]
+    update: Callable[[TrainState], tuple[TrainState, Metrics]]
+    agent: Callable[..., Agent]
+
+
+def make(
+    config: R2D2Config,
+    vec: VectorEnv,
+    network: Network,
+    auxiliaries: tuple[Auxiliary, ...] = (),
+) -> R2D2:
+    """Builds the trainer.
+
+    Args:
+      config: sizes and switches.
+      vec: the actors' environments; one agent, discrete actions.
+      network: outputs `QOutput`.
+      auxiliaries: regressions trained along.
+
+    Returns:
+      The trainer.
+
+    Raises:
+      ValueError: if the environments do not fit.
+    """
+    space = vec.env.action_space()
+    if not isinstance(space, spaces.Discrete):
+        raise ValueError(f"R2D2 needs one agent with discrete actions, not {space}")
+    if vec.num_envs != config.num_envs:
+        raise ValueError(f"num_envs = {config.num_envs}, but the batch has {vec.num_envs}")
+    num_actions = space.n
+
+    def agent(epsilons: jax.Array | float = 0.0) -> Agent:
+        return q_agent(network, num_actions, epsilons)
+
+    def optimiser(hparams: R2D2HParams) -> optax.GradientTransformation:
+        return optax.chain(
+            optax.clip_by_global_norm(hparams.max_gradient_norm),  # type: ignore[arg-type]
+            optax.adam(hparams.learning_rate, eps=hparams.adam_epsilon),
+        )
+
+    # Collecting ------------------------------------------------------------------------------
+
+    def collect(key: jax.Array, state: TrainState) -> tuple[TrainState, Sequence]:
+        """`period` more steps; returns the sequence of each actor that they complete."""
+        actors = agent(actor_epsilons(state.hparams, config.num_envs))
+        before = state.rollout.carry
+        rollout_state, steps = rollout(
+            key,
+            vec,
+            actors,
+            state.params,
+            state.rollout,
+            config.period,
+            keep=lambda record: (record.timestep._replace(info={}), record.action),
+        )
+        # The last time step closes the sequence: it is where the last transition leads. Its action
+        # is not known yet, nor needed.
+        following = rollout_state.timestep._replace(info={})
+        closing = (following, jnp.zeros_like(steps[1][0]))
+        window = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.window, steps)
+        carries = jax.tree.map(
+            lambda a, b: jnp.concatenate([a, b[None]]), state.carries, before
+        )
+        timestep, action = jax.tree.map(
+            lambda a, b: jnp.moveaxis(jnp.concatenate([a, b[None]]), 0, 1), window, closing
+        )
+        sequence = Sequence(timestep, action, jax.tree.map(lambda c: c[0], carries))
+        state = state.replace(
+            rollout=rollout_state,
+            window=jax.tree.map(lambda w: w[config.period :], window),
+            carries=jax.tree.map(lambda c: c[1:], carries),
+            observations=state.observations + config.period * config.num_envs,
+        )
+        return state, sequence
+
+    # Learning --------------------------------------------------------------------------------
+
+    def inputs_of(sequence: Sequence) -> AgentInput:
+        """The network's inputs, time-major."""
+        timestep = sequence.timestep
+        previous = jnp.concatenate([sequence.carry.last_action[None], sequence.action[:-1]])
+        previous = jnp.where(timestep.trial_start, -1, previous)
+        return AgentInput(timestep.observation, previous, timestep.reward)
+
+    def loss_fn(
+        params: Any,
+        target_params: Any,
+        hparams: R2D2HParams,
+        sequence: Sequence,
+        weights: jax.Array,
+    ) -> tuple[jax.Array, tuple[jax.Array, Metrics]]:
+        timestep, inputs = sequence.timestep, inputs_of(sequence)
+        starts = timestep.trial_start
+
+        def unroll(p: Any) -> Any:
+            """Outputs at the steps after the burn-in, whose carry gets no gradient."""
+            carry = sequence.carry.core
+            if config.burn_in:
+                early = jax.tree.map(lambda x: x[: config.burn_in], (inputs, starts))
+                _, carry = network.unroll(p, carry, *early)
+                carry = jax.lax.stop_gradient(carry)
+            late = jax.tree.map(lambda x: x[config.burn_in :], (inputs, starts))
+            return network.unroll(p, carry, *late)[0]
+
+        online = unroll(params)
+        timestep = jax.tree.map(lambda x: x[config.burn_in :], timestep)
+        action = sequence.action[config.burn_in : -1]
+        legal = legal_actions(timestep.observation, num_actions)
+        legal = jnp.broadcast_to(legal, online.q_values.shape)
+        chosen = jnp.take_along_axis(online.q_values[:-1], action[..., None], axis=-1)[..., 0]
+
+        rewards = timestep.reward[1:]
+        if config.bootstrap:
+            best = greedy(online.q_values[1:], legal[1:])
+            values = jnp.take_along_axis(
+                unroll(target_params).q_values[1:], best[..., None], axis=-1
+            )[..., 0]
+            over, cut = timestep.terminated[1:], timestep.truncated[1:]
+            # Behind the end of an episode lies a step of no account: nothing flows over it.
+            discounts = hparams.discount * (1 - over.astype(values.dtype))
+            targets = jax.vmap(
+                lambda *x: n_step_targets(*x, config.n_step, config.rescale),
+                in_axes=1,
+                out_axes=1,
+            )(rewards, discounts, 1 - cut.astype(values.dtype), values)
+        else:
+            targets = _rescale(rewards) if config.rescale else rewards
+        errors = targets - chosen
+
+        counted = ~timestep.last[:-1]
+        if not config.forced_steps:
+            counted &= legal[:-1].sum(-1) > 1
+        mask = counted.astype(errors.dtype)
+        q_loss = (0.5 * jnp.square(errors) * mask * weights).sum() / jnp.maximum(mask.sum(), 1)
+
+        metrics = {"q_loss": q_loss}
+        loss = q_loss
+        for auxiliary in auxiliaries:
+            here = jax.tree.map(lambda x: x[:-1], timestep.observation)
+            following = jax.tree.map(lambda x: x[1:], timestep.observation)
+            target, weight = auxiliary.target(here, following)
+            weight = weight * ~timestep.last[:-1]
+            error = jnp.square(online.predictions[auxiliary.name][:-1] - target).mean(-1)
+            value = (error * weight).sum() / jnp.maximum(weight.sum(), 1)
+            loss = loss + auxiliary.coefficient * value
+            metrics[auxiliary.name + "_loss"] = value
+
+        size = jnp.abs(errors) * mask
+        mean = size.sum(0) / jnp.maximum(mask.sum(0), 1)
+        eta = hparams.priority_eta
+        priorities = eta * size.max(0) + (1 - eta) * mean + 1e-4
+        return loss, (priorities, metrics)
+
+    def learn(key: jax.Array, state: TrainState) -> tuple[TrainState, Metrics]:
+        hparams = state.hparams
+        batch = replay_buffer.sample(key, state.replay, config.batch_size)
+        weights = replay_buffer.importance_weights(
+            state.replay, batch.probabilities, hparams.importance_exponent
+        )
+        steps = jax.tree.map(
+            lambda x: jnp.moveaxis(x, 0, 1), (batch.items.timestep, batch.items.action)
+        )
+        sequence = Sequence(*steps, batch.items.carry)
+        grads, (priorities, metrics) = jax.grad(loss_fn, has_aux=True)(
+            state.params, state.target_params, hparams, sequence, weights
+        )
+        deltas, opt_state = optimiser(hparams).update(grads, state.optimiser, state.params)
+        params = optax.apply_updates(state.params, deltas)
+        updates = state.updates + 1
+        target_params = state.target_params
+        if config.bootstrap and config.target == "polyak":
+            target_params = optax.incremental_update(params, target_params, hparams.target_rate)  # type: ignore[arg-type]
+        elif config.bootstrap:
+            copy = updates % hparams.target_period == 0
+            target_params = jax.tree.map(
+                lambda new, old: jnp.where(copy, new, old), params, target_params
+            )
+        metrics["gradient_norm"] = optax.global_norm(grads)
+        state = state.replace(
+            params=params,
+            target_params=target_params,
+            optimiser=opt_state,
+            replay=replay_buffer.set_priorities(
+                state.replay, batch.indices, priorities, hparams.priority_exponent
+            ),
+            updates=updates,
+        )
+        return state, metrics
+
+    # The trainer -----------------------------------------------------------------------------
+
+    def gather(state: TrainState, key: jax.Array) -> TrainState:
+        state, sequences = collect(key, state)
+        return state.replace(replay=replay_buffer.add(state.replay, sequences))
+
+    def init(key: jax.Array, hparams: R2D2HParams, env_params: Any = None) -> TrainState:
+        hparams = jax.tree.map(jnp.asarray, hparams)
+        init_key, env_key, fill_key, key = jax.random.split(key, 4)
+        rollout_state = start_rollout(env_key, vec, agent(), env_params)
+        timestep = rollout_state.timestep._replace(info={})
+        inputs = AgentInput(
+            timestep.observation, rollout_state.carry.last_action, timestep.reward
+        )
+        params = network.init(init_key, inputs)
+        action = jnp.zeros(config.num_envs, jnp.int32)
+        overlap = lambda x, n: jnp.zeros((n, *x.shape), x.dtype)  # noqa: E731
+        one = jax.tree.map(
+            lambda x: jnp.zeros((config.unroll + 1, *x.shape[1:]), x.dtype), (timestep, action)
+        )
+        item = Sequence(*one, jax.tree.map(lambda c: c[0], rollout_state.carry))
+        zero = jnp.zeros((), jnp.int32)
+        state = TrainState(
+            params=params,
+            target_params=jax.tree.map(jnp.copy, params) if config.bootstrap else None,
+            optimiser=optimiser(hparams).init(params),
+            replay=replay_buffer.init(item, config.capacity),
+            rollout=rollout_state,
+            window=jax.tree.map(lambda x: overlap(x, config.overlap), (timestep, action)),
+            carries=jax.tree.map(
+                lambda c: overlap(c, config.overlap // config.period), rollout_state.carry
+            ),
+            hparams=hparams,
+            key=key,
+            updates=zero,
+            observations=zero,
+        )
+        keys = jax.random.split(fill_key, config.overlap // config.period + config.warm_up)
+        opening, filling = jnp.split(keys, [config.overlap // config.period])
+        state, _ = jax.lax.scan(lambda s, k: (collect(k, s)[0], None), state, opening)
+        state, _ = jax.lax.scan(lambda s, k: (gather(s, k), None), state, filling)
+        return state
+
+    def update(state: TrainState) -> tuple[TrainState, Metrics]:
+        key, collect_key, learn_key = jax.random.split(state.key, 3)
+        state = gather(state.replace(key=key), collect_key)
+        learn_keys = jax.random.split(learn_key, config.updates_per_collect)
+        state, metrics = jax.lax.scan(lambda s, k: learn(k, s), state, learn_keys)
+        return state, jax.tree.map(lambda m: m.mean(0), metrics)
+
+    return R2D2(init, update, agent)

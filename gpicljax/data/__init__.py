@@ -1,0 +1,1 @@
+"""Datasets in memory and on disk, replay, and task sets."""

@@ -1,0 +1,51 @@
+"""Finite sets of tasks, held as keys."""
+
+from __future__ import annotations
+
+import jax
+from flax import struct
+
+
+@struct.dataclass
+class TaskSet:
+    """A finite set of tasks: the keys from which `env.sample_task(key, params)` makes them.
+
+    Attributes:
+      keys: typed keys `[N]`.
+
+    Example:
+      >>> import jax
+      >>> seen, unseen = TaskSet.create(jax.random.key(0), 100).split(80)
+      >>> len(seen), len(unseen)
+      (80, 20)
+    """
+
+    keys: jax.Array
+
+    @classmethod
+    def create(cls, key: jax.Array, size: int) -> TaskSet:
+        """A set of `size` tasks. Raises ValueError if `size` is below 1."""
+        if size < 1:
+            raise ValueError(f"size = {size}: a task set holds at least one task")
+        return cls(jax.random.split(key, size))
+
+    def __len__(self) -> int:
+        return self.keys.shape[0]
+
+    def split(self, first: int) -> tuple[TaskSet, TaskSet]:
+        """Two disjoint sets: the first `first` tasks and the rest, e.g. seen and unseen ones.
+
+        Raises:
+          ValueError: unless both sets keep at least one task.
+        """
+        if not 0 < first < len(self):
+            raise ValueError(f"first = {first}: choose from 1 .. {len(self) - 1}")
+        return TaskSet(self.keys[:first]), TaskSet(self.keys[first:])
+
+    def take(self, indices: jax.Array) -> TaskSet:
+        """The tasks at `int32[M]` indices."""
+        return TaskSet(self.keys[indices])
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """The key of one task, drawn uniformly."""
+        return self.keys[jax.random.randint(key, (), 0, len(self))]

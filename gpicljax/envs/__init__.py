@@ -1,0 +1,1 @@
+"""The environments, one file or one package of small files each; none imports another."""

@@ -1,0 +1,589 @@
+"""Frozen lakes: cross slippery ice to the goal without falling into a hole.
+
+With its default configuration this is Gymnasium's FrozenLake-v1, exactly: states, rewards, ends
+and transition probabilities. Beside it stand distributions over random solvable lakes, whose
+actions may be permuted, so that a learner has to find out both where the holes are and what its
+actions do.
+
+Source: Gymnasium 1.4, `gymnasium/envs/toy_text/frozen_lake.py`; permuted actions follow the hard
+mode of AMAGO-2's Meta-FrozenLake (Grigsby et al., 2024).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.environment import Environment, Transition
+
+MAPS = {
+    "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
+    "8x8": (
+        "SFFFFFFF",
+        "FFFFFFFF",
+        "FFFHFFFF",
+        "FFFFFHFF",
+        "FFFHFFFF",
+        "FHHFFFHF",
+        "FHFFHFHF",
+        "FFFHFFFG",
+    ),
+}
+LETTERS = "FSHG"
+FROZEN, START, HOLE, GOAL = range(4)
+ACTIONS = ("left", "down", "right", "up")
+_MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))  # rows and columns of left, down, right, up
+_MAX_ATTEMPTS = 10_000
+
+
+@struct.dataclass
+class Params:
+    """The distribution over lakes.
+
+    Attributes:
+      success_rate: float `[]`, chance of moving as intended; the rest is shared equally by the
+        two perpendicular directions.
+      reward_schedule: float `[3]`, rewards for reaching the goal, a hole, any other cell.
+      horizon: `int32[]`, steps until an episode is truncated.
+      permute_actions: `bool[]`, whether each task assigns the four directions at random to the
+        action numbers.
+      hole_probability: float `[]`, chance of a hole in each cell (random lakes only).
+      size: `int32[]`, side of the square lake, up to the static `size` (random lakes only).
+    """
+
+    success_rate: jax.Array
+    reward_schedule: jax.Array
+    horizon: jax.Array
+    permute_actions: jax.Array
+    hole_probability: jax.Array
+    size: jax.Array
+
+
+@struct.dataclass
+class Task:
+    """One lake.
+
+    Attributes:
+      cells: `int32[R, C]`, index into `LETTERS`; holes outside a lake smaller than its cap.
+      rows: `int32[]`, rows of the lake.
+      columns: `int32[]`, columns of the lake.
+      directions: `int32[4]`, the direction (0 left, 1 down, 2 right, 3 up) of each action.
+      success_rate: float `[]`, see `Params`.
+      reward_schedule: float `[3]`, see `Params`.
+      horizon: `int32[]`, see `Params`.
+      carved: `bool[]`, no solvable lake turned up within 10,000 draws, so a path was cut into the
+        last one.
+    """
+
+    cells: jax.Array
+    rows: jax.Array
+    columns: jax.Array
+    directions: jax.Array
+    success_rate: jax.Array
+    reward_schedule: jax.Array
+    horizon: jax.Array
+    carved: jax.Array
+
+
+@struct.dataclass
+class State:
+    """An episode in progress.
+
+    Attributes:
+      row: `int32[]`, counted from the top.
+      column: `int32[]`, counted from the left.
+      steps: `int32[]`, steps taken.
+    """
+
+    row: jax.Array
+    column: jax.Array
+    steps: jax.Array
+
+
+def goal_distances(cells: jax.Array) -> jax.Array:
+    """Moves from every cell to the nearest goal, around the holes; ice that does not slip.
+
+    Args:
+      cells: `int32[R, C]`, index into `LETTERS`.
+
+    Returns:
+      `int32[R, C]`; R * C for holes and for cells from which no goal can be reached.
+    """
+    far = cells.size
+    open_water = cells == HOLE
+
+    def spread(distances: jax.Array) -> jax.Array:
+        padded = jnp.pad(distances, 1, constant_values=far)
+        vertical = jnp.minimum(padded[:-2, 1:-1], padded[2:, 1:-1])
+        horizontal = jnp.minimum(padded[1:-1, :-2], padded[1:-1, 2:])
+        nearest = jnp.minimum(vertical, horizontal) + 1
+        return jnp.where(open_water, far, jnp.minimum(distances, nearest))
+
+    first = jnp.where(cells == GOAL, 0, far).astype(jnp.int32)
+    return jax.lax.while_loop(
+        lambda loop: (loop[0] != loop[1]).any(),
+        lambda loop: (loop[1], spread(loop[1])),
+        (first, spread(first)),
+    )[1]
+
+
+def _random_cells(
+    key: jax.Array, cap: int, size: jax.Array, hole_probability: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """A solvable lake by rejection, as Gymnasium's `generate_random_map`, and `Task.carved`."""
+    row, column = jnp.arange(cap)[:, None], jnp.arange(cap)[None, :]
+    start, goal = (row == 0) & (column == 0), (row == size - 1) & (column == size - 1)
+    outside = (row >= size) | (column >= size)
+
+    def draw(key: jax.Array) -> jax.Array:
+        hole = jax.random.bernoulli(key, hole_probability, (cap, cap)) | outside
+        cells = jnp.where(hole, HOLE, FROZEN)
+        return jnp.where(start, START, jnp.where(goal, GOAL, cells)).astype(jnp.int32)
+
+    def solvable(cells: jax.Array) -> jax.Array:
+        return goal_distances(cells)[0, 0] < cap * cap
+
+    def again(loop: tuple[jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        _, attempts, _, done = loop
+        return ~done & (attempts < _MAX_ATTEMPTS)
+
+    def attempt(loop: tuple[jax.Array, jax.Array, jax.Array, jax.Array]) -> tuple:
+        key, attempts, _, _ = loop
+        key, draw_key = jax.random.split(key)
+        cells = draw(draw_key)
+        return key, attempts + 1, cells, solvable(cells)
+
+    loop = (key, jnp.zeros((), jnp.int32), jnp.zeros((cap, cap), jnp.int32), jnp.zeros((), bool))
+    _, _, cells, done = jax.lax.while_loop(again, attempt, loop)
+    edge = (cells == HOLE) & ((column == 0) | (row == size - 1)) & ~outside
+    return jnp.where(~done & edge, FROZEN, cells), ~done
+
+
+def _parse(description: tuple[str, ...]) -> np.ndarray:
+    """`int32[R, C]` cells of a map; raises ValueError if it is not a lake that can be crossed."""
+    if not description or not all(isinstance(row, str) for row in description):
+        raise ValueError(f"description = {description!r}: a tuple of strings is needed, one a row")
+    widths = [len(row) for row in description]
+    if len(set(widths)) != 1 or widths[0] == 0:
+        raise ValueError(f"description: ragged rows of lengths {widths}; equal ones are needed")
+    illegal = sorted(set("".join(description)) - set(LETTERS))
+    if illegal:
+        raise ValueError(f"description: illegal letters {illegal}; choose from {list(LETTERS)}")
+    cells = np.array([[LETTERS.index(letter) for letter in row] for row in description], np.int32)
+    for letter, meaning in ("S", "start"), ("G", "goal"):
+        if not (cells == LETTERS.index(letter)).any():
+            raise ValueError(f"description: no {meaning}; a map needs at least one {letter!r}")
+    reached, found = set(), list(zip(*np.nonzero(cells == GOAL), strict=True))
+    while found:
+        cell = found.pop()
+        if cell in reached or cells[cell] == HOLE:
+            continue
+        reached.add(cell)
+        near = ((cell[0] + row, cell[1] + column) for row, column in _MOVES)
+        found += [(r, c) for r, c in near if 0 <= r < len(cells) and 0 <= c < widths[0]]
+    if not set(zip(*np.nonzero(cells == START), strict=True)) <= reached:
+        raise ValueError("description: unsolvable; no way from every start to a goal")
+    return cells
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenLake(Environment[Params, Task, State]):
+    """A lake, given or random. Actions: 0 left, 1 down, 2 right, 3 up (unless permuted).
+
+    An episode terminates in a hole or at a goal and is truncated after `params.horizon` steps. An
+    action that leads off the lake leaves the position as it is. The observation is the cell's
+    number, `row * columns + column`. `info["prob"]` is the probability of the transition, as
+    Gymnasium reports it; `info["carved"]` is `Task.carved`.
+
+    The noise of a step is one integer: `transition` is `move` with a slip drawn by `slip`.
+
+    Args:
+      description: a map, one string a row: S start, F frozen, H hole, G goal. Several starts are
+        equally likely.
+      map_name: a known map, `"4x4"` (as when nothing is given) or `"8x8"`.
+      size: instead of a map, each task is a random solvable lake of at most `size x size` cells
+        (`params.size`), with the start in the top left and the goal in the bottom right corner.
+      is_slippery: sets the default of `params.success_rate`, 1/3 if true and else 1.
+
+    Raises:
+      ValueError: if more than one of `description`, `map_name` and `size` is given, for an
+        unknown map name, a size below 2, or a map that is ragged, has illegal letters, no start,
+        no goal, or a start from which no goal can be reached.
+
+    Example:
+      >>> import jax
+      >>> env = FrozenLake(map_name="4x4", is_slippery=False)
+      >>> task = env.sample_task(jax.random.key(0), env.default_params)
+      >>> observation, state = env.reset(jax.random.key(1), task)
+      >>> env.describe(state, task)
+      'row 0, column 0, step 0 of 100 on [S]FFF/FHFH/FFFH/HFFG, success rate 1.00'
+    """
+
+    description: tuple[str, ...] | None = None
+    map_name: str | None = None
+    size: int | None = None
+    is_slippery: bool = True
+
+    def __post_init__(self) -> None:
+        given = [f for f in ("description", "map_name", "size") if getattr(self, f) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} were given: choose one of them")
+        if self.size is not None:
+            if self.size < 2:
+                raise ValueError(f"size = {self.size}: a random lake has a side of at least 2")
+            return
+        description = self.description
+        if description is None:
+            name = self.map_name or "4x4"
+            if name not in MAPS:
+                raise ValueError(f"map_name = {name!r}: choose from {', '.join(MAPS)}")
+            description = MAPS[name]
+        if isinstance(description, str):
+            raise ValueError(f"description = {description!r}: a tuple of strings is needed")
+        # One value for one lake, however it was named, so that equal lakes compare equal.
+        object.__setattr__(self, "description", tuple(description))
+        object.__setattr__(self, "map_name", None)
+        _parse(tuple(description))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the arrays: the map's, or the cap of random lakes."""
+        if self.description is None:
+            assert self.size is not None
+            return self.size, self.size
+        return len(self.description), len(self.description[0])
+
+    # The distribution over tasks -------------------------------------------------------------
+
+    @property
+    def default_params(self) -> Params:
+        """Gymnasium's: rewards (1, 0, 0), holes with chance 0.2, 25 steps per cell of the side.
+
+        That horizon is 100 for 4x4 and 200 for 8x8 lakes.
+        """
+        dtype = jnp.result_type(float)
+        side = max(self.shape)
+        return Params(
+            success_rate=jnp.asarray(1 / 3 if self.is_slippery else 1.0, dtype),
+            reward_schedule=jnp.asarray([1.0, 0.0, 0.0], dtype),
+            horizon=jnp.asarray(25 * side, jnp.int32),
+            permute_actions=jnp.zeros((), bool),
+            hole_probability=jnp.asarray(0.2, dtype),
+            size=jnp.asarray(side, jnp.int32),
+        )
+
+    def validate(self, params: Params) -> None:
+        """Raises ValueError for probabilities outside [0, 1], a bad size, horizon or schedule."""
+        for field in ("success_rate", "hole_probability"):
+            value = np.asarray(getattr(params, field))
+            if not np.all((value >= 0) & (value <= 1)):
+                raise ValueError(f"{field} = {value}: a probability lies within [0, 1]")
+        if np.shape(params.reward_schedule)[-1:] != (3,):
+            raise ValueError("reward_schedule: three rewards are needed, for goal, hole, ice")
+        if not np.all(np.asarray(params.horizon) >= 1):
+            raise ValueError(f"horizon = {params.horizon}: at least 1 step is needed")
+        size = np.asarray(params.size)
+        if self.description is None and not np.all((size >= 2) & (size <= self.shape[0])):
+            raise ValueError(f"size = {size}: choose from 2 .. {self.shape[0]}, the static size")
+
+    def make_params(self, **overrides: object) -> Params:
+        """As `Environment.make_params`; a given map refuses what describes random lakes only."""
+        random_only = sorted({"hole_probability", "size"} & set(overrides))
+        if self.description is not None and random_only:
+            raise ValueError(f"{', '.join(random_only)}: for random lakes only (static size)")
+        return super().make_params(**overrides)
+
+    def sample_task(self, key: jax.Array, params: Params) -> Task:
+        """The given map, or a random one; with the actions permuted if params say so."""
+        dtype = jnp.result_type(float)
+        cells_key, actions_key = jax.random.split(key)
+        if self.description is None:
+            rows = columns = jnp.asarray(params.size, jnp.int32)
+            cells, carved = _random_cells(cells_key, self.shape[0], rows, params.hole_probability)
+        else:
+            rows, columns = (jnp.asarray(n, jnp.int32) for n in self.shape)
+            cells, carved = jnp.asarray(_parse(self.description)), jnp.zeros((), bool)
+        plain = jnp.arange(4, dtype=jnp.int32)
+        permuted = jax.random.permutation(actions_key, plain)
+        return Task(
+            cells=cells,
+            rows=rows,
+            columns=columns,
+            directions=jnp.where(params.permute_actions, permuted, plain),
+            success_rate=jnp.asarray(params.success_rate, dtype),
+            reward_schedule=jnp.asarray(params.reward_schedule, dtype),
+            horizon=jnp.asarray(params.horizon, jnp.int32),
+            carved=carved,
+        )
+
+    # One episode -----------------------------------------------------------------------------
+
+    def initial(self, key: jax.Array, task: Task) -> State:
+        """On a start cell."""
+        start = jax.random.categorical(key, jnp.where(task.cells.ravel() == START, 0.0, -jnp.inf))
+        row, column = jnp.divmod(start.astype(jnp.int32), self.shape[1])
+        return State(row, column, jnp.zeros((), jnp.int32))
+
+    def slip(self, key: jax.Array, task: Task) -> jax.Array:
+        """Draws the noise of a step, `int32[]` in {0, 1, 2}.
+
+        Direction numbers go round, and a step goes in direction `intended + slip - 1 (mod 4)`: 1
+        is as intended, 0 and 2 are the perpendicular ones. It is the index into Gymnasium's list
+        of outcomes, `env.unwrapped.P[state][action]`.
+        """
+        draw = jax.random.uniform(key, dtype=task.success_rate.dtype)
+        failure = (1 - task.success_rate) / 2
+        passed = draw >= jnp.stack([failure, failure + task.success_rate])
+        return passed.sum(dtype=jnp.int32)
+
+    def move(self, state: State, action: jax.Array, slip: jax.Array, task: Task) -> Transition:
+        """One step with its noise given.
+
+        Args:
+          state: the state.
+          action: `int32[]` in 0 .. 3.
+          slip: `int32[]` in 0 .. 2, see `slip`.
+          task: the lake.
+
+        Returns:
+          The transition. In a hole or at a goal nothing moves any more, with reward 0.
+        """
+        here = task.cells[state.row, state.column]
+        over = (here == HOLE) | (here == GOAL)
+        direction = (task.directions[action] + slip - 1) % 4
+        step = jnp.where(over, 0, jnp.asarray(_MOVES, jnp.int32)[direction])
+        row = jnp.clip(state.row + step[0], 0, task.rows - 1)
+        column = jnp.clip(state.column + step[1], 0, task.columns - 1)
+        cell = task.cells[row, column]
+        outcome = jnp.where(cell == GOAL, 0, jnp.where(cell == HOLE, 1, 2))
+        steps = state.steps + 1
+        rate = jnp.where(slip == 1, task.success_rate, (1 - task.success_rate) / 2)
+        return Transition(
+            State(row, column, steps),
+            jnp.where(over, 0, task.reward_schedule[outcome]),
+            (cell == HOLE) | (cell == GOAL),
+            steps >= task.horizon,
+            {"prob": jnp.where(over, 1, rate), "carved": task.carved},
+        )
+
+    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
+        """`move` with a drawn slip."""
+        return self.move(state, action, self.slip(key, task), task)
+
+    def observe(self, state: State, task: Task) -> jax.Array:
+        """The cell's number, `int32[]`."""
+        return state.row * task.columns + state.column
+
+    # Spaces and views ------------------------------------------------------------------------
+
+    def action_space(self, task: Task | None = None) -> spaces.Discrete:
+        """The four directions."""
+        return spaces.Discrete(4)
+
+    def observation_space(self, task: Task | None = None) -> spaces.Discrete:
+        """The cells (as many as the largest lake has)."""
+        return spaces.Discrete(self.shape[0] * self.shape[1])
+
+    def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
+        """What an expert needs.
+
+        Returns:
+          `holes`: `bool[R, C]`; `goals`: `bool[R, C]`; `position`: `int32[2]`, row and column;
+          `directions`: `int32[4]`, the direction of each action; `distances`: `int32[R, C]`, see
+          `goal_distances`; `distance`: `int32[]`, that of the position.
+        """
+        distances = goal_distances(task.cells)
+        return {
+            "holes": task.cells == HOLE,
+            "goals": task.cells == GOAL,
+            "position": jnp.stack([state.row, state.column]),
+            "directions": task.directions,
+            "distances": distances,
+            "distance": distances[state.row, state.column],
+        }
+
+    def physical_state(self, state: State) -> jax.Array:
+        """Row and column, float `[2]`."""
+        return jnp.stack([state.row, state.column]).astype(jnp.result_type(float))
+
+    def with_physical_state(self, state: State, vector: jax.Array) -> State:
+        """The state with row and column from float `[2]`; the step count stays."""
+        row, column = jnp.asarray(vector).astype(jnp.int32)
+        return dataclasses.replace(state, row=row, column=column)
+
+    def describe(self, state: State, task: Task) -> str:
+        """Position, step, the map with the position in brackets, and how slippery it is."""
+        row, column = int(state.row), int(state.column)
+        cells = np.asarray(task.cells)[: int(task.rows), : int(task.columns)]
+        lines = [[LETTERS[cell] for cell in line] for line in cells]
+        lines[row][column] = f"[{lines[row][column]}]"
+        text = (
+            f"row {row}, column {column}, step {int(state.steps)} of {int(task.horizon)} on "
+            f"{'/'.join(''.join(line) for line in lines)}, "
+            f"success rate {float(task.success_rate):.2f}"
+        )
+        directions = np.asarray(task.directions)
+        if (directions == np.arange(4)).all():
+            return text
+        return f"{text}, actions mean {', '.join(ACTIONS[d] for d in directions)}"
+
+    def render(self, state: State, task: Task) -> jax.Array:
+        """A picture: ice, holes, start (S), goal (a present) and the elf; snow off the lake.
+
+        Returns:
+          `uint8[48 * R, 48 * C, 3]`.
+        """
+        tiles, elves = _sprites()
+        rows, columns = self.shape
+        outside = (jnp.arange(rows)[:, None] >= task.rows) | (jnp.arange(columns) >= task.columns)
+        picture = jnp.asarray(tiles)[jnp.where(outside, len(LETTERS), task.cells)]
+        picture = picture.transpose(0, 2, 1, 3, 4).reshape(rows * _SIDE, columns * _SIDE, 3)
+        sunk = task.cells[state.row, state.column] == HOLE
+        elf = jnp.asarray(elves)[sunk.astype(jnp.int32)].astype(jnp.int32)
+        corner = (state.row * _SIDE, state.column * _SIDE, jnp.zeros((), jnp.int32))
+        below = jax.lax.dynamic_slice(picture, corner, (_SIDE, _SIDE, 3)).astype(jnp.int32)
+        opacity = elf[..., 3:]
+        blend = (opacity * elf[..., :3] + (255 - opacity) * below) // 255
+        return jax.lax.dynamic_update_slice(picture, blend.astype(jnp.uint8), corner)
+
+
+# The drawing ---------------------------------------------------------------------------------
+
+_SIDE = 48  # pixels
+_FINE = 4  # sprites are drawn this much larger and averaged, for smooth edges
+
+
+class _Canvas:
+    """A sprite under construction, in a unit square with y pointing down."""
+
+    def __init__(self, colour: tuple[int, int, int] | None) -> None:
+        self.image = np.zeros((_SIDE * _FINE, _SIDE * _FINE, 4))
+        if colour is not None:
+            self.image[...] = (*colour, 255)
+        axis = (np.arange(_SIDE * _FINE) + 0.5) / (_SIDE * _FINE)
+        self.x, self.y = np.meshgrid(axis, axis)
+
+    def fill(self, mask: np.ndarray, *colour: int) -> None:
+        self.image[mask] = (*colour, 255)
+
+    def ellipse(self, x: float, y: float, width: float, height: float) -> np.ndarray:
+        return ((self.x - x) / width) ** 2 + ((self.y - y) / height) ** 2 <= 1
+
+    def box(self, left: float, top: float, right: float, bottom: float) -> np.ndarray:
+        return (self.x >= left) & (self.x < right) & (self.y >= top) & (self.y < bottom)
+
+    def convex(self, *corners: tuple[float, float]) -> np.ndarray:
+        """The inside of a convex polygon with its corners clockwise on the screen."""
+        inside = np.ones(self.x.shape, bool)
+        for (x0, y0), (x1, y1) in zip(corners, corners[1:] + corners[:1], strict=True):
+            inside &= (x1 - x0) * (self.y - y0) - (y1 - y0) * (self.x - x0) >= 0
+        return inside
+
+    def line(self, x0: float, y0: float, x1: float, y1: float, width: float) -> np.ndarray:
+        length = np.hypot(x1 - x0, y1 - y0)
+        along = ((self.x - x0) * (x1 - x0) + (self.y - y0) * (y1 - y0)) / length
+        across = ((self.x - x0) * (y1 - y0) - (self.y - y0) * (x1 - x0)) / length
+        return (along >= 0) & (along <= length) & (np.abs(across) <= width / 2)
+
+    def finish(self) -> np.ndarray:
+        """`uint8[_SIDE, _SIDE, 4]`: colour and opacity."""
+        colour, opacity = self.image[..., :3], self.image[..., 3:] / 255
+
+        def average(a: np.ndarray) -> np.ndarray:
+            return a.reshape(_SIDE, _FINE, _SIDE, _FINE, -1).mean((1, 3))
+
+        covered = average(opacity)
+        colour = average(colour * opacity) / np.maximum(covered, 1e-6)
+        return np.rint(np.concatenate([colour, 255 * covered], -1)).astype(np.uint8)
+
+
+def _ice() -> _Canvas:
+    canvas = _Canvas((214, 236, 248))
+    for x, y, length in (0.16, 0.44, 0.26), (0.24, 0.5, 0.14), (0.62, 0.9, 0.22):
+        canvas.fill(canvas.line(x, y, x + length, y - length, 0.035), 242, 250, 255)
+    rim = ~canvas.box(0.02, 0.02, 0.98, 0.98)
+    canvas.fill(rim, 170, 205, 226)
+    return canvas
+
+
+def _start() -> _Canvas:
+    canvas = _ice()
+    letter = ("01110", "10001", "10000", "01110", "00001", "10001", "01110")
+    for row, bits in enumerate(letter):
+        for column, bit in enumerate(bits):
+            x, y = 0.32 + 0.072 * column, 0.25 + 0.072 * row
+            if bit == "1":
+                canvas.fill(canvas.box(x, y, x + 0.073, y + 0.073), 74, 132, 178)
+    return canvas
+
+
+def _hole() -> _Canvas:
+    canvas = _ice()
+    for x0, y0, x1, y1 in (
+        (0.2, 0.25, 0.05, 0.1),
+        (0.8, 0.25, 0.93, 0.08),
+        (0.85, 0.75, 0.96, 0.92),
+        (0.2, 0.8, 0.06, 0.94),
+    ):
+        canvas.fill(canvas.line(x0, y0, x1, y1, 0.025), 120, 165, 195)
+    canvas.fill(canvas.ellipse(0.5, 0.52, 0.41, 0.36), 128, 176, 206)
+    canvas.fill(canvas.ellipse(0.5, 0.54, 0.37, 0.32), 28, 72, 122)
+    canvas.fill(canvas.ellipse(0.5, 0.59, 0.29, 0.23), 12, 40, 82)
+    return canvas
+
+
+def _present() -> _Canvas:
+    canvas = _ice()
+    red, dark, gold = (206, 44, 52), (166, 28, 40), (250, 208, 70)
+    canvas.fill(canvas.box(0.22, 0.46, 0.78, 0.88), *red)
+    canvas.fill(canvas.box(0.18, 0.36, 0.82, 0.5), *dark)
+    canvas.fill(canvas.box(0.44, 0.36, 0.56, 0.88), *gold)
+    for x in 0.38, 0.62:
+        canvas.fill(canvas.ellipse(x, 0.26, 0.13, 0.1), *gold)
+        canvas.fill(canvas.ellipse(x, 0.26, 0.07, 0.045), *dark)
+    canvas.fill(canvas.ellipse(0.5, 0.31, 0.06, 0.06), *gold)
+    return canvas
+
+
+def _snow() -> _Canvas:
+    canvas = _Canvas((236, 238, 242))
+    for x, y in (0.2, 0.3), (0.65, 0.2), (0.45, 0.65), (0.85, 0.8):
+        canvas.fill(canvas.ellipse(x, y, 0.03, 0.03), 210, 215, 224)
+    return canvas
+
+
+def _elf() -> _Canvas:
+    canvas = _Canvas(None)
+    green, skin, brown = (38, 140, 66), (247, 205, 165), (94, 60, 38)
+    canvas.fill(canvas.ellipse(0.5, 0.93, 0.26, 0.05), 150, 185, 205)
+    for x in 0.4, 0.6:
+        canvas.fill(canvas.ellipse(x, 0.9, 0.1, 0.06), *brown)
+    canvas.fill(canvas.convex((0.4, 0.56), (0.6, 0.56), (0.72, 0.88), (0.28, 0.88)), *green)
+    canvas.fill(canvas.box(0.3, 0.74, 0.7, 0.79) & (canvas.image[..., 3] > 0), *brown)
+    canvas.fill(canvas.ellipse(0.31, 0.46, 0.09, 0.05), *skin)
+    canvas.fill(canvas.ellipse(0.69, 0.46, 0.09, 0.05), *skin)
+    canvas.fill(canvas.ellipse(0.5, 0.46, 0.17, 0.16), *skin)
+    for x in 0.44, 0.56:
+        canvas.fill(canvas.ellipse(x, 0.46, 0.022, 0.03), 40, 30, 30)
+    canvas.fill(canvas.box(0.43, 0.54, 0.57, 0.56), 190, 80, 70)
+    canvas.fill(canvas.convex((0.52, 0.05), (0.7, 0.38), (0.3, 0.38)), *green)
+    canvas.fill(canvas.box(0.28, 0.35, 0.72, 0.41), 214, 40, 48)
+    canvas.fill(canvas.ellipse(0.52, 0.07, 0.055, 0.055), 255, 255, 255)
+    return canvas
+
+
+@functools.cache
+def _sprites() -> tuple[np.ndarray, np.ndarray]:
+    """Tiles `uint8[5, 48, 48, 3]`: `LETTERS`, then snow; elves `uint8[2, 48, 48, 4]`: dry, sunk."""
+    tiles = [canvas().finish()[..., :3] for canvas in (_ice, _start, _hole, _present, _snow)]
+    elf = _elf().finish()
+    sunk = np.zeros_like(elf)
+    depth = round(0.24 * _SIDE)
+    sunk[depth : round(0.72 * _SIDE)] = elf[: round(0.72 * _SIDE) - depth]
+    return np.stack(tiles), np.stack([elf, sunk])

@@ -1,0 +1,653 @@
+"""`MetaRG`: the Meta-Referential Game of the Symbolic Behaviour Benchmark.
+
+An episode is a series of referential games about one newly drawn semantic structure, spoken about
+through one newly drawn channel: first the support games, then the query games about new
+combinations of the same values. A game takes N + 2 steps: rounds 0 .. N - 1 in which messages
+travel, round N in which the listener decides whether (and where) it sees the speaker's meaning,
+and a feedback step that shows the speaker's stimulus to the listener. Reward: +1 for a right
+decision, for a wrong one 0 in the support phase and -2 in the query phase.
+
+Source: sections 2-3, appendices A, C.2 and D of the Meta-Referential Games paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, Literal, get_args, get_type_hints
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.environment import Environment, Transition
+from gpicljax.envs.meta_rg import language, structure
+from gpicljax.envs.meta_rg.game import Game, draw_game
+from gpicljax.envs.meta_rg.targets import INDEX, Skeleton, sample_skeleton
+
+SPEAKER, LISTENER = 0, 1
+
+
+@struct.dataclass
+class Params:
+    """The distribution over tasks, all `int32[]`.
+
+    Attributes:
+      min_values: V_min, smallest number of values d(i) of a latent dimension; at least 2.
+      max_values: V_max, largest d(i).
+      shots: S, how often at least every value is shown in the support phase.
+      samples: O, object-centric samples per meaning.
+    """
+
+    min_values: jax.Array | int
+    max_values: jax.Array | int
+    shots: jax.Array | int
+    samples: jax.Array | int
+
+
+@struct.dataclass
+class Task:
+    """One semantic structure and its channel.
+
+    Attributes:
+      num_values: `int32[N_dim]`, d(i).
+      table: float `[N_dim, V, O]`, the value of every sample of every latent value.
+      means: float `[N_dim, V]`.
+      sigmas: float `[N_dim, V]`.
+      heard: `int32[L, V + 1]`, the token the listener hears for each token sent.
+      shots: `int32[]`, S.
+      samples: `int32[]`, O.
+    """
+
+    num_values: jax.Array
+    table: jax.Array
+    means: jax.Array
+    sigmas: jax.Array
+    heard: jax.Array
+    shots: jax.Array
+    samples: jax.Array
+
+
+@struct.dataclass
+class State:
+    """An episode in progress.
+
+    Attributes:
+      key: typed key of the episode's draws.
+      skeleton: the targets of all games.
+      index: `int32[]`, which game.
+      round: `int32[]`, 0 .. N, and N + 1 in the feedback step.
+      game: the current game.
+      channel: `int32[2, L]`, last message of speaker and listener in this game, as sent.
+      last_reward: float `[]`, reward of the last game decided.
+      last_result: `int32[]`, 0 before the first decision, 1 failure, 2 success.
+    """
+
+    key: jax.Array
+    skeleton: Skeleton
+    index: jax.Array
+    round: jax.Array
+    game: Game
+    channel: jax.Array
+    last_reward: jax.Array
+    last_result: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class MetaRG(Environment[Params, Task, State]):
+    """The game, its options and its caps.
+
+    Args:
+      view: `"listener"`: one agent, a rule-based speaker; `"players"`: both agents learn, with a
+        leading agent axis (speaker, listener).
+      max_values: cap of V_max.
+      max_shots: cap of S; sets the lengths of the target lists.
+      max_samples: cap of O.
+      num_dims: N_dim.
+      vocab_size: V tokens besides the end of sentence 0.
+      message_length: L.
+      num_rounds: N communication rounds.
+      num_distractors: K.
+      descriptive: whether the target may be absent.
+      feedback: whether the listener sees the speaker's stimulus after deciding.
+      stimulus: `"scs"` (continuous) or `"mhe"` (multi-hot over N_dim x max_values).
+      observability: whether the speaker sees the distractors (`"full"`) or not (`"partial"`).
+      speaker: rule of the speaker in the listener's view.
+      actions: the listener view's actions: `"compact"` (one per decision, and no-operation) or
+        `"reference"` (every pair of decision and sentence, and no-operation: 519 by default).
+      masks: `"paper"` (only decisions when deciding, else no-operation) or `"reference"`
+        (everything but no-operation when deciding); they differ for reference actions only.
+      listener_speaks: whether the listener's messages reach the speaker.
+      permutation: `"shared"` (one for all positions), `"position"` (one each) or `"none"`.
+      query_targets: `"tss"`, `"all"` or `"iid"`; see `targets.sample_skeleton`.
+      nonmatch: `"reference"` or `"balanced"`; see `targets.sample_skeleton`.
+      fixed_length: messages have exactly L tokens.
+      same_view: whether a matching stimulus may be the speaker's very sample (see `game`).
+      channel: `"episode"` (a permutation per episode: the game); evaluations ablate it with
+        `"game"` (a new one every game: no binding can be learnt) and `"random"` (tokens carry
+        nothing).
+      query_penalty: reward of a wrong decision in the query phase.
+
+    Raises:
+      ValueError: for options that contradict each other.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> env = gpicljax.make("MetaRG-v0")
+      >>> task = env.sample_task(jax.random.key(0), env.default_params)
+      >>> observation, state = env.reset(jax.random.key(1), task)
+      >>> sorted(observation)[:3]
+      ['action_mask', 'message', 'phase']
+    """
+
+    view: Literal["listener", "players"] = "listener"
+    max_values: int = 5
+    max_shots: int = 1
+    max_samples: int = 1
+    num_dims: int = 3
+    vocab_size: int = 6
+    message_length: int = 3
+    num_rounds: int = 1
+    num_distractors: int = 0
+    descriptive: bool = True
+    feedback: bool = True
+    stimulus: Literal["scs", "mhe"] = "scs"
+    observability: Literal["full", "partial"] = "full"
+    speaker: Literal["posdis", "digitising"] = "posdis"
+    actions: Literal["compact", "reference"] = "compact"
+    masks: Literal["paper", "reference"] = "paper"
+    listener_speaks: bool = False
+    permutation: Literal["shared", "position", "none"] = "shared"
+    query_targets: Literal["tss", "all", "iid"] = "tss"
+    nonmatch: Literal["reference", "balanced"] = "reference"
+    fixed_length: bool = False
+    same_view: bool = True
+    channel: Literal["episode", "game", "random"] = "episode"
+    query_penalty: float = -2.0
+
+    def __post_init__(self) -> None:
+        for field, kind in get_type_hints(type(self)).items():
+            value = getattr(self, field)
+            if get_args(kind) and value not in get_args(kind):
+                raise ValueError(f"{field} = {value!r}: choose from {get_args(kind)}")
+            if kind is int and value < (0 if field == "num_distractors" else 1):
+                raise ValueError(f"{field} = {value} is too small")
+        if self.max_values < 2:
+            raise ValueError(f"max_values = {self.max_values}: the split needs 2 or more values")
+        if self.max_values**self.num_dims > jnp.iinfo(INDEX).max:
+            raise ValueError(
+                f"max_values = {self.max_values} and num_dims = {self.num_dims}: at most "
+                f"{jnp.iinfo(INDEX).max} combinations are supported"
+            )
+        if not self.descriptive and self.num_distractors == 0:
+            raise ValueError("num_distractors = 0: without descriptive there is nothing to decide")
+        if self.num_distractors > 8:
+            raise ValueError(
+                f"num_distractors = {self.num_distractors}: at most 8; the smallest episodes have "
+                "no more stimuli of other meanings"
+            )
+        sayable = self.message_length + self.num_rounds - 1
+        if self.view == "listener" and self.num_dims > sayable:
+            raise ValueError(
+                f"message_length = {self.message_length}: the {self.speaker} speaker tells "
+                f"{self.num_dims} dimensions in {self.num_rounds} round(s)"
+            )
+        if self.speaker == "digitising" and (
+            self.stimulus != "scs" or self.num_dims > self.message_length
+        ):
+            raise ValueError("the digitising speaker needs scs stimuli and num_dims <= L")
+
+    # Sizes -----------------------------------------------------------------------------------
+
+    @property
+    def num_agents(self) -> int | None:
+        """2 in the players' view, else None."""
+        return 2 if self.view == "players" else None
+
+    @property
+    def num_decisions(self) -> int:
+        """D: a place for each of the K + 1 stimuli, and one more for "absent" if descriptive."""
+        return self.num_distractors + 1 + self.descriptive
+
+    @property
+    def max_support(self) -> int:
+        """Cap of the support list; longer ones occur in less than 0.1 % of the episodes."""
+        return 32 * max(2, -(-self.max_values // 5)) + 32 * (self.max_shots - 1)
+
+    @property
+    def max_query(self) -> int:
+        """Cap of the query list."""
+        if self.query_targets == "tss":
+            return self.max_support
+        tuples = structure.combinations(self.num_dims, self.max_values)
+        size = int(((tuples % 2 == 1).sum(-1) >= 2).sum())
+        return size * (self.max_samples if self.query_targets == "all" else 1)
+
+    @property
+    def max_games(self) -> int:
+        """Cap of the games of an episode."""
+        return self.max_support + self.max_query
+
+    @property
+    def max_steps(self) -> int:
+        """Cap of the steps of an episode."""
+        return self.max_games * (self.num_rounds + 1 + self.feedback) - self.feedback
+
+    @property
+    def _sentences(self) -> int:
+        return language.num_sentences(self.vocab_size, self.message_length)
+
+    @property
+    def _num_actions(self) -> int:
+        """Actions of the listener's view; the last one is the no-operation."""
+        each = self._sentences if self.actions == "reference" else 1
+        return self.num_decisions * each + 1
+
+    # Tasks -----------------------------------------------------------------------------------
+
+    @property
+    def default_params(self) -> Params:
+        """V in 2 .. min(5, cap), one shot, one sample: the first cell of the paper's Table 3."""
+        return Params(min_values=2, max_values=min(5, self.max_values), shots=1, samples=1)
+
+    def validate(self, params: Params) -> None:
+        """Raises ValueError where params contradict each other, the caps or the speaker."""
+        low, high = np.asarray(params.min_values), np.asarray(params.max_values)
+        if np.any(low > high):
+            raise ValueError(f"min_values = {low} exceeds max_values = {high}")
+        if np.any(low < 2):
+            raise ValueError(f"min_values = {low}: the split needs 2 or more values")
+        for field in ("max_values", "shots", "samples"):
+            name = field if field == "max_values" else f"max_{field}"
+            value, cap = np.asarray(getattr(params, field)), getattr(self, name)
+            if np.any(value < 1) or np.any(value > cap):
+                raise ValueError(
+                    f"{field} = {value}: choose from 1 .. {cap}, or raise the cap with "
+                    f"make(..., {name}=...)"
+                )
+        if self.view == "listener" and self.speaker == "posdis" and np.any(high > self.vocab_size):
+            raise ValueError(
+                f"max_values = {high}: the posdis speaker needs a token for each value, but "
+                f"vocab_size = {self.vocab_size}"
+            )
+
+    def _task(self, key: jax.Array, num_values: jax.Array, params: Params) -> Task:
+        table_key, channel_key = jax.random.split(key)
+        table, means, sigmas = structure.sample_scs(
+            table_key, num_values, self.max_values, self.max_samples
+        )
+        return Task(
+            num_values=num_values,
+            table=table,
+            means=means,
+            sigmas=sigmas,
+            heard=self._permutation(channel_key),
+            shots=jnp.asarray(params.shots, jnp.int32),
+            samples=jnp.asarray(params.samples, jnp.int32),
+        )
+
+    def _permutation(self, key: jax.Array) -> jax.Array:
+        return structure.sample_permutation(
+            key, self.vocab_size, self.message_length, self.permutation
+        )
+
+    def _num_values(self, key: jax.Array, params: Params) -> jax.Array:
+        return structure.sample_num_values(
+            key,
+            self.num_dims,
+            jnp.asarray(params.min_values, jnp.int32),
+            jnp.asarray(params.max_values, jnp.int32),
+        )
+
+    def sample_task(self, key: jax.Array, params: Params) -> Task:
+        """Draws a semantic structure with its stimuli and a channel."""
+        structure_key, rest = jax.random.split(key)
+        return self._task(rest, self._num_values(structure_key, params), params)
+
+    def _skeleton(
+        self, key: jax.Array, num_values: jax.Array, shots: jax.Array, samples: jax.Array
+    ) -> Skeleton:
+        return sample_skeleton(
+            key,
+            num_values,
+            shots,
+            samples,
+            max_values=self.max_values,
+            max_support=self.max_support,
+            max_query=self.max_query,
+            query_targets=self.query_targets,
+            nonmatch=self.nonmatch,
+        )
+
+    def sample_blueprint(self, key: jax.Array, params: Params) -> Skeleton:
+        """A structure d(i) and the targets of an episode about it, without any value or token."""
+        structure_key, targets_key = jax.random.split(key)
+        return self._skeleton(
+            targets_key,
+            self._num_values(structure_key, params),
+            jnp.asarray(params.shots, jnp.int32),
+            jnp.asarray(params.samples, jnp.int32),
+        )
+
+    def start(self, key: jax.Array, blueprint: Skeleton, params: Params) -> tuple[Task, State]:
+        """Dresses a skeleton with fresh Gaussians, samples, channel and draws."""
+        task_key, episode_key = jax.random.split(key)
+        task = self._task(task_key, blueprint.num_values, params)
+        return task, self._first_state(episode_key, blueprint, task)
+
+    # Episodes --------------------------------------------------------------------------------
+
+    def initial(self, key: jax.Array, task: Task) -> State:
+        """Draws the targets of an episode and the first game."""
+        targets_key, episode_key = jax.random.split(key)
+        skeleton = self._skeleton(targets_key, task.num_values, task.shots, task.samples)
+        return self._first_state(episode_key, skeleton, task)
+
+    def _first_state(self, key: jax.Array, skeleton: Skeleton, task: Task) -> State:
+        zero = jnp.zeros((), jnp.int32)
+        return State(
+            key=key,
+            skeleton=skeleton,
+            index=zero,
+            round=zero,
+            game=self._game(key, zero, skeleton, task),
+            channel=jnp.zeros((2, self.message_length), jnp.int32),
+            last_reward=jnp.zeros((), jnp.result_type(float)),
+            last_result=zero,
+        )
+
+    def _game(self, key: jax.Array, index: jax.Array, skeleton: Skeleton, task: Task) -> Game:
+        return draw_game(
+            key,
+            index,
+            skeleton,
+            task.table,
+            task.samples,
+            num_distractors=self.num_distractors,
+            descriptive=self.descriptive,
+            same_view=self.same_view,
+            scs=self.stimulus == "scs",
+        )
+
+    def transition(
+        self, key: jax.Array, state: State, action: jax.Array, task: Task
+    ) -> Transition:
+        """One step of a game.
+
+        Args:
+          key: unused; the draws of an episode come from its state.
+          state: the state.
+          action: the listener's `int32[]`, or both players' `int32[2, 1 + L]` (decision, tokens).
+            What a player may not do at this step has no effect.
+          task: the task.
+
+        Returns:
+          The transition; reward float `[]` (`[2]` for players). `info`: `decided`, `correct`,
+          `query` (phase), all `bool[]`; `game` `int32[]`; `overflow` `bool[]`, the episode's
+          target lists were cut at a cap.
+        """
+        del key
+        decision, messages = self._decode(state, action)
+        speaking = state.round < self.num_rounds
+        deciding = state.round == self.num_rounds
+        query = state.index >= state.skeleton.num_support
+        correct = deciding & (decision == state.game.answer)
+        dtype = state.last_reward.dtype
+        wrong = jnp.where(query, self.query_penalty, 0).astype(dtype)
+        reward = jnp.where(deciding, jnp.where(correct, jnp.ones((), dtype), wrong), 0)
+        terminated = deciding & (state.index == state.skeleton.num_games - 1)
+
+        over = state.round == self.num_rounds + self.feedback
+        index = jnp.where(over, jnp.minimum(state.index + 1, state.skeleton.num_games), state.index)
+        following = self._game(state.key, index, state.skeleton, task)
+        state = state.replace(
+            index=index,
+            round=jnp.where(over, 0, state.round + 1),
+            game=jax.tree.map(
+                lambda new, old: jnp.where(over, new, old), following, state.game
+            ),
+            channel=jnp.where(over, 0, jnp.where(speaking, messages, state.channel)),
+            last_reward=jnp.where(deciding, reward, state.last_reward),
+            last_result=jnp.where(deciding, 1 + correct.astype(jnp.int32), state.last_result),
+        )
+        info = {
+            "decided": deciding,
+            "correct": correct,
+            "query": query,
+            "game": state.index,
+            "overflow": state.skeleton.overflow,
+        }
+        if self.num_agents:
+            reward = jnp.broadcast_to(reward, (2,))
+        return Transition(state, reward, terminated, jnp.zeros((), bool), info)
+
+    def _decode(self, state: State, action: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The listener's decision `int32[]` and both players' messages `int32[2, L]`."""
+        if self.view == "players":
+            messages = action[:, 1:]
+            if self.fixed_length:  # a message with an end of sentence is not sent
+                messages = jnp.where((messages > 0).all(-1, keepdims=True), messages, 0)
+            messages = language.regularise(jnp.clip(messages, 0, self.vocab_size))
+            if not self.listener_speaks:
+                messages = messages.at[LISTENER].set(0)
+            return action[LISTENER, 0], messages
+        own = jnp.zeros(self.message_length, jnp.int32)
+        decision = action
+        if self.actions == "reference":
+            decision, sentence = action // self._sentences, action % self._sentences
+            if self.listener_speaks:
+                own = language.sentence_tokens(sentence, self.vocab_size, self.message_length)
+                own = jnp.where(action == self._num_actions - 1, 0, own)
+        return decision, jnp.stack([self.speak(state), own])
+
+    def speak(self, state: State) -> jax.Array:
+        """What the rule-based speaker of the listener's view says now, as `int32[L]` tokens."""
+        if self.speaker == "digitising":
+            return language.digitise(state.game.speaker[0], self.vocab_size, self.message_length)
+        return language.posdis_message(
+            state.game.speaker_latents[0],
+            self.message_length,
+            offset=jnp.minimum(state.round, self.num_rounds - 1),
+            fixed_length=self.fixed_length,
+        )
+
+    # Observations ----------------------------------------------------------------------------
+
+    def _hear(self, state: State, task: Task) -> jax.Array:
+        """Both players' view of the channel, `int32[2, L]`: the speaker's, the listener's."""
+        heard, sent = task.heard, state.channel
+        if self.channel == "game":
+            heard = self._permutation(jax.random.fold_in(state.key, -1 - state.index))
+        positions = jnp.arange(self.message_length)
+        received = heard[positions, sent[SPEAKER]]
+        if self.channel == "random":
+            noise_key = jax.random.fold_in(state.key, -1 - state.index)
+            noise = jax.random.randint(noise_key, received.shape, 1, self.vocab_size + 1)
+            received = jnp.where(received > 0, noise, 0).astype(jnp.int32)
+        # The speaker hears through the inverse: the token whose permutation was sent.
+        if self.listener_speaks:
+            echo = jnp.argmax(heard == sent[LISTENER][:, None], axis=-1).astype(jnp.int32)
+        else:
+            echo = sent[SPEAKER]
+        return jnp.stack([echo, received])
+
+    def observe(self, state: State, task: Task) -> dict[str, jax.Array]:
+        """The listener's observation, or both players' with a leading agent axis.
+
+        Returns:
+          stimulus: float `[(K + 1) * F]`, the slots in order; F = N_dim (SCS), N_dim * V (MHE).
+          message: `int32[L]`, the partner's message as heard (a speaker to whom nobody speaks
+            sees its own); 0 is the end of sentence.
+          round: `int32[]`, 0 .. N, and N + 1 in the feedback step.
+          role: `int32[]`, 0 speaker, 1 listener.
+          phase: `int32[]`, 0 support, 1 query.
+          previous_result: `int32[]`, of the last game: 0 none yet, 1 failure, 2 success.
+          previous_reward: float `[]`, of the last game.
+          action_mask: `bool`, the legal actions: `[A]`, for players `[2, 1 + L, max(D, V) + 1]`.
+        """
+        feedback = state.round == self.num_rounds + 1
+        listener = jnp.where(feedback, state.game.speaker, state.game.listener)
+        heard = self._hear(state, task)
+        common = {
+            "round": state.round,
+            "phase": (state.index >= state.skeleton.num_support).astype(jnp.int32),
+            "previous_result": state.last_result,
+            "previous_reward": state.last_reward,
+        }
+        if self.view == "listener":
+            return {
+                "stimulus": listener.reshape(-1),
+                "message": heard[LISTENER],
+                "role": jnp.ones((), jnp.int32),
+                **common,
+                "action_mask": self._listener_mask(state),
+            }
+        speaker = state.game.speaker
+        if self.observability == "partial":
+            speaker = speaker.at[1:].set(0)
+        return {
+            "stimulus": jnp.stack([speaker.reshape(-1), listener.reshape(-1)]),
+            "message": heard,
+            "role": jnp.arange(2, dtype=jnp.int32),
+            **{name: jnp.stack([value, value]) for name, value in common.items()},
+            "action_mask": self._player_masks(state),
+        }
+
+    def _listener_mask(self, state: State) -> jax.Array:
+        actions = np.arange(self._num_actions)
+        no_operation = actions == self._num_actions - 1
+        decisions = ~no_operation
+        if self.actions == "reference" and self.masks == "paper":
+            decisions = decisions & (actions % self._sentences == 0)
+        talking = no_operation
+        if self.actions == "reference" and self.listener_speaks:
+            talking = (actions < self._sentences) & (actions > 0)
+        return jnp.where(
+            state.round == self.num_rounds,
+            jnp.asarray(decisions),
+            jnp.where(state.round < self.num_rounds, jnp.asarray(talking), no_operation),
+        )
+
+    def _player_masks(self, state: State) -> jax.Array:
+        width = max(self.num_decisions, self.vocab_size) + 1
+        choice = np.arange(width)
+        silent, token = choice == 0, choice <= self.vocab_size
+        if self.fixed_length:
+            token &= ~silent
+        wait, decide = choice == self.num_decisions, choice < self.num_decisions
+        quiet = np.stack([wait, *[silent] * self.message_length])
+        talk = np.stack([wait, *[token] * self.message_length])
+        choose = np.stack([decide, *[silent] * self.message_length])
+        by_round = np.stack(
+            [
+                np.stack([talk, talk if self.listener_speaks else quiet]),
+                np.stack([quiet, choose]),
+                np.stack([quiet, quiet]),
+            ]
+        )
+        stage = jnp.clip(state.round - self.num_rounds + 1, 0, 2)
+        return jnp.asarray(by_round)[stage]
+
+    def action_space(self, task: Task | None = None) -> spaces.Space:
+        """`Discrete(A)`, or two players' `[decision, L tokens]`; decision D is no-operation."""
+        del task
+        if self.view == "listener":
+            return spaces.Discrete(self._num_actions)
+        nvec = (self.num_decisions + 1, *[self.vocab_size + 1] * self.message_length)
+        return PlayersActions(nvec)
+
+    def observation_space(self, task: Task | None = None) -> spaces.Space:
+        """A `Dict` with the entries of `observe`."""
+        del task
+        features = self.num_dims * (1 if self.stimulus == "scs" else self.max_values)
+        reach = float("inf") if self.stimulus == "scs" else 1.0
+        listener = self.view == "listener"
+        width = max(self.num_decisions, self.vocab_size) + 1
+        mask = (self._num_actions,) if listener else (1 + self.message_length, width)
+        one = spaces.Dict.of(
+            stimulus=spaces.Box(-reach, reach, ((self.num_distractors + 1) * features,)),
+            message=spaces.MultiDiscrete((self.vocab_size + 1,) * self.message_length),
+            role=spaces.Discrete(2),
+            round=spaces.Discrete(self.num_rounds + 1 + self.feedback),
+            phase=spaces.Discrete(2),
+            previous_result=spaces.Discrete(3),
+            previous_reward=spaces.Box(min(self.query_penalty, 0.0), 1.0),
+            action_mask=spaces.Box(0, 1, mask, bool),
+        )
+        return one if listener else spaces.repeat(one, 2)
+
+    def privileged(self, state: State, task: Task) -> dict[str, Any]:
+        """Latents, answer, structure and the length of the episode."""
+        return {
+            "speaker_latents": state.game.speaker_latents,
+            "listener_latents": state.game.listener_latents,
+            "speaker_stimulus": state.game.speaker,
+            "answer": state.game.answer,
+            "num_values": task.num_values,
+            "num_support": state.skeleton.num_support,
+            "num_games": state.skeleton.num_games,
+        }
+
+    def describe(self, state: State, task: Task) -> str:
+        """One line: phase, game, round, structure, who sees what, and the message as heard."""
+        skeleton, game = state.skeleton, state.game
+        index, support = int(state.index), int(skeleton.num_support)
+        query = index >= support
+        place = index - support + 1 if query else index + 1
+        total = int(skeleton.num_games) - support if query else support
+        step = int(state.round)
+        stage = "feedback" if step == self.num_rounds + 1 else f"round {step}"
+        seen = [tuple(int(v) for v in row) for row in game.listener_latents]
+        target = tuple(int(v) for v in game.speaker_latents[0])
+        message = [int(t) for t in self._hear(state, task)[LISTENER]]
+        values = "x".join(str(int(d)) for d in task.num_values)
+        return (
+            f"{'query' if query else 'support'} game {place}/{total}, {stage}: structure {values}, "
+            f"speaker sees {target}, listener sees {', '.join(map(str, seen))}, hears {message}, "
+            f"answer {int(game.answer)}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayersActions(spaces.Space):
+    """`int32[2, len(nvec)]`: the same `MultiDiscrete` choice for speaker and listener."""
+
+    nvec: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """`(2, len(nvec))`."""
+        return (2, len(self.nvec))
+
+    @property
+    def _one(self) -> spaces.MultiDiscrete:
+        return spaces.MultiDiscrete(self.nvec)
+
+    def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
+        """Both players' choices; `mask` is `bool[2, len(nvec), max(nvec)]`."""
+        keys = jax.random.split(key)
+        if mask is None:
+            return jax.vmap(self._one.sample)(keys)
+        return jax.vmap(self._one.sample)(keys, mask)
+
+    def contains(self, value: Any) -> jax.Array:
+        """Whether both rows are members."""
+        value = jnp.asarray(value)
+        if value.shape != self.shape:
+            return jnp.zeros((), bool)
+        return jax.vmap(self._one.contains)(value).all()
+
+
+shortcut_free = functools.partial(
+    MetaRG,
+    permutation="position",
+    query_targets="iid",
+    nonmatch="balanced",
+    fixed_length=True,
+    same_view=False,
+)
+"""The game without its shortcuts (`MetaRG-v1`): what matches in the query phase cannot be told
+from what does not by its kind or by having been seen; tokens of different positions share nothing;
+the length of a message tells nothing."""

@@ -1,0 +1,112 @@
+"""Semantic structures and their stimuli (section 3.2 of the Meta-Referential Games paper).
+
+A structure has `N_dim` latent dimensions with d(i) values each. In the Symbolic Continuous
+Stimulus (SCS) representation the range [-1, 1] of dimension i is cut into d(i) equal sections, and
+each value has a Gaussian that lies within its section by three standard deviations.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def combinations(num_dims: int, max_values: int) -> np.ndarray:
+    """All latent tuples below a cap, in lexicographic order (last dimension fastest).
+
+    Returns:
+      `int32[max_values ** num_dims, num_dims]`; row m is the tuple with index m.
+    """
+    rows = list(itertools.product(range(max_values), repeat=num_dims))
+    return np.asarray(rows, np.int32)
+
+
+def phase_masks(num_values: jax.Array, max_values: int) -> tuple[jax.Array, jax.Array]:
+    """Which latent tuples belong to the support and to the query phase.
+
+    A value with an odd 0-based index is a *test value*; a tuple with two or more of them belongs
+    to the query phase, every other one to the support phase.
+
+    Args:
+      num_values: `int32[N_dim]`, d(i).
+      max_values: cap of d(i).
+
+    Returns:
+      Two `bool[max_values ** N_dim]` over the tuples' indices: support, query.
+
+    Source: the split of the reference environment (`combinatorial2`).
+    """
+    table = combinations(num_values.shape[0], max_values)
+    exists = (jnp.asarray(table) < num_values).all(-1)
+    query = jnp.asarray((table % 2 == 1).sum(-1) >= 2)
+    return exists & ~query, exists & query
+
+
+def sample_num_values(
+    key: jax.Array, num_dims: int, low: jax.Array, high: jax.Array
+) -> jax.Array:
+    """d(i) ~ Uniform{V_min .. V_max}, independently, as `int32[N_dim]`."""
+    return jax.random.randint(key, (num_dims,), low, high + 1, jnp.int32)
+
+
+def sample_scs(
+    key: jax.Array, num_values: jax.Array, max_values: int, max_samples: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Draws the Gaussians of every latent value and the episode's stimulus table from them.
+
+    The width of a section is w = 2 / d(i). The standard deviation is uniform in [w/12, w/6]; the
+    mean is uniform where mean ± 3 standard deviations stays inside the section. The samples are
+    not truncated (about 0.05 % fall outside their section). Entries beyond d(i) hold numbers
+    without meaning.
+
+    Args:
+      key: a typed key.
+      num_values: `int32[N_dim]`, d(i).
+      max_values: cap V of d(i).
+      max_samples: cap O of the object-centric samples.
+
+    Returns:
+      table `float[N_dim, V, O]`, means `float[N_dim, V]`, standard deviations `float[N_dim, V]`.
+
+    Source: section 3.2; the mean's range from the reference environment.
+    """
+    dtype = jnp.result_type(float)
+    num_dims = num_values.shape[0]
+    scale_key, mean_key, table_key = jax.random.split(key, 3)
+    width = (2 / num_values.astype(dtype))[:, None]
+    start = -1 + jnp.arange(max_values, dtype=dtype) * width
+    shape = (num_dims, max_values)
+    sigma = width * jax.random.uniform(scale_key, shape, dtype, 1 / 12, 1 / 6)
+    free = width - 6 * sigma
+    mean = start + 3 * sigma + free * jax.random.uniform(mean_key, shape, dtype)
+    noise = jax.random.normal(table_key, (*shape, max_samples), dtype)
+    return mean[..., None] + sigma[..., None] * noise, mean, sigma
+
+
+def sample_permutation(
+    key: jax.Array, vocab_size: int, message_length: int, kind: str
+) -> jax.Array:
+    """The channel: which token the listener hears for a token sent.
+
+    Args:
+      key: a typed key.
+      vocab_size: tokens V besides the end of sentence.
+      message_length: positions L.
+      kind: `"shared"` (one bijection for all positions), `"position"` (one each) or `"none"`.
+
+    Returns:
+      `int32[L, V + 1]`; token 0, the end of sentence, always stands for itself.
+
+    Source: section 3.1, vocabulary permutation.
+    """
+    shape = (message_length, vocab_size)
+    if kind == "none":
+        heard = jnp.broadcast_to(jnp.arange(vocab_size, dtype=jnp.int32), shape)
+    else:
+        rows = message_length if kind == "position" else 1
+        order = jnp.argsort(jax.random.bits(key, (rows, vocab_size)), axis=-1)
+        heard = jnp.broadcast_to(order.astype(jnp.int32), shape)
+    return jnp.pad(heard + 1, ((0, 0), (1, 0)))

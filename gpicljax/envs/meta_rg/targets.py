@@ -1,0 +1,284 @@
+"""Which stimuli an episode's games are about: target stimulus sampling (TSS) and its skeleton.
+
+The loop that samples targets is by far the most expensive part of starting an episode. Its result,
+the *skeleton*, holds indices only: no value, token or draw of a game. It may therefore be kept in a
+bank and dressed afresh (`gpicljax.vector.VectorEnv(resets="bank")`).
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from gpicljax.envs.meta_rg import structure
+
+INDEX = jnp.int16  # of a latent tuple; the constructor of the game refuses larger spaces
+
+
+@struct.dataclass
+class Skeleton:
+    """The targets of an episode, and from where the games draw what does not match.
+
+    Non-matching stimuli are uniform over the pool's places that hold another tuple than the
+    target. The pool is sorted within each phase, so that the target's tuple occupies the places
+    `first .. first + count - 1` and the draw needs no search.
+
+    Attributes:
+      num_values: `int32[N_dim]`, d(i).
+      targets: `int16[G]`, tuple index of each game's target, support games first.
+      first: `int16[G]`, first place of the target's tuple in the pool.
+      count: `int16[G]`, number of such places.
+      pool: `int16[P]`, tuple indices: the support list sorted, then the query side sorted.
+      num_support: `int32[]`.
+      num_games: `int32[]`.
+      query_pool: `int32[2]`, first place and end of the pool that query games draw from.
+      overflow: `bool[]`, a list was longer than its cap and was cut.
+    """
+
+    num_values: jax.Array
+    targets: jax.Array
+    first: jax.Array
+    count: jax.Array
+    pool: jax.Array
+    num_support: jax.Array
+    num_games: jax.Array
+    query_pool: jax.Array
+    overflow: jax.Array
+
+
+def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
+    """Inverse CDF along the last axis: index i with probability weights[i] / sum."""
+    total = jnp.cumsum(weights, axis=-1)
+    reached = total <= uniform[..., None] * total[..., -1:]
+    return jnp.minimum(reached.sum(-1, dtype=jnp.int32), weights.shape[-1] - 1)
+
+
+def _nearest_valid(
+    proposal: jax.Array, valid: jax.Array, max_values: int, uniforms: jax.Array
+) -> jax.Array:
+    """Replaces a tuple of the wrong phase by a valid one, near ones more often.
+
+    The probability of a valid tuple is proportional to 1 / (100 ||tuple - proposal||² + 0.001).
+    Drawn one dimension at a time from the marginals.
+
+    Args:
+      proposal: `int32[N_dim]`.
+      valid: `bool[max_values ** N_dim]`.
+      max_values: cap of d(i).
+      uniforms: `float[N_dim]` in [0, 1).
+
+    Returns:
+      `int32[N_dim]`.
+    """
+    num_dims = proposal.shape[0]
+    squares = (jnp.arange(max_values)[None] - proposal[:, None]) ** 2
+    distance = jnp.zeros((1,) * num_dims, jnp.int32)
+    for i in range(num_dims):
+        distance = distance + squares[i].reshape((-1,) + (1,) * (num_dims - 1 - i))
+    grid = valid.reshape((max_values,) * num_dims)
+    weights = jnp.where(grid, 1 / (100 * distance.astype(jnp.float32) + 1e-3), 0)
+    chosen = []
+    for i in range(num_dims):
+        marginal = weights.reshape(max_values, -1).sum(-1)
+        value = _pick(marginal, uniforms[i])
+        here = jnp.arange(max_values) == value
+        weights = jnp.where(here.reshape((-1,) + (1,) * (num_dims - 1 - i)), weights, 0).sum(0)
+        chosen.append(value)
+    return jnp.stack(chosen)
+
+
+def sample_targets(
+    key: jax.Array,
+    num_values: jax.Array,
+    valid: jax.Array,
+    shots: jax.Array,
+    allow_repeats: jax.Array,
+    active: jax.Array,
+    max_values: int,
+    cap: int,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Samples targets until every value of every dimension was shown at least `shots` times.
+
+    Every value starts with weight shots + 1 and loses 1 per showing, down to 1; each dimension of
+    a proposal is drawn by these weights. A tuple listed already is rejected: for good until eleven
+    rejections, from then on five times in a row. A tuple of the wrong phase is replaced by a near
+    one of the right phase.
+
+    Args:
+      key: a typed key.
+      num_values: `int32[N_dim]`, d(i).
+      valid: `bool[max_values ** N_dim]`, tuples of the phase.
+      shots: `int32[]`, S.
+      allow_repeats: `bool[]`, whether repeats are accepted from the start.
+      active: `bool[]`, False returns an empty list at once.
+      max_values: cap of d(i).
+      cap: length of the list.
+
+    Returns:
+      The list `int32[cap]` of tuple indices, its length `int32[]`, and `bool[]` whether it was cut.
+
+    Source: section 3.1 and Algorithm 5 (TSS); the weights, rejections and replacement from the
+    reference environment.
+    """
+    num_dims = num_values.shape[0]
+    strides = jnp.asarray([max_values ** (num_dims - 1 - i) for i in range(num_dims)], jnp.int32)
+    values = jnp.arange(max_values)
+    tuples = jnp.arange(valid.shape[0])
+    places = jnp.arange(cap)
+    weights = jnp.where(values < num_values[:, None], shots + 1, 0).astype(jnp.int32)
+
+    def unfinished(loop):
+        _, weights, _, _, _, _, length = loop
+        return active & (weights > 1).any() & (length < cap)
+
+    def propose(loop):
+        trial, weights, listed, rejections, repeats, targets, length = loop
+        uniforms = jax.random.uniform(
+            jax.random.fold_in(key, trial), (2, num_dims), dtype=jnp.float32
+        )
+        proposal = _pick(weights.astype(jnp.float32), uniforms[0])
+        chosen = tuples == (proposal * strides).sum()
+        known = (chosen & listed).any()
+        rejected = known & jnp.where(repeats, rejections < 5, True)
+        rejections = jnp.where(rejected, rejections + 1, jnp.where(known, 0, rejections))
+        exhausted = rejected & ~repeats & (rejections > 10)
+        repeats, rejections = repeats | exhausted, jnp.where(exhausted, 0, rejections)
+
+        near = _nearest_valid(proposal, valid, max_values, uniforms[1])
+        final = jnp.where((chosen & valid).any(), proposal, near)
+        index = (final * strides).sum()
+        accept = ~rejected
+        targets = jnp.where(accept & (places == length), index, targets)
+        listed = listed | (accept & (tuples == index))
+        shown = accept & (values == final[:, None])
+        weights = jnp.where(shown, jnp.maximum(weights - 1, jnp.minimum(weights, 1)), weights)
+        return trial + 1, weights, listed, rejections, repeats, targets, length + accept
+
+    start = (
+        jnp.zeros((), jnp.int32),
+        weights,
+        jnp.zeros(valid.shape, bool),
+        jnp.zeros((), jnp.int32),
+        allow_repeats,
+        jnp.zeros(cap, jnp.int32),
+        jnp.zeros((), jnp.int32),
+    )
+    _, weights, _, _, _, targets, length = jax.lax.while_loop(unfinished, propose, start)
+    return targets, length, active & (weights > 1).any()
+
+
+def _listing(valid: jax.Array, copies: jax.Array, cap: int) -> tuple[jax.Array, jax.Array]:
+    """Every valid tuple `copies` times in lexicographic order: list `int32[cap]` and length."""
+    (order,) = jnp.nonzero(valid, size=valid.shape[0], fill_value=0)
+    places = jnp.arange(cap, dtype=jnp.int32) // jnp.maximum(copies, 1)
+    length = valid.sum(dtype=jnp.int32) * copies
+    return order.astype(jnp.int32)[jnp.minimum(places, valid.shape[0] - 1)], length
+
+
+def _sorted(values: jax.Array, length: jax.Array) -> jax.Array:
+    """The first `length` entries sorted, the rest set to the largest index."""
+    top = jnp.iinfo(INDEX).max
+    return jnp.sort(jnp.where(jnp.arange(values.shape[0]) < length, values, top))
+
+
+def sample_skeleton(
+    key: jax.Array,
+    num_values: jax.Array,
+    shots: jax.Array,
+    samples: jax.Array,
+    *,
+    max_values: int,
+    max_support: int,
+    max_query: int,
+    query_targets: str,
+    nonmatch: str,
+) -> Skeleton:
+    """Draws the targets of both phases.
+
+    Args:
+      key: a typed key.
+      num_values: `int32[N_dim]`, d(i).
+      shots: `int32[]`, S.
+      samples: `int32[]`, O.
+      max_values: cap of d(i).
+      max_support: cap of the support list.
+      max_query: cap of the query list.
+      query_targets: `"tss"` (as the support phase; where S * sum d(i) exceeds the number of query
+        stimuli, each of them once in lexicographic order), `"all"` (always each once) or `"iid"`
+        (as many as there are query tuples, uniform with replacement).
+      nonmatch: `"reference"` (query games draw what does not match from both lists) or
+        `"balanced"` (uniformly from the other query tuples).
+
+    Returns:
+      The skeleton.
+    """
+    support_key, query_key = jax.random.split(key)
+    support_valid, query_valid = structure.phase_masks(num_values, max_values)
+    needed = shots * num_values.sum()
+
+    repeats = needed > samples * support_valid.sum()
+    yes, no = jnp.ones((), bool), jnp.zeros((), bool)
+    support, num_support, cut = sample_targets(
+        support_key, num_values, support_valid, shots, repeats, yes, max_values, max_support
+    )
+    query_tuples = query_valid.sum(dtype=jnp.int32)
+    listed, listed_length = _listing(query_valid, samples, max_query)
+    if query_targets == "iid":
+        order, _ = _listing(query_valid, jnp.ones((), jnp.int32), query_valid.shape[0])
+        draws = jax.random.randint(query_key, (max_query,), 0, query_tuples)
+        query, num_query, query_cut = order[draws], query_tuples, no
+    elif query_targets == "all":
+        query, num_query, query_cut = listed, listed_length, no
+    else:
+        exhaustive = needed > samples * query_tuples
+        query, num_query, query_cut = sample_targets(
+            query_key, num_values, query_valid, shots, no, ~exhaustive, max_values, max_query
+        )
+        query = jnp.where(exhaustive, listed, query)
+        num_query = jnp.where(exhaustive, listed_length, num_query)
+    overflow = cut | query_cut | (num_query > max_query)
+    num_query = jnp.minimum(num_query, max_query)
+
+    support_pool = _sorted(support, num_support)
+    if nonmatch == "balanced":
+        query_pool, query_pool_length = _listing(
+            query_valid, jnp.ones((), jnp.int32), query_valid.shape[0]
+        )
+        query_pool = _sorted(query_pool, query_pool_length)
+        query_start = num_support
+    else:
+        query_pool, query_pool_length = _sorted(query, num_query), num_query
+        query_start = jnp.zeros((), jnp.int32)
+
+    size = max_support + query_pool.shape[0]
+    place = jnp.arange(size, dtype=jnp.int32)
+    late = jnp.clip(place - num_support, 0, query_pool.shape[0] - 1)
+    early = jnp.minimum(place, max_support - 1)
+    pool = jnp.where(place < num_support, support_pool[early], query_pool[late])
+
+    game = jnp.arange(max_support + max_query, dtype=jnp.int32)
+    in_support = game < num_support
+    targets = jnp.where(
+        in_support,
+        support[jnp.minimum(game, max_support - 1)],
+        query[jnp.clip(game - num_support, 0, max_query - 1)],
+    )
+    side = pool[:size]
+    first_s = jnp.searchsorted(support_pool, targets)
+    last_s = jnp.searchsorted(support_pool, targets, side="right")
+    first_q = num_support + jnp.searchsorted(query_pool, targets)
+    last_q = num_support + jnp.searchsorted(query_pool, targets, side="right")
+    first = jnp.where(in_support, first_s, first_q)
+    count = jnp.where(in_support, last_s - first_s, last_q - first_q)
+    return Skeleton(
+        num_values=num_values,
+        targets=targets.astype(INDEX),
+        first=first.astype(INDEX),
+        count=count.astype(INDEX),
+        pool=side.astype(INDEX),
+        num_support=num_support,
+        num_games=num_support + num_query,
+        query_pool=jnp.stack([query_start, num_support + query_pool_length]),
+        overflow=overflow,
+    )

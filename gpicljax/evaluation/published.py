@@ -1,0 +1,71 @@
+"""Numbers as printed in the papers, for tables that compare ours with theirs.
+
+Accuracies are fractions in [0, 1] (the paper prints per cent) with the standard deviation over
+seeds, taken to be the sample standard deviation. Two cautions go with them. Chance is 0.5, but it
+is not the null to beat: a rule that ignores the messages reaches 0.71 to 0.83 on the reference
+rules, depending on shots and samples. And the reference code logs these accuracies from actors that
+still explore, with a mean epsilon near 0.185, so a greedy evaluation of the same agent would read
+higher; the paper does not say which of the two it prints.
+
+Source: "Meta-Referential Games to Learn Compositional Learning Behaviours" (ICLR 2025 submission),
+Tables 1, 2 and 3.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from gpicljax.evaluation.statistics import Moments
+
+CHANCE: Final = 0.5
+"""Accuracy of guessing "same" or "different" (K = 0, descriptive)."""
+
+
+def _percent(mean: float, std: float, seeds: int) -> Moments:
+    return Moments(round(mean / 100, 6), round(std / 100, 6), seeds)
+
+
+TABLE_1: Final[Mapping[tuple[str, int], Moments]] = MappingProxyType(
+    {
+        ("zsct", 1): _percent(53.6, 4.7, 3),
+        ("zsct", 2): _percent(51.6, 2.2, 3),
+        ("ease_of_acquisition", 1): _percent(50.6, 8.8, 3),
+        ("ease_of_acquisition", 2): _percent(50.6, 5.8, 3),
+        ("topsim", 1): _percent(29.6, 16.8, 3),
+        ("topsim", 2): _percent(21.3, 16.6, 3),
+        ("posdis", 1): _percent(23.7, 20.8, 3),
+        ("posdis", 2): _percent(13.8, 12.8, 3),
+        ("bosdis", 1): _percent(25.6, 22.9, 3),
+        ("bosdis", 2): _percent(19.1, 17.5, 3),
+    }
+)
+"""Two learning players by (measure, shots S): V in [2, 5], O = 4, 500 k observations, 3 seeds."""
+
+TABLE_1_POSDIS_SPEAKER: Final[Mapping[str, float]] = MappingProxyType(
+    {"topsim": 0.967, "posdis": 0.920, "bosdis": 0.116}
+)
+"""The rule-based speaker in the same table: one language, so no spread."""
+
+TABLE_2: Final[Mapping[str, Moments]] = MappingProxyType(
+    {
+        "LSTM": _percent(86.0, 0.1, 3),
+        "ESBN": _percent(89.4, 2.8, 3),
+        "DCEM": _percent(81.9, 0.6, 3),
+    }
+)
+"""Listener's ZSCT accuracy by architecture: V in [2, 3], S = O = 1, 10 M observations, 3 seeds."""
+
+TABLE_3: Final[Mapping[tuple[int, int], Moments]] = MappingProxyType(
+    {
+        (1, 1): _percent(62.2, 3.7, 6),
+        (2, 1): _percent(73.5, 2.4, 6),
+        (4, 1): _percent(75.0, 2.3, 6),
+        (1, 4): _percent(62.8, 0.8, 6),
+        (2, 4): _percent(62.6, 1.7, 6),
+        (4, 4): _percent(60.2, 2.2, 6),
+        (1, 16): _percent(64.9, 1.7, 6),
+        (2, 16): _percent(62.0, 2.0, 6),
+        (4, 16): _percent(61.8, 2.1, 6),
+    }
+)
+"""LSTM listener's ZSCT accuracy by (shots S, samples O): V in [2, 5], 6 seeds per cell."""

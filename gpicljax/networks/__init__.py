@@ -1,0 +1,1 @@
+"""Networks: Flax Linen modules behind one step/unroll contract (`networks.contract.Network`)."""

@@ -1,0 +1,77 @@
+"""A recurrent core whose memory is a matrix: fast weights with the delta rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+
+def _unit(x: jax.Array) -> jax.Array:
+    """SiLU, then unit length along the last axis."""
+    x = nn.silu(x)
+    return x * jax.lax.rsqrt(jnp.square(x).sum(-1, keepdims=True) + 1e-6)
+
+
+class DeltaMemory(nn.Module):
+    """Key-value memory W of H heads, written by the delta rule and read at every step.
+
+    At each step, per head: read r = W q; then write W <- W + b (v - W k) k^T with a gate b in
+    [0, 1]. Keys and queries have unit length, so that b = 1 replaces what the key held. The output
+    is a dense layer over input and reads. Reading comes first: what is seen now cannot be its own
+    memory.
+
+    Attributes:
+      size: of the output.
+      heads: H.
+      width: of keys and values.
+
+    Source: Schlag, Irie & Schmidhuber (2021), the delta rule of fast weight programmers.
+    """
+
+    size: int
+    heads: int = 4
+    width: int = 32
+
+    def setup(self) -> None:
+        """Projections to queries, keys, values and gates, and the output layer."""
+        self.project = nn.Dense(3 * self.heads * self.width)
+        self.gate = nn.Dense(self.heads)
+        self.output = nn.Dense(self.size, kernel_init=nn.initializers.he_normal())
+
+    def initial_carry(self, batch: int) -> jax.Array:
+        """An empty memory, float `[batch, heads, width, width]`."""
+        shape = (batch, self.heads, self.width, self.width)
+        return jnp.zeros(shape, jnp.result_type(float))
+
+    def unroll(
+        self, carry: jax.Array, inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """`float[T, B, F]`, `bool[T, B]` -> `float[T, B, size]`, and the memory."""
+        shape = (*inputs.shape[:2], 3, self.heads, self.width)
+        query, key, value = jnp.moveaxis(self.project(inputs).reshape(shape), 2, 0)
+        query, key = _unit(query), _unit(key)
+        gate = nn.sigmoid(self.gate(inputs))[..., None]
+        keep = 1 - starts[..., None, None, None].astype(inputs.dtype)
+
+        def tick(memory: jax.Array, x: Any) -> tuple[jax.Array, jax.Array]:
+            query, key, value, gate, keep = x
+            memory = memory * keep
+            # Products and sums rather than batched matrix products: B * H of them are too small.
+            read = (memory * query[..., None, :]).sum(-1)
+            held = (memory * key[..., None, :]).sum(-1)
+            change = gate * (value - held)
+            return memory + change[..., :, None] * key[..., None, :], read
+
+        carry, reads = jax.lax.scan(tick, carry, (query, key, value, gate, keep))
+        reads = reads.reshape(*inputs.shape[:2], self.heads * self.width)
+        return nn.relu(self.output(jnp.concatenate([inputs, reads], axis=-1))), carry
+
+    def step(
+        self, carry: jax.Array, inputs: jax.Array, start: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """One step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the memory."""
+        outputs, carry = self.unroll(carry, inputs[None], start[None])
+        return outputs[0], carry

@@ -1,0 +1,70 @@
+"""The registry of environments: `make`, `register`, `registered`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from gpicljax.environment import Environment
+
+Factory = Callable[..., Environment]
+
+_FACTORIES: dict[str, Factory | str] = {}
+
+
+def register(env_id: str, factory: Factory | str) -> None:
+    """Makes `make(env_id, **static)` call `factory(**static)`.
+
+    Args:
+      env_id: a name ending in a version, e.g. `"MazeWorld-v0"`.
+      factory: a callable returning an `Environment`, or `"module:attribute"`, imported when it is
+        first used.
+
+    Raises:
+      ValueError: if the id is taken by another factory.
+    """
+    if _FACTORIES.get(env_id, factory) != factory:
+        raise ValueError(f"{env_id!r} is registered already")
+    _FACTORIES[env_id] = factory
+
+
+def registered() -> list[str]:
+    """The registered ids, sorted."""
+    return sorted(_FACTORIES)
+
+
+def make(env_id: str, **static: Any) -> Environment:
+    """Builds an environment.
+
+    Args:
+      env_id: a registered id.
+      **static: static configuration and caps of that environment.
+
+    Raises:
+      ValueError: for an unknown id (the nearest known one is suggested) or a bad configuration.
+
+    Example:
+      >>> import gpicljax
+      >>> gpicljax.make("FrozenLake-v1", size=4).action_space()
+      Discrete(n=4)
+    """
+    if env_id not in _FACTORIES:
+        near = difflib.get_close_matches(env_id, registered(), n=1, cutoff=0.4)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"unknown environment {env_id!r}.{hint} Known: {', '.join(registered())}")
+    factory: Any = _FACTORIES[env_id]
+    if isinstance(factory, str):
+        module, attribute = factory.split(":")
+        factory = getattr(importlib.import_module(module), attribute)
+    try:
+        return factory(**static)
+    except TypeError as error:
+        raise ValueError(f"{env_id}: {error}") from error
+
+
+register("BernoulliBandit-v0", "gpicljax.envs.bernoulli_bandit:BernoulliBandit")
+register("FrozenLake-v1", "gpicljax.envs.frozen_lake:FrozenLake")
+register("MetaRG-v0", "gpicljax.envs.meta_rg:MetaRG")
+register("MetaRG-v1", "gpicljax.envs.meta_rg:shortcut_free")

@@ -1,0 +1,176 @@
+"""Experiment configurations: frozen dataclasses with presets and a command line.
+
+```python
+@dataclasses.dataclass(frozen=True)
+class Config(RunConfig):
+    '''Trains on mazes.'''
+    updates: int = 200
+    agent: AgentConfig = AgentConfig()
+
+config = parse({"quick": Config(), "paper-table-1": Config(updates=100_000)})
+```
+
+gives `--preset`, `--seeds`, `--updates`, `--agent.learning-rate` and so on.
+Nothing here imports JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import sys
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import tyro
+
+
+class ConfigError(ValueError):
+    """A configuration holds a value that is not accepted."""
+
+
+def check(condition: bool, argument: str, value: object, accepted: str) -> None:
+    """Refuses a value unless `condition` holds.
+
+    Args:
+      condition: whether the value is acceptable.
+      argument: the field's name, as in the dataclass.
+      value: what was given.
+      accepted: what would have been accepted, in words.
+
+    Raises:
+      ConfigError: if `condition` is false.
+    """
+    if not condition:
+        raise ConfigError(f"{argument}: got {value!r}; accepted: {accepted}")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """What every experiment can be told.
+
+    Attributes:
+      preset: Named set of values to start from; the other flags override it.
+      seeds: Number of independent repetitions, trained side by side (at least 1).
+      seed: Number from which every random key of the run is made.
+      name: Name of the run's folder; by default the preset (and what the experiment adds to it).
+      runs_dir: Folder that holds all runs.
+      resume: Continue this run from its newest checkpoint.
+      overwrite: Delete an existing run of this name first.
+      dry_run: Report size, memory and expected duration without training.
+      progress: Draw a progress line.
+    """
+
+    preset: str = "quick"
+    seeds: int = 6
+    seed: int = 0
+    name: str | None = None
+    runs_dir: Path = Path("runs")
+    resume: bool = False
+    overwrite: bool = False
+    dry_run: bool = False
+    progress: bool = True
+
+    def default_name(self) -> str:
+        """The run's name where none was given. Experiments override this to add, say, the task."""
+        return self.preset
+
+    @property
+    def run_name(self) -> str:
+        """The run's folder below `runs/<experiment>/`."""
+        return self.default_name() if self.name is None else self.name
+
+    def validate(self) -> None:
+        """Checks the values. Experiments extend this and call `super().validate()`.
+
+        Raises:
+          ConfigError: for the first value that is not accepted.
+        """
+        check(self.seeds >= 1, "seeds", self.seeds, "an integer >= 1")
+        check(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 2**32 - 1")
+        name = self.run_name
+        plain_name = bool(name) and name[0] != "." and not {"/", "\\", "\0"} & set(name)
+        check(plain_name, "name", name, "a folder name without separators or a leading dot")
+        both = self.resume and self.overwrite
+        check(not both, "resume and overwrite", (True, True), "at most one of the two")
+
+
+ConfigT = TypeVar("ConfigT", bound=RunConfig)
+
+
+def validate(config: Any, prefix: str = "") -> None:
+    """Runs `validate()` of a configuration and of every dataclass nested in it.
+
+    Args:
+      config: a dataclass instance; those without a `validate` method are only descended into.
+      prefix: dotted name of `config` within the whole, put before the argument in errors.
+
+    Raises:
+      ConfigError: for the first value that is not accepted, under its dotted name.
+    """
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            validate(value, f"{prefix}{field.name}.")
+    hook = getattr(config, "validate", None)
+    if hook is not None:
+        try:
+            hook()
+        except ValueError as error:
+            raise ConfigError(f"{prefix}{error}") from error
+
+
+def parse(
+    presets: Mapping[str, ConfigT],
+    argv: Sequence[str] | None = None,
+    *,
+    description: str | None = None,
+    prog: str | None = None,
+) -> ConfigT:
+    """Reads the command line.
+
+    Args:
+      presets: configurations by name. `quick` is the default one; without it, the first is.
+      argv: arguments without the program's name; `sys.argv[1:]` by default.
+      description: text at the top of `--help`; the configuration's docstring by default.
+      prog: the program's name in messages.
+
+    Returns:
+      The chosen preset with the given fields replaced, validated.
+
+    Raises:
+      SystemExit: with code 2, after a message on stderr, for an unknown preset, an unknown flag or
+        a value that is not accepted; with code 0 after `--help`.
+      ValueError: if `presets` is empty.
+    """
+    if not presets:
+        raise ValueError(
+            "presets: got an empty mapping; accepted: at least one named configuration"
+        )
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    default = "quick" if "quick" in presets else next(iter(presets))
+    # Only the preset is read here: it decides the defaults of everything else. The flag stays in
+    # place for tyro, so that it is listed in --help like any other.
+    finder = ArgumentParser(prog=prog, add_help=False, allow_abbrev=False)
+    finder.add_argument("--preset", default=default)
+    chosen = str(finder.parse_known_args(arguments)[0].preset)
+    if chosen not in presets:
+        near = difflib.get_close_matches(chosen, presets, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        _refuse(f"--preset: got {chosen!r}{hint}; accepted: {', '.join(presets)}")
+    base = dataclasses.replace(presets[chosen], preset=chosen)
+    text = description if description is not None else type(base).__doc__ or ""
+    text = f"{text.strip()}\n\nPresets: {', '.join(presets)} (default: {default})."
+    config = tyro.cli(type(base), default=base, args=arguments, description=text, prog=prog)
+    try:
+        validate(config)
+    except ConfigError as error:
+        _refuse(f"--{str(error).replace('_', '-', str(error).partition(':')[0].count('_'))}")
+    return config
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    raise SystemExit(2)

@@ -1,0 +1,101 @@
+"""Writing files so that a reader never sees half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replaces `path` by `content` in one step, durable once this returns.
+
+    The bytes go to a temporary file in the same folder, are flushed to the device and then renamed
+    over `path`. Whatever happens in between, `path` holds either the old content or the new one.
+
+    Args:
+      path: the file to write; its folder exists.
+      content: text (written as UTF-8) or bytes.
+
+    Raises:
+      OSError: if writing fails. `path` is untouched and the temporary file is gone.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    descriptor, temporary = tempfile.mkstemp(
+        prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
+    )
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp makes private files; results are to be read by others
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Flushes a file that somebody else wrote to the device."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Flushes the names in `folder` to the device, where the file system can do that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def plain(value: Any) -> Any:
+    """Turns arrays, scalars and paths into what JSON can say.
+
+    Args:
+      value: nested mappings and sequences of numbers, strings, paths, numpy or JAX arrays.
+
+    Returns:
+      The same structure of dicts, lists, strings, numbers, booleans and None. NaN and the
+      infinities, which JSON lacks, become None.
+
+    Raises:
+      TypeError: for a value of any other type.
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "__array__"):
+        array = np.asarray(value)
+        if array.dtype.kind in "biu":
+            return array.tolist()
+        # Everything else that is a real number, bfloat16 included, goes through float64 exactly.
+        return plain(array.astype(np.float64).tolist())
+    raise TypeError(
+        f"value: got {value!r} of type {type(value).__name__}; accepted: numbers, "
+        "strings, paths, arrays, and mappings or sequences of them"
+    )
+
+
+def to_json_text(value: Any, *, indent: int | None = None) -> str:
+    """Writes `plain(value)` as strict JSON (see `plain` for what becomes of NaN)."""
+    return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)

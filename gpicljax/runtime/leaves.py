@@ -1,0 +1,102 @@
+"""A training state as a flat table of host arrays, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Spec = dict[str, Any]
+"""What a checkpoint records of a leaf: `name`, `shape`, `dtype`, and `impl` for typed keys."""
+
+
+def named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    """The leaves of a pytree with readable, unique names, in the pytree's order.
+
+    Args:
+      tree: any pytree; None is structure, not a leaf.
+
+    Returns:
+      Pairs such as `("0003.params.Dense_0.kernel", leaf)`.
+    """
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [(f"{i:04d}.{_dotted(path)}", leaf) for i, (path, leaf) in enumerate(leaves)]
+
+
+def _dotted(path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".")
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf (an array or its abstract form) holds typed random keys."""
+    return jnp.issubdtype(getattr(leaf, "dtype", np.int32), jax.dtypes.prng_key)
+
+
+def spec(name: str, leaf: Any) -> Spec:
+    """Describes a leaf, concrete or abstract, so that two descriptions can be compared.
+
+    Args:
+      name: the leaf's name.
+      leaf: an array, a `jax.ShapeDtypeStruct`, a numpy scalar or a Python number.
+
+    Returns:
+      `name`, `shape` and `dtype` as JSON values.
+
+    Raises:
+      TypeError: for a leaf that cannot be stored.
+    """
+    if isinstance(leaf, bool | int | float):
+        return {"name": name, "shape": [], "dtype": f"Python {type(leaf).__name__}"}
+    if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+        raise TypeError(f"state: got {leaf!r} at {name}; accepted: arrays and numbers")
+    return {"name": name, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+
+
+def to_host(name: str, leaf: Any) -> np.ndarray:
+    """Copies a leaf to the host; typed keys become their `uint32` data.
+
+    Args:
+      name: the leaf's name, for errors.
+      leaf: a concrete leaf.
+
+    Returns:
+      A numpy array of the same values.
+
+    Raises:
+      ValueError: if parts of the array live on devices of other processes.
+    """
+    if isinstance(leaf, jax.Array):
+        if not leaf.is_fully_addressable:
+            raise ValueError(
+                f"state: got an array spread over several processes at {name}; "
+                "accepted: arrays on this process's devices"
+            )
+        leaf = jax.random.key_data(leaf) if is_key(leaf) else leaf
+    return np.asarray(leaf)
+
+
+def from_host(value: np.ndarray, like: Any, impl: str | None) -> Any:
+    """Makes a leaf of host values.
+
+    Args:
+      value: what `to_host` returned.
+      like: the leaf to be replaced, or its abstract form. A Python number gives a Python number, a
+        numpy array a numpy array, all else a JAX array: with the sharding of `like` if it has been
+        put somewhere on purpose, free to move (uncommitted, on the default device) otherwise.
+      impl: the random generator of typed keys.
+
+    Returns:
+      The leaf.
+    """
+    if isinstance(like, bool | int | float):
+        return type(like)(value.item())
+    if isinstance(like, np.ndarray | np.generic):
+        return value.astype(like.dtype)[()] if isinstance(like, np.generic) else value
+    # Always a copy: the training loop donates these buffers, and numpy must not share them.
+    array = jnp.array(value)
+    if impl is not None:
+        array = jax.random.wrap_key_data(array, impl=impl)
+    placed = like.committed if isinstance(like, jax.Array) else like.sharding is not None
+    return jax.device_put(array, like.sharding) if placed else array

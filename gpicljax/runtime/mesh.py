@@ -1,0 +1,117 @@
+"""Devices: the mesh, seeds spread over it, and the cache of compiled programs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental.compilation_cache import compilation_cache
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+T = TypeVar("T")
+AXIS = "data"
+
+
+def make_mesh(num_devices: int | None = None) -> Mesh:
+    """A one-dimensional mesh with the axis `data`.
+
+    Args:
+      num_devices: how many devices to use; all of them (of all processes) by default.
+
+    Returns:
+      The mesh. Its axis is `AxisType.Auto`: the compiler places what the program leaves open.
+
+    Raises:
+      ValueError: if there are not that many devices.
+    """
+    devices = jax.devices()
+    wanted = len(devices) if num_devices is None else num_devices
+    if not 1 <= wanted <= len(devices):
+        raise ValueError(f"num_devices: got {num_devices}; accepted: 1 to {len(devices)}")
+    # jax.make_mesh defaults to explicit axes, which scans over sharded keys cannot run under.
+    return jax.make_mesh((wanted,), (AXIS,), axis_types=(AxisType.Auto,), devices=devices[:wanted])
+
+
+def padded_count(n: int, mesh: Mesh) -> int:
+    """The smallest multiple of the mesh's device count that is at least `n`.
+
+    An axis is spread evenly only if the device count divides it. Surplus seeds are run like the
+    others, for nothing, and dropped from the results: `result[:n]`.
+
+    Args:
+      n: number of seeds wanted, at least 1.
+      mesh: the mesh.
+
+    Returns:
+      The number of seeds to run.
+
+    Raises:
+      ValueError: if `n` < 1.
+    """
+    if n < 1:
+        raise ValueError(f"n: got {n}; accepted: an integer >= 1")
+    return -(-n // mesh.size) * mesh.size
+
+
+def shard_leading(tree: T, mesh: Mesh) -> T:
+    """Spreads the leading axis of every array over the mesh.
+
+    Args:
+      tree: pytree of arrays (typed keys included) with a common leading axis, such as seeds.
+        Scalars are copied to every device.
+      mesh: the mesh.
+
+    Returns:
+      The same values, `NamedSharding` over `data`.
+
+    Raises:
+      ValueError: if the device count does not divide a leading axis; see `padded_count`.
+    """
+
+    def place(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        shape = np.shape(leaf)
+        if not shape:
+            return jax.device_put(leaf, NamedSharding(mesh, PartitionSpec()))
+        if shape[0] % mesh.size:
+            raise ValueError(
+                f"tree{jax.tree_util.keystr(path)}: got the shape {shape}; accepted: "
+                f"a leading axis that is a multiple of {mesh.size} devices "
+                "(see padded_count)"
+            )
+        return jax.device_put(leaf, NamedSharding(mesh, PartitionSpec(AXIS)))
+
+    return jax.tree_util.tree_map_with_path(place, tree)
+
+
+def enable_compilation_cache(path: str | Path | None = None) -> Path | None:
+    """Keeps compiled programs on disk, so that the second run starts at once.
+
+    Args:
+      path: folder of the cache. Without it, the environment variable `GPICLJAX_CACHE` decides
+        (`off` switches the cache off), then a folder already configured in JAX, then
+        `~/.cache/gpicljax/xla`.
+
+    Returns:
+      The folder in use, or None if the cache is off or its folder cannot be written to.
+    """
+    configured: str | None = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009
+    chosen = path or os.environ.get("GPICLJAX_CACHE") or configured
+    if chosen == "off":
+        return None
+    folder = Path(chosen or "~/.cache/gpicljax/xla")
+    try:
+        folder = folder.expanduser().absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+        return None
+    if configured != str(folder):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        compilation_cache.reset_cache()  # what compiled earlier may have bound another folder
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    return folder

@@ -1,0 +1,169 @@
+"""The metrics log: one JSON object per line, safe against being killed at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpicljax.runtime.files import to_json_text, write_atomically
+
+MAX_VALUES = 65536
+"""Most numbers one metric may hold; larger arrays belong into files of their own."""
+
+
+class MetricsError(ValueError):
+    """A metrics log is damaged in a place where no interruption can have damaged it."""
+
+
+class MetricsLog:
+    """Appends records to a JSONL file, each of them on the device before `append` returns.
+
+    A record that cannot be written (a full disk) is kept in memory and written with the next one;
+    the file is cut back to its last complete line meanwhile.
+
+    Args:
+      path: the file; made if absent, continued otherwise (a torn last line is cut off).
+      max_failures: consecutive write errors after which `append` raises.
+    """
+
+    def __init__(self, path: Path, *, max_failures: int = 3) -> None:
+        """Opens the log; see the class."""
+        self.path = path
+        self.max_failures = max_failures
+        self._pending: list[bytes] = []
+        self._failures = 0
+        if path.exists():
+            truncate_after(path, None)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything appended so far is on the device."""
+        return not self._pending
+
+    def append(self, step: int, values: Mapping[str, Any]) -> None:
+        """Writes one line, `{"step": step, **values}`.
+
+        Args:
+          step: the record's position, larger than every one before.
+          values: numbers, strings, small arrays (any shape) or nested mappings of them. NaN and the
+            infinities are written as null.
+
+        Raises:
+          ValueError: if a metric is called `step` or is larger than `MAX_VALUES` numbers.
+          OSError: at the `max_failures`-th write error in a row.
+        """
+        if "step" in values:
+            raise ValueError("values: got a metric called 'step'; accepted: any other name")
+        for name, value in values.items():
+            if hasattr(value, "__array__") and np.size(value) > MAX_VALUES:
+                raise ValueError(
+                    f"values[{name!r}]: got an array of shape {np.shape(value)}; "
+                    f"accepted: at most {MAX_VALUES} numbers"
+                )
+        record: dict[str, Any] = {"step": int(step), **values}
+        self._pending.append(to_json_text(record).encode() + b"\n")
+        try:
+            self.flush()
+        except OSError as error:
+            self._failures += 1
+            if self._failures >= self.max_failures:
+                raise
+            print(
+                f"warning: could not write {self.path} ({error}); "
+                f"{len(self._pending)} record(s) kept for the next attempt"
+            )
+
+    def flush(self) -> None:
+        """Writes what earlier errors have left waiting.
+
+        Raises:
+          OSError: if that fails again; the records stay in memory.
+        """
+        if self._pending:
+            self._write(b"".join(self._pending))
+        self._pending.clear()
+        self._failures = 0
+
+    def _write(self, data: bytes) -> None:
+        # Unbuffered: after an error nothing is left behind that closing the file would write again.
+        with open(self.path, "ab", buffering=0) as file:
+            start = file.seek(0, os.SEEK_END)
+            try:
+                written = 0
+                while written < len(data):
+                    written += file.write(data[written:]) or 0
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(start)
+                raise
+
+    def truncate_after(self, step: int) -> None:
+        """Drops every record later than `step`; see `truncate_after`."""
+        self._pending.clear()
+        truncate_after(self.path, step)
+
+    def read(self) -> list[dict[str, Any]]:
+        """The records on disk; see `read_metrics`."""
+        return read_metrics(self.path)
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Reads a metrics log.
+
+    Args:
+      path: the JSONL file.
+
+    Returns:
+      One dict per line, in order. A torn last line (the writer was killed) is left out; a file that
+      does not exist reads as empty.
+
+    Raises:
+      MetricsError: if any other line is not a JSON object with a `step`.
+    """
+    return [record for record, _ in _parse(path)]
+
+
+def truncate_after(path: Path, step: int | None) -> None:
+    """Cuts a log back, in one atomic step.
+
+    Args:
+      path: the JSONL file; nothing happens if it does not exist.
+      step: the last step to keep; None keeps all and only removes a torn last line.
+
+    Raises:
+      MetricsError: if a line other than the last is damaged.
+    """
+    if not path.exists():
+        return
+    kept = [line for record, line in _parse(path) if step is None or record["step"] <= step]
+    content = b"".join(kept)
+    if len(content) != path.stat().st_size:
+        write_atomically(path, content)
+
+
+def _parse(path: Path) -> list[tuple[dict[str, Any], bytes]]:
+    """Every complete record of a log with the bytes of its line."""
+    if not path.exists():
+        return []
+    lines = path.read_bytes().splitlines(keepends=True)
+    parsed: list[tuple[dict[str, Any], bytes]] = []
+    for number, line in enumerate(lines, start=1):
+        torn = not line.endswith(b"\n")
+        try:
+            record = json.loads(line)
+            valid = isinstance(record, dict) and isinstance(record.get("step"), int)
+        except ValueError:
+            record, valid = None, False
+        if record is not None and valid and not torn:
+            parsed.append((record, line))
+        elif number < len(lines):
+            raise MetricsError(
+                f"{path}: line {number} of {len(lines)} is damaged: {line[:60]!r}; "
+                "accepted: one JSON object with a step per line"
+            )
+    return parsed

@@ -1,0 +1,119 @@
+"""What the terminal shows while an experiment runs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import IO, Any
+
+import numpy as np
+
+
+def duration(seconds: float) -> str:
+    """Says a duration in seconds as `42 s`, `3 min 20 s` or `5 h 07 min`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def count(number: float) -> str:
+    """Says a count with three digits and a unit prefix, `1.23M`."""
+    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            return f"{number / limit:.3g}{suffix}" if number < 999.5 * limit else f"{number:.3g}"
+    return f"{number:.3g}"
+
+
+def announce(
+    title: str,
+    details: Mapping[str, Any] | None = None,
+    *,
+    expected_seconds: float | None = None,
+    stream: IO[str] | None = None,
+) -> None:
+    """Prints what is about to run and how long to expect.
+
+    Args:
+      title: the experiment and the run.
+      details: what a reader wants to know, by name (seeds, updates, parameters, devices, ...).
+      expected_seconds: estimated duration in seconds, compilation included.
+      stream: where to print; standard output by default.
+    """
+    out = sys.stdout if stream is None else stream
+    print(title, file=out)
+    for name, value in (details or {}).items():
+        print(f"  {name}: {value}", file=out)
+    if expected_seconds is not None:
+        print(f"  expected: about {duration(expected_seconds)}, compilation included", file=out)
+    out.flush()
+
+
+class Progress:
+    """One line that is redrawn after each chunk; plain lines where the output is not a terminal.
+
+    Args:
+      total: number of chunks of the whole run.
+      key_metric: name of the metric to show; arrays are shown by their mean (over finite values).
+      stream: where to print; standard output by default.
+    """
+
+    def __init__(
+        self, total: int, *, key_metric: str | None = None, stream: IO[str] | None = None
+    ) -> None:
+        """Prepares the line; see the class."""
+        self.total = total
+        self.key_metric = key_metric
+        self.stream = sys.stdout if stream is None else stream
+        self._redraws = self.stream.isatty()
+        self._open = False
+
+    def note(self, text: str) -> None:
+        """Prints a line of its own above the progress line."""
+        self.close()
+        print(text, file=self.stream, flush=True)
+
+    def update(
+        self,
+        done: int,
+        *,
+        metrics: Mapping[str, Any],
+        observations_per_second: float | None,
+        seconds_left: float | None,
+    ) -> None:
+        """Shows the state after a chunk.
+
+        Args:
+          done: chunks done so far.
+          metrics: the chunk's metrics.
+          observations_per_second: throughput without compilation; None while unknown.
+          seconds_left: None while unknown.
+        """
+        parts = [f"{done}/{self.total} ({100 * done // max(1, self.total)}%)"]
+        if self.key_metric is not None and self.key_metric in metrics:
+            values = np.asarray(metrics[self.key_metric], np.float64)
+            finite = values[np.isfinite(values)]
+            shown = f"{finite.mean():.4g}" if finite.size else "nan"
+            parts.append(f"{self.key_metric} {shown}")
+        if observations_per_second:
+            parts.append(f"{count(observations_per_second)} observations/s")
+        if seconds_left is not None:
+            parts.append(f"{duration(seconds_left)} left")
+        line = "  ".join(parts)
+        if self._redraws:
+            width = shutil.get_terminal_size().columns - 1
+            self.stream.write(f"\r{line[:width]:<{width}}")
+            self._open = True
+        else:
+            self.stream.write(line + "\n")
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Ends the line, so that what is printed next starts on a new one."""
+        if self._open:
+            self.stream.write("\n")
+            self.stream.flush()
+            self._open = False

@@ -1,0 +1,225 @@
+"""The folder of one run, `runs/<experiment>/<name>/`, and who may write to it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from gpicljax.runtime.config import RunConfig, validate
+from gpicljax.runtime.config_json import describe_difference, to_json
+from gpicljax.runtime.files import to_json_text, write_atomically
+from gpicljax.runtime.metrics import read_metrics
+from gpicljax.runtime.provenance import provenance
+
+IRRELEVANT = ("resume", "overwrite", "progress", "dry_run", "runs_dir")
+"""Fields of a configuration that may change when a run is resumed."""
+
+
+class RunError(RuntimeError):
+    """A run's folder cannot be used as asked."""
+
+
+class RunExistsError(RunError):
+    """The run exists, and neither continuing nor replacing it was asked for."""
+
+
+class RunLockedError(RunError):
+    """Another process is writing to the run."""
+
+
+class ConfigMismatchError(RunError):
+    """The run to be resumed was made with another configuration."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDirectory:
+    """An open run: its paths, and the lock that keeps other processes out.
+
+    Use as a context manager, or call `close`. The lock goes with the process in any case.
+
+    Attributes:
+      experiment: the experiment's name.
+      path: the run's folder.
+      resumed: whether earlier work is to be continued.
+      started: `time.monotonic()` at opening, in seconds.
+    """
+
+    experiment: str
+    path: Path
+    resumed: bool
+    started: float
+    _lock: IO[str] = dataclasses.field(repr=False, compare=False)
+
+    @property
+    def config_file(self) -> Path:
+        """`config.json`."""
+        return self.path / "config.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        """`metrics.jsonl`."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def figures(self) -> Path:
+        """The folder of figures; it exists."""
+        return self.path / "figures"
+
+    def close(self) -> None:
+        """Lets other processes in."""
+        self._lock.close()
+
+    def __enter__(self) -> RunDirectory:
+        """Returns the run itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes the run."""
+        self.close()
+
+
+def open_run(experiment: str, config: RunConfig) -> RunDirectory:
+    """Makes, continues or replaces the folder of a run, and locks it.
+
+    Args:
+      experiment: the experiment's name; the folder is `config.runs_dir/experiment/config.run_name`.
+      config: the configuration. `resume` continues a run made with an equal one (fields in
+        `IRRELEVANT` apart), `overwrite` deletes an existing run.
+
+    Returns:
+      The open run.
+
+    Raises:
+      ConfigError: if the configuration is not valid.
+      RunExistsError: if the run exists and neither flag is set.
+      ConfigMismatchError: if the run to be resumed has another configuration.
+      RunLockedError: if another process (or another `RunDirectory` here) has the run open.
+      RunError: if the run to be resumed has lost its `config.json`.
+    """
+    validate(config)
+    path = config.runs_dir / experiment / config.run_name
+    path.mkdir(parents=True, exist_ok=True)
+    lock = _lock(path)
+    try:
+        resumed = _prepare(path, config)
+        (path / "figures").mkdir(exist_ok=True)
+    except BaseException:
+        lock.close()
+        raise
+    return RunDirectory(experiment, path, resumed, time.monotonic(), lock)
+
+
+def _prepare(path: Path, config: RunConfig) -> bool:
+    """Brings a locked folder into the state asked for; returns whether it holds earlier work."""
+    config_file = path / "config.json"
+    # The name is stored as resolved: giving the default name explicitly is no difference.
+    wanted = to_json(dataclasses.replace(config, name=config.run_name))
+    for leftover in path.glob(".*.tmp"):  # of atomic writes that were killed
+        leftover.unlink()
+    entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
+    if entries and config.overwrite:
+        # The configuration goes first: if this is interrupted, the rest cannot pass for a run.
+        for entry in sorted(entries, key=lambda entry: entry != config_file):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        entries = []
+    if not entries:
+        if config.resume:
+            print(f"note: nothing to resume in {path}; starting from the beginning")
+        write_atomically(config_file, to_json_text(wanted, indent=2) + "\n")
+        return False
+    if not config.resume:
+        raise RunExistsError(
+            f"the run {path} exists already; --resume continues it, --overwrite "
+            "deletes it and starts again, --name NAME keeps both"
+        )
+    try:
+        stored = json.loads(config_file.read_text(encoding="utf-8"))
+        differences = describe_difference(stored, wanted, ignore=IRRELEVANT)
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"cannot resume {path}: {config_file} is missing or damaged ({error}); "
+            "--overwrite deletes the run, --name NAME starts another"
+        ) from error
+    if differences:
+        lines = "".join(f"\n  {line}" for line in differences)
+        raise ConfigMismatchError(
+            f"cannot resume {path}: its configuration differs (stored -> given):{lines}"
+        )
+    return True
+
+
+def _lock(path: Path) -> IO[str]:
+    """Takes the run's lock. The kernel releases it when the process ends, however it ends."""
+    file = open(path / ".lock", "a+", encoding="utf-8")  # noqa: SIM115 - stays open with the run
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise RunLockedError(
+            f"the run {path} is in use by another process (number {holder}); wait "
+            "for it, stop it, or choose another --name"
+        ) from error
+    except OSError as error:  # file systems without locks: better unguarded than unusable
+        print(f"note: {path} cannot be locked ({error}); do not open it twice")
+    with contextlib.suppress(OSError):
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+    return file
+
+
+def write_summary(run: RunDirectory, results: Mapping[str, Any], markdown: str) -> None:
+    """Writes `summary.json` and `summary.md`, with where the results come from.
+
+    Args:
+      run: the run.
+      results: numbers, strings, small arrays, or nested mappings and lists of them.
+      markdown: the summary for readers; a section on duration, machine and versions is added.
+
+    Raises:
+      OSError: if a file cannot be written; the previous one is then untouched.
+      TypeError: if a result is of another type.
+    """
+    records = read_metrics(run.metrics_file)
+    trained = records[-1].get("time", {}).get("elapsed_s") if records else None
+    origin = provenance()
+    wall = time.monotonic() - run.started
+    summary = {
+        "experiment": run.experiment,
+        "run": run.path.name,
+        "results": results,
+        # A resumed run spent time in earlier processes too; only the log knows about those.
+        "wall_time_s": round(wall, 3),
+        "training_time_s": trained,
+        "resumed": run.resumed,
+        **origin,
+    }
+    hardware, git = origin["hardware"], origin["git"]
+    devices = ", ".join(f"{n} x {kind}" for kind, n in hardware["devices"].items())
+    commit = "none" if git is None else git["commit"] + (" (modified)" if git["modified"] else "")
+    lines = [
+        f"- wall time: {wall:.1f} s" + (f" (training {trained:.1f} s)" if trained else ""),
+        f"- machine: {hardware['cpu']}, {hardware['cores']} cores; {devices}",
+        "- versions: " + ", ".join(f"{name} {v}" for name, v in origin["versions"].items()),
+        f"- commit: {commit}",
+        f"- date: {origin['date']}",
+        f"- command: `{origin['command']}`",
+    ]
+    text = f"{markdown.rstrip()}\n\n## Where this comes from\n\n" + "\n".join(lines) + "\n"
+    write_atomically(run.path / "summary.json", to_json_text(summary, indent=2) + "\n")
+    write_atomically(run.path / "summary.md", text)

@@ -1,0 +1,63 @@
+"""Turning a request to stop into a clean exit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopRequest:
+    """Which signal has asked the process to stop, if any."""
+
+    def __init__(self) -> None:
+        """Starts without a request."""
+        self.signal: signal.Signals | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What shells expect of a process ended by the signal: 143 for SIGTERM, 130 for SIGINT."""
+        return 0 if self.signal is None else 128 + self.signal.value
+
+
+@contextlib.contextmanager
+def catch_stop() -> Iterator[StopRequest]:
+    """Records SIGTERM and SIGINT instead of dying from them, while the context is open.
+
+    A second signal has its usual effect at once. Outside the main thread, where Python cannot
+    handle signals, nothing is caught.
+
+    Yields:
+      The request; its `signal` is set when one arrives.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+
+    def handle(number: int, _: FrameType | None) -> None:
+        request.signal = signal.Signals(number)
+        restore()
+        heard = (
+            f"\n{request.signal.name}: finishing this chunk, then saving; again to stop at once\n"
+        )
+        # Past Python's buffers: the signal may have come while one of them was being written.
+        with contextlib.suppress(OSError):
+            os.write(2, heard.encode())
+
+    def restore() -> None:
+        for stopping, handler in previous.items():
+            signal.signal(stopping, signal.SIG_DFL if handler is None else handler)
+
+    previous = {number: signal.getsignal(number) for number in STOPPING}
+    for number in STOPPING:
+        signal.signal(number, handle)
+    try:
+        yield request
+    finally:
+        restore()

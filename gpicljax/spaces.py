@@ -1,0 +1,224 @@
+"""Action and observation spaces: frozen, hashable descriptions whose methods are jittable.
+
+They hold Python numbers only, so a space may sit in a static argument. `sample` and `contains`
+work on one unbatched value; `vmap` adds a batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+class Space:
+    """What every space can do: draw a member, and tell members from other values."""
+
+    def sample(self, key: jax.Array, mask: Any = None) -> Any:
+        """Draws a member uniformly; `mask` marks the legal choices of a discrete space."""
+        raise NotImplementedError
+
+    def contains(self, value: Any) -> jax.Array:
+        """Whether `value` has the space's shape, kind of dtype and range, as `bool[]`."""
+        raise NotImplementedError
+
+
+def _is_integer(value: jax.Array) -> bool:
+    return jnp.issubdtype(value.dtype, jnp.integer)
+
+
+@dataclasses.dataclass(frozen=True)
+class Discrete(Space):
+    """The integers 0 .. n - 1, as a scalar `int32[]`."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"n = {self.n}: a Discrete space needs at least one member")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The empty shape of a scalar."""
+        return ()
+
+    def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
+        """Uniform over the members, or over those with a true `mask: bool[n]`."""
+        if mask is None:
+            return jax.random.randint(key, (), 0, self.n, jnp.int32)
+        return jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf)).astype(jnp.int32)
+
+    def contains(self, value: Any) -> jax.Array:
+        """Whether `value` is an integer scalar within 0 .. n - 1."""
+        value = jnp.asarray(value)
+        if value.shape != () or not _is_integer(value):
+            return jnp.zeros((), bool)
+        return (value >= 0) & (value < self.n)
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiDiscrete(Space):
+    """Vectors of integers, entry i within 0 .. nvec[i] - 1, as `int32[len(nvec)]`."""
+
+    nvec: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.nvec or min(self.nvec) < 1:
+            raise ValueError(f"nvec = {self.nvec}: every entry must be at least 1")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """`(len(nvec),)`."""
+        return (len(self.nvec),)
+
+    def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
+        """Each entry uniform over its members, or over those with a true `mask: bool[len, max]`."""
+        if mask is None:
+            return jax.random.randint(key, self.shape, 0, jnp.asarray(self.nvec), jnp.int32)
+        logits = jnp.where(mask, 0.0, -jnp.inf)
+        return jax.random.categorical(key, logits, axis=-1).astype(jnp.int32)
+
+    def contains(self, value: Any) -> jax.Array:
+        """Whether `value` is an integer vector of the right length with every entry in range."""
+        value = jnp.asarray(value)
+        if value.shape != self.shape or not _is_integer(value):
+            return jnp.zeros((), bool)
+        return jnp.all((value >= 0) & (value < jnp.asarray(self.nvec)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Box(Space):
+    """Arrays of one shape and dtype with every entry within [low, high].
+
+    `dtype=None` means JAX's default float (float32, or float64 under `JAX_ENABLE_X64`).
+    """
+
+    low: float
+    high: float
+    shape: tuple[int, ...] = ()
+    dtype: Any = None
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:
+            raise ValueError(f"low = {self.low}, high = {self.high}: low must not exceed high")
+
+    def _dtype(self) -> Any:
+        return jnp.result_type(float) if self.dtype is None else jnp.dtype(self.dtype)
+
+    def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
+        """Uniform where both bounds are finite, normal where neither is; `mask` must be None."""
+        if mask is not None:
+            raise ValueError("a Box has no mask of legal choices")
+        dtype = self._dtype()
+        if dtype == jnp.dtype(bool):
+            return jax.random.bernoulli(key, 0.5, self.shape)
+        if jnp.issubdtype(dtype, jnp.integer):
+            return jax.random.randint(key, self.shape, int(self.low), int(self.high) + 1, dtype)
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return jax.random.uniform(key, self.shape, dtype, self.low, self.high)
+        return jnp.clip(jax.random.normal(key, self.shape, dtype), self.low, self.high)
+
+    def contains(self, value: Any) -> jax.Array:
+        """Whether `value` has the shape and dtype and lies within the bounds (NaN does not)."""
+        value = jnp.asarray(value)
+        if value.shape != self.shape or value.dtype != self._dtype():
+            return jnp.zeros((), bool)
+        return jnp.all((value >= self.low) & (value <= self.high))
+
+
+@dataclasses.dataclass(frozen=True)
+class Dict(Space):
+    """Dictionaries with one named space per entry. Build it with `Dict.of(name=space, ...)`."""
+
+    items: tuple[tuple[str, Space], ...]
+
+    @classmethod
+    def of(cls, mapping: Mapping[str, Space] | None = None, **spaces: Space) -> Dict:
+        """A Dict of the given named spaces, in the given order."""
+        return cls(tuple({**(mapping or {}), **spaces}.items()))
+
+    @property
+    def spaces(self) -> dict[str, Space]:
+        """The entries as a new dictionary."""
+        return dict(self.items)
+
+    def __getitem__(self, name: str) -> Space:
+        return self.spaces[name]
+
+    def sample(self, key: jax.Array, mask: Any = None) -> dict[str, Any]:
+        """A dictionary with one sample per entry; `mask` is a dictionary of masks."""
+        keys = jax.random.split(key, len(self.items))
+        masks = mask or {}
+        return {
+            name: space.sample(k, masks.get(name))
+            for (name, space), k in zip(self.items, keys, strict=True)
+        }
+
+    def contains(self, value: Any) -> jax.Array:
+        """Whether `value` has exactly these entries, each inside its space."""
+        if not isinstance(value, Mapping) or set(value) != set(self.spaces):
+            return jnp.zeros((), bool)
+        inside = [space.contains(value[name]) for name, space in self.items]
+        return jnp.all(jnp.stack(inside))
+
+
+def repeat(space: Space, count: int) -> Space:
+    """The space of `count` stacked members, e.g. the actions of several agents.
+
+    Discrete becomes MultiDiscrete, a Box gains a leading axis, a Dict does so entry by entry.
+
+    Raises:
+      TypeError: if the space cannot be stacked into one of the native kinds.
+    """
+    if isinstance(space, Discrete):
+        return MultiDiscrete((space.n,) * count)
+    if isinstance(space, MultiDiscrete):
+        return Box(0, max(space.nvec) - 1, (count, *space.shape), jnp.int32)
+    if isinstance(space, Box):
+        return dataclasses.replace(space, shape=(count, *space.shape))
+    if isinstance(space, Dict):
+        return Dict(tuple((name, repeat(entry, count)) for name, entry in space.items))
+    raise TypeError(f"cannot repeat {type(space).__name__}")
+
+
+def flat_size(space: Space) -> int:
+    """The number of entries of `flatten(space, value)`."""
+    if isinstance(space, Discrete):
+        return space.n
+    if isinstance(space, MultiDiscrete):
+        return sum(space.nvec)
+    if isinstance(space, Box):
+        return math.prod(space.shape)
+    if isinstance(space, Dict):
+        return sum(flat_size(entry) for _, entry in space.items)
+    raise TypeError(f"cannot flatten {type(space).__name__}")
+
+
+def flatten(space: Space, value: Any) -> jax.Array:
+    """One float vector per member: integers one-hot, boxes ravelled, dictionaries in order.
+
+    Args:
+      space: the space of the unbatched value.
+      value: a member, with any leading batch axes.
+
+    Returns:
+      float `[..., flat_size(space)]`.
+    """
+    dtype = jnp.result_type(float)
+    if isinstance(space, Discrete):
+        return jax.nn.one_hot(value, space.n, dtype=dtype)
+    if isinstance(space, MultiDiscrete):
+        parts = [jax.nn.one_hot(value[..., i], n, dtype=dtype) for i, n in enumerate(space.nvec)]
+        return jnp.concatenate(parts, axis=-1)
+    if isinstance(space, Box):
+        value = jnp.asarray(value)
+        batch = value.shape[: value.ndim - len(space.shape)]
+        return value.reshape(*batch, flat_size(space)).astype(dtype)
+    if isinstance(space, Dict):
+        parts = [flatten(entry, value[name]) for name, entry in space.items]
+        return jnp.concatenate(parts, axis=-1)
+    raise TypeError(f"cannot flatten {type(space).__name__}")

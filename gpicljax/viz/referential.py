@@ -1,0 +1,287 @@
+"""One episode of a Meta-Referential Game: what the speaker saw, and what it said."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gpicljax.viz import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_SILENCE = "#eceef0"
+
+
+def stimuli_figure(
+    stimuli: ArrayLike,
+    latents: ArrayLike,
+    means: ArrayLike,
+    sigmas: ArrayLike,
+    num_values: ArrayLike,
+    num_support: int,
+    *,
+    title: str | None = None,
+) -> "Figure":
+    """The stimuli of an episode and the semantic structure behind them.
+
+    One panel per latent dimension: a dot per game at the stimulus' value, coloured by the latent
+    value it stands for; beside it the Gaussian kernel of every latent value, on the same axis. Thin
+    lines part the sections of [-1, 1]; the query phase is shaded.
+
+    Args:
+      stimuli: `float[G, N_dim]`, the speaker's stimulus in each of the G games, about [-1, 1].
+      latents: `int[G, N_dim]`, the latent values behind them, 0-based.
+      means: `float[N_dim, V]`, mean of each value's kernel; entries past `num_values` are ignored.
+      sigmas: `float[N_dim, V]`, its standard deviation.
+      num_values: `int[N_dim]`, number of values d(i) of each dimension, at most V.
+      num_support: number of games of the support phase, which comes first.
+      title: title, or none.
+
+    Returns:
+      A matplotlib figure with two axes per dimension: games, then kernels.
+
+    Raises:
+      ValueError: if shapes disagree, a latent or `num_values` is out of range, or `num_support` is
+        not in [0, G].
+
+    Source: Figure 4 of the Meta-Referential Games paper.
+    """
+    x, z = np.asarray(stimuli, np.float64), np.asarray(latents)
+    mean, sigma = np.asarray(means, np.float64), np.asarray(sigmas, np.float64)
+    count = np.asarray(num_values)
+    _check_structure(x, z, mean, sigma, count)
+    games, dims = x.shape
+    _check_support(num_support, games)
+
+    figure = style.new_figure(_width(games) + 0.9, 0.95 + 1.3 * dims)
+    grid = figure.add_gridspec(dims, 2, width_ratios=[_width(games), 1.0], wspace=0.0)
+    low, high = min(-1.06, float(x.min()) - 0.03), max(1.06, float(x.max()) + 0.03)
+    heights = np.linspace(low, high, 600)
+    for i in range(dims):
+        values = int(count[i])
+        hues = style.colours(values)
+        axes, side = figure.add_subplot(grid[i, 0]), figure.add_subplot(grid[i, 1])
+        for one in (axes, side):
+            style.style_axes(one, grid=None)
+            one.set_ylim(low, high)
+            for border in np.linspace(-1, 1, values + 1)[1:-1]:
+                one.axhline(border, color=style.RULE, linewidth=0.7, zorder=0.5)
+        axes.scatter(
+            np.arange(games),
+            x[:, i],
+            s=26,
+            c=[hues[int(v)] for v in z[:, i]],
+            edgecolor="white",
+            linewidth=0.6,
+            zorder=3,
+        )
+        axes.set_yticks([-1, 0, 1], ["\N{MINUS SIGN}1", "0", "1"])
+        axes.set_ylabel(f"$d({i})={values}$", fontsize=style.BODY, color=style.INK)
+        _phases(axes, games, num_support, named=i == 0)
+        _game_ticks(axes, games, named=i == dims - 1)
+        _kernels(side, heights, mean[i, :values], sigma[i, :values], hues)
+    if title:
+        figure.suptitle(
+            title, x=0.01, ha="left", fontsize=style.TITLE, fontweight="bold", color=style.INK
+        )
+    return figure
+
+
+def messages_figure(
+    messages: ArrayLike, num_support: int, vocab_size: int, *, title: str | None = None
+) -> "Figure":
+    """The messages of an episode: columns are games, rows positions, colours tokens.
+
+    Args:
+      messages: `int[G, L]`, token ids in [0, vocab_size]; 0 is the end of the sentence, in grey.
+      num_support: number of games of the support phase, which comes first.
+      vocab_size: number of tokens besides 0.
+      title: title, or none.
+
+    Returns:
+      A matplotlib figure with one axes. Token ids are printed where the cells have room for them.
+
+    Raises:
+      ValueError: if `messages` is not `[G, L]`, a token is out of range, or `num_support` is not in
+        [0, G].
+
+    Source: Figure 7 of the Meta-Referential Games paper.
+    """
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    m = np.asarray(messages)
+    if m.ndim != 2 or m.size == 0 or not np.issubdtype(m.dtype, np.integer):
+        raise ValueError(f"messages is {m.dtype}{list(m.shape)}; accepted is int[G, L]")
+    if vocab_size < 1 or m.min() < 0 or m.max() > vocab_size:
+        raise ValueError(
+            f"messages spans {m.min()} to {m.max()}; accepted is 0 to vocab_size, {vocab_size}"
+        )
+    games, length = m.shape
+    _check_support(num_support, games)
+
+    hues = (_SILENCE, *style.colours(vocab_size))
+    width = _width(games) + 0.9
+    figure = style.new_figure(width, 1.15 + 0.25 * length + (0.25 if title else 0))
+    axes = figure.add_subplot()
+    style.style_axes(axes, grid=None)
+    axes.pcolormesh(
+        np.arange(games + 1) - 0.5,
+        np.arange(length + 1) + 0.5,
+        m.T,
+        cmap=ListedColormap(hues),
+        vmin=-0.5,
+        vmax=vocab_size + 0.5,
+        edgecolors="white",
+        linewidth=1.1,
+    )
+    size = min(style.SMALL, 0.62 * 72 * _width(games) / games)
+    if size >= 4.5:
+        inks = [style.MUTED, *(style.text_colour(hue) for hue in hues[1:])]
+        for game, position in np.ndindex(games, length):
+            token = int(m[game, position])
+            axes.text(
+                game,
+                position + 1,
+                str(token),
+                fontsize=size,
+                color=inks[token],
+                ha="center",
+                va="center_baseline",
+            )
+    axes.set_ylim(length + 0.5, 0.5)
+    axes.set_yticks(np.arange(1, length + 1))
+    axes.tick_params(axis="both", length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.set_ylabel("position", fontsize=style.BODY, color=style.INK)
+    _phases(axes, games, num_support, named=True, shade=False)
+    _game_ticks(axes, games, named=True)
+    names = ["0 (end)", *(str(token) for token in range(1, vocab_size + 1))]
+    figure.legend(
+        handles=[Patch(facecolor=h, label=n) for h, n in zip(hues, names, strict=True)],
+        loc="outside right center",
+        title="token",
+        title_fontsize=style.SMALL,
+        fontsize=style.SMALL,
+        labelcolor=style.INK,
+        frameon=False,
+        handlelength=1.0,
+        handleheight=1.0,
+        labelspacing=0.25,
+        handletextpad=0.5,
+        ncols=1 if vocab_size < 4 * length else 2,
+    )
+    if title:
+        figure.suptitle(
+            title, x=0.01, ha="left", fontsize=style.TITLE, fontweight="bold", color=style.INK
+        )
+    return figure
+
+
+def _kernels(
+    axes: "Axes",
+    heights: NDArray[np.float64],
+    means: NDArray[np.float64],
+    sigmas: NDArray[np.float64],
+    hues: tuple[str, ...],
+) -> None:
+    """Gaussian densities drawn sideways, each with its latent value at the peak."""
+    peak = float(1 / sigmas.min())
+    for value, (mean, sigma, hue) in enumerate(zip(means, sigmas, hues, strict=True)):
+        near = heights[np.abs(heights - mean) <= 3.5 * sigma]
+        density = np.exp(-0.5 * ((near - mean) / sigma) ** 2) / sigma / peak
+        axes.fill_betweenx(near, 0, density, color=hue, alpha=0.3, linewidth=0)
+        axes.plot(density, near, color=hue, linewidth=1.1)
+        axes.annotate(
+            str(value),
+            xy=(1 / sigma / peak, mean),
+            xytext=(4, 0),
+            textcoords="offset points",
+            fontsize=style.SMALL,
+            color=hue,
+            fontweight="bold",
+            va="center_baseline",
+        )
+    axes.set_xlim(0, 1.3)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines["bottom"].set_visible(False)
+
+
+def _phases(axes: "Axes", games: int, num_support: int, *, named: bool, shade: bool = True) -> None:
+    """The border between support and query phase, and above it the names of both."""
+    edge = num_support - 0.5
+    axes.set_xlim(-0.5 - 0.3 * shade, games - 0.5 + 0.3 * shade)
+    left, right = axes.get_xlim()
+    if 0 < num_support < games:
+        axes.axvline(edge, color=style.INK, linewidth=1.0 if shade else 1.6, zorder=4)
+    if shade and num_support < games:
+        axes.axvspan(edge if num_support else left, right, color=style.SHADE, zorder=0, linewidth=0)
+    if not named:
+        return
+    for name, first, last in (("support", 0, num_support), ("query", num_support, games)):
+        if last > first:
+            axes.annotate(
+                f"{name}, {last - first} games",
+                xy=((first + last - 1) / 2, 1.0),
+                xycoords=axes.get_xaxis_transform(),
+                xytext=(0, 5),
+                textcoords="offset points",
+                fontsize=style.BODY,
+                color=style.INK,
+                ha="center",
+                va="bottom",
+            )
+
+
+def _game_ticks(axes: "Axes", games: int, *, named: bool) -> None:
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, games) if games / s <= 20)
+    axes.set_xticks(np.arange(0, games, step))
+    if named:
+        axes.set_xlabel("game", fontsize=style.BODY, color=style.INK)
+    else:
+        axes.tick_params(axis="x", labelbottom=False)
+
+
+def _width(games: int) -> float:
+    """Width of the games' axes in inches: a column each, within what a page holds."""
+    return float(np.clip(0.17 * games, 4.2, 9.6))
+
+
+def _check_support(num_support: int, games: int) -> None:
+    if not 0 <= num_support <= games:
+        raise ValueError(
+            f"num_support is {num_support}; accepted is 0 to the number of games, {games}"
+        )
+
+
+def _check_structure(
+    x: NDArray[np.float64],
+    z: NDArray[np.int64],
+    mean: NDArray[np.float64],
+    sigma: NDArray[np.float64],
+    count: NDArray[np.int64],
+) -> None:
+    if x.ndim != 2 or x.size == 0:
+        raise ValueError(f"stimuli has shape {x.shape}; accepted is float[G, N_dim]")
+    dims = x.shape[1]
+    if z.shape != x.shape or not np.issubdtype(z.dtype, np.integer):
+        raise ValueError(f"latents is {z.dtype}{list(z.shape)}; accepted is int{list(x.shape)}")
+    if count.shape != (dims,) or not np.issubdtype(count.dtype, np.integer):
+        raise ValueError(f"num_values is {count.dtype}{list(count.shape)}; accepted is int[{dims}]")
+    for name, table in (("means", mean), ("sigmas", sigma)):
+        if table.ndim != 2 or table.shape[0] != dims or table.shape[1] < count.max():
+            raise ValueError(
+                f"{name} has shape {table.shape}; accepted is float[{dims}, V], V >= {count.max()}"
+            )
+    if count.min() < 1 or z.min() < 0 or np.any(z >= count):
+        raise ValueError(
+            f"latents spans {z.min(0).tolist()} to {z.max(0).tolist()}; accepted is 0 to "
+            f"{(count - 1).tolist()}, as num_values says"
+        )
+    for i in range(dims):
+        if np.any(sigma[i, : count[i]] <= 0):
+            raise ValueError(f"sigmas[{i}] has values of 0 or less; accepted are positive ones")

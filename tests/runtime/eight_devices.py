@@ -1,0 +1,59 @@
+"""Run with 8 forced host devices: seeds spread over them, checkpoints read on fewer."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax.runtime import Checkpointer, make_mesh, padded_count, shard_leading
+
+assert len(jax.devices()) == 8
+mesh = make_mesh()
+assert mesh.shape == {"data": 8} and mesh.axis_types == (jax.sharding.AxisType.Auto,)
+assert make_mesh(2).size == 2
+assert [padded_count(n, mesh) for n in (1, 6, 8, 9)] == [8, 8, 8, 16]
+for wrong in (0, 9):
+    with pytest.raises(ValueError, match=f"num_devices: got {wrong}; accepted: 1 to 8"):
+        make_mesh(wrong)
+
+keys = jax.random.split(jax.random.key(0), padded_count(6, mesh))
+state = {"key": keys, "x": jnp.zeros((8, 3)), "common": jnp.float32(2)}
+with pytest.raises(ValueError, match=r"tree\['x'\].*multiple of 8"):
+    shard_leading({"x": np.zeros((6, 3))}, mesh)
+
+
+@jax.jit
+def chunk(state):
+    def update(state, _):
+        def one(key, x):
+            key, sub = jax.random.split(key)
+            return key, jnp.sin(x + jax.random.normal(sub, x.shape)) * state["common"]
+
+        key, x = jax.vmap(one)(state["key"], state["x"])
+        return state | {"key": key, "x": x}, None
+
+    return jax.lax.scan(update, state, None, 10)[0]
+
+
+def values(state):
+    return jax.tree.map(np.asarray, state | {"key": jax.random.key_data(state["key"])})
+
+
+sharded = shard_leading(state, mesh)
+assert len(sharded["x"].sharding.device_set) == 8
+assert sharded["key"].addressable_shards[0].data.shape == (1,)
+result = chunk(sharded)
+assert result["x"].sharding.spec == jax.sharding.PartitionSpec("data"), result["x"].sharding
+jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), values(result),
+             values(chunk(state)))  # fmt: skip
+
+saver = Checkpointer(sys.argv[1])
+saver.save(1, result)
+for like, devices in ((sharded, 8), (state, 1), (shard_leading(state, make_mesh(2)), 2)):
+    restored = saver.restore_latest(like)[1]
+    assert len(restored["x"].sharding.device_set) == devices
+    assert len(restored["key"].sharding.device_set) == devices
+    jax.tree.map(np.testing.assert_array_equal, values(restored), values(result))
+print("all well")

@@ -1,0 +1,181 @@
+"""The run folder, the metrics log, atomic files and the summary."""
+
+import errno
+import io
+import json
+import os
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax.runtime import (
+    ConfigMismatchError,
+    MetricsError,
+    MetricsLog,
+    Progress,
+    RunConfig,
+    RunError,
+    RunExistsError,
+    RunLockedError,
+    announce,
+    open_run,
+    provenance,
+    read_metrics,
+    write_atomically,
+    write_summary,
+)
+from gpicljax.runtime import files as files_module
+from gpicljax.runtime.progress import count, duration
+
+
+def full_disk(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_atomic_write_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    write_atomically(path, "old")
+    for place in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(files_module.os, place, full_disk)
+            with pytest.raises(OSError, match="No space"):
+                write_atomically(path, "new")
+        assert path.read_text() == "old"
+        assert os.listdir(tmp_path) == ["a.txt"]
+    write_atomically(path, b"new")
+    assert path.read_text() == "new"
+
+
+def test_open_run_refuses_continues_and_replaces(tmp_path, capsys):
+    config = RunConfig(runs_dir=tmp_path, seeds=2)
+    resume = RunConfig(runs_dir=tmp_path, seeds=2, resume=True, progress=False, name="quick")
+    with open_run("e", resume) as run:
+        assert run.path == tmp_path / "e" / "quick" and not run.resumed
+        assert "nothing to resume" in capsys.readouterr().out
+        assert json.loads(run.config_file.read_text())["seeds"] == 2
+        with pytest.raises(RunLockedError, match=f"another process .number {os.getpid()}"):
+            open_run("e", resume)
+    with pytest.raises(RunExistsError, match="--resume .* --overwrite"):
+        open_run("e", config)
+    run.metrics_file.write_text("kept")
+    with open_run("e", resume) as run:
+        assert run.resumed and run.metrics_file.read_text() == "kept"
+    other = RunConfig(runs_dir=tmp_path, seeds=3, seed=1, resume=True)
+    with pytest.raises(ConfigMismatchError, match=r"seeds: 2 -> 3\n  seed: 0 -> 1"):
+        open_run("e", other)
+    assert run.metrics_file.read_text() == "kept"
+    with open_run("e", RunConfig(runs_dir=tmp_path, seeds=3, overwrite=True)) as run:
+        assert not run.resumed and not run.metrics_file.exists()
+
+
+def test_a_run_without_its_config_is_not_resumed(tmp_path):
+    resume = RunConfig(runs_dir=tmp_path, resume=True)
+    with open_run("e", resume) as run:
+        run.config_file.write_text('{"seeds"')
+    with pytest.raises(RunError, match=r"config\.json is missing or damaged"):
+        open_run("e", resume)
+    run.config_file.unlink()
+    with pytest.raises(RunError, match=r"config\.json is missing or damaged"):
+        open_run("e", resume)
+    with pytest.raises(ValueError, match="seeds: got 0"):
+        open_run("e", RunConfig(runs_dir=tmp_path, seeds=0))
+
+
+def test_metrics_round_trip(tmp_path):
+    log = MetricsLog(tmp_path / "m.jsonl")
+    log.append(1, {"a": 0.1, "b": np.float32(0.1), "c": jnp.arange(3), "d": {"e": np.eye(2)}})
+    log.append(
+        2, {"a": float("nan"), "b": np.array([1.0, np.inf]), "c": jnp.bfloat16(1.5), "d": "x"}
+    )
+    text = log.path.read_text()
+    assert "NaN" not in text and "Infinity" not in text
+    first, second = log.read()
+    assert first == {"step": 1, "a": 0.1, "b": float(np.float32(0.1)), "c": [0, 1, 2],
+                     "d": {"e": [[1.0, 0.0], [0.0, 1.0]]}}  # fmt: skip
+    assert second == {"step": 2, "a": None, "b": [1.0, None], "c": 1.5, "d": "x"}
+    with pytest.raises(ValueError, match="'step'"):
+        log.append(3, {"step": 3})
+    with pytest.raises(ValueError, match=r"values\['big'\]: got an array of shape"):
+        log.append(3, {"big": np.zeros((300, 300))})
+    assert read_metrics(tmp_path / "absent.jsonl") == []
+
+
+def test_metrics_are_cut_back(tmp_path):
+    path = tmp_path / "m.jsonl"
+    log = MetricsLog(path)
+    for step in range(1, 6):
+        log.append(step, {"x": step})
+    with open(path, "ab") as file:
+        file.write(b'{"step": 6, "x"')
+    assert [record["step"] for record in read_metrics(path)] == [1, 2, 3, 4, 5]
+    MetricsLog(path).append(6, {"x": 6})  # opening removes the torn line
+    assert [record["x"] for record in read_metrics(path)] == [1, 2, 3, 4, 5, 6]
+    log.truncate_after(3)
+    assert [record["step"] for record in read_metrics(path)] == [1, 2, 3]
+    log.truncate_after(0)
+    assert path.read_bytes() == b""
+    path.write_bytes(b'{"step": 1}\nrubbish\n{"step": 3}\n')
+    with pytest.raises(MetricsError, match="line 2 of 3"):
+        read_metrics(path)
+
+
+def test_metrics_survive_a_full_disk(tmp_path, monkeypatch, capsys):
+    log = MetricsLog(tmp_path / "m.jsonl")
+    log.append(1, {})
+    with monkeypatch.context() as patch:
+        patch.setattr("gpicljax.runtime.metrics.os.fsync", full_disk)
+        log.append(2, {})
+        assert not log.complete and [r["step"] for r in log.read()] == [1]
+        assert "No space left" in capsys.readouterr().out
+    log.append(3, {})
+    assert log.complete and [r["step"] for r in log.read()] == [1, 2, 3]
+    monkeypatch.setattr("gpicljax.runtime.metrics.os.fsync", full_disk)
+    log.append(4, {})
+    log.append(5, {})
+    with pytest.raises(OSError, match="No space"):
+        log.append(6, {})
+    assert [r["step"] for r in log.read()] == [1, 2, 3]
+
+
+def test_summary(tmp_path):
+    with open_run("e", RunConfig(runs_dir=tmp_path)) as run:
+        MetricsLog(run.metrics_file).append(1, {"time": {"elapsed_s": 12.5}})
+        write_summary(run, {"reward": np.array([1.0, np.nan]), "note": "x"}, "# Result\n\ntext\n")
+        summary = json.loads((run.path / "summary.json").read_text())
+        text = (run.path / "summary.md").read_text()
+    assert summary["results"] == {"reward": [1.0, None], "note": "x"}
+    assert summary["training_time_s"] == 12.5 and summary["wall_time_s"] >= 0
+    assert {"jax", "flax", "optax", "python"} <= summary["versions"].keys()
+    assert summary["hardware"]["cores"] >= 1 and summary["hardware"]["cpu"]
+    assert text.startswith("# Result\n\ntext\n\n## ") and summary["versions"]["jax"] in text
+    assert {"date", "command", "git", "hardware"} <= provenance().keys()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_and_announcement():
+    plain, terminal = io.StringIO(), Terminal()
+    for stream in (plain, terminal):
+        progress = Progress(4, key_metric="loss", stream=stream)
+        metrics = {"loss": np.array([1.0, 2.0, np.nan])}
+        progress.update(1, metrics=metrics, observations_per_second=None, seconds_left=None)
+        progress.update(2, metrics=metrics, observations_per_second=12345.0, seconds_left=90)
+        progress.note("a message")
+        progress.close()
+    assert plain.getvalue() == (
+        "1/4 (25%)  loss 1.5\n"
+        "2/4 (50%)  loss 1.5  12.3k observations/s  1 min 30 s left\n"
+        "a message\n"
+    )
+    drawn = terminal.getvalue()
+    assert drawn.count("\r") == 2 and drawn.count("\n") == 2 and drawn.endswith("\na message\n")
+    out = io.StringIO()
+    announce("mazes: quick", {"seeds": 6}, expected_seconds=200, stream=out)
+    expected = "  expected: about 3 min 20 s, compilation included\n"
+    assert out.getvalue() == "mazes: quick\n  seeds: 6\n" + expected
+    assert [duration(s) for s in (0.2, 59.6, 18420)] == ["0 s", "1 min 00 s", "5 h 07 min"]
+    assert [count(n) for n in (0.5, 999.0, 1000, 2.5e6, 3e9)] == ["0.5", "999", "1k", "2.5M", "3G"]

@@ -1,0 +1,161 @@
+"""The loop and the devices, in this process where possible."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax.runtime import (
+    Checkpointer,
+    Progress,
+    RunConfig,
+    enable_compilation_cache,
+    open_run,
+    read_metrics,
+    run_chunks,
+)
+
+
+@jax.jit
+def count_up(state):
+    return state + 1, {"value": state, "per_seed": jnp.arange(2) * state}
+
+
+def test_loop_logs_saves_and_reports(tmp_path):
+    stream, seen = io.StringIO(), []
+    with open_run("e", RunConfig(runs_dir=tmp_path)) as run:
+        state, history = run_chunks(
+            count_up, jnp.float32(0), num_chunks=5, run=run, checkpoint_every=2,
+            on_metrics=lambda step, metrics: seen.append((step, float(metrics["value"]))),
+            progress=Progress(5, key_metric="value", stream=stream), observations_per_chunk=100,
+        )  # fmt: skip
+        assert Checkpointer(run.checkpoints).steps() == [4, 5]
+    assert float(state) == 5
+    assert seen == [(i + 1, float(i)) for i in range(5)]
+    assert history == read_metrics(run.metrics_file)
+    assert [record["observations"] for record in history] == [100, 200, 300, 400, 500]
+    assert history[2]["per_seed"] == [0.0, 2.0]
+    assert "compile_s" in history[0]["time"] and "observations_per_s" not in history[0]["time"]
+    assert "compile_s" not in history[1]["time"] and history[1]["time"]["observations_per_s"] > 0
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("first chunk, compilation included") and len(lines) == 6
+    assert lines[-1].startswith("5/5 (100%)  value 4") and lines[-1].endswith("0 s left")
+
+    with open_run("e", RunConfig(runs_dir=tmp_path, resume=True)) as run:  # nothing left to do
+        again, same = run_chunks(count_up, jnp.float32(0), num_chunks=5, run=run)
+    assert float(again) == 5 and same == history
+
+
+def test_training_goes_on_when_saving_fails(tmp_path, monkeypatch, capsys):
+    save = Checkpointer.save
+    monkeypatch.setattr(
+        "gpicljax.runtime.checkpoints.write_manifest",
+        lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")),
+    )
+    monkeypatch.setattr(Checkpointer, "save", lambda self, step, state: save(self, step, state))
+    with open_run("e", RunConfig(runs_dir=tmp_path)) as run:
+        state, history = run_chunks(
+            count_up, jnp.float32(0), num_chunks=4, run=run, checkpoint_every=2
+        )
+    assert float(state) == 4 and len(history) == 4
+    assert capsys.readouterr().out.count("No space left") == 2
+
+
+def test_no_checkpoint_is_ahead_of_the_log(tmp_path, monkeypatch):
+    def full_disk(_):
+        raise OSError(28, "No space left on device")
+
+    def update(state):
+        # The disk is full while chunks 2 and 3 are logged.
+        monkeypatch.setattr(
+            "gpicljax.runtime.metrics.os.fsync", full_disk if state in (1, 2) else os.fsync
+        )
+        return count_up(state)
+
+    fsync = os.fsync
+    with open_run("e", RunConfig(runs_dir=tmp_path)) as run:
+
+        def saved(step, _):
+            steps_before.append((step, Checkpointer(run.checkpoints).steps()))
+            monkeypatch.setattr("gpicljax.runtime.metrics.os.fsync", fsync)
+
+        steps_before = []
+        run_chunks(update, jnp.float32(0), num_chunks=4, run=run, on_metrics=saved)
+        assert steps_before == [(1, []), (2, [1]), (3, [1]), (4, [1])]
+        assert Checkpointer(run.checkpoints).steps() == [1, 4]
+        assert [record["step"] for record in read_metrics(run.metrics_file)] == [1, 2, 3, 4]
+
+
+def test_a_signal_during_the_last_steps_of_a_chunk_still_saves_it(tmp_path, monkeypatch):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        for at in (2, 4):  # in the middle, and after the last chunk
+
+            def update(self, done, at=at, number=number, **_):
+                if done == at:
+                    os.kill(os.getpid(), number)
+
+            monkeypatch.setattr(Progress, "update", update)
+            config = RunConfig(runs_dir=tmp_path, name=f"{code}-{at}")
+            with open_run("e", config) as run, pytest.raises(SystemExit) as caught:
+                run_chunks(
+                    count_up,
+                    jnp.float32(0),
+                    num_chunks=4,
+                    run=run,
+                    checkpoint_every=3,
+                    progress=Progress(4),
+                )
+            assert caught.value.code == code
+            assert Checkpointer(run.checkpoints).steps()[-1] == at
+    assert before == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))
+
+
+@pytest.mark.parametrize("name", ["num_chunks", "checkpoint_every", "observations_per_chunk"])
+def test_counts_are_checked(tmp_path, name):
+    arguments = {"num_chunks": 1} | {name: -1}
+    with open_run("e", RunConfig(runs_dir=tmp_path)) as run:
+        with pytest.raises(ValueError, match=f"{name}: got -1"):
+            run_chunks(count_up, jnp.float32(0), run=run, **arguments)
+        with pytest.raises(ValueError, match="metrics: got the name 'time'"):
+            run_chunks(lambda s: (s, {"time": s}), jnp.float32(0), run=run, num_chunks=1)
+
+
+def test_eight_devices(tmp_path, child_environment):
+    flags = "--xla_force_host_platform_device_count=8"
+    script = Path(__file__).parent / "eight_devices.py"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script), str(tmp_path)],
+        env=child_environment | {"XLA_FLAGS": flags},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "all well" in done.stdout, done.stderr
+
+
+@pytest.fixture
+def jax_settings():
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_compilation_cache(tmp_path, monkeypatch, jax_settings):
+    assert enable_compilation_cache(tmp_path / "a") == tmp_path / "a"
+    jax.jit(lambda x: jnp.cos(x) * 1.234)(np.arange(7.0)).block_until_ready()
+    assert list((tmp_path / "a").iterdir())
+    monkeypatch.setenv("GPICLJAX_CACHE", str(tmp_path / "b"))
+    assert enable_compilation_cache() == tmp_path / "b"
+    (tmp_path / "file").touch()
+    assert enable_compilation_cache(tmp_path / "file" / "c") is None
+    monkeypatch.setenv("GPICLJAX_CACHE", "off")
+    assert enable_compilation_cache() is None
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "b")

@@ -1,0 +1,120 @@
+"""Kills, stops and resumes whole processes."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpicljax.runtime import read_metrics
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, child_environment):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    script = Path(__file__).parent / "tiny_training.py"
+    command = [sys.executable, str(script), str(folder)]
+    subprocess.run(command, env=child_environment, check=True, capture_output=True, timeout=60)
+    return result(folder)
+
+
+def result(folder):
+    """The final parameters and the log without its wall times."""
+    run = folder / "tiny" / "quick"
+    with np.load(run / "final.npz") as file:
+        arrays = {name: file[name] for name in file.files}
+    records = read_metrics(run / "metrics.jsonl")
+    for record in records:
+        assert set(record.pop("time")) >= {"chunk_s", "elapsed_s"}
+    return arrays, records
+
+
+def assert_same(a, b):
+    assert a[0].keys() == b[0].keys()
+    for name, array in a[0].items():
+        assert array.dtype == b[0][name].dtype
+        assert array.tobytes() == b[0][name].tobytes(), name
+    assert a[1] == b[1]
+    assert [record["step"] for record in a[1]] == list(range(1, 13))
+
+
+def wait_for_lines(path, number, process):
+    for _ in range(2000):
+        if path.exists() and path.read_bytes().count(b"\n") >= number:
+            return
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    raise AssertionError("the run does not get going")
+
+
+@pytest.mark.parametrize("die", ["before-manifest:1", "before-manifest:3", "torn-line:5"])
+def test_kill_at_a_given_place_then_resume(tmp_path, train, undisturbed, die):
+    assert train(tmp_path, "--die", die)[0] == -signal.SIGKILL
+    code, output = train(tmp_path, "--resume")
+    assert code == 0, output
+    if die == "before-manifest:3":
+        assert "removed the unfinished checkpoint" in output
+        assert "resuming after chunk 6 of 12" in output
+    assert_same(result(tmp_path), undisturbed)
+
+
+def test_kill_9_from_outside_again_and_again(tmp_path, start, train, undisturbed):
+    log = tmp_path / "tiny" / "quick" / "metrics.jsonl"
+    generator = np.random.default_rng(0)
+    flags = []
+    for lines in (1, 7):
+        process = start(tmp_path, "--pause", 0.05, *flags)
+        wait_for_lines(log, lines, process)
+        time.sleep(generator.uniform(0, 0.1))
+        process.kill()
+        process.communicate()
+        flags = ["--resume"]
+    code, output = train(tmp_path, "--resume")
+    assert code == 0, output
+    assert_same(result(tmp_path), undisturbed)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_stops_cleanly(tmp_path, start, train, undisturbed, number, code):
+    process = start(tmp_path, "--pause", 0.2)
+    wait_for_lines(tmp_path / "tiny" / "quick" / "metrics.jsonl", 2, process)
+    process.send_signal(number)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == code, output
+    assert f"stopped by {number.name}: saved after chunk" in output
+    assert "Traceback" not in output
+    lines = len(read_metrics(tmp_path / "tiny" / "quick" / "metrics.jsonl"))
+    if number == signal.SIGTERM:
+        code, output = train(tmp_path, "--resume")
+        assert code == 0 and f"resuming after chunk {lines} of 12" in output
+        assert_same(result(tmp_path), undisturbed)
+
+
+def test_truncated_checkpoint_falls_back_when_resuming(tmp_path, train, undisturbed):
+    assert train(tmp_path, "--die", "after-save:3")[0] == -signal.SIGKILL
+    newest = tmp_path / "tiny" / "quick" / "checkpoints" / "9"
+    data = [file for file in newest.rglob("d/*") if file.is_file()]
+    victim = max(data, key=lambda file: file.stat().st_size)
+    victim.write_bytes(victim.read_bytes()[:-7])
+    code, output = train(tmp_path, "--resume")
+    assert code == 0, output
+    assert f"damaged checkpoint {newest}: {victim.relative_to(newest)} has" in output
+    assert "going back to step 6" in output and "resuming after chunk 6 of 12" in output
+    assert_same(result(tmp_path), undisturbed)
+
+
+def test_a_second_process_and_other_flags_are_refused(tmp_path, start, train):
+    process = start(tmp_path, "--pause", 0.2)
+    wait_for_lines(tmp_path / "tiny" / "quick" / "metrics.jsonl", 1, process)
+    code, output = train(tmp_path, "--resume")
+    assert code == 1 and "RunLockedError" in output and f"number {process.pid}" in output
+    process.kill()
+    process.wait()  # the lock goes with its owner: from now on it is only an existing run
+    code, output = train(tmp_path, "--resume", "--learning-rate", 0.5)
+    assert code == 1 and "learning_rate: 0.01 -> 0.5" in output
+    stored = json.loads((tmp_path / "tiny" / "quick" / "config.json").read_text())
+    assert stored["learning_rate"] == 0.01

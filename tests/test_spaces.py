@@ -1,0 +1,129 @@
+import copy
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax import spaces
+
+BOX = spaces.Box(-1.0, 2.0, (2, 3))
+NESTED = spaces.Dict.of(
+    place=spaces.Discrete(5), move=spaces.MultiDiscrete((2, 3)), picture=spaces.Box(0, 255, (4,))
+)
+ALL = [
+    spaces.Discrete(1),
+    spaces.Discrete(7),
+    spaces.MultiDiscrete((3, 1, 4)),
+    BOX,
+    spaces.Box(0, 255, (2, 2), jnp.uint8),
+    spaces.Box(0, 1, (3,), bool),
+    spaces.Box(float("-inf"), float("inf"), (3,)),
+    spaces.Box(0.0, float("inf")),
+    NESTED,
+]
+
+
+@pytest.mark.parametrize("space", ALL, ids=str)
+def test_samples_are_members_under_jit_and_vmap(space, key):
+    keys = jax.random.split(key, 50)
+    members = jax.jit(jax.vmap(space.sample))(keys)
+    assert jax.jit(jax.vmap(space.contains))(members).all()
+
+
+@pytest.mark.parametrize("space", ALL, ids=str)
+def test_value_semantics(space):
+    twin = pickle.loads(pickle.dumps(space))
+    assert twin == space == copy.deepcopy(space)
+    assert hash(twin) == hash(space)
+
+
+@pytest.mark.parametrize(
+    ("space", "other"),
+    [
+        (spaces.Discrete(3), 3),
+        (spaces.Discrete(3), -1),
+        (spaces.Discrete(3), 1.0),
+        (spaces.Discrete(3), [1]),
+        (spaces.MultiDiscrete((2, 3)), [1, 3]),
+        (spaces.MultiDiscrete((2, 3)), [-1, 0]),
+        (spaces.MultiDiscrete((2, 3)), [1, 2, 0]),
+        (spaces.MultiDiscrete((2, 3)), [1.0, 2.0]),
+        (spaces.Box(0, 1, (2,)), [0.0, 1.5]),
+        (spaces.Box(0, 1, (2,)), [0.0, float("nan")]),
+        (spaces.Box(0, 1, (2,)), [0, 1]),
+        (spaces.Box(0, 1, (2,)), 0.5),
+        (spaces.Dict.of(a=spaces.Discrete(2)), {"a": 2}),
+        (spaces.Dict.of(a=spaces.Discrete(2)), {"b": 1}),
+        (spaces.Dict.of(a=spaces.Discrete(2)), {"a": 1, "b": 1}),
+        (spaces.Dict.of(a=spaces.Discrete(2)), 1),
+    ],
+)
+def test_others_are_not_members(space, other):
+    assert not space.contains(other)
+
+
+def test_discrete_samples_are_uniform(key):
+    draws = jax.vmap(spaces.Discrete(4).sample)(jax.random.split(key, 4_000))
+    assert draws.dtype == jnp.int32
+    # Each count is binomial(4000, 1/4), with a standard deviation of 27.4.
+    assert np.abs(np.bincount(draws, minlength=4) - 1_000).max() < 4 * 27.4
+
+
+def test_masks_are_obeyed(key):
+    keys = jax.random.split(key, 300)
+    mask = jnp.array([False, True, False, True])
+    draws = jax.vmap(lambda k: spaces.Discrete(4).sample(k, mask))(keys)
+    assert set(draws.tolist()) == {1, 3}
+    mask = jnp.array([[True, False, False], [False, False, True]])
+    draws = jax.vmap(lambda k: spaces.MultiDiscrete((2, 3)).sample(k, mask))(keys)
+    assert (draws == jnp.array([0, 2])).all()
+    masks = {"place": jnp.arange(5) == 4}
+    draws = jax.vmap(lambda k: NESTED.sample(k, masks))(keys)
+    assert (draws["place"] == 4).all()
+    with pytest.raises(ValueError, match="mask"):
+        BOX.sample(key, jnp.ones(3, bool))
+
+
+def test_repeat_stacks_members(key):
+    for space in ALL:
+        stacked = jax.vmap(space.sample)(jax.random.split(key, 3))
+        assert spaces.repeat(space, 3).contains(stacked), space
+    assert spaces.repeat(spaces.Discrete(4), 2) == spaces.MultiDiscrete((4, 4))
+    with pytest.raises(TypeError, match="Space"):
+        spaces.repeat(spaces.Space(), 2)
+
+
+@pytest.mark.parametrize("space", ALL, ids=str)
+def test_flatten_has_flat_size_and_keeps_batch_axes(space, key):
+    one = space.sample(key)
+    batch = jax.vmap(jax.vmap(space.sample))(jax.random.split(key, (2, 3)))
+    assert spaces.flatten(space, one).shape == (spaces.flat_size(space),)
+    assert spaces.flatten(space, batch).shape == (2, 3, spaces.flat_size(space))
+
+
+def test_flatten_values():
+    flat = spaces.flatten(spaces.MultiDiscrete((2, 3)), jnp.array([1, 0]))
+    assert flat.tolist() == [0, 1, 1, 0, 0]
+    space = spaces.Dict.of(a=spaces.Discrete(2), b=spaces.Box(0, 9, (2,)))
+    assert spaces.flatten(space, {"b": jnp.array([7, 8]), "a": 0}).tolist() == [1, 0, 7, 8]
+    with pytest.raises(TypeError, match="Space"):
+        spaces.flatten(spaces.Space(), 0)
+    with pytest.raises(TypeError, match="Space"):
+        spaces.flat_size(spaces.Space())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: spaces.Discrete(0), "n = 0"),
+        (lambda: spaces.MultiDiscrete(()), "nvec"),
+        (lambda: spaces.MultiDiscrete((2, 0)), "nvec"),
+        (lambda: spaces.Box(1, 0), "low"),
+        (lambda: spaces.Box(float("nan"), 0), "low"),
+    ],
+)
+def test_bad_spaces(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

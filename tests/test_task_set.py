@@ -1,0 +1,46 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax.data.task_set import TaskSet
+
+
+def names(keys):
+    return {tuple(row) for row in np.asarray(jax.random.key_data(keys)).reshape(-1, 2).tolist()}
+
+
+def test_split_is_disjoint_and_complete(key):
+    tasks = TaskSet.create(key, 10)
+    seen, unseen = tasks.split(7)
+    assert (len(tasks), len(seen), len(unseen)) == (10, 7, 3)
+    assert not names(seen.keys) & names(unseen.keys)
+    assert names(seen.keys) | names(unseen.keys) == names(tasks.keys)
+
+
+def test_take(key):
+    tasks = TaskSet.create(key, 10)
+    taken = tasks.take(jnp.array([3, 3, 9]))
+    assert len(taken) == 3
+    assert names(taken.keys) == names(tasks.keys[jnp.array([3, 9])])
+
+
+def test_sample_draws_every_task_alike(key):
+    tasks = TaskSet.create(key, 5)
+    drawn = jax.jit(jax.vmap(tasks.sample))(jax.random.split(jax.random.key(1), 2_000))
+    found, counts = np.unique(jax.random.key_data(drawn), axis=0, return_counts=True)
+    assert {tuple(row) for row in found.tolist()} == names(tasks.keys)
+    assert np.abs(counts - 400).max() < 4 * 17.9  # binomial(2000, 1/5)
+
+
+def test_it_is_a_pytree(key):
+    seen, _ = TaskSet.create(key, 10).split(4)
+    assert jax.jit(lambda tasks: tasks)(seen).keys.shape == (4,)
+
+
+def test_bad_sizes(key):
+    with pytest.raises(ValueError, match="size = 0"):
+        TaskSet.create(key, 0)
+    for first in (0, 3, -1):
+        with pytest.raises(ValueError, match=f"first = {first}"):
+            TaskSet.create(key, 3).split(first)

@@ -2,13 +2,15 @@
 
 from gpicljax import spaces
 from gpicljax.environment import Environment, Step, Transition
+from gpicljax.interface import Agent, TimeStep
 from gpicljax.registration import make, register, registered
 from gpicljax.rollout import rollout
-from gpicljax.vector import TimeStep, VectorEnv, VectorState
+from gpicljax.vector import VectorEnv, VectorState
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
     "Environment",
     "Step",
     "TimeStep",

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from gpicljax.vector import TimeStep, VectorEnv, VectorState
+from gpicljax.interface import Agent, TimeStep
+from gpicljax.vector import VectorEnv, VectorState
 
 
 class Record(NamedTuple):
@@ -16,20 +17,6 @@ class Record(NamedTuple):
     timestep: TimeStep
     action: Any
     aux: Any
-
-
-class Agent(NamedTuple):
-    """An agent: pure functions over explicit state, batched.
-
-    Attributes:
-      initial_carry: maps a batch size to the memory at the start of a trial.
-      act: `(key, params, carry, timestep) -> (action, aux, carry)`. It clears the memory itself
-        where `timestep.trial_start` is set. `aux` is a pytree of what its learner or a reader
-        of results needs (Q-values, log-probabilities, ...), an empty dict if nothing.
-    """
-
-    initial_carry: Callable[[int], Any]
-    act: Callable[[jax.Array, Any, Any, TimeStep], tuple[Any, Any, Any]]
 
 
 class RolloutState(NamedTuple):

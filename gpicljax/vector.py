@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import chex
 import jax
 import jax.numpy as jnp
 from flax import struct
 
-from gpicljax.environment import Environment, Info
+from gpicljax.environment import Environment
+from gpicljax.interface import TimeStep
 
 if TYPE_CHECKING:  # task sets live a floor above; this file is only handed one
     from gpicljax.data.task_set import TaskSet
@@ -28,34 +29,6 @@ if TYPE_CHECKING:  # task sets live a floor above; this file is only handed one
 Resets = Literal["fresh", "bank", "synchronous"]
 
 _RENEWAL = 2**31
-
-
-class TimeStep(NamedTuple):
-    """What an agent receives; every leaf has a leading batch axis `[B]`.
-
-    Attributes:
-      observation: the environment's observation.
-      reward: float `[B]` (`[B, A]` with an agent axis), received on arriving here.
-      terminated: `bool[B]`, this is the last observation of an episode that ended.
-      truncated: `bool[B]`, this is the last observation of an episode that was cut off.
-      episode_start: `bool[B]`, this is the first observation of an episode.
-      trial_start: `bool[B]`, this is the first observation of a trial: a new task, and the
-        moment at which an agent clears its memory.
-      info: scalars per instance, as the environment reports them.
-    """
-
-    observation: Any
-    reward: jax.Array
-    terminated: jax.Array
-    truncated: jax.Array
-    episode_start: jax.Array
-    trial_start: jax.Array
-    info: Info
-
-    @property
-    def last(self) -> jax.Array:
-        """`bool[B]`: the episode ends here, so the coming action is ignored."""
-        return self.terminated | self.truncated
 
 
 @struct.dataclass
@@ -199,6 +172,10 @@ class VectorEnv:
         task = self.env.sample_task(self.tasks.sample(task_key), params)
         return task, self.env.initial(state_key, task)
 
+    def _blueprints(self, keys: jax.Array, params: Any) -> Any:
+        # In tiles that stay in cache, and whose slowest member does not hold up the whole bank.
+        return jax.lax.map(lambda key: self._blueprint(key, params), keys, batch_size=512)
+
     def _start(self, key: jax.Array, blueprint: Any, params: Any) -> tuple[Any, Any]:
         return blueprint if self.tasks is not None else self.env.start(key, blueprint, params)
 
@@ -238,8 +215,7 @@ class VectorEnv:
         )
         bank = None
         if self.resets == "bank":
-            bank_keys = jax.random.split(bank_key, self._bank_size)
-            bank = jax.vmap(self._blueprint, (0, None))(bank_keys, params)
+            bank = self._blueprints(jax.random.split(bank_key, self._bank_size), params)
         split = jax.vmap(jax.random.split)(keys)
         task, state = self._begin(split[:, 1], bank, params)
         vstate = VectorState(
@@ -363,7 +339,7 @@ class VectorEnv:
             if count == 0:
                 return vstate, timestep
             keys = jax.random.split(seeds[0], count)
-            new = jax.vmap(self._blueprint, (0, None))(keys, vstate.params)
+            new = self._blueprints(keys, vstate.params)
             places = (vstate.cursor + jnp.arange(count, dtype=jnp.int32)) % self._bank_size
             bank = jax.tree.map(lambda old, x: old.at[places].set(x), vstate.bank, new)
             cursor = (vstate.cursor + count) % self._bank_size

@@ -74,13 +74,13 @@ def test_discrete_samples_are_uniform(key):
 def test_masks_are_obeyed(key):
     keys = jax.random.split(key, 300)
     mask = jnp.array([False, True, False, True])
-    draws = jax.vmap(lambda k: spaces.Discrete(4).sample(k, mask))(keys)
+    draws = jax.jit(jax.vmap(lambda k: spaces.Discrete(4).sample(k, mask)))(keys)
     assert set(draws.tolist()) == {1, 3}
     mask = jnp.array([[True, False, False], [False, False, True]])
-    draws = jax.vmap(lambda k: spaces.MultiDiscrete((2, 3)).sample(k, mask))(keys)
+    draws = jax.jit(jax.vmap(lambda k: spaces.MultiDiscrete((2, 3)).sample(k, mask)))(keys)
     assert (draws == jnp.array([0, 2])).all()
     masks = {"place": jnp.arange(5) == 4}
-    draws = jax.vmap(lambda k: NESTED.sample(k, masks))(keys)
+    draws = jax.jit(jax.vmap(lambda k: NESTED.sample(k, masks)))(keys)
     assert (draws["place"] == 4).all()
     with pytest.raises(ValueError, match="mask"):
         BOX.sample(key, jnp.ones(3, bool))
@@ -88,7 +88,7 @@ def test_masks_are_obeyed(key):
 
 def test_repeat_stacks_members(key):
     for space in ALL:
-        stacked = jax.vmap(space.sample)(jax.random.split(key, 3))
+        stacked = jax.jit(jax.vmap(space.sample))(jax.random.split(key, 3))
         assert spaces.repeat(space, 3).contains(stacked), space
     assert spaces.repeat(spaces.Discrete(4), 2) == spaces.MultiDiscrete((4, 4))
     with pytest.raises(TypeError, match="Space"):
@@ -97,10 +97,13 @@ def test_repeat_stacks_members(key):
 
 @pytest.mark.parametrize("space", ALL, ids=str)
 def test_flatten_has_flat_size_and_keeps_batch_axes(space, key):
-    one = space.sample(key)
-    batch = jax.vmap(jax.vmap(space.sample))(jax.random.split(key, (2, 3)))
-    assert spaces.flatten(space, one).shape == (spaces.flat_size(space),)
-    assert spaces.flatten(space, batch).shape == (2, 3, spaces.flat_size(space))
+    def shapes(keys):
+        batch = jax.vmap(jax.vmap(space.sample))(keys)
+        return spaces.flatten(space, space.sample(key)), spaces.flatten(space, batch)
+
+    one, batch = jax.eval_shape(shapes, jax.random.split(key, (2, 3)))
+    assert one.shape == (spaces.flat_size(space),)
+    assert batch.shape == (2, 3, spaces.flat_size(space))
 
 
 def test_flatten_values():

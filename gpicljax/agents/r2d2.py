@@ -21,10 +21,11 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.data import replay as replay_buffer
+from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.contract import Network
 from gpicljax.networks.q_network import AgentInput
-from gpicljax.rollout import Agent, RolloutState, rollout, start_rollout
-from gpicljax.vector import TimeStep, VectorEnv
+from gpicljax.rollout import RolloutState, rollout, start_rollout
+from gpicljax.vector import VectorEnv
 
 Metrics = dict[str, jax.Array]
 
@@ -55,7 +56,7 @@ class R2D2Config:
       burn_in: transitions that only warm the carry up.
       n_step: n of the n-step return (shorter at the end of a sequence).
       replay_capacity: sequences; rounded up to a multiple of `num_envs`.
-      min_replay: sequences collected before the first update.
+      min_replay: sequences collected before anything is learnt.
       batch_size: sequences per update.
       updates_per_collect: updates per collection of `unroll - overlap` steps.
       bootstrap: learn from returns; False learns the immediate reward only (discount 0), and
@@ -81,7 +82,14 @@ class R2D2Config:
     forced_steps: bool = True
 
     def __post_init__(self) -> None:
-        for field in ("num_envs", "unroll", "n_step", "replay_capacity", "batch_size"):
+        for field in (
+            "num_envs",
+            "unroll",
+            "n_step",
+            "replay_capacity",
+            "batch_size",
+            "updates_per_collect",
+        ):
             if getattr(self, field) < 1:
                 raise ValueError(f"{field} = {getattr(self, field)}: at least 1 is needed")
         if not 0 <= self.overlap < self.unroll or self.overlap % (self.unroll - self.overlap):
@@ -91,6 +99,8 @@ class R2D2Config:
             )
         if not 0 <= self.burn_in < self.unroll:
             raise ValueError(f"burn_in = {self.burn_in}: choose from 0 .. {self.unroll - 1}")
+        if self.target not in ("hard", "polyak"):
+            raise ValueError(f"target = {self.target!r}: choose 'hard' or 'polyak'")
 
     @property
     def period(self) -> int:
@@ -103,9 +113,9 @@ class R2D2Config:
         return -(-self.replay_capacity // self.num_envs) * self.num_envs
 
     @property
-    def warm_up(self) -> int:
-        """Collections before the first update: to fill a window, then `min_replay`."""
-        return max(1, -(-min(self.min_replay, self.capacity) // self.num_envs))
+    def opening(self) -> int:
+        """Collections before the first window of `unroll` steps is full."""
+        return self.overlap // self.period
 
 
 @struct.dataclass
@@ -113,7 +123,9 @@ class R2D2HParams:
     """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      learning_rate: of Adam.
+      learning_rate: of Adam, at the start.
+      final_share: share of the learning rate that is left after `decay_updates`.
+      decay_updates: updates over which the learning rate falls linearly.
       adam_epsilon: of Adam.
       max_gradient_norm: clip by global norm; infinite for none.
       discount: gamma; unused without `bootstrap`.
@@ -127,6 +139,8 @@ class R2D2HParams:
     """
 
     learning_rate: float = 6.25e-5
+    final_share: float = 1.0
+    decay_updates: int = 1
     adam_epsilon: float = 1e-12
     max_gradient_norm: float = float("inf")
     discount: float = 0.997
@@ -332,9 +346,13 @@ def make(
         return q_agent(network, num_actions, epsilons)
 
     def optimiser(hparams: R2D2HParams) -> optax.GradientTransformation:
+        def schedule(count: jax.Array) -> jax.Array:
+            progress = jnp.minimum(count / hparams.decay_updates, 1.0)
+            return hparams.learning_rate * (1 - (1 - hparams.final_share) * progress)
+
         return optax.chain(
             optax.clip_by_global_norm(hparams.max_gradient_norm),  # type: ignore[arg-type]
-            optax.adam(hparams.learning_rate, eps=hparams.adam_epsilon),
+            optax.adam(schedule, eps=hparams.adam_epsilon),
         )
 
     # Collecting ------------------------------------------------------------------------------
@@ -357,9 +375,7 @@ def make(
         following = rollout_state.timestep._replace(info={})
         closing = (following, jnp.zeros_like(steps[1][0]))
         window = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.window, steps)
-        carries = jax.tree.map(
-            lambda a, b: jnp.concatenate([a, b[None]]), state.carries, before
-        )
+        carries = jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), state.carries, before)
         timestep, action = jax.tree.map(
             lambda a, b: jnp.moveaxis(jnp.concatenate([a, b[None]]), 0, 1), window, closing
         )
@@ -474,7 +490,7 @@ def make(
             target_params = jax.tree.map(
                 lambda new, old: jnp.where(copy, new, old), params, target_params
             )
-        metrics["gradient_norm"] = optax.global_norm(grads)
+        metrics["gradient_norm"] = optax.tree.norm(grads)
         state = state.replace(
             params=params,
             target_params=target_params,
@@ -489,17 +505,36 @@ def make(
     # The trainer -----------------------------------------------------------------------------
 
     def gather(state: TrainState, key: jax.Array) -> TrainState:
+        full = state.observations >= config.opening * config.period * config.num_envs
         state, sequences = collect(key, state)
-        return state.replace(replay=replay_buffer.add(state.replay, sequences))
+        return state.replace(replay=replay_buffer.add(state.replay, sequences, full))
+
+    def learn_when_filled(state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
+        """Until the replay has `min_replay` sequences an update changes nothing.
+
+        A program of its own for the filling would double the time to compile.
+        """
+        filled = (state.replay.priorities > 0).sum() >= min(config.min_replay, config.capacity)
+        learnt, metrics = learn(key, state)
+        keep = lambda new, old: jnp.where(filled, new, old)  # noqa: E731
+        return state.replace(
+            params=jax.tree.map(keep, learnt.params, state.params),
+            target_params=jax.tree.map(keep, learnt.target_params, state.target_params),
+            optimiser=jax.tree.map(keep, learnt.optimiser, state.optimiser),
+            replay=state.replay.replace(
+                priorities=keep(learnt.replay.priorities, state.replay.priorities),
+                highest=keep(learnt.replay.highest, state.replay.highest),
+            ),
+            updates=keep(learnt.updates, state.updates),
+        ), metrics
 
     def init(key: jax.Array, hparams: R2D2HParams, env_params: Any = None) -> TrainState:
-        hparams = jax.tree.map(jnp.asarray, hparams)
-        init_key, env_key, fill_key, key = jax.random.split(key, 4)
+        # Of definite dtypes: a weak type would not survive a checkpoint, and compile anew.
+        hparams = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), hparams)
+        init_key, env_key, key = jax.random.split(key, 3)
         rollout_state = start_rollout(env_key, vec, agent(), env_params)
         timestep = rollout_state.timestep._replace(info={})
-        inputs = AgentInput(
-            timestep.observation, rollout_state.carry.last_action, timestep.reward
-        )
+        inputs = AgentInput(timestep.observation, rollout_state.carry.last_action, timestep.reward)
         params = network.init(init_key, inputs)
         action = jnp.zeros(config.num_envs, jnp.int32)
         overlap = lambda x, n: jnp.zeros((n, *x.shape), x.dtype)  # noqa: E731
@@ -508,32 +543,25 @@ def make(
         )
         item = Sequence(*one, jax.tree.map(lambda c: c[0], rollout_state.carry))
         zero = jnp.zeros((), jnp.int32)
-        state = TrainState(
+        return TrainState(
             params=params,
             target_params=jax.tree.map(jnp.copy, params) if config.bootstrap else None,
             optimiser=optimiser(hparams).init(params),
             replay=replay_buffer.init(item, config.capacity),
             rollout=rollout_state,
             window=jax.tree.map(lambda x: overlap(x, config.overlap), (timestep, action)),
-            carries=jax.tree.map(
-                lambda c: overlap(c, config.overlap // config.period), rollout_state.carry
-            ),
+            carries=jax.tree.map(lambda c: overlap(c, config.opening), rollout_state.carry),
             hparams=hparams,
             key=key,
             updates=zero,
             observations=zero,
         )
-        keys = jax.random.split(fill_key, config.overlap // config.period + config.warm_up)
-        opening, filling = jnp.split(keys, [config.overlap // config.period])
-        state, _ = jax.lax.scan(lambda s, k: (collect(k, s)[0], None), state, opening)
-        state, _ = jax.lax.scan(lambda s, k: (gather(s, k), None), state, filling)
-        return state
 
     def update(state: TrainState) -> tuple[TrainState, Metrics]:
         key, collect_key, learn_key = jax.random.split(state.key, 3)
         state = gather(state.replace(key=key), collect_key)
         learn_keys = jax.random.split(learn_key, config.updates_per_collect)
-        state, metrics = jax.lax.scan(lambda s, k: learn(k, s), state, learn_keys)
+        state, metrics = jax.lax.scan(learn_when_filled, state, learn_keys)
         return state, jax.tree.map(lambda m: m.mean(0), metrics)
 
     return R2D2(init, update, agent)

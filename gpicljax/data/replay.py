@@ -64,8 +64,10 @@ def init(item: Any, capacity: int) -> ReplayState:
     )
 
 
-def add(replay: ReplayState, items: Any) -> ReplayState:
+def add(replay: ReplayState, items: Any, valid: jax.Array | bool = True) -> ReplayState:
     """Writes items with leaves `[N, ...]` at the highest priority, over the oldest ones.
+
+    Where `valid: bool[]` is false they get priority 0: their places count as empty.
 
     Raises:
       ValueError: if the capacity is not a multiple of N (so that no write wraps around).
@@ -79,7 +81,9 @@ def add(replay: ReplayState, items: Any) -> ReplayState:
 
     return replay.replace(
         items=jax.tree.map(write, replay.items, items),
-        priorities=write(replay.priorities, jnp.broadcast_to(replay.highest, (count,))),
+        priorities=write(
+            replay.priorities, jnp.full(count, jnp.where(valid, replay.highest, 0), jnp.float32)
+        ),
         cursor=(replay.cursor + count) % replay.capacity,
     )
 
@@ -115,7 +119,7 @@ def set_priorities(
     Returns:
       The replay.
     """
-    raised = jnp.power(priorities.astype(jnp.float32), exponent)
+    raised = jnp.power(priorities, exponent).astype(jnp.float32)
     return replay.replace(
         priorities=replay.priorities.at[indices].set(raised),
         highest=jnp.maximum(replay.highest, raised.max()),
@@ -128,4 +132,4 @@ def importance_weights(
     """(N p)^-beta, scaled so that the batch's largest is 1; `float32[B]`."""
     filled = (replay.priorities > 0).sum().astype(jnp.float32)
     weights = jnp.power(jnp.maximum(filled * probabilities, 1e-30), -exponent)
-    return weights / weights.max()
+    return (weights / weights.max()).astype(jnp.float32)

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.networks.feedforward import dense
+
 
 def _unit(x: jax.Array) -> jax.Array:
     """SiLU, then unit length along the last axis."""
@@ -37,9 +39,9 @@ class DeltaMemory(nn.Module):
 
     def setup(self) -> None:
         """Projections to queries, keys, values and gates, and the output layer."""
-        self.project = nn.Dense(3 * self.heads * self.width)
-        self.gate = nn.Dense(self.heads)
-        self.output = nn.Dense(self.size, kernel_init=nn.initializers.he_normal())
+        self.project = dense(3 * self.heads * self.width)
+        self.gate = dense(self.heads)
+        self.output = dense(self.size, kernel_init=nn.initializers.he_normal())
 
     def initial_carry(self, batch: int) -> jax.Array:
         """An empty memory, float `[batch, heads, width, width]`."""

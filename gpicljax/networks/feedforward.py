@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
+
+
+def dense(size: int, **options: Any) -> nn.Dense:
+    """A dense layer whose parameters have JAX's default float type (Linen's default is float32)."""
+    return nn.Dense(size, param_dtype=jnp.result_type(float), **options)
 
 
 class MLP(nn.Module):
@@ -15,8 +22,9 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
+        """Applies the module to the last axis."""
         for size in self.sizes:
-            inputs = nn.relu(nn.Dense(size, kernel_init=nn.initializers.he_normal())(inputs))
+            inputs = nn.relu(dense(size, kernel_init=nn.initializers.he_normal())(inputs))
         return inputs
 
 
@@ -30,8 +38,9 @@ class DuelingHead(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
-        value = nn.Dense(1, name="value")(inputs)
-        advantage = nn.Dense(self.num_actions, name="advantage")(inputs)
+        """Applies the module to the last axis."""
+        value = dense(1, name="value")(inputs)
+        advantage = dense(self.num_actions, name="advantage")(inputs)
         return value + advantage - advantage.mean(-1, keepdims=True)
 
 
@@ -43,4 +52,5 @@ class Predictor(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
-        return nn.Dense(self.size)(nn.relu(nn.Dense(self.hidden)(inputs)))
+        """Applies the module to the last axis."""
+        return dense(self.size)(nn.relu(dense(self.hidden)(inputs)))

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax import spaces
-from gpicljax.networks.feedforward import MLP, DuelingHead, Predictor
 from gpicljax.networks.fast_weights import DeltaMemory
+from gpicljax.networks.feedforward import MLP, DuelingHead, Predictor
 from gpicljax.networks.recurrent import LSTMStack
 
 RecurrentCore = LSTMStack | DeltaMemory

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.networks.feedforward import dense
+
 
 class LSTMLayer(nn.Module):
     """One LSTM layer whose input projection leaves the recurrence.
@@ -21,7 +23,7 @@ class LSTMLayer(nn.Module):
 
     def setup(self) -> None:
         """Gates in the order input, forget, candidate, output."""
-        self.inputs = nn.Dense(4 * self.size, use_bias=False)
+        self.inputs = dense(4 * self.size, use_bias=False)
         self.recurrent = self.param(
             "recurrent",
             # Orthogonal per gate, as is usual for the recurrent weights.

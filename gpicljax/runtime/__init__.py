@@ -15,7 +15,13 @@ from gpicljax.runtime.config import ConfigError, RunConfig, check, parse, valida
 from gpicljax.runtime.config_json import describe_difference, from_json, to_json
 from gpicljax.runtime.files import write_atomically
 from gpicljax.runtime.loop import run_chunks
-from gpicljax.runtime.mesh import enable_compilation_cache, make_mesh, padded_count, shard_leading
+from gpicljax.runtime.mesh import (
+    FAST_COMPILE,
+    enable_compilation_cache,
+    make_mesh,
+    padded_count,
+    shard_leading,
+)
 from gpicljax.runtime.metrics import MetricsError, MetricsLog, read_metrics
 from gpicljax.runtime.progress import Progress, announce
 from gpicljax.runtime.provenance import provenance
@@ -30,6 +36,7 @@ from gpicljax.runtime.run_directory import (
 )
 
 __all__ = [
+    "FAST_COMPILE",
     "CheckpointError",
     "CheckpointMismatchError",
     "Checkpointer",

@@ -15,6 +15,13 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 T = TypeVar("T")
 AXIS = "data"
 
+FAST_COMPILE = {"xla_backend_optimization_level": 1}
+"""Options for `jax.jit(..., compiler_options=...)` that leave out LLVM's slow passes.
+
+Programs of many small loops (environments, mostly) compile two to three times faster on a CPU and
+run as fast; matrix products are compiled beforehand and do not change.
+"""
+
 
 def make_mesh(num_devices: int | None = None) -> Mesh:
     """A one-dimensional mesh with the axis `data`.

@@ -1,3 +1,4 @@
+import functools
 import itertools
 
 import gymnasium
@@ -59,7 +60,8 @@ def test_all_transition_probabilities_equal_gymnasiums(arguments):
     following = jax.vmap(env.observe, (0, None))(moved.state, task)
     table = theirs.unwrapped.P
     assert len(table) == rows * columns
-    for i, (s, a, slip) in enumerate(zip(states.tolist(), actions.tolist(), slips.tolist())):
+    triples = zip(states.tolist(), actions.tolist(), slips.tolist(), strict=True)
+    for i, (s, a, slip) in enumerate(triples):
         outcomes = table[s][a]
         if len(outcomes) == 1:  # the end, or ice that does not slip: only one thing happens
             over = env.description[s // columns][s % columns] in "GH"
@@ -194,12 +196,16 @@ def test_random_lakes_match_gymnasiums_generator_at_size_8(key):
     assert (np.abs(ours.mean(0) - theirs.mean(0)) <= 4.5 * error).all()
 
 
+@functools.cache
+def sample_lakes(env):
+    return jax.jit(jax.vmap(env.sample_task, (0, None)))
+
+
 @pytest.mark.parametrize("size", [2, 5, 7])
 def test_lakes_smaller_than_the_cap(size, key):
     env = FrozenLake(size=7)
     params = env.make_params(size=size, hole_probability=0.4)
-    sample = jax.jit(jax.vmap(env.sample_task, (0, None)))
-    tasks = sample(jax.random.split(key, 30), params)
+    tasks = sample_lakes(env)(jax.random.split(key, 30), params)
     for cells in np.asarray(tasks.cells):
         assert is_valid([list(row) for row in holes_of(cells[:size, :size])], size)
         assert (cells == GOAL).sum() == 1
@@ -217,12 +223,13 @@ def test_lakes_smaller_than_the_cap(size, key):
 def test_a_hopeless_hole_probability_ends_with_a_carved_lake(key, monkeypatch):
     monkeypatch.setattr(frozen_lake, "_MAX_ATTEMPTS", 20)
     env = FrozenLake(size=4)
-    task = env.sample_task(key, env.make_params(hole_probability=1.0))
+    sample = jax.jit(env.sample_task)
+    task = sample(key, env.make_params(hole_probability=1.0))
     assert task.carved
     assert holes_of(task.cells) == ["SHHH", "FHHH", "FHHH", "FFFG"]
     _, state = env.reset(key, task)
     assert env.transition(key, state, 1, task).info["carved"]
-    free = env.sample_task(key, env.make_params(hole_probability=0.0))
+    free = sample(key, env.make_params(hole_probability=0.0))
     assert not free.carved
     assert holes_of(free.cells) == ["SFFF", "FFFF", "FFFF", "FFFG"]
 
@@ -230,7 +237,8 @@ def test_a_hopeless_hole_probability_ends_with_a_carved_lake(key, monkeypatch):
 def test_permuted_actions(key):
     env = FrozenLake(size=5, is_slippery=False)
     params = env.make_params(hole_probability=0.0, permute_actions=True)
-    tasks = jax.vmap(env.sample_task, (0, None))(jax.random.split(key, 200), params)
+    sample = jax.jit(jax.vmap(env.sample_task, (0, None)))
+    tasks = sample(jax.random.split(key, 200), params)
     assert (np.sort(tasks.directions, axis=-1) == np.arange(4)).all()
     assert len(np.unique(tasks.directions, axis=0)) == 24
     task = jax.tree.map(lambda x: x[0], tasks)

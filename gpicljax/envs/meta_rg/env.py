@@ -371,9 +371,7 @@ class MetaRG(Environment[Params, Task, State]):
             scs=self.stimulus == "scs",
         )
 
-    def transition(
-        self, key: jax.Array, state: State, action: jax.Array, task: Task
-    ) -> Transition:
+    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
         """One step of a game.
 
         Args:
@@ -405,9 +403,7 @@ class MetaRG(Environment[Params, Task, State]):
         state = state.replace(
             index=index,
             round=jnp.where(over, 0, state.round + 1),
-            game=jax.tree.map(
-                lambda new, old: jnp.where(over, new, old), following, state.game
-            ),
+            game=jax.tree.map(lambda new, old: jnp.where(over, new, old), following, state.game),
             channel=jnp.where(over, 0, jnp.where(speaking, messages, state.channel)),
             last_reward=jnp.where(deciding, reward, state.last_reward),
             last_result=jnp.where(deciding, 1 + correct.astype(jnp.int32), state.last_result),

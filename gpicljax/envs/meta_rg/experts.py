@@ -1,6 +1,6 @@
 """Rule-based listeners: oracles that bind, and shortcuts that do not (calibration baselines).
 
-All follow the agent contract of `gpicljax.rollout` for the listener's view with compact actions:
+All follow the agent contract of `gpicljax.interface` for the listener's view with compact actions:
 decision k in 0 .. K says "my stimulus k has the speaker's meaning", K + 1 says "none has". They
 have no parameters. A rule that beats 50 % without binding messages to values in context shows what
 a learner's score must exceed before it is evidence of binding.
@@ -8,7 +8,7 @@ a learner's score must exceed before it is evidence of binding.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,8 +16,7 @@ import jax.numpy as jnp
 
 from gpicljax.envs.meta_rg import language
 from gpicljax.envs.meta_rg.env import MetaRG
-from gpicljax.rollout import Agent
-from gpicljax.vector import TimeStep
+from gpicljax.interface import Agent, TimeStep
 
 Rule = Callable[[Any, dict[str, jax.Array], jax.Array], jax.Array]
 
@@ -28,13 +27,11 @@ class Memory(NamedTuple):
     Attributes:
       stimuli: float `[G, F]`, the speaker's stimuli shown in feedback steps.
       messages: `int32[G, L]`, the messages heard with them.
-      query: `bool[G]`, whether they belong to the query phase.
       count: `int32[]`, how many there are.
     """
 
     stimuli: jax.Array
     messages: jax.Array
-    query: jax.Array
     count: jax.Array
 
 
@@ -48,8 +45,12 @@ def _decide(matches: jax.Array) -> jax.Array:
     return jnp.where(matches.any(), jnp.argmax(matches), matches.shape[0]).astype(jnp.int32)
 
 
-def _memory_agent(env: MetaRG, rule: Rule) -> Agent:
-    """An agent that remembers every feedback and decides by `rule(memory, observation, key)`."""
+def _memory_agent(env: MetaRG, rules: Sequence[Rule]) -> Agent:
+    """An agent that remembers every feedback and decides by the first of its rules.
+
+    A rule maps memory, observation and key to a decision. What all of them decide is reported in
+    `aux["decisions"]`, `int32[B, R]`.
+    """
     _check(env)
     features = env.num_dims * (1 if env.stimulus == "scs" else env.max_values)
     games, wait = env.max_games, env.num_decisions
@@ -58,7 +59,6 @@ def _memory_agent(env: MetaRG, rule: Rule) -> Agent:
         return Memory(
             jnp.full((batch, games, features), jnp.inf, jnp.result_type(float)),
             jnp.zeros((batch, games, env.message_length), jnp.int32),
-            jnp.zeros((batch, games), bool),
             jnp.zeros(batch, jnp.int32),
         )
 
@@ -68,11 +68,11 @@ def _memory_agent(env: MetaRG, rule: Rule) -> Agent:
         memory = Memory(
             memory.stimuli.at[place].set(observation["stimulus"][:features], mode="drop"),
             memory.messages.at[place].set(observation["message"], mode="drop"),
-            memory.query.at[place].set(observation["phase"] == 1, mode="drop"),
             memory.count + fed_back,
         )
-        decision = rule(memory, observation, key)
-        return jnp.where(observation["round"] == env.num_rounds, decision, wait), memory
+        decisions = jnp.stack([rule(memory, observation, key) for rule in rules])
+        deciding = observation["round"] == env.num_rounds
+        return jnp.where(deciding, decisions, wait).astype(jnp.int32), memory
 
     def act(key: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
         del params
@@ -83,8 +83,9 @@ def _memory_agent(env: MetaRG, rule: Rule) -> Agent:
         observation = dict(timestep.observation)
         if "privileged" in timestep.info:
             observation["privileged"] = timestep.info["privileged"]
-        action, carry = jax.vmap(one)(jax.random.split(key, start.shape[0]), carry, observation)
-        return action.astype(jnp.int32), {}, carry
+        keys = jax.random.split(key, start.shape[0])
+        decisions, carry = jax.vmap(one)(keys, carry, observation)
+        return decisions[:, 0], {"decisions": decisions}, carry
 
     return Agent(initial_carry, act)
 
@@ -94,16 +95,16 @@ def _slots(env: MetaRG, observation: dict[str, jax.Array]) -> jax.Array:
     return observation["stimulus"].reshape(env.num_distractors + 1, -1)
 
 
-def random_listener(env: MetaRG) -> Agent:
+def random_rule(env: MetaRG) -> Rule:
     """Decides uniformly at random."""
 
     def rule(memory: Memory, observation: Any, key: jax.Array) -> jax.Array:
         return jax.random.randint(key, (), 0, env.num_decisions, jnp.int32)
 
-    return _memory_agent(env, rule)
+    return rule
 
 
-def constant_listener(env: MetaRG, decision: int) -> Agent:
+def constant_rule(env: MetaRG, decision: int) -> Rule:
     """Always decides the same: 0 is "always same" with K = 0, K + 1 "always different".
 
     Raises:
@@ -111,10 +112,10 @@ def constant_listener(env: MetaRG, decision: int) -> Agent:
     """
     if not 0 <= decision < env.num_decisions:
         raise ValueError(f"decision = {decision}: choose from 0 .. {env.num_decisions - 1}")
-    return _memory_agent(env, lambda memory, observation, key: jnp.int32(decision))
+    return lambda memory, observation, key: jnp.int32(decision)
 
 
-def leak_listener(env: MetaRG) -> Agent:
+def leak_rule(env: MetaRG) -> Rule:
     """Message-free: "different" in a query game iff the first stimulus is of the support kind.
 
     With the reference's rules a matching stimulus of a query game always is a query combination
@@ -127,10 +128,10 @@ def leak_listener(env: MetaRG) -> Agent:
         support_kind = (latents % 2 == 1).sum(-1) < 2
         return _decide((observation["phase"] == 0) | ~support_kind)
 
-    return _memory_agent(env, rule)
+    return rule
 
 
-def any_feedback_listener(env: MetaRG) -> Agent:
+def any_feedback_rule(env: MetaRG) -> Rule:
     """Message-free: "different" iff this very stimulus was fed back before (targets rarely repeat).
 
     Meaningful for O = 1, where a meaning has one stimulus.
@@ -140,14 +141,15 @@ def any_feedback_listener(env: MetaRG) -> Agent:
         seen = (_slots(env, observation)[:, None] == memory.stimuli[None]).all(-1).any(-1)
         return _decide(~seen)
 
-    return _memory_agent(env, rule)
+    return rule
 
 
-def section_listener(env: MetaRG) -> Agent:
+def section_rule(env: MetaRG) -> Rule:
     """The section oracle: infers each dimension's sections from what was heard and shown.
 
-    The number of distinct symbols heard at a position is d(i); their centroids' ranks tell which
-    of the d(i) equal sections each symbol means. Not privileged.
+    The number of distinct symbols heard at a position is d(i), which cuts [-1, 1] into equal
+    sections; a stimulus matches a symbol if it lies in the section of the centroid of what that
+    symbol was said of. A symbol never heard before may mean anything. Not privileged.
     """
     dims = env.num_dims
 
@@ -158,22 +160,20 @@ def section_listener(env: MetaRG) -> Agent:
         values = jnp.where(known[..., 0], memory.stimuli, 0)
         count = heard.sum(0)  # [N, V + 1]
         centroid = (heard * values[..., None]).sum(0) / jnp.maximum(count, 1)
-        present = count > 0
-        num_values = present.sum(-1)
-        below = present[:, None, :] & (centroid[:, None, :] < centroid[:, :, None])
-        rank = below.sum(-1)
-        slots = _slots(env, observation)
-        section = jnp.floor((slots + 1) / 2 * num_values)
-        section = jnp.clip(section, 0, jnp.maximum(num_values - 1, 0))
-        symbol = observation["message"][:dims]
-        place = jnp.arange(dims)
-        agrees = (section == rank[place, symbol]) | ~present[place, symbol]
+        num_values = jnp.maximum((count > 0).sum(-1), 1)
+
+        def section(value: jax.Array) -> jax.Array:
+            return jnp.clip(jnp.floor((value + 1) / 2 * num_values), 0, num_values - 1)
+
+        place, symbol = jnp.arange(dims), observation["message"][:dims]
+        meant = section(centroid[place, symbol])
+        agrees = (section(_slots(env, observation)) == meant) | (count[place, symbol] == 0)
         return _decide(agrees.all(-1))
 
-    return _memory_agent(env, rule)
+    return rule
 
 
-def nearest_listener(env: MetaRG) -> Agent:
+def nearest_rule(env: MetaRG) -> Rule:
     """The 1-NN oracle: per dimension, the nearest value fed back must carry the symbol heard."""
     dims = env.num_dims
 
@@ -183,10 +183,10 @@ def nearest_listener(env: MetaRG) -> Agent:
         carried = memory.messages[nearest, jnp.arange(dims)]
         return _decide((carried == observation["message"][:dims]).all(-1))
 
-    return _memory_agent(env, rule)
+    return rule
 
 
-def digitising_listener(env: MetaRG) -> Agent:
+def digitising_rule(env: MetaRG) -> Rule:
     """The cheating listener of appendix D: compares its own stimuli's bins with the message.
 
     Needs no memory and no semantics; a permuted channel defeats it.
@@ -196,17 +196,34 @@ def digitising_listener(env: MetaRG) -> Agent:
         bins = language.digitise(_slots(env, observation), env.vocab_size, env.message_length)
         return _decide((bins == observation["message"]).all(-1))
 
-    return _memory_agent(env, rule)
+    return rule
 
 
-def calibration_listeners(env: MetaRG) -> dict[str, Agent]:
+def listener(env: MetaRG, rule: Rule) -> Agent:
+    """The agent that decides by one rule.
+
+    Raises:
+      ValueError: unless `env` shows the listener's view with compact actions.
+    """
+    return _memory_agent(env, [rule])
+
+
+def calibration_rules(env: MetaRG) -> dict[str, Rule]:
     """The rules that put a learner's score into proportion, by the name to print."""
     return {
-        "random": random_listener(env),
-        "always same": constant_listener(env, 0),
-        "always different": constant_listener(env, env.num_decisions - 1),
-        "leak rule (message-free)": leak_listener(env),
-        "any-feedback rule (message-free)": any_feedback_listener(env),
-        "section oracle": section_listener(env),
-        "1-NN oracle": nearest_listener(env),
+        "random": random_rule(env),
+        "always same": constant_rule(env, 0),
+        "always different": constant_rule(env, env.num_decisions - 1),
+        "leak rule (message-free)": leak_rule(env),
+        "any-feedback rule (message-free)": any_feedback_rule(env),
+        "section oracle": section_rule(env),
+        "1-NN oracle": nearest_rule(env),
     }
+
+
+def calibration_panel(env: MetaRG) -> Agent:
+    """All calibration rules at once, for `evaluation.games.play_games`: it judges each of them.
+
+    No decision changes what an episode shows, so one pass compares them on the same games.
+    """
+    return _memory_agent(env, list(calibration_rules(env).values()))

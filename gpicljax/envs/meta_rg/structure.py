@@ -45,9 +45,7 @@ def phase_masks(num_values: jax.Array, max_values: int) -> tuple[jax.Array, jax.
     return exists & ~query, exists & query
 
 
-def sample_num_values(
-    key: jax.Array, num_dims: int, low: jax.Array, high: jax.Array
-) -> jax.Array:
+def sample_num_values(key: jax.Array, num_dims: int, low: jax.Array, high: jax.Array) -> jax.Array:
     """d(i) ~ Uniform{V_min .. V_max}, independently, as `int32[N_dim]`."""
     return jax.random.randint(key, (num_dims,), low, high + 1, jnp.int32)
 
@@ -86,6 +84,14 @@ def sample_scs(
     return mean[..., None] + sigma[..., None] * noise, mean, sigma
 
 
+def _ranks(values: jax.Array) -> jax.Array:
+    """The rank of each entry along the last axis, ties by place: few entries, so no sort."""
+    places = jnp.arange(values.shape[-1])
+    mine, other = values[..., :, None], values[..., None, :]
+    below = (other < mine) | ((other == mine) & (places < places[:, None]))
+    return below.sum(-1, dtype=jnp.int32)
+
+
 def sample_permutation(
     key: jax.Array, vocab_size: int, message_length: int, kind: str
 ) -> jax.Array:
@@ -107,6 +113,5 @@ def sample_permutation(
         heard = jnp.broadcast_to(jnp.arange(vocab_size, dtype=jnp.int32), shape)
     else:
         rows = message_length if kind == "position" else 1
-        order = jnp.argsort(jax.random.bits(key, (rows, vocab_size)), axis=-1)
-        heard = jnp.broadcast_to(order.astype(jnp.int32), shape)
+        heard = jnp.broadcast_to(_ranks(jax.random.bits(key, (rows, vocab_size))), shape)
     return jnp.pad(heard + 1, ((0, 0), (1, 0)))

@@ -138,7 +138,7 @@ def sample_targets(
             jax.random.fold_in(key, trial), (2, num_dims), dtype=jnp.float32
         )
         proposal = _pick(weights.astype(jnp.float32), uniforms[0])
-        chosen = tuples == (proposal * strides).sum()
+        chosen = tuples == (proposal * strides).sum(dtype=jnp.int32)
         known = (chosen & listed).any()
         rejected = known & jnp.where(repeats, rejections < 5, True)
         rejections = jnp.where(rejected, rejections + 1, jnp.where(known, 0, rejections))
@@ -147,7 +147,7 @@ def sample_targets(
 
         near = _nearest_valid(proposal, valid, max_values, uniforms[1])
         final = jnp.where((chosen & valid).any(), proposal, near)
-        index = (final * strides).sum()
+        index = (final * strides).sum(dtype=jnp.int32)
         accept = ~rejected
         targets = jnp.where(accept & (places == length), index, targets)
         listed = listed | (accept & (tuples == index))
@@ -168,18 +168,10 @@ def sample_targets(
     return targets, length, active & (weights > 1).any()
 
 
-def _listing(valid: jax.Array, copies: jax.Array, cap: int) -> tuple[jax.Array, jax.Array]:
-    """Every valid tuple `copies` times in lexicographic order: list `int32[cap]` and length."""
-    (order,) = jnp.nonzero(valid, size=valid.shape[0], fill_value=0)
-    places = jnp.arange(cap, dtype=jnp.int32) // jnp.maximum(copies, 1)
-    length = valid.sum(dtype=jnp.int32) * copies
-    return order.astype(jnp.int32)[jnp.minimum(places, valid.shape[0] - 1)], length
-
-
-def _sorted(values: jax.Array, length: jax.Array) -> jax.Array:
-    """The first `length` entries sorted, the rest set to the largest index."""
-    top = jnp.iinfo(INDEX).max
-    return jnp.sort(jnp.where(jnp.arange(values.shape[0]) < length, values, top))
+def _all_tuples(valid: jax.Array) -> jax.Array:
+    """The valid tuples in lexicographic order, then numbers without meaning; `int32[M]`."""
+    order = jnp.arange(valid.shape[0], dtype=jnp.int32)
+    return jnp.sort(jnp.where(valid, order, order + valid.shape[0])) % valid.shape[0]
 
 
 def sample_skeleton(
@@ -213,49 +205,61 @@ def sample_skeleton(
     Returns:
       The skeleton.
     """
-    support_key, query_key = jax.random.split(key)
     support_valid, query_valid = structure.phase_masks(num_values, max_values)
-    needed = shots * num_values.sum()
-
-    repeats = needed > samples * support_valid.sum()
-    yes, no = jnp.ones((), bool), jnp.zeros((), bool)
-    support, num_support, cut = sample_targets(
-        support_key, num_values, support_valid, shots, repeats, yes, max_values, max_support
-    )
+    needed = shots * num_values.sum(dtype=jnp.int32)
+    support_tuples = support_valid.sum(dtype=jnp.int32)
     query_tuples = query_valid.sum(dtype=jnp.int32)
-    listed, listed_length = _listing(query_valid, samples, max_query)
-    if query_targets == "iid":
-        order, _ = _listing(query_valid, jnp.ones((), jnp.int32), query_valid.shape[0])
-        draws = jax.random.randint(query_key, (max_query,), 0, query_tuples)
-        query, num_query, query_cut = order[draws], query_tuples, no
-    elif query_targets == "all":
-        query, num_query, query_cut = listed, listed_length, no
-    else:
-        exhaustive = needed > samples * query_tuples
-        query, num_query, query_cut = sample_targets(
-            query_key, num_values, query_valid, shots, no, ~exhaustive, max_values, max_query
+    repeats = needed > samples * support_tuples
+    exhaustive = needed > samples * query_tuples
+    yes, no = jnp.ones((), bool), jnp.zeros((), bool)
+    order = _all_tuples(query_valid)
+    place = jnp.arange(max_query, dtype=jnp.int32)
+    listed = order[jnp.minimum(place // samples, order.shape[0] - 1)]
+    keys = jax.random.split(key)
+
+    if query_targets == "tss":
+        # One loop for both phases: a second one would double the time to compile.
+        lists, lengths, cuts = jax.vmap(
+            lambda k, valid, repeat, active: sample_targets(
+                k, num_values, valid, shots, repeat, active, max_values, max_support
+            )
+        )(
+            keys,
+            jnp.stack([support_valid, query_valid]),
+            jnp.stack([repeats, no]),
+            jnp.stack([yes, ~exhaustive]),
         )
-        query = jnp.where(exhaustive, listed, query)
-        num_query = jnp.where(exhaustive, listed_length, num_query)
-    overflow = cut | query_cut | (num_query > max_query)
+        support, num_support, cut = lists[0], lengths[0], cuts.any()
+        query = jnp.where(exhaustive, listed, lists[1])
+        num_query = jnp.where(exhaustive, samples * query_tuples, lengths[1])
+    else:
+        support, num_support, cut = sample_targets(
+            keys[0], num_values, support_valid, shots, repeats, yes, max_values, max_support
+        )
+        if query_targets == "iid":
+            draws = jax.random.randint(keys[1], (max_query,), 0, query_tuples, jnp.int32)
+            query, num_query = order[draws], query_tuples
+        else:
+            query, num_query = listed, samples * query_tuples
+    overflow = cut | (num_query > max_query)
     num_query = jnp.minimum(num_query, max_query)
 
-    support_pool = _sorted(support, num_support)
+    # The pool: one sort, in which query tuples come after all support tuples, and unused places
+    # last.
+    tuples = support_valid.shape[0]
     if nonmatch == "balanced":
-        query_pool, query_pool_length = _listing(
-            query_valid, jnp.ones((), jnp.int32), query_valid.shape[0]
-        )
-        query_pool = _sorted(query_pool, query_pool_length)
-        query_start = num_support
+        query_pool, pool_query = order, query_tuples
     else:
-        query_pool, query_pool_length = _sorted(query, num_query), num_query
-        query_start = jnp.zeros((), jnp.int32)
-
-    size = max_support + query_pool.shape[0]
-    place = jnp.arange(size, dtype=jnp.int32)
-    late = jnp.clip(place - num_support, 0, query_pool.shape[0] - 1)
-    early = jnp.minimum(place, max_support - 1)
-    pool = jnp.where(place < num_support, support_pool[early], query_pool[late])
+        query_pool, pool_query = query, num_query
+    support_places = jnp.arange(max_support) < num_support
+    query_places = jnp.arange(query_pool.shape[0]) < pool_query
+    rank = jnp.concatenate(
+        [
+            jnp.where(support_places, support, 2 * tuples),
+            jnp.where(query_places, tuples + query_pool, 2 * tuples),
+        ]
+    )
+    pool = jnp.sort(rank)
 
     game = jnp.arange(max_support + max_query, dtype=jnp.int32)
     in_support = game < num_support
@@ -264,21 +268,20 @@ def sample_skeleton(
         support[jnp.minimum(game, max_support - 1)],
         query[jnp.clip(game - num_support, 0, max_query - 1)],
     )
-    side = pool[:size]
-    first_s = jnp.searchsorted(support_pool, targets)
-    last_s = jnp.searchsorted(support_pool, targets, side="right")
-    first_q = num_support + jnp.searchsorted(query_pool, targets)
-    last_q = num_support + jnp.searchsorted(query_pool, targets, side="right")
-    first = jnp.where(in_support, first_s, first_q)
-    count = jnp.where(in_support, last_s - first_s, last_q - first_q)
+    sought = jnp.where(in_support, targets, tuples + targets)[:, None]
     return Skeleton(
         num_values=num_values,
         targets=targets.astype(INDEX),
-        first=first.astype(INDEX),
-        count=count.astype(INDEX),
-        pool=side.astype(INDEX),
+        first=(pool < sought).sum(-1, dtype=INDEX),
+        count=(pool == sought).sum(-1, dtype=INDEX),
+        pool=(pool % tuples).astype(INDEX),
         num_support=num_support,
         num_games=num_support + num_query,
-        query_pool=jnp.stack([query_start, num_support + query_pool_length]),
+        query_pool=jnp.stack(
+            [
+                num_support if nonmatch == "balanced" else jnp.zeros((), jnp.int32),
+                num_support + pool_query,
+            ]
+        ),
         overflow=overflow,
     )

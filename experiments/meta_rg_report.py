@@ -1,0 +1,303 @@
+"""The table, the figures and the summary of `meta_rg.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from gpicljax.envs.meta_rg import MetaRG
+from gpicljax.evaluation import published
+from gpicljax.evaluation.games import Games
+from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
+from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.evaluation.zsct import ZSCTAccuracy, hypothesis_table, hypothesis_tests
+from gpicljax.runtime import RunDirectory, write_summary
+from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
+from gpicljax.viz.referential import messages_figure, stimuli_figure
+from gpicljax.viz.style import save_figure
+
+Cell = tuple[int, int]
+MEASURES = ("query by game", "query by episode", "support by game")
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """What a run measured; a lane is a seed of a cell, cell by cell.
+
+    Attributes:
+      cells: (S, O) of each cell.
+      seeds: seeds per cell.
+      accuracies: by condition, leaves `[lanes]`.
+      greedy: games of the greedy agents, leaves `[lanes, N, G]`.
+      rules: by cell and rule, query and support accuracy.
+      history: the log.
+      observations_per_chunk: environment steps of one seed in one chunk.
+      parameters: per agent.
+    """
+
+    cells: Sequence[Cell]
+    seeds: int
+    accuracies: Mapping[str, ZSCTAccuracy]
+    greedy: Games
+    rules: Mapping[Cell, Mapping[str, tuple[float, float]]]
+    history: Sequence[Mapping[str, Any]]
+    observations_per_chunk: int
+    parameters: int
+
+    def measure(self, condition: str, name: str, cell: int) -> np.ndarray:
+        """One measure of a cell's seeds, `float[seeds]`."""
+        phase, unit = name.split(" by ")
+        accuracy = getattr(getattr(self.accuracies[condition], phase), f"by_{unit}")
+        return np.asarray(accuracy)[cell * self.seeds : (cell + 1) * self.seeds]
+
+    def throughput(self) -> float:
+        """Median observations per second of all seeds together, without compilation."""
+        rates = [row["time"].get("observations_per_s") for row in self.history]
+        rates = [rate for rate in rates if rate is not None]
+        return float(np.median(rates)) if rates else float("nan")
+
+
+def _percent(interval: Interval) -> str:
+    if interval.count < 2:
+        return f"{100 * interval.mean:.1f}"
+    return (
+        f"{100 * interval.mean:.1f} ± {100 * interval.std:.1f} "
+        f"[{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+    )
+
+
+def _cell_name(cell: Cell) -> str:
+    return f"S = {cell[0]}, O = {cell[1]}"
+
+
+def condition_table(results: Results, index: int) -> str:
+    """One cell's agents and rules, side by side."""
+    lines = [
+        "| listener | query (games) | query (episodes) | support (games) | query, seed by seed |",
+        "|---|---|---|---|---|",
+    ]
+    for condition in results.accuracies:
+        cells = [_percent(mean_interval(results.measure(condition, m, index))) for m in MEASURES]
+        seeds = " ".join(f"{100 * x:.1f}" for x in results.measure(condition, MEASURES[0], index))
+        lines.append(f"| **R2D2**, {condition} | {' | '.join(cells)} | {seeds} |")
+    for name, (query, support) in results.rules[results.cells[index]].items():
+        lines.append(f"| {name} | {100 * query:.1f} | | {100 * support:.1f} | |")
+    return "\n".join(lines)
+
+
+def paper_table(results: Results, vmax: int) -> str:
+    """The paper's numbers beside ours, cell by cell (query accuracy by episode, %)."""
+    table = {(1, 1): published.TABLE_2["LSTM"]} if vmax == 3 else dict(published.TABLE_3)
+    where = "Table 2, LSTM" if vmax == 3 else "Table 3"
+    lines = [
+        f"| cell | paper ({where}) | ours, behaviour | ours, greedy |",
+        "|---|---|---|---|",
+    ]
+    for index, cell in enumerate(results.cells):
+        theirs = table.get(cell)
+        printed = "" if theirs is None else f"{100 * theirs.mean:.1f} ± {100 * theirs.std:.1f}"
+        ours = [
+            _percent(mean_interval(results.measure(condition, "query by episode", index)))
+            for condition in ("behaviour (exploring actors)", "greedy")
+        ]
+        lines.append(f"| {_cell_name(cell)} | {printed} | {' | '.join(ours)} |")
+    return "\n".join(lines)
+
+
+def hypotheses(results: Results) -> str:
+    """Tests of the paper's hypotheses 1 and 2 between cells, ours and the published ones."""
+    parts = []
+    if len(results.cells) > 1 and results.seeds > 1:
+        cells = {
+            cell: results.measure("greedy", "query by episode", index)
+            for index, cell in enumerate(results.cells)
+        }
+        parts += ["### Ours (greedy)", "", hypothesis_table(hypothesis_tests(cells)), ""]
+    parts += [
+        "### The paper's Table 3, from its printed means and deviations",
+        "",
+        hypothesis_table(hypothesis_tests(published.TABLE_3)),
+    ]
+    return "\n".join(parts)
+
+
+def context_curve(games: Games, first: int, last: int) -> tuple[ICLCurve, ICLProfile]:
+    """Accuracy by position in the episode over the lanes first .. last - 1, and its profile.
+
+    Positions that fewer than a tenth of the episodes reach are left out.
+    """
+    correct, valid = (
+        np.asarray(x[first:last]).reshape(-1, x.shape[-1]) for x in (games.correct, games.valid)
+    )
+    length = int((valid.mean(0) >= 0.1).sum())
+    correct, valid = correct[:, :length], valid[:, :length]
+    values = np.where(valid, correct, np.nan)
+    return icl_curve(values, valid), icl_profile(values, valid)
+
+
+def play_one_episode(env: MetaRG, params: Any, seed: int) -> dict[str, np.ndarray]:
+    """What a rule-based speaker sees and says in one episode, game by game."""
+    task_key, episode_key = jax.random.split(jax.random.key(seed))
+    task = env.sample_task(task_key, params)
+    _, state = env.reset(episode_key, task)
+    step = jax.jit(env.transition)
+    games: list[tuple[Any, Any, Any]] = []
+    while len(games) < int(state.skeleton.num_games):
+        if int(state.round) == 0:
+            seen = state.game.speaker[0], state.game.speaker_latents[0], env.speak(state)
+            games.append(jax.tree.map(np.asarray, seen))
+        state = step(episode_key, state, np.int32(0), task).state
+    stimuli, latents, messages = (np.stack(column) for column in zip(*games, strict=True))
+    structure = {
+        name: np.asarray(getattr(task, name)) for name in ("means", "sigmas", "num_values")
+    }
+    return {
+        "stimuli": stimuli,
+        "latents": latents,
+        "messages": messages,
+        "num_support": np.asarray(state.skeleton.num_support),
+        **structure,
+    }
+
+
+def draw(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> dict[Cell, ICLProfile]:
+    """Draws every figure; returns the cells' ICL profiles."""
+    steps = [(i + 1) * results.observations_per_chunk for i in range(len(results.history))]
+    accuracy = np.asarray([row["query_accuracy"] for row in results.history], np.float64).T
+    accuracy = accuracy.reshape(-1, len(steps))
+    rules = results.rules[results.cells[0]]
+    lines = {
+        "chance": 0.5,
+        "leak rule": rules["leak rule (message-free)"][0],
+        "any-feedback rule": rules["any-feedback rule (message-free)"][0],
+        "section oracle": rules["section oracle"][0],
+    }
+    lanes = {
+        _cell_name(cell): accuracy[i * results.seeds : (i + 1) * results.seeds]
+        for i, cell in enumerate(results.cells)
+    }
+    single = len(results.cells) == 1
+    title = f"R2D2 listeners, {config.env_id}, V in {config.vmin} .. {config.vmax}"
+    if len(steps) > 1:
+        figure = learning_curves(
+            steps,
+            next(iter(lanes.values())) if single else lanes,
+            baselines=lines,
+            xlabel="observations per seed",
+            ylabel="query accuracy, greedy",
+            title=title,
+            percent=True,
+        )
+        save_figure(figure, run.figures / "learning.png")
+
+    curves: dict[Cell, tuple[ICLCurve, ICLProfile]] = {}
+    for i, cell in enumerate(results.cells):
+        curves[cell] = context_curve(results.greedy, i * results.seeds, (i + 1) * results.seeds)
+    by_name = {_cell_name(cell): pair for cell, pair in curves.items()}
+    curve, profile = next(iter(by_name.values()))
+    figure = icl_figure(
+        curve if single else {name: pair[0] for name, pair in by_name.items()},
+        profile=profile if single else {name: pair[1] for name, pair in by_name.items()},
+        xlabel="games played before in the episode",
+        ylabel="accuracy, greedy",
+        title=title,
+        percent=True,
+    )
+    save_figure(figure, run.figures / "in_context_learning.png")
+
+    names, intervals, samples = [], [], []
+    for condition in results.accuracies:
+        seeds = results.measure(condition, MEASURES[0], 0)
+        names.append(f"R2D2, {condition}")
+        intervals.append(mean_interval(seeds))
+        samples.append(seeds)
+    for name, (query, _) in rules.items():
+        names.append(name)
+        intervals.append(Interval(query, np.nan, np.nan, np.nan, 1))
+        samples.append(np.asarray([query]))
+    figure = results_bars(
+        names,
+        [x.mean for x in intervals],
+        [x.low for x in intervals],
+        [x.high for x in intervals],
+        samples=samples,
+        highlight=names[: len(results.accuracies)],
+        xlabel="query accuracy",
+        title=f"{title}, {_cell_name(results.cells[0])}",
+    )
+    save_figure(figure, run.figures / "listeners.png")
+
+    shots, number = results.cells[0]
+    params = env.make_params(
+        shots=shots, samples=number, min_values=config.vmin, max_values=config.vmax
+    )
+    episode = play_one_episode(env, params, config.seed)
+    messages, support = episode.pop("messages"), int(episode.pop("num_support"))
+    if env.stimulus == "scs":
+        figure = stimuli_figure(
+            **episode, num_support=support, title="What the speaker sees in one episode"
+        )
+        save_figure(figure, run.figures / "stimuli.png")
+    figure = messages_figure(
+        messages, support, env.vocab_size, title="What the posdis speaker says in that episode"
+    )
+    save_figure(figure, run.figures / "messages.png")
+    return {cell: pair[1] for cell, pair in curves.items()}
+
+
+def report(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> str:
+    """Draws the figures, writes the summary, and returns what to print."""
+    profiles = draw(run, results, env, config)
+    parts = [f"# {config.env_id}: R2D2 listeners, preset {config.preset}", ""]
+    for index, cell in enumerate(results.cells):
+        parts += [
+            f"## {_cell_name(cell)}, V in {config.vmin} .. {config.vmax}",
+            "",
+            f"Accuracy in %, {config.evaluation_episodes} fresh episodes per seed: mean ± standard "
+            f"deviation [95 % t-interval] over {results.seeds} seed(s).",
+            "",
+            condition_table(results, index),
+            "",
+            "In-context learning: accuracy by position in the episode, greedy.",
+            "",
+            profiles[cell].table(),
+            "",
+        ]
+    parts += [
+        "## Beside the paper",
+        "",
+        "Query accuracy in %, averaged over episodes. The paper's numbers probably come from "
+        "exploring actors; chance is 50, but rules that ignore the messages reach 71 to 83 on "
+        "the reference rules.",
+        "",
+        paper_table(results, config.vmax),
+        "",
+        "## Hypotheses",
+        "",
+        hypotheses(results),
+        "",
+        f"Agents have {results.parameters:,} parameters each. Training ran at "
+        f"{results.throughput():,.0f} observations/s over all seeds, probes included.",
+    ]
+    text = "\n".join(parts)
+    numbers = {
+        _cell_name(cell): {
+            condition: {
+                measure: {
+                    "seeds": results.measure(condition, measure, index).tolist(),
+                    **mean_interval(results.measure(condition, measure, index))._asdict(),
+                }
+                for measure in MEASURES
+            }
+            for condition in results.accuracies
+        }
+        | {"rules": dict(results.rules[cell])}
+        for index, cell in enumerate(results.cells)
+    }
+    extra = {"parameters": results.parameters, "observations_per_s": results.throughput()}
+    write_summary(run, {**numbers, **extra}, text)
+    return f"{text}\n\nFigures and summary: {run.path}"

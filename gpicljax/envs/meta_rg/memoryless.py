@@ -1,0 +1,100 @@
+"""Single decisions as a supervised data set: what can be decided without any memory.
+
+With one permutation for all positions, which tokens of a message are equal tells which latent
+values are equal, in every episode alike. A classifier of single decisions that beats 50 % therefore
+shows how much of a listener's score needs no binding of tokens to values in context.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.envs.meta_rg.env import MetaRG, Params
+
+_EPISODES = 256
+_ROWS = 24 * _EPISODES  # about what that many episodes of the default distribution hold
+
+Message = Literal["heard", "equality", "none"]
+
+
+def decision_dataset(
+    key: jax.Array, env: MetaRG, params: Params, num_games: int, *, message: Message = "heard"
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The decision steps of all games of fresh episodes, one row each.
+
+    A row holds the listener's stimuli, the phase, whether the tokens of each pair of positions of
+    the message are equal, and the message (a one-hot per position). It holds nothing of other
+    games. Made on the host from compiled batches of episodes, so it is not jittable itself.
+
+    Args:
+      key: a typed key.
+      env: the game in the listener's view.
+      params: the distribution over tasks.
+      num_games: rows N; long episodes contribute more of them. An episode may be cut.
+      message: what a row tells of it: `"heard"` (all), `"equality"` (only which tokens are equal,
+        which no permutation shared by all positions hides) or `"none"`.
+
+    Returns:
+      features `float[N, F]`, labels `int32[N]` (the right decision), is_query `bool[N]`.
+
+    Raises:
+      ValueError: for another view, an unknown `message`, or no games.
+
+    Source: the memoryless control of Meta-Referential Games; ours, not the paper's.
+    """
+    if env.view != "listener":
+        raise ValueError(f'view = {env.view!r}: decisions are taken from view="listener"')
+    if message not in get_args(Message):
+        raise ValueError(f"message = {message!r}: choose from {get_args(Message)}")
+    if num_games < 1:
+        raise ValueError(f"num_games = {num_games}: at least 1 is needed")
+    env.validate(params)
+    rows: list[tuple[np.ndarray, ...]] = []
+    found = 0
+    while found < num_games:
+        batch_key = jax.random.fold_in(key, len(rows))
+        *columns, valid = jax.device_get(_decisions(batch_key, params, env, message))
+        rows.append(tuple(column[valid] for column in columns))
+        found += int(valid.sum())
+    features, labels, query = (np.concatenate(c)[:num_games] for c in zip(*rows, strict=True))
+    return features, labels, query
+
+
+@functools.partial(jax.jit, static_argnames=("env", "message"))
+def _decisions(
+    key: jax.Array, params: Params, env: MetaRG, message: Message
+) -> tuple[jax.Array, ...]:
+    """Features, labels, phase and validity of R games `[R, ...]` of E episodes."""
+    keys = jax.random.split(key, (_EPISODES, 2))
+    blueprints = jax.vmap(env.sample_blueprint, (0, None))(keys[:, 0], params)
+    tasks, starts = jax.vmap(env.start, (0, 0, None))(keys[:, 1], blueprints, params)
+    played = jnp.arange(env.max_games) < starts.skeleton.num_games[:, None]
+    episodes, indices = jnp.nonzero(played, size=_ROWS, fill_value=0)
+    valid = jnp.arange(_ROWS) < played.sum()
+
+    silence = jnp.zeros((), jnp.int32)  # neither decides nor says anything before round N
+    pairs = np.asarray(list(itertools.combinations(range(env.message_length), 2))).reshape(-1, 2)
+
+    def decision(episode: jax.Array, index: jax.Array) -> tuple[jax.Array, ...]:
+        task, state = jax.tree.map(lambda x: x[episode], (tasks, starts))
+        # No game depends on what was decided before: step into this one from the one before.
+        end = jnp.int32(env.num_rounds + env.feedback)
+        state = state.replace(index=index.astype(jnp.int32) - 1, round=end)
+        for _ in range(1 + env.num_rounds):
+            state = env.transition(key, state, silence, task).state
+        seen = env.observe(state, task)
+        parts, tokens = [seen["stimulus"], seen["phase"][None]], seen["message"]
+        if message != "none":
+            parts.append(tokens[pairs[:, 0]] == tokens[pairs[:, 1]])
+        if message == "heard":
+            parts.append(jax.nn.one_hot(tokens, env.vocab_size + 1).reshape(-1))
+        features = jnp.concatenate([part.astype(jnp.result_type(float)) for part in parts])
+        return features, env.privileged(state, task)["answer"], seen["phase"] == 1
+
+    return *jax.vmap(decision)(episodes, indices), valid

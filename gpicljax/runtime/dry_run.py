@@ -1,0 +1,65 @@
+"""What a run would take, found out without running it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from gpicljax.runtime.mesh import FAST_COMPILE
+
+
+class Cost(NamedTuple):
+    """The cost of one call of a compiled function.
+
+    Attributes:
+      compile_s: seconds to trace and compile.
+      argument_bytes: of the arguments.
+      temporary_bytes: scratch space while it runs.
+      seconds: wall time of one call, after one that is not counted.
+    """
+
+    compile_s: float
+    argument_bytes: int
+    temporary_bytes: int
+    seconds: float
+
+    @property
+    def total_gib(self) -> float:
+        """Arguments and scratch space in GiB."""
+        return (self.argument_bytes + self.temporary_bytes) / 2**30
+
+
+def measure(function: Callable[..., Any], make_argument: Callable[[], Any]) -> Cost:
+    """Compiles a function of one pytree, asks for its memory analysis and times one call.
+
+    Args:
+      function: maps the argument to `(argument of the next call, anything)`, such as one update.
+      make_argument: builds the first argument.
+
+    Returns:
+      The cost.
+    """
+    argument = make_argument()
+    start = time.monotonic()
+    compiled = (
+        jax.jit(function, donate_argnums=0, compiler_options=FAST_COMPILE).lower(argument).compile()
+    )
+    compile_s = time.monotonic() - start
+    memory = compiled.memory_analysis()
+    argument, _ = jax.block_until_ready(compiled(argument))
+    start = time.monotonic()
+    jax.block_until_ready(compiled(argument))
+    return Cost(
+        compile_s,
+        int(getattr(memory, "argument_size_in_bytes", 0)),
+        int(getattr(memory, "temp_size_in_bytes", 0)),
+        time.monotonic() - start,
+    )
+
+
+def parameter_count(params: Any) -> int:
+    """The number of entries of all arrays of a pytree (or of their shapes)."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))

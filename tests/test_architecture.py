@@ -1,0 +1,162 @@
+"""The house rules: who may import whom, what is documented, and what examples promise."""
+
+import ast
+import doctest
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpicljax
+from gpicljax.environment import Environment
+
+PACKAGE = Path(gpicljax.__file__).parent
+# From the ground up. Imports go down, or stay on their floor.
+FLOORS = (
+    {"environment", "interface", "spaces", "registration"},
+    {"envs"},
+    {"vector", "interop"},
+    {"networks"},
+    {"rollout", "data"},
+    {"agents"},
+    {"evaluation"},
+    {"viz"},
+    {"llm"},
+    {"runtime"},
+)
+FLOOR_OF = {part: level for level, parts in enumerate(FLOORS) for part in parts}
+HEAVY = (
+    "orbax",
+    "matplotlib",
+    "tyro",
+    "distrax",
+    "gymnasium",
+    "flashbax",
+    "tensorflow_probability",
+)
+FILES = {
+    ".".join(["gpicljax", *path.relative_to(PACKAGE).with_suffix("").parts]): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+FILES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}
+TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
+
+
+def imports_of(name):
+    """The gpicljax modules that a module imports, anywhere in it but for type checkers only."""
+    skipped = set()
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            skipped |= {id(inner) for child in node.body for inner in ast.walk(child)}
+    found = set()
+    for node in ast.walk(TREES[name]):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: relative imports hide the floor they come from"
+            base = node.module or ""
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                found.add(inner if inner in FILES else base)
+    return {module for module in found if module.split(".")[0] == "gpicljax"}
+
+
+def part_of(module):
+    """The part of the house, e.g. `envs`; the package itself for `import gpicljax`."""
+    return ".".join(module.split(".")[1:2])
+
+
+def environment_of(module):
+    """Name of the environment's file or package, for modules within `envs`."""
+    names = module.split(".")
+    return names[2] if names[1:2] == ["envs"] and len(names) > 2 else None
+
+
+INNER = [name for name in FILES if name != "gpicljax"]
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_imports_go_down(name):
+    assert part_of(name) in FLOOR_OF, f"{name} lives on no floor of DESIGN.md's table"
+    for module in imports_of(name):
+        assert module != "gpicljax", f"{name} imports the whole house"
+        there = FLOOR_OF[part_of(module)]
+        assert there <= FLOOR_OF[part_of(name)], f"{name} imports {module}, from a higher floor"
+
+
+@pytest.mark.parametrize("name", [name for name in INNER if part_of(name) == "envs"])
+def test_environments_never_import_each_other(name):
+    others = {environment_of(module) for module in imports_of(name)} - {None, environment_of(name)}
+    # What a leading underscore marks is shared machinery, not an environment.
+    assert not {other for other in others if other and not other.startswith("_")}
+
+
+@pytest.mark.parametrize("name", [name for name in INNER if part_of(name) == "agents"])
+def test_agents_never_import_a_concrete_environment(name):
+    assert "envs" not in {part_of(module) for module in imports_of(name)}
+
+
+@pytest.mark.parametrize("name", [name for name in INNER if part_of(name) == "viz"])
+def test_viz_draws_arrays_and_measures_only(name):
+    # Figures take arrays, or what `evaluation` made of them; never a task, an agent or a run.
+    assert {part_of(module) for module in imports_of(name)} <= {"viz", "evaluation"}
+
+
+def test_the_package_imports_quickly_and_lightly():
+    script = (
+        "import resource, sys, gpicljax; use = resource.getrusage(resource.RUSAGE_SELF);"
+        f"print(use.ru_utime + use.ru_stime, *(m for m in {HEAVY} if m in sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=PACKAGE.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seconds, *loaded = result.stdout.split()
+    assert loaded == []
+    assert float(seconds) < 2
+
+
+def public_definitions(tree):
+    """Functions, classes and methods a user may call, with the classes they are in."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node, ""
+            if isinstance(node, ast.ClassDef):
+                for inner in node.body:
+                    if isinstance(inner, ast.FunctionDef) and not inner.name.startswith("_"):
+                        yield inner, f"{node.name}."
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_everything_public_is_documented(name):
+    tree = TREES[name]
+    missing = []
+    if tree.body and not ast.get_docstring(tree):
+        missing.append("the module")
+    for node, owner in public_definitions(tree):
+        inherited = owner and "envs" in name and hasattr(Environment, node.name)
+        if not ast.get_docstring(node) and not inherited:
+            missing.append(owner + node.name)
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, path in FILES.items() if ">>> " in path.read_text()]
+)
+def test_examples_in_docstrings(name):
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "gpicljax":
+            raise
+        pytest.skip(f"{name} needs {error.name}")
+    result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+    assert result.attempted > 0

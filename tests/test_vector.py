@@ -1,0 +1,451 @@
+"""The batch, shown on an environment small enough to be followed by hand."""
+
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+import gpicljax
+from gpicljax import spaces
+from gpicljax.data.task_set import TaskSet
+from gpicljax.environment import Environment, Transition
+
+
+@struct.dataclass
+class Params:
+    shortest: jax.Array
+    longest: jax.Array
+
+
+@struct.dataclass
+class Task:
+    name: jax.Array
+    length: jax.Array
+
+
+@struct.dataclass
+class State:
+    script: jax.Array
+    noise: jax.Array
+    steps: jax.Array
+    key: jax.Array  # a typed key, which a state may hold
+
+
+@dataclasses.dataclass(frozen=True)
+class Corridor(Environment[Params, Task, State]):
+    """Walk `length` steps; odd lengths end in termination, even ones in truncation.
+
+    Everything random is shown: the task's name, the episode's script, each step's noise.
+    """
+
+    @property
+    def default_params(self):
+        return Params(jnp.asarray(2, jnp.int32), jnp.asarray(6, jnp.int32))
+
+    def validate(self, params):
+        if params.shortest > params.longest:
+            raise ValueError("shortest exceeds longest")
+
+    def sample_task(self, key, params):
+        name_key, length_key = jax.random.split(key)
+        name = jax.random.randint(name_key, (), 0, 2**30, jnp.int32)
+        length = jax.random.randint(length_key, (), params.shortest, params.longest + 1, jnp.int32)
+        return Task(name, length)
+
+    def initial(self, key, task):
+        zero = jnp.zeros((), jnp.int32)
+        return State(jax.random.randint(key, (), 0, 2**30, jnp.int32), zero, zero, key)
+
+    def transition(self, key, state, action, task):
+        noise = jax.random.randint(key, (), 0, 2**30, jnp.int32)
+        steps = state.steps + 1
+        over, odd = steps >= task.length, task.length % 2 == 1
+        state = state.replace(noise=noise, steps=steps, key=jax.random.fold_in(state.key, 0))
+        reward = (1 + action).astype(jnp.result_type(float))
+        return Transition(state, reward, over & odd, over & ~odd, {"noise": noise})
+
+    def observe(self, state, task):
+        return {
+            "name": task.name,
+            "length": task.length,
+            "script": state.script,
+            "steps": state.steps,
+            "noise": state.noise,
+        }
+
+    def action_space(self, task=None):
+        return spaces.Discrete(3)
+
+
+ENV = Corridor()
+KINDS = {
+    "fresh": {"resets": "fresh"},
+    "bank": {"resets": "bank", "bank_size": 16},
+    "synchronous": {"resets": "synchronous", "steps_per_trial": 9},
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return KINDS[request.param]
+
+
+def batch(num_envs=4, **arguments):
+    return gpicljax.VectorEnv(ENV, num_envs, **{"resets": "fresh", **arguments})
+
+
+def plain(tree):
+    def leaf(x):
+        typed = jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(x) if typed else x)
+
+    return jax.tree.map(leaf, tree)
+
+
+def run(vec, key, length, params=None, action=1):
+    """The first time step and `length` more, stacked, and the last state."""
+
+    def go(key, params):
+        first_state, first = vec.init(key, params)
+        actions = jnp.full((vec.num_envs,), action, jnp.int32)
+
+        def body(vstate, _):
+            return vec.step(vstate, actions)
+
+        vstate, steps = jax.lax.scan(body, first_state, length=length)
+        stack = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, steps)
+        return vstate, stack
+
+    return plain(jax.jit(go)(key, vec.params if params is None else params))
+
+
+def assert_same(a, b):
+    jax.tree.map(np.testing.assert_array_equal, plain(a), plain(b))
+
+
+# Next-step resets -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("episodes", [1, 3])
+def test_next_step_reset(kind, episodes, key):
+    wide = kind | {"bank_size": 512} if kind["resets"] == "bank" else kind  # no start twice
+    _, t = run(batch(episodes_per_trial=episodes, **wide), key, 40)
+    last = t.terminated | t.truncated
+    synchronous = kind["resets"] == "synchronous"
+    assert t.episode_start[0].all()
+    assert t.trial_start[0].all()
+    # An episode starts exactly one step after another ended.
+    np.testing.assert_array_equal(t.episode_start[1:], last[:-1])
+    seen = t.observation
+    # Its first observation belongs to a new state; the reward is 0, and the action counts not.
+    first = t.episode_start
+    assert (seen["steps"][first] == 0).all()
+    assert (t.reward[first] == 0).all()
+    assert (t.info["noise"][first] == 0).all()
+    cut = np.zeros_like(last)
+    cut[9] = synchronous  # where the trial's last step cuts every episode off, even new ones
+    assert not (last & first & ~cut).any()
+    # Elsewhere time goes on, and the terminal observation is the one of the full length.
+    assert (t.reward[~first] == 2).all()
+    on = ~first[1:]
+    assert (seen["steps"][1:][on] == seen["steps"][:-1][on] + 1).all()
+    assert (seen["script"][1:][on] == seen["script"][:-1][on]).all()
+    assert (seen["script"][1:][~on] != seen["script"][:-1][~on]).all()
+    own = last.copy()
+    if synchronous:
+        assert last[9].all()
+        own[9] = False
+    assert (seen["steps"][own] == seen["length"][own]).all()
+    odd = seen["length"] % 2 == 1
+    assert (t.terminated[own] == odd[own]).all()
+    assert (t.truncated[own] == ~odd[own]).all()
+
+
+def test_the_action_after_the_end_is_ignored(key):
+    vec = batch()
+    step = jax.jit(vec.step)
+    vstate, timestep = vec.init(key)
+    met = False
+    for _ in range(8):
+        action = jnp.zeros(4, jnp.int32)
+        at_the_end = timestep.last
+        one = step(vstate, action)
+        other = step(vstate, jnp.where(at_the_end, 2, action))
+        assert_same(one, other)
+        met |= bool(at_the_end.any())
+        vstate, timestep = one
+    assert met
+
+
+# Trials -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["fresh", "bank"])
+def test_a_trial_keeps_its_task_for_its_episodes(kind, key):
+    episodes = 3
+    vec = batch(episodes_per_trial=episodes, **{**KINDS[kind], "bank_size": 512})
+    _, t = run(vec, key, 60)
+    names = t.observation["name"]
+    for i in range(vec.num_envs):
+        starts = np.flatnonzero(t.episode_start[:, i])
+        trials = np.flatnonzero(t.trial_start[:, i])
+        np.testing.assert_array_equal(trials, starts[::episodes])
+        for begin, end in zip(trials, [*trials[1:], None], strict=True):
+            assert len(set(names[begin:end, i])) == 1
+        assert len(set(names[trials, i])) == len(trials)
+
+
+def test_synchronous_trials_end_together_and_renew_starts_the_next(key):
+    vec = batch(resets="synchronous", steps_per_trial=5)
+
+    @jax.jit
+    def chunk(vstate):
+        return jax.lax.scan(lambda v, _: vec.step(v, jnp.zeros(4, jnp.int32)), vstate, length=5)
+
+    vstate, timestep = vec.init(key)
+    names = []
+    for _ in range(4):
+        assert timestep.trial_start.all()
+        assert timestep.episode_start.all()
+        assert (timestep.observation["steps"] == 0).all()
+        assert not timestep.last.any()
+        name = timestep.observation["name"]
+        vstate, steps = chunk(vstate)
+        assert not steps.trial_start.any()
+        assert steps.last[-1].all()
+        assert (steps.observation["name"] == name).all()
+        names += name.tolist()
+        last = jax.tree.map(lambda x: x[-1], steps)
+        vstate, timestep = jax.jit(vec.renew)(vstate, last)
+    assert len(set(names)) == 16
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 1.0, 0.0])
+def test_renew_replaces_exactly_the_share_oldest_first(share, key):
+    vec = batch(resets="bank", bank_size=16, renew_share=share)
+    vstate, timestep = vec.init(key)
+    renew = jax.jit(vec.renew)
+    count = round(16 * share)
+    for i in range(3):
+        before = np.asarray(vstate.bank[0].name)
+        following, same = renew(vstate, timestep)
+        changed = np.flatnonzero(np.asarray(following.bank[0].name) != before)
+        expected = np.sort((i * count + np.arange(count)) % 16)
+        np.testing.assert_array_equal(changed, expected)
+        assert_same(same, timestep)
+        assert_same(
+            following.replace(bank=None, cursor=None), vstate.replace(bank=None, cursor=None)
+        )
+        vstate, timestep = jax.jit(vec.step)(following, jnp.zeros(4, jnp.int32))
+
+
+def test_renew_repeats_no_task(key):
+    vec = batch(resets="bank", bank_size=16, renew_share=1.0)
+    vstate, timestep = vec.init(key)
+    names = list(vstate.bank[0].name)
+    for _ in range(3):
+        vstate, timestep = vec.renew(vstate, timestep)
+        names += list(vstate.bank[0].name)
+        vstate, timestep = vec.step(vstate, jnp.zeros(4, jnp.int32))
+    assert len({int(name) for name in names}) == 64
+
+
+def test_fresh_needs_no_renewal(key):
+    vec = batch()
+    vstate, timestep = vec.init(key)
+    assert vec.renew(vstate, timestep) == (vstate, timestep)
+
+
+def test_a_bank_hands_out_only_what_it_holds(key):
+    vec = batch(resets="bank", bank_size=5)
+    vstate, t = run(vec, key, 40)
+    assert set(t.observation["name"].ravel()) <= set(vstate.bank[0].name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_task_set_is_all_that_is_drawn_from(kind, key):
+    tasks = TaskSet.create(jax.random.key(7), 3)
+    sample = jax.vmap(ENV.sample_task, (0, None))
+    names = set(sample(tasks.keys, ENV.default_params).name.tolist())
+    vec = batch(num_envs=8, tasks=tasks, **KINDS[kind])
+    _, t = run(vec, key, 40)
+    assert set(t.observation["name"].ravel().tolist()) == names
+
+
+# Streams ----------------------------------------------------------------------------------------
+
+
+def test_an_instances_stream_does_not_depend_on_the_batch_size(kind, key):
+    alone, many = (run(batch(n, episodes_per_trial=2, **kind), key, 30)[1] for n in (1, 8))
+    assert_same(jax.tree.map(lambda x: x[:, :1], many), alone)
+
+
+@functools.cache
+def plain_functions(resets):
+    """What one instance does at time t, each a compiled function of its own key."""
+    vec = batch(3, **KINDS[resets])
+
+    @jax.jit
+    def move(key, t, state, task):
+        return ENV.transition(jax.random.fold_in(key, 2 * t), state, jnp.int32(1), task)
+
+    @jax.jit
+    def next_episode(key, t, task):
+        return ENV.initial(jax.random.fold_in(key, 2 * t + 1), task)
+
+    @jax.jit
+    def next_trial(key, t, bank):
+        begun = vec._begin(jax.random.fold_in(key, 2 * t + 1)[None], bank, vec.params)
+        return jax.tree.map(lambda x: x[0], begun)
+
+    return move, next_episode, next_trial
+
+
+def plain_loop(resets, episodes, init_state, i, length):
+    """Instance i by itself, with Python's `if` for every reset."""
+    move, next_episode, next_trial = plain_functions(resets)
+    key, task, state = jax.tree.map(
+        lambda x: x[i], (init_state.keys, init_state.task, init_state.state)
+    )
+    ended, episode, rows = False, 0, []
+    for t in range(length):
+        reward, trial_start, terminated, truncated = 0.0, False, False, False
+        if not ended:
+            state, reward, terminated, truncated, _ = move(key, t, state, task)
+        else:
+            episode += 1
+            trial_start = resets != "synchronous" and episode == episodes
+            if trial_start:
+                task, state = next_trial(key, t, init_state.bank)
+                episode = 0
+            else:
+                state = next_episode(key, t, task)
+        if resets == "synchronous" and t + 1 == KINDS[resets]["steps_per_trial"]:
+            truncated = not terminated
+        ended = bool(terminated) or bool(truncated)
+        seen = ENV.observe(state, task)
+        values = [seen[name].item() for name in sorted(seen)]
+        rows.append([*values, float(reward), ended, trial_start])
+    return rows
+
+
+@pytest.mark.parametrize("episodes", [1, 2])
+@pytest.mark.parametrize("resets", KINDS)
+def test_compaction_equals_a_plain_loop(resets, episodes, key):
+    length = 20
+    for group in (1, 2):
+        vec = batch(3, group=group, episodes_per_trial=episodes, **KINDS[resets])
+        _, t = run(vec, key, length)
+        seen = [t.observation[name] for name in sorted(t.observation)]
+        parts = [*seen, t.reward, t.terminated | t.truncated, t.trial_start]
+        found = np.stack(parts, -1)[1:].transpose(1, 0, 2)
+        if group == 1:
+            init_state, _ = jax.jit(vec.init)(key)
+            expected = [plain_loop(resets, episodes, init_state, i, length) for i in range(3)]
+        np.testing.assert_array_equal(found, np.array(expected))
+
+
+def test_a_grid_of_params_in_one_program(key):
+    vec = batch()
+    lengths = jnp.array([1, 3, 8], jnp.int32)
+    grid = Params(lengths, lengths)
+    traces = []
+
+    def go(params):
+        traces.append(1)
+        vstate, _ = vec.init(key, params)
+        step = vec.step
+        _, t = jax.lax.scan(lambda v, _: step(v, jnp.zeros(4, jnp.int32)), vstate, length=20)
+        return t.observation["length"], t.last.sum(0)
+
+    seen, ends = jax.jit(jax.vmap(go))(grid)
+    assert (seen == lengths[:, None, None]).all()
+    # An episode of n steps takes n + 1 with its reset.
+    np.testing.assert_array_equal(ends, np.tile([[10], [5], [2]], (1, 4)))
+    assert len(traces) == 1
+
+
+def test_vmapped_over_seeds_equals_one_by_one(kind):
+    vec = batch(episodes_per_trial=2, **kind)
+
+    def go(key):
+        vstate, timestep = vec.init(key)
+        actions = jnp.zeros(4, jnp.int32)
+        vstate, t = jax.lax.scan(lambda v, _: vec.step(v, actions), vstate, length=9)
+        vstate, timestep = vec.renew(vstate, jax.tree.map(lambda x: x[-1], t))
+        return vstate, timestep, t
+
+    keys = jax.random.split(jax.random.key(3), 3)
+    together = plain(jax.jit(jax.vmap(go))(keys))
+    alone = jax.jit(go)
+    for i, key in enumerate(keys):
+        assert_same(jax.tree.map(lambda x, i=i: x[i], together), alone(key))
+
+
+def test_carry_is_strong_and_stable(kind, key):
+    """Python numbers among the params included."""
+    vec = batch(params=Params(2, 6), **kind)
+    actions = jnp.zeros(4, jnp.int32)
+    vstate, timestep = jax.eval_shape(vec.init, key)
+    types = functools.partial(jax.tree.map, lambda x: (x.shape, x.dtype, x.weak_type))
+    assert not any(x.weak_type for x in jax.tree.leaves((vstate, timestep)))
+    stepped = jax.eval_shape(vec.step, vstate, actions)
+    renewed = jax.eval_shape(vec.renew, *stepped)
+    assert types((vstate, timestep)) == types(stepped) == types(renewed)
+
+
+def test_the_step_contains_no_generation_when_synchronous(key):
+    vec = batch(resets="synchronous", steps_per_trial=9)
+    calls = []
+    env = dataclasses.replace(ENV)
+    object.__setattr__(env, "sample_task", lambda *_: calls.append(1))
+    vstate, _ = vec.init(key)
+    other = dataclasses.replace(vec, env=env)
+    jax.eval_shape(other.step, vstate, jnp.zeros(4, jnp.int32))
+    assert not calls
+
+
+# Bad arguments ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_envs": 0}, "num_envs = 0"),
+        ({"episodes_per_trial": 0}, "episodes_per_trial = 0"),
+        ({"resets": "bank", "bank_size": 0}, "bank_size = 0"),
+        ({"group": 0}, "group = 0"),
+        ({"resets": "sometimes"}, "resets = 'sometimes'"),
+        ({"renew_share": 1.5}, "renew_share = 1.5"),
+        ({"renew_share": -0.5}, "renew_share = -0.5"),
+        ({"resets": "synchronous"}, "steps_per_trial"),
+        ({"steps_per_trial": 5}, "steps_per_trial"),
+        ({"resets": "synchronous", "steps_per_trial": 0}, "steps_per_trial = 0"),
+        ({"params": Params(3, 2)}, "shortest exceeds longest"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        batch(**arguments)
+
+
+def test_actions_of_another_batch_size_are_refused(key):
+    vec = batch()
+    vstate, _ = vec.init(key)
+    with pytest.raises(AssertionError):
+        vec.step(vstate, jnp.zeros(3, jnp.int32))
+
+
+def test_time_steps_have_the_batch_axis_and_their_types(kind, key):
+    vec = batch(**kind)
+    vstate, first = vec.init(key)
+    _, second = vec.step(vstate, jnp.zeros(4, jnp.int32))
+    chex.assert_trees_all_equal_shapes_and_dtypes(first, second)
+    chex.assert_tree_shape_prefix(first, (4,))
+    for flag in (first.terminated, first.truncated, first.episode_start, first.trial_start):
+        assert flag.dtype == bool

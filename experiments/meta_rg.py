@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from meta_rg_report import Results, report
 
 import gpicljax
@@ -40,11 +41,14 @@ from gpicljax.runtime import (
     RunError,
     announce,
     check,
+    devices_for,
     enable_compilation_cache,
     make_mesh,
+    one_device_per_core,
     open_run,
     padded_count,
     parse,
+    per_lane,
     run_chunks,
     shard_leading,
 )
@@ -291,11 +295,6 @@ def make_network(config: Config, env: MetaRG) -> Network:
     )
 
 
-def lanes(function: Callable[..., Any], in_axes: Any = 0, **options: Any) -> Callable[..., Any]:
-    """Compiles a function of one lane for all of them."""
-    return jax.jit(jax.vmap(function, in_axes), compiler_options=FAST_COMPILE, **options)
-
-
 class Study(NamedTuple):
     """What a configuration becomes.
 
@@ -383,10 +382,26 @@ def build(config: Config) -> Study:
     return Study(env, trainer, init, update_chunk, evaluate)
 
 
-def make_lanes(config: Config, env: MetaRG) -> tuple[jax.Array, Any, int]:
-    """Keys and params of every lane, cell by cell, padded to the devices; and how many count."""
-    mesh = make_mesh()
+class Lanes(NamedTuple):
+    """The lanes (seeds of all cells, cell by cell) and where they run.
+
+    Attributes:
+      mesh: the devices.
+      keys: typed keys `[lanes]`, padded to a multiple of the devices.
+      env_params: their distributions over tasks.
+      wanted: how many lanes count; the padding repeats the first ones.
+    """
+
+    mesh: Mesh
+    keys: jax.Array
+    env_params: Any
+    wanted: int
+
+
+def make_lanes(config: Config, env: MetaRG) -> Lanes:
+    """Spreads the seeds of all cells over the devices."""
     wanted = len(config.cells) * config.seeds
+    mesh = make_mesh(devices_for(wanted))
     lane = np.arange(padded_count(wanted, mesh)) % wanted
     keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(config.seed)))(
         jnp.asarray(lane % config.seeds, jnp.uint32)
@@ -399,7 +414,7 @@ def make_lanes(config: Config, env: MetaRG) -> tuple[jax.Array, Any, int]:
         shots=jnp.asarray(cells[:, 0], jnp.int32),
         samples=jnp.asarray(cells[:, 1], jnp.int32),
     )
-    return shard_leading(keys, mesh), shard_leading(params, mesh), wanted
+    return Lanes(mesh, shard_leading(keys, mesh), shard_leading(params, mesh), wanted)
 
 
 CONDITIONS: dict[str, tuple[str, float, int]] = {
@@ -413,24 +428,25 @@ CONDITIONS: dict[str, tuple[str, float, int]] = {
 
 
 def evaluate_agents(
-    config: Config, study: Study, state: r2d2.TrainState, env_params: Any, wanted: int
+    config: Config, study: Study, params: Any, lanes: Lanes
 ) -> tuple[dict[str, ZSCTAccuracy], Games]:
     """All conditions for all lanes, leaves `[lanes]`; and the greedy games `[lanes, N, ...]`."""
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(config.seed + 1), i))(
-        jnp.arange(state.updates.shape[0], dtype=jnp.uint32)
+        jnp.arange(len(lanes.keys), dtype=jnp.uint32)
     )
-    score = lanes(lambda g: zsct_accuracy(g.correct, g.valid, g.query))
+    score = jax.jit(jax.vmap(lambda g: zsct_accuracy(g.correct, g.valid, g.query)))
     compiled: dict[str, Callable[..., Games]] = {}
     accuracies, greedy = {}, None
     for name, (channel, explore, forget) in CONDITIONS.items():
         if channel not in compiled:
             play = functools.partial(study.evaluate, channel, config.evaluation_episodes)
-            compiled[channel] = lanes(play, (0, 0, 0, None, None))
-        games = compiled[channel](keys, state.params, env_params, explore, forget)
-        accuracies[name] = jax.tree.map(lambda x: np.asarray(x)[:wanted], score(games))
-        greedy = jax.tree.map(np.asarray, games) if greedy is None else greedy
+            compiled[channel] = per_lane(play, lanes.mesh, (0, 0, 0, None, None))
+        games = compiled[channel](keys, params, lanes.env_params, explore, forget)
+        games = jax.device_get(games)
+        accuracies[name] = jax.tree.map(lambda x: np.asarray(x)[: lanes.wanted], score(games))
+        greedy = games if greedy is None else greedy
     assert greedy is not None
-    return accuracies, jax.tree.map(lambda x: x[:wanted], greedy)
+    return accuracies, jax.tree.map(lambda x: x[: lanes.wanted], greedy)
 
 
 def calibrate(config: Config, cell: tuple[int, int]) -> dict[str, tuple[float, float]]:
@@ -475,22 +491,27 @@ def memoryless_accuracy(config: Config, env: MetaRG, params: Any) -> tuple[float
 
 def dry_run(config: Config, study: Study) -> None:
     """Prints exact sizes, one compiled step's memory and time, and the projected hours."""
-    keys, env_params, wanted = make_lanes(config, study.env)
-    state = jax.eval_shape(jax.vmap(study.init), keys, env_params)
-    size = parameter_count(state.params) // len(keys)
-    step = measure(jax.vmap(study.trainer.update), lambda: lanes(study.init)(keys, env_params))
+    lanes = make_lanes(config, study.env)
+    init = per_lane(study.init, lanes.mesh)
+    state = jax.eval_shape(init, lanes.keys, lanes.env_params)
+    count = len(lanes.keys)
+    size = parameter_count(state.params) // count
+    step = measure(
+        per_lane(study.trainer.update, lanes.mesh, donate_argnums=0),
+        lambda: init(lanes.keys, lanes.env_params),
+    )
     per_update = config.agent.period * config.agent.num_envs
     updates = math.ceil(config.observations / per_update)
     announce(
         f"dry run of {config.preset}",
         {
-            "lanes": f"{wanted} ({len(config.cells)} cells x {config.seeds} seeds)",
+            "lanes": f"{lanes.wanted} ({len(config.cells)} cells x {config.seeds} seeds)",
             "parameters per agent": f"{size:,}",
             "observations per agent": f"{config.observations:,}",
             "memory": f"{step.total_gib:.2f} GiB",
             "compilation of one step": f"{step.compile_s:.1f} s",
-            "one step": f"{step.seconds:.3f} s for {per_update * len(keys):,} observations "
-            f"({per_update * len(keys) / step.seconds:,.0f} per second)",
+            "one step": f"{step.seconds:.3f} s for {per_update * count:,} observations "
+            f"({per_update * count / step.seconds:,.0f} per second)",
             "projected training": f"{step.seconds * updates / 3600:.2f} hours",
         },
     )
@@ -500,28 +521,29 @@ def main(argv: list[str] | None = None) -> Results | None:
     """Runs the experiment; returns its results (None after a dry run)."""
     config = parse(PRESETS, argv, prog="meta_rg.py")
     enable_compilation_cache()
+    one_device_per_core()
     study = build(config)
     if config.dry_run:
         dry_run(config, study)
         return None
     try:
         with open_run("meta_rg", config) as run:
-            keys, env_params, wanted = make_lanes(config, study.env)
+            lanes = make_lanes(config, study.env)
             cells = ", ".join(f"S = {s}, O = {o}" for s, o in config.cells)
             announce(
                 f"meta_rg {config.run_name}: R2D2 listeners in {config.env_id}",
                 {
                     "cells": f"{cells}; V in {config.vmin} .. {config.vmax}",
-                    "seeds": f"{config.seeds}, trained side by side ({len(keys)} lanes on "
-                    f"{jax.device_count()} device(s))",
+                    "seeds": f"{config.seeds}, trained side by side ({len(lanes.keys)} lanes on "
+                    f"{lanes.mesh.size} device(s))",
                     "observations": f"{config.observations:,} per seed",
                     "results": str(run.path),
                 },
                 expected_seconds=570.0 if config.preset == "quick" else None,
             )
-            state = lanes(study.init)(keys, env_params)
+            state = per_lane(study.init, lanes.mesh)(lanes.keys, lanes.env_params)
             state, history = run_chunks(
-                lanes(study.update_chunk, donate_argnums=0),
+                per_lane(study.update_chunk, lanes.mesh, donate_argnums=0),
                 state,
                 num_chunks=config.num_chunks,
                 run=run,
@@ -530,10 +552,10 @@ def main(argv: list[str] | None = None) -> Results | None:
                 progress=Progress(config.num_chunks, key_metric="query_accuracy")
                 if config.progress
                 else None,
-                observations_per_chunk=config.observations_per_chunk * len(keys),
+                observations_per_chunk=config.observations_per_chunk * len(lanes.keys),
             )
             print("evaluating ...", flush=True)
-            accuracies, greedy = evaluate_agents(config, study, state, env_params, wanted)
+            accuracies, greedy = evaluate_agents(config, study, state.params, lanes)
             rules = {cell: calibrate(config, cell) for cell in config.cells}
             results = Results(
                 cells=config.cells,
@@ -543,7 +565,7 @@ def main(argv: list[str] | None = None) -> Results | None:
                 rules=rules,
                 history=history,
                 observations_per_chunk=config.observations_per_chunk,
-                parameters=parameter_count(state.params) // len(keys),
+                parameters=parameter_count(state.params) // len(lanes.keys),
             )
             print(report(run, results, study.env, config))
             return results

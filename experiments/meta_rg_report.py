@@ -289,7 +289,7 @@ def report(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> str
             condition: {
                 measure: {
                     "seeds": results.measure(condition, measure, index).tolist(),
-                    **mean_interval(results.measure(condition, measure, index))._asdict(),
+                    **dataclasses.asdict(mean_interval(results.measure(condition, measure, index))),
                 }
                 for measure in MEASURES
             }

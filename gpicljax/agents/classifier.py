@@ -163,13 +163,14 @@ def accuracy(
     Raises:
       ValueError: if the lengths differ.
     """
-    right = classifier.predict(classifier.params, features) == jnp.asarray(labels)
-    counts = jnp.ones(right.shape, bool) if where is None else jnp.asarray(where, bool)
-    if not right.shape == counts.shape == jnp.shape(labels):
+    shape = jnp.shape(features)[:1]
+    counts = jnp.ones(shape, bool) if where is None else jnp.asarray(where, bool)
+    if not shape == counts.shape == jnp.shape(labels):
         raise ValueError(
-            f"features, labels and where have {jnp.shape(features)[0]}, {jnp.shape(labels)} and "
-            f"{counts.shape} rows; accepted is one length"
+            f"features, labels and where have leading shapes {shape}, {jnp.shape(labels)} and "
+            f"{counts.shape}; accepted is one length N"
         )
+    right = classifier.predict(classifier.params, features) == jnp.asarray(labels)
     total = counts.sum()
     hits = (right & counts).sum() / jnp.maximum(total, 1)
     return jnp.where(total > 0, hits, jnp.nan).astype(jnp.result_type(float))

@@ -17,9 +17,12 @@ from gpicljax.runtime.files import write_atomically
 from gpicljax.runtime.loop import run_chunks
 from gpicljax.runtime.mesh import (
     FAST_COMPILE,
+    devices_for,
     enable_compilation_cache,
     make_mesh,
+    one_device_per_core,
     padded_count,
+    per_lane,
     shard_leading,
 )
 from gpicljax.runtime.metrics import MetricsError, MetricsLog, read_metrics
@@ -53,12 +56,15 @@ __all__ = [
     "announce",
     "check",
     "describe_difference",
+    "devices_for",
     "enable_compilation_cache",
     "from_json",
     "make_mesh",
+    "one_device_per_core",
     "open_run",
     "padded_count",
     "parse",
+    "per_lane",
     "provenance",
     "read_metrics",
     "run_chunks",

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from gpicljax.runtime.mesh import FAST_COMPILE
-
 
 class Cost(NamedTuple):
     """The cost of one call of a compiled function.
@@ -32,11 +30,12 @@ class Cost(NamedTuple):
         return (self.argument_bytes + self.temporary_bytes) / 2**30
 
 
-def measure(function: Callable[..., Any], make_argument: Callable[[], Any]) -> Cost:
+def measure(function: Any, make_argument: Callable[[], Any]) -> Cost:
     """Compiles a function of one pytree, asks for its memory analysis and times one call.
 
     Args:
-      function: maps the argument to `(argument of the next call, anything)`, such as one update.
+      function: a jitted function that maps the argument to `(argument of the next call,
+        anything)`, such as one update.
       make_argument: builds the first argument.
 
     Returns:
@@ -44,9 +43,7 @@ def measure(function: Callable[..., Any], make_argument: Callable[[], Any]) -> C
     """
     argument = make_argument()
     start = time.monotonic()
-    compiled = (
-        jax.jit(function, donate_argnums=0, compiler_options=FAST_COMPILE).lower(argument).compile()
-    )
+    compiled = function.lower(argument).compile()
     compile_s = time.monotonic() - start
     memory = compiled.memory_analysis()
     argument, _ = jax.block_until_ready(compiled(argument))

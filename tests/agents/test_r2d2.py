@@ -30,7 +30,7 @@ from gpicljax.networks.recurrent import LSTMStack
 
 ACTIONS, ACTORS = 3, 3
 # Semantics only are tested: compiling takes longer than running.
-QUICK = {"xla_backend_optimization_level": 0}
+QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 jit = functools.partial(jax.jit, compiler_options=QUICK)
 
 
@@ -119,7 +119,7 @@ BASE = r2d2.R2D2Config(
     burn_in=3,
     n_step=3,
     replay_capacity=2 * ACTORS,
-    min_replay=ACTORS,
+    min_replay=2 * ACTORS,
     batch_size=3 * ACTORS,
     updates_per_collect=1,
 )
@@ -195,6 +195,9 @@ def plain_targets(rewards, over, cut, values, n_step, discount, rescale=False):
     return np.array(targets)
 
 
+n_step_targets = jax.jit(r2d2.n_step_targets, static_argnums=(4, 5))
+
+
 @pytest.mark.parametrize("rescale", [False, True])
 @pytest.mark.parametrize("n_step", [1, 3, 12])
 def test_n_step_targets(n_step, rescale):
@@ -204,7 +207,7 @@ def test_n_step_targets(n_step, rescale):
         rewards, values = draw.normal(size=(2, length)).astype(np.float32)
         kind = draw.random(length)
         over, cut = kind < 0.15, (kind > 0.15) & (kind < 0.35)
-        targets = r2d2.n_step_targets(
+        targets = n_step_targets(
             jnp.asarray(rewards),
             jnp.asarray(0.9 * ~over, jnp.float32),
             jnp.asarray(~cut, jnp.float32),
@@ -309,19 +312,33 @@ def test_memory_and_last_action_are_cleared_at_trial_starts():
 
 @pytest.mark.parametrize("overlap", [0, 10, 15])
 def test_stored_carries_reproduce_what_the_actors_computed(overlap):
+    period, rounds = 20 - overlap, 5
+    opening = overlap // period
+    # One collection too few for learning to begin: the parameters stay what they are.
+    places = (opening + rounds) * ACTORS
     config = dataclasses.replace(
-        BASE, unroll=20, overlap=overlap, replay_capacity=15, min_replay=15
+        BASE,
+        unroll=20,
+        overlap=overlap,
+        replay_capacity=places + ACTORS,
+        min_replay=places + 1,
+        bootstrap=False,
     )
     trainer = r2d2.make(config, VEC, NETWORK)
     # Without exploration every action shows what the actor computed.
     state = jit(trainer.init)(jax.random.key(1), dataclasses.replace(HPARAMS, epsilon_base=0.0))
-    period = 20 - overlap
-    rounds = 15 // ACTORS
+    update = jit(trainer.update)
+    for _ in range(opening + rounds):
+        state, _ = update(state)
+    assert int(state.updates) == 0 and config.opening == opening
+    assert int(state.observations) == places * period
+    # Windows that are not yet full are no sequences.
+    filled = np.repeat([0, 1, 0], [opening * ACTORS, rounds * ACTORS, ACTORS])
+    np.testing.assert_array_equal(state.replay.priorities, filled)
     ring = jax.tree.map(
-        lambda x: np.asarray(x).reshape(rounds, ACTORS, *x.shape[1:]), state.replay.items
+        lambda x: np.asarray(x)[filled > 0].reshape(rounds, ACTORS, *x.shape[1:]),
+        state.replay.items,
     )
-    assert (np.asarray(state.replay.priorities) == 1).all()
-    assert int(state.observations) == (overlap + rounds * period) * ACTORS
 
     # The actors' life, put together from the sequences: `[time, actor, ...]`.
     def life(x):
@@ -480,6 +497,14 @@ def started():
     """A state before its first update: target network unlike the online one, priorities set."""
     trainer = r2d2.make(BASE, VEC, NETWORK)
     state = jit(trainer.init)(jax.random.key(2), HPARAMS)
+    # One collection fills the window, the next is half of what learning waits for.
+    for expected in ([0] * 6, [0] * 3 + [1] * 3):
+        fresh = state
+        state, metrics = compiled_update("table 5")(state)
+        np.testing.assert_array_equal(state.replay.priorities, expected)
+        assert all(np.isfinite(x) for x in metrics.values())
+        unchanged = lambda s: (s.params, s.target_params, raw(s.optimiser), s.updates)  # noqa: E731
+        jax.tree.map(np.testing.assert_array_equal, unchanged(state), unchanged(fresh))
     target = jax.tree.map(lambda p: 0.7 * p + 0.05, state.params)
     # The action that is illegal most often looks best to the online network.
     params = jax.tree.map(lambda p: p, state.params)
@@ -497,16 +522,25 @@ CASES = {
 }
 
 
+def configuration(name):
+    options, auxiliary = CASES[name]
+    return dataclasses.replace(BASE, **options), auxiliary
+
+
+@functools.cache
+def compiled_update(name):
+    config, auxiliary = configuration(name)
+    return jit(r2d2.make(config, VEC, NETWORK, (AUXILIARY,) if auxiliary else ()).update)
+
+
 @functools.cache
 def updated(name):
     """(oracle, trainer's compiled update, state before, state after, metrics) of a case."""
-    options, auxiliary = CASES[name]
-    config = dataclasses.replace(BASE, **options)
-    trainer = r2d2.make(config, VEC, NETWORK, (AUXILIARY,) if auxiliary else ())
+    config, auxiliary = configuration(name)
     state = started()
     if not config.bootstrap:
         state = state.replace(target_params=None)
-    update = jit(trainer.update)
+    update = compiled_update(name)
     return Oracle(config, auxiliary), update, state, *update(state)
 
 
@@ -520,7 +554,7 @@ def at_most(actual, expected, tolerance):
 def test_one_update_is_the_definitions(name):
     oracle, _, before, after, metrics = updated(name)
     # The old sequences were at 2, new ones come in at the highest so far, 1: nine in all.
-    priorities = np.array([2, 2, 2, 1, 1, 1])
+    priorities = np.array([1, 1, 1, 2, 2, 2])
     q_loss, auxiliary, gradients, renewed = oracle.update(before, after.replay.items, priorities)
     tolerance = 2e-3 if oracle.config.rescale else 1e-5
     assert abs(float(metrics["q_loss"]) - q_loss) < tolerance
@@ -549,7 +583,7 @@ def test_one_update_is_the_definitions(name):
 def test_every_rule_matters(rule):
     oracle, _, before, after, metrics = updated("table 5")
     broken = dataclasses.replace(oracle, **{rule: False})
-    priorities = np.array([2, 2, 2, 1, 1, 1])
+    priorities = np.array([1, 1, 1, 2, 2, 2])
     q_loss, _, gradients, _ = broken.update(before, after.replay.items, priorities)
     difference = [
         abs(float(metrics["q_loss"]) - q_loss),
@@ -583,23 +617,29 @@ def test_the_double_q_target_honours_masks():
     hparams = dataclasses.replace(HPARAMS, epsilon_base=0.0)
     state = jit(trainer.init)(jax.random.key(0), hparams)
     state = state.replace(target_params=jnp.array([0.0, 100.0, 2.0]))
-    _, metrics = jit(trainer.update)(state)
+    update = jit(trainer.update)
+    for _ in range(3):  # a window, and two to begin to learn with
+        state, metrics = update(state)
+    assert int(state.updates) == 1
     # Action 2 is both taken and the greedy legal one: 1 + 0.9 * 2 - 1.
     assert abs(float(metrics["q_loss"]) - 0.5 * 1.8**2) < 1e-5
 
 
-def test_hard_target_copies_every_period_exactly():
+def test_hard_target_copies_every_period():
     _, update, before, first, _ = updated("table 5")
-    equal = functools.partial(jax.tree.map, np.testing.assert_array_equal)
+    same = functools.partial(jax.tree.map, np.testing.assert_array_equal)
     assert int(before.hparams.target_period) == 2
-    equal(first.target_params, before.target_params)
+    same(first.target_params, before.target_params)
     second, _ = update(first)
-    equal(second.target_params, second.params)
+    # The compiler may compute the sum that is copied twice, with another last bit.
+    at_most(second.target_params, second.params, 1e-6)
     third, _ = update(second)
-    equal(third.target_params, second.params)
+    same(third.target_params, second.target_params)
     assert not jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), third.params, second.params))
     fourth, _ = update(third)
-    equal(fourth.target_params, fourth.params)
+    at_most(fourth.target_params, fourth.params, 1e-6)
+    gaps = jax.tree.map(lambda a, b: jnp.abs(a - b).max(), fourth.target_params, second.params)
+    assert max(jax.tree.leaves(gaps)) > 1e-4
 
 
 def through_the_host(tree):
@@ -642,14 +682,14 @@ def test_seeds_under_vmap_are_the_seeds_alone_and_states_may_be_donated():
     kinds = jax.tree.map(lambda x: (x.shape, x.dtype), states)
     update = jit(jax.vmap(trainer.update), donate_argnums=0)
     after = states
-    for _ in range(2):
+    for _ in range(4):  # learning begins with the third
         after, metrics = update(after)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == kinds
     assert not any(x.weak_type for x in jax.tree.leaves(raw(after)))
     assert all(x.is_deleted() for x in jax.tree.leaves(states.params))
     for i, discount in enumerate((0.9, 0.5)):
         state = first(keys[i], dataclasses.replace(HPARAMS, discount=discount))
-        for _ in range(2):
+        for _ in range(4):
             state, expected = alone(state)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a[i], b, atol=3e-5),  # noqa: B023
@@ -680,10 +720,10 @@ def test_bad_configurations_are_refused(options, message):
 
 
 def test_sizes_follow_from_the_configuration():
-    config = r2d2.R2D2Config(num_envs=32, replay_capacity=5000, min_replay=321)
-    assert (config.period, config.capacity, config.warm_up) == (10, 5024, 11)
-    assert r2d2.R2D2Config(min_replay=0).warm_up == 1
-    assert r2d2.R2D2Config(num_envs=8, replay_capacity=16, min_replay=999).warm_up == 2
+    config = r2d2.R2D2Config(num_envs=32, replay_capacity=5000)
+    assert (config.period, config.capacity, config.opening) == (10, 5024, 1)
+    config = r2d2.R2D2Config(num_envs=8, replay_capacity=16, unroll=20, overlap=15)
+    assert (config.period, config.capacity, config.opening) == (5, 16, 3)
 
 
 def test_environments_that_do_not_fit_are_refused():
@@ -705,5 +745,23 @@ def test_replay_holds_what_its_name_says():
     assert after.replay.capacity == 6 and isinstance(after.replay, replay_buffer.ReplayState)
     assert items.action.shape == (6, 9) and items.timestep.info == {}
     assert jax.tree.leaves(items.carry.core)[0].shape == (6, 6)
-    # The second write follows the first: the older sequences keep their places.
-    np.testing.assert_array_equal(items.action[:3], before.replay.items.action[:3])
+    # The ring has come round: the older sequences keep their places.
+    np.testing.assert_array_equal(items.action[3:], before.replay.items.action[3:])
+    assert (np.asarray(items.action[:3]) != np.asarray(before.replay.items.action[:3])).any()
+
+
+def test_double_precision_is_one_float_type_throughout():
+    with jax.enable_x64(True):
+        config = dataclasses.replace(BASE, target="polyak", rescale=True)
+        vec = gpicljax.VectorEnv(ENV, ACTORS, resets="fresh")
+        trainer = r2d2.make(config, vec, as_network(MODULE), (AUXILIARY,))
+        state = jax.eval_shape(trainer.init, jax.random.key(0), HPARAMS)
+        # Tracing is enough: scans refuse a carry that changes its type.
+        after, metrics = jax.eval_shape(trainer.update, state)
+    assert jax.tree.map(lambda x: x.dtype, after) == jax.tree.map(lambda x: x.dtype, state)
+    single = [
+        jax.tree_util.keystr(path)
+        for path, leaf in jax.tree_util.tree_leaves_with_path((state, metrics))
+        if leaf.dtype == jnp.float32
+    ]
+    assert single == ["[0].replay.priorities", "[0].replay.highest"]

@@ -13,14 +13,15 @@ from gpicljax.data import replay as r
 sample = jax.jit(r.sample, static_argnums=2)
 sample_many = jax.jit(jax.vmap(r.sample, (0, None, None)), static_argnums=2)
 add = jax.jit(r.add)
+set_priorities = jax.jit(r.set_priorities)
 
 
 def item(value=0):
-    return {"number": jnp.asarray(value, jnp.int32), "carry": jnp.zeros(2) + value}
+    return {"number": np.int32(value), "carry": np.full(2, value, np.float32)}
 
 
 def items(*values):
-    return jax.tree.map(lambda *x: jnp.stack(x), *[item(v) for v in values])
+    return jax.tree.map(lambda *x: np.stack(x), *[item(v) for v in values])
 
 
 def filled(capacity, priorities):
@@ -28,8 +29,9 @@ def filled(capacity, priorities):
     replay = r.init(item(), capacity)
     for i in range(len(priorities)):
         replay = add(replay, items(i))
-    indices = jnp.arange(len(priorities))
-    return r.set_priorities(replay, indices, jnp.asarray(priorities, jnp.float32), 1.0)
+    return set_priorities(
+        replay, np.arange(len(priorities)), np.asarray(priorities, np.float32), 1.0
+    )
 
 
 def keys(count, seed=0):
@@ -134,6 +136,20 @@ def test_new_items_get_the_highest_priority_ever_seen():
     replay = r.set_priorities(replay, jnp.array([0]), jnp.array([0.25]), 0.5)
     replay = add(replay, items(2, 3))
     np.testing.assert_allclose(replay.priorities, [0.5, 0.1**0.5, 2, 2, 0, 0], rtol=1e-6)
+
+
+def test_items_that_are_not_valid_leave_their_places_empty():
+    replay = add(r.init(item(), 8), items(0, 1), False)
+    np.testing.assert_array_equal(replay.priorities, 0)
+    replay = add(add(replay, items(2, 3), True), items(4, 5), jnp.bool_(True))
+    np.testing.assert_array_equal(replay.priorities, [0, 0, 1, 1, 1, 1, 0, 0])
+    drawn = sample_many(keys(500), replay, 8)
+    assert set(np.asarray(drawn.indices).ravel()) == {2, 3, 4, 5}
+    np.testing.assert_array_equal(drawn.probabilities, 0.25)
+    for first in range(6, 12, 2):  # the ring comes round to them
+        replay = add(replay, items(first, first + 1))
+    np.testing.assert_array_equal(replay.items["number"], [8, 9, 10, 11, 4, 5, 6, 7])
+    np.testing.assert_array_equal(replay.priorities, 1)
 
 
 def test_exponent_zero_samples_uniformly():

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import gpicljax
-from gpicljax.envs.meta_rg import structure
+from gpicljax.envs.meta_rg import language, structure
 from gpicljax.envs.meta_rg.targets import sample_skeleton
 
 EPISODES = 5_000
@@ -41,7 +41,7 @@ def sampler(**static):
 
     def sample(keys, params):
         # In tiles: the slowest episode of a tile holds up only that tile.
-        return jax.lax.map(lambda key: env.sample_blueprint(key, params), keys, batch_size=256)
+        return jax.lax.map(lambda key: env.sample_blueprint(key, params), keys, batch_size=250)
 
     return env, jax.jit(sample)
 
@@ -437,3 +437,34 @@ def test_answers_are_balanced_and_views_are_as_often_the_same_as_stated(env_id, 
     expected = 1.0 if samples == 1 else {"MetaRG-v0": 1 / samples, "MetaRG-v1": 0.0}[env_id]
     error = np.sqrt(expected * (1 - expected) / view.size)
     assert abs(view.mean() - expected) <= 3 * error
+
+
+@pytest.mark.parametrize("kind", ["none", "shared", "position"])
+def test_a_language_of_bins_passes_only_an_open_channel(kind):
+    """The digitising ("cheating") pair, game by game; `test_meta_rg_listeners` lets it play.
+
+    Through a permutation the listener finds its own bins with probability 1 / 216, or, if one
+    permutation serves all positions, 1 / (6 * 5 * 4) to 1 / 6, depending on how many bins are
+    equal: to be right then is all that is left above chance.
+    """
+    games, _ = drawn_games("MetaRG-v0", 1)
+    spoken = language.digitise(games.speaker[:, 0], 6, 3)
+    bins = language.digitise(games.listener[:, 0], 6, 3)
+    keys = jax.random.split(jax.random.key(4), spoken.shape[0])
+    sample = functools.partial(
+        structure.sample_permutation, vocab_size=6, message_length=3, kind=kind
+    )
+    permutation = jax.jit(jax.vmap(sample))(keys)
+    heard = np.take_along_axis(np.asarray(permutation), np.asarray(spoken)[..., None], 2)[..., 0]
+    decision = np.where((heard == bins).all(-1), 0, 1)
+    percent = 100 * (decision == games.answer).mean()
+    if kind == "none":
+        assert percent >= 95
+    else:
+        assert abs(percent - 50) <= 3
+    present = games.answer == 0
+    found = (decision == 0)[present].mean()
+    if kind == "position":
+        assert abs(found - 1 / 216) <= 4 * np.sqrt(1 / 216 / present.sum())
+    elif kind == "shared":
+        assert 1 / 120 < found < 1 / 20

@@ -82,7 +82,7 @@ def test_lstm_layer_is_flax_lstm_with_the_same_weights(key):
     features, size = 5, 7
     layer = as_network(LSTMLayer(size))
     inputs = jax.random.normal(key, (LENGTH, BATCH, features))
-    params = layer.init(key, inputs[0])
+    params = jax.jit(layer.init)(key, inputs[0])
     params["params"]["bias"] = jax.random.normal(key, (4 * size,))
     ours = params["params"]
     theirs = {}
@@ -93,15 +93,18 @@ def test_lstm_layer_is_flax_lstm_with_the_same_weights(key):
     cell = nn.OptimizedLSTMCell(size)
     carry = layer.initial_carry(BATCH)
     assert count(params) == count(jax.eval_shape(cell.init, key, carry, inputs[0]))
-    outputs, ours_carry = layer.unroll(params, carry, inputs, jnp.zeros((LENGTH, BATCH), bool))
+    outputs, ours_carry = jax.jit(layer.unroll)(
+        params, carry, inputs, jnp.zeros((LENGTH, BATCH), bool)
+    )
+    step = jax.jit(cell.apply)
     for t in range(LENGTH):
-        carry, expected = cell.apply({"params": theirs}, carry, inputs[t])
+        carry, expected = step({"params": theirs}, carry, inputs[t])
         np.testing.assert_allclose(outputs[t], expected, rtol=0, atol=1e-6)
     np.testing.assert_allclose(ours_carry[0], carry[0], rtol=0, atol=1e-6)
 
 
 def test_recurrent_weights_start_orthogonal(key):
-    params = as_network(LSTMLayer(6)).init(key, jnp.zeros((1, 3)))["params"]
+    params = jax.jit(as_network(LSTMLayer(6)).init)(key, jnp.zeros((1, 3)))["params"]
     for gate in jnp.split(params["recurrent"], 4, axis=1):
         np.testing.assert_allclose(gate @ gate.T, np.eye(6), atol=1e-5)
 
@@ -190,7 +193,8 @@ def test_size_with_compact_actions():
 def loss_gradients(loss):
     """Gradients of `loss(outputs)` of the comparing network, by part."""
     network, params, carry, inputs, starts = prepared("q-network, lstm")
-    return jax.grad(lambda p: loss(network.unroll(p, carry, inputs, starts)[0]))(params)["params"]
+    gradient = jax.jit(jax.grad(lambda p: loss(network.unroll(p, carry, inputs, starts)[0])))
+    return gradient(params)["params"]
 
 
 def test_comparison_trains_no_expectation_by_the_q_loss():
@@ -218,7 +222,7 @@ def test_comparison_needs_an_encoded_entry():
     )
     inputs = AgentInput(jnp.zeros((1, 4)), jnp.zeros(1, jnp.int32), jnp.zeros(1))
     with pytest.raises((AssertionError, ValueError)):
-        as_network(module).init(jax.random.key(0), inputs)
+        jax.eval_shape(as_network(module).init, jax.random.key(0), inputs)
 
 
 def test_no_last_action_is_a_code_of_its_own():
@@ -239,9 +243,11 @@ def test_array_observations_pass_without_an_encoder(key):
     )
     network = as_network(module)
     inputs = AgentInput(jnp.ones((3, 2, 2)), jnp.zeros(3, jnp.int32), jnp.zeros(3))
-    params = network.init(key, inputs)
+    params = jax.eval_shape(network.init, key, inputs)
     assert set(params["params"]) == {"mixer", "core", "head"}
-    output, _ = network.step(params, network.initial_carry(3), inputs, jnp.zeros(3, bool))
+    output, _ = jax.eval_shape(
+        network.step, params, network.initial_carry(3), inputs, jnp.zeros(3, bool)
+    )
     assert output.q_values.shape == (3, 2) and output.predictions == {}
 
 
@@ -249,7 +255,7 @@ def test_vmap_over_seeds():
     core = as_network(CORES["delta"])
     seeds = jax.random.split(jax.random.key(5), 3)
     drawn = jax.jit(jax.vmap(core.init, (0, None)))(seeds, jnp.zeros((BATCH, 6)))
-    alone = core.init(seeds[1], jnp.zeros((BATCH, 6)))
+    alone = jax.jit(core.init)(seeds[1], jnp.zeros((BATCH, 6)))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, atol=1e-6), drawn, alone)
     assert np.asarray(drawn["params"]["project"]["kernel"]).std(0).min() > 0
 

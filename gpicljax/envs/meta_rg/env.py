@@ -383,8 +383,8 @@ class MetaRG(Environment[Params, Task, State]):
 
         Returns:
           The transition; reward float `[]` (`[2]` for players). `info`: `decided`, `correct`,
-          `query` (phase), all `bool[]`; `game` `int32[]`; `overflow` `bool[]`, the episode's
-          target lists were cut at a cap.
+          `query` (phase), all `bool[]`; `game` `int32[]`, the game played; `overflow` `bool[]`, the
+          episode's target lists were cut at a cap.
         """
         del key
         decision, messages = self._decode(state, action)
@@ -396,6 +396,7 @@ class MetaRG(Environment[Params, Task, State]):
         wrong = jnp.where(query, self.query_penalty, 0).astype(dtype)
         reward = jnp.where(deciding, jnp.where(correct, jnp.ones((), dtype), wrong), 0)
         terminated = deciding & (state.index == state.skeleton.num_games - 1)
+        played = state.index
 
         over = state.round == self.num_rounds + self.feedback
         index = jnp.where(over, jnp.minimum(state.index + 1, state.skeleton.num_games), state.index)
@@ -412,7 +413,7 @@ class MetaRG(Environment[Params, Task, State]):
             "decided": deciding,
             "correct": correct,
             "query": query,
-            "game": state.index,
+            "game": played,
             "overflow": state.skeleton.overflow,
         }
         if self.num_agents:

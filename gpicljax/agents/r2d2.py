@@ -384,7 +384,9 @@ def make(
             rollout=rollout_state,
             window=jax.tree.map(lambda w: w[config.period :], window),
             carries=jax.tree.map(lambda c: c[1:], carries),
-            observations=state.observations + config.period * config.num_envs,
+            # Stands still before it would overflow.
+            observations=state.observations
+            + jnp.where(state.observations < 2**30, config.period * config.num_envs, 0),
         )
         return state, sequence
 
@@ -442,7 +444,8 @@ def make(
             targets = _rescale(rewards) if config.rescale else rewards
         errors = targets - chosen
 
-        counted = ~timestep.last[:-1]
+        # No transition leads out of an ended episode, nor over a renewal into another trial.
+        counted = ~timestep.last[:-1] & ~timestep.trial_start[1:]
         if not config.forced_steps:
             counted &= legal[:-1].sum(-1) > 1
         mask = counted.astype(errors.dtype)
@@ -454,7 +457,7 @@ def make(
             here = jax.tree.map(lambda x: x[:-1], timestep.observation)
             following = jax.tree.map(lambda x: x[1:], timestep.observation)
             target, weight = auxiliary.target(here, following)
-            weight = weight * ~timestep.last[:-1]
+            weight = weight * ~(timestep.last[:-1] | timestep.trial_start[1:])
             error = jnp.square(online.predictions[auxiliary.name][:-1] - target).mean(-1)
             value = (error * weight).sum() / jnp.maximum(weight.sum(), 1)
             loss = loss + auxiliary.coefficient * value

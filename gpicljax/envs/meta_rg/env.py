@@ -273,8 +273,9 @@ class MetaRG(Environment[Params, Task, State]):
                 f"vocab_size = {self.vocab_size}"
             )
 
-    def _task(self, key: jax.Array, num_values: jax.Array, params: Params) -> Task:
-        table_key, channel_key = jax.random.split(key)
+    def _task(
+        self, table_key: jax.Array, channel_key: jax.Array, num_values: jax.Array, params: Params
+    ) -> Task:
         table, means, sigmas = structure.sample_scs(
             table_key, num_values, self.max_values, self.max_samples
         )
@@ -303,8 +304,9 @@ class MetaRG(Environment[Params, Task, State]):
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws a semantic structure with its stimuli and a channel."""
-        structure_key, rest = jax.random.split(key)
-        return self._task(rest, self._num_values(structure_key, params), params)
+        structure_key, table_key, channel_key = jax.random.split(key, 3)
+        num_values = self._num_values(structure_key, params)
+        return self._task(table_key, channel_key, num_values, params)
 
     def _skeleton(
         self, key: jax.Array, num_values: jax.Array, shots: jax.Array, samples: jax.Array
@@ -333,8 +335,8 @@ class MetaRG(Environment[Params, Task, State]):
 
     def start(self, key: jax.Array, blueprint: Skeleton, params: Params) -> tuple[Task, State]:
         """Dresses a skeleton with fresh Gaussians, samples, channel and draws."""
-        task_key, episode_key = jax.random.split(key)
-        task = self._task(task_key, blueprint.num_values, params)
+        table_key, channel_key, episode_key = jax.random.split(key, 3)
+        task = self._task(table_key, channel_key, blueprint.num_values, params)
         return task, self._first_state(episode_key, blueprint, task)
 
     # Episodes --------------------------------------------------------------------------------

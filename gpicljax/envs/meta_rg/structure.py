@@ -73,15 +73,15 @@ def sample_scs(
     """
     dtype = jnp.result_type(float)
     num_dims = num_values.shape[0]
-    scale_key, mean_key, table_key = jax.random.split(key, 3)
     width = (2 / num_values.astype(dtype))[:, None]
     start = -1 + jnp.arange(max_values, dtype=dtype) * width
-    shape = (num_dims, max_values)
-    sigma = width * jax.random.uniform(scale_key, shape, dtype, 1 / 12, 1 / 6)
-    free = width - 6 * sigma
-    mean = start + 3 * sigma + free * jax.random.uniform(mean_key, shape, dtype)
-    noise = jax.random.normal(table_key, (*shape, max_samples), dtype)
-    return mean[..., None] + sigma[..., None] * noise, mean, sigma
+    # One draw for everything: each call of the generator costs a second to compile.
+    shape = (2 + max_samples, num_dims, max_values)
+    uniform = jax.random.uniform(key, shape, dtype, jnp.finfo(dtype).tiny)
+    sigma = width * (1 + uniform[0]) / 12
+    mean = start + 3 * sigma + (width - 6 * sigma) * uniform[1]
+    noise = jnp.sqrt(jnp.asarray(2, dtype)) * jax.lax.erf_inv(2 * uniform[2:] - 1)
+    return jnp.moveaxis(mean + sigma * noise, 0, -1), mean, sigma
 
 
 def _ranks(values: jax.Array) -> jax.Array:

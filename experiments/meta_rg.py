@@ -108,6 +108,8 @@ class Config(RunConfig):
       checkpoint_every: Chunks between checkpoints.
       bank_size: Target lists kept ready for new episodes.
       renew_share: Share of them drawn anew in every chunk.
+      curriculum: Largest numbers of values to train with at first, one stage of equal length each;
+        the last half of the run, and every evaluation, uses vmax.
       probe_episodes: Greedy episodes per log line.
       evaluation_episodes: Episodes per seed and condition at the end.
     """
@@ -131,6 +133,7 @@ class Config(RunConfig):
     checkpoint_every: int = 5
     bank_size: int = 2048
     renew_share: float = 0.5
+    curriculum: tuple[int, ...] = ()
     probe_episodes: int = 64
     evaluation_episodes: int = 1024
 
@@ -159,6 +162,9 @@ class Config(RunConfig):
             self.network.compare,
             "False, or an auxiliary that predicts the feedback",
         )
+        stages = self.curriculum
+        inside = all(self.vmin <= value <= self.vmax for value in stages)
+        check(inside, "curriculum", stages, f"values from vmin = {self.vmin} to vmax = {self.vmax}")
         make_env(self)
 
     @property
@@ -328,8 +334,15 @@ def build(config: Config) -> Study:
     updates = config.num_chunks * config.collections_per_chunk * config.agent.updates_per_collect
     hparams = config.hparams.replace(decay_updates=updates)  # type: ignore[attr-defined]
 
+    def stage(observations: jax.Array) -> jax.Array:
+        """Largest number of values in force after so many observations, `int32[]`."""
+        stages = jnp.asarray([*config.curriculum, config.vmax], jnp.int32)
+        length = max(1, config.observations // (2 * max(1, len(config.curriculum))))
+        return stages[jnp.minimum(observations // length, len(config.curriculum))]
+
     def init(key: jax.Array, env_params: Any) -> r2d2.TrainState:
-        return trainer.init(key, hparams, env_params)
+        first = dataclasses.replace(env_params, max_values=stage(jnp.int32(0)))
+        return trainer.init(key, hparams, first)
 
     def evaluate(
         channel: str,
@@ -361,14 +374,19 @@ def build(config: Config) -> Study:
             lambda s, _: trainer.update(s), state, None, length=config.collections_per_chunk
         )
         metrics = jax.tree.map(lambda m: m.mean(0), metrics)
-        vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
+        vstate = state.rollout.vstate
+        vstate = dataclasses.replace(
+            vstate,
+            params=dataclasses.replace(vstate.params, max_values=stage(state.observations)),
+        )
+        vstate, timestep = vec.renew(vstate, state.rollout.timestep)
         rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
         probe = evaluate(
             "episode",
             config.probe_episodes,
             jax.random.fold_in(state.key, state.updates),
             state.params,
-            vstate.params,
+            dataclasses.replace(vstate.params, max_values=jnp.int32(config.vmax)),
             0.0,
             NEVER,
         )
@@ -480,9 +498,13 @@ def calibrate(config: Config, cell: tuple[int, int]) -> dict[str, tuple[float, f
 def memoryless_accuracy(config: Config, env: MetaRG, params: Any) -> tuple[float, float]:
     """Query and support accuracy of a classifier of single decisions, on held-out games."""
     train_key, test_key, fit_key = jax.random.split(jax.random.key(config.seed + 3), 3)
-    features, labels, _ = memoryless.decision_dataset(train_key, env, params, 60_000)
+    features, labels, _ = memoryless.decision_dataset(
+        train_key, env, params, 60_000, message="equality"
+    )
     fitted = classifier.fit_classifier(fit_key, features, labels)
-    features, labels, query = memoryless.decision_dataset(test_key, env, params, 20_000)
+    features, labels, query = memoryless.decision_dataset(
+        test_key, env, params, 20_000, message="equality"
+    )
     return (
         float(classifier.accuracy(fitted, features, labels, query)),
         float(classifier.accuracy(fitted, features, labels, ~query)),

@@ -259,13 +259,13 @@ def actor_epsilons(hparams: R2D2HParams, num_envs: int) -> jax.Array:
     return jnp.power(hparams.epsilon_base, 1 + hparams.epsilon_alpha * places)
 
 
-def _rescale(x: jax.Array) -> jax.Array:
+def _rescale(x: Any) -> Any:
     import rlax
 
     return rlax.signed_hyperbolic(x)
 
 
-def _unscale(x: jax.Array) -> jax.Array:
+def _unscale(x: Any) -> Any:
     import rlax
 
     return rlax.signed_parabolic(x)
@@ -297,7 +297,7 @@ def n_step_targets(
 
     if rescale:
         values = _unscale(values)
-    returns = rlax.n_step_bootstrapped_returns(rewards, discounts, values, n_step, continues)
+    returns: Any = rlax.n_step_bootstrapped_returns(rewards, discounts, values, n_step, continues)
     return jax.lax.stop_gradient(_rescale(returns) if rescale else returns)
 
 
@@ -346,7 +346,7 @@ def make(
         return q_agent(network, num_actions, epsilons)
 
     def optimiser(hparams: R2D2HParams) -> optax.GradientTransformation:
-        def schedule(count: jax.Array) -> jax.Array:
+        def schedule(count: Any) -> Any:
             progress = jnp.minimum(count / hparams.decay_updates, 1.0)
             return hparams.learning_rate * (1 - (1 - hparams.final_share) * progress)
 
@@ -380,7 +380,8 @@ def make(
             lambda a, b: jnp.moveaxis(jnp.concatenate([a, b[None]]), 0, 1), window, closing
         )
         sequence = Sequence(timestep, action, jax.tree.map(lambda c: c[0], carries))
-        state = state.replace(
+        state = dataclasses.replace(
+            state,
             rollout=rollout_state,
             window=jax.tree.map(lambda w: w[config.period :], window),
             carries=jax.tree.map(lambda c: c[1:], carries),
@@ -414,10 +415,10 @@ def make(
             carry = sequence.carry.core
             if config.burn_in:
                 early = jax.tree.map(lambda x: x[: config.burn_in], (inputs, starts))
-                _, carry = network.unroll(p, carry, *early)
+                _, carry = network.unroll(p, carry, early[0], early[1])
                 carry = jax.lax.stop_gradient(carry)
             late = jax.tree.map(lambda x: x[config.burn_in :], (inputs, starts))
-            return network.unroll(p, carry, *late)[0]
+            return network.unroll(p, carry, late[0], late[1])[0]
 
         online = unroll(params)
         timestep = jax.tree.map(lambda x: x[config.burn_in :], timestep)
@@ -436,7 +437,7 @@ def make(
             # Behind the end of an episode lies a step of no account: nothing flows over it.
             discounts = hparams.discount * (1 - over.astype(values.dtype))
             targets = jax.vmap(
-                lambda *x: n_step_targets(*x, config.n_step, config.rescale),
+                lambda r, d, c, v: n_step_targets(r, d, c, v, config.n_step, config.rescale),
                 in_axes=1,
                 out_axes=1,
             )(rewards, discounts, 1 - cut.astype(values.dtype), values)
@@ -478,7 +479,7 @@ def make(
         steps = jax.tree.map(
             lambda x: jnp.moveaxis(x, 0, 1), (batch.items.timestep, batch.items.action)
         )
-        sequence = Sequence(*steps, batch.items.carry)
+        sequence = Sequence(steps[0], steps[1], batch.items.carry)
         grads, (priorities, metrics) = jax.grad(loss_fn, has_aux=True)(
             state.params, state.target_params, hparams, sequence, weights
         )
@@ -494,7 +495,8 @@ def make(
                 lambda new, old: jnp.where(copy, new, old), params, target_params
             )
         metrics["gradient_norm"] = optax.tree.norm(grads)
-        state = state.replace(
+        state = dataclasses.replace(
+            state,
             params=params,
             target_params=target_params,
             optimiser=opt_state,
@@ -510,7 +512,7 @@ def make(
     def gather(state: TrainState, key: jax.Array) -> TrainState:
         full = state.observations >= config.opening * config.period * config.num_envs
         state, sequences = collect(key, state)
-        return state.replace(replay=replay_buffer.add(state.replay, sequences, full))
+        return dataclasses.replace(state, replay=replay_buffer.add(state.replay, sequences, full))
 
     def learn_when_filled(state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
         """Until the replay has `min_replay` sequences an update changes nothing.
@@ -520,11 +522,13 @@ def make(
         filled = (state.replay.priorities > 0).sum() >= min(config.min_replay, config.capacity)
         learnt, metrics = learn(key, state)
         keep = lambda new, old: jnp.where(filled, new, old)  # noqa: E731
-        return state.replace(
+        return dataclasses.replace(
+            state,
             params=jax.tree.map(keep, learnt.params, state.params),
             target_params=jax.tree.map(keep, learnt.target_params, state.target_params),
             optimiser=jax.tree.map(keep, learnt.optimiser, state.optimiser),
-            replay=state.replay.replace(
+            replay=dataclasses.replace(
+                state.replay,
                 priorities=keep(learnt.replay.priorities, state.replay.priorities),
                 highest=keep(learnt.replay.highest, state.replay.highest),
             ),
@@ -544,7 +548,7 @@ def make(
         one = jax.tree.map(
             lambda x: jnp.zeros((config.unroll + 1, *x.shape[1:]), x.dtype), (timestep, action)
         )
-        item = Sequence(*one, jax.tree.map(lambda c: c[0], rollout_state.carry))
+        item = Sequence(one[0], one[1], jax.tree.map(lambda c: c[0], rollout_state.carry))
         zero = jnp.zeros((), jnp.int32)
         return TrainState(
             params=params,
@@ -562,7 +566,7 @@ def make(
 
     def update(state: TrainState) -> tuple[TrainState, Metrics]:
         key, collect_key, learn_key = jax.random.split(state.key, 3)
-        state = gather(state.replace(key=key), collect_key)
+        state = gather(dataclasses.replace(state, key=key), collect_key)
         learn_keys = jax.random.split(learn_key, config.updates_per_collect)
         state, metrics = jax.lax.scan(learn_when_filled, state, learn_keys)
         return state, jax.tree.map(lambda m: m.mean(0), metrics)

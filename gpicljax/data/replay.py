@@ -10,6 +10,7 @@ Source: Schaul et al. (2016); Kapturowski et al. (2019).
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -79,7 +80,8 @@ def add(replay: ReplayState, items: Any, valid: jax.Array | bool = True) -> Repl
     def write(old: jax.Array, new: jax.Array) -> jax.Array:
         return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), replay.cursor, 0)
 
-    return replay.replace(
+    return dataclasses.replace(
+        replay,
         items=jax.tree.map(write, replay.items, items),
         priorities=write(
             replay.priorities, jnp.full(count, jnp.where(valid, replay.highest, 0), jnp.float32)
@@ -120,7 +122,8 @@ def set_priorities(
       The replay.
     """
     raised = jnp.power(priorities, exponent).astype(jnp.float32)
-    return replay.replace(
+    return dataclasses.replace(
+        replay,
         priorities=replay.priorities.at[indices].set(raised),
         highest=jnp.maximum(replay.highest, raised.max()),
     )

@@ -403,7 +403,8 @@ class MetaRG(Environment[Params, Task, State]):
         over = state.round == self.num_rounds + self.feedback
         index = jnp.where(over, jnp.minimum(state.index + 1, state.skeleton.num_games), state.index)
         following = self._game(state.key, index, state.skeleton, task)
-        state = state.replace(
+        state = dataclasses.replace(
+            state,
             index=index,
             round=jnp.where(over, 0, state.round + 1),
             game=jax.tree.map(lambda new, old: jnp.where(over, new, old), following, state.game),

@@ -27,12 +27,12 @@ class Memory(NamedTuple):
     Attributes:
       stimuli: float `[G, F]`, the speaker's stimuli shown in feedback steps.
       messages: `int32[G, L]`, the messages heard with them.
-      count: `int32[]`, how many there are.
+      size: `int32[]`, how many there are.
     """
 
     stimuli: jax.Array
     messages: jax.Array
-    count: jax.Array
+    size: jax.Array
 
 
 def _check(env: MetaRG) -> None:
@@ -64,11 +64,11 @@ def _memory_agent(env: MetaRG, rules: Sequence[Rule]) -> Agent:
 
     def one(key: jax.Array, memory: Memory, observation: Any) -> tuple[jax.Array, Memory]:
         fed_back = observation["round"] == env.num_rounds + 1
-        place = jnp.where(fed_back, memory.count, games)
+        place = jnp.where(fed_back, memory.size, games)
         memory = Memory(
             memory.stimuli.at[place].set(observation["stimulus"][:features], mode="drop"),
             memory.messages.at[place].set(observation["message"], mode="drop"),
-            memory.count + fed_back,
+            memory.size + fed_back,
         )
         decisions = jnp.stack([rule(memory, observation, key) for rule in rules])
         deciding = observation["round"] == env.num_rounds
@@ -77,8 +77,8 @@ def _memory_agent(env: MetaRG, rules: Sequence[Rule]) -> Agent:
     def act(key: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
         del params
         start = timestep.trial_start
-        carry = carry._replace(count=jnp.where(start, 0, carry.count))
-        known = jnp.arange(games) < carry.count[:, None]
+        carry = carry._replace(size=jnp.where(start, 0, carry.size))
+        known = jnp.arange(games) < carry.size[:, None]
         carry = carry._replace(stimuli=jnp.where(known[..., None], carry.stimuli, jnp.inf))
         observation = dict(timestep.observation)
         if "privileged" in timestep.info:
@@ -155,7 +155,7 @@ def section_rule(env: MetaRG) -> Rule:
 
     def rule(memory: Memory, observation: Any, key: jax.Array) -> jax.Array:
         heard = jax.nn.one_hot(memory.messages[:, :dims], env.vocab_size + 1)
-        known = (jnp.arange(heard.shape[0]) < memory.count)[:, None, None]
+        known = (jnp.arange(heard.shape[0]) < memory.size)[:, None, None]
         heard = heard * known
         values = jnp.where(known[..., 0], memory.stimuli, 0)
         count = heard.sum(0)  # [N, V + 1]

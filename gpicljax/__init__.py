@@ -1,6 +1,7 @@
 """gpicljax: simulators and trainers for general-purpose in-context learning, in JAX."""
 
 from gpicljax import spaces
+from gpicljax.data.task_set import TaskSet
 from gpicljax.environment import Environment, Step, Transition
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.registration import make, register, registered
@@ -13,6 +14,7 @@ __all__ = [
     "Agent",
     "Environment",
     "Step",
+    "TaskSet",
     "TimeStep",
     "Transition",
     "VectorEnv",

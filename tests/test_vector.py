@@ -133,7 +133,7 @@ def assert_same(a, b):
 
 @pytest.mark.parametrize("episodes", [1, 3])
 def test_next_step_reset(kind, episodes, key):
-    wide = kind | {"bank_size": 512} if kind["resets"] == "bank" else kind  # no start twice
+    wide = kind | {"bank_size": 2**16} if kind["resets"] == "bank" else kind  # no start twice
     _, t = run(batch(episodes_per_trial=episodes, **wide), key, 40)
     last = t.terminated | t.truncated
     synchronous = kind["resets"] == "synchronous"

@@ -292,7 +292,9 @@ def results_bars(
             annotation_clip=False,
         )
     axes.xaxis.set_major_formatter(style.tick(percent))
-    style.name_axes(axes, xlabel, "", title)
+    style.name_axes(axes, xlabel, "", None)
+    if title:  # over the whole figure: the names need most of its width
+        style.title_figure(figure, title)
     return figure
 
 

@@ -83,9 +83,7 @@ def stimuli_figure(
         _game_ticks(axes, games, named=i == dims - 1)
         _kernels(side, heights, mean[i, :values], sigma[i, :values], hues)
     if title:
-        figure.suptitle(
-            title, x=0.01, ha="left", fontsize=style.TITLE, fontweight="bold", color=style.INK
-        )
+        style.title_figure(figure, title)
     return figure
 
 
@@ -175,9 +173,7 @@ def messages_figure(
         ncols=1 if vocab_size < 4 * length else 2,
     )
     if title:
-        figure.suptitle(
-            title, x=0.01, ha="left", fontsize=style.TITLE, fontweight="bold", color=style.INK
-        )
+        style.title_figure(figure, title)
     return figure
 
 

@@ -110,6 +110,11 @@ def name_axes(axes: "Axes", xlabel: str, ylabel: str, title: str | None) -> None
         axes.set_title(title, fontsize=TITLE, color=INK, loc="left", pad=9, fontweight="bold")
 
 
+def title_figure(figure: "Figure", title: str) -> None:
+    """A title over the whole figure, at its left edge."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=TITLE, fontweight="bold", color=INK)
+
+
 def tick(percent: bool) -> Callable[..., str]:
     """Formatter of axis ticks, exact: `"62.5 %"` for 0.625 in per cent, else `"0.625"`."""
     scale, unit = (100.0, " %") if percent else (1.0, "")

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -106,3 +108,47 @@ def test_paper_presets_have_the_paper_s_sizes():
     # 50,000 observations, and one update per step of all actors.
     assert agent.capacity * agent.period >= 50_000
     assert agent.updates_per_collect == agent.period
+
+
+def _records(run):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in lines]
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
+    _, undisturbed, _ = finished
+    script = Path(meta_rg.__file__)
+    command = [sys.executable, "-u", script, *TINY, f"--runs-dir={tmp_path}"]
+    run = tmp_path / "meta_rg" / "quick-MetaRG-v0"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while not (run / "metrics.jsonl").exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.kill()
+    assert len(_records(run)) < len(_records(undisturbed))
+    subprocess.run([*command, "--resume"], check=True, stdout=subprocess.DEVNULL)
+    # The undisturbed run was made in this process, on one device instead of one per core.
+    assert len(_records(run)) == len(_records(undisturbed))
+    for ours, theirs in zip(_records(run), _records(undisturbed), strict=True):
+        assert ours.keys() == theirs.keys()
+        for name, value in ours.items():
+            np.testing.assert_allclose(value, theirs[name], rtol=1e-4, atol=1e-5)
+    whole = tmp_path / "whole"
+    subprocess.run([*command[:-1], f"--runs-dir={whole}"], check=True, stdout=subprocess.DEVNULL)
+    again = whole / "meta_rg" / "quick-MetaRG-v0"
+    assert _records(run) == _records(again)  # bit for bit
+    final = [json.loads((r / "summary.json").read_text())["results"] for r in (run, again)]
+    for results in final:
+        results.pop("observations_per_s")
+    assert final[0] == final[1]
+
+
+@pytest.mark.slow
+def test_the_paper_s_grid_is_one_program(tmp_path):
+    grid = ["--preset=paper-table3", "--seeds=2", "--agent.replay-capacity=640"]
+    sizes = ["--network.encoder", "16", "--network.mixer", "16", "--network.core-sizes", "16", "16"]
+    results = meta_rg.main([*TINY, *grid, *sizes, f"--runs-dir={tmp_path}"])
+    assert len(results.cells) == 9
+    assert results.accuracies["greedy"].query.by_game.shape == (18,)
+    text = next(tmp_path.glob("meta_rg/*/summary.md")).read_text()
+    assert "### Ours (greedy)" in text and "S = 4, O = 16" in text

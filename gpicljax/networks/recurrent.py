@@ -12,6 +12,25 @@ from flax import linen as nn
 from gpicljax.networks.feedforward import dense
 
 
+def orthogonal(key: jax.Array, size: int) -> jax.Array:
+    """A random orthogonal matrix (Haar measure), float `[size, size]`.
+
+    Gram-Schmidt on a Gaussian matrix, each column twice. Linen's initialiser calls LAPACK, whose
+    batched kernel waits for the thread pool that it runs on: with two threads, seeds under `vmap`
+    can lock up for good (jaxlib 0.10.2).
+    """
+    columns = jax.random.normal(key, (size, size), jnp.result_type(float))
+
+    def settle(i: jax.Array, columns: jax.Array) -> jax.Array:
+        column = columns[i]
+        done = jnp.where((jnp.arange(size) < i)[:, None], columns, 0)
+        for _ in range(2):
+            column = column - (done @ column) @ done
+        return columns.at[i].set(column / jnp.linalg.norm(column))
+
+    return jax.lax.fori_loop(0, size, settle, columns)
+
+
 class LSTMLayer(nn.Module):
     """One LSTM layer whose input projection leaves the recurrence.
 
@@ -28,11 +47,7 @@ class LSTMLayer(nn.Module):
             "recurrent",
             # Orthogonal per gate, as is usual for the recurrent weights.
             lambda key: jnp.concatenate(
-                [
-                    nn.initializers.orthogonal()(k, (self.size, self.size), jnp.result_type(float))
-                    for k in jax.random.split(key, 4)
-                ],
-                axis=1,
+                jax.vmap(orthogonal, (0, None))(jax.random.split(key, 4), self.size), axis=1
             ),
         )
         self.bias = self.param(

@@ -29,9 +29,7 @@ def one_device_per_core(most: int | None = None) -> int:
     """Makes every CPU core a JAX device of its own, each running its programs in one thread.
 
     Work that needs no communication (seeds, above all) then scales with the cores, free of the
-    synchronisation inside every operation that sharing one program between threads costs. It also
-    keeps clear of a defect of XLA's CPU runtime (seen with jaxlib 0.10.2 on two cores): programs
-    with many nested loops may stop for ever while all threads of its pool wait.
+    synchronisation inside every operation that sharing one program between threads costs.
 
     Call it before the first computation. On other platforms it changes nothing that matters.
 

@@ -24,7 +24,7 @@ import gpicljax
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.feedforward import DuelingHead
 from gpicljax.networks.q_network import AgentInput, RecurrentQNetwork
-from gpicljax.networks.recurrent import LSTMLayer, LSTMStack
+from gpicljax.networks.recurrent import LSTMLayer, LSTMStack, orthogonal
 
 
 def count(params):
@@ -272,3 +272,10 @@ def test_vmap_over_seeds():
             outputs,
             one,
         )
+
+
+def test_orthogonal_matrices_are_orthogonal_and_differ(key):
+    matrices = jax.vmap(orthogonal, (0, None))(jax.random.split(key, 3), 64)
+    products = matrices @ jnp.swapaxes(matrices, 1, 2)
+    np.testing.assert_allclose(products, np.broadcast_to(np.eye(64), (3, 64, 64)), atol=2e-6)
+    assert float(jnp.abs(matrices[0] - matrices[1]).max()) > 0.1

@@ -312,8 +312,8 @@ class Study(NamedTuple):
       trainer: R2D2.
       init: `(key, env_params) -> TrainState` of one lane (a seed of a cell).
       update_chunk: `TrainState -> (TrainState, metrics)`, one lane.
-      evaluate: `(key, params, hparams, env_params, explore, forget) -> Games` on a channel, one
-        lane; `explore` scales the actors' epsilons.
+      evaluate: `(channel, episodes, key, params, env_params, explore, forget) -> Games`, one lane;
+        `explore` scales the actors' epsilons.
     """
 
     env: MetaRG

@@ -446,9 +446,8 @@ def make(
         errors = targets - chosen
 
         # No transition leads out of an ended episode, nor over a renewal into another trial.
-        counted = ~timestep.last[:-1] & ~timestep.trial_start[1:]
-        if not config.forced_steps:
-            counted &= legal[:-1].sum(-1) > 1
+        real = ~(timestep.last[:-1] | timestep.trial_start[1:])
+        counted = real if config.forced_steps else real & (legal[:-1].sum(-1) > 1)
         mask = counted.astype(errors.dtype)
         q_loss = (0.5 * jnp.square(errors) * mask * weights).sum() / jnp.maximum(mask.sum(), 1)
 
@@ -458,7 +457,7 @@ def make(
             here = jax.tree.map(lambda x: x[:-1], timestep.observation)
             following = jax.tree.map(lambda x: x[1:], timestep.observation)
             target, weight = auxiliary.target(here, following)
-            weight = weight * ~(timestep.last[:-1] | timestep.trial_start[1:])
+            weight = weight * real
             error = jnp.square(online.predictions[auxiliary.name][:-1] - target).mean(-1)
             value = (error * weight).sum() / jnp.maximum(weight.sum(), 1)
             loss = loss + auxiliary.coefficient * value

@@ -43,14 +43,18 @@ from gpicljax.runtime import (
     check,
     devices_for,
     enable_compilation_cache,
+    join_cluster,
     make_mesh,
+    on_main,
     one_device_per_core,
     open_run,
     padded_count,
     parse,
     per_lane,
     run_chunks,
+    say,
     shard_leading,
+    to_host,
 )
 from gpicljax.runtime.dry_run import measure, parameter_count
 
@@ -455,6 +459,7 @@ def evaluate_agents(
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(config.seed + 1), i))(
         jnp.arange(len(lanes.keys), dtype=jnp.uint32)
     )
+    keys = shard_leading(keys, lanes.mesh)
     score = jax.jit(jax.vmap(lambda g: zsct_accuracy(g.correct, g.valid, g.query)))
     compiled: dict[str, Callable[..., Games]] = {}
     accuracies, greedy = {}, None
@@ -463,7 +468,7 @@ def evaluate_agents(
             play = functools.partial(study.evaluate, channel, config.evaluation_episodes)
             compiled[channel] = per_lane(play, lanes.mesh, (0, 0, 0, None, None))
         games = compiled[channel](keys, params, lanes.env_params, explore, forget)
-        games = jax.device_get(games)
+        games = to_host(games)
         accuracies[name] = jax.tree.map(lambda x: np.asarray(x)[: lanes.wanted], score(games))
         greedy = games if greedy is None else greedy
     assert greedy is not None
@@ -546,6 +551,7 @@ def main(argv: list[str] | None = None) -> Results | None:
     """Runs the experiment; returns its results (None after a dry run)."""
     config = parse(PRESETS, argv, prog="meta_rg.py")
     enable_compilation_cache()
+    join_cluster(config)
     one_device_per_core()
     study = build(config)
     if config.dry_run:
@@ -579,9 +585,9 @@ def main(argv: list[str] | None = None) -> Results | None:
                 else None,
                 observations_per_chunk=config.observations_per_chunk * len(lanes.keys),
             )
-            print("evaluating ...", flush=True)
+            say("evaluating ...")
             accuracies, greedy = evaluate_agents(config, study, state.params, lanes)
-            rules = {cell: calibrate(config, cell) for cell in config.cells}
+            rules = on_main(lambda: {cell: calibrate(config, cell) for cell in config.cells})
             results = Results(
                 cells=config.cells,
                 seeds=config.seeds,
@@ -592,7 +598,7 @@ def main(argv: list[str] | None = None) -> Results | None:
                 observations_per_chunk=config.observations_per_chunk,
                 parameters=parameter_count(state.params) // len(lanes.keys),
             )
-            print(report(run, results, study.env, config))
+            say(on_main(lambda: report(run, results, study.env, config)))
             return results
     except (RunError, CheckpointError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -64,7 +64,29 @@ def make(env_id: str, **static: Any) -> Environment:
         raise ValueError(f"{env_id}: {error}") from error
 
 
+_BANDITS = (
+    "TwoArmedDeterministicFixed",
+    "TwoArmedHighHighFixed",
+    "TwoArmedHighLowFixed",
+    "TwoArmedLowLowFixed",
+    "TenArmedRandomFixed",
+    "TenArmedRandomRandom",
+    "TenArmedUniformDistributedReward",
+    "TenArmedGaussian",
+)
+
+register("Acrobot-v1", "gpicljax.envs.acrobot:Acrobot")
+for _version in "v0", "v1":
+    for _name in _BANDITS:
+        register(f"Bandit{_name}-{_version}", f"gpicljax.envs.one_pull_bandits:{_name}")
+    register(f"CliffWalking-{_version}", "gpicljax.envs.cliff_walking:CliffWalking")
 register("BernoulliBandit-v0", "gpicljax.envs.bernoulli_bandit:BernoulliBandit")
 register("FrozenLake-v1", "gpicljax.envs.frozen_lake:FrozenLake")
+register("GaussianBandit-v0", "gpicljax.envs.gaussian_bandit:GaussianBandit")
+register("InvertedDoublePendulum-v4", "gpicljax.envs.inverted_double_pendulum:version_4")
+register("InvertedDoublePendulum-v5", "gpicljax.envs.inverted_double_pendulum:version_5")
+register("LunarLander-v3", "gpicljax.envs.lunar_lander:LunarLander")
 register("MetaRG-v0", "gpicljax.envs.meta_rg:MetaRG")
 register("MetaRG-v1", "gpicljax.envs.meta_rg:shortcut_free")
+register("MountainCar-v0", "gpicljax.envs.mountain_car:MountainCar")
+register("Pendulum-v1", "gpicljax.envs.pendulum:Pendulum")

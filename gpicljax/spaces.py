@@ -106,14 +106,16 @@ class Box(Space):
         if not self.low <= self.high:
             raise ValueError(f"low = {self.low}, high = {self.high}: low must not exceed high")
 
-    def _dtype(self) -> Any:
+    @property
+    def jax_dtype(self) -> Any:
+        """The dtype of members, `dtype=None` resolved."""
         return jnp.result_type(float) if self.dtype is None else jnp.dtype(self.dtype)
 
     def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
         """Uniform where both bounds are finite, normal where neither is; `mask` must be None."""
         if mask is not None:
             raise ValueError("a Box has no mask of legal choices")
-        dtype = self._dtype()
+        dtype = self.jax_dtype
         if dtype == jnp.dtype(bool):
             return jax.random.bernoulli(key, 0.5, self.shape)
         if jnp.issubdtype(dtype, jnp.integer):
@@ -125,7 +127,7 @@ class Box(Space):
     def contains(self, value: Any) -> jax.Array:
         """Whether `value` has the shape and dtype and lies within the bounds (NaN does not)."""
         value = jnp.asarray(value)
-        if value.shape != self.shape or value.dtype != self._dtype():
+        if value.shape != self.shape or value.dtype != self.jax_dtype:
             return jnp.zeros((), bool)
         return jnp.all((value >= self.low) & (value <= self.high))
 

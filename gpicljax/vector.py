@@ -6,13 +6,12 @@ returns the first observation of the next episode with reward 0.
 
 Starting an episode may be expensive and few instances need it at any one step, so nothing of it
 sits in the step path behind a `select`: the instances that ended are *compacted*, i.e. gathered
-into small groups for which alone the work is done (`_for_those`).
+into small groups for which alone the work is done (`for_those`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import chex
@@ -20,7 +19,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from gpicljax.environment import Environment
+from gpicljax.batching import for_those, strong
+from gpicljax.environment import Environment, Transition
 from gpicljax.interface import TimeStep
 
 if TYPE_CHECKING:  # task sets live a floor above; this file is only handed one
@@ -28,7 +28,8 @@ if TYPE_CHECKING:  # task sets live a floor above; this file is only handed one
 
 Resets = Literal["fresh", "bank", "synchronous"]
 
-_RENEWAL = 2**31
+# Subkeys of a step's key with numbers that no environment's own splitting reaches.
+_CHOICE, _RENEWAL = 2**31 - 1, 2**31
 
 
 @struct.dataclass
@@ -45,6 +46,7 @@ class VectorState:
       episode: `int32[B]`, index of the episode within its trial.
       trial_time: `int32[]`, steps since the trials began (`"synchronous"` only).
       bank: blueprints `[P, ...]` (`"bank"` only).
+      bank_key: typed key `[]` of its renewals (`"bank"` only).
       cursor: `int32[]`, next bank entry to be renewed.
     """
 
@@ -57,52 +59,8 @@ class VectorState:
     episode: jax.Array
     trial_time: jax.Array
     bank: Any
+    bank_key: Any
     cursor: jax.Array
-
-
-def _select(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
-    """`where` over two pytrees; `condition` broadcasts from the left. Typed keys allowed."""
-
-    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.where(condition.reshape(condition.shape + (1,) * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(pick, on_true, on_false)
-
-
-def _strong(leaf: Any) -> jax.Array:
-    """An array of a definite dtype, of a Python number too; `params` are carried state."""
-    if isinstance(leaf, bool | int | float):
-        dtype = jnp.result_type(float) if isinstance(leaf, float) else jnp.int32
-        return jnp.asarray(leaf, bool if isinstance(leaf, bool) else dtype)
-    return jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype)
-
-
-def _for_those(need: jax.Array, current: Any, make: Callable[[jax.Array], Any], group: int) -> Any:
-    """Replaces the entries of `current` marked by `need` with `make(indices)`, in groups.
-
-    Args:
-      need: `bool[B]`.
-      current: pytree with leaves `[B, ...]`.
-      make: maps `int32[group]` instance indices to a pytree with leaves `[group, ...]`; an index
-        of B marks an unused place of the last group.
-      group: instances per round; the number of rounds is `ceil(need.sum() / group)`.
-
-    Returns:
-      `current` with the marked entries replaced.
-    """
-    size = need.shape[0]
-
-    def body(loop: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
-        need, current = loop
-        (indices,) = jnp.nonzero(need, size=group, fill_value=size)
-        indices = indices.astype(jnp.int32)
-        fresh = make(indices)
-        current = jax.tree.map(
-            lambda c, f: c.at[indices].set(f.astype(c.dtype), mode="drop"), current, fresh
-        )
-        return need.at[indices].set(False, mode="drop"), current
-
-    return jax.lax.while_loop(lambda loop: loop[0].any(), body, (need, current))[1]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -209,8 +167,8 @@ class VectorEnv:
         Returns:
           The state and the first time step.
         """
-        params = jax.tree.map(_strong, self.params if params is None else params)
-        bank_key, instance_key = jax.random.split(key)
+        params = jax.tree.map(strong, self.params if params is None else params)
+        bank_key, renewal_key, instance_key = jax.random.split(key, 3)
         keys = jax.vmap(lambda i: jax.random.fold_in(instance_key, i))(
             jnp.arange(self.num_envs, dtype=jnp.uint32)
         )
@@ -229,6 +187,7 @@ class VectorEnv:
             episode=jnp.zeros(self.num_envs, jnp.int32),
             trial_time=jnp.zeros((), jnp.int32),
             bank=bank,
+            bank_key=None if bank is None else renewal_key,
             cursor=jnp.zeros((), jnp.int32),
         )
         return vstate, self._first(vstate)
@@ -267,9 +226,8 @@ class VectorEnv:
         """
         chex.assert_tree_has_only_ndarrays(actions)
         chex.assert_tree_shape_prefix(actions, (self.num_envs,))
-        moved, reward, terminated, truncated, info = self._transition(vstate, actions)
+        moved = self._transition(vstate, actions)
         ended = vstate.ended
-        state = _select(ended, vstate.state, moved)
 
         # Instances that ended: a new task where the trial is over, else one more episode.
         synchronous = self.resets == "synchronous"
@@ -282,32 +240,46 @@ class VectorEnv:
         def key_of(indices: jax.Array) -> jax.Array:
             return jax.vmap(lambda k: jax.random.fold_in(k, reset_time))(vstate.keys[indices])
 
+        def arrived(state: Any) -> Transition:
+            """The start of an episode, with reward 0 and no news.
+
+            Reward, flags and info are written along with the state, and not chosen afterwards: XLA
+            copies all tasks in every step unless whatever reads them is needed by the loop that
+            replaces some.
+            """
+            nothing = jax.tree.map(
+                lambda x: jnp.zeros((self._group, *x.shape[1:]), x.dtype),
+                moved._replace(state=None),
+            )
+            return nothing._replace(state=state)
+
         if synchronous or self.episodes_per_trial > 1:
 
             def next_episode(indices: jax.Array) -> Any:
                 tasks = jax.tree.map(lambda x: x[indices], vstate.task)
-                return jax.vmap(self.env.initial)(key_of(indices), tasks)
+                return arrived(jax.vmap(self.env.initial)(key_of(indices), tasks))
 
-            state = _for_those(new_episode, state, next_episode, self._group)
+            moved = for_those(new_episode, moved, next_episode, self._group)
         if not synchronous:
 
             def next_trial(indices: jax.Array) -> Any:
-                return self._begin(key_of(indices), vstate.bank, vstate.params)
+                task, state = self._begin(key_of(indices), vstate.bank, vstate.params)
+                return task, arrived(state)
 
-            task, state = _for_those(new_trial, (task, state), next_trial, self._group)
+            task, moved = for_those(new_trial, (task, moved), next_trial, self._group)
 
+        state, reward, terminated, truncated, info = moved
         trial_time = vstate.trial_time + 1
-        terminated, truncated = terminated & ~ended, truncated & ~ended
         if synchronous:
             truncated = truncated | ((trial_time == self.steps_per_trial) & ~terminated)
         timestep = TimeStep(
             observation=jax.vmap(self.env.observe)(state, task),
-            reward=_select(ended, jnp.zeros_like(reward), reward),
+            reward=reward,
             terminated=terminated,
             truncated=truncated,
             episode_start=ended,
             trial_start=new_trial,
-            info=_select(ended, jax.tree.map(jnp.zeros_like, info), info),
+            info=info,
         )
         vstate = dataclasses.replace(
             vstate,
@@ -320,6 +292,49 @@ class VectorEnv:
         )
         return vstate, timestep
 
+    def choice_keys(self, vstate: VectorState) -> jax.Array:
+        """Typed keys `[B]` for an agent's choices at this step, one from each instance's stream.
+
+        Unlike the parts of a key for the whole batch, they depend on neither B nor how the batch is
+        spread over devices.
+        """
+        return jax.vmap(
+            lambda k: jax.random.fold_in(jax.random.fold_in(k, 2 * vstate.time), _CHOICE)
+        )(vstate.keys)
+
+    # A batch spread over devices -------------------------------------------------------------
+
+    def part(self, count: int) -> VectorEnv:
+        """What one of `count` devices steps: an equal part of the instances, and the whole bank.
+
+        Raises:
+          ValueError: if `count` does not divide `num_envs`.
+        """
+        if count < 1 or self.num_envs % count:
+            raise ValueError(f"count = {count}: a divisor of num_envs = {self.num_envs} is needed")
+        bank_size = self._bank_size if self.resets == "bank" else self.bank_size
+        return dataclasses.replace(self, num_envs=self.num_envs // count, bank_size=bank_size)
+
+    @staticmethod
+    def partition(batch: Any, whole: Any) -> VectorState:
+        """A prefix of `VectorState`: `batch` at what instances own, `whole` at what they share.
+
+        With partition specs it says how `shard_map` spreads the state over devices.
+        """
+        return VectorState(
+            keys=batch,
+            time=whole,
+            params=whole,
+            task=batch,
+            state=batch,
+            ended=batch,
+            episode=batch,
+            trial_time=whole,
+            bank=whole,
+            bank_key=whole,
+            cursor=whole,
+        )
+
     def renew(self, vstate: VectorState, timestep: TimeStep) -> tuple[VectorState, TimeStep]:
         """What is generated between scans; trainers call it once per chunk.
 
@@ -331,20 +346,20 @@ class VectorEnv:
         """
         if self.resets == "fresh":
             return vstate, timestep
-        # Apart from the keys of the coming step, whose subkeys have small numbers.
-        seeds = jax.vmap(
-            lambda k: jax.random.fold_in(jax.random.fold_in(k, 2 * vstate.time + 1), _RENEWAL)
-        )(vstate.keys)
         if self.resets == "bank":
             count = round(self._bank_size * self.renew_share)
             if count == 0:
                 return vstate, timestep
-            keys = jax.random.split(seeds[0], count)
+            keys = jax.random.split(jax.random.fold_in(vstate.bank_key, vstate.time), count)
             new = self._blueprints(keys, vstate.params)
             places = (vstate.cursor + jnp.arange(count, dtype=jnp.int32)) % self._bank_size
             bank = jax.tree.map(lambda old, x: old.at[places].set(x), vstate.bank, new)
             cursor = (vstate.cursor + count) % self._bank_size
             return dataclasses.replace(vstate, bank=bank, cursor=cursor), timestep
+        # Apart from the keys of the coming step, whose subkeys have small numbers.
+        seeds = jax.vmap(
+            lambda k: jax.random.fold_in(jax.random.fold_in(k, 2 * vstate.time + 1), _RENEWAL)
+        )(vstate.keys)
         split = jax.vmap(jax.random.split)(seeds)
         task, state = self._begin(split[:, 1], None, vstate.params)
         vstate = dataclasses.replace(

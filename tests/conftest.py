@@ -1,6 +1,10 @@
+import os
+from pathlib import Path
+
 import jax
 import pytest
 
+import gpicljax
 from gpicljax.runtime.mesh import enable_compilation_cache, one_device_per_core
 
 enable_compilation_cache()
@@ -10,3 +14,17 @@ one_device_per_core(most=1)
 @pytest.fixture
 def key():
     return jax.random.key(0)
+
+
+@pytest.fixture(scope="session")
+def child_environment(tmp_path_factory):
+    """What a child process needs to find the package and to compile each program only once."""
+    cache = tmp_path_factory.mktemp("xla")
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(gpicljax.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        ),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }

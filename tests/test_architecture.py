@@ -17,7 +17,7 @@ PACKAGE = Path(gpicljax.__file__).parent
 FLOORS = (
     {"environment", "interface", "spaces", "registration"},
     {"envs"},
-    {"vector", "interop"},
+    {"batching", "vector", "interop"},
     {"networks"},
     {"rollout", "data"},
     {"agents"},
@@ -25,6 +25,7 @@ FLOORS = (
     {"viz"},
     {"llm"},
     {"runtime"},
+    {"__main__"},
 )
 FLOOR_OF = {part: level for level, parts in enumerate(FLOORS) for part in parts}
 HEAVY = (
@@ -33,8 +34,13 @@ HEAVY = (
     "tyro",
     "distrax",
     "gymnasium",
+    "gymnax",
+    "jaxmarl",
+    "rejax",
     "flashbax",
     "tensorflow_probability",
+    "tensorboardX",
+    "wandb",
 )
 FILES = {
     ".".join(["gpicljax", *path.relative_to(PACKAGE).with_suffix("").parts]): path

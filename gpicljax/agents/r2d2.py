@@ -20,9 +20,12 @@ import optax
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.agents.acting import AgentCarry, greedy, q_agent
+from gpicljax.agents.optimisation import clipped_adam, definite
 from gpicljax.data import replay as replay_buffer
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.contract import Network
+from gpicljax.networks.policies import legal_actions
 from gpicljax.networks.q_network import AgentInput
 from gpicljax.rollout import RolloutState, rollout, start_rollout
 from gpicljax.vector import VectorEnv
@@ -153,13 +156,6 @@ class R2D2HParams:
     epsilon_alpha: float = 2.0
 
 
-class AgentCarry(NamedTuple):
-    """The network's carry and the last action `int32[B]` (-1 for none)."""
-
-    core: Any
-    last_action: jax.Array
-
-
 class Sequence(NamedTuple):
     """A replayed sequence; leaves `[unroll + 1, ...]` but for the carry.
 
@@ -203,54 +199,6 @@ class TrainState:
     key: jax.Array
     updates: jax.Array
     observations: jax.Array
-
-
-def legal_actions(observation: Any, num_actions: int) -> jax.Array:
-    """The observation's `action_mask`, or all actions where it has none; `bool[..., A]`."""
-    if isinstance(observation, dict) and "action_mask" in observation:
-        return observation["action_mask"]
-    return jnp.ones(num_actions, bool)
-
-
-def greedy(q_values: jax.Array, legal: jax.Array) -> jax.Array:
-    """The legal action of highest value; `float[..., A]`, `bool[..., A]` -> `int32[...]`."""
-    return jnp.argmax(jnp.where(legal, q_values, -jnp.inf), axis=-1).astype(jnp.int32)
-
-
-def q_agent(network: Network, num_actions: int, epsilons: jax.Array | float = 0.0) -> Agent:
-    """An epsilon-greedy recurrent agent over the legal actions.
-
-    Args:
-      network: outputs `QOutput`.
-      num_actions: A.
-      epsilons: exploration rate, one or `float[B]`; 0 is greedy.
-
-    Returns:
-      The agent; its `aux` is a dictionary with the Q-values.
-    """
-
-    def initial_carry(batch: int) -> AgentCarry:
-        return AgentCarry(network.initial_carry(batch), jnp.full(batch, -1, jnp.int32))
-
-    def act(
-        key: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
-    ) -> tuple[jax.Array, Any, AgentCarry]:
-        start = timestep.trial_start
-        last_action = jnp.where(start, -1, carry.last_action)
-        inputs = AgentInput(timestep.observation, last_action, timestep.reward)
-        output, core = network.step(params, carry.core, inputs, start)
-        legal = jnp.broadcast_to(
-            legal_actions(timestep.observation, num_actions), output.q_values.shape
-        )
-        action = greedy(output.q_values, legal)
-        if not (isinstance(epsilons, float) and epsilons == 0):
-            explore_key, choice_key = jax.random.split(key)
-            choice = jax.random.categorical(choice_key, jnp.where(legal, 0.0, -jnp.inf))
-            explore = jax.random.uniform(explore_key, action.shape) < epsilons
-            action = jnp.where(explore, choice.astype(jnp.int32), action)
-        return action, {"q_values": output.q_values}, AgentCarry(core, action)
-
-    return Agent(initial_carry, act)
 
 
 def actor_epsilons(hparams: R2D2HParams, num_envs: int) -> jax.Array:
@@ -344,16 +292,6 @@ def make(
 
     def agent(epsilons: jax.Array | float = 0.0) -> Agent:
         return q_agent(network, num_actions, epsilons)
-
-    def optimiser(hparams: R2D2HParams) -> optax.GradientTransformation:
-        def schedule(count: Any) -> Any:
-            progress = jnp.minimum(count / hparams.decay_updates, 1.0)
-            return hparams.learning_rate * (1 - (1 - hparams.final_share) * progress)
-
-        return optax.chain(
-            optax.clip_by_global_norm(hparams.max_gradient_norm),  # type: ignore[arg-type]
-            optax.adam(schedule, eps=hparams.adam_epsilon),
-        )
 
     # Collecting ------------------------------------------------------------------------------
 
@@ -482,7 +420,7 @@ def make(
         grads, (priorities, metrics) = jax.grad(loss_fn, has_aux=True)(
             state.params, state.target_params, hparams, sequence, weights
         )
-        deltas, opt_state = optimiser(hparams).update(grads, state.optimiser, state.params)
+        deltas, opt_state = clipped_adam(hparams).update(grads, state.optimiser, state.params)
         params = optax.apply_updates(state.params, deltas)
         updates = state.updates + 1
         target_params = state.target_params
@@ -535,8 +473,7 @@ def make(
         ), metrics
 
     def init(key: jax.Array, hparams: R2D2HParams, env_params: Any = None) -> TrainState:
-        # Of definite dtypes: a weak type would not survive a checkpoint, and compile anew.
-        hparams = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), hparams)
+        hparams = definite(hparams)
         init_key, env_key, key = jax.random.split(key, 3)
         rollout_state = start_rollout(env_key, vec, agent(), env_params)
         timestep = rollout_state.timestep._replace(info={})
@@ -552,7 +489,7 @@ def make(
         return TrainState(
             params=params,
             target_params=jax.tree.map(jnp.copy, params) if config.bootstrap else None,
-            optimiser=optimiser(hparams).init(params),
+            optimiser=clipped_adam(hparams).init(params),
             replay=replay_buffer.init(item, config.capacity),
             rollout=rollout_state,
             window=jax.tree.map(lambda x: overlap(x, config.overlap), (timestep, action)),

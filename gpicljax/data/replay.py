@@ -68,7 +68,7 @@ def init(item: Any, capacity: int) -> ReplayState:
 def add(replay: ReplayState, items: Any, valid: jax.Array | bool = True) -> ReplayState:
     """Writes items with leaves `[N, ...]` at the highest priority, over the oldest ones.
 
-    Where `valid: bool[]` is false they get priority 0: their places count as empty.
+    Where `valid: bool[]` or `bool[N]` is false they get priority 0: their places count as empty.
 
     Raises:
       ValueError: if the capacity is not a multiple of N (so that no write wraps around).
@@ -84,7 +84,8 @@ def add(replay: ReplayState, items: Any, valid: jax.Array | bool = True) -> Repl
         replay,
         items=jax.tree.map(write, replay.items, items),
         priorities=write(
-            replay.priorities, jnp.full(count, jnp.where(valid, replay.highest, 0), jnp.float32)
+            replay.priorities,
+            jnp.broadcast_to(jnp.where(valid, replay.highest, 0), (count,)).astype(jnp.float32),
         ),
         cursor=(replay.cursor + count) % replay.capacity,
     )

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax import spaces
-from gpicljax.environment import Environment, Transition
+from gpicljax.envs._bandit import LongBandit, State, check_horizon, in_words
 
 
 @struct.dataclass
@@ -45,19 +44,8 @@ class Task:
     horizon: jax.Array
 
 
-@struct.dataclass
-class State:
-    """An episode in progress.
-
-    Attributes:
-      pulls: `int32[]`, pulls made so far.
-    """
-
-    pulls: jax.Array
-
-
 @dataclasses.dataclass(frozen=True)
-class BernoulliBandit(Environment[Params, Task, State]):
+class BernoulliBandit(LongBandit[Params, Task]):
     """Arms that pay 1 with a fixed unknown probability, else 0; truncated at the horizon.
 
     The observation is the elapsed fraction of the episode, float `[1]` in [0, 1], as in Wang et
@@ -65,7 +53,7 @@ class BernoulliBandit(Environment[Params, Task, State]):
     and what it paid are the agent's own last action and reward, which agents receive anyway.
 
     `info["regret"]` is the expected regret of the pull, float `[]`: the best arm's probability
-    minus the pulled arm's.
+    minus the pulled arm's. The noise of a pull is one uniform number, see `luck` and `move`.
 
     Args:
       num_arms: arms, a static number.
@@ -81,12 +69,6 @@ class BernoulliBandit(Environment[Params, Task, State]):
       (2,)
     """
 
-    num_arms: int = 10
-
-    def __post_init__(self) -> None:
-        if self.num_arms < 1:
-            raise ValueError(f"num_arms = {self.num_arms}: at least 1 is needed")
-
     @property
     def default_params(self) -> Params:
         """Success probabilities uniform in [0, 1], 100 pulls."""
@@ -95,11 +77,10 @@ class BernoulliBandit(Environment[Params, Task, State]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError unless 0 <= low <= high <= 1 and horizon >= 1."""
-        low, high, horizon = (np.asarray(x) for x in (params.low, params.high, params.horizon))
+        low, high = np.asarray(params.low), np.asarray(params.high)
         if not np.all((low >= 0) & (low <= high) & (high <= 1)):
             raise ValueError(f"low = {low}, high = {high}: 0 <= low <= high <= 1 is needed")
-        if not np.all(horizon >= 1):
-            raise ValueError(f"horizon = {horizon}: at least 1 pull is needed")
+        check_horizon(params.horizon)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws one success probability for each arm."""
@@ -107,31 +88,18 @@ class BernoulliBandit(Environment[Params, Task, State]):
         probabilities = jax.random.uniform(key, (self.num_arms,), dtype, params.low, params.high)
         return Task(probabilities, jnp.asarray(params.horizon, jnp.int32))
 
-    def initial(self, key: jax.Array, task: Task) -> State:
-        """No pull made yet."""
-        del key, task
-        return State(jnp.zeros((), jnp.int32))
+    def means(self, task: Task) -> jax.Array:
+        """The success probabilities."""
+        return task.probabilities
 
-    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
-        """Pulls arm `action: int32[]`."""
+    def luck(self, key: jax.Array, task: Task) -> jax.Array:
+        """Float `[]`, uniform in [0, 1): an arm pays if it is below the arm's probability."""
+        return jax.random.uniform(key, (), task.probabilities.dtype)
+
+    def payment(self, action: jax.Array, luck: jax.Array, task: Task) -> jax.Array:
+        """1 or 0."""
         chance = task.probabilities[action]
-        reward = jax.random.bernoulli(key, chance).astype(chance.dtype)
-        pulls = jnp.minimum(state.pulls + 1, task.horizon)
-        info = {"regret": task.probabilities.max() - chance}
-        return Transition(State(pulls), reward, jnp.zeros((), bool), pulls >= task.horizon, info)
-
-    def observe(self, state: State, task: Task) -> jax.Array:
-        """The elapsed fraction of the episode, float `[1]`."""
-        dtype = jnp.result_type(float)
-        return (state.pulls.astype(dtype) / task.horizon.astype(dtype))[None]
-
-    def action_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The arms."""
-        return spaces.Discrete(self.num_arms)
-
-    def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """One number in [0, 1]."""
-        return spaces.Box(0.0, 1.0, (1,))
+        return (luck < chance).astype(chance.dtype)
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """`probabilities`: float `[num_arms]`; `best_arm`: `int32[]`, the first if several."""
@@ -140,5 +108,5 @@ class BernoulliBandit(Environment[Params, Task, State]):
 
     def describe(self, state: State, task: Task) -> str:
         """The pulls made and every arm's success probability, in one line."""
-        arms = ", ".join(f"{p:.2f}" for p in np.asarray(task.probabilities))
+        arms = in_words(task.probabilities)
         return f"{int(state.pulls)} of {int(task.horizon)} pulls made; arms pay with chance {arms}"

@@ -20,7 +20,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.environment import Environment, Transition
+from gpicljax.environment import Transition
+from gpicljax.envs._grid import MOVES, GridWorld, State, draw_directions
+from gpicljax.envs._sprites import SIDE, Sprite, overlay, tiled
 
 MAPS = {
     "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
@@ -38,7 +40,7 @@ MAPS = {
 LETTERS = "FSHG"
 FROZEN, START, HOLE, GOAL = range(4)
 ACTIONS = ("left", "down", "right", "up")
-_MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))  # rows and columns of left, down, right, up
+_MOVES = tuple(MOVES[name] for name in ACTIONS)
 _MAX_ATTEMPTS = 10_000
 
 
@@ -89,21 +91,6 @@ class Task:
     reward_schedule: jax.Array
     horizon: jax.Array
     carved: jax.Array
-
-
-@struct.dataclass
-class State:
-    """An episode in progress.
-
-    Attributes:
-      row: `int32[]`, counted from the top.
-      column: `int32[]`, counted from the left.
-      steps: `int32[]`, steps taken.
-    """
-
-    row: jax.Array
-    column: jax.Array
-    steps: jax.Array
 
 
 def goal_distances(cells: jax.Array) -> jax.Array:
@@ -193,7 +180,7 @@ def _parse(description: tuple[str, ...]) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class FrozenLake(Environment[Params, Task, State]):
+class FrozenLake(GridWorld[Params, Task]):
     """A lake, given or random. Actions: 0 left, 1 down, 2 right, 3 up (unless permuted).
 
     An episode terminates in a hole or at a goal and is truncated after `params.horizon` steps. An
@@ -226,6 +213,8 @@ class FrozenLake(Environment[Params, Task, State]):
     """
 
     description: tuple[str, ...] | None = None
+    directions = ACTIONS
+
     map_name: str | None = None
     size: int | None = None
     is_slippery: bool = True
@@ -309,13 +298,11 @@ class FrozenLake(Environment[Params, Task, State]):
         else:
             rows, columns = (jnp.asarray(n, jnp.int32) for n in self.shape)
             cells, carved = jnp.asarray(_parse(self.description)), jnp.zeros((), bool)
-        plain = jnp.arange(4, dtype=jnp.int32)
-        permuted = jax.random.permutation(actions_key, plain)
         return Task(
             cells=cells,
             rows=rows,
             columns=columns,
-            directions=jnp.where(params.permute_actions, permuted, plain),
+            directions=draw_directions(actions_key, params.permute_actions),
             success_rate=jnp.asarray(params.success_rate, dtype),
             reward_schedule=jnp.asarray(params.reward_schedule, dtype),
             horizon=jnp.asarray(params.horizon, jnp.int32),
@@ -329,18 +316,6 @@ class FrozenLake(Environment[Params, Task, State]):
         start = jax.random.categorical(key, jnp.where(task.cells.ravel() == START, 0.0, -jnp.inf))
         row, column = jnp.divmod(start.astype(jnp.int32), self.shape[1])
         return State(row, column, jnp.zeros((), jnp.int32))
-
-    def slip(self, key: jax.Array, task: Task) -> jax.Array:
-        """Draws the noise of a step, `int32[]` in {0, 1, 2}.
-
-        Direction numbers go round, and a step goes in direction `intended + slip - 1 (mod 4)`: 1
-        is as intended, 0 and 2 are the perpendicular ones. It is the index into Gymnasium's list
-        of outcomes, `env.unwrapped.P[state][action]`.
-        """
-        draw = jax.random.uniform(key, dtype=task.success_rate.dtype)
-        failure = (1 - task.success_rate) / 2
-        passed = draw >= jnp.stack([failure, failure + task.success_rate])
-        return passed.sum(dtype=jnp.int32)
 
     def move(self, state: State, action: jax.Array, slip: jax.Array, task: Task) -> Transition:
         """One step with its noise given.
@@ -356,35 +331,20 @@ class FrozenLake(Environment[Params, Task, State]):
         """
         here = task.cells[state.row, state.column]
         over = (here == HOLE) | (here == GOAL)
-        direction = (task.directions[action] + slip - 1) % 4
-        step = jnp.where(over, 0, jnp.asarray(_MOVES, jnp.int32)[direction])
-        row = jnp.clip(state.row + step[0], 0, task.rows - 1)
-        column = jnp.clip(state.column + step[1], 0, task.columns - 1)
+        row, column = self.next_cell(state, action, slip, task)
+        row, column = jnp.where(over, state.row, row), jnp.where(over, state.column, column)
         cell = task.cells[row, column]
         outcome = jnp.where(cell == GOAL, 0, jnp.where(cell == HOLE, 1, 2))
         steps = state.steps + 1
-        rate = jnp.where(slip == 1, task.success_rate, (1 - task.success_rate) / 2)
         return Transition(
             State(row, column, steps),
             jnp.where(over, 0, task.reward_schedule[outcome]),
             (cell == HOLE) | (cell == GOAL),
             steps >= task.horizon,
-            {"prob": jnp.where(over, 1, rate), "carved": task.carved},
+            {"prob": jnp.where(over, 1, self.chance(slip, task)), "carved": task.carved},
         )
 
-    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
-        """`move` with a drawn slip."""
-        return self.move(state, action, self.slip(key, task), task)
-
-    def observe(self, state: State, task: Task) -> jax.Array:
-        """The cell's number, `int32[]`."""
-        return state.row * task.columns + state.column
-
     # Spaces and views ------------------------------------------------------------------------
-
-    def action_space(self, task: Task | None = None) -> spaces.Discrete:
-        """The four directions."""
-        return spaces.Discrete(4)
 
     def observation_space(self, task: Task | None = None) -> spaces.Discrete:
         """The cells (as many as the largest lake has)."""
@@ -408,30 +368,9 @@ class FrozenLake(Environment[Params, Task, State]):
             "distance": distances[state.row, state.column],
         }
 
-    def physical_state(self, state: State) -> jax.Array:
-        """Row and column, float `[2]`."""
-        return jnp.stack([state.row, state.column]).astype(jnp.result_type(float))
-
-    def with_physical_state(self, state: State, vector: jax.Array) -> State:
-        """The state with row and column from float `[2]`; the step count stays."""
-        row, column = jnp.asarray(vector).astype(jnp.int32)
-        return dataclasses.replace(state, row=row, column=column)
-
-    def describe(self, state: State, task: Task) -> str:
-        """Position, step, the map with the position in brackets, and how slippery it is."""
-        row, column = int(state.row), int(state.column)
-        cells = np.asarray(task.cells)[: int(task.rows), : int(task.columns)]
-        lines = [[LETTERS[cell] for cell in line] for line in cells]
-        lines[row][column] = f"[{lines[row][column]}]"
-        text = (
-            f"row {row}, column {column}, step {int(state.steps)} of {int(task.horizon)} on "
-            f"{'/'.join(''.join(line) for line in lines)}, "
-            f"success rate {float(task.success_rate):.2f}"
-        )
-        directions = np.asarray(task.directions)
-        if (directions == np.arange(4)).all():
-            return text
-        return f"{text}, actions mean {', '.join(ACTIONS[d] for d in directions)}"
+    def letters(self, task: Task) -> list[str]:
+        """The map, one string a row."""
+        return ["".join(LETTERS[cell] for cell in line) for line in np.asarray(task.cells)]
 
     def render(self, state: State, task: Task) -> jax.Array:
         """A picture: ice, holes, start (S), goal (a present) and the elf; snow off the lake.
@@ -442,69 +381,16 @@ class FrozenLake(Environment[Params, Task, State]):
         tiles, elves = _sprites()
         rows, columns = self.shape
         outside = (jnp.arange(rows)[:, None] >= task.rows) | (jnp.arange(columns) >= task.columns)
-        picture = jnp.asarray(tiles)[jnp.where(outside, len(LETTERS), task.cells)]
-        picture = picture.transpose(0, 2, 1, 3, 4).reshape(rows * _SIDE, columns * _SIDE, 3)
+        picture = tiled(tiles, jnp.where(outside, len(LETTERS), task.cells))
         sunk = task.cells[state.row, state.column] == HOLE
-        elf = jnp.asarray(elves)[sunk.astype(jnp.int32)].astype(jnp.int32)
-        corner = (state.row * _SIDE, state.column * _SIDE, jnp.zeros((), jnp.int32))
-        below = jax.lax.dynamic_slice(picture, corner, (_SIDE, _SIDE, 3)).astype(jnp.int32)
-        opacity = elf[..., 3:]
-        blend = (opacity * elf[..., :3] + (255 - opacity) * below) // 255
-        return jax.lax.dynamic_update_slice(picture, blend.astype(jnp.uint8), corner)
+        return overlay(picture, jnp.asarray(elves)[sunk.astype(jnp.int32)], state.row, state.column)
 
 
 # The drawing ---------------------------------------------------------------------------------
 
-_SIDE = 48  # pixels
-_FINE = 4  # sprites are drawn this much larger and averaged, for smooth edges
 
-
-class _Canvas:
-    """A sprite under construction, in a unit square with y pointing down."""
-
-    def __init__(self, colour: tuple[int, int, int] | None) -> None:
-        self.image = np.zeros((_SIDE * _FINE, _SIDE * _FINE, 4))
-        if colour is not None:
-            self.image[...] = (*colour, 255)
-        axis = (np.arange(_SIDE * _FINE) + 0.5) / (_SIDE * _FINE)
-        self.x, self.y = np.meshgrid(axis, axis)
-
-    def fill(self, mask: np.ndarray, *colour: int) -> None:
-        self.image[mask] = (*colour, 255)
-
-    def ellipse(self, x: float, y: float, width: float, height: float) -> np.ndarray:
-        return ((self.x - x) / width) ** 2 + ((self.y - y) / height) ** 2 <= 1
-
-    def box(self, left: float, top: float, right: float, bottom: float) -> np.ndarray:
-        return (self.x >= left) & (self.x < right) & (self.y >= top) & (self.y < bottom)
-
-    def convex(self, *corners: tuple[float, float]) -> np.ndarray:
-        """The inside of a convex polygon with its corners clockwise on the screen."""
-        inside = np.ones(self.x.shape, bool)
-        for (x0, y0), (x1, y1) in zip(corners, corners[1:] + corners[:1], strict=True):
-            inside &= (x1 - x0) * (self.y - y0) - (y1 - y0) * (self.x - x0) >= 0
-        return inside
-
-    def line(self, x0: float, y0: float, x1: float, y1: float, width: float) -> np.ndarray:
-        length = np.hypot(x1 - x0, y1 - y0)
-        along = ((self.x - x0) * (x1 - x0) + (self.y - y0) * (y1 - y0)) / length
-        across = ((self.x - x0) * (y1 - y0) - (self.y - y0) * (x1 - x0)) / length
-        return (along >= 0) & (along <= length) & (np.abs(across) <= width / 2)
-
-    def finish(self) -> np.ndarray:
-        """`uint8[_SIDE, _SIDE, 4]`: colour and opacity."""
-        colour, opacity = self.image[..., :3], self.image[..., 3:] / 255
-
-        def average(a: np.ndarray) -> np.ndarray:
-            return a.reshape(_SIDE, _FINE, _SIDE, _FINE, -1).mean((1, 3))
-
-        covered = average(opacity)
-        colour = average(colour * opacity) / np.maximum(covered, 1e-6)
-        return np.rint(np.concatenate([colour, 255 * covered], -1)).astype(np.uint8)
-
-
-def _ice() -> _Canvas:
-    canvas = _Canvas((214, 236, 248))
+def _ice() -> Sprite:
+    canvas = Sprite((214, 236, 248))
     for x, y, length in (0.16, 0.44, 0.26), (0.24, 0.5, 0.14), (0.62, 0.9, 0.22):
         canvas.fill(canvas.line(x, y, x + length, y - length, 0.035), 242, 250, 255)
     rim = ~canvas.box(0.02, 0.02, 0.98, 0.98)
@@ -512,7 +398,7 @@ def _ice() -> _Canvas:
     return canvas
 
 
-def _start() -> _Canvas:
+def _start() -> Sprite:
     canvas = _ice()
     letter = ("01110", "10001", "10000", "01110", "00001", "10001", "01110")
     for row, bits in enumerate(letter):
@@ -523,7 +409,7 @@ def _start() -> _Canvas:
     return canvas
 
 
-def _hole() -> _Canvas:
+def _hole() -> Sprite:
     canvas = _ice()
     for x0, y0, x1, y1 in (
         (0.2, 0.25, 0.05, 0.1),
@@ -538,7 +424,7 @@ def _hole() -> _Canvas:
     return canvas
 
 
-def _present() -> _Canvas:
+def _present() -> Sprite:
     canvas = _ice()
     red, dark, gold = (206, 44, 52), (166, 28, 40), (250, 208, 70)
     canvas.fill(canvas.box(0.22, 0.46, 0.78, 0.88), *red)
@@ -551,15 +437,15 @@ def _present() -> _Canvas:
     return canvas
 
 
-def _snow() -> _Canvas:
-    canvas = _Canvas((236, 238, 242))
+def _snow() -> Sprite:
+    canvas = Sprite((236, 238, 242))
     for x, y in (0.2, 0.3), (0.65, 0.2), (0.45, 0.65), (0.85, 0.8):
         canvas.fill(canvas.ellipse(x, y, 0.03, 0.03), 210, 215, 224)
     return canvas
 
 
-def _elf() -> _Canvas:
-    canvas = _Canvas(None)
+def _elf() -> Sprite:
+    canvas = Sprite(None)
     green, skin, brown = (38, 140, 66), (247, 205, 165), (94, 60, 38)
     canvas.fill(canvas.ellipse(0.5, 0.93, 0.26, 0.05), 150, 185, 205)
     for x in 0.4, 0.6:
@@ -584,6 +470,6 @@ def _sprites() -> tuple[np.ndarray, np.ndarray]:
     tiles = [canvas().finish()[..., :3] for canvas in (_ice, _start, _hole, _present, _snow)]
     elf = _elf().finish()
     sunk = np.zeros_like(elf)
-    depth = round(0.24 * _SIDE)
-    sunk[depth : round(0.72 * _SIDE)] = elf[: round(0.72 * _SIDE) - depth]
+    depth = round(0.24 * SIDE)
+    sunk[depth : round(0.72 * SIDE)] = elf[: round(0.72 * SIDE) - depth]
     return np.stack(tiles), np.stack([elf, sunk])

@@ -1,8 +1,8 @@
-"""Feed-forward modules: MLP and the dueling head."""
+"""Feed-forward modules: MLP, the contract without a memory, and the dueling head."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -16,16 +16,41 @@ def dense(size: int, **options: Any) -> nn.Dense:
 
 
 class MLP(nn.Module):
-    """Dense layers, each followed by a ReLU; `float[..., F] -> float[..., sizes[-1]]`."""
+    """Dense layers, each followed by an activation; `float[..., F] -> float[..., sizes[-1]]`."""
 
     sizes: Sequence[int]
+    activation: Callable[[jax.Array], jax.Array] = nn.relu
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Applies the module to the last axis."""
         for size in self.sizes:
-            inputs = nn.relu(dense(size, kernel_init=nn.initializers.he_normal())(inputs))
+            inputs = self.activation(dense(size, kernel_init=nn.initializers.he_normal())(inputs))
         return inputs
+
+
+class FeedForward(nn.Module):
+    """`networks.contract` for modules without a memory: their carry is empty, `()`.
+
+    Subclasses implement `__call__(inputs) -> outputs`, over any leading axes.
+    """
+
+    def initial_carry(self, batch: int) -> tuple[()]:
+        """Nothing."""
+        del batch
+        return ()
+
+    def unroll(self, carry: Any, inputs: Any, starts: jax.Array) -> tuple[Any, Any]:
+        """Inputs `[T, B, ...]` -> outputs `[T, B, ...]`, and the empty carry."""
+        # As one axis: the weights' gradient is a plain matrix product then, and twice as fast.
+        shape = starts.shape
+        outputs = self(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), inputs))
+        return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), outputs), carry
+
+    def step(self, carry: Any, inputs: Any, start: jax.Array) -> tuple[Any, Any]:
+        """Inputs `[B, ...]` -> outputs `[B, ...]`, and the empty carry."""
+        del start
+        return self(inputs), carry
 
 
 class DuelingHead(nn.Module):

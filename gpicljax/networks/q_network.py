@@ -1,4 +1,4 @@
-"""The recurrent Q-network of R2D2, with its auxiliary predictions."""
+"""Q-networks: R2D2's, recurrent and with auxiliary predictions, and one without a memory."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from flax import linen as nn
 
 from gpicljax import spaces
 from gpicljax.networks.fast_weights import DeltaMemory
-from gpicljax.networks.feedforward import MLP, DuelingHead, Predictor
+from gpicljax.networks.feedforward import MLP, DuelingHead, FeedForward, Predictor, dense
 from gpicljax.networks.recurrent import LSTMStack
 
 RecurrentCore = LSTMStack | DeltaMemory
 
 
 class AgentInput(NamedTuple):
-    """What a recurrent agent reads at each step.
+    """What an agent reads at each step.
 
     Attributes:
       observation: the environment's observation.
-      last_action: `int32[...]`, -1 at the start of a trial.
+      last_action: `int32[...]`, -1 at the start of a trial; of continuous actions float, then 0.
       last_reward: float `[...]`.
     """
 
@@ -121,3 +121,27 @@ class RecurrentQNetwork(nn.Module):
         mixed, raw = self._mix(inputs)
         core, carry = self.core.step(carry, mixed, start)
         return self._heads(mixed, core, raw), carry
+
+
+class QNetwork(FeedForward):
+    """An MLP over the observation alone, and a linear or dueling head.
+
+    Attributes:
+      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      num_actions: A.
+      sizes: hidden sizes of the MLP.
+      dueling: whether the head is `DuelingHead`.
+    """
+
+    observation_space: spaces.Space
+    num_actions: int
+    sizes: Sequence[int] = (64, 64)
+    dueling: bool = False
+
+    @nn.compact
+    def __call__(self, inputs: AgentInput) -> QOutput:
+        """Inputs with any leading axes -> `QOutput` without predictions."""
+        features = MLP(self.sizes)(spaces.flatten(self.observation_space, inputs.observation))
+        if self.dueling:
+            return QOutput(DuelingHead(self.num_actions, name="head")(features), {})
+        return QOutput(dense(self.num_actions, name="head")(features), {})

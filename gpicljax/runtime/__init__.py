@@ -13,7 +13,9 @@ with open_run("mazes", config) as run:
 from gpicljax.runtime.checkpoints import Checkpointer, CheckpointError, CheckpointMismatchError
 from gpicljax.runtime.config import ConfigError, RunConfig, check, parse, validate
 from gpicljax.runtime.config_json import describe_difference, from_json, to_json
+from gpicljax.runtime.distributed import is_main, join_cluster, on_main, say, to_host
 from gpicljax.runtime.files import write_atomically
+from gpicljax.runtime.loggers import Logger, open_loggers
 from gpicljax.runtime.loop import run_chunks
 from gpicljax.runtime.mesh import (
     FAST_COMPILE,
@@ -23,7 +25,9 @@ from gpicljax.runtime.mesh import (
     one_device_per_core,
     padded_count,
     per_lane,
+    per_part,
     shard_leading,
+    shard_parts,
 )
 from gpicljax.runtime.metrics import MetricsError, MetricsLog, read_metrics
 from gpicljax.runtime.progress import Progress, announce
@@ -45,6 +49,7 @@ __all__ = [
     "Checkpointer",
     "ConfigError",
     "ConfigMismatchError",
+    "Logger",
     "MetricsError",
     "MetricsLog",
     "Progress",
@@ -59,16 +64,24 @@ __all__ = [
     "devices_for",
     "enable_compilation_cache",
     "from_json",
+    "is_main",
+    "join_cluster",
     "make_mesh",
+    "on_main",
     "one_device_per_core",
+    "open_loggers",
     "open_run",
     "padded_count",
     "parse",
     "per_lane",
+    "per_part",
     "provenance",
     "read_metrics",
     "run_chunks",
+    "say",
     "shard_leading",
+    "shard_parts",
+    "to_host",
     "to_json",
     "validate",
     "write_atomically",

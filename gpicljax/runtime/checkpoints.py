@@ -1,13 +1,12 @@
 """Checkpoints that survive kills, full disks and damaged files.
 
-Orbax writes each step into a folder of its own. A manifest with the size and the checksum of every
-file is added last; a step without one was never finished, and a step that disagrees with its own
-has been damaged since.
+Orbax writes each step into a folder of its own, every process its part. A manifest with the size
+and the checksum of every file is added last; a step without one was never finished, and a step that
+disagrees with its own has been damaged since.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 from collections.abc import Callable
@@ -17,12 +16,24 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 
-from gpicljax.runtime.leaves import Spec, from_host, is_key, named_leaves, spec, to_host
+from gpicljax.runtime.distributed import everywhere, is_main, on_main, say
+from gpicljax.runtime.leaves import (
+    Spec,
+    from_storage,
+    is_key,
+    named_leaves,
+    spec,
+    storage_target,
+    to_storage,
+)
 from gpicljax.runtime.manifest import MANIFEST, find_damage, write_manifest
 
 T = TypeVar("T")
 DAMAGED = "damaged"
+ARRAYS = "default"
+"""Sub-folder of a step that Orbax writes (its `StandardCheckpointer` reads it, too)."""
 
 
 class CheckpointError(RuntimeError):
@@ -34,13 +45,17 @@ class CheckpointMismatchError(CheckpointError):
 
 
 class Checkpointer:
-    """Saves and restores training states below one folder. One process at a time.
+    """Saves and restores training states below one folder. One run at a time.
+
+    The processes of a run call every method together, and share the folder. An array that is spread
+    over them is written part by part; whatever else is in the state has the same value in all of
+    them, and process 0 writes it. What fails in one process fails in all.
 
     Args:
       directory: the folder; made if absent. Steps that were never finished are removed from it.
       max_to_keep: how many steps stay on disk; 2 or more, so that there is one to fall back to.
       max_failures: consecutive failures of `save` after which it raises.
-      report: where messages go.
+      report: where messages go, in process 0.
 
     Raises:
       ValueError: if `max_to_keep` < 2 or `max_failures` < 1.
@@ -52,7 +67,7 @@ class Checkpointer:
         *,
         max_to_keep: int = 2,
         max_failures: int = 3,
-        report: Callable[[str], None] = print,
+        report: Callable[[str], None] = say,
     ) -> None:
         """Opens the folder; see the class."""
         if max_to_keep < 2:
@@ -60,18 +75,23 @@ class Checkpointer:
         if max_failures < 1:
             raise ValueError(f"max_failures: got {max_failures}; accepted: an integer >= 1")
         self.directory = Path(directory).absolute()
-        self.directory.mkdir(parents=True, exist_ok=True)
         self._max_to_keep = max_to_keep
         self._max_failures = max_failures
         self._report = report
         self._failures = 0
-        self._opened: ocp.CheckpointManager | None = None
-        self._remove_unfinished()
+        # Not Orbax's CheckpointManager: its processes meet in barriers of their own, where those
+        # that are well would wait for one whose disk is full.
+        self._handler = ocp.StandardCheckpointHandler()
+
+        def prepare() -> None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._remove_unfinished()
+
+        on_main(prepare)
 
     def steps(self) -> list[int]:
         """The finished steps on disk, ascending. They may still turn out to be damaged."""
-        folders = self.directory.iterdir()
-        return sorted(int(f.name) for f in folders if f.name.isdigit() and (f / MANIFEST).exists())
+        return on_main(self._steps)
 
     def save(self, step: int, state: Any) -> bool:
         """Writes a state and returns when it is on disk.
@@ -95,29 +115,27 @@ class Checkpointer:
             raise ValueError(f"step: got {step}; accepted: an integer > {newest}")
         specs: list[Spec] = []
         # Orbax refuses empty arrays; their shape says everything. The step keeps the table filled.
-        table: dict[str, np.ndarray] = {"step": np.asarray(step)}
+        table: dict[str, np.ndarray | jax.Array] = {"step": np.asarray(step)}
         for name, leaf in named_leaves(state):
             impl = {"impl": str(jax.random.key_impl(leaf))} if is_key(leaf) else {}
             specs.append(spec(name, leaf) | impl)
-            value = to_host(name, leaf)
+            value = to_storage(leaf)
             if value.size:
                 table[name] = value
         try:
-            if not self._manager().save(step, args=ocp.args.StandardSave(table), force=True):
-                raise OSError("the checkpoint library declined to save")
-            write_manifest(self.directory / str(step), step, specs)
+            self._write(self.directory / str(step), step, specs, table)
         except Exception as error:  # full disks surface as various types from the storage library
-            self._close_manager()
-            self._remove_unfinished(quiet=True)
+            on_main(lambda: self._remove_unfinished(quiet=True))
             self._failures += 1
+            kept = self.steps()
             text = (
                 f"could not save step {step} in {self.directory}: {type(error).__name__}: {error}"
             )
             if self._failures >= self._max_failures:
                 raise CheckpointError(
-                    f"{text} ({self._failures} failures in a row; steps on disk: {self.steps()})"
+                    f"{text} ({self._failures} failures in a row; steps on disk: {kept})"
                 ) from error
-            self._report(f"warning: {text}; going on (steps on disk: {self.steps()})")
+            self._tell(f"warning: {text}; going on (steps on disk: {kept})")
             return False
         self._failures = 0
         return True
@@ -129,7 +147,8 @@ class Checkpointer:
 
         Args:
           abstract_state: pytree of the saved structure: `jax.ShapeDtypeStruct`s or concrete leaves.
-            Their shardings are used; the number of devices may differ from when it was saved.
+            Their shardings are used; the number of devices and of processes may differ from when it
+            was saved.
 
         Returns:
           The step and its state, equal to the saved one bit for bit; None if there is no
@@ -139,14 +158,47 @@ class Checkpointer:
           CheckpointError: if there are checkpoints but none is intact.
           CheckpointMismatchError: if the newest intact one holds another kind of state.
         """
+        step = on_main(self._newest_intact)
+        if step is None:
+            return None
+        return step, everywhere(lambda: self._read(self.directory / str(step), abstract_state))
+
+    def close(self) -> None:
+        """Frees what the checkpoint library holds."""
+        self._handler.close()
+
+    def _steps(self) -> list[int]:
+        folders = self.directory.iterdir()
+        return sorted(int(f.name) for f in folders if f.name.isdigit() and (f / MANIFEST).exists())
+
+    def _write(self, folder: Path, step: int, specs: list[Spec], table: dict[str, Any]) -> None:
+        arrays = epath.Path(folder / ARRAYS)
+        # Where each process describes its parts. Orbax would have the others wait until process 0
+        # makes it, ten minutes if that one fails before.
+        spread = any(isinstance(value, jax.Array) for value in table.values())
+        first = arrays / "array_metadatas" if spread else arrays
+        on_main(lambda: first.mkdir(parents=True))
+        everywhere(lambda: self._handler.save(arrays, args=ocp.args.StandardSave(table)))
+
+        def finish() -> None:
+            self._handler.finalize(arrays)
+            write_manifest(folder, step, specs)
+            for old in self._steps()[: -self._max_to_keep]:
+                # Without its manifest it counts as unfinished, should this be interrupted.
+                (self.directory / str(old) / MANIFEST).unlink()
+                shutil.rmtree(self.directory / str(old), ignore_errors=True)
+
+        on_main(finish)
+
+    def _newest_intact(self) -> int | None:
         problems: list[str] = []
-        for step in reversed(self.steps()):
+        for step in reversed(self._steps()):
             folder = self.directory / str(step)
             problem = find_damage(folder)
             if problem is None:
                 if problems:
                     self._report(f"warning: going back to step {step}")
-                return step, self._read(step, abstract_state)
+                return step
             problems.append(f"step {step}: {problem}")
             self._report(f"warning: damaged checkpoint {folder}: {problem}")
             self._set_aside(folder)
@@ -159,53 +211,35 @@ class Checkpointer:
             )
         return None
 
-    def close(self) -> None:
-        """Frees what the checkpoint library holds."""
-        self._close_manager()
-
-    def _read(self, step: int, abstract_state: T) -> T:
-        folder = self.directory / str(step)
-        stored: list[Spec] = json.loads((folder / MANIFEST).read_text())["leaves"]
+    def _read(self, folder: Path, abstract_state: T) -> T:
+        try:
+            stored: list[Spec] = json.loads((folder / MANIFEST).read_text())["leaves"]
+        except OSError as error:
+            raise CheckpointError(f"{folder} is not visible to all processes: {error}") from error
         wanted = named_leaves(abstract_state)
         _compare(folder, stored, [spec(name, leaf) for name, leaf in wanted])
-        target = {"step": np.asarray(0)}
-        empty: dict[str, np.ndarray] = {}
-        for (name, leaf), saved in zip(wanted, stored, strict=True):
-            abstract = jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
-            if isinstance(leaf, bool | int | float):
-                value = np.asarray(leaf)
-            else:
-                value = np.empty(abstract.shape, abstract.dtype)
-            (target if 0 not in saved["shape"] else empty)[name] = value
+        targets = {name: storage_target(leaf) for name, leaf in wanted}
+        target = {"step": np.asarray(0)} | {n: leaf for n, leaf in targets.items() if leaf.size}
         try:
-            restored = self._manager().restore(step, args=ocp.args.StandardRestore(target))
+            table: dict[str, Any] = self._handler.restore(
+                epath.Path(folder / ARRAYS), args=ocp.args.StandardRestore(target)
+            )
         except Exception as error:
             raise CheckpointError(
                 f"cannot read {folder}, whose files are intact: {error}"
             ) from error
-        table: dict[str, Any] = {**restored, **empty}
         leaves = [
-            from_host(np.asarray(table[name]), leaf, saved.get("impl"))
-            for (name, leaf), saved in zip(wanted, stored, strict=True)
+            # Empty arrays are not stored.
+            from_storage(table.get(name, np.empty(like.shape, like.dtype)), leaf, saved.get("impl"))
+            for (name, leaf), like, saved in zip(wanted, targets.values(), stored, strict=True)
         ]
         return jax.tree.unflatten(jax.tree.structure(abstract_state), leaves)
 
-    def _manager(self) -> ocp.CheckpointManager:
-        if self._opened is None:
-            options = ocp.CheckpointManagerOptions(
-                max_to_keep=self._max_to_keep, enable_async_checkpointing=False
-            )
-            self._opened = ocp.CheckpointManager(self.directory, options=options)
-        return self._opened
-
-    def _close_manager(self) -> None:
-        if self._opened is not None:
-            with contextlib.suppress(Exception):  # it may still be upset about a failed save
-                self._opened.close()
-            self._opened = None
+    def _tell(self, text: str) -> None:
+        if is_main():
+            self._report(text)
 
     def _set_aside(self, folder: Path) -> None:
-        self._close_manager()  # it would go on counting the step
         aside = self.directory / DAMAGED
         aside.mkdir(exist_ok=True)
         number = sum(1 for other in aside.iterdir() if other.name.split("-")[0] == folder.name)

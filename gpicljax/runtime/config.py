@@ -18,13 +18,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib.util
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import tyro
+
+LOG_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+"""What a log may also be sent to, and the package that this needs."""
 
 
 class ConfigError(ValueError):
@@ -61,6 +65,11 @@ class RunConfig:
       overwrite: Delete an existing run of this name first.
       dry_run: Report size, memory and expected duration without training.
       progress: Draw a progress line.
+      distributed: Join the other processes of this job (SLURM, Open MPI, Kubernetes, Cloud TPU, or
+        JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID).
+      log_to: Also show the log in TensorBoard (files in the run's folder) or Weights & Biases
+        (WANDB_MODE, WANDB_PROJECT and so on apply).
+      profile: Write a profiler trace of the second chunk into the run's folder.
     """
 
     preset: str = "quick"
@@ -72,6 +81,9 @@ class RunConfig:
     overwrite: bool = False
     dry_run: bool = False
     progress: bool = True
+    distributed: bool = False
+    log_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    profile: bool = False
 
     def default_name(self) -> str:
         """The run's name where none was given. Experiments override this to add, say, the task."""
@@ -93,6 +105,12 @@ class RunConfig:
         name = self.run_name
         plain_name = bool(name) and name[0] != "." and not {"/", "\\", "\0"} & set(name)
         check(plain_name, "name", name, "a folder name without separators or a leading dot")
+        for name in self.log_to:
+            check(name in LOG_PACKAGES, "log_to", name, f"any of {', '.join(LOG_PACKAGES)}")
+            found = importlib.util.find_spec(LOG_PACKAGES[name])
+            # Without an origin it is but a folder of that name, such as the one W&B itself makes.
+            installed = found is not None and found.origin is not None
+            check(installed, "log_to", name, "what is installed; pip install 'gpicljax[log]'")
         both = self.resume and self.overwrite
         check(not both, "resume and overwrite", (True, True), "at most one of the two")
 

@@ -144,7 +144,7 @@ def describe_difference(a: Any, b: Any, ignore: tuple[str, ...] = ()) -> list[st
       One line per differing field, `agent.learning_rate: 0.1 -> 0.2`, in the order of `a`; empty if
       the two agree.
     """
-    left, right = _flatten(to_json(a)), _flatten(to_json(b))
+    left, right = flatten(to_json(a)), flatten(to_json(b))
     names = [*left, *(name for name in right if name not in left)]
     absent = "(absent)"
     return [
@@ -154,10 +154,21 @@ def describe_difference(a: Any, b: Any, ignore: tuple[str, ...] = ()) -> list[st
     ]
 
 
-def _flatten(data: Any, prefix: str = "") -> dict[str, Any]:
+def flatten(data: Any, prefix: str = "", separator: str = ".") -> dict[str, Any]:
+    """Turns nested mappings into one, joining names by `separator`.
+
+    Args:
+      data: mappings within mappings; a mapping that is empty stays as it is.
+      prefix: put before every name.
+      separator: between the names of two levels.
+
+    Returns:
+      The innermost values by their joined names.
+    """
     if not isinstance(data, Mapping) or (prefix and not data):
         return {prefix: data}
     flat: dict[str, Any] = {}
     for key, value in data.items():
-        flat.update(_flatten(value, f"{prefix}.{key}" if prefix else str(key)))
+        name = f"{prefix}{separator}{key}" if prefix else str(key)
+        flat.update(flatten(value, name, separator))
     return flat

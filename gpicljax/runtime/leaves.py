@@ -1,4 +1,4 @@
-"""A training state as a flat table of host arrays, and back."""
+"""A training state as a flat table of arrays, and back."""
 
 from __future__ import annotations
 
@@ -54,34 +54,49 @@ def spec(name: str, leaf: Any) -> Spec:
     return {"name": name, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}
 
 
-def to_host(name: str, leaf: Any) -> np.ndarray:
-    """Copies a leaf to the host; typed keys become their `uint32` data.
+def is_spread(leaf: Any) -> bool:
+    """Whether an array (or its abstract form) has parts on devices of other processes."""
+    sharding = getattr(leaf, "sharding", None)
+    return sharding is not None and not sharding.is_fully_addressable
+
+
+def to_storage(leaf: Any) -> np.ndarray | jax.Array:
+    """What is stored of a leaf; typed keys become their `uint32` data.
 
     Args:
-      name: the leaf's name, for errors.
       leaf: a concrete leaf.
 
     Returns:
-      A numpy array of the same values.
-
-    Raises:
-      ValueError: if parts of the array live on devices of other processes.
+      A numpy array of the same values; a JAX array if it is spread over several processes, each of
+      which stores its part.
     """
-    if isinstance(leaf, jax.Array):
-        if not leaf.is_fully_addressable:
-            raise ValueError(
-                f"state: got an array spread over several processes at {name}; "
-                "accepted: arrays on this process's devices"
-            )
-        leaf = jax.random.key_data(leaf) if is_key(leaf) else leaf
-    return np.asarray(leaf)
+    leaf = jax.random.key_data(leaf) if is_key(leaf) else leaf
+    return leaf if is_spread(leaf) else np.asarray(leaf)
 
 
-def from_host(value: np.ndarray, like: Any, impl: str | None) -> Any:
-    """Makes a leaf of host values.
+def storage_target(like: Any) -> np.ndarray | jax.ShapeDtypeStruct:
+    """What to ask storage for, to replace a leaf.
 
     Args:
-      value: what `to_host` returned.
+      like: the leaf, or its abstract form.
+
+    Returns:
+      A numpy array of any values; for a leaf that is spread over several processes, an abstract
+      array with its sharding.
+    """
+    if isinstance(like, bool | int | float):
+        return np.asarray(like)
+    data = jax.eval_shape(jax.random.key_data, like) if is_key(like) else like
+    if is_spread(like):  # the sharding of keys leaves the axis of their data alone
+        return jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=like.sharding)
+    return np.empty(data.shape, data.dtype)
+
+
+def from_storage(value: np.ndarray | jax.Array, like: Any, impl: str | None) -> Any:
+    """Makes a leaf of stored values.
+
+    Args:
+      value: what storage had for `storage_target(like)`.
       like: the leaf to be replaced, or its abstract form. A Python number gives a Python number, a
         numpy array a numpy array, all else a JAX array: with the sharding of `like` if it has been
         put somewhere on purpose, free to move (uncommitted, on the default device) otherwise.
@@ -91,12 +106,18 @@ def from_host(value: np.ndarray, like: Any, impl: str | None) -> Any:
       The leaf.
     """
     if isinstance(like, bool | int | float):
-        return type(like)(value.item())
+        return type(like)(np.asarray(value).item())
     if isinstance(like, np.ndarray | np.generic):
+        value = np.asarray(value)
         return value.astype(like.dtype)[()] if isinstance(like, np.generic) else value
-    # Always a copy: the training loop donates these buffers, and numpy must not share them.
-    array = jnp.array(value)
+    if isinstance(value, jax.Array):
+        array = value
+    elif is_spread(like):
+        array = jax.make_array_from_callback(value.shape, like.sharding, lambda part: value[part])
+    else:
+        # Always a copy: the training loop donates these buffers, and numpy must not share them.
+        array = jnp.array(value)
     if impl is not None:
         array = jax.random.wrap_key_data(array, impl=impl)
     placed = like.committed if isinstance(like, jax.Array) else like.sharding is not None
-    return jax.device_put(array, like.sharding) if placed else array
+    return jax.device_put(array, like.sharding) if placed and not is_spread(like) else array

@@ -5,15 +5,22 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from signal import Signals
 from typing import Any, TypeVar
 
 import jax
 
 from gpicljax.runtime.checkpoints import Checkpointer
+from gpicljax.runtime.distributed import exchange, is_main, to_host
+from gpicljax.runtime.distributed import say as say_once
+from gpicljax.runtime.files import to_json_text, write_atomically
+from gpicljax.runtime.loggers import open_loggers
 from gpicljax.runtime.metrics import MetricsLog
+from gpicljax.runtime.profiling import CompileClock, profile
 from gpicljax.runtime.progress import Progress, duration
+from gpicljax.runtime.provenance import provenance
 from gpicljax.runtime.run_directory import RunDirectory
-from gpicljax.runtime.signals import catch_stop
+from gpicljax.runtime.signals import StopRequest, catch_stop, exit_code
 
 StateT = TypeVar("StateT")
 Metrics = Mapping[str, Any]
@@ -38,6 +45,9 @@ def run_chunks(
     apart, the log of an undisturbed one, provided that the state holds everything the next update
     depends on. SIGTERM and SIGINT end the process after the current chunk has been saved.
 
+    The processes of a run call it together, stop at the same chunk if any of them is told to, and
+    get the same metrics and the same log. `on_metrics` is called in all of them.
+
     Args:
       update_chunk: compiled function from a state to the next one and its metrics, such as K
         updates in one `jit(scan(...))`. It may donate its argument.
@@ -46,12 +56,15 @@ def run_chunks(
       num_chunks: chunks of the whole run, those before a resume included.
       run: the open run. Every chunk becomes one record of its log: `step` (chunks so far),
         `observations` (so far), the metrics, and `time` with `chunk_s`, `elapsed_s` (over all
-        processes of the run, evaluation and saving included), `compile_s` (first chunk of a
-        process only, and counted with that chunk's own work) and `observations_per_s` (all others).
+        processes of the run, evaluation and saving included), `compile_s` (the part of `chunk_s`
+        that went into compilation: in the first chunk of a process, and where something was
+        compiled again) and `observations_per_s` (compilation left out; not in the first chunk of a
+        process, nor in one that is profiled). Its configuration says where records are shown
+        besides, and whether the second chunk of this process is profiled.
       checkpointer: by default one in the run's folder.
       checkpoint_every: chunks between checkpoints; the last chunk is always saved.
-      on_metrics: called with the step and the metrics (on the host) after each chunk is logged;
-        a chunk that is repeated after a resume is reported again.
+      on_metrics: called with the step and the metrics (on the host, whole) after each chunk
+        is logged; a chunk that is repeated after a resume is reported again.
       progress: the progress line; None for silence.
       observations_per_chunk: observations that one chunk processes, over all seeds.
 
@@ -71,7 +84,7 @@ def run_chunks(
     ):
         if value < least:
             raise ValueError(f"{name}: got {value}; accepted: an integer >= {least}")
-    say: Callable[[str], None] = print if progress is None else progress.note
+    say: Callable[[str], None] = say_once if progress is None else progress.note
     saver = Checkpointer(run.checkpoints, report=say) if checkpointer is None else checkpointer
     log = MetricsLog(run.metrics_file)
     first = saved = tried = 0
@@ -83,6 +96,16 @@ def run_chunks(
     log.truncate_after(first)
     records = log.read()
     before = records[-1].get("time", {}).get("elapsed_s", 0.0) if records else 0.0
+    leader = is_main()
+    if leader:
+        plan = {
+            "num_chunks": num_chunks,
+            "observations_per_chunk": observations_per_chunk,
+            "key_metric": None if progress is None else progress.key_metric,
+            **provenance(),
+        }
+        with contextlib.suppress(OSError):  # for `gpicljax runs` only
+            write_atomically(run.plan_file, to_json_text(plan, indent=2) + "\n")
 
     def save(step: int) -> None:
         nonlocal saved, tried
@@ -91,57 +114,105 @@ def run_chunks(
             tried = step
             saved = step if saver.save(step, state) else saved
 
-    begun = time.monotonic()
-    pace: list[float] = []
+    nothing = contextlib.nullcontext()
+    watch = _Stopwatch(observations_per_chunk, before)
     done = first
-    with catch_stop() as stop:
-        for step in range(first + 1, num_chunks + 1):
-            start = time.monotonic()
-            state, metrics = jax.block_until_ready(update_chunk(state))
-            taken = time.monotonic() - start
-            metrics = jax.device_get(dict(metrics))
-            clash = [name for name in RESERVED if name in metrics]
-            if clash:
-                raise ValueError(
-                    f"metrics: got the name {clash[0]!r}; accepted: any but {RESERVED}"
-                )
-            spent: dict[str, float] = {
-                "chunk_s": taken,
-                "elapsed_s": before + time.monotonic() - begun,
-            }
-            throughput = None
-            if step == first + 1:
-                spent["compile_s"] = taken
+    with watch.clock, open_loggers(run, records, report=say) as views:
+        with catch_stop() as stop:
+            for step in range(first + 1, num_chunks + 1):
+                profiled = leader and run.config.profile and step == first + 2
+                with profile(run.path / "profile", report=say) if profiled else nothing:
+                    watch.start()
+                    state, metrics = jax.block_until_ready(update_chunk(state))
+                    spent = watch.stop(count=not profiled)
+                metrics = to_host(dict(metrics))
+                clash = [name for name in RESERVED if name in metrics]
+                if clash:
+                    raise ValueError(
+                        f"metrics: got the name {clash[0]!r}; accepted: any but {RESERVED}"
+                    )
+                if step == first + 1 and progress is not None:
+                    taken, compiled = duration(spent["chunk_s"]), duration(spent["compile_s"])
+                    say(f"first chunk, compilation included: {taken} ({compiled} to compile)")
+                record = {"observations": step * observations_per_chunk, **metrics, "time": spent}
+                log.append(step, record)
+                views.log(step, record)
+                if on_metrics is not None:
+                    on_metrics(step, metrics)
+                done = step
+                if step % checkpoint_every == 0 or step == num_chunks:
+                    save(step)
                 if progress is not None:
-                    say(f"first chunk, compilation included: {duration(taken)}")
-            else:
-                pace = [*pace[-19:], taken]
-                throughput = observations_per_chunk / taken
-                spent["observations_per_s"] = throughput
-            observations = step * observations_per_chunk
-            log.append(step, {"observations": observations, **metrics, "time": spent})
-            if on_metrics is not None:
-                on_metrics(step, metrics)
-            done = step
-            if step % checkpoint_every == 0 or step == num_chunks:
-                save(step)
-            if progress is not None:
-                left = (num_chunks - step) * sum(pace) / len(pace) if pace else None
-                progress.update(
-                    step, metrics=metrics, observations_per_second=throughput, seconds_left=left
-                )
-            if stop.signal is not None:
-                break
-    # Only now, with the usual handlers back: no signal can slip in between look and leave.
-    if progress is not None:
-        progress.close()
-    if stop.signal is not None:
-        with contextlib.suppress(OSError):
-            log.flush()
+                    progress.update(
+                        step,
+                        metrics=metrics,
+                        observations_per_second=spent.get("observations_per_s"),
+                        seconds_left=watch.seconds_left(num_chunks - step),
+                    )
+                if _agreed(stop) is not None:
+                    break
+        # Only now, with the usual handlers back: no signal can slip in between look and leave.
+        if progress is not None:
+            progress.close()
+        if run.config.profile and done < first + 2:
+            say("note: nothing profiled; only the second chunk of a process is, when all is warm")
+        asked = _agreed(stop)
+        if asked is not None:
+            with contextlib.suppress(OSError):
+                log.flush()
+            save(done)
+            kept = f"saved after chunk {saved}" if saved else "nothing saved"
+            say(f"stopped by {asked.name}: {kept}; --resume continues")
+            raise SystemExit(exit_code(asked))
+        log.flush()
         save(done)
-        kept = f"saved after chunk {saved}" if saved else "nothing saved"
-        say(f"stopped by {stop.signal.name}: {kept}; --resume continues")
-        raise SystemExit(stop.exit_code)
-    log.flush()
-    save(done)
-    return state, log.read()
+        return state, log.read()
+
+
+class _Stopwatch:
+    """Where the time goes, chunk by chunk.
+
+    Args:
+      observations: of one chunk.
+      before: seconds that earlier processes of the run have spent.
+    """
+
+    def __init__(self, observations: int, before: float) -> None:
+        self.clock = CompileClock()
+        self._observations = observations
+        self._begun = time.monotonic() - before
+        self._chunk = 0.0
+        self._warm = False
+        self._pace: list[float] = []
+
+    def start(self) -> None:
+        """A chunk begins."""
+        self.clock.take()
+        self._chunk = time.monotonic()
+
+    def stop(self, count: bool) -> dict[str, float]:
+        """The `time` of the chunk that ends; `count` says whether its pace is the usual one."""
+        now = time.monotonic()
+        taken = now - self._chunk
+        compiled = min(self.clock.take(), taken)
+        spent = {"chunk_s": taken, "elapsed_s": now - self._begun}
+        if compiled > 0 or not self._warm:
+            spent["compile_s"] = compiled
+        if self._warm and count and taken > compiled:
+            self._pace = [*self._pace[-19:], taken - compiled]
+            spent["observations_per_s"] = self._observations / self._pace[-1]
+        self._warm = True
+        return spent
+
+    def seconds_left(self, chunks: int) -> float | None:
+        """How long so many chunks will take, at the pace of the last twenty."""
+        return chunks * sum(self._pace) / len(self._pace) if self._pace else None
+
+
+def _agreed(stop: StopRequest) -> Signals | None:
+    """The signal to stop that any of the processes has had: the same answer in all of them."""
+    answer = next((signal for signal in exchange(stop.signal) if signal is not None), None)
+    # Only ever set: a signal that came during the exchange waits for the next one.
+    if answer is not None:
+        stop.signal = answer
+    return answer

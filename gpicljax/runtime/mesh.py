@@ -14,6 +14,8 @@ import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from gpicljax.runtime.leaves import is_key, is_spread, to_storage
+
 T = TypeVar("T")
 AXIS = "data"
 
@@ -31,13 +33,16 @@ def one_device_per_core(most: int | None = None) -> int:
     Work that needs no communication (seeds, above all) then scales with the cores, free of the
     synchronisation inside every operation that sharing one program between threads costs.
 
-    Call it before the first computation. On other platforms it changes nothing that matters.
+    Call it before the first computation, and after `join_cluster`. Processes that share a machine
+    are to be given cores of their own (SLURM does that; else `taskset`). On other platforms it
+    changes nothing that matters.
 
     Args:
       most: upper limit of the number of devices.
 
     Returns:
-      The number of CPU devices. What was set by hand (`XLA_FLAGS`, or a backend in use) stays.
+      The number of CPU devices of this process. What was set by hand (`XLA_FLAGS`, or a backend in
+      use) stays.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_cpu_multi_thread_eigen" not in flags:
@@ -47,7 +52,7 @@ def one_device_per_core(most: int | None = None) -> int:
         wanted = max(1, min(cores or 1, most or cores or 1))
         with contextlib.suppress(RuntimeError):  # the backend is in use already
             jax.config.update("jax_num_cpu_devices", wanted)
-    return jax.device_count("cpu")
+    return jax.local_device_count("cpu")
 
 
 def devices_for(lanes: int) -> int:
@@ -57,10 +62,13 @@ def devices_for(lanes: int) -> int:
       lanes: independent programs to spread, at least 1.
 
     Returns:
-      The smallest number of devices that keeps the longest queue as short as all of them would.
+      The smallest number of devices that keeps the longest queue as short as all of them would; the
+      same number in every process.
     """
-    longest = -(-lanes // jax.device_count())
-    return -(-lanes // longest)
+    processes = jax.process_count()
+    each = -(-lanes // processes)
+    longest = -(-each // jax.local_device_count())
+    return processes * -(-each // longest)
 
 
 def per_lane(
@@ -75,7 +83,9 @@ def per_lane(
     `while_loop` would ask all devices at each round whether to go on.
 
     Args:
-      function: of one lane; positional arguments are pytrees of arrays.
+      function: of one lane; positional arguments are pytrees of arrays. What it needs of arrays
+        that are spread over devices comes in as arguments: JAX refuses to close over an array that
+        lives in several processes, and keeps a copy of any other as a constant of the program.
       mesh: from `make_mesh`; its size divides the number of lanes.
       in_axes: 0 or None for each argument, or one for all; None is the same for every lane.
       donate_argnums: arguments whose buffers may be reused.
@@ -87,18 +97,41 @@ def per_lane(
     def batched(*arguments: Any) -> Any:
         axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(arguments)
         specs = tuple(PartitionSpec(AXIS) if axis == 0 else PartitionSpec() for axis in axes)
-        mapped = jax.shard_map(
-            jax.vmap(function, axes),
-            mesh=mesh,
-            in_specs=specs,
-            out_specs=PartitionSpec(AXIS),
-            # Gradients are taken of and with respect to a lane's own values only, so that nothing
-            # is summed over devices behind our back (which the check is there for).
-            check_vma=False,
-        )
-        return mapped(*arguments)
+        return _spread(jax.vmap(function, axes), mesh, specs, PartitionSpec(AXIS))(*arguments)
 
     return jax.jit(batched, donate_argnums=donate_argnums, compiler_options=FAST_COMPILE)
+
+
+def per_part(
+    update: Callable[[T], tuple[T, Any]], mesh: Mesh, partition: Callable[[Any, Any], T]
+) -> Callable[[T], tuple[T, Any]]:
+    """Compiles an update of one training run whose batch of environments is spread over the mesh.
+
+    Every device runs `update` on its part of the instances and its copy of everything else.
+
+    Args:
+      update: from a state to the next one and metrics, which are the same on every device: what is
+        learnt from all parts it sums over the axis `AXIS` itself (see `agents.cloning`).
+      mesh: from `make_mesh`.
+      partition: `(batch, whole) -> prefix of the state`, as trainers have it.
+
+    Returns:
+      The compiled function. It donates its argument, whose arrays are those of a whole run (see
+      `shard_parts`).
+    """
+    specs = partition(PartitionSpec(AXIS), PartitionSpec())
+    spread = _spread(update, mesh, (specs,), (specs, PartitionSpec()))
+    return jax.jit(spread, donate_argnums=0, compiler_options=FAST_COMPILE)
+
+
+def _spread(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
+    # Without the check of varying axes, `grad` inside is the gradient of a device's own part and
+    # nothing is summed behind our back. With it, the gradient with respect to a replicated argument
+    # arrives summed already: whoever then averages trains with as many times the gradient as there
+    # are devices.
+    return jax.shard_map(
+        function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
+    )
 
 
 def make_mesh(num_devices: int | None = None) -> Mesh:
@@ -111,13 +144,25 @@ def make_mesh(num_devices: int | None = None) -> Mesh:
       The mesh. Its axis is `AxisType.Auto`: the compiler places what the program leaves open.
 
     Raises:
-      ValueError: if there are not that many devices.
+      ValueError: if there are not that many devices, or not equally many in every process.
     """
     devices = jax.devices()
     wanted = len(devices) if num_devices is None else num_devices
     if not 1 <= wanted <= len(devices):
         raise ValueError(f"num_devices: got {num_devices}; accepted: 1 to {len(devices)}")
-    # jax.make_mesh defaults to explicit axes, which scans over sharded keys cannot run under.
+    processes = jax.process_count()
+    if processes > 1:
+        # A process without a device in the mesh could not even take part in the calls.
+        each = [[d for d in devices if d.process_index == i] for i in range(processes)]
+        share, rest = divmod(wanted, processes)
+        if rest or share > min(map(len, each)):
+            raise ValueError(
+                f"num_devices: got {wanted}; accepted: the same number in each of the "
+                f"{processes} processes, which have {[len(own) for own in each]}"
+            )
+        devices = [device for own in each for device in own[:share]]
+    # jax.make_mesh defaults to explicit axes, which scans over sharded keys cannot run under
+    # (tests/runtime/eight_devices.py shows one).
     return jax.make_mesh((wanted,), (AXIS,), axis_types=(AxisType.Auto,), devices=devices[:wanted])
 
 
@@ -147,29 +192,64 @@ def shard_leading(tree: T, mesh: Mesh) -> T:
 
     Args:
       tree: pytree of arrays (typed keys included) with a common leading axis, such as seeds.
-        Scalars are copied to every device.
+        Scalars are copied to every device. Several processes all give the same values.
       mesh: the mesh.
 
     Returns:
       The same values, `NamedSharding` over `data`.
 
     Raises:
+      AssertionError: if several processes give different values.
       ValueError: if the device count does not divide a leading axis; see `padded_count`.
     """
 
     def place(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
         shape = np.shape(leaf)
         if not shape:
-            return jax.device_put(leaf, NamedSharding(mesh, PartitionSpec()))
+            return _put(leaf, NamedSharding(mesh, PartitionSpec()))
         if shape[0] % mesh.size:
             raise ValueError(
                 f"tree{jax.tree_util.keystr(path)}: got the shape {shape}; accepted: "
                 f"a leading axis that is a multiple of {mesh.size} devices "
                 "(see padded_count)"
             )
-        return jax.device_put(leaf, NamedSharding(mesh, PartitionSpec(AXIS)))
+        return _put(leaf, NamedSharding(mesh, PartitionSpec(AXIS)))
 
     return jax.tree_util.tree_map_with_path(place, tree)
+
+
+def shard_parts(tree: T, mesh: Mesh, partition: Callable[[Any, Any], T]) -> T:
+    """Spreads a training state over the mesh: instances in equal parts, copies of all else.
+
+    Args:
+      tree: the state of a whole run.
+      mesh: the mesh.
+      partition: `(batch, whole) -> prefix of the state`, as trainers have it.
+
+    Returns:
+      The same values, `NamedSharding` over `data` or replicated.
+
+    Raises:
+      ValueError: if the device count does not divide the number of instances.
+    """
+
+    def whole(part: Any) -> Any:
+        return jax.tree.map(lambda x: _put(x, NamedSharding(mesh, PartitionSpec())), part)
+
+    split = partition(True, False)
+    return jax.tree.map(
+        lambda b, part: shard_leading(part, mesh) if b else whole(part), split, tree
+    )
+
+
+def _put(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
+    if sharding.is_fully_addressable or is_spread(leaf):
+        return jax.device_put(leaf, sharding)
+    # Across processes, device_put takes (and compares) plain values only.
+    placed = jax.device_put(np.asarray(to_storage(leaf)), sharding)
+    return (
+        jax.random.wrap_key_data(placed, impl=jax.random.key_impl(leaf)) if is_key(leaf) else placed
+    )
 
 
 def enable_compilation_cache(path: str | Path | None = None) -> Path | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpicljax.runtime.distributed import on_main
 from gpicljax.runtime.files import to_json_text, write_atomically
 
 MAX_VALUES = 65536
@@ -26,6 +27,9 @@ class MetricsLog:
     A record that cannot be written (a full disk) is kept in memory and written with the next one;
     the file is cut back to its last complete line meanwhile.
 
+    The processes of a run call every method together; process 0 writes, and what it meets with
+    happens to all.
+
     Args:
       path: the file; made if absent, continued otherwise (a torn last line is cut off).
       max_failures: consecutive write errors after which `append` raises.
@@ -37,13 +41,13 @@ class MetricsLog:
         self.max_failures = max_failures
         self._pending: list[bytes] = []
         self._failures = 0
-        if path.exists():
-            truncate_after(path, None)
+        self._complete = True
+        on_main(lambda: truncate_after(path, None))
 
     @property
     def complete(self) -> bool:
         """Whether everything appended so far is on the device."""
-        return not self._pending
+        return self._complete
 
     def append(self, step: int, values: Mapping[str, Any]) -> None:
         """Writes one line, `{"step": step, **values}`.
@@ -57,6 +61,9 @@ class MetricsLog:
           ValueError: if a metric is called `step` or is larger than `MAX_VALUES` numbers.
           OSError: at the `max_failures`-th write error in a row.
         """
+        self._complete = on_main(lambda: self._append(step, values))
+
+    def _append(self, step: int, values: Mapping[str, Any]) -> bool:
         if "step" in values:
             raise ValueError("values: got a metric called 'step'; accepted: any other name")
         for name, value in values.items():
@@ -68,7 +75,7 @@ class MetricsLog:
         record: dict[str, Any] = {"step": int(step), **values}
         self._pending.append(to_json_text(record).encode() + b"\n")
         try:
-            self.flush()
+            self._flush()
         except OSError as error:
             self._failures += 1
             if self._failures >= self.max_failures:
@@ -77,6 +84,7 @@ class MetricsLog:
                 f"warning: could not write {self.path} ({error}); "
                 f"{len(self._pending)} record(s) kept for the next attempt"
             )
+        return not self._pending
 
     def flush(self) -> None:
         """Writes what earlier errors have left waiting.
@@ -84,6 +92,10 @@ class MetricsLog:
         Raises:
           OSError: if that fails again; the records stay in memory.
         """
+        on_main(self._flush)
+        self._complete = True
+
+    def _flush(self) -> None:
         if self._pending:
             self._write(b"".join(self._pending))
         self._pending.clear()
@@ -105,11 +117,12 @@ class MetricsLog:
     def truncate_after(self, step: int) -> None:
         """Drops every record later than `step`; see `truncate_after`."""
         self._pending.clear()
-        truncate_after(self.path, step)
+        self._complete = True
+        on_main(lambda: truncate_after(self.path, step))
 
     def read(self) -> list[dict[str, Any]]:
         """The records on disk; see `read_metrics`."""
-        return read_metrics(self.path)
+        return on_main(lambda: read_metrics(self.path))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -126,6 +139,15 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
       MetricsError: if any other line is not a JSON object with a `step`.
     """
     return [record for record, _ in _parse(path)]
+
+
+def as_numbers(value: Any) -> np.ndarray | None:
+    """A record's value as a float64 array, null as NaN; None if it is text or of ragged shape."""
+    try:
+        array = np.asarray(value)
+        return None if array.dtype.kind in "SU" else array.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
 
 
 def truncate_after(path: Path, step: int | None) -> None:

@@ -9,6 +9,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from gpicljax.runtime.distributed import is_main
+
 
 def duration(seconds: float) -> str:
     """Says a duration in seconds as `42 s`, `3 min 20 s` or `5 h 07 min`."""
@@ -35,7 +37,7 @@ def announce(
     expected_seconds: float | None = None,
     stream: IO[str] | None = None,
 ) -> None:
-    """Prints what is about to run and how long to expect.
+    """Prints what is about to run and how long to expect; of several processes, one does.
 
     Args:
       title: the experiment and the run.
@@ -43,6 +45,8 @@ def announce(
       expected_seconds: estimated duration in seconds, compilation included.
       stream: where to print; standard output by default.
     """
+    if not is_main():
+        return
     out = sys.stdout if stream is None else stream
     print(title, file=out)
     for name, value in (details or {}).items():
@@ -54,6 +58,8 @@ def announce(
 
 class Progress:
     """One line that is redrawn after each chunk; plain lines where the output is not a terminal.
+
+    Of several processes, only process 0 shows it.
 
     Args:
       total: number of chunks of the whole run.
@@ -74,7 +80,8 @@ class Progress:
     def note(self, text: str) -> None:
         """Prints a line of its own above the progress line."""
         self.close()
-        print(text, file=self.stream, flush=True)
+        if is_main():
+            print(text, file=self.stream, flush=True)
 
     def update(
         self,
@@ -92,6 +99,8 @@ class Progress:
           observations_per_second: throughput without compilation; None while unknown.
           seconds_left: None while unknown.
         """
+        if not is_main():
+            return
         parts = [f"{done}/{self.total} ({100 * done // max(1, self.total)}%)"]
         if self.key_metric is not None and self.key_metric in metrics:
             values = np.asarray(metrics[self.key_metric], np.float64)

@@ -1,4 +1,8 @@
-"""The folder of one run, `runs/<experiment>/<name>/`, and who may write to it."""
+"""The folder of one run, `runs/<experiment>/<name>/`, and who may write to it.
+
+Of several processes, process 0 makes, locks and writes it; the others see it through a file system
+that they share, and are refused whatever process 0 is.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import platform
 import shutil
 import time
 from collections.abc import Mapping
@@ -15,12 +20,23 @@ from typing import IO, Any
 
 from gpicljax.runtime.config import RunConfig, validate
 from gpicljax.runtime.config_json import describe_difference, to_json
+from gpicljax.runtime.distributed import everywhere, exchange, is_main, on_main
 from gpicljax.runtime.files import to_json_text, write_atomically
 from gpicljax.runtime.metrics import read_metrics
 from gpicljax.runtime.provenance import provenance
 
-IRRELEVANT = ("resume", "overwrite", "progress", "dry_run", "runs_dir")
+IRRELEVANT = (
+    "resume",
+    "overwrite",
+    "progress",
+    "dry_run",
+    "runs_dir",
+    "log_to",
+    "profile",
+    "distributed",
+)
 """Fields of a configuration that may change when a run is resumed."""
+PLAN = "run.json"
 
 
 class RunError(RuntimeError):
@@ -50,18 +66,25 @@ class RunDirectory:
       path: the run's folder.
       resumed: whether earlier work is to be continued.
       started: `time.monotonic()` at opening, in seconds.
+      config: the configuration it was opened with.
     """
 
     experiment: str
     path: Path
     resumed: bool
     started: float
-    _lock: IO[str] = dataclasses.field(repr=False, compare=False)
+    config: RunConfig
+    _lock: IO[str] | None = dataclasses.field(repr=False, compare=False)
 
     @property
     def config_file(self) -> Path:
         """`config.json`."""
         return self.path / "config.json"
+
+    @property
+    def plan_file(self) -> Path:
+        """`run.json`: what the latest process set out to do, and where it runs."""
+        return self.path / PLAN
 
     @property
     def metrics_file(self) -> Path:
@@ -80,7 +103,8 @@ class RunDirectory:
 
     def close(self) -> None:
         """Lets other processes in."""
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def __enter__(self) -> RunDirectory:
         """Returns the run itself."""
@@ -93,6 +117,8 @@ class RunDirectory:
 
 def open_run(experiment: str, config: RunConfig) -> RunDirectory:
     """Makes, continues or replaces the folder of a run, and locks it.
+
+    The processes of a run call it together.
 
     Args:
       experiment: the experiment's name; the folder is `config.runs_dir/experiment/config.run_name`.
@@ -107,19 +133,43 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
       RunExistsError: if the run exists and neither flag is set.
       ConfigMismatchError: if the run to be resumed has another configuration.
       RunLockedError: if another process (or another `RunDirectory` here) has the run open.
-      RunError: if the run to be resumed has lost its `config.json`.
+      RunError: if the run to be resumed has lost its `config.json`; if the processes were given
+        different configurations, or do not share the file system.
     """
-    validate(config)
+    everywhere(lambda: validate(config))
+    first, *others = exchange(to_json(config))
+    for number, other in enumerate(others, start=1):
+        differences = describe_difference(first, other)
+        if differences:
+            lines = "".join(f"\n  {line}" for line in differences)
+            raise RunError(f"processes 0 and {number} were given different configurations:{lines}")
     path = config.runs_dir / experiment / config.run_name
-    path.mkdir(parents=True, exist_ok=True)
-    lock = _lock(path)
-    try:
+    locks: list[IO[str]] = []
+
+    def prepare() -> bool:
+        path.mkdir(parents=True, exist_ok=True)
+        locks.append(_lock(path))
         resumed = _prepare(path, config)
         (path / "figures").mkdir(exist_ok=True)
+        return resumed
+
+    try:
+        resumed = on_main(prepare)
+        everywhere(lambda: _find(path / "config.json"))
     except BaseException:
-        lock.close()
+        for lock in locks:
+            lock.close()
         raise
-    return RunDirectory(experiment, path, resumed, time.monotonic(), lock)
+    lock = locks[0] if locks else None
+    return RunDirectory(experiment, path, resumed, time.monotonic(), config, lock)
+
+
+def _find(file: Path) -> None:
+    if not file.exists():
+        raise RunError(
+            f"{file} has been written by process 0, but is not here on {platform.node()}; "
+            "--runs-dir must be on a file system that all processes share"
+        )
 
 
 def _prepare(path: Path, config: RunConfig) -> bool:
@@ -165,7 +215,11 @@ def _lock(path: Path) -> IO[str]:
     """Takes the run's lock. The kernel releases it when the process ends, however it ends."""
     file = open(path / ".lock", "a+", encoding="utf-8")  # noqa: SIM115 - stays open with the run
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # perhaps only somebody who looks (`in_use`), for a moment
+            time.sleep(0.05)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         file.seek(0)
         holder = file.read().strip() or "unknown"
@@ -183,8 +237,20 @@ def _lock(path: Path) -> IO[str]:
     return file
 
 
+def in_use(path: Path) -> bool:
+    """Whether a process has the run in the folder `path` open; False where that cannot be known."""
+    try:
+        with open(path / ".lock", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def write_summary(run: RunDirectory, results: Mapping[str, Any], markdown: str) -> None:
-    """Writes `summary.json` and `summary.md`, with where the results come from.
+    """Writes `summary.json` and `summary.md`, with where the results come from; process 0 does.
 
     Args:
       run: the run.
@@ -195,8 +261,12 @@ def write_summary(run: RunDirectory, results: Mapping[str, Any], markdown: str) 
       OSError: if a file cannot be written; the previous one is then untouched.
       TypeError: if a result is of another type.
     """
+    if not is_main():
+        return
     records = read_metrics(run.metrics_file)
-    trained = records[-1].get("time", {}).get("elapsed_s") if records else None
+    times = [record.get("time", {}) for record in records]
+    trained = times[-1].get("elapsed_s") if times else None
+    compiled = sum(spent.get("compile_s", 0.0) for spent in times)
     origin = provenance()
     wall = time.monotonic() - run.started
     summary = {
@@ -206,6 +276,7 @@ def write_summary(run: RunDirectory, results: Mapping[str, Any], markdown: str) 
         # A resumed run spent time in earlier processes too; only the log knows about those.
         "wall_time_s": round(wall, 3),
         "training_time_s": trained,
+        "compile_time_s": round(compiled, 3),
         "resumed": run.resumed,
         **origin,
     }
@@ -213,7 +284,8 @@ def write_summary(run: RunDirectory, results: Mapping[str, Any], markdown: str) 
     devices = ", ".join(f"{n} x {kind}" for kind, n in hardware["devices"].items())
     commit = "none" if git is None else git["commit"] + (" (modified)" if git["modified"] else "")
     lines = [
-        f"- wall time: {wall:.1f} s" + (f" (training {trained:.1f} s)" if trained else ""),
+        f"- wall time: {wall:.1f} s"
+        + (f" (training {trained:.1f} s, of it compilation {compiled:.1f} s)" if trained else ""),
         f"- machine: {hardware['cpu']}, {hardware['cores']} cores; {devices}",
         "- versions: " + ", ".join(f"{name} {v}" for name, v in origin["versions"].items()),
         f"- commit: {commit}",

@@ -19,10 +19,10 @@ class StopRequest:
         """Starts without a request."""
         self.signal: signal.Signals | None = None
 
-    @property
-    def exit_code(self) -> int:
-        """What shells expect of a process ended by the signal: 143 for SIGTERM, 130 for SIGINT."""
-        return 0 if self.signal is None else 128 + self.signal.value
+
+def exit_code(number: signal.Signals) -> int:
+    """What shells expect of a process ended by a signal: 143 for SIGTERM, 130 for SIGINT."""
+    return 128 + number.value
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ Limits = tuple[float | None, float | None]
 
 
 def learning_curves(
-    steps: ArrayLike,
+    steps: ArrayLike | Mapping[str, ArrayLike],
     values: ArrayLike | Mapping[str, ArrayLike],
     *,
     baselines: Mapping[str, float] | None = None,
@@ -32,7 +32,7 @@ def learning_curves(
     """A measure over training: every seed thin, the mean bold, the t-interval over seeds shaded.
 
     Args:
-      steps: `float[T]`, ascending, shared by all curves.
+      steps: `float[T]`, ascending, shared by all agents; or one such array for each, by name.
       values: `float[seeds, T]`, or several agents by name; NaN where a seed has no value.
       baselines: reference levels by name, drawn dashed and labelled at the right edge.
       xlabel: name of the horizontal axis.
@@ -46,23 +46,28 @@ def learning_curves(
       A matplotlib figure with one axes; `style.save_figure` writes it.
 
     Raises:
-      ValueError: if `steps` is not `[T]` or does not ascend, `values` is not `[seeds, T]` or has no
-        data, or there is no agent.
+      ValueError: if `steps` is not `[T]`, does not ascend or lacks an agent, `values` is not
+        `[seeds, T]` or has no data, or there is no agent.
     """
     agents = cast(Mapping[str, ArrayLike], values if isinstance(values, Mapping) else {"": values})
-    x = np.asarray(steps, np.float64)
-    if x.ndim != 1 or x.size < 2 or np.any(np.diff(x) <= 0):
-        raise ValueError(f"steps has shape {x.shape}; accepted is float[T], T >= 2, ascending")
+    axis = dict(steps) if isinstance(steps, Mapping) else dict.fromkeys(agents, steps)
+    if set(axis) != set(agents):
+        raise ValueError(f"steps names {list(axis)}; accepted are the agents, {list(agents)}")
+    axis = {name: np.asarray(x, np.float64) for name, x in axis.items()}
+    for x in axis.values():
+        if x.ndim != 1 or x.size < 2 or np.any(np.diff(x) <= 0):
+            raise ValueError(f"steps has shape {x.shape}; accepted is float[T], T >= 2, ascending")
     if not agents:
         raise ValueError(
             "values names no agent; accepted is float[seeds, T] or at least one of them"
         )
     runs = {name: np.asarray(v, np.float64) for name, v in agents.items()}
     for name, run in runs.items():
-        if run.ndim != 2 or run.shape[1] != x.size:
+        if run.ndim != 2 or run.shape[1] != axis[name].size:
             of = f" of {name!r}" if name else ""
             raise ValueError(
-                f"values{of} has shape {run.shape}; accepted is float[seeds, {x.size}], as steps"
+                f"values{of} has shape {run.shape}; accepted is float[seeds, "
+                f"{axis[name].size}], as steps"
             )
 
     figure = style.new_figure(6.4, 3.7)
@@ -70,14 +75,14 @@ def learning_curves(
     style.style_axes(axes)
     labels: list[Label] = []
     for (name, run), colour in zip(runs.items(), style.colours(len(runs)), strict=True):
-        curve = icl_curve(run, np.isfinite(run), confidence=confidence)
+        x, curve = axis[name], icl_curve(run, np.isfinite(run), confidence=confidence)
         for seed in run:
             axes.plot(x, seed, color=colour, linewidth=0.8, alpha=0.3)
         axes.fill_between(x, curve.low, curve.high, color=colour, alpha=0.14, linewidth=0)
         axes.plot(x, curve.mean, color=colour, linewidth=2.2, solid_capstyle="round")
         if name:
             labels.append(Label(name, _last(curve.mean), colour, bold=True))
-    axes.set_xlim(x[0], x[-1])
+    axes.set_xlim(min(x[0] for x in axis.values()), max(x[-1] for x in axis.values()))
     labels += _baselines(axes, baselines)
     _limits(axes, ylim)
     axes.xaxis.set_major_formatter(style.big_number)

@@ -138,6 +138,13 @@ def test_new_items_get_the_highest_priority_ever_seen():
     np.testing.assert_allclose(replay.priorities, [0.5, 0.1**0.5, 2, 2, 0, 0], rtol=1e-6)
 
 
+def test_each_item_may_be_valid_or_not():
+    replay = add(r.init(item(), 8), items(0, 1, 2, 3), jnp.array([True, False, False, True]))
+    np.testing.assert_array_equal(replay.priorities, [1, 0, 0, 1, 0, 0, 0, 0])
+    drawn = sample_many(keys(500), replay, 4)
+    assert set(np.asarray(drawn.indices).ravel()) == {0, 3}
+
+
 def test_items_that_are_not_valid_leave_their_places_empty():
     replay = add(r.init(item(), 8), items(0, 1), False)
     np.testing.assert_array_equal(replay.priorities, 0)

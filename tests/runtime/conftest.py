@@ -1,26 +1,10 @@
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import gpicljax.runtime
-
-ROOT = Path(gpicljax.runtime.__file__).parents[2]
 HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="session")
-def child_environment(tmp_path_factory):
-    """What a child process needs to find the package and to compile each program only once."""
-    cache = tmp_path_factory.mktemp("xla")
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-        "JAX_PLATFORMS": "cpu",
-        "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.runtime import Checkpointer, make_mesh, padded_count, shard_leading
+from gpicljax.runtime import Checkpointer, make_mesh, padded_count, per_lane, shard_leading
 
 assert len(jax.devices()) == 8
 mesh = make_mesh()
@@ -48,6 +48,28 @@ result = chunk(sharded)
 assert result["x"].sharding.spec == jax.sharding.PartitionSpec("data"), result["x"].sharding
 jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), values(result),
              values(chunk(state)))  # fmt: skip
+
+# The trap that make_mesh keeps away: JAX's own default, explicit axes, refuses the same program.
+explicit = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+
+
+@jax.jit
+@jax.vmap
+def sum_of_draws(key):
+    add = lambda total, key: (total + jax.random.normal(key), None)  # noqa: E731
+    return jax.lax.scan(add, jnp.float32(0), jax.random.split(key, 4))[0]
+
+
+with pytest.raises(ValueError, match="Resource axis: data"):
+    sum_of_draws(shard_leading(keys, explicit))
+np.testing.assert_array_equal(sum_of_draws(shard_leading(keys, mesh)), sum_of_draws(keys))
+
+# Arrays come in as arguments, not from the surrounding code: those would be constants of the
+# program, and in several processes JAX refuses them (two_processes.py).
+plus_total = per_lane(lambda x, everything: x + everything.sum(), mesh, (0, None))
+x = np.arange(8, dtype=np.float32)
+spread = shard_leading(x, mesh)
+np.testing.assert_array_equal(plus_total(spread, spread), x + 28)
 
 saver = Checkpointer(sys.argv[1])
 saver.save(1, result)

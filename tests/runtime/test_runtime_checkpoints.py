@@ -85,6 +85,16 @@ def test_abstract_state_and_empty_state(tmp_path):
     assert empty.restore_latest({"none": None}) == (0, {"none": None})
 
 
+def test_orbax_alone_reads_the_arrays(tmp_path):
+    Checkpointer(tmp_path).save(1, {"x": jnp.arange(4.0)})
+    with checkpoints_module.ocp.StandardCheckpointer() as reader:
+        table = reader.restore(
+            tmp_path / "1" / "default", {"step": np.array(0), "0000.x": np.zeros(4)}
+        )
+    assert table["step"] == 1
+    np.testing.assert_array_equal(table["0000.x"], np.arange(4))
+
+
 def test_restored_buffers_can_be_donated(tmp_path):
     checkpointer = Checkpointer(tmp_path)
     double = jax.jit(lambda x: x * 2, donate_argnums=0)
@@ -173,7 +183,7 @@ def test_write_errors_leave_the_last_good_checkpoint(tmp_path, monkeypatch, plac
         if place == "manifest":
             patch.setattr(checkpoints_module, "write_manifest", fail)
         else:
-            patch.setattr(checkpoints_module.ocp.CheckpointManager, "save", fail)
+            patch.setattr(checkpoints_module.ocp.StandardCheckpointHandler, "save", fail)
         assert not checkpointer.save(2, make_state(2))
         assert not checkpointer.save(3, make_state(3))
         assert len(said) == 2 and "step 3" in said[1] and "No space left" in said[1]

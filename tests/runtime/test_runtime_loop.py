@@ -53,6 +53,23 @@ def test_loop_logs_saves_and_reports(tmp_path):
     assert float(again) == 5 and same == history
 
 
+def test_a_signal_during_the_exchange_of_signals_is_heard(tmp_path, monkeypatch):
+    asked = 0
+
+    def exchange(value):
+        nonlocal asked
+        asked += 1
+        if asked == 2:  # the value has been read, its copies are under way
+            os.kill(os.getpid(), signal.SIGTERM)
+        return [value]
+
+    monkeypatch.setattr("gpicljax.runtime.loop.exchange", exchange)
+    with open_run("e", RunConfig(runs_dir=tmp_path)) as run:
+        with pytest.raises(SystemExit, match="143"):
+            run_chunks(count_up, jnp.float32(0), num_chunks=9, run=run)
+        assert Checkpointer(run.checkpoints).steps()[-1] == 3
+
+
 def test_training_goes_on_when_saving_fails(tmp_path, monkeypatch, capsys):
     save = Checkpointer.save
     monkeypatch.setattr(

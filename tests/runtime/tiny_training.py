@@ -1,15 +1,20 @@
-"""A tiny training run as a process of its own, which can be told where to die.
+"""A tiny training run as a process of its own, or one of several, which can be told where to die.
 
-usage: tiny_training.py RUNS_DIR [--die PLACE:N] [--pause SECONDS] [flags of the experiment]
+usage: tiny_training.py RUNS_DIR [--die PLACE:N] [--pause SECONDS] [--chunks N] [--every N]
+                        [--disk KIND:FIRST:LAST] [flags of the experiment]
 """
 
 import argparse
+import contextlib
 import dataclasses
+import errno
 import os
+import resource
 import signal
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import flax.struct
 import jax
@@ -17,7 +22,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gpicljax.runtime import Checkpointer, Progress, RunConfig, open_run, parse, run_chunks
+from gpicljax.runtime import (
+    Checkpointer,
+    Progress,
+    RunConfig,
+    join_cluster,
+    make_mesh,
+    on_main,
+    open_run,
+    parse,
+    per_lane,
+    run_chunks,
+    shard_leading,
+    to_host,
+)
 from gpicljax.runtime import checkpoints as checkpoints_module
 from gpicljax.runtime import metrics as metrics_module
 
@@ -64,8 +82,10 @@ def make(config):
         state, losses = jax.lax.scan(update, state, None, 5)
         return state, {"loss": losses[-1]}
 
+    mesh = make_mesh()
     keys = jax.random.split(jax.random.key(config.seed), config.seeds)
-    return jax.jit(jax.vmap(chunk), donate_argnums=0), jax.vmap(init)(keys)
+    state = shard_leading(jax.vmap(init)(keys), mesh)
+    return per_lane(chunk, mesh, donate_argnums=0), state
 
 
 def arm(place, at):
@@ -99,34 +119,69 @@ def arm(place, at):
         raise ValueError(place)
 
 
+@contextlib.contextmanager
+def faulty_disk(kind):
+    """Nothing can be written: the kernel refuses (`full`), or errors are injected (`read-only`)."""
+    if kind == "full":
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+        yield
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        return
+
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    handler = checkpoints_module.ocp.StandardCheckpointHandler
+    with (
+        mock.patch.object(metrics_module.MetricsLog, "_write", refuse),
+        mock.patch.object(handler, "save", refuse),
+    ):
+        yield
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("runs_dir")
     parser.add_argument("--die")
     parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--chunks", type=int, default=CHUNKS)
+    parser.add_argument("--every", type=int, default=3)
+    parser.add_argument("--disk", default="full:0:0")
     own, rest = parser.parse_known_args()
     config = parse({"quick": Config(seeds=2)}, [*rest, "--runs-dir", own.runs_dir])
+    join_cluster(config)
     if own.die:
         place, _, at = own.die.partition(":")
         arm(place, int(at))
     with open_run("tiny", config) as run:
         update_chunk, state = make(config)
 
+        kind, first, last = own.disk.split(":")
+        begun, faults = 0, contextlib.ExitStack()
+
         def paced(state):
+            nonlocal begun
+            begun += 1
+            if begun == int(first):
+                faults.enter_context(faulty_disk(kind))
+            if begun == int(last) + 1:
+                faults.close()
             time.sleep(own.pause)
             return update_chunk(state)
 
         state, _ = run_chunks(
             paced,
             state,
-            num_chunks=CHUNKS,
+            num_chunks=own.chunks,
             run=run,
-            checkpoint_every=3,
-            progress=Progress(CHUNKS, key_metric="loss"),
+            checkpoint_every=own.every,
+            progress=Progress(own.chunks, key_metric="loss"),
             observations_per_chunk=160,
         )
-        state = state.replace(key=jax.random.key_data(state.key))
-        np.savez(Path(run.path) / "final.npz", *map(np.asarray, jax.tree.leaves(state)))
+        final = jax.tree.leaves(to_host(state))
+        on_main(lambda: np.savez(Path(run.path) / "final.npz", *final))
 
 
 if __name__ == "__main__":

@@ -67,6 +67,18 @@ def test_several_agents_missing_values_and_a_single_seed(tmp_path):
     assert_apart(texts(figure), figure)
 
 
+def test_agents_with_steps_of_their_own():
+    steps = {"long": STEPS, "short": STEPS[:10] / 2}
+    figure = learning_curves(steps, {"long": SEEDS, "short": SEEDS[:2, :10]})
+    (axes,) = figure.axes
+    means = [line for line in axes.lines if line.get_linewidth() == 2.2]
+    for mean, x in zip(means, steps.values(), strict=True):
+        np.testing.assert_array_equal(mean.get_xdata(), x)
+    assert axes.get_xlim() == (0, STEPS[-1])
+    with pytest.raises(ValueError, match=r"steps names \['long'\]; accepted are .*'short'"):
+        learning_curves({"long": STEPS}, {"long": SEEDS, "short": SEEDS})
+
+
 def test_a_baseline_outside_the_limits_is_not_labelled():
     figure = learning_curves(STEPS, SEEDS, baselines={"far": 3.0, "near": 0.6}, ylim=(0.4, 1.0))
     assert [t.get_text() for t in texts(figure)] == ["near"]

@@ -1,0 +1,148 @@
+"""Environment steps of the control tasks, grid worlds and bandits: random actions, ends and resets.
+
+Three of the tasks are timed against gymnax in turn, round by round, so that whatever else the
+machine does meets both alike.
+"""
+
+import statistics
+import time
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import gpicljax
+from gpicljax.runtime import FAST_COMPILE
+
+NUM_ENVS, LENGTH, ROUNDS = 8192, 256, 9
+SMALL = [
+    ("CliffWalking-v1", {}, 1),
+    ("CliffWalking-v1", {"is_slippery": True}, 1),
+    ("FrozenLake-v1", {}, 1),
+    ("FrozenLake-v1", {"map_name": "8x8"}, 1),
+    ("BernoulliBandit-v0", {}, 1),
+    ("GaussianBandit-v0", {}, 1),
+    ("BanditTwoArmedHighLowFixed-v0", {}, 200),
+    ("BanditTenArmedRandomFixed-v0", {}, 200),
+]
+
+
+def random_action(space, key, num_envs):
+    """A random action for each of the environments, from one key."""
+    if hasattr(space, "n"):
+        return jax.random.randint(key, (num_envs,), 0, space.n, jnp.int32)
+    return jax.random.uniform(key, (num_envs, 1), jnp.float32, space.low, space.high)
+
+
+def compiled(function, *arguments):
+    """A program that takes over its first argument's memory, and its compile time."""
+    start = time.process_time()
+    jitted = jax.jit(function, donate_argnums=0, compiler_options=FAST_COMPILE)
+    program = jitted.lower(*arguments).compile()
+    return program, time.process_time() - start
+
+
+def our_chunk(env, num_envs, **kwargs):
+    """A function that does `LENGTH` steps of `num_envs` instances; its compile time."""
+    vec = gpicljax.VectorEnv(env, num_envs, **kwargs)
+    start = time.process_time()
+    init = jax.jit(vec.init, compiler_options=FAST_COMPILE).lower(jax.random.key(0)).compile()
+    init_s = time.process_time() - start
+
+    def chunk(carry, key):
+        def step(carry, key):
+            actions = random_action(env.action_space(), key, num_envs)
+            vstate, timestep = vec.step(carry[0], actions)
+            # Everything is consumed, so that nothing is optimised away.
+            used = timestep.reward.sum(), timestep.observation.sum(), timestep.terminated.sum()
+            return (vstate, timestep), used
+
+        carry, used = jax.lax.scan(step, carry, jax.random.split(key, LENGTH))
+        return vec.renew(*carry), used
+
+    carry = [init(jax.random.key(0))]
+    program, compile_s = compiled(chunk, carry[0], jax.random.key(1))
+
+    def run():
+        carry[0], used = program(carry[0], jax.random.key(2))
+        jax.block_until_ready((carry[0], used))
+
+    return run, init_s + compile_s
+
+
+def their_chunk(env_id, num_envs):
+    """The same with gymnax's automatic resets."""
+    gymnax = pytest.importorskip("gymnax")
+    env, params = gymnax.make(env_id)
+    space = env.action_space(params)
+
+    def chunk(carry, key):
+        def step(state, key):
+            action_key, key = jax.random.split(key)
+            actions = random_action(space, action_key, num_envs)
+            keys = jax.random.split(key, num_envs)
+            moved = jax.vmap(env.step, (0, 0, 0, None))(keys, state, actions, params)
+            observation, state, reward, terminated, truncated, _ = moved
+            ends = (terminated | truncated).sum()
+            return state, (reward.sum(), observation.sum(), ends)
+
+        return jax.lax.scan(step, carry, jax.random.split(key, LENGTH))
+
+    keys = jax.random.split(jax.random.key(0), num_envs)
+    carry = [jax.jit(jax.vmap(env.reset, (0, None)))(keys, params)[1]]
+    program, compile_s = compiled(chunk, carry[0], jax.random.key(1))
+
+    def run():
+        carry[0], used = program(carry[0], jax.random.key(2))
+        jax.block_until_ready((carry[0], used))
+
+    return run, compile_s
+
+
+def report(benchmark, num_envs, compile_s):
+    """What every benchmark here notes beside its timings."""
+    benchmark.extra_info["steps_per_cpu_second"] = num_envs * LENGTH / benchmark.stats.stats.median
+    benchmark.extra_info["compile_cpu_s"] = compile_s
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+@pytest.mark.parametrize("env_id", ["MountainCar-v0", "Acrobot-v1", "Pendulum-v1"])
+def test_against_gymnax(benchmark, one_core, env_id):
+    ours, compile_s = our_chunk(gpicljax.make(env_id), NUM_ENVS)
+    theirs, their_compile_s = their_chunk(env_id, NUM_ENVS)
+    ours(), theirs()
+    ratios, times = [], []
+    for _ in range(ROUNDS):
+        spent = []
+        for run in ours, theirs:
+            start = time.process_time()
+            run()
+            spent.append(time.process_time() - start)
+        ratios.append(spent[1] / spent[0])
+        times.append(spent[1])
+    benchmark.pedantic(ours, rounds=ROUNDS)
+    report(benchmark, NUM_ENVS, compile_s)
+    rate = NUM_ENVS * LENGTH / statistics.median(times)
+    benchmark.extra_info["gymnax_steps_per_cpu_second"] = rate
+    benchmark.extra_info["gymnax_compile_cpu_s"] = their_compile_s
+    benchmark.extra_info["ratio"] = statistics.median(ratios)
+    benchmark.extra_info["ratio_spread"] = [min(ratios), max(ratios)]
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+@pytest.mark.parametrize(("env_id", "static", "episodes"), SMALL, ids=str)
+def test_environment_steps(benchmark, one_core, env_id, static, episodes):
+    env = gpicljax.make(env_id, **static)
+    run, compile_s = our_chunk(env, NUM_ENVS, episodes_per_trial=episodes)
+    run()
+    benchmark.pedantic(run, rounds=ROUNDS)
+    report(benchmark, NUM_ENVS, compile_s)
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+@pytest.mark.parametrize("num_envs", [256, 1024])
+def test_inverted_double_pendulum(benchmark, one_core, num_envs):
+    run, compile_s = our_chunk(gpicljax.make("InvertedDoublePendulum-v5"), num_envs)
+    run()
+    benchmark.pedantic(run, rounds=ROUNDS)
+    report(benchmark, num_envs, compile_s)

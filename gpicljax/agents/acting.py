@@ -1,0 +1,72 @@
+"""What agents over a network share: their memory, what they read, epsilon-greedy choice."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax import spaces
+from gpicljax.interface import Agent, TimeStep
+from gpicljax.networks.contract import Network
+from gpicljax.networks.policies import legal_actions, no_action
+from gpicljax.networks.q_network import AgentInput
+
+
+class AgentCarry(NamedTuple):
+    """The network's carry and the last action, `[B, ...]` (see `policies.no_action`)."""
+
+    core: Any
+    last_action: jax.Array
+
+
+def initial_memory(network: Network, space: spaces.Space, batch: int) -> AgentCarry:
+    """The memory of `batch` agents at the start of a trial; `space` is that of actions."""
+    return AgentCarry(network.initial_carry(batch), no_action(space, batch))
+
+
+def agent_input(space: spaces.Space, carry: AgentCarry, timestep: TimeStep) -> AgentInput:
+    """What the network reads at a time step `[B]`; the last action of an old trial is forgotten."""
+    last_action = carry.last_action
+    start = timestep.trial_start.reshape(-1, *(1,) * (last_action.ndim - 1))
+    none = no_action(space, last_action.shape[0])
+    last_action = jnp.where(start, none, last_action)
+    return AgentInput(timestep.observation, last_action, timestep.reward)
+
+
+def greedy(q_values: jax.Array, legal: jax.Array) -> jax.Array:
+    """The legal action of highest value; `float[..., A]`, `bool[..., A]` -> `int32[...]`."""
+    return jnp.argmax(jnp.where(legal, q_values, -jnp.inf), axis=-1).astype(jnp.int32)
+
+
+def q_agent(network: Network, num_actions: int, epsilons: jax.Array | float = 0.0) -> Agent:
+    """An epsilon-greedy agent over the legal actions.
+
+    Args:
+      network: outputs `QOutput`.
+      num_actions: A.
+      epsilons: exploration rate, one or `float[B]`; 0 is greedy.
+
+    Returns:
+      The agent; its `aux` is a dictionary with the Q-values.
+    """
+    space = spaces.Discrete(num_actions)
+
+    def act(
+        key: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
+    ) -> tuple[jax.Array, Any, AgentCarry]:
+        inputs = agent_input(space, carry, timestep)
+        output, core = network.step(params, carry.core, inputs, timestep.trial_start)
+        legal = jnp.broadcast_to(
+            legal_actions(timestep.observation, num_actions), output.q_values.shape
+        )
+        action = greedy(output.q_values, legal)
+        if not (isinstance(epsilons, float) and epsilons == 0):
+            explore_key, choice_key = jax.random.split(key)
+            choice = jax.random.categorical(choice_key, jnp.where(legal, 0.0, -jnp.inf))
+            explore = jax.random.uniform(explore_key, action.shape) < epsilons
+            action = jnp.where(explore, choice.astype(jnp.int32), action)
+        return action, {"q_values": output.q_values}, AgentCarry(core, action)
+
+    return Agent(lambda batch: initial_memory(network, space, batch), act)

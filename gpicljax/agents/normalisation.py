@@ -1,0 +1,97 @@
+"""Running mean and variance, with which trainers bring observations and rewards to one scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+
+@struct.dataclass
+class Moments:
+    """Statistics of every entry of what was seen so far.
+
+    Attributes:
+      count: float `[]`, values seen.
+      mean: pytree of float leaves.
+      variance: likewise; 1 before anything was seen.
+    """
+
+    count: jax.Array
+    mean: Any
+    variance: Any
+
+
+def _is_float(x: jax.Array) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def no_moments(example: Any) -> Moments:
+    """Moments of values shaped like `example`; with them `normalise` changes nothing.
+
+    Leaves that are not floats (numbers of categories, masks) have none, and stay as they are.
+    """
+    mean = jax.tree.map(lambda x: jnp.zeros(x.shape if _is_float(x) else (), x.dtype), example)
+    variance = jax.tree.map(lambda m: jnp.ones_like(m), mean)
+    return Moments(jnp.zeros((), jnp.result_type(float)), mean, variance)
+
+
+def update_moments(
+    moments: Moments, values: Any, weights: jax.Array, axis: str | None = None
+) -> Moments:
+    """Takes more values into account.
+
+    Args:
+      moments: those so far.
+      values: pytree with leaves `[N, ...]`.
+      weights: float `[N]`, 0 where a value does not count, else 1.
+      axis: mesh axis over which values are spread.
+
+    Returns:
+      The moments; the same on all devices.
+
+    Source: Chan, Golub & LeVeque (1979), on combining the moments of two samples.
+    """
+
+    def total(x: jax.Array) -> jax.Array:
+        return x if axis is None else jax.lax.psum(x, axis)
+
+    new = total(weights.sum())
+    count = moments.count + new
+
+    def combine(mean: jax.Array, variance: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        if not _is_float(x):
+            return mean, variance
+        weighted = weights.reshape(-1, *(1,) * (x.ndim - 1))
+        own_mean = total((weighted * x).sum(0)) / jnp.maximum(new, 1)
+        own_squares = total((weighted * jnp.square(x - own_mean)).sum(0))
+        gap = own_mean - mean
+        squares = variance * moments.count + own_squares
+        squares = squares + jnp.square(gap) * moments.count * new / jnp.maximum(count, 1)
+        return (
+            mean + gap * new / jnp.maximum(count, 1),
+            jnp.where(new > 0, squares / jnp.maximum(count, 1), variance),
+        )
+
+    leaves, tree = jax.tree.flatten(moments.mean)
+    variances, samples = tree.flatten_up_to(moments.variance), tree.flatten_up_to(values)
+    pairs = [combine(*each) for each in zip(leaves, variances, samples, strict=True)]
+    return Moments(
+        count.astype(moments.count.dtype),
+        tree.unflatten([mean.astype(x.dtype) for (mean, _), x in zip(pairs, leaves, strict=True)]),
+        tree.unflatten([v.astype(x.dtype) for (_, v), x in zip(pairs, variances, strict=True)]),
+    )
+
+
+def normalise(moments: Moments, values: Any, limit: float = 10.0) -> Any:
+    """Values `[..., *shape]` at mean 0 and variance 1, clipped to [-limit, limit]."""
+
+    def scale(mean: jax.Array, variance: jax.Array, x: jax.Array) -> jax.Array:
+        if not _is_float(x):
+            return x
+        scaled = (x - mean) * jax.lax.rsqrt(variance + 1e-8)
+        return jnp.clip(scaled, -limit, limit).astype(x.dtype)
+
+    return jax.tree.map(scale, moments.mean, moments.variance, values)

@@ -1,0 +1,124 @@
+"""Walking on a grid in four directions, with slips to the side: what lakes and cliffs share."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.environment import Environment, Params, Task, Transition
+
+NO_LIMIT = 2**31 - 1  # a horizon that is never reached
+MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}  # rows and columns
+
+
+@struct.dataclass
+class State:
+    """An episode in progress.
+
+    Attributes:
+      row: `int32[]`, counted from the top.
+      column: `int32[]`, counted from the left.
+      steps: `int32[]`, steps taken.
+    """
+
+    row: jax.Array
+    column: jax.Array
+    steps: jax.Array
+
+
+def draw_directions(key: jax.Array, permute: jax.Array) -> jax.Array:
+    """The direction of each action, `int32[4]`: the action itself, or a random permutation."""
+    plain = jnp.arange(4, dtype=jnp.int32)
+    return jnp.where(permute, jax.random.permutation(key, plain), plain)
+
+
+class GridWorld(Environment[Params, Task, State]):
+    """Base class; a task has `rows`, `columns`, `directions`, `success_rate` and `horizon`.
+
+    Attributes:
+      directions: the names of the four directions, in the order of their numbers.
+    """
+
+    directions: ClassVar[tuple[str, ...]]
+
+    def slip(self, key: jax.Array, task: Any) -> jax.Array:
+        """Draws the noise of a step, `int32[]` in {0, 1, 2}.
+
+        Direction numbers go round, and a step goes in direction `intended + slip - 1 (mod 4)`: 1
+        is as intended, 0 and 2 are the perpendicular ones. It is the index into Gymnasium's list
+        of outcomes, `env.unwrapped.P[state][action]`.
+        """
+        draw = jax.random.uniform(key, dtype=task.success_rate.dtype)
+        failure = (1 - task.success_rate) / 2
+        one = (draw >= failure).astype(jnp.int32)
+        return one + (draw >= failure + task.success_rate).astype(jnp.int32)
+
+    def chance(self, slip: jax.Array, task: Any) -> jax.Array:
+        """The probability of a slip, float `[]`."""
+        return jnp.where(slip == 1, task.success_rate, (1 - task.success_rate) / 2)
+
+    def next_cell(
+        self, state: State, action: jax.Array, slip: jax.Array, task: Any
+    ) -> tuple[jax.Array, jax.Array]:
+        """Row and column, `int32[]` each, that an action leads to; the grid's edge holds."""
+        direction = (task.directions[action] + slip - 1) % 4
+
+        def towards(one: str, other: str) -> jax.Array:
+            names = self.directions
+            forth, back = direction == names.index(one), direction == names.index(other)
+            return forth.astype(jnp.int32) - back.astype(jnp.int32)
+
+        row = jnp.clip(state.row + towards("down", "up"), 0, task.rows - 1)
+        column = jnp.clip(state.column + towards("right", "left"), 0, task.columns - 1)
+        return row, column
+
+    def move(self, state: State, action: jax.Array, slip: jax.Array, task: Task) -> Transition:
+        """One step with its noise given, see `slip`."""
+        raise NotImplementedError
+
+    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
+        """`move` with a drawn slip."""
+        return self.move(state, action, self.slip(key, task), task)
+
+    def observe(self, state: State, task: Any) -> jax.Array:
+        """The cell's number, `int32[]`."""
+        return state.row * task.columns + state.column
+
+    def action_space(self, task: Task | None = None) -> spaces.Discrete:
+        """The four directions."""
+        return spaces.Discrete(4)
+
+    def physical_state(self, state: State) -> jax.Array:
+        """Row and column, float `[2]`."""
+        return jnp.stack([state.row, state.column]).astype(jnp.result_type(float))
+
+    def with_physical_state(self, state: State, vector: jax.Array) -> State:
+        """The state with row and column from float `[2]`; the step count stays."""
+        row, column = jnp.asarray(vector).astype(jnp.int32)
+        return dataclasses.replace(state, row=row, column=column)
+
+    def letters(self, task: Any) -> list[str]:
+        """The grid at its full size, one string a row (on the host)."""
+        raise NotImplementedError
+
+    def describe(self, state: State, task: Any) -> str:
+        """Position, step, the map with the position in brackets, and how slippery it is."""
+        row, column = int(state.row), int(state.column)
+        lines = [list(line[: int(task.columns)]) for line in self.letters(task)[: int(task.rows)]]
+        lines[row][column] = f"[{lines[row][column]}]"
+        limit = "no limit" if int(task.horizon) == NO_LIMIT else int(task.horizon)
+        text = (
+            f"row {row}, column {column}, step {int(state.steps)} of {limit} on "
+            f"{'/'.join(''.join(line) for line in lines)}, "
+            f"success rate {float(task.success_rate):.2f}"
+        )
+        directions = np.asarray(task.directions)
+        if (directions == np.arange(4)).all():
+            return text
+        return f"{text}, actions mean {', '.join(self.directions[d] for d in directions)}"

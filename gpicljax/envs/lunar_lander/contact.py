@@ -1,0 +1,422 @@
+"""Contacts of a polygon with an edge of the ground: where they touch, and the impulses that follow.
+
+Arrays are `[2, 3, B]`: slot, body, batch (see `scene.World`); a point's quantities come in pairs.
+Of the two parties only the body moves.
+
+Source: the algorithm of Box2D 2.3 (edge against polygon by separating axes with clipping;
+sequential impulses with friction first and a two-point block solver).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.envs.lunar_lander import scene
+from gpicljax.envs.lunar_lander.stages import stage
+
+SLOP = 0.005  # penetration that is let stand
+SKIN = 0.02  # the shapes' radii together
+_MOST_CORRECTION = 0.2
+_MOST_CONDITION = 1000.0
+_VERTEX, _FACE = 0, 1
+
+Pair = tuple[jax.Array, jax.Array]
+Triple = tuple[jax.Array, jax.Array, jax.Array]
+
+
+class Frame(NamedTuple):
+    """Where bodies are: x, y of the centre of mass, cosine and sine of the angle."""
+
+    x: jax.Array
+    y: jax.Array
+    cos: jax.Array
+    sin: jax.Array
+
+
+def frame_of(pose: Triple) -> Frame:
+    """The frame of a pose (x, y, angle)."""
+    x, y, angle = pose
+    return Frame(x, y, jnp.cos(angle), jnp.sin(angle))
+
+
+def column(values: np.ndarray, like: jax.Array) -> jax.Array:
+    """Constants of the three bodies, `[3, 1]`, in the dtype of `like`."""
+    return jnp.asarray(values[:, None], like.dtype)
+
+
+def turned(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
+    """A direction in a body's coordinates as one in the world's."""
+    return frame.cos * x - frame.sin * y, frame.sin * x + frame.cos * y
+
+
+def placed(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
+    """A point relative to the centre of mass as one in the world."""
+    x, y = turned(frame, x, y)
+    return frame.x + x, frame.y + y
+
+
+def local(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
+    """The inverse of `placed`."""
+    x, y = x - frame.x, y - frame.y
+    return frame.cos * x + frame.sin * y, frame.cos * y - frame.sin * x
+
+
+# Corners relative to the centre of mass, those that follow, and normals, each `[6, 3, 2]`.
+_SHIFT = np.stack([np.zeros(3), scene.RISE], -1)
+_TABLES = {
+    "corner": scene.CORNERS - _SHIFT,
+    "next": scene.NEXT - _SHIFT,
+    "normal": scene.NORMALS,
+}
+
+
+def entry(table: str, i: int, like: jax.Array) -> Pair:
+    """Corner, following corner or normal number i of each body, in its coordinates."""
+    return column(_TABLES[table][i, :, 0], like), column(_TABLES[table][i, :, 1], like)
+
+
+def entry_at(table: str, index: jax.Array, like: jax.Array) -> Pair:
+    """As `entry`, for an array of numbers that ends in `[3, B]`."""
+    x, y = (jnp.broadcast_to(v, index.shape) for v in entry(table, 0, like))
+    for i in range(1, 6):
+        new_x, new_y = entry(table, i, like)
+        x, y = jnp.where(index == i, new_x, x), jnp.where(index == i, new_y, y)
+    return x, y
+
+
+def corners(frame: Frame) -> list[Pair]:
+    """The six corners of each body in the world."""
+    return [placed(frame, *entry("corner", i, frame.x)) for i in range(6)]
+
+
+def pick(condition: jax.Array, a: tuple, b: tuple) -> tuple:
+    """`where` over tuples of arrays."""
+    return tuple(jnp.where(condition, x, y) for x, y in zip(a, b, strict=True))
+
+
+class Edges(NamedTuple):
+    """Edges of the ground: their ends, with increasing x."""
+
+    ax: jax.Array
+    ay: jax.Array
+    bx: jax.Array
+    by: jax.Array
+
+
+class Manifold(NamedTuple):
+    """Where a body and an edge touch.
+
+    Attributes:
+      size: `int32`, points in contact: 0, 1 or 2.
+      on_body: the plane of contact is a side of the body, and the points are the edge's ends, or
+        what is left of them. Otherwise the plane is the edge, and the points are the body's.
+      normal: of the plane, in the coordinates of what the plane belongs to.
+      plane: a point of the plane, in those coordinates.
+      points: two points, in the coordinates of the other party.
+      feature: `int32`, what meets in each of the two points.
+    """
+
+    size: jax.Array
+    on_body: jax.Array
+    normal: Pair
+    plane: Pair
+    points: tuple[Pair, Pair]
+    feature: Pair
+
+
+def _feature(kind_a: int, index_a: jax.Array | int, kind_b: int, index_b: jax.Array) -> jax.Array:
+    """A number for the meeting of two features; A is what is cut off, B what does it."""
+    return 128 * kind_a + 64 * kind_b + 8 * index_a + index_b
+
+
+def _axes(frame: Frame, edges: Edges) -> tuple[jax.Array, ...]:
+    """The axes of separation.
+
+    Returns:
+      Whether the body's centre is below the edge; the edge's normal towards the body; separation
+      along it; the greatest separation along the normal of a side; that side; and the side that
+      faces the edge most.
+    """
+    ax, ay, bx, by = edges
+    length = jnp.sqrt((bx - ax) ** 2 + (by - ay) ** 2)
+    ex, ey = (bx - ax) / length, (by - ay) / length
+    below = ey * (frame.x - ax) - ex * (frame.y - ay) >= 0
+    face = jnp.where(below, 1.0, -1.0).astype(ex.dtype)
+    nx, ny = face * ey, -face * ex
+    here = corners(frame)
+    edge_separation = nx * (here[0][0] - ax) + ny * (here[0][1] - ay)
+    for x, y in here[1:]:
+        edge_separation = jnp.minimum(edge_separation, nx * (x - ax) + ny * (y - ay))
+    most = least = None
+    side = facing = jnp.zeros(below.shape, jnp.int32)
+    for i, (x, y) in enumerate(here):
+        mx, my = turned(frame, *entry("normal", i, ex))
+        s = jnp.minimum(mx * (ax - x) + my * (ay - y), mx * (bx - x) + my * (by - y))
+        along = nx * mx + ny * my
+        if most is None or least is None:
+            most, least = s, along
+            continue
+        side, facing = jnp.where(s > most, i, side), jnp.where(along < least, i, facing)
+        most, least = jnp.maximum(most, s), jnp.minimum(least, along)
+    assert most is not None
+    return below, nx, ny, edge_separation, most, side, facing
+
+
+def _cut(points: tuple, features: tuple, origin: Pair, tangent: Pair, index: jax.Array) -> tuple:
+    """Cuts a segment off at a line: the points, what they are, and whether two are left."""
+    (p0x, p0y), (p1x, p1y) = points
+    (ox, oy), (tx, ty) = origin, tangent
+    d0 = tx * (p0x - ox) + ty * (p0y - oy)
+    d1 = tx * (p1x - ox) + ty * (p1y - oy)
+    crossing = d0 * d1 < 0
+    share = d0 / jnp.where(crossing, d0 - d1, 1)
+    new = (p0x + share * (p1x - p0x), p0y + share * (p1y - p0y))
+    new_feature = _feature(_VERTEX, index, _FACE, features[0] % 8)
+    keep = d0 <= 0
+    whole = keep.astype(jnp.int32) + (d1 <= 0) + crossing >= 2
+    features = (
+        jnp.where(keep, features[0], features[1]),
+        jnp.where(crossing, new_feature, features[1]),
+    )
+    return (pick(keep, *points), pick(crossing, new, points[1])), features, whole
+
+
+def manifold(always: jax.Array, frame: Frame, edges: Edges) -> Manifold:
+    """Where bodies in given poses touch given edges (`always`: see `stage`)."""
+    below, nx, ny, edge_separation, side_separation, side, facing = stage(
+        always, _axes, frame, edges
+    )
+    apart = (edge_separation > SKIN) | (side_separation > SKIN)
+    on_body = side_separation > 0.98 * edge_separation + 0.001
+
+    def sides() -> tuple:
+        """The reference side with its normal, and the segment that it cuts off; numbers of both."""
+        like = frame.x
+        a, b = (edges.ax, edges.ay), (edges.bx, edges.by)
+        chosen = jnp.where(on_body, side, facing)
+        here = placed(frame, *entry_at("corner", chosen, like))
+        following = placed(frame, *entry_at("next", chosen, like))
+        normal, plane = entry_at("normal", side, like), entry_at("corner", side, like)
+        reference = pick(on_body, (*here, *following), pick(below, (*a, *b), (*b, *a)))
+        segment = pick(on_body, (*a, *b), (*here, *following))
+        after = sum(
+            jnp.where(chosen == i, jnp.asarray(scene.NEXT_INDEX[i][:, None], jnp.int32), 0)
+            for i in range(6)
+        )
+        # The numbers as in Box2D, where ends of the edge carry the number of the side.
+        numbers = (
+            jnp.where(on_body, side, jnp.where(below, 0, 1)),
+            jnp.where(on_body, after, jnp.where(below, 1, 0)),
+        )
+        kind = jnp.where(on_body, 64 * _FACE, 128 * _FACE)
+        features = (kind + chosen, kind + jnp.where(on_body, side, after))
+        across = pick(on_body, turned(frame, *normal), (nx, ny))
+        return reference, segment, across, pick(on_body, normal, (nx, ny)), plane, numbers, features
+
+    reference, segment, across, normal, plane, numbers, features = stage(always, sides)
+    (r1x, r1y, r2x, r2y), (rnx, rny) = reference, across
+
+    def cut(points: tuple, features: tuple) -> tuple:
+        once = _cut(points, features, (r1x, r1y), (rny, -rnx), numbers[0])
+        return once
+
+    points, features, whole = stage(always, cut, (segment[:2], segment[2:]), features)
+
+    def finish(points: tuple, features: tuple) -> Manifold:
+        points, features, still_whole = _cut(points, features, (r2x, r2y), (-rny, rnx), numbers[1])
+        near0, near1 = (rnx * (x - r1x) + rny * (y - r1y) <= SKIN for x, y in points)
+        # Where only the second point is near, it is the only one.
+        first, second = pick(near0, points[0], points[1]), points[1]
+        feature = jnp.where(near0, features[0], features[1])
+        count = near0.astype(jnp.int32) + near1
+        return Manifold(
+            size=jnp.where(whole & still_whole & ~apart, count, 0),
+            on_body=on_body,
+            normal=normal,
+            plane=pick(on_body, plane, (r1x, r1y)),
+            points=(
+                pick(on_body, first, local(frame, *first)),
+                pick(on_body, second, local(frame, *second)),
+            ),
+            feature=(feature + 256 * on_body, features[1] + 256 * on_body),
+        )
+
+    return stage(always, finish, points, features)
+
+
+def _facts(
+    frame: Frame, m: Manifold, points: Pair
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Normal from the ground into the body, the contact point, and its distance to the plane."""
+    nx, ny = pick(m.on_body, turned(frame, *m.normal), m.normal)
+    ox, oy = pick(m.on_body, placed(frame, *m.plane), m.plane)
+    x, y = pick(m.on_body, points, placed(frame, *points))
+    distance = (x - ox) * nx + (y - oy) * ny
+    flip = jnp.where(m.on_body, -1.0, 1.0).astype(nx.dtype)
+    return flip * nx, flip * ny, x, y, distance
+
+
+class Rows(NamedTuple):
+    """Velocity constraints of contacts: what stays the same over a step's iterations.
+
+    Attributes:
+      normal: from the ground into the body.
+      arm: the two points, relative to the centre of mass.
+      one: effective mass along the normal of each point; 0 where there is no such point.
+      slide: effective mass along the tangent of each point; 0 where there is no such point.
+      coupling: k11, k12, k22 of the two points.
+      inverse: of that matrix.
+      pair: both points are solved together.
+    """
+
+    normal: Pair
+    arm: tuple[Pair, Pair]
+    one: Pair
+    slide: Pair
+    coupling: Triple
+    inverse: Triple
+    pair: jax.Array
+
+
+def rows(always: jax.Array, frame: Frame, m: Manifold) -> Rows:
+    """Prepares the velocity constraints of contacts (those with `size` 0 do nothing)."""
+
+    def geometry() -> tuple[Pair, list[Pair]]:
+        arms = []
+        nx, ny, *_ = _facts(frame, m, m.points[0])
+        for points in m.points:
+            _, _, x, y, distance = _facts(frame, m, points)
+            # In the middle between the two surfaces; `distance` is along the plane's own normal.
+            half = 0.5 * distance * jnp.where(m.on_body, -1.0, 1.0).astype(x.dtype)
+            arms.append((x - half * nx - frame.x, y - half * ny - frame.y))
+        return (nx, ny), arms
+
+    (nx, ny), arms = stage(always, geometry)
+    inverse_mass = column(scene.INVERSE_MASS, frame.x)
+    inverse_inertia = column(scene.INVERSE_INERTIA, frame.x)
+    p, q = (rx * ny - ry * nx for rx, ry in arms)
+    k11 = inverse_mass + inverse_inertia * p * p
+    k12 = inverse_mass + inverse_inertia * p * q
+    k22 = inverse_mass + inverse_inertia * q * q
+    determinant = k11 * k22 - k12 * k12
+    pair = (m.size == 2) & (k11 * k11 < _MOST_CONDITION * determinant)
+    first = m.size >= 1
+    scale = jnp.where(pair, 1 / jnp.where(pair, determinant, 1), 0)
+    slide = [1 / (inverse_mass + inverse_inertia * (rx * nx + ry * ny) ** 2) for rx, ry in arms]
+    return Rows(
+        normal=(nx, ny),
+        arm=(arms[0], arms[1]),
+        one=(jnp.where(first, 1 / k11, 0), jnp.where(pair, 1 / k22, 0)),
+        slide=(jnp.where(first, slide[0], 0), jnp.where(pair, slide[1], 0)),
+        coupling=(k11, k12, k22),
+        inverse=(scale * k22, -scale * k12, scale * k11),
+        pair=pair,
+    )
+
+
+Impulses = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # normal 0, 1; tangential 0, 1
+
+
+def push(velocity: Triple, r: Rows, change: Impulses) -> Triple:
+    """Applies impulses at the two points of contacts."""
+    vx, vy, spin = velocity
+    nx, ny = r.normal
+    for point in range(2):
+        px = change[point] * nx + change[2 + point] * ny
+        py = change[point] * ny - change[2 + point] * nx
+        rx, ry = r.arm[point]
+        vx = vx + column(scene.INVERSE_MASS, vx) * px
+        vy = vy + column(scene.INVERSE_MASS, vx) * py
+        spin = spin + column(scene.INVERSE_INERTIA, vx) * (rx * py - ry * px)
+    return vx, vy, spin
+
+
+def solve(velocity: Triple, r: Rows, old: Impulses) -> tuple[Triple, Impulses]:
+    """One iteration over one contact of each body: friction, then the normal impulses.
+
+    Returns:
+      The velocities, and the changes of the impulses.
+    """
+    nx, ny = r.normal
+    friction = column(scene.FRICTION, nx)
+    zero = jnp.zeros_like(nx)
+
+    def speed(velocity: Triple, point: int) -> Pair:
+        vx, vy, spin = velocity
+        rx, ry = r.arm[point]
+        return vx - spin * ry, vy + spin * rx
+
+    slides = []
+    for point in range(2):
+        ux, uy = speed(velocity, point)
+        most = friction * old[point]
+        new = jnp.clip(old[2 + point] - r.slide[point] * (ux * ny - uy * nx), -most, most)
+        change = jnp.where(r.slide[point] > 0, new - old[2 + point], 0)
+        slides.append(change)
+        changes = (zero, zero, change, zero) if point == 0 else (zero, zero, zero, change)
+        velocity = push(velocity, r, changes)
+    b0, b1 = (ux * nx + uy * ny for ux, uy in (speed(velocity, 0), speed(velocity, 1)))
+    k11, k12, k22 = r.coupling
+    single = jnp.maximum(old[0] - r.one[0] * b0, 0)
+    b0 = b0 - k11 * old[0] - k12 * old[1]
+    b1 = b1 - k12 * old[0] - k22 * old[1]
+    both0 = -(r.inverse[0] * b0 + r.inverse[1] * b1)
+    both1 = -(r.inverse[1] * b0 + r.inverse[2] * b1)
+    only0, only1 = -r.one[0] * b0, -r.one[1] * b1
+    new0, new1 = old[0], old[1]
+    for valid, x0, x1 in (
+        ((b0 >= 0) & (b1 >= 0), zero, zero),
+        ((only1 >= 0) & (k12 * only1 + b0 >= 0), zero, only1),
+        ((only0 >= 0) & (k12 * only0 + b1 >= 0), only0, zero),
+        ((both0 >= 0) & (both1 >= 0), both0, both1),
+    ):  # what comes last is tried first
+        new0, new1 = jnp.where(valid, x0, new0), jnp.where(valid, x1, new1)
+    new0 = jnp.where(r.pair, new0, jnp.where(r.one[0] > 0, single, old[0]))
+    new1 = jnp.where(r.pair, new1, old[1])
+    pressed = (new0 - old[0], new1 - old[1])
+    velocity = push(velocity, r, (*pressed, zero, zero))
+    return velocity, (*pressed, slides[0], slides[1])
+
+
+def correct(
+    pose: Triple, both: Manifold, active: jax.Array, stiffness: float
+) -> tuple[Triple, jax.Array]:
+    """One pass of position corrections over both contacts of each body.
+
+    Args:
+      pose: x, y, angle, each `[3, B]`.
+      both: manifolds, leaves `[2, 3, B]`, in the order of solution.
+      active: `bool[3, B]`; elsewhere nothing moves.
+      stiffness: share of the penetration that is undone.
+
+    Returns:
+      The pose, and the least separation seen (at most 0).
+    """
+    inverse_mass = column(scene.INVERSE_MASS, pose[0])
+    inverse_inertia = column(scene.INVERSE_INERTIA, pose[0])
+    points = tuple(jnp.stack(component, 1) for component in zip(*both.points, strict=True))
+
+    def one(turn: jax.Array, loop: tuple) -> tuple:
+        (x, y, angle), least = loop
+        contact, point = turn // 2, turn % 2
+        m = jax.tree.map(lambda leaf: leaf[contact], both)
+        frame = frame_of((x, y, angle))
+        nx, ny, px, py, distance = _facts(
+            frame, m, (points[0][contact, point], points[1][contact, point])
+        )
+        on = active & (m.size > point)
+        separation = distance - SKIN
+        least = jnp.where(on, jnp.minimum(least, separation), least)
+        error = jnp.clip(stiffness * (separation + SLOP), -_MOST_CORRECTION, 0)
+        arm = (px - x) * ny - (py - y) * nx
+        impulse = jnp.where(on, -error / (inverse_mass + inverse_inertia * arm * arm), 0)
+        x = x + inverse_mass * impulse * nx
+        y = y + inverse_mass * impulse * ny
+        angle = angle + inverse_inertia * arm * impulse
+        return (x, y, angle), least
+
+    return jax.lax.fori_loop(0, 4, one, (pose, jnp.zeros_like(pose[0])))

@@ -1,0 +1,230 @@
+"""Bandits whose episodes are one pull: those of the in-context RL evaluation.
+
+A pull of arm i pays with a chance p_i. What it pays is r_i, or a normal number with mean r_i.
+Eight configurations have names; the evaluation uses two of them.
+
+Source: the environments of the package `gymnasium-bandits` (after J. Cooper's `gym-bandits`),
+restated. Two of its flaws are not copied: its arms are drawn at construction from a generator that
+no seed reaches, and so are its pulls. Here the arms are a task and pulls follow their key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.environment import Transition
+from gpicljax.envs._bandit import Bandit, State, check_deviations, in_words
+
+Range = tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """The distribution over arms that a name stands for; see `Params`."""
+
+    chances: tuple[Range, ...]
+    payments: Range = (1.0, 1.0)
+    spread: float = 0.0
+    noise: float = 0.0
+
+
+def _fixed(*chances: float) -> Kind:
+    return Kind(tuple((p, p) for p in chances))
+
+
+_SURE, _ANY = ((1.0, 1.0),) * 10, ((0.0, 1.0),) * 10
+KINDS = {
+    "TwoArmedDeterministicFixed": _fixed(1.0, 0.0),
+    "TwoArmedHighHighFixed": _fixed(0.8, 0.9),
+    "TwoArmedHighLowFixed": _fixed(0.8, 0.2),
+    "TwoArmedLowLowFixed": _fixed(0.1, 0.2),
+    "TenArmedRandomFixed": Kind(_ANY),
+    "TenArmedRandomRandom": Kind(_ANY, payments=(0.0, 1.0)),
+    "TenArmedUniformDistributedReward": Kind(_SURE, payments=(0.0, 1.0)),
+    "TenArmedGaussian": Kind(_SURE, payments=(0.0, 0.0), spread=1.0, noise=1.0),
+}
+
+
+@struct.dataclass
+class Params:
+    """The distribution over bandits; ranges are `[lowest, highest]`, and draws are uniform.
+
+    Attributes:
+      chances: float `[num_arms, 2]`, range of each arm's chance to pay.
+      payments: float `[num_arms, 2]`, range of what each arm pays if it pays.
+      spread: float `[]`, standard deviation of a normal number added to each arm's payment.
+      noise: float `[]`, standard deviation of a single payment.
+    """
+
+    chances: jax.Array
+    payments: jax.Array
+    spread: jax.Array
+    noise: jax.Array
+
+
+@struct.dataclass
+class Task:
+    """One bandit.
+
+    Attributes:
+      chances: float `[num_arms]`, the chance that a pull of each arm pays.
+      payments: float `[num_arms]`, what it pays on average if it pays.
+      noise: float `[]`, standard deviation of a single payment.
+    """
+
+    chances: jax.Array
+    payments: jax.Array
+    noise: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class OnePullBandit(Bandit[Params, Task]):
+    """Arms to choose from once in an episode: every pull terminates it.
+
+    The observation is always 0, `Discrete(1)`. Give `VectorEnv` an `episodes_per_trial` for many
+    pulls of one bandit. `info["regret"]` is the best arm's expected reward minus the pulled arm's.
+    The noise of a pull is a uniform and a normal number, see `luck` and `move`.
+
+    Args:
+      kind: which of `KINDS` the default params describe.
+
+    Raises:
+      ValueError: for an unknown kind.
+
+    Example:
+      >>> import jax
+      >>> env = OnePullBandit("TwoArmedHighLowFixed")
+      >>> task = env.sample_task(jax.random.key(0), env.default_params)
+      >>> env.describe(env.initial(jax.random.key(0), task), task)
+      'no pull made yet; arms pay with chance 0.80, 0.20; if so 1.00, 1.00'
+    """
+
+    kind: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind = {self.kind!r}: choose from {', '.join(KINDS)}")
+
+    @property
+    def arms(self) -> int:
+        """Two or ten."""
+        return len(KINDS[self.kind].chances)
+
+    @property
+    def max_steps(self) -> int:
+        """Steps of an episode: one pull."""
+        return 1
+
+    @property
+    def default_params(self) -> Params:
+        """The kind's."""
+        dtype, kind = jnp.result_type(float), KINDS[self.kind]
+        return Params(
+            jnp.asarray(kind.chances, dtype),
+            jnp.broadcast_to(jnp.asarray(kind.payments, dtype), (self.arms, 2)),
+            jnp.asarray(kind.spread, dtype),
+            jnp.asarray(kind.noise, dtype),
+        )
+
+    def validate(self, params: Params) -> None:
+        """Raises ValueError for ranges out of order, bad probabilities or standard deviations."""
+        for field in ("chances", "payments"):
+            ranges = np.asarray(getattr(params, field))
+            if ranges.shape[-2:] != (self.arms, 2):
+                raise ValueError(
+                    f"{field} of shape {ranges.shape}: a range (lowest, highest) for each of the "
+                    f"{self.arms} arms is needed"
+                )
+            if not np.all(np.isfinite(ranges)) or np.any(ranges[..., 0] > ranges[..., 1]):
+                raise ValueError(
+                    f"{field} = {ranges.tolist()}: finite ranges (lowest, highest) are needed"
+                )
+        chances = np.asarray(params.chances)
+        if not np.all((chances >= 0) & (chances <= 1)):
+            raise ValueError(f"chances = {chances.tolist()}: a probability lies within [0, 1]")
+        check_deviations(params)
+
+    def sample_task(self, key: jax.Array, params: Params) -> Task:
+        """Draws every arm's chance and payment."""
+        dtype, shape = jnp.result_type(float), (self.arms,)
+        chance_key, payment_key, normal_key = jax.random.split(key, 3)
+
+        def draw(key: jax.Array, ranges: jax.Array) -> jax.Array:
+            share = jax.random.uniform(key, shape, dtype)
+            return ranges[:, 0] + share * (ranges[:, 1] - ranges[:, 0])
+
+        payments = draw(payment_key, params.payments)
+        payments += params.spread * jax.random.normal(normal_key, shape, dtype)
+        return Task(draw(chance_key, params.chances), payments, jnp.asarray(params.noise, dtype))
+
+    def means(self, task: Task) -> jax.Array:
+        """Chance times payment."""
+        return task.chances * task.payments
+
+    def luck(self, key: jax.Array, task: Task) -> jax.Array:
+        """Float `[2]`.
+
+        A uniform number in [0, 1): arms pay whose chance exceeds it. And a standard normal one, by
+        how many standard deviations a payment is off.
+        """
+        # One call of the generator for both; the second as `jax.random.normal` makes it.
+        dtype = task.noise.dtype
+        low = np.nextafter(np.array(-1, dtype), np.array(0, dtype))
+        draws = jax.random.uniform(key, (2,), dtype, low, 1)
+        return jnp.stack([(draws[0] + 1) / 2, np.sqrt(2).astype(dtype) * jax.lax.erf_inv(draws[1])])
+
+    def payment(self, action: jax.Array, luck: jax.Array, task: Task) -> jax.Array:
+        """0, or the arm's payment plus noise."""
+        amount = task.payments[action] + task.noise * luck[1]
+        return jnp.where(luck[0] < task.chances[action], amount, 0)
+
+    def move(self, state: State, action: jax.Array, luck: jax.Array, task: Task) -> Transition:
+        """Pulls arm `action: int32[]`, with the noise given, see `luck`."""
+        return Transition(
+            State(jnp.ones((), jnp.int32)),
+            self.payment(action, luck, task),
+            jnp.ones((), bool),
+            jnp.zeros((), bool),
+            {"regret": self.regret(action, task)},
+        )
+
+    def observe(self, state: State, task: Task) -> jax.Array:
+        """Always 0, `int32[]`."""
+        return jnp.zeros((), jnp.int32)
+
+    def observation_space(self, task: Task | None = None) -> spaces.Discrete:
+        """One member: there is nothing to see."""
+        return spaces.Discrete(1)
+
+    def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
+        """`chances`, `payments`: float `[arms]`; `best_arm`: `int32[]`, of greatest mean reward."""
+        best_arm = jnp.argmax(self.means(task)).astype(jnp.int32)
+        return {"chances": task.chances, "payments": task.payments, "best_arm": best_arm}
+
+    def describe(self, state: State, task: Task) -> str:
+        """Whether an arm was pulled, and every arm's chance and payment, in one line."""
+        noise = f", give or take {float(task.noise):.2f}" if float(task.noise) else ""
+        pulled = "one pull made" if int(state.pulls) else "no pull made yet"
+        return (
+            f"{pulled}; arms pay with chance "
+            f"{in_words(task.chances)}; if so {in_words(task.payments)}{noise}"
+        )
+
+
+TwoArmedDeterministicFixed = functools.partial(OnePullBandit, "TwoArmedDeterministicFixed")
+TwoArmedHighHighFixed = functools.partial(OnePullBandit, "TwoArmedHighHighFixed")
+TwoArmedHighLowFixed = functools.partial(OnePullBandit, "TwoArmedHighLowFixed")
+TwoArmedLowLowFixed = functools.partial(OnePullBandit, "TwoArmedLowLowFixed")
+TenArmedRandomFixed = functools.partial(OnePullBandit, "TenArmedRandomFixed")
+TenArmedRandomRandom = functools.partial(OnePullBandit, "TenArmedRandomRandom")
+TenArmedUniformDistributedReward = functools.partial(
+    OnePullBandit, "TenArmedUniformDistributedReward"
+)
+TenArmedGaussian = functools.partial(OnePullBandit, "TenArmedGaussian")

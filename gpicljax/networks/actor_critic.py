@@ -1,0 +1,125 @@
+"""Actor-critics: a policy and a value, with a recurrent core or without a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from gpicljax import spaces
+from gpicljax.networks.feedforward import MLP, FeedForward, dense
+from gpicljax.networks.policies import policy_for
+from gpicljax.networks.q_network import AgentInput, RecurrentCore
+from gpicljax.networks.recurrent import LSTMStack
+
+
+class PolicyOutput(NamedTuple):
+    """`logits` float `[..., P]` and `value` float `[...]`.
+
+    The logits of discrete actions; of continuous ones, what `policies.GaussianPolicy` reads.
+    """
+
+    logits: jax.Array
+    value: jax.Array
+
+
+class PolicyHead(nn.Module):
+    """A linear layer to the outputs that a policy over `action_space` reads.
+
+    Its small weights start the policy near uniform. The log standard deviations of continuous
+    actions are parameters of their own, the same in every state, and start at 0.
+    """
+
+    action_space: spaces.Space
+
+    @nn.compact
+    def __call__(self, features: jax.Array) -> jax.Array:
+        """`float[..., F] -> float[..., P]`."""
+        small = nn.initializers.variance_scaling(1e-2, "fan_in", "normal")
+        size = policy_for(self.action_space).size
+        if isinstance(self.action_space, spaces.Discrete):
+            return dense(size, kernel_init=small, name="logits")(features)
+        mean = dense(size // 2, kernel_init=small, name="mean")(features)
+        zeros = nn.initializers.zeros
+        log_std = self.param("log_std", zeros, (size // 2,), jnp.result_type(float))
+        return jnp.concatenate([mean, jnp.broadcast_to(log_std, mean.shape)], axis=-1)
+
+
+class ActorCritic(FeedForward):
+    """MLPs over the observation alone: one for the policy and one for the value, or a shared one.
+
+    Attributes:
+      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      action_space: of the unbatched action.
+      sizes: hidden sizes of the MLP.
+      separate_value: whether the value has an MLP of its own.
+      activation: of the hidden layers.
+    """
+
+    observation_space: spaces.Space
+    action_space: spaces.Space
+    sizes: Sequence[int] = (64, 64)
+    separate_value: bool = True
+    activation: Callable[[jax.Array], jax.Array] = nn.relu
+
+    @nn.compact
+    def __call__(self, inputs: AgentInput) -> PolicyOutput:
+        """Inputs with any leading axes -> `PolicyOutput`."""
+        seen = spaces.flatten(self.observation_space, inputs.observation)
+        torso = MLP(self.sizes, self.activation, name="torso")(seen)
+        judged = torso
+        if self.separate_value:
+            judged = MLP(self.sizes, self.activation, name="value_torso")(seen)
+        value = dense(1, name="value")(judged)
+        return PolicyOutput(PolicyHead(self.action_space, name="policy")(torso), value[..., 0])
+
+
+class RecurrentActorCritic(nn.Module):
+    """An MLP over observation, last action and last reward; a recurrent core; two linear heads.
+
+    What makes it learn in context are the last action and reward beside the observation (Duan et
+    al., 2016; Wang et al., 2016).
+
+    Attributes:
+      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      action_space: of the unbatched action.
+      sizes: hidden sizes of the MLP.
+      core: the recurrent core.
+    """
+
+    observation_space: spaces.Space
+    action_space: spaces.Space
+    sizes: Sequence[int] = (128,)
+    core: RecurrentCore = LSTMStack((128,))
+
+    def setup(self) -> None:
+        """The submodules."""
+        self.torso = MLP(self.sizes)
+        self.policy = PolicyHead(self.action_space)
+        self.value = dense(1)
+
+    def initial_carry(self, batch: int) -> Any:
+        """The core's carry for `batch` instances."""
+        return self.core.initial_carry(batch)
+
+    def _features(self, inputs: AgentInput) -> jax.Array:
+        seen = spaces.flatten(self.observation_space, inputs.observation)
+        action = spaces.flatten(self.action_space, inputs.last_action).astype(seen.dtype)
+        reward = inputs.last_reward[..., None].astype(seen.dtype)
+        return self.torso(jnp.concatenate([seen, action, reward], axis=-1))
+
+    def _heads(self, core: jax.Array) -> PolicyOutput:
+        return PolicyOutput(self.policy(core), self.value(core)[..., 0])
+
+    def unroll(self, carry: Any, inputs: AgentInput, starts: jax.Array) -> tuple[PolicyOutput, Any]:
+        """Inputs `[T, B, ...]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
+        core, carry = self.core.unroll(carry, self._features(inputs), starts)
+        return self._heads(core), carry
+
+    def step(self, carry: Any, inputs: AgentInput, start: jax.Array) -> tuple[PolicyOutput, Any]:
+        """Inputs `[B, ...]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
+        core, carry = self.core.step(carry, self._features(inputs), start)
+        return self._heads(core), carry

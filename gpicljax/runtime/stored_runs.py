@@ -1,0 +1,267 @@
+"""Reading run folders, whatever state they are in."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpicljax.runtime.config_json import flatten
+from gpicljax.runtime.manifest import MANIFEST, find_damage
+from gpicljax.runtime.metrics import MetricsError, as_numbers, read_metrics
+from gpicljax.runtime.run_directory import IRRELEVANT, PLAN, in_use
+
+Floats = NDArray[np.float64]
+BOOKKEEPING = ("step", "observations", "time")
+
+
+class UnknownRunError(ValueError):
+    """There is no run, or no metric, of this name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredRun:
+    """What a run's folder says. Whatever is missing or damaged is empty, and named in `problems`.
+
+    Attributes:
+      path: the folder.
+      config: `config.json`.
+      plan: `run.json`, what the latest process set out to do.
+      records: the log.
+      summary: `summary.json`; empty until the experiment has finished.
+      problems: what is damaged, for people.
+      running: whether a process has the run open.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    plan: dict[str, Any]
+    records: list[dict[str, Any]]
+    summary: dict[str, Any]
+    problems: tuple[str, ...]
+    running: bool
+
+    @property
+    def name(self) -> str:
+        """`experiment/name`."""
+        return f"{self.path.parent.name}/{self.path.name}"
+
+    @property
+    def done(self) -> int:
+        """Chunks in the log."""
+        return self.records[-1]["step"] if self.records else 0
+
+    @property
+    def planned(self) -> int | None:
+        """Chunks of the whole run, if known."""
+        count = self.plan.get("num_chunks")
+        return count if isinstance(count, int) else None
+
+    @property
+    def status(self) -> str:
+        """`running`, `damaged`, `finished`, `trained` (only the summary lacks) or `stopped`."""
+        if self.running:
+            return "running"
+        if self.problems:
+            return "damaged"
+        if self.summary:
+            return "finished"
+        return "trained" if self.planned and self.done >= self.planned else "stopped"
+
+    @property
+    def observations(self) -> int:
+        """Observations so far, over all seeds."""
+        count = self.records[-1].get("observations") if self.records else 0
+        return count if isinstance(count, int) else 0
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the training, over all processes of the run."""
+        spent = self.times("elapsed_s")
+        return spent[-1] if spent else 0.0
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Date, commit, hardware and versions: of the summary, else of the latest process."""
+        return self.summary or self.plan
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of everything that the last record measured, nested ones joined by `/`."""
+        last = self.records[-1] if self.records else {}
+        return [name for name in _measured(last) if as_numbers(_measured(last)[name]) is not None]
+
+    @property
+    def key_metric(self) -> str | None:
+        """What the progress line showed, else the first metric there is."""
+        key = self.plan.get("key_metric")
+        return key if key in self.metrics else next(iter(self.metrics), None)
+
+    def times(self, name: str) -> list[float]:
+        """A field of `time`, of those records that have it."""
+        spent = [record.get("time") for record in self.records]
+        values = [item.get(name) for item in spent if isinstance(item, dict)]
+        return [float(value) for value in values if isinstance(value, int | float)]
+
+    def seeds(self, metric: str, record: int = -1) -> Floats:
+        """A metric's values in one record, `float64[seeds]`; NaN for null, empty if absent.
+
+        A value for all seeds counts as one. Lanes beyond the number of seeds are left out: they
+        repeat seeds to fill the devices, or are the seeds of further cells.
+        """
+        values = as_numbers(_measured(self.records[record]).get(metric, []))
+        if values is None or values.size == 0:
+            return np.empty(0)
+        rows = values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1)
+        finite = np.isfinite(rows)
+        total = np.where(finite, rows, 0.0).sum(1)
+        means = np.where(finite.any(1), total / np.maximum(finite.sum(1), 1), np.nan)
+        count = self.config.get("seeds")
+        return means[:count] if isinstance(count, int) and count > 0 else means
+
+    def curve(self, metric: str) -> tuple[Floats, Floats]:
+        """A metric over the whole log.
+
+        Returns:
+          `float64[T]`, observations so far of all seeds together (chunks, if none are counted), and
+          `float64[seeds, T]`, NaN where a record lacks the metric.
+        """
+        columns = [self.seeds(metric, index) for index in range(len(self.records))]
+        table = np.full((max((c.size for c in columns), default=0), len(columns)), np.nan)
+        for index, column in enumerate(columns):
+            table[: column.size, index] = column
+        counts = [record.get("observations") for record in self.records]
+        steps = np.asarray([record["step"] for record in self.records], np.float64)
+        counted = all(isinstance(count, int) and count > 0 for count in counts)
+        return (np.asarray(counts, np.float64) if counted else steps), table
+
+    def lanes(self, metric: str) -> int:
+        """How many values a record holds, those left out of `seeds` too; 0 if it is one number."""
+        values = as_numbers(_measured(self.records[-1]).get(metric, []))
+        return len(values) if values is not None and values.ndim else 0
+
+    def checkpoints(self) -> dict[str, str]:
+        """The state of every checkpoint: `intact`, `unfinished`, or what is damaged."""
+        folder = self.path / "checkpoints"
+        states: dict[str, str] = {}
+        found = [f for f in folder.iterdir() if f.name.isdigit()] if folder.is_dir() else []
+        for step in sorted(found, key=lambda f: int(f.name)):
+            finished = (step / MANIFEST).exists()
+            states[step.name] = (find_damage(step) or "intact") if finished else "unfinished"
+        aside = folder / "damaged"
+        for step in sorted(aside.iterdir()) if aside.is_dir() else []:
+            states[f"damaged/{step.name}"] = "set aside"
+        return states
+
+
+def _measured(record: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in record.items() if name not in BOOKKEEPING}
+    return flatten(kept, separator="/") if kept else {}
+
+
+def read_run(path: Path) -> StoredRun:
+    """Reads a run's folder; what cannot be read is reported in the result, never raised."""
+    problems: list[str] = []
+
+    def load(name: str, needed: bool = False) -> dict[str, Any]:
+        try:
+            content = json.loads((path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            problems.extend([f"{name} is missing"] if needed else [])
+            return {}
+        except (OSError, ValueError) as error:
+            problems.append(f"{name} is unreadable ({error})")
+            return {}
+        if not isinstance(content, dict):
+            problems.append(f"{name} holds no JSON object")
+            return {}
+        return content
+
+    running = in_use(path)
+    config, plan, summary = load("config.json", True), load(PLAN), load("summary.json")
+    log = path / "metrics.jsonl"
+    records: list[dict[str, Any]] = []
+    try:
+        records = read_metrics(log)
+        # A process that writes right now may be in the middle of a line.
+        torn = not running and log.exists() and log.read_bytes()[-1:] not in (b"\n", b"")
+        if torn:
+            problems.append("metrics.jsonl ends in a torn line (--resume removes it)")
+    except (MetricsError, OSError) as error:
+        problems.append(str(error))
+    return StoredRun(path, config, plan, records, summary, tuple(problems), running)
+
+
+def find_runs(runs_dir: Path) -> list[Path]:
+    """The run folders below `runs_dir`, `<experiment>/<name>`, sorted by name."""
+    if not runs_dir.is_dir():
+        return []
+    folders = [f for f in runs_dir.glob("*/*") if f.is_dir() and not f.name.startswith(".")]
+    marks = (".lock", "config.json", "metrics.jsonl")
+    return sorted(f for f in folders if any((f / mark).exists() for mark in marks))
+
+
+def find_run(runs_dir: Path, name: str) -> Path:
+    """The folder of a run.
+
+    Args:
+      runs_dir: the folder of all runs.
+      name: `experiment/name`, the path of its folder, or its bare name if no other run has it.
+
+    Raises:
+      UnknownRunError: if there is none; the message suggests the nearest.
+    """
+    known = {f"{path.parent.name}/{path.name}": path for path in find_runs(runs_dir)}
+    for shown, path in known.items():
+        if name == shown or Path(name).absolute() == path.absolute():
+            return path
+    bare = [path for path in known.values() if path.name == name]
+    if len(bare) == 1:
+        return bare[0]
+    raise UnknownRunError(
+        unknown(f"run: got {name!r}", name, known, by_ending=True)
+        if known
+        else f"run: got {name!r}; there are no runs in {runs_dir} (--runs-dir says where)"
+    )
+
+
+def unknown(given: str, name: str, accepted: Iterable[str], by_ending: bool = False) -> str:
+    """A message that refuses a name, with the nearest accepted ones first.
+
+    Args:
+      given: the argument and what it got, in words.
+      name: the name.
+      accepted: the names there are.
+      by_ending: whether what follows a slash may be compared alone.
+    """
+    names = list(accepted)
+    near = difflib.get_close_matches(name, names, n=1)
+    if not near and by_ending:
+        endings = {full.rpartition("/")[2]: full for full in names}
+        near = [endings[e] for e in difflib.get_close_matches(name, endings, n=1)]
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    rest = ", ".join(names[:10]) + (f", ... ({len(names)} in all)" if len(names) > 10 else "")
+    return f"{given}{hint}; accepted: {rest or 'none'}"
+
+
+def config_differences(runs: list[StoredRun]) -> dict[str, list[Any]]:
+    """The fields in which configurations differ, by dotted name: one value per run.
+
+    A field that a run lacks has the value `(absent)`. Where a run is stored and how it was watched
+    is no difference.
+    """
+    flat = [flatten(run.config) if run.config else {} for run in runs]
+    names = dict.fromkeys(name for fields in flat for name in fields)
+    table = {name: [fields.get(name, "(absent)") for fields in flat] for name in names}
+    ignored = (*IRRELEVANT, "name")
+    return {
+        name: values
+        for name, values in table.items()
+        if name not in ignored and any(value != values[0] for value in values)
+    }

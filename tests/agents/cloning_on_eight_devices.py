@@ -1,0 +1,63 @@
+"""Run with 8 forced host devices: one training run, its environments spread over them."""
+
+import sys
+
+import jax
+import numpy as np
+from test_cloning import make
+
+import gpicljax
+from gpicljax.agents.cloning import CloningHParams
+from gpicljax.runtime import make_mesh, per_part, shard_parts
+from gpicljax.runtime.mesh import AXIS, FAST_COMPILE
+
+assert len(jax.devices()) == 8
+resets = sys.argv[1]
+options = {"steps_per_trial": 12} if resets == "synchronous" else {}
+env = gpicljax.make("BernoulliBandit-v0", num_arms=3)
+vec = gpicljax.VectorEnv(
+    env, 32, resets=resets, params=env.make_params(horizon=7), bank_size=40, group=4, **options
+)
+whole = make(vec, unroll=12)
+
+
+def chunk(trainer, vec):
+    """Three updates, then what is generated between them."""
+
+    def run(state):
+        state, metrics = jax.lax.scan(lambda s, _: trainer.update(s), state, None, 3)
+        vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
+        rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
+        return state.replace(rollout=rollout), metrics
+
+    return run
+
+
+initial = jax.jit(whole.init)(jax.random.key(0), CloningHParams(teacher_share=0.3))
+one = jax.jit(chunk(whole, vec), compiler_options=FAST_COMPILE)
+state = initial
+for _ in range(5):
+    state, metrics = one(state)
+
+mesh = make_mesh()
+part = vec.part(mesh.size)
+many = per_part(chunk(make(part, unroll=12, axis=AXIS), part), mesh, whole.partition)
+spread = shard_parts(initial, mesh, whole.partition)
+assert spread.rollout.vstate.keys.addressable_shards[0].data.shape == (4,)
+assert spread.params["params"]["value"]["kernel"].sharding.is_fully_replicated
+for _ in range(5):
+    spread, spread_metrics = many(spread)
+
+
+def compare(path, a, b):
+    if jax.numpy.issubdtype(a.dtype, jax.dtypes.prng_key):
+        a, b = jax.random.key_data(a), jax.random.key_data(b)
+    check = np.testing.assert_array_equal
+    if np.issubdtype(a.dtype, np.floating):
+        check = lambda x, y, **k: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5, **k)  # noqa: E731
+    check(np.asarray(a), np.asarray(b), err_msg=jax.tree_util.keystr(path))
+
+
+jax.tree_util.tree_map_with_path(compare, (state, metrics), (spread, spread_metrics))
+assert int(state.updates) == 15
+print("all well")

@@ -1,0 +1,70 @@
+"""Run with 8 forced host devices: one training run, its environments spread over them."""
+
+import dataclasses
+import sys
+import warnings
+
+import jax
+import numpy as np
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of what it imports, not ours
+    import distrax  # noqa: F401
+
+from test_ppo import HPARAMS, trainer_of, vec_of
+
+from gpicljax.runtime import make_mesh, per_part, shard_parts
+from gpicljax.runtime.mesh import AXIS, FAST_COMPILE
+
+assert len(jax.devices()) == 8
+NORMALISED = {"normalise_observations": True, "normalise_rewards": True}
+CASES = {
+    # Minibatches of every instance's own steps or windows, or all of it at once: the same run.
+    "feed-forward": (False, {"minibatches": 3, **NORMALISED}),
+    "windows": (True, {"minibatches": 3, "window": 4, "horizon": "trial"}),
+    "recurrent": (True, NORMALISED),
+}
+recurrent, options = CASES[sys.argv[1]]
+vec = vec_of(16)
+whole = trainer_of(recurrent, vec, epochs=2, **options)
+
+
+def chunk(trainer):
+    def run(state):
+        return jax.lax.scan(lambda s, _: trainer.update(s), state, None, 5)
+
+    return run
+
+
+# Adam's epsilon is large enough not to blow rounding up, see test_ppo.
+hparams = dataclasses.replace(HPARAMS, learning_rate=3e-3)
+initial = jax.jit(whole.init)(jax.random.key(0), hparams)
+one = jax.jit(chunk(whole), compiler_options=FAST_COMPILE)
+state = initial
+for _ in range(2):
+    state, metrics = one(state)
+
+mesh = make_mesh()
+part = vec.part(mesh.size)
+many = per_part(
+    chunk(trainer_of(recurrent, part, AXIS, epochs=2, **options)), mesh, whole.partition
+)
+spread = shard_parts(initial, mesh, whole.partition)
+assert spread.rollout.vstate.keys.addressable_shards[0].data.shape == (2,)
+assert spread.params.network["params"]["value"]["kernel"].sharding.is_fully_replicated
+for _ in range(2):
+    spread, spread_metrics = many(spread)
+
+
+def compare(path, a, b):
+    if jax.numpy.issubdtype(a.dtype, jax.dtypes.prng_key):
+        a, b = jax.random.key_data(a), jax.random.key_data(b)
+    check = np.testing.assert_array_equal
+    if np.issubdtype(a.dtype, np.floating):
+        check = lambda x, y, **k: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4, **k)  # noqa: E731
+    check(np.asarray(a), np.asarray(b), err_msg=jax.tree_util.keystr(path))
+
+
+jax.tree_util.tree_map_with_path(compare, (state, metrics), (spread, spread_metrics))
+assert int(state.updates) == 10
+print("all well")

@@ -1,0 +1,96 @@
+"""Behaviour cloning: it learns in context, and spread over devices it is the same run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.agents import cloning
+from gpicljax.networks.actor_critic import RecurrentActorCritic
+from gpicljax.networks.contract import as_network
+from gpicljax.networks.recurrent import LSTMStack
+from gpicljax.rollout import rollout, start_rollout
+
+
+def best_arm(state, task):
+    del state
+    return jnp.argmax(task.probabilities).astype(jnp.int32)
+
+
+def make(vec, unroll=20, axis=None, size=32):
+    env = vec.env
+    network = RecurrentActorCritic(
+        env.observation_space(), env.action_space(), (size,), LSTMStack((size,))
+    )
+    return cloning.make(vec, as_network(network), best_arm, unroll, axis)
+
+
+def test_a_clone_of_the_best_arm_learns_to_find_it():
+    env = gpicljax.make("BernoulliBandit-v0", num_arms=3)
+    params = env.make_params(horizon=20)
+    vec = gpicljax.VectorEnv(env, 64, resets="fresh", params=params)
+    trainer = make(vec)
+    state = jax.jit(trainer.init)(jax.random.key(0), cloning.CloningHParams(learning_rate=5e-3))
+
+    @jax.jit
+    def train(state):
+        return jax.lax.scan(lambda s, _: trainer.update(s), state, None, 200)
+
+    state, metrics = train(state)
+    assert metrics["loss"][0] == pytest.approx(np.log(3), abs=0.01)  # nothing known yet
+    # Fresh bandits: the mean reward by position in the episode, from ignorance upwards.
+    fresh = gpicljax.VectorEnv(env, 2048, resets="fresh", params=params)
+    agent = make(fresh).agent
+    start = start_rollout(jax.random.key(1), fresh, agent)
+    _, chance = jax.jit(
+        lambda p: rollout(
+            jax.random.key(2), fresh, agent, p, start, 20,
+            keep=lambda r: jnp.take_along_axis(chances(start), r.action[:, None], 1).mean(),
+        )
+    )(state.params)  # fmt: skip
+    best = chances(start).max(1).mean()
+    # 0.5 is chance, 0.75 the mean of the best of three.
+    assert chance[0] == pytest.approx(0.5, abs=0.02)
+    assert chance[-5:].mean() > 0.5 + 0.5 * (best - 0.5)
+
+
+def chances(start):
+    return start.vstate.task.probabilities
+
+
+def test_choices_do_not_depend_on_the_batch():
+    env = gpicljax.make("BernoulliBandit-v0")
+    small, large = (gpicljax.VectorEnv(env, n, resets="fresh") for n in (4, 16))
+    keys = [
+        jax.random.key_data(vec.choice_keys(vec.init(jax.random.key(0))[0]))
+        for vec in (small, large)
+    ]
+    np.testing.assert_array_equal(keys[0], keys[1][:4])
+
+
+def test_bad_input_is_refused():
+    env = gpicljax.make("BernoulliBandit-v0")
+    vec = gpicljax.VectorEnv(env, 6)
+    with pytest.raises(ValueError, match="unroll = 0"):
+        make(vec, unroll=0)
+    with pytest.raises(ValueError, match="count = 4: a divisor of num_envs = 6"):
+        vec.part(4)
+
+
+@pytest.mark.parametrize(
+    "resets", ["fresh", "bank", pytest.param("synchronous", marks=pytest.mark.slow)]
+)
+def test_eight_devices_train_as_one(resets, child_environment):
+    script = Path(__file__).with_name("cloning_on_eight_devices.py")
+    flags = "--xla_force_host_platform_device_count=8"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script), resets],
+        env=child_environment | {"XLA_FLAGS": flags},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "all well" in done.stdout, done.stderr

@@ -1,0 +1,310 @@
+"""DQN against definitions in plain Python: transitions, what is stored, one whole update."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from test_r2d2 import ENV, jit, raw, through_the_host
+
+import gpicljax
+from gpicljax import spaces
+from gpicljax.agents import dqn, r2d2
+from gpicljax.data import replay as replay_buffer
+from gpicljax.interface import TimeStep
+from gpicljax.networks.contract import as_network
+from gpicljax.networks.q_network import QNetwork, RecurrentQNetwork
+
+GAMMA, ENVS, PERIOD = 0.9, 3, 4
+NETWORK = as_network(QNetwork(ENV.observation_space(), 3, (8,)))
+HPARAMS = dqn.DQNHParams(
+    learning_rate=1e-2,
+    adam_epsilon=1e-2,
+    max_gradient_norm=0.3,
+    discount=GAMMA,
+    huber_delta=0.3,
+    target_period=2,
+    target_rate=0.25,
+    exploration_steps=100,
+)
+
+
+# Transitions --------------------------------------------------------------------------------------
+
+
+def plain_transitions(observation, action, reward, terminated, truncated, start, n_step):
+    """(place, reward, discount, where it leads to) for every action that counts."""
+    made = []
+    last = terminated | truncated
+    for t in range(len(action) - n_step + 1):
+        if last[t] or start[t + 1]:
+            continue
+        total, factor, place = 0.0, 1.0, t
+        for k in range(n_step):
+            if k and (last[place] or start[place + 1]):
+                break
+            place += 1
+            total += factor * reward[place]
+            factor *= GAMMA
+        made.append((t, total, 0.0 if terminated[place] else factor, observation[place]))
+    return made
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_transitions(seed, n_step):
+    draw = np.random.default_rng(seed)
+    length = 25
+    reward = draw.normal(size=length).astype(np.float32)
+    kind = draw.random(length)
+    terminated, truncated = kind < 0.15, (kind > 0.15) & (kind < 0.3)
+    # Trials begin after ends, and now and then out of order: what a renewal does.
+    start = np.append(False, (terminated | truncated)[:-1] & (draw.random(length - 1) < 0.5))
+    start |= draw.random(length) < 0.1
+    observation, action = np.arange(length), draw.integers(3, size=length - 1)
+    no = np.zeros(length, bool)
+    timestep = TimeStep(observation, reward, terminated, truncated, no, start, {})
+    made, valid = jax.jit(dqn.transitions, static_argnums=2)(
+        jax.tree.map(jnp.asarray, timestep), jnp.asarray(action), n_step, GAMMA
+    )
+    expected = plain_transitions(observation, action, reward, terminated, truncated, start, n_step)
+    np.testing.assert_array_equal(np.flatnonzero(valid), [t for t, *_ in expected])
+    assert 5 < len(expected) < length - n_step
+    kept = jax.tree.map(lambda x: np.asarray(x)[np.asarray(valid)], made)
+    np.testing.assert_array_equal(kept.observation, [t for t, *_ in expected])
+    np.testing.assert_array_equal(kept.action, action[[t for t, *_ in expected]])
+    np.testing.assert_allclose(kept.reward, [g for _, g, _, _ in expected], atol=1e-5)
+    np.testing.assert_allclose(kept.discount, [d for _, _, d, _ in expected], rtol=1e-5)
+    np.testing.assert_array_equal(kept.following, [o for *_, o in expected])
+
+
+def test_targets_are_r2d2s():
+    """Where nothing is left over at the end, rlax's n-step returns are the same numbers."""
+    draw = np.random.default_rng(0)
+    reward, value = jnp.asarray(draw.normal(size=(2, 12)), jnp.float32)
+    no = jnp.zeros(12, bool)
+    terminated, truncated = no.at[4].set(True), no.at[8].set(True)
+    timestep = TimeStep(jnp.arange(12), reward, terminated, truncated, no, no, {})
+    made, valid = dqn.transitions(timestep, jnp.zeros(11, jnp.int32), 3, GAMMA)
+    expected = r2d2.n_step_targets(
+        reward[1:], GAMMA * (1.0 - terminated[1:]), 1.0 - truncated[1:], value[1:], 3
+    )
+    targets = made.reward + made.discount * value[made.following]
+    np.testing.assert_allclose(targets[valid], expected[:9][valid], atol=1e-5)
+
+
+# What is stored and learnt ------------------------------------------------------------------------
+
+
+def vec_of(**options):
+    return gpicljax.VectorEnv(ENV, ENVS, **{"resets": "fresh", "group": ENVS, **options})
+
+
+def trainer_of(**config):
+    defaults = {
+        "period": PERIOD, "replay_capacity": 60, "min_replay": 5, "batch_size": 16
+    }  # fmt: skip
+    return dqn.make(dqn.DQNConfig(**{**defaults, **config}), vec_of(), NETWORK)
+
+
+@functools.cache
+def compiled(**config):
+    trainer = trainer_of(**config)
+    return jit(trainer.init), jit(trainer.update)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_replay_holds_every_transition_once(n_step):
+    """Over several updates, the replay is what one long recording of the same run amounts to."""
+    init, update = compiled(n_step=n_step)
+    state = init(jax.random.key(0), HPARAMS)
+    # Copies of the first step's noise show which observation is which.
+    seen = [np.asarray(state.rollout.timestep.observation["noise"])]
+    ends = [np.zeros(ENVS, bool)]
+    for _ in range(4):
+        state, metrics = update(state)
+        seen.append(np.asarray(state.rollout.timestep.observation["noise"]))
+        ends.append(np.asarray(state.rollout.timestep.last))
+    stored = np.asarray(state.replay.priorities) > 0
+    items = jax.tree.map(lambda x: np.asarray(x)[stored], state.replay.items)
+    starts = items.observation["noise"]
+    assert len(np.unique(starts[:, 0])) == len(starts)
+    # With n steps the last n - 1 of them are not complete yet.
+    assert 4 * PERIOD * ENVS * 0.6 < len(starts) + (n_step - 1) * ENVS <= 4 * PERIOD * ENVS
+    for time in range(4):
+        for b in range(ENVS):
+            found = (starts == seen[time][b]).all(-1).any()
+            assert found != ends[time][b]  # an ignored action is no transition
+    # One-step transitions lead to where the next one starts, or to the end of an episode.
+    if n_step == 1:
+        following = {tuple(x) for x in items.following["noise"]}
+        assert {tuple(x) for x in starts} & following
+        terminal = items.following["noise"][items.discount == 0]
+        assert len(terminal) and not ({tuple(x) for x in terminal} & {tuple(x) for x in starts})
+    assert int(state.observations) == 4 * PERIOD * ENVS
+    assert metrics["epsilon"] == pytest.approx(1 - 0.95 * 36 / 100)
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_one_update_is_the_definitions(double):
+    """With as many priorities in one draw as there is total priority, the batch is all of it."""
+    init, update = compiled(double=double, batch_size=2 * PERIOD * ENVS, replay_capacity=24)
+    state, _ = update(init(jax.random.key(1), HPARAMS))
+    noise = lambda p: p + 0.3 * jax.random.normal(jax.random.key(2), p.shape)  # noqa: E731
+    state = state.replace(target_params=jax.tree.map(noise, state.target_params))
+    trainer = trainer_of(double=double, batch_size=2 * PERIOD * ENVS, replay_capacity=24)
+    after, metrics = jit(trainer.update)(state)
+    stored = np.asarray(after.replay.priorities) > 0
+    # Every stored transition is drawn equally often, up to one.
+    items = jax.tree.map(lambda x: x[np.flatnonzero(stored)], after.replay.items)
+    _, _, learn_key = jax.random.split(state.key, 3)
+    full = dataclasses.replace(after.replay, priorities=jnp.asarray(stored, jnp.float32))
+    batch = replay_buffer.sample(jax.random.split(learn_key, 1)[0], full, 2 * PERIOD * ENVS)
+    drawn = np.bincount(batch.indices, minlength=24)
+    assert set(np.flatnonzero(drawn)) <= set(np.flatnonzero(stored)) and len(items.action) > 12
+    batch = batch.items
+
+    def q(params, observation):
+        inputs = dqn.AgentInput(observation, None, None)
+        return NETWORK.step(params, (), inputs, None)[0].q_values
+
+    legal = np.asarray(batch.following["action_mask"])
+    target_q = np.asarray(q(state.target_params, batch.following))
+    online = np.asarray(q(state.params, batch.following))
+    best = np.where(legal, online if double else target_q, -np.inf).argmax(-1)
+    targets = batch.reward + batch.discount * target_q[np.arange(24), best]
+    assert (np.asarray(batch.discount) == 0).any()
+
+    def loss(params):
+        chosen = q(params, batch.observation)[jnp.arange(24), batch.action]
+        size = jnp.abs(targets - chosen)
+        return jnp.where(size < 0.3, 0.5 * size**2, 0.3 * (size - 0.15)).mean()
+
+    value, grads = jax.value_and_grad(loss)(state.params)
+    np.testing.assert_allclose(metrics["loss"], value, rtol=1e-4)
+    optimiser = optax.chain(optax.clip_by_global_norm(0.3), optax.adam(1e-2, eps=1e-2))
+    changes, _ = optimiser.update(grads, state.optimiser, state.params)
+    expected = optax.apply_updates(state.params, changes)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), after.params, expected)
+    # The second step of the optimiser: the target is copied.
+    assert int(after.updates) == 2
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), after.target_params, after.params
+    )
+
+
+@pytest.mark.parametrize("target", ["hard", "polyak"])
+def test_targets_are_copied_every_period_or_averaged(target):
+    init, update = compiled(target=target)
+    state = init(jax.random.key(2), HPARAMS)
+    for step in range(1, 5):
+        before, (state, _) = state, update(state)
+        assert int(state.updates) == step
+        if target == "polyak":
+            mix = lambda new, old: 0.25 * new + 0.75 * old  # noqa: E731
+        else:
+            mix = lambda new, old, step=step: old if step % 2 else new  # noqa: E731
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
+            state.target_params,
+            jax.tree.map(mix, state.params, before.target_params),
+        )
+
+
+def test_nothing_is_learnt_before_the_replay_is_filled():
+    init, update = compiled(min_replay=25)
+    first = init(jax.random.key(3), HPARAMS)
+    state, counts = first, []
+    for _ in range(4):
+        state, _ = update(state)
+        counts.append((int((state.replay.priorities > 0).sum()), int(state.updates)))
+        if counts[-1][1] == 0:
+            jax.tree.map(np.testing.assert_array_equal, state.params, first.params)
+    assert [updates > 0 for _, updates in counts] == [stored >= 25 for stored, _ in counts]
+    assert counts[0][1] == 0 and counts[-1][1] > 0
+
+
+def test_priorities_follow_the_errors_if_told():
+    init, update = compiled()
+    uniform, prioritised = (
+        init(jax.random.key(4), dataclasses.replace(HPARAMS, priority_exponent=alpha))
+        for alpha in (0.0, 0.8)
+    )
+    for _ in range(3):
+        uniform, prioritised = update(uniform)[0], update(prioritised)[0]
+    assert set(np.unique(uniform.replay.priorities)) == {0, 1}
+    assert len(np.unique(prioritised.replay.priorities)) > 5
+
+
+# Everything is in the state -----------------------------------------------------------------------
+
+
+def test_a_state_resumes_exactly_through_the_host():
+    init, update = compiled(n_step=3)
+    state = init(jax.random.key(5), HPARAMS)
+    for _ in range(2):
+        state, _ = update(state)
+    count = update._cache_size()
+    on, metrics = update(state)
+    resumed, resumed_metrics = update(through_the_host(state))
+    jax.tree.map(np.testing.assert_array_equal, raw(resumed), raw(on))
+    jax.tree.map(np.testing.assert_array_equal, resumed_metrics, metrics)
+    assert update._cache_size() == count  # nothing in it was weakly typed
+    assert not any(x.weak_type for x in jax.tree.leaves(raw(on)))
+
+
+def test_seeds_under_vmap_are_the_seeds_alone():
+    init, update = compiled(n_step=3)
+    trainer = trainer_of(n_step=3)
+    keys = jax.random.split(jax.random.key(6), 2)
+    states = jit(jax.vmap(trainer.init, (0, None)))(keys, HPARAMS)
+    together = jit(jax.vmap(trainer.update), donate_argnums=0)
+    for _ in range(3):
+        states, metrics = together(states)
+    for i in range(2):
+        state = init(keys[i], HPARAMS)
+        for _ in range(3):
+            state, expected = update(state)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a[i], b, atol=3e-5),  # noqa: B023
+            raw((states, metrics)),
+            raw((state, expected)),
+        )
+
+
+def test_double_precision_is_one_float_type_throughout():
+    with jax.enable_x64(True):
+        trainer = trainer_of(n_step=2, target="polyak")
+        state = jax.eval_shape(trainer.init, jax.random.key(0), HPARAMS)
+        after, metrics = jax.eval_shape(trainer.update, state)
+    dtypes = jax.tree.map(lambda x: x.dtype, state)
+    assert jax.tree.map(lambda x: x.dtype, after) == dtypes
+    single = [
+        jax.tree_util.keystr(path)
+        for path, leaf in jax.tree_util.tree_leaves_with_path((state, metrics))
+        if leaf.dtype == jnp.float32
+    ]
+    assert single == ["[0].replay.priorities", "[0].replay.highest"]
+
+
+# At the door --------------------------------------------------------------------------------------
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="n_step = 0: at least 1"):
+        dqn.DQNConfig(n_step=0)
+    with pytest.raises(ValueError, match="target = 'soft': choose"):
+        dqn.DQNConfig(target="soft")
+    recurrent = as_network(RecurrentQNetwork(ENV.observation_space(), 3))
+    with pytest.raises(ValueError, match=r"with a memory, use agents.r2d2"):
+        dqn.make(dqn.DQNConfig(), vec_of(), recurrent)
+
+    class Continuous(type(ENV)):
+        def action_space(self, task=None):
+            return spaces.Box(-1, 1, (2,))
+
+    with pytest.raises(ValueError, match="needs one agent with discrete actions"):
+        dqn.make(dqn.DQNConfig(), gpicljax.VectorEnv(Continuous(), 3), NETWORK)

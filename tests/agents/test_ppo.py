@@ -1,0 +1,486 @@
+"""PPO against definitions in plain Python: targets, one whole update, seeds, devices, resuming."""
+
+import dataclasses
+import functools
+import operator
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import struct
+from test_r2d2 import ENV, jit, raw, through_the_host
+
+import gpicljax
+from gpicljax import spaces
+from gpicljax.agents import ppo
+from gpicljax.environment import Environment, Transition
+from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
+from gpicljax.networks.contract import as_network
+from gpicljax.networks.recurrent import LSTMStack
+
+GAMMA, LAMBDA = 0.9, 0.8
+
+
+# The definition of the advantages -----------------------------------------------------------------
+
+
+def plain_advantages(rewards, terminated, over, ignored, values):
+    """Sums of discounted errors, each until nothing that counts follows."""
+    result = []
+    for first in range(len(rewards)):
+        total, factor = 0.0, 1.0
+        for t in range(first, len(rewards)):
+            discount, trace = (1.0, 1.0) if ignored[t] else (GAMMA, LAMBDA)
+            beyond = 0.0 if terminated[t] else discount * values[t + 1]
+            total += factor * (rewards[t] + beyond - values[t])
+            if over[t]:
+                break
+            factor *= discount * trace
+        result.append(total)
+    return np.array(result)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_advantages(seed):
+    draw = np.random.default_rng(seed)
+    rewards = draw.normal(size=30)
+    values = draw.normal(size=31)
+    over = draw.random(30) < 0.2
+    terminated = over & (draw.random(30) < 0.5)
+    ignored = np.append(False, draw.random(29) < 0.2)
+    floats = jnp.asarray(rewards, jnp.float32), jnp.asarray(values, jnp.float32)
+    flags = map(jnp.asarray, (terminated, over, ignored))
+    actual = jax.jit(ppo.advantages)(floats[0], *flags, floats[1], GAMMA, LAMBDA)
+    expected = plain_advantages(rewards, terminated, over, ignored, values)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_advantages_at_the_ends_in_numbers():
+    """Three steps each: an end, the step that is ignored, a first step."""
+    values = jnp.array([1.0, 10.0, 100.0, 1000.0])
+    rewards = jnp.array([2.0, 0.0, 0.0])
+    no, first, second = (jnp.array(x, bool) for x in ([0, 0, 0], [1, 0, 0], [0, 1, 0]))
+
+    def of(terminated, over):
+        return float(ppo.advantages(rewards, terminated, over, second, values, 0.5, 1.0)[0])
+
+    assert of(first, first) == 2 - 1  # terminated: nothing beyond
+    assert of(no, first) == 2 + 0.5 * 10 - 1  # cut off: the value of what was seen last
+    # Another episode of the trial follows: its value, and no discount for the step in between.
+    assert of(no, no) == 2 + 0.5 * (100 - 100 + 0.5 * 1000) - 1
+
+
+# One whole update ---------------------------------------------------------------------------------
+
+ENVS, STEPS = 4, 12
+HPARAMS = ppo.PPOHParams(
+    learning_rate=1e-2,
+    adam_epsilon=1e-2,
+    max_gradient_norm=0.3,
+    discount=GAMMA,
+    trace=LAMBDA,
+    value_clip=0.05,
+)
+
+
+def vec_of(num_envs=ENVS, **options):
+    return gpicljax.VectorEnv(
+        ENV, num_envs, **{"episodes_per_trial": 2, "resets": "fresh", "group": 4, **options}
+    )
+
+
+def network_of(recurrent):
+    space = ENV.observation_space(), ENV.action_space()
+    if recurrent:
+        return as_network(RecurrentActorCritic(*space, (8,), LSTMStack((6,))))
+    return as_network(ActorCritic(*space, (8,)))
+
+
+def trainer_of(recurrent=True, vec=None, axis=None, **config):
+    config = ppo.PPOConfig(**{"unroll": STEPS, "epochs": 1, "minibatches": 1, **config})
+    return ppo.make(config, vec or vec_of(), network_of(recurrent), axis)
+
+
+def play(vec, network, params, state):
+    """The same rollout, step by step, as lists; and what PPO is to make of it."""
+    vstate, timestep, carry = state
+    step, choices = jit(vec.step), jit(vec.choice_keys)
+    forward = jit(network.step)
+    carry, last = carry
+    steps = []
+    for _ in range(STEPS):
+        last = jnp.where(timestep.trial_start, -1, last)
+        inputs = ppo.AgentInput(timestep.observation, last, timestep.reward)
+        output, carry = forward(params, carry, inputs, timestep.trial_start)
+        logits = jnp.where(timestep.observation["action_mask"], output.logits, -jnp.inf)
+        last = jax.vmap(jax.random.categorical)(choices(vstate), logits).astype(jnp.int32)
+        before = vstate
+        vstate, following = step(vstate, last)
+        steps.append((inputs, timestep, before, last, output, following, vstate))
+        timestep = following
+    inputs = ppo.AgentInput(
+        timestep.observation, jnp.where(timestep.trial_start, -1, last), timestep.reward
+    )
+    output, _ = forward(params, carry, inputs, timestep.trial_start)
+    return steps, output.value
+
+
+def stacked(steps, get):
+    return jax.tree.map(lambda *x: jnp.stack(x), *[get(step) for step in steps])
+
+
+@functools.cache
+def one_update(horizon):
+    """An update of the trainer, and the rollout that it made."""
+    vec = vec_of()
+    trainer = trainer_of(horizon=horizon)
+    state = jit(trainer.init)(jax.random.key(1), HPARAMS)
+    update = jit(trainer.update)
+    state, _ = update(state)  # start in the middle of things
+    after, metrics = update(state)
+    played = play(vec, network_of(True), state.params.network, state.rollout)
+    return state, after, metrics, *played
+
+
+@pytest.mark.parametrize("horizon", ["episode", "trial"])
+def test_one_update_is_the_definitions(horizon):
+    state, after, metrics, steps, closing = one_update(horizon)
+    inputs = stacked(steps, lambda s: s[0])
+    starts = stacked(steps, lambda s: s[1].trial_start)
+    ignored = np.asarray(stacked(steps, lambda s: s[1].last))
+    actions = stacked(steps, lambda s: s[3])
+    values = np.concatenate([stacked(steps, lambda s: s[4].value), closing[None]])
+    rewards, ends, terminated = (
+        np.asarray(stacked(steps, lambda s, f=f: getattr(s[5], f)))
+        for f in ("reward", "last", "terminated")
+    )
+    final = np.asarray(stacked(steps, lambda s: s[6].episode)) == 1
+    assert ends.sum() > 8 and (ends & ~terminated).any() and (ends & ~final).any()
+    over = ends if horizon == "episode" else ends & final
+    recorded = rewards, terminated & over, over, ignored, values
+    gains = np.stack(
+        [
+            plain_advantages(*(x[:, b] for x in recorded))
+            for b in range(ENVS)
+        ],
+        axis=1,
+    )  # fmt: skip
+    acted = ~ignored
+    valued = (
+        acted if horizon == "episode" else acted | ~np.stack([s[2].episode == 1 for s in steps])
+    )
+    scaled = (gains - gains[acted].mean()) / gains[acted].std()
+    network = network_of(True)
+    core = state.rollout.carry.core
+
+    def loss(params):
+        output, _ = network.unroll(params, core, inputs, starts)
+        logits = jnp.where(inputs.observation["action_mask"], output.logits, -1e9)
+        log_probs = jax.nn.log_softmax(logits)
+        # In the first epoch all ratios are 1: this is the gradient of the policy.
+        chosen = jnp.take_along_axis(log_probs, actions[..., None], -1)[..., 0]
+        gradient = -(jnp.exp(chosen - jax.lax.stop_gradient(chosen)) * scaled)[acted].mean()
+        errors = 0.5 * jnp.square(output.value - (gains + values[:-1]))[valued].mean()
+        entropy = -(jnp.exp(log_probs) * log_probs).sum(-1)[acted].mean()
+        return gradient + 0.5 * errors - 0.01 * entropy, (errors, entropy)
+
+    grads, (errors, entropy) = jax.grad(loss, has_aux=True)(state.params.network)
+    np.testing.assert_allclose(metrics["value_loss"], errors, rtol=1e-4)
+    np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4)
+    np.testing.assert_allclose(metrics["gradient_norm"], optax.tree.norm(grads), rtol=1e-3)
+    np.testing.assert_allclose(metrics["reward"], rewards[acted].mean(), rtol=1e-4)
+    assert int(metrics["episodes"]) == ends.sum()
+    assert metrics["kl"] == pytest.approx(0, abs=1e-6) and metrics["clip_share"] == 0
+    optimiser = optax.chain(optax.clip_by_global_norm(0.3), optax.adam(1e-2, eps=1e-2))
+    changes, _ = optimiser.update(grads, state.optimiser, state.params.network)
+    expected = optax.apply_updates(state.params.network, changes)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), after.params.network, expected
+    )
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), expected, state.params.network)
+    assert max(jax.tree.leaves(moved)) > 1e-3
+
+
+@pytest.mark.parametrize(("clip", "value_clip"), [(0.01, np.inf), (np.inf, 0.01)])
+def test_ratios_and_values_are_followed_no_further_than_the_clip(clip, value_clip):
+    """Over many epochs on one rollout, what is clipped changes less than what is not."""
+    changes = []
+    for clips in ((clip, value_clip), (np.inf, np.inf)):
+        trainer = trainer_of(False, epochs=60)
+        hparams = dataclasses.replace(
+            HPARAMS, clip=clips[0], value_clip=clips[1], entropy_coefficient=0.0, discount=0.0
+        )
+        state = jit(trainer.init)(jax.random.key(1), hparams)
+        after, metrics = jit(trainer.update)(state)
+        network, (_, timestep, carry) = network_of(False), state.rollout
+        inputs = ppo.AgentInput(timestep.observation, carry.last_action, timestep.reward)
+        old, new = (
+            network.step(s.params.network, (), inputs, timestep.trial_start)[0]
+            for s in (state, after)
+        )
+        moved = np.abs(jax.nn.log_softmax(new.logits) - jax.nn.log_softmax(old.logits)).mean()
+        changes.append((moved, np.abs(new.value - old.value).mean()))
+        assert (metrics["clip_share"] > 0.5) == (clips[0] == 0.01)
+    part = 0 if clip == 0.01 else 1
+    assert changes[0][part] < 0.5 * changes[1][part]
+
+
+# Windows and minibatches --------------------------------------------------------------------------
+
+
+def test_windows_of_the_gradient_start_from_the_memories_of_the_rollout():
+    """With one epoch over all of it, windows change nothing but how far the gradient reaches."""
+    results = []
+    for window in (STEPS, 4, 1):
+        trainer = trainer_of(window=window)
+        state = jit(trainer.init)(jax.random.key(1), HPARAMS)
+        results.append(jit(trainer.update)(state))
+    for state, metrics in results[1:]:
+        for name in ("value_loss", "entropy", "kl", "reward"):
+            np.testing.assert_allclose(metrics[name], results[0][1][name], atol=1e-5)
+        head = [x.params.network["params"]["value"]["kernel"] for x in (state, results[0][0])]
+        assert np.abs(head[0] - head[1]).max() < 1e-3
+    cores = [x.params.network["params"]["torso"] for x, _ in results]
+    differences = jax.tree.map(lambda a, b: np.abs(a - b).max(), cores[0], cores[2])
+    assert max(jax.tree.leaves(differences)) > 1e-5
+
+
+@pytest.mark.parametrize(
+    ("recurrent", "config"),
+    [
+        (False, {"minibatches": 3}),  # of single steps
+        (True, {"minibatches": 3, "window": 4}),  # of windows
+        (True, {"minibatches": 2}),  # of instances
+        (True, {"minibatches": 4, "window": 4}),
+    ],
+)
+def test_each_epoch_goes_once_through_everything(recurrent, config):
+    """Without a step of the optimiser, the mean over the minibatches is that of the whole."""
+    still = dataclasses.replace(HPARAMS, learning_rate=0.0)
+    metrics = []
+    for options in (config, {}):
+        # Steps that are ignored would make minibatches differ in weight.
+        vec = vec_of(episodes_per_trial=1, resets="synchronous", steps_per_trial=10**6)
+        vec = dataclasses.replace(vec, env=dataclasses.replace(ENDLESS))
+        trainer = trainer_of(
+            recurrent, vec, epochs=2, normalise_advantages=False, **{"window": None, **options}
+        )
+        state = jit(trainer.init)(jax.random.key(2), still)
+        metrics.append(jit(trainer.update)(state)[1])
+    for name in ("policy_loss", "value_loss", "entropy"):
+        np.testing.assert_allclose(metrics[0][name], metrics[1][name], rtol=1e-4)
+
+
+class Endless(type(ENV)):
+    """The same without an end."""
+
+    def transition(self, key, state, action, task):
+        moved = super().transition(key, state, action, task)
+        no = jnp.zeros((), bool)
+        return moved._replace(terminated=no, truncated=no)
+
+
+ENDLESS = Endless()
+
+
+# Everything is in the state -----------------------------------------------------------------------
+
+
+@functools.cache
+def full():
+    """A trainer with everything on, compiled."""
+    trainer = trainer_of(
+        epochs=2, minibatches=2, normalise_observations=True, normalise_rewards=True
+    )
+    return trainer, jit(trainer.init), jit(trainer.update)
+
+
+def test_a_state_resumes_exactly_through_the_host():
+    _, init, update = full()
+    state, _ = update(init(jax.random.key(3), HPARAMS))
+    compiled = update._cache_size()
+    on, metrics = update(state)
+    resumed, resumed_metrics = update(through_the_host(state))
+    jax.tree.map(np.testing.assert_array_equal, raw(resumed), raw(on))
+    jax.tree.map(np.testing.assert_array_equal, resumed_metrics, metrics)
+    assert update._cache_size() == compiled  # nothing in it was weakly typed
+    assert not any(x.weak_type for x in jax.tree.leaves(raw(on)))
+
+
+def test_seeds_under_vmap_are_the_seeds_alone():
+    trainer, init, update = full()
+    keys = jax.random.split(jax.random.key(3), 2)
+    rates = jnp.array([1e-2, 1e-3])
+    axes = ppo.PPOHParams(**{f.name: None for f in dataclasses.fields(HPARAMS)})
+    axes = dataclasses.replace(axes, learning_rate=0)
+    hparams = dataclasses.replace(HPARAMS, learning_rate=rates)
+    states = jit(jax.vmap(trainer.init, (0, axes)))(keys, hparams)
+    together = jit(jax.vmap(trainer.update), donate_argnums=0)
+    for _ in range(2):
+        states, metrics = together(states)
+    for i in range(2):
+        state = init(keys[i], dataclasses.replace(HPARAMS, learning_rate=rates[i]))
+        for _ in range(2):
+            state, expected = update(state)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a[i], b, rtol=1e-4, atol=3e-5),  # noqa: B023
+            raw((states, metrics)),
+            raw((state, expected)),
+        )
+
+
+def test_the_rate_falls_from_update_to_update():
+    trainer = trainer_of(False, epochs=2, minibatches=2)
+    sizes = []
+    for final in (1.0, 0.0):
+        hparams = dataclasses.replace(HPARAMS, final_share=final, decay_updates=2)
+        state = jit(trainer.init)(jax.random.key(4), hparams)
+        update, params = jit(trainer.update), [state.params.network]
+        for _ in range(3):
+            state, _ = update(state)
+            params.append(state.params.network)
+        pairs = zip(params, params[1:], strict=False)
+        steps = [jax.tree.map(operator.sub, a, b) for a, b in pairs]
+        sizes.append([float(optax.tree.norm(step)) for step in steps])
+    assert sizes[1][0] == pytest.approx(sizes[0][0])  # the whole first update at the full rate
+    assert sizes[1][1] == pytest.approx(sizes[0][1] / 2, rel=0.2)
+    assert sizes[1][2] == 0
+
+
+def test_scales_are_those_of_what_was_seen():
+    trainer, init, update = full()
+    state = init(jax.random.key(5), HPARAMS)
+    after, _ = update(state)
+    # The rollout of the first update is unscaled: play it.
+    steps, _ = play(vec_of(), network_of(True), state.params.network, state.rollout)
+    seen = np.concatenate([s[1].observation["noise"] for s in steps])
+    scale = after.params.scale
+    assert float(scale.count) == STEPS * ENVS
+    np.testing.assert_allclose(scale.mean["noise"], seen.mean(0), atol=1e-5)
+    np.testing.assert_allclose(scale.variance["noise"], seen.var(0), atol=1e-5)
+    returns, running = [], np.zeros(ENVS)
+    for _, timestep, _, _, _, following, _ in steps:
+        running = GAMMA * running + np.asarray(following.reward)
+        returns.append(running[~np.asarray(timestep.last)])
+        running = np.where(following.last, 0, running)
+    returns = np.concatenate(returns)
+    np.testing.assert_allclose(after.reward_scale.moments.variance, returns.var(), rtol=1e-4)
+    np.testing.assert_allclose(after.reward_scale.returns, running, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "case", ["feed-forward", pytest.param("recurrent", marks=pytest.mark.slow), "windows"]
+)
+def test_eight_devices_train_as_one(case, child_environment):
+    script = Path(__file__).with_name("ppo_on_eight_devices.py")
+    flags = "--xla_force_host_platform_device_count=8"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script), case],
+        env=child_environment | {"XLA_FLAGS": flags},
+        capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "all well" in done.stdout, done.stderr
+
+
+# Continuous actions -------------------------------------------------------------------------------
+
+
+@struct.dataclass
+class Aim:
+    target: jax.Array
+    time: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Archery(Environment):
+    """Pays less the further the action is from what is seen; cut off after four steps."""
+
+    @property
+    def default_params(self):
+        return jnp.zeros(())
+
+    def sample_task(self, key, params):
+        return params
+
+    def initial(self, key, task):
+        return Aim(jax.random.uniform(key, (2,), minval=-1.5, maxval=1.5), jnp.zeros((), jnp.int32))
+
+    def transition(self, key, state, action, task):
+        reward = -jnp.square(action - state.target).sum()
+        state = Aim(jax.random.uniform(key, (2,), minval=-1.5, maxval=1.5), state.time + 1)
+        return Transition(state, reward, jnp.zeros((), bool), state.time >= 4, {})
+
+    def observe(self, state, task):
+        return state.target * 30 + 100  # on a scale that needs normalising
+
+    def action_space(self, task=None):
+        return spaces.Box(-2, 2, (2,))
+
+    def observation_space(self, task=None):
+        return spaces.Box(0, 200, (2,))
+
+
+@pytest.mark.parametrize("bounds", ["clip", "squash"])
+def test_continuous_actions_are_learnt(bounds):
+    env = Archery()
+    vec = gpicljax.VectorEnv(env, 32, resets="fresh")
+    config = ppo.PPOConfig(
+        unroll=20, normalise_observations=True, normalise_rewards=True, bounds=bounds
+    )
+    network = as_network(ActorCritic(env.observation_space(), env.action_space(), (32,)))
+    trainer = ppo.make(config, vec, network)
+    hparams = ppo.PPOHParams(learning_rate=5e-3, discount=0.5, entropy_coefficient=0.0)
+    state = jax.jit(trainer.init)(jax.random.key(0), hparams)
+    state, metrics = jax.jit(lambda s: jax.lax.scan(lambda s, _: trainer.update(s), s, None, 120))(
+        state
+    )
+    # Aiming at the middle always costs 2 * 1.5^2 / 3 = 1.5; noise costs more.
+    assert metrics["reward"][0] < -1.5
+    assert metrics["reward"][-10:].mean() > -0.4
+
+
+class Pair(type(ENV)):
+    num_agents = 2
+
+
+def test_double_precision_is_one_float_type_throughout():
+    with jax.enable_x64(True):
+        vec = vec_of()
+        trainer = trainer_of(vec=vec, normalise_observations=True, normalise_rewards=True)
+        state = jax.eval_shape(trainer.init, jax.random.key(0), HPARAMS)
+        after, metrics = jax.eval_shape(trainer.update, state)
+    dtypes = jax.tree.map(lambda x: x.dtype, state)
+    assert jax.tree.map(lambda x: x.dtype, after) == dtypes
+    assert not [x for x in jax.tree.leaves((state, metrics)) if x.dtype == jnp.float32]
+
+
+# At the door --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"unroll": 0}, "unroll = 0: at least 1"),
+        ({"epochs": 0}, "epochs = 0: at least 1"),
+        ({"window": 5}, "window = 5: a divisor of unroll = 12"),
+        ({"horizon": "life"}, "horizon = 'life': choose from"),
+        ({"minibatches": 3, "window": 12}, "minibatches = 3: a divisor of the 1 windows"),
+    ],
+)
+def test_bad_configurations_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        trainer_of(**options)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="has 2 agents: PPO trains one"):
+        trainer_of(vec=gpicljax.VectorEnv(Pair(), 4))
+    network = as_network(ActorCritic(ENV.observation_space(), spaces.Discrete(7)))
+    trainer = ppo.make(ppo.PPOConfig(), vec_of(), network)
+    with pytest.raises(ValueError, match=r"logits of shape \(4, 7\).*needs \(4, 3\)"):
+        trainer.init(jax.random.key(0), HPARAMS)

@@ -1,0 +1,245 @@
+"""The bandits of the in-context RL evaluation, and Gaussian bandits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.envs.one_pull_bandits import KINDS, OnePullBandit
+
+FIXED = {
+    "TwoArmedDeterministicFixed": [1.0, 0.0],
+    "TwoArmedHighHighFixed": [0.8, 0.9],
+    "TwoArmedHighLowFixed": [0.8, 0.2],
+    "TwoArmedLowLowFixed": [0.1, 0.2],
+}
+N = 4_000
+
+
+def tasks_of(kind):
+    env = gpicljax.make(f"Bandit{kind}-v0")
+    sample = jax.jit(jax.vmap(env.sample_task, (0, None)))
+    return env, sample(jax.random.split(jax.random.key(0), N), env.default_params)
+
+
+def assert_uniform(values):
+    """Within [0, 1], with the mean and the spread of a uniform number, for each arm."""
+    assert values.min() >= 0
+    assert values.max() <= 1
+    assert np.abs(values.mean(0) - 0.5).max() < 4.5 * np.sqrt(1 / 12 / N)
+    assert np.abs(values.var(0) - 1 / 12).max() < 4.5 * np.sqrt(1 / 180 / N)
+
+
+def test_every_name_of_the_package_is_registered_under_both_versions():
+    for kind in KINDS:
+        assert gpicljax.make(f"Bandit{kind}-v0") == gpicljax.make(f"Bandit{kind}-v1")
+
+
+@pytest.mark.parametrize("kind", FIXED)
+def test_fixed_arms_are_fixed(kind):
+    env, tasks = tasks_of(kind)
+    assert env.action_space().n == 2
+    np.testing.assert_array_equal(tasks.chances, np.tile(np.float32(FIXED[kind]), (N, 1)))
+    np.testing.assert_array_equal(tasks.payments, 1)
+    np.testing.assert_array_equal(tasks.noise, 0)
+
+
+def test_random_arms_have_the_packages_distributions():
+    _, tasks = tasks_of("TenArmedRandomFixed")
+    assert tasks.chances.shape == (N, 10)
+    assert_uniform(np.asarray(tasks.chances))
+    np.testing.assert_array_equal(tasks.payments, 1)
+
+    _, tasks = tasks_of("TenArmedRandomRandom")
+    chances, payments = np.asarray(tasks.chances), np.asarray(tasks.payments)
+    assert_uniform(chances)
+    assert_uniform(payments)
+    assert abs(np.corrcoef(chances.ravel(), payments.ravel())[0, 1]) < 4 / np.sqrt(10 * N)
+
+    _, tasks = tasks_of("TenArmedUniformDistributedReward")
+    np.testing.assert_array_equal(tasks.chances, 1)
+    assert_uniform(np.asarray(tasks.payments))
+
+    _, tasks = tasks_of("TenArmedGaussian")
+    payments = np.asarray(tasks.payments)
+    np.testing.assert_array_equal(tasks.chances, 1)
+    np.testing.assert_array_equal(tasks.noise, 1)
+    assert np.abs(payments.mean(0)).max() < 4.5 / np.sqrt(N)
+    assert np.abs(payments.std(0) - 1).max() < 4.5 / np.sqrt(2 * N)
+
+
+def test_pulls_follow_the_supplied_luck(key):
+    """The package's rule, pull by pull: one uniform number against p, then a constant or normal."""
+    env = OnePullBandit("TwoArmedHighLowFixed")
+    task = env.sample_task(key, env.default_params)
+    task = task.replace(payments=jnp.array([2.0, -1.0]), noise=jnp.asarray(0.5))
+    state = env.initial(key, task)
+    for arm, luck, reward in (
+        (0, [0.79, 1.0], 2.5),
+        (0, [0.81, 1.0], 0.0),
+        (1, [0.19, -2.0], -2.0),
+        (1, [0.2, -2.0], 0.0),
+    ):
+        moved = env.move(state, jnp.int32(arm), jnp.array(luck), task)
+        assert moved.reward == pytest.approx(reward)
+        assert moved.terminated
+        assert not moved.truncated
+        assert moved.info["regret"] == pytest.approx([0, 1.8][arm])
+        assert env.observe(moved.state, task) == 0
+        assert env.physical_state(moved.state) == 1
+
+
+def test_luck_is_a_uniform_and_an_independent_normal_number(key):
+    env = OnePullBandit("TenArmedGaussian")
+    task = env.sample_task(key, env.default_params)
+    luck = jax.vmap(env.luck, (0, None))(jax.random.split(key, N), task)
+    uniform, normal = np.asarray(luck).T
+    assert_uniform(uniform[:, None])
+    assert uniform.max() < 1
+    assert abs(normal.mean()) < 4 / np.sqrt(N)
+    assert abs(normal.std() - 1) < 4 / np.sqrt(2 * N)
+    assert abs((normal**4).mean() - 3) < 4 * np.sqrt(96 / N)
+    assert abs(np.corrcoef(uniform, normal)[0, 1]) < 4 / np.sqrt(N)
+
+
+@pytest.mark.parametrize("kind", ["TwoArmedHighLowFixed", "TenArmedRandomRandom"])
+def test_an_arm_pays_its_expected_reward(kind, key):
+    env = gpicljax.make(f"Bandit{kind}-v0")
+    task = env.sample_task(key, env.default_params)
+    pull = jax.jit(jax.vmap(env.transition, (0, None, None, None)))
+    state = env.initial(key, task)
+    for arm in range(env.action_space().n):
+        moved = pull(jax.random.split(key, N), state, jnp.int32(arm), task)
+        p, r = float(task.chances[arm]), float(task.payments[arm])
+        assert abs(moved.reward.mean() - p * r) < 4 * r * np.sqrt(p * (1 - p) / N) + 1e-6
+        assert moved.terminated.all()
+
+
+def test_a_trial_of_many_pulls_keeps_its_arms(key):
+    vec = gpicljax.VectorEnv(
+        gpicljax.make("BanditTenArmedRandomFixed-v0"), 4, episodes_per_trial=3, resets="fresh"
+    )
+    vstate, _ = jax.jit(vec.init)(key)
+    step = jax.jit(vec.step)
+    chances, trials = [vstate.task.chances], []
+    for _ in range(7):
+        vstate, timestep = step(vstate, jnp.zeros(4, jnp.int32))
+        chances.append(vstate.task.chances)
+        trials.append(bool(timestep.trial_start.all()))
+    assert trials == [False] * 5 + [True, False]
+    for t in range(1, 8):
+        assert (chances[t] == chances[t - 1]).all() == (t != 6)
+
+
+def test_one_pull_views(key):
+    env = OnePullBandit("TenArmedGaussian")
+    task = env.sample_task(key, env.default_params)
+    task = task.replace(payments=jnp.array([0.0, 1.5, *[-1.0] * 8]))
+    seen = env.privileged(env.initial(key, task), task)
+    assert seen["best_arm"] == 1
+    text = env.describe(env.initial(key, task), task)
+    assert text.startswith("no pull made yet; arms pay with chance 1.00, ")
+    assert text.endswith("if so 0.00, 1.50" + 8 * ", -1.00" + ", give or take 1.00")
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"chances": [(0.5, 1.1), (0, 1)]}, "chances.*probability"),
+        ({"chances": [(-0.1, 0.5), (0, 1)]}, "chances.*probability"),
+        ({"chances": [(0.6, 0.5), (0, 1)]}, "chances.*lowest, highest"),
+        ({"chances": [0.5, 0.5]}, "chances.*2 arms"),
+        ({"chances": [(0, 1)] * 3}, "chances.*2 arms"),
+        ({"payments": [(0, float("inf")), (0, 1)]}, "payments.*finite"),
+        ({"spread": -1.0}, "spread"),
+        ({"noise": float("nan")}, "noise"),
+    ],
+)
+def test_bad_one_pull_params(params, message):
+    with pytest.raises(ValueError, match=message):
+        OnePullBandit("TwoArmedHighLowFixed").make_params(**params)
+
+
+def test_bad_kind():
+    with pytest.raises(ValueError, match="choose from TwoArmedDeterministicFixed, "):
+        OnePullBandit("ThreeArmed")
+
+
+# Bandits with a horizon ------------------------------------------------------------------------
+
+
+def gaussian(num_arms=10, **params):
+    env = gpicljax.make("GaussianBandit-v0", num_arms=num_arms)
+    return env, env.make_params(**params)
+
+
+def test_averages_are_uniform_plus_normal(key):
+    for low, high, spread in ((0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (-1.0, 1.0, 0.5)):
+        env, params = gaussian(num_arms=4, low=low, high=high, spread=spread)
+        tasks = jax.vmap(env.sample_task, (0, None))(jax.random.split(key, N), params)
+        averages = np.asarray(tasks.averages)
+        variance = (high - low) ** 2 / 12 + spread**2
+        assert np.abs(averages.mean(0) - (low + high) / 2).max() < 4 * np.sqrt(variance / N)
+        assert np.abs(averages.var(0) / variance - 1).max() < 4.5 * np.sqrt(2 / N)
+
+
+def test_gaussian_payments_follow_the_supplied_luck(key):
+    env, params = gaussian(num_arms=3, noise=0.3, horizon=2)
+    task = env.sample_task(key, params).replace(averages=jnp.array([0.5, 2.0, -1.0]))
+    observation, state = env.reset(key, task)
+    assert observation == 0
+    moved = env.move(state, jnp.int32(2), jnp.asarray(1.5), task)
+    assert moved.reward == pytest.approx(-1 + 0.3 * 1.5)
+    assert moved.info["regret"] == pytest.approx(3)
+    assert (moved.terminated, moved.truncated) == (False, False)
+    assert env.observe(moved.state, task) == 0.5
+    moved = env.move(moved.state, jnp.int32(1), jnp.asarray(0.0), task)
+    assert moved.truncated
+    assert env.privileged(state, task)["best_arm"] == 1
+    text = "0 of 2 pulls made; arms pay on average 0.50, 2.00, -1.00, give or take 0.30"
+    assert env.describe(state, task) == text
+
+
+@pytest.mark.parametrize("env_id", ["BernoulliBandit-v0", "GaussianBandit-v0"])
+def test_transition_is_move_with_drawn_luck(env_id, key):
+    env = gpicljax.make(env_id)
+    task = env.sample_task(key, env.default_params)
+    state = env.with_physical_state(env.initial(key, task), jnp.array([7.0]))
+    assert env.physical_state(state) == 7
+    rewards = set()
+    for k in jax.random.split(key, 8):
+        drawn = env.transition(k, state, jnp.int32(3), task)
+        given = env.move(state, jnp.int32(3), env.luck(k, task), task)
+        assert drawn.reward == given.reward
+        assert drawn.state.pulls == 8
+        rewards.add(float(drawn.reward))
+    assert len(rewards) > 1
+
+
+def test_a_bernoulli_arm_pays_below_its_probability(key):
+    env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
+    task = env.sample_task(key, env.default_params).replace(probabilities=jnp.array([0.3, 0.6]))
+    state = env.initial(key, task)
+    for arm, luck, reward in ((0, 0.29, 1), (0, 0.31, 0), (1, 0.59, 1), (1, 0.61, 0)):
+        assert env.move(state, jnp.int32(arm), jnp.asarray(luck), task).reward == reward
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"low": 1.0}, "low"),
+        ({"low": float("-inf")}, "low"),
+        ({"spread": -0.1}, "spread"),
+        ({"noise": -0.1}, "noise"),
+        ({"horizon": 0}, "horizon"),
+    ],
+)
+def test_bad_gaussian_params(params, message):
+    with pytest.raises(ValueError, match=message):
+        gaussian(**params)
+
+
+def test_bad_num_arms():
+    with pytest.raises(ValueError, match="num_arms = 0"):
+        gaussian(num_arms=0)

@@ -1,0 +1,424 @@
+import dataclasses
+import functools
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.envs.lunar_lander import LunarLander, physics, scene
+
+Box2D = pytest.importorskip("Box2D")
+heuristic = pytest.importorskip("gymnasium.envs.box2d.lunar_lander").heuristic
+
+
+class Noise:
+    """A generator that keeps a record of its draws."""
+
+    def __init__(self, seed):
+        self.generator = np.random.default_rng(seed)
+        self.draws = []
+
+    def uniform(self, low, high, size=None):
+        self.draws.append(self.generator.uniform(low, high, size))
+        return self.draws[-1]
+
+    def integers(self, low, high):
+        self.draws.append(self.generator.integers(low, high))
+        return self.draws[-1]
+
+
+@dataclasses.dataclass
+class Episode:
+    """What happened in Gymnasium, and the noise it happened with."""
+
+    begin: tuple
+    ground: np.ndarray
+    observations: np.ndarray
+    actions: np.ndarray
+    dispersions: np.ndarray
+    rewards: np.ndarray
+    terminated: bool
+    landed: bool
+    crashed: bool
+
+    @property
+    def outcome(self):
+        return (self.terminated, self.landed, self.crashed)
+
+    @property
+    def flight(self):
+        """Observations before the first contact."""
+        contact = self.observations[:, 6:].any(1)
+        return int(contact.argmax()) if contact.any() else len(contact) - 1
+
+
+def reset(seed, **arguments):
+    """Gymnasium's environment after a reset, with a record of the reset's noise."""
+    theirs = gymnasium.make("LunarLander-v3", **arguments).unwrapped
+    theirs._np_random = noise = Noise(seed)
+    observation, _ = theirs.reset()
+    heights, fx, fy, *wind, d0, d1 = noise.draws
+    begin = np.array([fx, fy]), np.array(wind or [0, 0]), np.array([d0, d1])
+    return theirs, observation, heights, begin
+
+
+def record(seed, policy, limit=1000, **arguments):
+    theirs, observation, heights, begin = reset(seed, **arguments)
+    draws = np.random.default_rng(seed + 10_000)
+    observations, actions, rewards, dispersions, terminated = [observation], [], [], [], False
+    while not terminated and len(actions) < limit:
+        if policy == "heuristic":
+            action = heuristic(theirs, observation)
+        elif arguments.get("continuous"):
+            action = draws.uniform(-1, 1, 2).astype(np.float32)
+        else:
+            action = int(draws.integers(4))
+        theirs.np_random.draws.clear()
+        observation, reward, terminated, *_ = theirs.step(action)
+        observations.append(observation)
+        actions.append(action)
+        rewards.append(reward)
+        dispersions.append(list(theirs.np_random.draws))
+    return Episode(
+        begin,
+        heights,
+        np.array(observations),
+        np.array(actions),
+        np.array(dispersions),
+        np.array(rewards),
+        terminated,
+        not theirs.lander.awake,
+        theirs.game_over,
+    )
+
+
+@functools.cache
+def ours(**static):
+    """An environment with its compiled step."""
+    env = LunarLander(**static)
+    return env, jax.jit(env.move), jax.jit(env.observe)
+
+
+def task_of(env, heights, **params):
+    params = env.make_params(**params)
+    ground = scene.terrain(jnp.asarray(heights, jnp.result_type(float)))
+    return env.sample_task(jax.random.key(0), params).replace(ground=ground)
+
+
+def start(env, begin, task):
+    force, wind, dispersion = begin
+    return env.begin(jnp.asarray(force), jnp.asarray(wind), jnp.asarray(dispersion), task)
+
+
+def replay(episode, **params):
+    """The same episode here, with the same noise and actions.
+
+    Half a second of rest is a landing, so that a difference of one step in coming to rest must not
+    cost the outcome: where Gymnasium's craft has landed, ours has one more second, engines off.
+    """
+    env, move, observe = ours()
+    task = task_of(env, episode.ground, **params)
+    state = start(env, episode.begin, task)
+    observations, rewards, moved = [observe(state, task)], [], None
+    script = list(zip(episode.actions, episode.dispersions, strict=True))
+    script += [(np.zeros_like(episode.actions[0]), np.zeros(2))] * (50 * episode.landed)
+    for action, dispersion in script:
+        moved = move(state, jnp.asarray(action), jnp.asarray(dispersion), task)
+        state = moved.state
+        observations.append(observe(state, task))
+        rewards.append(moved.reward)
+        if moved.terminated:
+            break
+    return dataclasses.replace(
+        episode,
+        observations=np.array(observations),
+        rewards=np.array(rewards),
+        terminated=bool(moved.terminated),
+        landed=bool(moved.info["landed"]),
+        crashed=bool(moved.info["crashed"]),
+    )
+
+
+def flight_error(a, b):
+    n = a.flight
+    return np.abs(a.observations[:n] - b.observations[:n]).max()
+
+
+# Parity with Gymnasium -------------------------------------------------------------------------
+
+
+def test_the_scene_is_box2ds():
+    theirs, _, heights, _ = reset(0)
+    edges = [f for f in theirs.moon.fixtures if f.friction < 0.15]  # but the one at the bottom
+    for i, body in enumerate([theirs.lander, *theirs.legs]):
+        np.testing.assert_allclose(body.mass, scene.MASS[i], rtol=1e-6)
+        np.testing.assert_allclose(body.localCenter.y, scene.RISE[i], atol=1e-7)
+        inertia = body.inertia - body.mass * body.localCenter.y**2  # theirs is about the origin
+        np.testing.assert_allclose(1 / inertia, scene.INVERSE_INERTIA[i], rtol=1e-6)
+        (fixture,) = body.fixtures
+        corners = fixture.shape.vertices
+        np.testing.assert_allclose(corners, scene.CORNERS[: len(corners), i], atol=1e-7)
+        friction = np.sqrt(fixture.friction * edges[0].friction)
+        np.testing.assert_allclose(friction, scene.FRICTION[i], rtol=1e-6)
+    for i, leg in enumerate(theirs.legs):
+        limits = leg.joint.lowerLimit, leg.joint.upperLimit
+        np.testing.assert_allclose(limits, scene.LIMITS[i], rtol=1e-6)
+        np.testing.assert_allclose(leg.joint.motorSpeed, scene.MOTOR_SPEED[i], rtol=1e-6)
+    ends = sorted(edge.shape.vertices for edge in edges)
+    surface = [ends[0][0][1], *(end[1] for _, end in ends)]
+    np.testing.assert_allclose(scene.terrain(jnp.asarray(heights)), surface, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("seed", "policy"), [(100, "random"), (101, "random"), (102, "heuristic")])
+def test_episodes_equal_gymnasiums(seed, policy):
+    theirs = record(seed, policy)
+    here = replay(theirs)
+    assert flight_error(theirs, here) <= 1e-4
+    assert here.outcome == theirs.outcome
+    assert len(here.rewards) == len(theirs.rewards)
+    assert (here.observations[:, 6:] == theirs.observations[:, 6:]).all()
+    np.testing.assert_allclose(here.rewards, theirs.rewards, atol=0.05)
+    assert abs(here.rewards.sum() - theirs.rewards.sum()) <= 0.05
+    assert theirs.rewards[-1] == (100 if theirs.landed else -100)
+
+
+def test_wind_equals_gymnasiums():
+    theirs = record(200, "random", limit=60, enable_wind=True)
+    assert flight_error(theirs, replay(theirs, wind_power=15.0, turbulence_power=1.5)) <= 1e-4
+    assert flight_error(theirs, replay(theirs)) > 0.1  # it does blow
+
+
+def test_continuous_actions_equal_gymnasiums(key):
+    """Without compiling the step: the physics is compiled by itself, once for every kind."""
+    env = LunarLander(continuous=True)
+    assert env.action_space().contains(env.action_space().sample(key))
+    for policy in ("random", "heuristic"):
+        theirs = record(300, policy, limit=40, continuous=True)
+        task = task_of(env, theirs.ground)
+        state = start(env, theirs.begin, task)
+        for t in range(len(theirs.actions)):
+            action, dispersion = theirs.actions[t], theirs.dispersions[t]
+            moved = env.move(state, jnp.asarray(action), jnp.asarray(dispersion), task)
+            state = moved.state
+            seen = env.observe(state, task)
+            np.testing.assert_allclose(seen, theirs.observations[t + 1], atol=1e-4)
+            np.testing.assert_allclose(moved.reward, theirs.rewards[t], atol=0.01)
+
+
+def test_one_step_from_a_state_of_gymnasium():
+    theirs, _, heights, begin = reset(400)
+    env, move, observe = ours()
+    task = task_of(env, heights)
+    state = start(env, begin, task)
+    for t in range(40):
+        vector = []
+        for body in (theirs.lander, *theirs.legs):
+            vector += [*body.position, body.angle, *body.linearVelocity, body.angularVelocity]
+        for leg in theirs.legs:
+            force, stop = leg.joint.GetReactionForce(1.0), leg.joint.GetReactionTorque(1.0)
+            vector += [force.x, force.y, stop, leg.joint.GetMotorTorque(1.0)]
+        vector = np.array(vector, np.float32)
+        state = env.with_physical_state(state, vector)
+        np.testing.assert_allclose(env.physical_state(state), vector, atol=2e-6)
+        theirs.np_random.draws.clear()
+        expected, *_ = theirs.step(t % 4)
+        moved = move(state, jnp.asarray(t % 4), jnp.asarray(theirs.np_random.draws), task)
+        state = moved.state
+        np.testing.assert_allclose(observe(state, task), expected, atol=2e-5)
+
+
+@pytest.mark.slow
+def test_48_fresh_episodes_end_as_in_gymnasium():
+    """Seeds 7000 to 7047, which nothing was tuned on: random and heuristic play in turn."""
+    same, differences, flights = [], [], []
+    for seed in range(7000, 7048):
+        theirs = record(seed, "heuristic" if seed % 2 else "random")
+        here = replay(theirs)
+        same.append(here.outcome == theirs.outcome)
+        differences.append(abs(here.rewards.sum() - theirs.rewards.sum()))
+        flights.append(flight_error(theirs, here))
+    assert np.mean(same) >= 0.95
+    assert np.median(differences) <= 0.05
+    assert max(flights) <= 1e-4
+
+
+# The environment itself ------------------------------------------------------------------------
+
+
+def lone(key=0, **params):
+    env, move, observe = ours()
+    task = env.sample_task(jax.random.key(key), env.make_params(**params))
+    return env, move, observe, task, env.initial(jax.random.key(key), task)
+
+
+def shifted(env, state, dx, dy, vx=0.0, vy=0.0):
+    """The craft somewhere else, at another speed."""
+    vector = np.array(env.physical_state(state))
+    bodies = vector[:18].reshape(3, 6)
+    bodies[:, :2] += [dx, dy]
+    bodies[:, 3:5] = [vx, vy]
+    return env.with_physical_state(state, vector)
+
+
+def test_transition_is_move_with_drawn_dispersion(key):
+    env, move, _, task, state = lone()
+    dispersion = jax.random.uniform(key, (2,), state.world.pose.dtype, -1.0, 1.0)
+    moved = env.transition(key, state, jnp.int32(2), task)
+    expected = move(state, jnp.int32(2), dispersion, task)
+    np.testing.assert_allclose(moved.state.world.velocity, expected.state.world.velocity, rtol=1e-5)
+    other = env.transition(jax.random.key(9), state, jnp.int32(2), task)
+    assert (other.state.world.velocity[:, 0] != moved.state.world.velocity[:, 0]).any()
+
+
+def test_leaving_the_screen_ends_the_episode_and_nothing_moves_any_more():
+    env, move, _, task, state = lone()
+    state = shifted(env, state, 9.9, 0.0, vx=5.0)
+    none = jnp.zeros(2)
+    moved = move(state, jnp.int32(0), none, task)
+    assert moved.terminated
+    assert moved.reward == -100
+    assert not moved.info["crashed"]
+    again = move(moved.state, jnp.int32(2), none, task)
+    assert again.terminated
+    assert again.reward == 0
+    assert (again.state.world.pose == moved.state.world.pose).all()
+
+
+def test_a_hard_landing_crashes():
+    env, move, _, task, state = lone()
+    state = shifted(env, state, 0.0, -9.0, vy=-8.0)
+    for _ in range(15):
+        moved = move(state, jnp.int32(0), jnp.zeros(2), task)
+        state = moved.state
+        if moved.terminated:
+            break
+    assert moved.info["crashed"]
+    assert moved.reward == -100
+    assert "crashed" in env.describe(state, task)
+
+
+def test_the_horizon_truncates():
+    _, move, _, task, state = lone(horizon=2)
+    first = move(state, jnp.int32(0), jnp.zeros(2), task)
+    second = move(first.state, jnp.int32(0), jnp.zeros(2), task)
+    assert [bool(first.truncated), bool(second.truncated)] == [False, True]
+    assert not second.terminated
+
+
+def test_gravity_and_engines_are_the_tasks():
+    env, move, _, _, state = lone()
+    for gravity, engine in ((-10.0, 13.0), (-4.0, 13.0), (-4.0, 6.5)):
+        params = env.make_params(gravity=gravity, main_engine=engine)
+        task = env.sample_task(jax.random.key(0), params)
+        moved = move(state, jnp.int32(2), jnp.zeros(2), task).state.world
+        mass = scene.MASS.sum()
+
+        def momentum(world):
+            return (world.velocity[1] * scene.MASS).sum()
+
+        expected = scene.STEP * gravity * mass + engine * 4 / scene.SCALE
+        np.testing.assert_allclose(momentum(moved) - momentum(state.world), expected, rtol=0.01)
+
+
+def test_instances_near_the_ground_are_solved_apart_and_put_back_in_place():
+    """Most of a batch flies; those that touch the ground get what they would get alone."""
+    env, _, _, task, state = lone()
+    drops = np.array([0, -8.9, -3, -9.4, -9.1, 0, -9.2, -9.3, -9, -9.15, -9.25, -9.35])
+    worlds = [shifted(env, state, 0.0, drop, vy=-2.0).world for drop in drops]
+    # A batch of batches, which is solved as one.
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves).reshape(3, 4, *leaves[0].shape), *worlds)
+    over = jnp.zeros((3, 4), bool)
+    inner = jax.vmap(physics.advance, (0, None, 0))
+    advance = jax.jit(jax.vmap(inner, (0, None, 0)))
+    for _ in range(6):
+        moved = advance(batch, task.ground, over)
+        for i in range(len(drops)):
+            world, here = (
+                jax.tree.map(lambda x, i=i: x[i // 4, i % 4], tree) for tree in (batch, moved)
+            )
+            alone = physics.advance(world, task.ground, over[0, 0])
+            np.testing.assert_allclose(here.pose, alone.pose, atol=1e-5)
+            np.testing.assert_allclose(here.velocity, alone.velocity, atol=1e-3)
+            assert (here.legs == alone.legs).all()
+        batch = moved
+    assert int(moved.legs.any(-1).sum()) in range(3, len(drops) - 2)
+
+
+def test_tasks_follow_their_distribution(key):
+    env = LunarLander()
+    keys = jax.random.split(key, 2_000)
+    params = env.make_params(gravity=(-11.0, -5.0), wind_power=(0.0, 20.0))
+    tasks = jax.jit(jax.vmap(env.sample_task, (0, None)))(keys, params)
+    assert (np.abs(tasks.ground[:, 4:7] - 3.3) < 1e-5).all()
+    low, high = 0.0, 0.33 * 3 * scene.HEIGHT / 2
+    assert low <= tasks.ground.min() < 0.5
+    assert high - 0.5 < tasks.ground.max() <= high
+    # A third of the sum of three uniform draws between 0 and half the height, as in Gymnasium.
+    np.testing.assert_allclose(tasks.ground[:, 0].mean(), 0.33 * 3 * scene.HEIGHT / 4, rtol=0.03)
+    for name, (low, high) in {"gravity": (-11, -5), "wind_power": (0, 20)}.items():
+        values = getattr(tasks, name)
+        assert low <= values.min() < low + 0.1 * (high - low)
+        assert high - 0.1 * (high - low) < values.max() <= high
+    assert (tasks.main_engine == 13).all()
+    level = env.sample_task(key, env.make_params(roughness=0.0))
+    np.testing.assert_allclose(level.ground, 3.3, rtol=1e-5)
+
+
+def test_privileged_and_describe():
+    env, _, observe, task, state = lone(wind_power=10.0, turbulence_power=1.0)
+    seen = env.privileged(state, task)
+    np.testing.assert_allclose(seen["observation"], observe(state, task), atol=1e-6)
+    x, y = np.array(env.physical_state(state)[:2])
+    left = int(x // 2)
+    ground = np.interp(x, [2 * left, 2 * left + 2], task.ground[left : left + 2])
+    np.testing.assert_allclose(seen["clearance"], y - ground, rtol=1e-5)
+    assert (np.abs(seen["gust"]) <= [10, 1]).all()
+    assert (seen["gust"] != 0).all()
+    text = env.describe(state, task)
+    assert "\n" not in text
+    assert text.startswith("flying, ")
+    assert text.endswith("step 0 of 1000")
+
+
+def test_render_shows_the_craft_where_it_is():
+    env, _, _, task, state = lone()
+    pictures = []
+    for dx, dy in ((0.0, -4.0), (-5.0, -2.0)):
+        placed = shifted(env, state, dx, dy)
+        picture = np.asarray(env.render(placed, task)).astype(int)
+        assert picture.shape == (400, 600, 3)
+        x, y = np.array(env.physical_state(placed)[:2]) * 30
+        row, column = int(400 - y), int(x)
+        craft = picture[row - 8 : row + 8, column - 8 : column + 8]
+        assert (craft[..., 2] - craft[..., 1] > 30).mean() > 0.3  # violet
+        pictures.append(picture)
+    changed = np.abs(pictures[0] - pictures[1]).sum(-1) > 0
+    assert 0.002 < changed.mean() < 0.05
+    ground, sky = pictures[0][-1], pictures[0][0]
+    assert (ground.mean(-1) > 100).all()
+    assert (sky.mean(-1) < 60).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"gravity": 1.0}, r"gravity .* within \(-12, 0\)"),
+        ({"gravity": (-5.0, -6.0)}, "lowest value comes first"),
+        ({"gravity": (-5.0, -4.0, -3.0)}, "gravity: a number or a range"),
+        ({"wind_power": -1.0}, "wind_power .* must not be negative"),
+        ({"first_force": -1.0}, "first_force"),
+        ({"roughness": 1.5}, "roughness"),
+        ({"horizon": 0}, "horizon"),
+    ],
+)
+def test_bad_parameters(params, message):
+    with pytest.raises(ValueError, match=message):
+        LunarLander().make_params(**params)
+
+
+def test_bad_static_configuration():
+    with pytest.raises(ValueError, match="continuous"):
+        gpicljax.make("LunarLander-v3", continuous="yes")

@@ -1,0 +1,281 @@
+"""Gymnasium's contract for one environment: its checker, layer 1, and a plain Python loop."""
+
+import copy
+
+import jax
+import numpy as np
+import pytest
+from stroll import SINGLE, Stroll
+
+import gpicljax
+
+gymnasium = pytest.importorskip("gymnasium")
+
+from gymnasium.error import ResetNeeded  # noqa: E402
+from gymnasium.utils.env_checker import check_env  # noqa: E402
+
+from gpicljax.interop import to_gymnasium  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def lake():
+    return gpicljax.make("FrozenLake-v1")
+
+
+def play(env, num_steps, seed=None, **options):
+    """Random episodes, as a list of everything that was returned."""
+    env.action_space.seed(0)
+    seen = [env.reset(seed=seed, options=options)]
+    for _ in range(num_steps):
+        seen.append(env.step(env.action_space.sample()))
+        if seen[-1][2] or seen[-1][3]:
+            seen.append(env.reset())
+    return seen
+
+
+# Gymnasium's own word ------------------------------------------------------------------------
+
+
+# Its advice to scale actions to [-1, 1]; it gives it to Gymnasium's own Pendulum too.
+@pytest.mark.filterwarnings("ignore:.*we recommend using a symmetric and normalized space")
+@pytest.mark.parametrize("env_id", SINGLE)
+def test_gymnasium_checker_has_nothing_to_say(env_id):
+    # Warnings are errors here, those of the checker included.
+    env = gpicljax.make(env_id)
+    modes = ["ansi", "rgb_array"] if hasattr(env, "render") else ["ansi"]
+    for mode in [None, *modes]:
+        adapter = to_gymnasium(env, render_mode=mode)
+        assert adapter.metadata["render_modes"] == sorted(modes, reverse=True)
+        check_env(adapter)
+
+
+def test_gymnasium_wrappers_go_around(lake):
+    env = gymnasium.wrappers.RecordEpisodeStatistics(
+        gymnasium.wrappers.TimeLimit(to_gymnasium(lake), max_episode_steps=3)
+    )
+    env.reset(seed=0)
+    for t in range(3):
+        *_, truncated, info = env.step(3)
+        assert truncated == (t == 2)
+    assert info["episode"]["l"] == 3
+    flat = gymnasium.wrappers.FlattenObservation(to_gymnasium(Stroll()))
+    observation, _ = flat.reset(seed=0)
+    assert observation in flat.observation_space
+
+
+def test_the_spec_makes_another_one(lake):
+    params = lake.make_params(horizon=2)
+    env = to_gymnasium(lake, params, episodes_per_trial=4).spec.make(render_mode="ansi")
+    assert env.unwrapped.episodes_per_trial == 4
+    env.reset(seed=0)
+    env.step(3)
+    assert env.step(3)[3]
+    assert "step 2 of 2" in env.render()
+
+
+# Layer 1 -------------------------------------------------------------------------------------
+
+
+def test_steps_are_those_of_layer_1(lake):
+    env = to_gymnasium(lake)
+    step = jax.jit(lake.step)
+    ends = 0
+    env.action_space.seed(1)
+    observation, _ = env.reset(seed=5)
+    expected, state = lake.reset(env.episode_key, env.task)
+    time = 0
+    for _ in range(60):
+        assert observation == expected
+        action = env.action_space.sample()
+        observation, reward, terminated, truncated, info = env.step(action)
+        key = jax.random.fold_in(env.episode_key, time)
+        want = step(key, state, action, env.task)
+        expected, state, time = want.observation, want.state, time + 1
+        assert (observation, reward, terminated, truncated) == (
+            int(want.observation),
+            float(want.reward),
+            bool(want.terminated),
+            bool(want.truncated),
+        )
+        assert info == {name: value.item() for name, value in want.info.items()}
+        if terminated or truncated:
+            ends += 1
+            observation, _ = env.reset()
+            expected, state = lake.reset(env.episode_key, env.task)
+            time = 0
+    assert ends > 3
+
+
+@pytest.mark.parametrize("env_id", ["BernoulliBandit-v0", "FrozenLake-v1"])
+def test_the_same_seed_is_the_same_history_and_another_is_another(env_id):
+    env = gpicljax.make(env_id)
+    one, two = to_gymnasium(env), to_gymnasium(env)
+
+    def text(history):
+        return repr(history)
+
+    assert text(play(one, 40, seed=3)) == text(play(two, 40, seed=3))
+    # Whatever happened before.
+    assert text(play(one, 40, seed=3)) == text(play(two, 40, seed=3))
+    assert text(play(one, 40, seed=4)) != text(play(two, 40, seed=3))
+    assert text(play(to_gymnasium(env), 40)) != text(play(to_gymnasium(env), 40))
+
+
+def test_a_dictionary_observation_is_numpy_and_free_to_be_written():
+    env = to_gymnasium(Stroll())
+    observation, _ = env.reset(seed=0)
+    assert isinstance(observation["place"], np.int64)
+    assert isinstance(observation["story"], np.ndarray)
+    observation["story"][:] = 7
+    # Unbounded as the numbers are, the space can be sampled and told from infinity.
+    assert observation in env.observation_space
+    assert env.observation_space.sample() in env.observation_space
+    observation["story"][:] = np.inf
+    assert observation not in env.observation_space
+
+
+def test_masks_choose_among_the_actions():
+    env = to_gymnasium(gpicljax.make("MetaRG-v0"))
+    observation, _ = env.reset(seed=0)
+    for _ in range(6):
+        mask = observation["action_mask"]
+        action = env.action_space.sample(mask)
+        assert mask[action] == 1
+        observation, *_ = env.step(action)
+
+
+def test_render(lake):
+    env = to_gymnasium(lake, render_mode="rgb_array")
+    with pytest.raises(ResetNeeded):
+        env.render()
+    env.reset(seed=0)
+    assert env.render().shape == (192, 192, 3)
+    words = to_gymnasium(lake, render_mode="ansi")
+    words.reset(seed=0)
+    assert words.render().startswith("row 0, column 0")
+    assert to_gymnasium(lake).render() is None
+
+
+# Tasks and trials ----------------------------------------------------------------------------
+
+
+def names(env, count, **first):
+    """The task's name in each of some episodes, and where trials started."""
+    told = [env.reset(**first)] + [env.reset() for _ in range(count - 1)]
+    return [observation["story"][0] for observation, _ in told], [
+        info["trial_start"] for _, info in told
+    ]
+
+
+def test_a_new_task_at_each_reset():
+    tasks, starts = names(to_gymnasium(Stroll()), 5)
+    assert len(set(tasks)) == 5
+    assert starts == [True] * 5
+
+
+def test_a_trial_of_several_episodes():
+    env = to_gymnasium(Stroll(), episodes_per_trial=2)
+    tasks, starts = names(env, 6, seed=0)
+    assert starts == [True, False] * 3
+    assert tasks[0::2] == tasks[1::2]
+    assert len(set(tasks)) == 3
+    # A seed starts a new trial, in whichever place of the old one.
+    env.reset()
+    assert env.reset(seed=0)[1]["trial_start"]
+
+
+def test_one_task_for_good():
+    env = to_gymnasium(Stroll(), episodes_per_trial=None)
+    tasks, starts = names(env, 5, seed=0)
+    assert len(set(tasks)) == 1
+    assert starts == [True] + [False] * 4
+    assert names(env, 1, seed=1)[0] != tasks[:1]
+
+
+def test_a_task_can_be_asked_for():
+    env = to_gymnasium(Stroll())
+    asked = {"task_key": 11}
+    name = env.reset(options=asked)[0]["story"][0]
+    assert env.reset()[0]["story"][0] != name
+    assert env.reset(options=asked)[0]["story"][0] == name
+    key = jax.random.key(11)
+    assert env.reset(options={"task_key": key})[0]["story"][0] == name
+    assert name == env.env.sample_task(key, env.params).name
+    # With a script of its own each time.
+    one, two = (env.reset(options=asked)[0]["story"][1] for _ in range(2))
+    assert one != two
+
+
+# Errors --------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_refused(lake):
+    with pytest.raises(ValueError, match="2 agents: use to_jaxmarl"):
+        to_gymnasium(gpicljax.make("MetaRG-v0", view="players"))
+    with pytest.raises(ValueError, match=r"render_mode = 'human': choose from \['rgb_array'"):
+        to_gymnasium(lake, render_mode="human")
+    with pytest.raises(ValueError, match="render_mode = 'rgb_array'"):
+        to_gymnasium(gpicljax.make("BernoulliBandit-v0"), render_mode="rgb_array")
+    with pytest.raises(ValueError, match="episodes_per_trial = 0"):
+        to_gymnasium(lake, episodes_per_trial=0)
+    with pytest.raises(ValueError, match="horizon = 0"):
+        to_gymnasium(lake, lake.default_params.replace(horizon=0))
+    env = to_gymnasium(lake)
+    with pytest.raises(ResetNeeded):
+        env.step(0)
+    with pytest.raises(ValueError, match="choose from \\['task_key'\\]"):
+        env.reset(options={"nonsense": 1})
+    env.reset()
+    for action in -1, 4, 0.5, [1]:
+        with pytest.raises(ValueError, match="a member of Discrete"):
+            env.step(action)
+
+
+def test_an_episode_that_is_over_has_no_further_step(lake):
+    env = to_gymnasium(lake, lake.make_params(horizon=1))
+    env.reset()
+    assert env.step(0)[3]
+    with pytest.raises(ResetNeeded):
+        env.step(0)
+    env.reset()
+    env.step(0)
+
+
+def test_copies_go_their_own_way(lake):
+    env = to_gymnasium(lake)
+    env.reset(seed=0)
+    twin = copy.deepcopy(env)
+    env.action_space.seed(1)
+    actions = [env.action_space.sample() for _ in range(4)]
+    assert [env.step(a)[0] for a in actions] == [twin.step(a)[0] for a in actions]
+
+
+# A plain Python loop -------------------------------------------------------------------------
+
+
+def test_tabular_q_learning_reaches_the_optimum():
+    """Watkins' Q-learning, written as for any Gymnasium environment."""
+    env = to_gymnasium(gpicljax.make("FrozenLake-v1", is_slippery=False))
+    generator = np.random.default_rng(0)
+    gamma, rate = 0.9, 0.5
+    values = np.zeros((env.observation_space.n, env.action_space.n))
+    env.reset(seed=0)
+    for _ in range(800):
+        place, _ = env.reset()
+        over = False
+        while not over:
+            best = np.flatnonzero(values[place] == values[place].max())
+            explore = generator.random() < 0.5
+            action = generator.integers(4) if explore else generator.choice(best)
+            following, reward, terminated, truncated, _ = env.step(action)
+            target = reward + gamma * (not terminated) * values[following].max()
+            values[place, action] += rate * (target - values[place, action])
+            place, over = following, terminated or truncated
+    place, _ = env.reset()
+    steps, over = 0, False
+    while not over:
+        place, reward, terminated, truncated, _ = env.step(values[place].argmax())
+        steps, over = steps + 1, terminated or truncated
+    # The shortest way round the holes has six moves; its value follows.
+    assert (reward, steps) == (1.0, 6)
+    np.testing.assert_allclose(values[0].max(), gamma**5, rtol=1e-3)

@@ -1,0 +1,173 @@
+"""Policies against closed forms, and actor-critics behind the contract of networks."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from gpicljax import spaces
+from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
+from gpicljax.networks.contract import as_network
+from gpicljax.networks.policies import GaussianPolicy, no_action, policy_for
+from gpicljax.networks.q_network import AgentInput, QNetwork
+from gpicljax.networks.recurrent import LSTMStack
+
+LENGTH, BATCH = 7, 3
+OBSERVATIONS = spaces.Dict.of(seen=spaces.Box(-1, 1, (4,)), phase=spaces.Discrete(3))
+ACTIONS = {"discrete": spaces.Discrete(3), "continuous": spaces.Box(-2, 2, (2,))}
+MODULES = {
+    **{f"feed-forward, {name}": ActorCritic(OBSERVATIONS, a) for name, a in ACTIONS.items()},
+    "shared torso": ActorCritic(OBSERVATIONS, ACTIONS["discrete"], separate_value=False),
+    **{
+        f"recurrent, {name}": RecurrentActorCritic(OBSERVATIONS, a, (8,), LSTMStack((5,)))
+        for name, a in ACTIONS.items()
+    },
+    "q": QNetwork(OBSERVATIONS, 3),
+    "dueling q": QNetwork(OBSERVATIONS, 3, dueling=True),
+}
+
+
+def drawn(name, key):
+    """Network, parameters, inputs `[LENGTH, BATCH]` and starts."""
+    action = ACTIONS["continuous" if "continuous" in name else "discrete"]
+    keys = jax.random.split(key, 4)
+    many = lambda space, key: jax.vmap(jax.vmap(space.sample))(  # noqa: E731
+        jax.random.split(key, (LENGTH, BATCH))
+    )
+    inputs = AgentInput(
+        many(OBSERVATIONS, keys[0]),
+        many(action, keys[1]),
+        jax.random.normal(keys[2], (LENGTH, BATCH)),
+    )
+    network = as_network(MODULES[name])
+    params = network.init(key, jax.tree.map(lambda x: x[0], inputs))
+    # Heads that start near zero would hide differences.
+    params = jax.tree.map(lambda p: p + 0.3 * jax.random.normal(keys[3], p.shape), params)
+    return network, params, inputs, jax.random.bernoulli(keys[3], 0.3, (LENGTH, BATCH))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_step_is_unroll(name, key):
+    network, params, inputs, starts = drawn(name, key)
+    carry = network.initial_carry(BATCH)
+    together, end = jax.jit(network.unroll)(params, carry, inputs, starts)
+    step = jax.jit(network.step)
+    for t in range(LENGTH):
+        output, carry = step(params, carry, jax.tree.map(lambda x: x[t], inputs), starts[t])  # noqa: B023
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a[t], b, atol=1e-5),  # noqa: B023
+            together,
+            output,
+        )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), end, carry)
+
+
+def test_without_a_memory_only_the_observation_counts(key):
+    network, params, inputs, starts = drawn("feed-forward, discrete", key)
+    assert network.initial_carry(BATCH) == ()
+    other = inputs._replace(last_action=1 - inputs.last_action, last_reward=inputs.last_reward + 1)
+    outputs = [network.unroll(params, (), x, starts)[0] for x in (inputs, other)]
+    jax.tree.map(np.testing.assert_array_equal, *outputs)
+
+
+@pytest.mark.parametrize("name", ["recurrent, discrete", "recurrent, continuous"])
+def test_with_a_memory_the_last_action_counts(name, key):
+    network, params, inputs, starts = drawn(name, key)
+    other = inputs._replace(last_action=-inputs.last_action)
+    outputs = [
+        network.unroll(params, network.initial_carry(BATCH), x, starts)[0].value
+        for x in (inputs, other)
+    ]
+    assert np.abs(outputs[0] - outputs[1]).max() > 1e-3
+
+
+def test_the_value_has_weights_of_its_own_only_if_told():
+    inputs = AgentInput(
+        jax.vmap(OBSERVATIONS.sample)(jax.random.split(jax.random.key(0), 2)),
+        jnp.zeros(2, jnp.int32),
+        jnp.zeros(2),
+    )
+
+    def names(module):
+        return set(jax.eval_shape(as_network(module).init, jax.random.key(0), inputs)["params"])
+
+    assert names(MODULES["shared torso"]) == {"torso", "policy", "value"}
+    assert names(MODULES["feed-forward, discrete"]) == {"torso", "value_torso", "policy", "value"}
+
+
+# Policies -----------------------------------------------------------------------------------------
+
+
+def test_illegal_actions_have_no_probability_and_harm_no_gradient(key):
+    policy = policy_for(spaces.Discrete(4))
+    legal = jnp.array([[True, False, True, True], [False, False, True, False]])
+    logits = jnp.array([[0.5, 9.0, -1.0, 0.0], [1.0, 2.0, 3.0, 4.0]])
+    seen = {"action_mask": legal}
+    distribution = policy.distribution(logits, seen)
+    kept = np.exp([0.5, -1.0, 0.0])
+    np.testing.assert_allclose(
+        distribution.probs[0], kept[[0, 0, 1, 2]] / kept.sum() * [1, 0, 1, 1], rtol=1e-5
+    )
+    np.testing.assert_allclose(distribution.probs[1], [0, 0, 1, 0])
+    chances = kept / kept.sum()
+    entropy = -(chances * np.log(chances)).sum()
+    np.testing.assert_allclose(distribution.entropy(), [entropy, 0], atol=1e-6)
+    samples = distribution.sample(seed=key, sample_shape=1000)
+    assert set(np.asarray(samples[:, 0])) == {0, 2, 3} and set(np.asarray(samples[:, 1])) == {2}
+
+    def loss(logits):
+        d = policy.distribution(logits, seen)
+        return d.log_prob(jnp.array([2, 2])).sum() + d.entropy().sum()
+
+    gradient = jax.grad(loss)(logits)
+    assert np.isfinite(gradient).all()
+    np.testing.assert_array_equal(np.asarray(gradient)[~np.asarray(legal)], 0)
+
+
+def test_gaussian_log_probabilities_and_entropy():
+    policy = policy_for(spaces.Box(-2, 2, (2,)))
+    assert policy.size == 4
+    outputs = jnp.array([0.3, -0.2, np.log(0.5), np.log(1.5)])
+    distribution = policy.distribution(outputs, None)
+    normal = stats.norm([0.3, -0.2], [0.5, 1.5])
+    sample = jnp.array([0.1, 0.9])
+    np.testing.assert_allclose(
+        distribution.log_prob(sample), normal.logpdf(sample).sum(), rtol=1e-5
+    )
+    np.testing.assert_allclose(distribution.entropy(), normal.entropy().sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("bounds", ["clip", "squash"])
+def test_continuous_actions_stay_inside_and_reach_the_bounds(bounds):
+    space = spaces.Box(-1, 3, (2, 1))
+    policy = GaussianPolicy(space, bounds)
+    actions = policy.to_action(jnp.array([[-9.0, 9.0], [0.0, 0.5]]))
+    assert actions.shape == (2, 2, 1)
+    assert jax.vmap(space.contains)(actions).all()
+    np.testing.assert_allclose(actions[0].ravel(), [-1, 3], atol=1e-5)
+    middle = 2 * np.tanh(0.5) if bounds == "squash" else 1
+    np.testing.assert_allclose(actions[1].ravel(), [1, 1 + middle], rtol=1e-6)
+
+
+def test_actions_without_bounds_are_the_samples():
+    policy = policy_for(spaces.Box(-np.inf, np.inf, (2,)))
+    samples = jnp.array([[-9.0, 40.0]])
+    np.testing.assert_array_equal(policy.to_action(samples), samples)
+
+
+def test_no_action_is_zeros_to_the_network():
+    for space in ACTIONS.values():
+        flat = spaces.flatten(space, no_action(space, 2))
+        np.testing.assert_array_equal(flat, np.zeros((2, spaces.flat_size(space))))
+
+
+def test_spaces_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="discrete or continuous"):
+        policy_for(spaces.MultiDiscrete((2, 2)))
+    with pytest.raises(ValueError, match="continuous actions are floats"):
+        policy_for(spaces.Box(0, 3, (2,), jnp.int32))
+    with pytest.raises(ValueError, match="bounds = 'fold'"):
+        policy_for(spaces.Box(0, 1, (2,)), "fold")
+    with pytest.raises(ValueError, match="squash' needs finite bounds"):
+        policy_for(spaces.Box(0, np.inf, (2,)), "squash")

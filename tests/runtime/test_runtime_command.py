@@ -1,0 +1,257 @@
+"""The command `gpicljax`: its tables, its figure, and what it makes of damaged runs."""
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from gpicljax.evaluation.statistics import mean_interval
+from gpicljax.runtime import Progress, RunConfig, open_run, run_chunks, write_summary
+from gpicljax.runtime.command import main
+from gpicljax.runtime.stored_runs import find_runs, read_run
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(RunConfig):
+    """Learns at a rate."""
+
+    seeds: int = 3
+    rate: float = 1.0
+    widths: tuple[int, ...] = (8, 8)
+
+
+def train(runs_dir, name, rate, chunks, experiment="mazes", lanes=3, summary=True):
+    @jax.jit
+    def chunk(state):
+        reward = jnp.tanh(rate * state) + 0.1 * jnp.arange(lanes)
+        broken = jnp.where(jnp.arange(lanes) == 1, jnp.nan, state)
+        return state + 1, {"loss": 1 / (1 + state), "reward": reward, "net": {"norm": broken}}
+
+    config = Config(runs_dir=runs_dir, name=name, rate=rate)
+    with open_run(experiment, config) as run:
+        run_chunks(
+            chunk,
+            jnp.float32(0),
+            num_chunks=chunks,
+            run=run,
+            checkpoint_every=5,
+            progress=Progress(chunks, key_metric="reward"),
+            observations_per_chunk=100 * lanes,
+        )
+        (run.figures / "learning.png").touch()
+        if summary:
+            write_summary(run, {"reward": 1.0}, "# Mazes\n\nAll is [well].")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    train(folder, "slow", 0.1, 12)
+    train(folder, "fast", 0.5, 8)
+    train(folder, "other", 0.5, 6, experiment="bandits", lanes=4, summary=False)
+    return folder
+
+
+@pytest.fixture
+def runs(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "runs")
+
+
+@pytest.fixture
+def ask(runs, capsys, monkeypatch):
+    """Runs the command; returns its exit code, its output by line and its errors."""
+    monkeypatch.chdir(runs.parent)
+
+    def ask(*arguments):
+        capsys.readouterr()
+        code = main(["runs", *arguments])
+        printed = capsys.readouterr()
+        return code, printed.out.splitlines(), printed.err
+
+    return ask
+
+
+def line(lines, start):
+    (found,) = [line for line in lines if line.startswith(start)]
+    return found
+
+
+def test_list(ask, runs):
+    code, lines, _ = ask("list")
+    assert code == 0 and len(lines) == 4
+    names = "run status chunks observed training metric date commit"
+    assert lines[0].split() == names.split()
+    fast = line(lines, "mazes/fast")
+    reward = np.tanh(0.5 * 7) + 0.1
+    for part in ("finished", "8/8", "2.4k", f"reward {reward:.4g}"):
+        assert part in fast
+    # Its fourth lane repeats a seed, and is not counted.
+    other = line(lines, "bandits/other")
+    assert "no summary" in other and f"reward {np.tanh(2.5) + 0.1:.4g}" in other
+    commit = json.loads((runs / "mazes" / "fast" / "run.json").read_text())["git"]
+    assert commit is None or commit["commit"][:8] in fast
+
+
+def test_status_of_runs_that_have_not_finished(ask, runs):
+    for name in ("slow", "fast"):
+        (runs / "mazes" / name / "summary.json").unlink()
+        plan = json.loads((runs / "mazes" / name / "run.json").read_text())
+        (runs / "mazes" / name / "run.json").write_text(json.dumps(plan | {"num_chunks": 99}))
+    with open_run("mazes", Config(runs_dir=runs, name="slow", rate=0.1, resume=True)):
+        _, lines, _ = ask("list")
+    assert "running" in line(lines, "mazes/slow") and "12/99" in line(lines, "mazes/slow")
+    assert "stopped" in line(lines, "mazes/fast")
+    _, lines, _ = ask("list")
+    assert "stopped" in line(lines, "mazes/slow")
+
+
+def test_no_runs(ask):
+    assert ask("list", "--runs-dir", "elsewhere") == (0, ["no runs in elsewhere"], "")
+    code, _, error = ask("show", "x", "--runs-dir", "elsewhere")
+    assert code == 2 and "there are no runs in elsewhere" in error
+
+
+@pytest.mark.parametrize("name", ["mazes/slow", "slow", "runs/mazes/slow", "runs/mazes/slow/"])
+def test_show(ask, runs, name):
+    victim = next((runs / "mazes" / "slow" / "checkpoints" / "10").rglob("manifest.json"))
+    victim.write_text("{}")
+    (runs / "mazes" / "slow" / "checkpoints" / "99").mkdir()
+    code, lines, _ = ask("show", name)
+    text = "\n".join(lines)
+    assert code == 0 and lines[0].startswith("mazes/slow  finished")
+    assert line(lines, "rate").split() == ["rate", "0.1"]
+    assert line(lines, "widths").split() == ["widths", "[8,", "8]"]
+    seeds = np.tanh(np.float32(1.1)) + 0.1 * np.arange(3)
+    half = mean_interval(seeds).high - mean_interval(seeds).mean
+    reward = line(lines, "reward")
+    assert f"{seeds.mean():.4g}" in reward and f"± {half:.2g} (3)" in reward
+    assert all(f"{x:.4g}" in reward for x in seeds)
+    assert "(2 of 3)" in line(lines, "net/norm")
+    assert line(lines, "loss").split() == ["loss", f"{1 / 12:.4g}"]
+    assert "manifest.json is unreadable" in line(lines, "10 ")
+    assert "intact" in line(lines, "12 ") and "unfinished" in line(lines, "99 ")
+    assert "learning.png" in line(lines, "figure: ") and "All is [well]." in text
+
+
+def test_compare(ask, runs):
+    code, lines, _ = ask("compare", "slow", "mazes/fast", "--out", "figures/c.png")
+    assert code == 0
+    assert line(lines, "rate").split() == ["rate", "0.1", "0.5"]
+    assert not [line for line in lines if line.startswith(("seeds", "name", "widths"))]
+    assert line(lines, "chunks").split() == ["chunks", "12/12", "8/8"]
+    seeds = np.tanh(np.float32(3.5)) + 0.1 * np.arange(3)
+    assert f"{seeds.mean():.4g} ± 0.25 (3)" in line(lines, "reward")
+    assert line(lines, "figure: ") == "figure: figures/c.png"
+    assert imread(runs.parent / "figures" / "c.png").std() > 0.01
+
+
+def test_what_a_comparison_draws(ask, monkeypatch):
+    drawn = []
+
+    def spy(steps, values, **labels):
+        from gpicljax.viz.curves import learning_curves
+
+        drawn.append((steps, values, labels))
+        return learning_curves(steps, values, **labels)
+
+    monkeypatch.setattr("gpicljax.runtime.command.learning_curves", spy)
+    assert ask("compare", "slow", "other")[0] == 0
+    steps, values, labels = drawn[0]
+    assert list(steps) == ["mazes/slow", "bandits/other"]
+    # 300 observations a chunk for 3 seeds, 400 for 4 lanes: 100 each, either way.
+    np.testing.assert_allclose(steps["mazes/slow"], 100 * np.arange(1, 13))
+    np.testing.assert_allclose(steps["bandits/other"], 100 * np.arange(1, 7))
+    assert values["mazes/slow"].shape == (3, 12) and values["bandits/other"].shape == (3, 6)
+    np.testing.assert_allclose(
+        values["bandits/other"][2], np.tanh(0.5 * np.arange(6)) + 0.2, rtol=1e-6
+    )
+    assert (labels["xlabel"], labels["ylabel"]) == ("observations per seed", "reward")
+    _, lines, _ = ask("compare", "slow", "other", "--metric", "loss")
+    steps, values, labels = drawn[1]
+    assert labels["xlabel"] == "observations" and values["mazes/slow"].shape == (1, 12)
+    assert "bandits/other: the first 3 of its 4 lanes are counted" in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "mazes/fats"], "got 'mazes/fats' (did you mean 'mazes/fast'?); accepted: "),
+        (["show", "fats"], "(did you mean 'mazes/fast'?)"),
+        (["show", "zzz"], "accepted: bandits/other, mazes/fast, mazes/slow"),
+        (["compare", "slow", "fsat"], "did you mean 'mazes/fast'?"),
+        (["compare", "slow"], "accepted: two or more different runs"),
+        (["compare", "slow", "mazes/slow"], "accepted: two or more different runs"),
+        (
+            ["compare", "slow", "fast", "--metric", "rewad"],
+            "--metric: got 'rewad' (did you mean 'reward'?)",
+        ),
+        (["compare", "slow", "fast", "--out", "x.xyz"], "accepted suffixes are"),
+    ],
+)
+def test_wrong_arguments_exit_with_2(ask, arguments, message):
+    code, _, error = ask(*arguments)
+    assert code == 2 and error.startswith("error: ") and message in error
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", "{", "config.json is unreadable"),
+        ("config.json", "[1]", "config.json holds no JSON object"),
+        ("config.json", None, "config.json is missing"),
+        ("metrics.jsonl", '{"step": 1, "reward": 2}\n{"st', "ends in a torn line"),
+        ("metrics.jsonl", '{"st\n{"step": 1}\n', "line 1 of 2 is damaged"),
+        ("summary.json", "\x00", "summary.json is unreadable"),
+        ("run.json", "nonsense", "run.json is unreadable"),
+        ("metrics.jsonl", None, None),
+        ("summary.json", None, None),
+        ("run.json", None, None),
+        ("run.json", '{"num_chunks": "many", "git": 3, "date": 1, "hardware": []}', None),
+        ("metrics.jsonl", '{"step": 1, "time": 3, "reward": "x", "observations": []}\n', None),
+        ("metrics.jsonl", '{"step": 1}\n{"step": 2, "reward": [[1, null], [3]]}\n', None),
+        ("config.json", '{"seeds": "many", "rate": {}}', None),
+    ],
+)
+def test_damaged_runs_are_shown_as_such(ask, runs, file, content, message):
+    path = runs / "mazes" / "fast" / file
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content)
+    for arguments in (["list"], ["show", "fast"], ["compare", "fast", "slow"]):
+        code, lines, _ = ask(*arguments)
+        assert code == 0 and any("fast" in line for line in lines)
+        told = [line for line in lines if line.startswith("damaged: mazes/fast: ")]
+        assert [message in line for line in told] == ([True] if message else [])
+
+
+def test_a_run_without_any_file_is_none(runs):
+    (runs / "mazes" / "notes").mkdir()
+    (runs / "mazes" / "README").touch()
+    assert [path.name for path in find_runs(runs)] == ["other", "fast", "slow"]
+    assert read_run(runs / "mazes" / "notes").status == "damaged"
+
+
+def test_environments_and_what_is_neither(capsys):
+    assert main(["environments"]) == 0
+    assert "MetaRG-v0" in capsys.readouterr().out.splitlines()
+    with pytest.raises(SystemExit) as caught:
+        main(["runs", "lst"])
+    assert caught.value.code == 2
+
+
+def test_the_command_touches_no_device(runs, child_environment):
+    done = subprocess.run(
+        [sys.executable, "-m", "gpicljax", "runs", "compare", "slow", "fast"],
+        env=child_environment | {"JAX_PLATFORMS": "no_such_platform"},
+        cwd=runs.parent, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (runs.parent / "comparison.png").exists()

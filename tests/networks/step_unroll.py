@@ -14,6 +14,7 @@ import numpy as np
 from gpicljax import spaces
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.fast_weights import DeltaMemory
+from gpicljax.networks.linear_attention import LinearAttention, LinearTransformer
 from gpicljax.networks.q_network import AgentInput, RecurrentQNetwork
 from gpicljax.networks.recurrent import LSTMStack
 
@@ -45,6 +46,8 @@ def q_network(core, **options):
 
 MODULES = {
     **CORES,
+    "linear attention": LinearAttention(2, 3, chunk=4),
+    "linear transformer": LinearTransformer(2, 6, 2, 12, chunk=4),
     "q-network, lstm": q_network(CORES["lstm"]),
     "q-network, delta": q_network(CORES["delta"], residual=True),
 }

@@ -1,0 +1,346 @@
+"""The sequence trainer: networks that predict what comes next, from data made as they learn.
+
+One update draws fresh sequences on the device, learns from them in one step of the optimiser and
+forgets them. What is predicted (the next token, the next action, the next latent state) and from
+what is configured by losses; where sequences come from is a function. So the same trainer serves
+language, decision and world models.
+
+The sequences of a batch may be spread over devices (`runtime.per_part`). Each is drawn from a key
+of its own, and losses are summed over devices, so that the result is that of one device within
+rounding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from gpicljax.agents.optimisation import definite
+from gpicljax.networks.contract import Network
+
+Metrics = dict[str, jax.Array]
+Schedule = Literal["noam", "cosine", "constant"]
+
+
+class Sequences(NamedTuple):
+    """A batch to learn from; leaves `[T, B, ...]`.
+
+    Attributes:
+      inputs: what the network reads.
+      starts: `bool[T, B]`, a new trial begins here: nothing before it is remembered.
+      targets: what losses compare the outputs with, such as `int32[T, B]` next tokens.
+    """
+
+    inputs: Any
+    starts: jax.Array
+    targets: Any
+
+
+class Loss(NamedTuple):
+    """One term of the objective.
+
+    Attributes:
+      name: of its metric.
+      at: `(outputs, sequences) -> float[T, B]`, the loss at every position.
+      weight: in the sum of all terms.
+      counts: `sequences -> bool[T, B]`, which positions count; None for all.
+    """
+
+    name: str
+    at: Callable[[Any, Sequences], jax.Array]
+    weight: float = 1.0
+    counts: Callable[[Sequences], jax.Array] | None = None
+
+
+def cross_entropy(
+    name: str,
+    outputs: Callable[[Any], jax.Array] = lambda outputs: outputs,
+    target: Callable[[Any], jax.Array] = lambda targets: targets,
+    weight: float = 1.0,
+    focus: float = 0.0,
+) -> Loss:
+    """The negative log-probability of a discrete target, in nats.
+
+    Args:
+      name: of its metric.
+      outputs: where in the network's outputs the logits float `[T, B, A]` are.
+      target: where in the targets the `int32[T, B]` are; negative where there is none.
+      weight: in the sum of all terms.
+      focus: gamma: positions count by (1 - p)^gamma, where p is the target's probability (Lin et
+        al., 2017). The factor is a part of the loss: it has a gradient.
+    """
+
+    def at(out: Any, sequences: Sequences) -> jax.Array:
+        labels = jnp.maximum(target(sequences.targets), 0)
+        nats = optax.softmax_cross_entropy_with_integer_labels(outputs(out), labels)
+        if focus == 0:
+            return nats
+        # Kept off 0, where powers below 1 have no gradient.
+        return nats * jnp.power(jnp.maximum(-jnp.expm1(-nats), 1e-6), focus)
+
+    return Loss(name, at, weight, lambda sequences: target(sequences.targets) >= 0)
+
+
+def squared_error(
+    name: str,
+    outputs: Callable[[Any], jax.Array] = lambda outputs: outputs,
+    target: Callable[[Any], jax.Array] = lambda targets: targets,
+    weight: float = 1.0,
+) -> Loss:
+    """The mean squared difference from a target vector, float `[T, B, D]`."""
+
+    def at(out: Any, sequences: Sequences) -> jax.Array:
+        return jnp.square(outputs(out) - target(sequences.targets)).mean(-1)
+
+    return Loss(name, at, weight)
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceConfig:
+    """Sizes and switches, all static.
+
+    Attributes:
+      batch_size: B, keys per update, over all devices; see `make`.
+      microbatches: parts of a batch whose gradients are summed before the optimiser's one step, for
+        batches that do not fit into memory.
+      schedule: of the learning rate after its warm-up: `"noam"` falls with the square root of the
+        number of updates (Vaswani et al., 2017), `"cosine"` to `final_share` at `decay_updates`,
+        `"constant"` stays.
+      ramp: positions of a sequence over which the weight of its losses rises from 0 to 1: what
+        cannot be known yet teaches little.
+    """
+
+    batch_size: int = 16
+    microbatches: int = 1
+    schedule: Schedule = "noam"
+    ramp: int = 0
+
+    def __post_init__(self) -> None:
+        for field in ("batch_size", "microbatches"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field} = {getattr(self, field)}: at least 1 is needed")
+        if self.batch_size % self.microbatches:
+            raise ValueError(
+                f"microbatches = {self.microbatches}: a divisor of batch_size = {self.batch_size} "
+                "is needed"
+            )
+        if self.ramp < 0:
+            raise ValueError(f"ramp = {self.ramp}: at least 0 is needed")
+        if self.schedule not in get_args(Schedule):
+            raise ValueError(f"schedule = {self.schedule!r}: choose from {get_args(Schedule)}")
+
+
+@struct.dataclass
+class SequenceHParams:
+    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+
+    Attributes:
+      learning_rate: of Adam, at its peak.
+      warmup_updates: updates over which it rises linearly from 0.
+      decay_updates: updates after which a cosine schedule has ended, warm-up included.
+      final_share: share of the rate that a cosine schedule leaves.
+      adam_b1: decay of Adam's mean.
+      adam_b2: decay of Adam's square.
+      adam_epsilon: of Adam.
+      weight_decay: decoupled (Loshchilov & Hutter, 2019), of matrices only.
+      max_gradient_norm: clip by global norm; infinite for none.
+    """
+
+    learning_rate: float = 1e-3
+    warmup_updates: int = 1_000
+    decay_updates: int = 100_000
+    final_share: float = 0.1
+    adam_b1: float = 0.9
+    adam_b2: float = 0.999
+    adam_epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    max_gradient_norm: float = 1.0
+
+
+@struct.dataclass
+class TrainState:
+    """Everything the next update depends on.
+
+    Attributes:
+      params: of the network.
+      optimiser: state of Adam.
+      data: what `sample` is given beside keys, such as the parameters of a distribution over tasks;
+        the host may change it between updates (a curriculum).
+      hparams: traced hyper-parameters.
+      key: of the data, the same throughout.
+      updates: `int32[]`, updates made.
+    """
+
+    params: Any
+    optimiser: Any
+    data: Any
+    hparams: SequenceHParams
+    key: jax.Array
+    updates: jax.Array
+
+
+class SequenceTrainer(NamedTuple):
+    """The trainer: `init` and `update`, jittable and vmappable over seeds.
+
+    Attributes:
+      init: `(key, hparams, data=None) -> TrainState`.
+      update: `TrainState -> (TrainState, metrics)`.
+      evaluate: `(params, sequences) -> {name: float[T, B]}`, every loss at every position.
+      partition: `(batch, whole) -> TrainState`: a prefix of the state; every device has all of it.
+    """
+
+    init: Callable[..., TrainState]
+    update: Callable[[TrainState], tuple[TrainState, Metrics]]
+    evaluate: Callable[[Any, Sequences], Metrics]
+    partition: Callable[[Any, Any], TrainState]
+
+
+def learning_rate(schedule: Schedule, hparams: SequenceHParams, updates: Any) -> jax.Array:
+    """The learning rate of the update after so many others, float `[]`.
+
+    Source: Vaswani et al. (2017), section 5.3, scaled by its peak; Loshchilov & Hutter (2017).
+    """
+    step = jnp.asarray(updates, jnp.result_type(float)) + 1
+    warm = jnp.maximum(jnp.asarray(hparams.warmup_updates, step.dtype), 1)
+    factor = jnp.minimum(step / warm, 1.0)
+    if schedule == "noam":
+        factor = jnp.minimum(step / warm, jnp.sqrt(warm / step))
+    elif schedule == "cosine":
+        progress = (step - warm) / jnp.maximum(hparams.decay_updates - warm, 1)
+        wave = (1 + jnp.cos(jnp.pi * jnp.clip(progress, 0, 1))) / 2
+        factor = factor * (hparams.final_share + (1 - hparams.final_share) * wave)
+    return hparams.learning_rate * factor
+
+
+def make(
+    config: SequenceConfig,
+    network: Network,
+    sample: Callable[[jax.Array, Any], Sequences],
+    losses: Sequence[Loss],
+    devices: int = 1,
+    axis: str | None = None,
+) -> SequenceTrainer:
+    """Builds the trainer.
+
+    Args:
+      config: sizes and switches.
+      network: reads `Sequences.inputs`; its outputs are what the losses read.
+      sample: `(keys [N], data) -> Sequences`, as many sequences as keys, or the same multiple of
+        them; each depends on its own key.
+      losses: terms of the objective, with different names.
+      devices: over how many the batch is spread; a divisor of `batch_size / microbatches`.
+      axis: the mesh axis over which `update` then runs inside `shard_map`. None outside.
+
+    Returns:
+      The trainer. Its metrics are `loss`, every loss by its name (means over the positions that
+      count, by their weight), `gradient_norm` before clipping and `learning_rate`.
+
+    Raises:
+      ValueError: if there is no loss, two have the same name, or the devices do not divide.
+    """
+    names = [loss.name for loss in losses]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"losses: got the names {names}; one or more different ones are needed")
+    each, rest = divmod(config.batch_size // config.microbatches, devices)
+    if rest:
+        raise ValueError(
+            f"devices = {devices}: a divisor of batch_size / microbatches = "
+            f"{config.batch_size // config.microbatches} is needed"
+        )
+
+    def total(x: Any) -> Any:
+        return x if axis is None else jax.lax.psum(x, axis)
+
+    def optimiser(hparams: SequenceHParams) -> optax.GradientTransformation:
+        def matrices(params: Any) -> Any:
+            return jax.tree.map(lambda x: x.ndim > 1, params)
+
+        return optax.chain(
+            optax.clip_by_global_norm(hparams.max_gradient_norm),
+            optax.scale_by_adam(hparams.adam_b1, hparams.adam_b2, hparams.adam_epsilon),
+            optax.add_decayed_weights(hparams.weight_decay, matrices),
+            optax.scale_by_learning_rate(
+                lambda count: learning_rate(config.schedule, hparams, count)
+            ),
+        )
+
+    def forward(params: Any, sequences: Sequences) -> Any:
+        carry = network.initial_carry(sequences.starts.shape[1])
+        return network.unroll(params, carry, sequences.inputs, sequences.starts)[0]
+
+    def evaluate(params: Any, sequences: Sequences) -> Metrics:
+        outputs = forward(params, sequences)
+        return {loss.name: loss.at(outputs, sequences) for loss in losses}
+
+    def loss_fn(params: Any, sequences: Sequences) -> tuple[jax.Array, Metrics]:
+        """This device's part of the loss; summed over devices it is a mean."""
+        outputs = forward(params, sequences)
+        length = sequences.starts.shape[0]
+        ramp = jnp.minimum(jnp.arange(1, length + 1) / max(config.ramp, 1), 1)[:, None]
+        objective, metrics = jnp.zeros((), jnp.result_type(float)), {}
+        for loss in losses:
+            weights = jnp.broadcast_to(ramp, sequences.starts.shape)
+            if loss.counts is not None:
+                weights = jnp.where(loss.counts(sequences), weights, 0)
+            weights = weights / jnp.maximum(total(weights.sum()), 1e-9)
+            # Where nothing counts, even an infinite loss is none.
+            at = jnp.where(weights > 0, loss.at(outputs, sequences), 0)
+            metrics[loss.name] = (at * weights).sum()
+            objective = objective + loss.weight * metrics[loss.name]
+        return objective, metrics | {"loss": objective}
+
+    def gradient(state: TrainState) -> tuple[Any, Metrics]:
+        """The mean over microbatches of the gradients of their mean losses, and metrics."""
+        place = 0 if axis is None else jax.lax.axis_index(axis) * each
+        key = jax.random.fold_in(state.key, state.updates)
+
+        def part(index: jax.Array) -> tuple[Any, Metrics]:
+            keys = jax.random.split(jax.random.fold_in(key, index), each * devices)
+            mine = jax.lax.dynamic_slice_in_dim(keys, place, each)
+            sequences = jax.lax.stop_gradient(sample(mine, state.data))
+            return jax.grad(loss_fn, has_aux=True)(state.params, sequences)
+
+        def add(so_far: Any, index: jax.Array) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, so_far, part(index)), None
+
+        count = config.microbatches
+        if count == 1:
+            return total(part(jnp.zeros((), jnp.int32)))
+        blank = jax.tree.map(
+            lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(part, jnp.zeros((), jnp.int32))
+        )
+        # The gradient of this device's part, summed over devices once, at the end.
+        sums, _ = jax.lax.scan(add, blank, jnp.arange(count, dtype=jnp.int32))
+        return total(jax.tree.map(lambda x: x / count, sums))
+
+    def update(state: TrainState) -> tuple[TrainState, Metrics]:
+        grads, metrics = gradient(state)
+        metrics["gradient_norm"] = optax.tree.norm(grads)
+        metrics["learning_rate"] = learning_rate(config.schedule, state.hparams, state.updates)
+        changes, memory = optimiser(state.hparams).update(grads, state.optimiser, state.params)
+        params = optax.apply_updates(state.params, changes)
+        return dataclasses.replace(
+            state, params=params, optimiser=memory, updates=state.updates + 1
+        ), metrics
+
+    def init(key: jax.Array, hparams: SequenceHParams, data: Any = None) -> TrainState:
+        hparams = definite(hparams)
+        init_key, key = jax.random.split(key)
+        # Shapes only: no sequence is made here.
+        like = jax.eval_shape(sample, jax.random.split(key, each), data)
+        first = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), like.inputs)
+        params = network.init(init_key, first)
+        memory = optimiser(hparams).init(params)
+        return TrainState(params, memory, data, hparams, key, jnp.zeros((), jnp.int32))
+
+    def partition(batch: Any, whole: Any) -> TrainState:
+        del batch
+        return TrainState(whole, whole, whole, whole, whole, whole)  # type: ignore[arg-type]
+
+    return SequenceTrainer(init, update, evaluate, partition)

@@ -1,0 +1,33 @@
+"""Run with 8 forced host devices: one training run, its sequences spread over them."""
+
+import jax
+import numpy as np
+from test_sequence import make
+
+from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
+from gpicljax.runtime import make_mesh, per_part, shard_parts
+from gpicljax.runtime.mesh import AXIS
+
+assert len(jax.devices()) == 8
+config = SequenceConfig(batch_size=32, microbatches=2, ramp=4)
+one = make(config)
+initial = one.init(jax.random.key(0), SequenceHParams(learning_rate=1e-2, warmup_updates=5))
+state, update = initial, jax.jit(one.update)
+for _ in range(15):
+    state, metrics = update(state)
+
+mesh = make_mesh()
+many = make(config, devices=mesh.size, axis=AXIS)
+spread = shard_parts(initial, mesh, many.partition)
+spread_update = per_part(many.update, mesh, many.partition)
+for _ in range(15):
+    spread, spread_metrics = spread_update(spread)
+
+for a, b in zip(
+    jax.tree.leaves((state.params, metrics)),
+    jax.tree.leaves((spread.params, spread_metrics)),
+    strict=True,
+):
+    np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+assert int(spread.updates) == 15
+print("all well")

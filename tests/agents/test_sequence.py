@@ -1,0 +1,230 @@
+"""The sequence trainer: it learns in context, in parts as in one, on eight devices as on one."""
+
+import dataclasses
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen as nn
+
+from gpicljax.agents import sequence
+from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
+from gpicljax.networks.contract import as_network
+from gpicljax.networks.feedforward import dense
+from gpicljax.networks.recurrent import LSTMStack
+from gpicljax.runtime import FAST_COMPILE
+
+TOKENS, LENGTH = 6, 20
+
+
+class Model(nn.Module):
+    """Tokens to logits over an LSTM."""
+
+    size: int = 24
+
+    def setup(self):
+        self.core, self.head = LSTMStack((self.size,)), dense(TOKENS)
+
+    def initial_carry(self, batch):
+        return LSTMStack((self.size,), parent=None).initial_carry(batch)
+
+    def unroll(self, carry, inputs, starts):
+        seen = jax.nn.one_hot(inputs, TOKENS, dtype=jnp.result_type(float))
+        outputs, carry = self.core.unroll(carry, seen, starts)
+        return self.head(outputs), carry
+
+    def step(self, carry, inputs, start):
+        outputs, carry = self.unroll(carry, inputs[None], start[None])
+        return outputs[0], carry
+
+
+def alternating(keys, data=None):
+    """Two random tokens by turns: unknown at first, certain once both have been seen."""
+    del data
+    pairs = jax.vmap(lambda key: jax.random.choice(key, TOKENS, (2,), replace=False))(keys)
+    tokens = jnp.tile(pairs.T, (LENGTH // 2 + 1, 1))[: LENGTH + 1].astype(jnp.int32)
+    return Sequences(tokens[:-1], jnp.zeros(tokens[1:].shape, bool), tokens[1:])
+
+
+def make(config=None, sample=alternating, losses=None, **options):
+    losses = losses or [sequence.cross_entropy("next_token")]
+    config = config or SequenceConfig(batch_size=32)
+    return sequence.make(config, as_network(Model()), sample, losses, **options)
+
+
+def trained(trainer, hparams, updates, seed=0):
+    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    def run(key):
+        state = trainer.init(key, hparams)
+        return jax.lax.scan(lambda s, _: trainer.update(s), state, None, updates)
+
+    return run(jax.random.key(seed))
+
+
+def test_it_learns_in_context():
+    trainer = make()
+    hparams = SequenceHParams(learning_rate=1e-2, warmup_updates=100)
+    state, metrics = trained(trainer, hparams, 250)
+    assert metrics["loss"][0] == pytest.approx(np.log(TOKENS), abs=0.1)
+    fresh = alternating(jax.random.split(jax.random.key(1), 512))
+    nats = trainer.evaluate(state.params, fresh)["next_token"].mean(1)
+    # Nobody can know which of the five others comes first; once both are seen, all is known.
+    # Without a memory beyond the last token it would stay at log 5 = 1.61.
+    assert nats[0] > np.log(TOKENS - 1) - 0.05
+    assert nats[2:].max() < 0.1
+
+
+def test_microbatches_add_up_to_the_batch():
+    def fixed(keys, data):
+        del data
+        return alternating(jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(3), jnp.arange(8)
+                                                                   [: keys.shape[0]]))  # fmt: skip
+
+    hparams = SequenceHParams(warmup_updates=1)
+    whole = trained(make(SequenceConfig(4), fixed), hparams, 3)
+    parts = trained(make(SequenceConfig(8, microbatches=2), fixed), hparams, 3)
+    for a, b in zip(jax.tree.leaves(whole[1]), jax.tree.leaves(parts[1]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5)
+
+
+def test_seeds_are_vmapped():
+    trainer = make(SequenceConfig(4))
+    hparams = SequenceHParams()
+
+    def loss(key):
+        return trainer.update(trainer.init(key, hparams))[1]["loss"]
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    together = jax.jit(jax.vmap(loss))(keys)
+    np.testing.assert_allclose(together, [loss(key) for key in keys], rtol=1e-5)
+    assert len(np.unique(together)) == 3
+
+
+def test_every_update_draws_anew_and_the_host_may_change_the_data():
+    seen = []
+
+    def sample(keys, data):
+        sequences = alternating(keys)
+        return sequences._replace(inputs=(sequences.inputs + data) % TOKENS)
+
+    trainer = make(SequenceConfig(2), sample, [sequence.Loss("first", lambda o, s: s.inputs * 1.0)])
+    update = jax.jit(trainer.update)
+    state = trainer.init(jax.random.key(0), SequenceHParams(), jnp.int32(0))
+    for data in (0, 0, 1):
+        state, metrics = update(state.replace(data=jnp.int32(data)))
+        seen.append(float(metrics["first"]))
+    assert len(set(seen)) == 3 and int(state.updates) == 3
+    assert update._cache_size() == 1
+
+
+class TestLosses:
+    LOGITS = jnp.log(jnp.array([[[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]]]))
+
+    def sequences(self, targets):
+        return Sequences(None, jnp.zeros((1, 2), bool), jnp.asarray(targets))
+
+    def test_cross_entropy_and_its_focus(self):
+        batch = self.sequences([[0, 2]])
+        plain = sequence.cross_entropy("x").at(self.LOGITS, batch)
+        np.testing.assert_allclose(plain, -np.log([[0.5, 0.7]]), rtol=1e-6)
+        focal = sequence.cross_entropy("x", focus=2.0).at(self.LOGITS, batch)
+        np.testing.assert_allclose(focal, plain * np.array([[0.25, 0.09]]), rtol=1e-5)
+        # A certain target costs nothing, and has a gradient all the same.
+        sure = jnp.array([[[50.0, 0, 0], [0, 0, 50.0]]])
+        loss = sequence.cross_entropy("x", focus=0.5)
+        assert np.isfinite(jax.grad(lambda x: loss.at(x, batch).sum())(sure)).all()
+
+    def test_negative_targets_do_not_count(self):
+        def sample(keys, data):
+            del data
+            full = alternating(keys)
+            return full._replace(targets=full.targets.at[4:].set(-1))
+
+        trainer = make(SequenceConfig(4), sample)
+        state = trainer.init(jax.random.key(0), SequenceHParams())
+        drawn = sample(jax.random.split(jax.random.key(5), 4), None)
+        nats = trainer.evaluate(state.params, drawn)["next_token"]
+        keyed = make(SequenceConfig(4), lambda keys, data: drawn)
+        _, metrics = keyed.update(state)
+        np.testing.assert_allclose(metrics["loss"], nats[:4].mean(), rtol=1e-5)
+
+    def test_terms_are_weighed_and_positions_ramped(self):
+        def position(name, weight):
+            index = lambda o, s: jnp.broadcast_to(jnp.arange(LENGTH)[:, None] * 1.0, s.starts.shape)  # noqa: E731
+            return sequence.Loss(name, index, weight)
+
+        trainer = make(SequenceConfig(2, ramp=4), losses=[position("a", 0.5), position("b", 2.0)])
+        _, metrics = trainer.update(trainer.init(jax.random.key(0), SequenceHParams()))
+        weights = np.minimum(np.arange(1, LENGTH + 1) / 4, 1)
+        mean = (weights * np.arange(LENGTH)).sum() / weights.sum()
+        np.testing.assert_allclose([metrics["a"], metrics["loss"]], [mean, 2.5 * mean], rtol=1e-6)
+
+    def test_squared_error(self):
+        out, target = jnp.ones((1, 2, 3)), jnp.array([[[1.0, 0, 0], [1, 1, 1]]])
+        loss = sequence.squared_error("z").at(out, self.sequences(target))
+        np.testing.assert_allclose(loss, [[2 / 3, 0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("schedule", ["noam", "cosine", "constant"])
+def test_schedules(schedule):
+    hparams = SequenceHParams(
+        learning_rate=2e-3, warmup_updates=10, decay_updates=110, final_share=0.25
+    )
+    rates = [float(sequence.learning_rate(schedule, hparams, i)) for i in range(300)]
+    np.testing.assert_allclose(rates[:10], 2e-4 * np.arange(1, 11), rtol=1e-5)
+    if schedule == "noam":
+        np.testing.assert_allclose(rates[39], 1e-3, rtol=1e-5)  # (40 / 10)^-1/2
+    elif schedule == "cosine":
+        oracle = optax.warmup_cosine_decay_schedule(0.0, 2e-3, 10, 110, 5e-4)
+        np.testing.assert_allclose(rates, [oracle(i + 1) for i in range(300)], rtol=1e-4)
+    else:
+        np.testing.assert_allclose(rates[10:], 2e-3, rtol=1e-6)
+
+
+def test_only_matrices_decay():
+    hparams = SequenceHParams(learning_rate=0.1, warmup_updates=1, weight_decay=0.5)
+    trainer = make(SequenceConfig(2), losses=[sequence.Loss("none", lambda o, s: s.inputs * 0.0)])
+    state = trainer.init(jax.random.key(0), hparams)
+    ones = jax.tree.map(jnp.ones_like, state.params)
+    params = trainer.update(state.replace(params=ones))[0].params
+    for leaf in jax.tree.leaves(params):
+        np.testing.assert_allclose(leaf, 0.95 if leaf.ndim > 1 else 1.0, rtol=1e-6)
+
+
+def test_bad_input_is_refused():
+    for options, text in (
+        ({"batch_size": 0}, "batch_size = 0"),
+        ({"microbatches": 3}, "microbatches = 3: a divisor of batch_size = 16"),
+        ({"ramp": -1}, "ramp = -1"),
+        ({"schedule": "linear"}, "schedule = 'linear'"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            SequenceConfig(**options)
+    twice = [sequence.cross_entropy("a"), sequence.cross_entropy("a")]
+    for losses in ((), twice):
+        with pytest.raises(ValueError, match="different ones are needed"):
+            sequence.make(SequenceConfig(), as_network(Model()), alternating, losses)
+    with pytest.raises(ValueError, match="devices = 3: a divisor"):
+        make(devices=3)
+
+
+def test_eight_devices_train_as_one(child_environment):
+    script = Path(__file__).with_name("sequence_on_eight_devices.py")
+    flags = "--xla_force_host_platform_device_count=8"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        env=child_environment | {"XLA_FLAGS": flags},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "all well" in done.stdout, done.stderr
+
+
+def test_configurations_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SequenceConfig().ramp = 3  # type: ignore[misc]

@@ -1,0 +1,175 @@
+"""Natural text as tokens: letters and a few signs, mapped at random onto a small vocabulary.
+
+A model that has learnt to learn languages has never seen this one: which token stands for which
+letter is drawn anew, so that nothing but the context can tell.
+
+Source: section 2.2 of the GPICL benchmarks paper (letters of the PG-19 test set, mapped at random
+onto 32 tokens; the slots left over are punctuation; all texts concatenated, cut into windows).
+"""
+
+from __future__ import annotations
+
+import codecs
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SIGNS = " .,;-\n"
+SYMBOLS = LETTERS + SIGNS
+"""The 32 symbols that text is reduced to."""
+
+BLOCK = 1 << 20
+_OTHER_SIGNS = {
+    **dict.fromkeys("!?", "."),
+    **dict.fromkeys(":", ";"),
+    **dict.fromkeys("()[]{}", ","),
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014_/", "-"),
+}
+_UNSAID = re.compile(r"['\"`\u2018\u2019\u201c\u201d*]")
+_BEGIN = re.compile(r"\*\*\* ?start of th.*?\*\*\*", re.IGNORECASE | re.DOTALL)
+_END = re.compile(r"\*\*\* ?end of th", re.IGNORECASE)
+
+
+def normalise(text: str) -> str:
+    """Text reduced to `SYMBOLS`.
+
+    Lower case; letters without their accents; quotation marks left out; other signs replaced by the
+    nearest of the six; anything else (digits, other scripts) by a space. A run of spaces becomes
+    one, a single line break a space, an empty line one line break.
+    """
+    text = unicodedata.normalize("NFKD", text).lower()
+    text = "".join(c for c in _UNSAID.sub("", text) if not unicodedata.combining(c))
+    text = re.sub(r"\r\n?", "\n", text)
+    text = "".join(c if c in SYMBOLS else _OTHER_SIGNS.get(c, " ") for c in text)
+    text = re.sub(r" *\n[ \n]*\n *", "\0", text).replace("\n", " ").replace("\0", "\n")
+    return re.sub(r"([.,;-])\1+", r"\1", re.sub(r" +", " ", text))
+
+
+@dataclasses.dataclass(frozen=True)
+class LetterMap:
+    """Which token stands for which symbol.
+
+    Attributes:
+      tokens: of every symbol of `SYMBOLS`, in that order; each once.
+    """
+
+    tokens: tuple[int, ...]
+
+    @classmethod
+    def draw(cls, seed: int, vocab_size: int = 32) -> LetterMap:
+        """A random one.
+
+        Raises:
+          ValueError: if the vocabulary has fewer tokens than there are symbols.
+        """
+        if vocab_size < len(SYMBOLS):
+            raise ValueError(
+                f"vocab_size = {vocab_size}: at least {len(SYMBOLS)} tokens are needed for letters "
+                "and signs"
+            )
+        order = np.random.default_rng(seed).permutation(vocab_size)[: len(SYMBOLS)]
+        return cls(tuple(int(token) for token in order))
+
+    def encode(self, text: str) -> NDArray[np.uint8]:
+        """Tokens of normalised text, `uint8[N]`.
+
+        Raises:
+          ValueError: at a character that is none of `SYMBOLS`.
+        """
+        table = np.full(128, 255, np.uint8)
+        for symbol, token in zip(SYMBOLS, self.tokens, strict=True):
+            table[ord(symbol)] = token
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        strange = (codes >= 128) | (table[np.minimum(codes, 127)] == 255)
+        if strange.any():
+            character = chr(int(codes[strange.argmax()]))
+            raise ValueError(f"text: {character!r} is none of the 32 symbols; normalise it first")
+        return table[codes]
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The symbols that tokens stand for; "\N{REPLACEMENT CHARACTER}" where there is none."""
+        symbols = dict(zip(self.tokens, SYMBOLS, strict=True))
+        return "".join(symbols.get(int(token), "\N{REPLACEMENT CHARACTER}") for token in tokens)
+
+    def __str__(self) -> str:
+        """The mapping in one line, such as for a report."""
+        pairs = zip(SYMBOLS, self.tokens, strict=True)
+        return " ".join(f"{symbol!r}={token}" for symbol, token in pairs)
+
+
+def read_normalised(path: Path) -> Iterator[str]:
+    """The normalised text of a file, in pieces, without what surrounds a Project Gutenberg book.
+
+    Raises:
+      ValueError: if the file is not UTF-8; it names the file and the byte.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    rest, first, over, place = "", True, False, 0
+    with path.open("rb") as file:
+        while not over:
+            block = file.read(BLOCK)
+            try:
+                text = rest + decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                at = place - len(decoder.getstate()[0]) + error.start
+                raise ValueError(f"{path}: byte {at} is not UTF-8 ({error.reason})") from None
+            place += len(block)
+            if first:
+                begin = _BEGIN.search(text[: BLOCK // 4])
+                text, first = text[begin.end() :] if begin else text, False
+            end = _END.search(text)
+            if end:
+                text, over = text[: end.start()], True
+            if not block:
+                over = True
+            # Cut at a line's end, so that no word, sign or empty line is torn.
+            cut = len(text) if over else text.rfind("\n", 0, -200) + 1
+            rest = text[cut:]
+            piece = normalise(text[:cut])
+            if piece.strip():
+                yield piece
+
+
+def text_windows(directory: str | Path, letters: LetterMap, length: int) -> NDArray[np.uint8]:
+    """All texts of a folder as one sequence, cut into windows.
+
+    Args:
+      directory: with plain text files `*.txt`, taken in the order of their names. They are read in
+        pieces: memory is one byte per character that is left.
+      letters: which token stands for which symbol.
+      length: T, tokens of a window that are to be predicted.
+
+    Returns:
+      `uint8[N, T + 1]`; neighbouring windows share one token.
+
+    Raises:
+      FileNotFoundError: if there is no such folder, or no text in it.
+      ValueError: if a file is empty or not UTF-8, or all together are too short for one window.
+    """
+    if length < 1:
+        raise ValueError(f"length = {length}: at least 1 is needed")
+    folder = Path(directory)
+    paths = sorted(folder.glob("*.txt"))
+    if not paths:
+        what = "no *.txt file in it" if folder.is_dir() else "no such folder"
+        raise FileNotFoundError(f"{folder}: {what}")
+    parts: list[NDArray[np.uint8]] = []
+    for path in paths:
+        pieces = [letters.encode(piece) for piece in read_normalised(path)]
+        if not pieces:
+            raise ValueError(f"{path}: there is no text in it")
+        parts.extend(pieces)
+    tokens = np.concatenate(parts)
+    count = (len(tokens) - 1) // length
+    if count < 1:
+        raise ValueError(
+            f"{folder}: {len(tokens)} characters are too few for one window of {length} + 1"
+        )
+    starts = np.arange(count)[:, None] * length
+    return tokens[starts + np.arange(length + 1)]

@@ -52,54 +52,59 @@ def normalise(text: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class LetterMap:
+class SymbolMap:
     """Which token stands for which symbol.
 
     Attributes:
-      tokens: of every symbol of `SYMBOLS`, in that order; each once.
+      tokens: of every symbol, in their order; each once.
+      symbols: different ASCII characters.
     """
 
     tokens: tuple[int, ...]
+    symbols: str = SYMBOLS
 
     @classmethod
-    def draw(cls, seed: int, vocab_size: int = 32) -> LetterMap:
+    def draw(cls, seed: int, vocab_size: int = 32, symbols: str = SYMBOLS) -> SymbolMap:
         """A random one.
 
         Raises:
           ValueError: if the vocabulary has fewer tokens than there are symbols.
         """
-        if vocab_size < len(SYMBOLS):
+        if vocab_size < len(symbols):
             raise ValueError(
-                f"vocab_size = {vocab_size}: at least {len(SYMBOLS)} tokens are needed for letters "
-                "and signs"
+                f"vocab_size = {vocab_size}: at least {len(symbols)} tokens are needed, one for "
+                "each symbol"
             )
-        order = np.random.default_rng(seed).permutation(vocab_size)[: len(SYMBOLS)]
-        return cls(tuple(int(token) for token in order))
+        order = np.random.default_rng(seed).permutation(vocab_size)[: len(symbols)]
+        return cls(tuple(int(token) for token in order), symbols)
 
     def encode(self, text: str) -> NDArray[np.uint8]:
-        """Tokens of normalised text, `uint8[N]`.
+        """Tokens of a text, `uint8[N]`.
 
         Raises:
-          ValueError: at a character that is none of `SYMBOLS`.
+          ValueError: at a character that is none of the symbols.
         """
         table = np.full(128, 255, np.uint8)
-        for symbol, token in zip(SYMBOLS, self.tokens, strict=True):
+        for symbol, token in zip(self.symbols, self.tokens, strict=True):
             table[ord(symbol)] = token
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         strange = (codes >= 128) | (table[np.minimum(codes, 127)] == 255)
         if strange.any():
             character = chr(int(codes[strange.argmax()]))
-            raise ValueError(f"text: {character!r} is none of the 32 symbols; normalise it first")
+            raise ValueError(
+                f"text: {character!r} is none of the {len(self.symbols)} symbols; `normalise` "
+                "reduces natural text to them"
+            )
         return table[codes]
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The symbols that tokens stand for; "\N{REPLACEMENT CHARACTER}" where there is none."""
-        symbols = dict(zip(self.tokens, SYMBOLS, strict=True))
+        symbols = dict(zip(self.tokens, self.symbols, strict=True))
         return "".join(symbols.get(int(token), "\N{REPLACEMENT CHARACTER}") for token in tokens)
 
     def __str__(self) -> str:
         """The mapping in one line, such as for a report."""
-        pairs = zip(SYMBOLS, self.tokens, strict=True)
+        pairs = zip(self.symbols, self.tokens, strict=True)
         return " ".join(f"{symbol!r}={token}" for symbol, token in pairs)
 
 
@@ -136,13 +141,13 @@ def read_normalised(path: Path) -> Iterator[str]:
                 yield piece
 
 
-def text_windows(directory: str | Path, letters: LetterMap, length: int) -> NDArray[np.uint8]:
+def text_windows(directory: str | Path, symbols: SymbolMap, length: int) -> NDArray[np.uint8]:
     """All texts of a folder as one sequence, cut into windows.
 
     Args:
       directory: with plain text files `*.txt`, taken in the order of their names. They are read in
         pieces: memory is one byte per character that is left.
-      letters: which token stands for which symbol.
+      symbols: which token stands for which symbol.
       length: T, tokens of a window that are to be predicted.
 
     Returns:
@@ -161,7 +166,7 @@ def text_windows(directory: str | Path, letters: LetterMap, length: int) -> NDAr
         raise FileNotFoundError(f"{folder}: {what}")
     parts: list[NDArray[np.uint8]] = []
     for path in paths:
-        pieces = [letters.encode(piece) for piece in read_normalised(path)]
+        pieces = [symbols.encode(piece) for piece in read_normalised(path)]
         if not pieces:
             raise ValueError(f"{path}: there is no text in it")
         parts.extend(pieces)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpicljax.data import text
-from gpicljax.data.text import SYMBOLS, LetterMap, normalise, read_normalised, text_windows
+from gpicljax.data.text import SYMBOLS, SymbolMap, normalise, read_normalised, text_windows
 
 
 @pytest.mark.parametrize(
@@ -28,18 +28,18 @@ def test_there_are_32_symbols():
 
 
 def test_mapping_is_a_random_bijection():
-    letters = LetterMap.draw(0)
-    assert sorted(letters.tokens) == list(range(32))
-    assert letters == LetterMap.draw(0) != LetterMap.draw(1)
+    symbols = SymbolMap.draw(0)
+    assert sorted(symbols.tokens) == list(range(32))
+    assert symbols == SymbolMap.draw(0) != SymbolMap.draw(1)
     line = "the quick brown fox, etc.; a-z\nend"
-    tokens = letters.encode(line)
-    assert tokens.dtype == np.uint8 and letters.decode(tokens) == line
-    assert len(set(LetterMap.draw(2, 64).tokens)) == 32
-    assert "' '=" in str(letters)
+    tokens = symbols.encode(line)
+    assert tokens.dtype == np.uint8 and symbols.decode(tokens) == line
+    assert len(set(SymbolMap.draw(2, 64).tokens)) == 32
+    assert "' '=" in str(symbols)
     with pytest.raises(ValueError, match="'A' is none of the 32 symbols"):
-        letters.encode("A")
+        symbols.encode("A")
     with pytest.raises(ValueError, match="vocab_size = 31"):
-        LetterMap.draw(0, 31)
+        SymbolMap.draw(0, 31)
 
 
 def test_what_surrounds_a_book_is_left_out(tmp_path):
@@ -68,27 +68,27 @@ def test_files_are_read_in_pieces_as_in_one(tmp_path, monkeypatch):
 def test_windows_share_one_token(tmp_path):
     (tmp_path / "b.txt").write_text("world and more")
     (tmp_path / "a.txt").write_text("hello ")
-    letters = LetterMap.draw(3)
-    windows = text_windows(tmp_path, letters, 4)
+    symbols = SymbolMap.draw(3)
+    windows = text_windows(tmp_path, symbols, 4)
     assert windows.shape == (4, 5) and windows.dtype == np.uint8
     np.testing.assert_array_equal(windows[:-1, -1], windows[1:, 0])
-    assert letters.decode(np.concatenate([windows[0], *windows[1:, 1:]])) == "hello world and m"
+    assert symbols.decode(np.concatenate([windows[0], *windows[1:, 1:]])) == "hello world and m"
 
 
 def test_bad_input(tmp_path):
-    letters = LetterMap.draw(0)
+    symbols = SymbolMap.draw(0)
     with pytest.raises(FileNotFoundError, match="no such folder"):
-        text_windows(tmp_path / "none", letters, 4)
+        text_windows(tmp_path / "none", symbols, 4)
     with pytest.raises(FileNotFoundError, match=r"no \*.txt file"):
-        text_windows(tmp_path, letters, 4)
+        text_windows(tmp_path, symbols, 4)
     (tmp_path / "a.txt").write_text("abc")
     with pytest.raises(ValueError, match="3 characters are too few for one window of 4"):
-        text_windows(tmp_path, letters, 4)
+        text_windows(tmp_path, symbols, 4)
     with pytest.raises(ValueError, match="length = 0"):
-        text_windows(tmp_path, letters, 0)
+        text_windows(tmp_path, symbols, 0)
     (tmp_path / "b.txt").write_text("  \n ")
     with pytest.raises(ValueError, match="b.txt: there is no text in it"):
-        text_windows(tmp_path, letters, 1)
+        text_windows(tmp_path, symbols, 1)
     (tmp_path / "b.txt").write_bytes(b"caf\xe9 noir")
     with pytest.raises(ValueError, match="b.txt: byte 3 is not UTF-8"):
-        text_windows(tmp_path, letters, 1)
+        text_windows(tmp_path, symbols, 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gpicljax.environment import Environment
@@ -35,6 +36,14 @@ def registered() -> list[str]:
     return sorted(_FACTORIES)
 
 
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """A message that refuses a name and suggests the nearest known one."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}"
+
+
 def make(env_id: str, **static: Any) -> Environment:
     """Builds an environment.
 
@@ -51,9 +60,7 @@ def make(env_id: str, **static: Any) -> Environment:
       Discrete(n=4)
     """
     if env_id not in _FACTORIES:
-        near = difflib.get_close_matches(env_id, registered(), n=1, cutoff=0.4)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"unknown environment {env_id!r}.{hint} Known: {', '.join(registered())}")
+        raise ValueError(unknown("environment", env_id, registered()))
     factory: Any = _FACTORIES[env_id]
     if isinstance(factory, str):
         module, attribute = factory.split(":")
@@ -61,7 +68,8 @@ def make(env_id: str, **static: Any) -> Environment:
     try:
         return factory(**static)
     except TypeError as error:
-        raise ValueError(f"{env_id}: {error}") from error
+        accepted = ", ".join(inspect.signature(factory).parameters) or "no options"
+        raise ValueError(f"{env_id}: {error}; accepted: {accepted}") from error
 
 
 _BANDITS = (
@@ -86,6 +94,7 @@ register("GaussianBandit-v0", "gpicljax.envs.gaussian_bandit:GaussianBandit")
 register("InvertedDoublePendulum-v4", "gpicljax.envs.inverted_double_pendulum:version_4")
 register("InvertedDoublePendulum-v5", "gpicljax.envs.inverted_double_pendulum:version_5")
 register("LunarLander-v3", "gpicljax.envs.lunar_lander:LunarLander")
+register("MetaLanguage-v0", "gpicljax.envs.meta_language:MetaLanguage")
 register("MetaRG-v0", "gpicljax.envs.meta_rg:MetaRG")
 register("MetaRG-v1", "gpicljax.envs.meta_rg:shortcut_free")
 register("MountainCar-v0", "gpicljax.envs.mountain_car:MountainCar")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +22,22 @@ import optax
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.agents.acting import agent_input, greedy, q_agent
-from gpicljax.agents.optimisation import clipped_adam, definite
+from gpicljax.agents.acting import agent_input, first_input, greedy, q_agent
+from gpicljax.agents.optimisation import (
+    Target,
+    check_target,
+    clipped_adam,
+    definite,
+    learnt_if,
+    target_update,
+)
+from gpicljax.agents.transitions import collect, counted, opening
 from gpicljax.data import replay as replay_buffer
-from gpicljax.interface import Agent, TimeStep
+from gpicljax.data.transitions import Transition
+from gpicljax.interface import Agent
 from gpicljax.networks.contract import Network
-from gpicljax.networks.policies import legal_actions, no_action
-from gpicljax.networks.q_network import AgentInput
-from gpicljax.rollout import RolloutState, rollout, start_rollout
+from gpicljax.networks.policies import legal_actions
+from gpicljax.rollout import RolloutState, start_rollout
 from gpicljax.vector import VectorEnv
 
 Metrics = dict[str, jax.Array]
@@ -57,14 +65,13 @@ class DQNConfig:
     batch_size: int = 128
     updates_per_collect: int = 1
     double: bool = True
-    target: Literal["hard", "polyak"] = "hard"
+    target: Target = "hard"
 
     def __post_init__(self) -> None:
         for field in ("period", "n_step", "replay_capacity", "batch_size", "updates_per_collect"):
             if getattr(self, field) < 1:
                 raise ValueError(f"{field} = {getattr(self, field)}: at least 1 is needed")
-        if self.target not in ("hard", "polyak"):
-            raise ValueError(f"target = {self.target!r}: choose 'hard' or 'polyak'")
+        check_target(self.target)
 
 
 @struct.dataclass
@@ -102,24 +109,6 @@ class DQNHParams:
     exploration_steps: int = 10_000
     priority_exponent: float = 0.0
     importance_exponent: float = 0.4
-
-
-class Transition(NamedTuple):
-    """From one observation to that n steps later, or at the end of the episode if that is earlier.
-
-    Attributes:
-      observation: where it starts.
-      action: `int32[]`, what was done there.
-      reward: float `[]`, the discounted sum of the rewards on the way.
-      discount: float `[]`, of the value of `following`; 0 if that is terminal.
-      following: the observation where it ends.
-    """
-
-    observation: Any
-    action: jax.Array
-    reward: jax.Array
-    discount: jax.Array
-    following: Any
 
 
 @struct.dataclass
@@ -171,45 +160,6 @@ def exploration(hparams: DQNHParams, observations: jax.Array) -> jax.Array:
     return hparams.epsilon + (hparams.final_epsilon - hparams.epsilon) * progress
 
 
-def transitions(
-    timestep: TimeStep, action: jax.Array, n_step: int, discount: jax.Array | float
-) -> tuple[Transition, jax.Array]:
-    """The n-step transitions of one instance's stretch of steps.
-
-    Args:
-      timestep: leaves `[T + n, ...]`, without `info`.
-      action: `int32[T + n - 1]`.
-      n_step: n.
-      discount: gamma.
-
-    Returns:
-      Transitions with leaves `[T, ...]`, and `bool[T]`: false where the action was ignored, or
-      where a trial was begun before the step could be completed.
-    """
-    count = action.shape[0] - n_step + 1
-    reward = jnp.zeros(count, timestep.reward.dtype)
-    factor = jnp.ones_like(reward)
-    going = jnp.ones(count, bool)
-    end = jnp.arange(count)
-    for k in range(n_step):
-        place = jnp.arange(count) + k + 1
-        if k:  # behind a time step that was not the last of its episode, but followed by a new one
-            going = going & ~timestep.trial_start[place]
-        reward = jnp.where(going, reward + factor * timestep.reward[place], reward)
-        factor = jnp.where(going, factor * discount, factor)
-        end = jnp.where(going, place, end)
-        going = going & ~timestep.last[place]
-    factor = jnp.where(timestep.terminated[end], 0, factor)
-    made = Transition(
-        jax.tree.map(lambda x: x[:count], timestep.observation),
-        action[:count],
-        reward,
-        factor.astype(reward.dtype),
-        jax.tree.map(lambda x: x[end], timestep.observation),
-    )
-    return made, ~timestep.last[:count] & ~timestep.trial_start[1 : count + 1]
-
-
 def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
     """Builds the trainer.
 
@@ -240,53 +190,38 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
 
     # Collecting ------------------------------------------------------------------------------
 
-    def collect(key: jax.Array, state: TrainState) -> tuple[TrainState, Metrics]:
+    def gather(key: jax.Array, state: TrainState) -> tuple[TrainState, Metrics]:
         """`period` more steps; stores the transitions that they complete."""
         epsilon = exploration(state.hparams, state.observations)
-        rollout_state, steps = rollout(
+        new = collect(
             key,
             vec,
             agent(epsilon),
             state.params,
             state.rollout,
+            state.window,
             config.period,
-            keep=lambda record: (record.timestep._replace(info={}), record.action),
+            config.n_step,
+            state.hparams.discount,
         )
-        timesteps, actions = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.window, steps)
-        # The last time step is where the last transition leads; its action is not known yet.
-        closing = rollout_state.timestep._replace(info={})
-        timesteps = jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), timesteps, closing)
-        window = jax.tree.map(lambda x: x[config.period :], (timesteps, actions))
-        window = (jax.tree.map(lambda x: x[:-1], window[0]), window[1])
-        made, valid = jax.vmap(transitions, (1, 1, None, None), 1)(
-            timesteps, actions, config.n_step, state.hparams.discount
+        made, valid = jax.tree.map(
+            lambda x: x.reshape(stored, *x.shape[2:]), (new.items, new.valid)
         )
-        made, valid = jax.tree.map(lambda x: x.reshape(stored, *x.shape[2:]), (made, valid))
-        new = jax.tree.map(lambda x: x[config.n_step :], timesteps)
-        acted = ~steps[0].last
-        metrics = {
-            "reward": new.reward.sum() / jnp.maximum(acted.sum(), 1),
-            "episodes": new.last.sum(dtype=jnp.int32),
-            "epsilon": epsilon,
-        }
         return dataclasses.replace(
             state,
             replay=replay_buffer.add(state.replay, made, valid),
-            rollout=rollout_state,
-            window=window,
-            # Stands still before it would overflow.
-            observations=state.observations + jnp.where(state.observations < 2**30, stored, 0),
-        ), metrics
+            rollout=new.rollout,
+            window=new.window,
+            observations=counted(state.observations, stored),
+        ), new.metrics | {"epsilon": epsilon}
 
     # Learning --------------------------------------------------------------------------------
 
     def q_values(params: Any, observation: Any) -> jax.Array:
         """Observations `[N, ...]` -> float `[N, A]`."""
-        count = jax.tree.leaves(observation)[0].shape[0]
-        nothing = jnp.zeros(count, jnp.result_type(float))
-        inputs = AgentInput(observation, no_action(space, count), nothing)
-        start = jnp.zeros(count, bool)
-        return network.step(params, network.initial_carry(count), inputs, start)[0].q_values
+        inputs, start = first_input(space, observation)
+        carry = network.initial_carry(start.shape[0])
+        return network.step(params, carry, inputs, start)[0].q_values
 
     def chosen(values: jax.Array, action: jax.Array) -> jax.Array:
         return jnp.take_along_axis(values, action[:, None], axis=-1)[:, 0]
@@ -319,33 +254,19 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
         changes, memory = clipped_adam(hparams).update(grads, state.optimiser, state.params)
         params = optax.apply_updates(state.params, changes)
         updates = state.updates + 1
-        if config.target == "polyak":
-            mix = lambda new, old: old + hparams.target_rate * (new - old)  # noqa: E731
-        else:
-            copied = updates % hparams.target_period == 0
-            mix = lambda new, old: jnp.where(copied, new, old)  # noqa: E731
-        target_params = jax.tree.map(mix, params, state.target_params)
-        replay = replay_buffer.set_priorities(
-            state.replay, batch.indices, errors + 1e-3, hparams.priority_exponent
-        )
-        keep = lambda new, old: jnp.where(filled, new, old)  # noqa: E731
-        # The items stay out of the choice: it would copy them.
-        replay = dataclasses.replace(
-            state.replay,
-            priorities=keep(replay.priorities, state.replay.priorities),
-            highest=keep(replay.highest, state.replay.highest),
-        )
-        learner = params, target_params, memory, updates
-        before = state.params, state.target_params, state.optimiser, state.updates
-        params, target_params, memory, updates = jax.tree.map(keep, learner, before)
-        return dataclasses.replace(
+        learnt = dataclasses.replace(
             state,
             params=params,
-            target_params=target_params,
+            target_params=target_update(
+                config.target, params, state.target_params, updates, hparams
+            ),
             optimiser=memory,
-            replay=replay,
+            replay=replay_buffer.set_priorities(
+                state.replay, batch.indices, errors + 1e-3, hparams.priority_exponent
+            ),
             updates=updates,
-        ), metrics
+        )
+        return learnt_if(filled, learnt, state), metrics
 
     # The trainer -----------------------------------------------------------------------------
 
@@ -355,14 +276,8 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
         rollout_state = start_rollout(env_key, vec, agent(), env_params)
         timestep = rollout_state.timestep._replace(info={})
         params = network.init(init_key, agent_input(space, rollout_state.carry, timestep))
-        blank = lambda x: jnp.zeros((config.n_step - 1, *x.shape), x.dtype)  # noqa: E731
-        early = jax.tree.map(blank, timestep)
-        # Steps before the first one: nothing leads out of the end of an episode.
-        early = early._replace(terminated=jnp.ones_like(early.terminated))
         action = jnp.zeros(vec.num_envs, jnp.int32)
-        observation = jax.tree.map(lambda x: x[0], timestep.observation)
-        zero = jnp.zeros((), timestep.reward.dtype)
-        item = Transition(observation, action[0], zero, zero, observation)
+        window, item = opening(timestep, action, config.n_step)
         count = jnp.zeros((), jnp.int32)
         return TrainState(
             params=params,
@@ -370,7 +285,7 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
             optimiser=clipped_adam(hparams).init(params),
             replay=replay_buffer.init(item, capacity),
             rollout=rollout_state,
-            window=(early, blank(action)),
+            window=window,
             hparams=hparams,
             key=key,
             updates=count,
@@ -379,7 +294,7 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
 
     def update(state: TrainState) -> tuple[TrainState, Metrics]:
         key, collect_key, learn_key = jax.random.split(state.key, 3)
-        state, collected = collect(collect_key, dataclasses.replace(state, key=key))
+        state, collected = gather(collect_key, dataclasses.replace(state, key=key))
         state, metrics = jax.lax.scan(
             learn, state, jax.random.split(learn_key, config.updates_per_collect)
         )

@@ -1,14 +1,15 @@
-"""The optimiser that trainers share, from traced hyper-parameters."""
+"""What trainers share about optimisation: Adam, target networks, waiting for the replay."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
 import optax
 
 T = TypeVar("T")
+Target = Literal["hard", "polyak"]
 
 
 class AdamHParams(Protocol):
@@ -19,6 +20,13 @@ class AdamHParams(Protocol):
     decay_updates: Any
     adam_epsilon: Any
     max_gradient_norm: Any
+
+
+class TargetHParams(Protocol):
+    """What `target_update` reads of a trainer's hyper-parameters."""
+
+    target_period: Any
+    target_rate: Any
 
 
 def definite(hparams: T) -> T:
@@ -46,3 +54,51 @@ def clipped_adam(hparams: AdamHParams, steps_per_update: int = 1) -> optax.Gradi
         optax.clip_by_global_norm(hparams.max_gradient_norm),
         optax.adam(schedule, eps=hparams.adam_epsilon),
     )
+
+
+def adam(
+    learning_rate: Any, epsilon: Any = 1e-8, max_gradient_norm: Any = float("inf")
+) -> optax.GradientTransformation:
+    """Gradients clipped by their global norm, then Adam at a constant rate; all may be traced."""
+    return optax.chain(
+        optax.clip_by_global_norm(max_gradient_norm), optax.adam(learning_rate, eps=epsilon)
+    )
+
+
+def check_target(target: str) -> None:
+    """Raises a ValueError unless `target` is a way to update a target network."""
+    if target not in get_args(Target):
+        raise ValueError(f"target = {target!r}: choose 'hard' or 'polyak'")
+
+
+def polyak(params: T, target_params: T, rate: Any) -> T:
+    """Target parameters moved towards `params` by a share `rate` of the way."""
+    return jax.tree.map(lambda new, old: old + rate * (new - old), params, target_params)
+
+
+def target_update(
+    target: Target, params: T, target_params: T, updates: jax.Array, hparams: TargetHParams
+) -> T:
+    """The target network's parameters after a step of the optimiser.
+
+    Args:
+      target: `"hard"` copies every `hparams.target_period` steps, `"polyak"` averages with
+        `hparams.target_rate`.
+      params: of the network, after the step.
+      target_params: of the target network, before it.
+      updates: `int32[]`, steps of the optimiser, this one included.
+      hparams: see `target`.
+    """
+    if target == "polyak":
+        return polyak(params, target_params, hparams.target_rate)
+    copied = updates % hparams.target_period == 0
+    return jax.tree.map(lambda new, old: jnp.where(copied, new, old), params, target_params)
+
+
+def learnt_if(filled: jax.Array, new: T, old: T) -> T:
+    """`new` if the replay is filled, `bool[]`, else `old`.
+
+    A program of its own for the filling would double the time to compile. Leaves that are the same
+    object in both, such as a replay's items, stay out of the choice, which would copy them.
+    """
+    return jax.tree.map(lambda a, b: b if a is b else jnp.where(filled, a, b), new, old)

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from gpicljax.agents.acting import AgentCarry, agent_input, initial_memory
+from gpicljax.agents.acting import AgentCarry, Params, agent_input, initial_memory
 from gpicljax.agents.normalisation import Moments, no_moments, normalise, update_moments
 from gpicljax.agents.optimisation import clipped_adam, definite
 from gpicljax.interface import Agent, TimeStep
@@ -111,13 +111,6 @@ class PPOHParams:
     value_clip: float = float("inf")
     value_coefficient: float = 0.5
     entropy_coefficient: float = 0.01
-
-
-class Params(NamedTuple):
-    """What the agent acts with: the network's parameters, and how to scale observations."""
-
-    network: Any
-    scale: Moments | None
 
 
 class ReturnScale(NamedTuple):
@@ -284,8 +277,7 @@ def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None =
     def judge(params: Params, carry: AgentCarry, timestep: TimeStep) -> tuple[AgentInput, Any, Any]:
         """The network's input, its output and its carry at one time step."""
         inputs = agent_input(space, carry, timestep)
-        if params.scale is not None:
-            inputs = inputs._replace(observation=normalise(params.scale, inputs.observation))
+        inputs = inputs._replace(observation=params.scaled(inputs.observation))
         output, core = network.step(params.network, carry.core, inputs, timestep.trial_start)
         return inputs, output, core
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,15 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.agents.acting import AgentCarry, greedy, q_agent
-from gpicljax.agents.optimisation import clipped_adam, definite
+from gpicljax.agents.optimisation import (
+    Target,
+    check_target,
+    clipped_adam,
+    definite,
+    learnt_if,
+    target_update,
+)
+from gpicljax.agents.transitions import counted
 from gpicljax.data import replay as replay_buffer
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.contract import Network
@@ -80,7 +88,7 @@ class R2D2Config:
     batch_size: int = 32
     updates_per_collect: int = 10
     bootstrap: bool = True
-    target: Literal["hard", "polyak"] = "hard"
+    target: Target = "hard"
     rescale: bool = False
     forced_steps: bool = True
 
@@ -102,8 +110,7 @@ class R2D2Config:
             )
         if not 0 <= self.burn_in < self.unroll:
             raise ValueError(f"burn_in = {self.burn_in}: choose from 0 .. {self.unroll - 1}")
-        if self.target not in ("hard", "polyak"):
-            raise ValueError(f"target = {self.target!r}: choose 'hard' or 'polyak'")
+        check_target(self.target)
 
     @property
     def period(self) -> int:
@@ -323,9 +330,7 @@ def make(
             rollout=rollout_state,
             window=jax.tree.map(lambda w: w[config.period :], window),
             carries=jax.tree.map(lambda c: c[1:], carries),
-            # Stands still before it would overflow.
-            observations=state.observations
-            + jnp.where(state.observations < 2**30, config.period * config.num_envs, 0),
+            observations=counted(state.observations, config.period * config.num_envs),
         )
         return state, sequence
 
@@ -424,13 +429,8 @@ def make(
         params = optax.apply_updates(state.params, deltas)
         updates = state.updates + 1
         target_params = state.target_params
-        if config.bootstrap and config.target == "polyak":
-            target_params = optax.incremental_update(params, target_params, hparams.target_rate)  # type: ignore[arg-type]
-        elif config.bootstrap:
-            copy = updates % hparams.target_period == 0
-            target_params = jax.tree.map(
-                lambda new, old: jnp.where(copy, new, old), params, target_params
-            )
+        if config.bootstrap:
+            target_params = target_update(config.target, params, target_params, updates, hparams)
         metrics["gradient_norm"] = optax.tree.norm(grads)
         state = dataclasses.replace(
             state,
@@ -452,25 +452,10 @@ def make(
         return dataclasses.replace(state, replay=replay_buffer.add(state.replay, sequences, full))
 
     def learn_when_filled(state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
-        """Until the replay has `min_replay` sequences an update changes nothing.
-
-        A program of its own for the filling would double the time to compile.
-        """
+        """Until the replay has `min_replay` sequences an update changes nothing."""
         filled = (state.replay.priorities > 0).sum() >= min(config.min_replay, config.capacity)
         learnt, metrics = learn(key, state)
-        keep = lambda new, old: jnp.where(filled, new, old)  # noqa: E731
-        return dataclasses.replace(
-            state,
-            params=jax.tree.map(keep, learnt.params, state.params),
-            target_params=jax.tree.map(keep, learnt.target_params, state.target_params),
-            optimiser=jax.tree.map(keep, learnt.optimiser, state.optimiser),
-            replay=dataclasses.replace(
-                state.replay,
-                priorities=keep(learnt.replay.priorities, state.replay.priorities),
-                highest=keep(learnt.replay.highest, state.replay.highest),
-            ),
-            updates=keep(learnt.updates, state.updates),
-        ), metrics
+        return learnt_if(filled, learnt, state), metrics
 
     def init(key: jax.Array, hparams: R2D2HParams, env_params: Any = None) -> TrainState:
         hparams = definite(hparams)

@@ -33,12 +33,13 @@ class Sequences(NamedTuple):
 
     Attributes:
       inputs: what the network reads.
-      starts: `bool[T, B]`, a new trial begins here: nothing before it is remembered.
+      starts: `bool[T, B]`, a new trial begins here: nothing before it is remembered. None where
+        every sequence is one trial.
       targets: what losses compare the outputs with, such as `int32[T, B]` next tokens.
     """
 
     inputs: Any
-    starts: jax.Array
+    starts: jax.Array | None
     targets: Any
 
 
@@ -271,8 +272,7 @@ def make(
         )
 
     def forward(params: Any, sequences: Sequences) -> Any:
-        carry = network.initial_carry(sequences.starts.shape[1])
-        return network.unroll(params, carry, sequences.inputs, sequences.starts)[0]
+        return network.unroll(params, None, sequences.inputs, sequences.starts)[0]
 
     def evaluate(params: Any, sequences: Sequences) -> Metrics:
         outputs = forward(params, sequences)
@@ -281,16 +281,16 @@ def make(
     def loss_fn(params: Any, sequences: Sequences) -> tuple[jax.Array, Metrics]:
         """This device's part of the loss; summed over devices it is a mean."""
         outputs = forward(params, sequences)
-        length = sequences.starts.shape[0]
-        ramp = jnp.minimum(jnp.arange(1, length + 1) / max(config.ramp, 1), 1)[:, None]
         objective, metrics = jnp.zeros((), jnp.result_type(float)), {}
         for loss in losses:
-            weights = jnp.broadcast_to(ramp, sequences.starts.shape)
+            at = loss.at(outputs, sequences)
+            ramp = jnp.minimum(jnp.arange(1, at.shape[0] + 1) / max(config.ramp, 1), 1)
+            weights = jnp.broadcast_to(ramp[:, None], at.shape)
             if loss.counts is not None:
                 weights = jnp.where(loss.counts(sequences), weights, 0)
             weights = weights / jnp.maximum(total(weights.sum()), 1e-9)
             # Where nothing counts, even an infinite loss is none.
-            at = jnp.where(weights > 0, loss.at(outputs, sequences), 0)
+            at = jnp.where(weights > 0, at, 0)
             metrics[loss.name] = (at * weights).sum()
             objective = objective + loss.weight * metrics[loss.name]
         return objective, metrics | {"loss": objective}

@@ -1,9 +1,12 @@
-"""Prioritised replay of sequences, as pure functions.
+"""Replay as pure functions: prioritised, and a uniform one behind the interface `Replay`.
 
-Sequences of one fixed length, each with one stored carry and its own start flags; flashbax's
-trajectory buffer stores a carry at every step and cannot hold that. Priorities are a flat array:
-sampling is one cumulative sum and one binary search for the whole batch, and new priorities are
-one scatter (a sum tree updates them one after the other).
+Prioritised replay holds sequences of one fixed length, each with one stored carry and its own start
+flags; flashbax's trajectory buffer stores a carry at every step and cannot hold that. Priorities
+are a flat array: sampling is one cumulative sum and one binary search for the whole batch, and new
+priorities are one scatter (a sum tree updates them one after the other).
+
+`Replay` is what learners without priorities ask of whatever stores their transitions. `uniform` is
+the plain one; it costs nothing that grows with its capacity.
 
 Source: Schaul et al. (2016); Kapturowski et al. (2019).
 """
@@ -11,6 +14,7 @@ Source: Schaul et al. (2016); Kapturowski et al. (2019).
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -137,3 +141,89 @@ def importance_weights(
     filled = (replay.priorities > 0).sum().astype(jnp.float32)
     weights = jnp.power(jnp.maximum(filled * probabilities, 1e-30), -exponent)
     return (weights / weights.max()).astype(jnp.float32)
+
+
+# Behind one interface ---------------------------------------------------------------------------
+
+
+class Replay(NamedTuple):
+    """How an off-policy learner stores and draws its transitions: pure functions over a state.
+
+    Attributes:
+      init: `(item, num_envs) -> state` without any item, from one unbatched example, usually a
+        `data.transitions.Transition`, and the number of environments B.
+      add: `(state, items, valid, last) -> state`. Items have leaves `[T, B, ...]`, instance b's in
+        the order in which they happened, over successive calls. `valid: bool[T, B]` is false for
+        what must not be drawn, and `last: bool[T, B]` true where an item ends its episode, which
+        terminated or was cut off.
+      sample: `(key, state, batch_size) -> items` with leaves `[batch_size, ...]`; they mean
+        nothing while there are none.
+      size: `state -> int32[]`, the items that may be drawn.
+    """
+
+    init: Callable[[Any, int], Any]
+    add: Callable[[Any, Any, jax.Array, jax.Array], Any]
+    sample: Callable[[jax.Array, Any, int], Any]
+    size: Callable[[Any], jax.Array]
+
+
+@struct.dataclass
+class UniformState:
+    """A ring of valid items.
+
+    Attributes:
+      items: pytree with leaves `[capacity, ...]`.
+      cursor: `int32[]`, next place to write.
+      size: `int32[]`, places in use, the first ones.
+    """
+
+    items: Any
+    cursor: jax.Array
+    size: jax.Array
+
+
+def uniform(capacity: int) -> Replay:
+    """The newest `capacity` valid items, each as probable as any other, drawn with replacement.
+
+    Items that are not valid take no place.
+
+    Raises:
+      ValueError: if `capacity` is below 1 or, in `add`, below the number of items of one call.
+    """
+    if capacity < 1:
+        raise ValueError(f"capacity = {capacity}: at least 1 is needed")
+
+    def init_uniform(item: Any, num_envs: int) -> UniformState:
+        del num_envs
+        items = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), item)
+        # Two zeros, for a state whose buffers are donated can have none twice.
+        return UniformState(items, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+
+    def add_uniform(
+        state: UniformState, items: Any, valid: jax.Array, last: jax.Array
+    ) -> UniformState:
+        del last
+        if valid.size > capacity:
+            raise ValueError(f"capacity = {capacity} is less than the {valid.size} items to add")
+        valid = valid.ravel()
+        count = jnp.cumsum(valid, dtype=jnp.int32)
+        # Beyond the end is where those go that are not stored.
+        places = jnp.where(valid, (state.cursor + count - 1) % capacity, capacity)
+
+        def write(old: jax.Array, new: jax.Array) -> jax.Array:
+            new = new.reshape(-1, *old.shape[1:]).astype(old.dtype)
+            return old.at[places].set(new, mode="drop")
+
+        return UniformState(
+            jax.tree.map(write, state.items, items),
+            (state.cursor + count[-1]) % capacity,
+            jnp.minimum(state.size + count[-1], capacity),
+        )
+
+    def sample_uniform(key: jax.Array, state: UniformState, batch_size: int) -> Any:
+        places = jax.random.randint(
+            key, (batch_size,), 0, jnp.maximum(state.size, 1), dtype=jnp.int32
+        )
+        return jax.tree.map(lambda x: x[places], state.items)
+
+    return Replay(init_uniform, add_uniform, sample_uniform, lambda state: state.size)

@@ -101,13 +101,79 @@ class GaussianPolicy:
 
     def to_action(self, sample: jax.Array) -> jax.Array:
         """Samples float `[..., D]` -> actions `[..., *space.shape]` within the space."""
-        low, high = self.space.low, self.space.high
         if self.bounds == "squash":
             sample = jnp.tanh(sample)
-        if self._bounded:
-            sample = (high + low) / 2 + (high - low) / 2 * sample
-        action = jnp.clip(sample, low, high).reshape(*sample.shape[:-1], *self.space.shape)
-        return action.astype(self.space.dtype or jnp.result_type(float))
+        return _within(self.space, sample, scaled=self._bounded)
+
+
+@dataclasses.dataclass(frozen=True)
+class TanhPolicy:
+    """Continuous actions within finite bounds, drawn as the tanh of a Gaussian vector.
+
+    Samples are within [-1, 1]; unlike `GaussianPolicy`'s, their densities are those after the tanh,
+    over [-1, 1]^D. A deterministic actor that ends in a tanh has such samples too.
+    """
+
+    space: spaces.Box
+
+    def __post_init__(self) -> None:
+        space = self.space
+        finite = isinstance(space, spaces.Box) and math.isfinite(space.low + space.high)
+        if not finite or not jnp.issubdtype(space.dtype or float, jnp.floating):
+            raise ValueError(f"space = {space}: a box of floats with finite bounds is needed")
+        if space.low == space.high:
+            raise ValueError(f"space = {space}: low must be below high")
+
+    @property
+    def size(self) -> int:
+        """Entries of a sample: D."""
+        return spaces.flat_size(self.space)
+
+    def sample_and_log_prob(
+        self, key: jax.Array, outputs: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """A reparametrised sample, and its log-density.
+
+        Args:
+          key: a typed key.
+          outputs: float `[..., 2 D]`, mean and log standard deviation before the tanh.
+
+        Returns:
+          float `[..., D]`, and float `[...]` in nats.
+
+        Source: Haarnoja et al. (2018b), appendix C.
+        """
+        mean, log_std = jnp.split(outputs, 2, axis=-1)
+        noise = jax.random.normal(key, mean.shape, mean.dtype)
+        drawn = mean + jnp.exp(log_std) * noise
+        normal = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
+        # log(1 - tanh(x)^2), which rounds to log(0) for an x of 10 if computed as it is written.
+        slope = 2 * (math.log(2) - drawn - jax.nn.softplus(-2 * drawn))
+        return jnp.tanh(drawn), (normal - slope).sum(-1)
+
+    def mode(self, outputs: jax.Array) -> jax.Array:
+        """The tanh of the mean; outputs float `[..., 2 D]` -> float `[..., D]`."""
+        return jnp.tanh(jnp.split(outputs, 2, axis=-1)[0])
+
+    def to_action(self, sample: jax.Array) -> jax.Array:
+        """Samples float `[..., D]` -> actions `[..., *space.shape]` within the space."""
+        return _within(self.space, sample, scaled=True)
+
+    def to_sample(self, action: jax.Array) -> jax.Array:
+        """The inverse of `to_action`; actions `[..., *space.shape]` -> float `[..., D]`."""
+        low, high = self.space.low, self.space.high
+        leading = action.shape[: action.ndim - len(self.space.shape)]
+        flat = action.reshape(*leading, self.size).astype(jnp.result_type(float))
+        return (flat - (high + low) / 2) / ((high - low) / 2)
+
+
+def _within(space: spaces.Box, sample: jax.Array, scaled: bool) -> jax.Array:
+    """Samples `[..., D]`, from [-1, 1] if `scaled`, as members of the space."""
+    low, high = space.low, space.high
+    if scaled:
+        sample = (high + low) / 2 + (high - low) / 2 * sample
+    action = jnp.clip(sample, low, high).reshape(*sample.shape[:-1], *space.shape)
+    return action.astype(space.dtype or jnp.result_type(float))
 
 
 Policy = CategoricalPolicy | GaussianPolicy

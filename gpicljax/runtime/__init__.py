@@ -41,6 +41,7 @@ from gpicljax.runtime.run_directory import (
     open_run,
     write_summary,
 )
+from gpicljax.runtime.saved_agents import LoadedAgent, SavedAgentError, load_agent, save_agent
 
 __all__ = [
     "FAST_COMPILE",
@@ -49,6 +50,7 @@ __all__ = [
     "Checkpointer",
     "ConfigError",
     "ConfigMismatchError",
+    "LoadedAgent",
     "Logger",
     "MetricsError",
     "MetricsLog",
@@ -58,6 +60,7 @@ __all__ = [
     "RunError",
     "RunExistsError",
     "RunLockedError",
+    "SavedAgentError",
     "announce",
     "check",
     "describe_difference",
@@ -66,6 +69,7 @@ __all__ = [
     "from_json",
     "is_main",
     "join_cluster",
+    "load_agent",
     "make_mesh",
     "on_main",
     "one_device_per_core",
@@ -78,6 +82,7 @@ __all__ = [
     "provenance",
     "read_metrics",
     "run_chunks",
+    "save_agent",
     "say",
     "shard_leading",
     "shard_parts",

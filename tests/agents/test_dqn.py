@@ -14,9 +14,10 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.agents import dqn, r2d2
 from gpicljax.data import replay as replay_buffer
+from gpicljax.data.transitions import transitions
 from gpicljax.interface import TimeStep
 from gpicljax.networks.contract import as_network
-from gpicljax.networks.q_network import QNetwork, RecurrentQNetwork
+from gpicljax.networks.q_network import AgentInput, QNetwork, RecurrentQNetwork
 
 GAMMA, ENVS, PERIOD = 0.9, 3, 4
 NETWORK = as_network(QNetwork(ENV.observation_space(), 3, (8,)))
@@ -67,7 +68,7 @@ def test_transitions(seed, n_step):
     observation, action = np.arange(length), draw.integers(3, size=length - 1)
     no = np.zeros(length, bool)
     timestep = TimeStep(observation, reward, terminated, truncated, no, start, {})
-    made, valid = jax.jit(dqn.transitions, static_argnums=2)(
+    made, valid = jax.jit(transitions, static_argnums=2)(
         jax.tree.map(jnp.asarray, timestep), jnp.asarray(action), n_step, GAMMA
     )
     expected = plain_transitions(observation, action, reward, terminated, truncated, start, n_step)
@@ -88,7 +89,7 @@ def test_targets_are_r2d2s():
     no = jnp.zeros(12, bool)
     terminated, truncated = no.at[4].set(True), no.at[8].set(True)
     timestep = TimeStep(jnp.arange(12), reward, terminated, truncated, no, no, {})
-    made, valid = dqn.transitions(timestep, jnp.zeros(11, jnp.int32), 3, GAMMA)
+    made, valid = transitions(timestep, jnp.zeros(11, jnp.int32), 3, GAMMA)
     expected = r2d2.n_step_targets(
         reward[1:], GAMMA * (1.0 - terminated[1:]), 1.0 - truncated[1:], value[1:], 3
     )
@@ -168,7 +169,7 @@ def test_one_update_is_the_definitions(double):
     batch = batch.items
 
     def q(params, observation):
-        inputs = dqn.AgentInput(observation, None, None)
+        inputs = AgentInput(observation, None, None)
         return NETWORK.step(params, (), inputs, None)[0].q_values
 
     legal = np.asarray(batch.following["action_mask"])

@@ -255,3 +255,69 @@ def test_a_donated_update_keeps_shapes_and_types():
     assert jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), replay) == before
     assert not any(x.weak_type for x in jax.tree.leaves(replay))
     assert len(traces) == 1
+
+
+# Behind the interface `Replay` ------------------------------------------------------------------
+
+
+def grid(first, valid):
+    """Items numbered from `first` in the order of time, `[T, B]`, and no end of an episode."""
+    valid = np.asarray(valid, bool)
+    number = first + np.arange(valid.size, dtype=np.int32).reshape(valid.shape)
+    carry = np.repeat(number[..., None], 2, axis=-1).astype(np.float32)
+    return {"number": number, "carry": carry}, jnp.asarray(valid), jnp.zeros(valid.shape, bool)
+
+
+def present(state):
+    return sorted(np.asarray(state.items["number"])[: int(state.size)])
+
+
+def test_uniform_replay_keeps_the_newest_valid_items():
+    replay = r.uniform(5)
+    state = replay.init(item(), 2)
+    assert int(replay.size(state)) == 0
+    put = jax.jit(replay.add)
+    state = put(state, *grid(10, [[1, 0], [1, 1]]))  # not 11
+    assert present(state) == [10, 12, 13] and int(replay.size(state)) == 3
+    state = put(state, *grid(20, [[0, 0], [0, 0]]))
+    assert present(state) == [10, 12, 13]
+    state = put(state, *grid(30, [[1, 1], [1, 1]]))  # the write wraps around
+    assert present(state) == [13, 30, 31, 32, 33] and int(replay.size(state)) == 5
+    state = put(state, *grid(40, [[0, 1], [0, 1]]))
+    assert present(state) == [31, 32, 33, 41, 43]
+    np.testing.assert_array_equal(state.items["carry"][:, 1], state.items["number"])
+
+
+def test_uniform_replay_draws_all_of_its_items_alike():
+    replay = r.uniform(11)
+    state = replay.add(replay.init(item(), 3), *grid(0, [[1, 1, 0], [1, 1, 1], [0, 1, 1]]))
+    draw = jax.jit(replay.sample, static_argnums=2)
+    items = draw(jax.random.key(0), state, 14_000)
+    number = np.asarray(items["number"])
+    np.testing.assert_array_equal(items["carry"][:, 0], number)
+    counts = np.bincount(number, minlength=9)
+    assert set(np.flatnonzero(counts)) == {0, 1, 3, 4, 5, 7, 8}
+    chi_square = ((counts[counts > 0] - 2000) ** 2 / 2000).sum()
+    assert chi_square < 22.5  # the 99.9 % quantile at 6 degrees of freedom
+
+
+def test_uniform_replay_under_vmap_and_donated():
+    replay = r.uniform(4)
+    state = jax.vmap(lambda _: replay.init(item(), 1))(jnp.arange(2))
+    items, _, last = grid(0, [[1], [1], [1]])
+    both = jax.tree.map(lambda x: jnp.stack([x, x + 10]), items)
+    valid = jnp.array([[[True], [False], [True]], [[True], [True], [True]]])
+    put = jax.jit(jax.vmap(replay.add, (0, 0, 0, None)), donate_argnums=0)
+    first, state = state, put(state, both, valid, last)
+    assert first.size.is_deleted()
+    np.testing.assert_array_equal(state.size, [2, 3])
+    np.testing.assert_array_equal(state.items["number"], [[0, 2, 0, 0], [10, 11, 12, 0]])
+    assert not any(x.weak_type for x in jax.tree.leaves(state))
+
+
+def test_uniform_replay_refuses_sizes_that_do_not_fit():
+    with pytest.raises(ValueError, match="capacity = 0: at least 1 is needed"):
+        r.uniform(0)
+    replay = r.uniform(3)
+    with pytest.raises(ValueError, match="capacity = 3 is less than the 4 items to add"):
+        replay.add(replay.init(item(), 2), *grid(0, [[1, 1], [1, 1]]))

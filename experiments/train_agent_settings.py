@@ -1,0 +1,176 @@
+"""What `train_agent.py` is told: tuned settings, and settings written as name=value.
+
+The entries of `SETTINGS` override fields of `Config`; the first one of an environment is its
+default. `GOALS` are the mean returns that they are to reach.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from gpicljax.agents import catalogue, dqn, ppo, sac, tabular, td3
+from gpicljax.runtime import check
+
+GOALS: dict[str, float] = {
+    "FrozenLake-v1": 1.0,
+    "CliffWalking-v1": -13.0,
+    "MountainCar-v0": -120.0,
+    "Acrobot-v1": -90.0,
+    "Pendulum-v1": -200.0,
+    "InvertedDoublePendulum-v4": 8_000.0,
+    "LunarLander-v3": 200.0,
+}
+
+# Eight instances, and four steps of the optimiser for each step of theirs.
+_REPLAYED: dict[str, Any] = {
+    "num_envs": 8,
+    "network": catalogue.ActorAndCriticsSettings(actor=(64, 64), critic=(64, 64)),
+}
+_OFTEN: dict[str, Any] = {"period": 1, "updates_per_collect": 4, "batch_size": 128}
+_RATES: dict[str, Any] = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
+
+SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
+    ("FrozenLake-v1", "ppo"): {
+        "env_options": ("is_slippery=False",),
+        "num_envs": 32,
+        "observations": 81_920,
+        "network": catalogue.ActorCriticSettings(sizes=(32,), activation="relu"),
+        "agent": ppo.PPOConfig(unroll=32),
+        "hparams": ppo.PPOHParams(learning_rate=5e-3, discount=0.95),
+    },
+    ("FrozenLake-v1", "dqn"): {
+        "env_options": ("is_slippery=False",),
+        "num_envs": 16,
+        "observations": 76_800,
+        "network": catalogue.QSettings(sizes=(32,)),
+        "agent": dqn.DQNConfig(
+            n_step=3, replay_capacity=8192, min_replay=512, batch_size=64, updates_per_collect=2
+        ),
+        "hparams": dqn.DQNHParams(
+            learning_rate=2e-3,
+            final_share=0.1,
+            discount=0.95,
+            exploration_steps=20_000,
+            final_epsilon=0.1,
+            target_period=50,
+        ),
+    },
+    ("FrozenLake-v1", "q-learning"): {
+        "env_options": ("is_slippery=False",),
+        "num_envs": 8,
+        "observations": 40_960,
+        "agent": tabular.TabularConfig(unroll=128),
+    },
+    ("CliffWalking-v1", "dqn"): {
+        "num_envs": 16,
+        "observations": 192_000,
+        "network": catalogue.QSettings(sizes=(32,)),
+        "agent": dqn.DQNConfig(
+            replay_capacity=32_768, min_replay=512, batch_size=64, updates_per_collect=2
+        ),
+        "hparams": dqn.DQNHParams(
+            learning_rate=2e-3,
+            final_share=0.1,
+            discount=0.95,
+            exploration_steps=20_000,
+            final_epsilon=0.2,
+            target_period=50,
+        ),
+    },
+    ("CliffWalking-v1", "q-learning"): {
+        "num_envs": 8,
+        "observations": 40_960,
+        "agent": tabular.TabularConfig(unroll=128),
+    },
+    ("MountainCar-v0", "ppo"): {
+        "num_envs": 16,
+        "observations": 512_000,
+        "agent": ppo.PPOConfig(
+            unroll=16, minibatches=4, normalise_observations=True, normalise_rewards=True
+        ),
+        "hparams": ppo.PPOHParams(
+            learning_rate=1e-3, final_share=0.05, trace=0.98, entropy_coefficient=0.0
+        ),
+    },
+    ("Acrobot-v1", "ppo"): {
+        "num_envs": 16,
+        "observations": 245_760,
+        "agent": ppo.PPOConfig(unroll=256, minibatches=16),
+        "hparams": ppo.PPOHParams(
+            learning_rate=1e-3, final_share=0.05, trace=0.94, entropy_coefficient=0.0
+        ),
+    },
+    ("Pendulum-v1", "ppo"): {
+        "num_envs": 16,
+        "observations": 98_304,
+        "agent": ppo.PPOConfig(unroll=256, epochs=10, minibatches=16, normalise_rewards=True),
+        "hparams": ppo.PPOHParams(
+            learning_rate=1e-3, final_share=0.1, discount=0.97, entropy_coefficient=0.0
+        ),
+    },
+    ("Pendulum-v1", "td3"): {
+        **_REPLAYED,
+        "observations": 40_000,
+        "agent": td3.TD3Config(**_OFTEN, min_replay=800, warm_up=800),
+        "hparams": td3.TD3HParams(**_RATES, exploration_noise=0.2),
+    },
+    ("Pendulum-v1", "sac"): {
+        **_REPLAYED,
+        "observations": 24_000,
+        "agent": sac.SACConfig(**_OFTEN, min_replay=800, warm_up=800),
+        "hparams": sac.SACHParams(**_RATES),
+    },
+    ("InvertedDoublePendulum-v4", "ppo"): {
+        "num_envs": 16,
+        "observations": 163_840,
+        "agent": ppo.PPOConfig(
+            unroll=256,
+            epochs=10,
+            minibatches=16,
+            normalise_observations=True,
+            normalise_rewards=True,
+        ),
+        "hparams": ppo.PPOHParams(learning_rate=1e-3, final_share=0.1, entropy_coefficient=0.0),
+    },
+    ("InvertedDoublePendulum-v4", "td3"): {
+        **_REPLAYED,
+        "observations": 48_000,
+        "agent": td3.TD3Config(**_OFTEN, replay_capacity=100_000, min_replay=1_000, warm_up=1_000),
+        "hparams": td3.TD3HParams(**_RATES),
+    },
+    ("InvertedDoublePendulum-v4", "sac"): {
+        **_REPLAYED,
+        "observations": 48_000,
+        "agent": sac.SACConfig(**_OFTEN, replay_capacity=100_000, min_replay=1_000, warm_up=1_000),
+        "hparams": sac.SACHParams(**_RATES),
+    },
+    ("LunarLander-v3", "ppo"): {
+        "num_envs": 64,
+        "observations": 491_520,
+        "resets": "bank",
+        "agent": ppo.PPOConfig(unroll=256, minibatches=32, normalise_rewards=True),
+        "hparams": ppo.PPOHParams(learning_rate=1e-3, final_share=0.1, discount=0.999, trace=0.98),
+        "log_lines": 10,
+    },
+}
+
+
+def default_algorithm(env_id: str) -> str:
+    """The algorithm of an environment's first entry; PPO where there is none."""
+    return next((algo for env, algo in SETTINGS if env == env_id), "ppo")
+
+
+def named_values(argument: str, items: Sequence[str]) -> dict[str, Any]:
+    """Settings such as `size=8` by name; what is no Python literal is a string."""
+    values = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        check(bool(equals) and name.isidentifier(), argument, item, "name=value")
+        check(name not in values, argument, item, "every name once")
+        try:
+            values[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            values[name] = text
+    return values

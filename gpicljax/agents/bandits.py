@@ -1,0 +1,249 @@
+"""Agents for bandits: UCB1, Thompson sampling, epsilon-greedy.
+
+What they know of the arms is how often each was pulled in this trial and what it paid, however many
+episodes the trial has. A payment arrives with the time step after the pull; the action at the last
+time step of an episode is ignored, and no pull. Arms that are illegal (`action_mask`) are left
+alone; of equally good ones a random one is pulled.
+
+None of them has parameters: `params` is ignored. What is set (`exploration`, `epsilon`, priors) may
+be traced where the agent is built within a jitted or vmapped function.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.batching import select
+from gpicljax.interface import Agent, TimeStep
+from gpicljax.networks.policies import legal_actions
+
+Number = jax.Array | float
+
+
+@struct.dataclass
+class Pulls:
+    """What a trial has shown of its arms.
+
+    Attributes:
+      counts: `int32[B, K]`, pulls of each arm.
+      sums: float `[B, K]`, what they paid together.
+      deviations: float `[B, K]`, sum of the squared deviations from the arm's mean payment.
+      action: `int32[B]`, the pull whose payment comes with the next time step; -1 if none does.
+    """
+
+    counts: jax.Array
+    sums: jax.Array
+    deviations: jax.Array
+    action: jax.Array
+
+    @property
+    def means(self) -> jax.Array:
+        """Mean payment of each arm, float `[B, K]`; 0 if it was never pulled."""
+        return self.sums / jnp.maximum(self.counts, 1)
+
+
+def no_pulls(batch: int, num_arms: int) -> Pulls:
+    """The start of a trial."""
+    dtype, shape = jnp.result_type(float), (batch, num_arms)
+    return Pulls(
+        counts=jnp.zeros(shape, jnp.int32),
+        sums=jnp.zeros(shape, dtype),
+        deviations=jnp.zeros(shape, dtype),
+        action=jnp.full(batch, -1, jnp.int32),
+    )
+
+
+def count(pulls: Pulls, reward: jax.Array) -> Pulls:
+    """Books what the last pull paid, float `[B]`, where there was one."""
+    pulled = pulls.action[:, None] == jnp.arange(pulls.counts.shape[1])
+    counts = pulls.counts + pulled
+    before = pulls.means
+    sums = pulls.sums + jnp.where(pulled, reward[:, None], 0)
+    # Welford (1962): squares of payments themselves would cancel.
+    product = (reward[:, None] - before) * (reward[:, None] - sums / jnp.maximum(counts, 1))
+    deviations = pulls.deviations + jnp.where(pulled, product, 0)
+    return Pulls(counts, sums, deviations, jnp.full_like(pulls.action, -1))
+
+
+def best_arm(key: jax.Array, scores: jax.Array, legal: jax.Array) -> jax.Array:
+    """A legal arm of highest score, at random if there are several; float `[B, K]` -> `int32[B]`.
+
+    `legal` is `bool[B, K]`.
+    """
+    scores = jnp.where(legal, scores, -jnp.inf)
+    best = legal & (scores == scores.max(-1, keepdims=True))
+    lots = jax.random.uniform(key, scores.shape)
+    return jnp.argmax(jnp.where(best, lots, -1), -1).astype(jnp.int32)
+
+
+def arm_puller(
+    space: spaces.Space, score: Callable[[jax.Array, Pulls], jax.Array], name: str = "arm_puller"
+) -> Agent:
+    """An agent that pulls the arm of highest score.
+
+    Args:
+      space: of actions: the arms.
+      score: `(key, pulls) -> float[B, K]`.
+      name: for the error message.
+
+    Returns:
+      The agent; its `aux` is a dictionary with the `scores`.
+
+    Raises:
+      ValueError: if the space is not discrete.
+    """
+    if not isinstance(space, spaces.Discrete):
+        raise ValueError(f"space = {space}: {name} chooses from arms, a Discrete space is needed")
+    num_arms = space.n
+
+    def act(
+        key: jax.Array, params: Any, carry: Pulls, timestep: TimeStep
+    ) -> tuple[jax.Array, Any, Pulls]:
+        del params
+        score_key, choice_key = jax.random.split(key)
+        batch = carry.action.shape[0]
+        pulls = count(carry, timestep.reward)
+        pulls = select(timestep.trial_start, no_pulls(batch, num_arms), pulls)
+        scores = score(score_key, pulls)
+        legal = jnp.broadcast_to(legal_actions(timestep.observation, num_arms), (batch, num_arms))
+        action = best_arm(choice_key, scores, legal)
+        pulls = dataclasses.replace(pulls, action=jnp.where(timestep.last, -1, action))
+        return action, {"scores": scores}, pulls
+
+    return Agent(lambda batch: no_pulls(batch, num_arms), act)
+
+
+def ucb1(space: spaces.Space, exploration: Number = 2.0) -> Agent:
+    """UCB1: every arm once, then the one of highest mean + sqrt(exploration ln(n) / n_i).
+
+    n_i are the pulls of arm i and n those of all arms. The bound of the source is for payments
+    in [0, 1].
+
+    Args:
+      space: of actions.
+      exploration: 2 in the source.
+
+    Returns:
+      The agent.
+
+    Source: Auer, Cesa-Bianchi & Fischer (2002), figure 1.
+    """
+
+    def index(key: jax.Array, pulls: Pulls) -> jax.Array:
+        del key
+        pulled = jnp.maximum(pulls.counts, 1)
+        total = jnp.maximum(pulls.counts.sum(-1, keepdims=True), 1)
+        index = pulls.means + jnp.sqrt(exploration * jnp.log(total) / pulled)
+        return jnp.where(pulls.counts == 0, jnp.inf, index)
+
+    return arm_puller(space, index, "ucb1")
+
+
+def epsilon_greedy(
+    space: spaces.Space, epsilon: Number = 0.1, initial_value: Number = math.inf
+) -> Agent:
+    """The arm of highest mean payment so far, or with probability epsilon any legal arm.
+
+    Args:
+      space: of actions.
+      epsilon: 0 is greedy, 1 uniform.
+      initial_value: the value of an arm that was never pulled; by default those come first.
+
+    Returns:
+      The agent.
+
+    Source: Sutton & Barto (2018), section 2.2.
+    """
+
+    def value(key: jax.Array, pulls: Pulls) -> jax.Array:
+        explore = jax.random.uniform(key, pulls.action.shape) < epsilon
+        values = jnp.where(pulls.counts == 0, initial_value, pulls.means)
+        return jnp.where(explore[:, None], 0, values)  # all arms alike
+
+    return arm_puller(space, value, "epsilon_greedy")
+
+
+def thompson_bernoulli(
+    space: spaces.Space, successes: Number = 1.0, failures: Number = 1.0
+) -> Agent:
+    """Thompson sampling for payments of 0 or 1, with a beta prior for every arm.
+
+    A payment in between counts as that share of a success; beyond [0, 1] it is clipped, summed over
+    an arm's pulls.
+
+    Args:
+      space: of actions.
+      successes: of the prior; 1 and 1 is uniform.
+      failures: of the prior.
+
+    Returns:
+      The agent.
+
+    Source: Thompson (1933); Chapelle & Li (2011).
+    """
+
+    def draw(key: jax.Array, pulls: Pulls) -> jax.Array:
+        paid = jnp.clip(pulls.sums, 0, pulls.counts)
+        return jax.random.beta(key, successes + paid, failures + pulls.counts - paid)
+
+    return arm_puller(space, draw, "thompson_bernoulli")
+
+
+def thompson_gaussian(
+    space: spaces.Space,
+    mean: Number = 0.0,
+    variance: Number = 1.0,
+    noise: Number = 1.0,
+    noise_shape: Number | None = None,
+) -> Agent:
+    """Thompson sampling for payments with normal noise.
+
+    An arm's average payment is normal a priori. The standard deviation of the noise is known, or an
+    unknown of each arm: the variance then has an inverse gamma distribution, and the average, given
+    the variance of the noise, a normal one whose variance is in proportion (the conjugate prior).
+
+    Args:
+      space: of actions.
+      mean: of an arm's average, a priori.
+      variance: of an arm's average, a priori.
+      noise: standard deviation of a payment; if unknown, the square is the prior's mean variance.
+      noise_shape: None if the noise is known; else the shape of the inverse gamma distribution,
+        above 1. The prior weighs as much as `2 * noise_shape` payments on what the noise is.
+
+    Returns:
+      The agent.
+
+    Raises:
+      ValueError: unless `variance` and `noise` are positive, and `noise_shape` exceeds 1.
+
+    Source: Gelman et al. (2013), "Bayesian data analysis", sections 2.5 and 3.3.
+    """
+    least = {"variance": (variance, 0), "noise": (noise, 0), "noise_shape": (noise_shape, 1)}
+    for field, (value, bound) in least.items():
+        if isinstance(value, int | float) and not value > bound:
+            raise ValueError(f"{field} = {value}: more than {bound} is needed")
+
+    def draw(key: jax.Array, pulls: Pulls) -> jax.Array:
+        noise_key, mean_key = jax.random.split(key)
+        # In payments: how much the prior knows of an arm's average.
+        weight = noise**2 / variance
+        known = weight + pulls.counts
+        expected = (weight * mean + pulls.sums) / known
+        spread = noise**2
+        if noise_shape is not None:
+            shape = noise_shape + pulls.counts / 2
+            surprise = weight * pulls.counts / known * (pulls.means - mean) ** 2
+            scale = (noise_shape - 1) * noise**2 + (pulls.deviations + surprise) / 2
+            spread = scale / jax.random.gamma(noise_key, shape)
+        normal = jax.random.normal(mean_key, pulls.sums.shape, pulls.sums.dtype)
+        return expected + jnp.sqrt(spread / known) * normal
+
+    return arm_puller(space, draw, "thompson_gaussian")

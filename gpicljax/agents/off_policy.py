@@ -1,0 +1,259 @@
+"""What TD3 and SAC share: sizes, state, collecting, drawing batches, when learning begins."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from gpicljax.agents.acting import Params, agent_input, first_input
+from gpicljax.agents.normalisation import no_moments, update_moments
+from gpicljax.agents.optimisation import learnt_if
+from gpicljax.agents.transitions import collect, counted, opening
+from gpicljax.data.replay import Replay, uniform
+from gpicljax.data.transitions import Transition
+from gpicljax.interface import Agent
+from gpicljax.networks.continuous import CriticInput
+from gpicljax.networks.contract import Network
+from gpicljax.networks.policies import TanhPolicy
+from gpicljax.rollout import RolloutState, start_rollout
+from gpicljax.vector import VectorEnv
+
+Metrics = dict[str, jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class OffPolicyConfig:
+    """Sizes and switches, all static.
+
+    Attributes:
+      period: steps of every environment per update.
+      updates_per_collect: steps of the critics' optimiser per update.
+      batch_size: transitions per step of an optimiser.
+      replay_capacity: transitions, for the replay that is made if none is given.
+      min_replay: transitions stored before anything is learnt.
+      warm_up: environment steps, over all environments, whose actions are uniformly random.
+      n_step: n of the n-step return (shorter at the end of an episode).
+      critics: K, Q-functions; targets take the least of their values.
+      normalise_observations: whether networks see them by their running mean and variance.
+    """
+
+    period: int = 1
+    updates_per_collect: int = 2
+    batch_size: int = 256
+    replay_capacity: int = 100_000
+    min_replay: int = 1_000
+    warm_up: int = 1_000
+    n_step: int = 1
+    critics: int = 2
+    normalise_observations: bool = False
+
+    def __post_init__(self) -> None:
+        for field in (
+            "period",
+            "updates_per_collect",
+            "batch_size",
+            "replay_capacity",
+            "min_replay",
+            "n_step",
+            "critics",
+        ):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field} = {getattr(self, field)}: at least 1 is needed")
+        if self.warm_up < 0:
+            raise ValueError(f"warm_up = {self.warm_up}: at least 0 is needed")
+        if self.min_replay > self.replay_capacity:
+            raise ValueError(
+                f"min_replay = {self.min_replay}: at most replay_capacity = "
+                f"{self.replay_capacity} is stored"
+            )
+
+
+@struct.dataclass
+class OffPolicyState:
+    """Everything the next update depends on, whatever is learnt.
+
+    Attributes:
+      params: of the agent.
+      replay: the transitions; their actions are the environment's.
+      rollout: environments, current time step, agents' carries.
+      window: the last n - 1 time steps and actions, leaves `[n - 1, B, ...]`.
+      hparams: traced hyper-parameters.
+      key: of everything random.
+      updates: `int32[]`, steps of the critics' optimiser.
+      observations: `int32[]`, environment steps, over all environments.
+    """
+
+    params: Params
+    replay: Any
+    rollout: RolloutState
+    window: Any
+    hparams: Any
+    key: jax.Array
+    updates: jax.Array
+    observations: jax.Array
+
+
+State = TypeVar("State", bound=OffPolicyState)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OffPolicy:
+    """The part of an actor-critic over replayed transitions that does not depend on the losses.
+
+    Args:
+      name: of the algorithm, for errors.
+      config: sizes and switches.
+      vec: the environments; one agent, a bounded box of float actions with D entries.
+      actor: reads `AgentInput`, without a memory.
+      critic: reads `CriticInput` and outputs float `[..., K]`, without a memory.
+      replay: where transitions are stored; None for the uniform one.
+
+    Raises:
+      ValueError: if environments or networks do not fit.
+    """
+
+    name: str
+    config: OffPolicyConfig
+    vec: VectorEnv
+    actor: Network
+    critic: Network
+    replay: Replay | None
+
+    def __post_init__(self) -> None:
+        env = self.vec.env
+        if env.num_agents is not None:
+            raise ValueError(f"env = {env.name} has {env.num_agents} agents: {self.name} needs one")
+        TanhPolicy(env.action_space())  # type: ignore[arg-type]
+        for role in ("actor", "critic"):
+            if jax.tree.leaves(getattr(self, role).initial_carry(1)):
+                raise ValueError(
+                    f"{role}: {self.name} replays single transitions; a network with a memory "
+                    "cannot learn from them"
+                )
+
+    @property
+    def policy(self) -> TanhPolicy:
+        """Between actions and [-1, 1]."""
+        return TanhPolicy(self.vec.env.action_space())  # type: ignore[arg-type]
+
+    @property
+    def store(self) -> Replay:
+        """The replay that was given, or the uniform one."""
+        return self.replay or uniform(self.config.replay_capacity)
+
+    def act(self, network_params: Any, observation: Any) -> Any:
+        """The actor's outputs at scaled observations `[N, ...]`."""
+        inputs, start = first_input(self.policy.space, observation)
+        carry = self.actor.initial_carry(start.shape[0])
+        return self.actor.step(network_params, carry, inputs, start)[0]
+
+    def judge(self, critic_params: Any, observation: Any, action: jax.Array) -> jax.Array:
+        """Values float `[N, K]` of scaled observations `[N, ...]`, actions `[N, D]` in [-1, 1]."""
+        start = jnp.zeros(action.shape[0], bool)
+        carry = self.critic.initial_carry(action.shape[0])
+        return self.critic.step(critic_params, carry, CriticInput(observation, action), start)[0]
+
+    def start(
+        self, key: jax.Array, agent: Agent, env_params: Any
+    ) -> tuple[Params, Any, dict[str, Any]]:
+        """Parameters of actor and critics, and the state's fields that have to do with neither."""
+        config, num_envs = self.config, self.vec.num_envs
+        actor_key, critic_key, env_key = jax.random.split(key, 3)
+        rollout = start_rollout(env_key, self.vec, agent, env_params)
+        timestep = rollout.timestep._replace(info={})
+        inputs = agent_input(self.policy.space, rollout.carry, timestep)
+        network_params = self.actor.init(actor_key, inputs)
+        scale = None
+        if config.normalise_observations:
+            scale = no_moments(jax.tree.map(lambda x: x[0], timestep.observation))
+        action = rollout.carry.last_action
+        sample = self.policy.to_sample(action)
+        critic_params = self.critic.init(critic_key, CriticInput(timestep.observation, sample))
+        values = jax.eval_shape(self.judge, critic_params, timestep.observation, sample)
+        if values.shape != (num_envs, config.critics):
+            raise ValueError(
+                f"critic: got values of shape {values.shape}; critics = {config.critics} needs "
+                f"{(num_envs, config.critics)}"
+            )
+        window, item = opening(timestep, action, config.n_step)
+        count = jnp.zeros((), jnp.int32)
+        common = {
+            "replay": self.store.init(item, num_envs),
+            "rollout": rollout,
+            "window": window,
+            "updates": count,
+            "observations": count,
+        }
+        return Params(network_params, scale), critic_params, common
+
+    def check_actor(self, params: Params, rollout: RolloutState, size: int) -> None:
+        """Raises a ValueError unless the actor's outputs are float `[B, size]`."""
+        outputs = jax.eval_shape(self.act, params.network, rollout.timestep.observation)
+        if getattr(outputs, "shape", None) != (self.vec.num_envs, size):
+            raise ValueError(
+                f"actor: got outputs of shape {getattr(outputs, 'shape', outputs)}; "
+                f"{self.policy.space} needs {(self.vec.num_envs, size)}"
+            )
+
+    def gather(self, key: jax.Array, state: State, agent: Agent) -> tuple[State, Metrics]:
+        """`period` more steps; stores the transitions that they complete."""
+        config = self.config
+        new = collect(
+            key,
+            self.vec,
+            agent,
+            state.params,
+            state.rollout,
+            state.window,
+            config.period,
+            config.n_step,
+            state.hparams.discount,
+        )
+        stored, params = config.period * self.vec.num_envs, state.params
+        if params.scale is not None:
+            seen = jax.tree.map(lambda x: x.reshape(stored, *x.shape[2:]), new.observations)
+            weights = jnp.ones(stored, jnp.result_type(float))
+            params = params._replace(scale=update_moments(params.scale, seen, weights))
+        return dataclasses.replace(
+            state,
+            params=params,
+            replay=self.store.add(state.replay, new.items, new.valid, new.last),
+            rollout=new.rollout,
+            window=new.window,
+            observations=counted(state.observations, stored),
+        ), new.metrics
+
+    def draw(self, key: jax.Array, replay: Any, params: Params) -> Transition:
+        """A batch `[N, ...]`: observations scaled, actions float `[N, D]` within [-1, 1]."""
+        batch = self.store.sample(key, replay, self.config.batch_size)
+        return batch._replace(
+            observation=params.scaled(batch.observation),
+            action=self.policy.to_sample(batch.action),
+            following=params.scaled(batch.following),
+        )
+
+    def learn(
+        self, state: State, keys: jax.Array, step: Callable[..., tuple[State, Metrics]]
+    ) -> tuple[State, Metrics]:
+        """Steps of the optimisers; until the replay has `min_replay` they change nothing.
+
+        Args:
+          state: the state.
+          keys: typed keys `[U, ...]`.
+          step: `(state, keys[u], replay) -> (state, metrics)`; its state is without the replay.
+
+        Returns:
+          The state, and the means of the metrics.
+        """
+        filled = self.store.size(state.replay) >= self.config.min_replay
+        # What learning does not change stays out of the loop and of the choice, uncopied.
+        aside = {"replay": state.replay, "rollout": state.rollout, "window": state.window}
+        before = dataclasses.replace(state, **dict.fromkeys(aside))
+        after, metrics = jax.lax.scan(lambda s, key: step(s, key, state.replay), before, keys)
+        after = dataclasses.replace(learnt_if(filled, after, before), **aside)
+        return after, jax.tree.map(jnp.mean, metrics)

@@ -1,0 +1,247 @@
+"""SAC: soft actor-critic with an automatic temperature (Haarnoja et al., 2018b).
+
+One update takes `period` steps in all environments, stores the transitions that they complete and
+learns `updates_per_collect` times: a step of the critics, of the actor, of the temperature and of
+the critics' target networks. Everything the next update depends on is in `TrainState`, so that
+`vmap` over seeds and exact resumption need nothing else.
+
+Returns end with the episode: one that was cut off is worth the value of its last observation, one
+that terminated nothing. Log-probabilities are densities over [-1, 1]^D, to which actions are
+scaled. Returns over n > 1 steps leave out the entropy of the steps on the way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from gpicljax.agents.acting import box_agent
+from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
+from gpicljax.agents.optimisation import adam, definite, polyak
+from gpicljax.data.replay import Replay
+from gpicljax.interface import Agent
+from gpicljax.networks.contract import Network
+from gpicljax.vector import VectorEnv
+
+Metrics = dict[str, jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class SACConfig(OffPolicyConfig):
+    """Sizes and switches, all static: those of `OffPolicyConfig`."""
+
+
+@struct.dataclass
+class SACHParams:
+    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+
+    Attributes:
+      actor_learning_rate: of Adam.
+      critic_learning_rate: of Adam.
+      temperature_learning_rate: of Adam, for the logarithm; 0 for a constant temperature.
+      adam_epsilon: of Adam.
+      max_gradient_norm: clip by global norm, of the actor and of all critics together; infinite
+        for none.
+      discount: gamma.
+      target_rate: tau of the Polyak average.
+      temperature: alpha, at the start.
+      entropy_scale: the target entropy is -D times this, in nats.
+    """
+
+    actor_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    temperature_learning_rate: float = 3e-4
+    adam_epsilon: float = 1e-8
+    max_gradient_norm: float = float("inf")
+    discount: float = 0.99
+    target_rate: float = 5e-3
+    temperature: float = 1.0
+    entropy_scale: float = 1.0
+
+
+@struct.dataclass
+class TrainState(OffPolicyState):
+    """Everything the next update depends on; the other fields are `OffPolicyState`'s.
+
+    Attributes:
+      critic_params: of the critics.
+      target_critic_params: of their target networks.
+      log_temperature: float `[]`.
+      actor_optimiser: state of Adam.
+      critic_optimiser: likewise.
+      temperature_optimiser: likewise.
+    """
+
+    critic_params: Any
+    target_critic_params: Any
+    log_temperature: jax.Array
+    actor_optimiser: Any
+    critic_optimiser: Any
+    temperature_optimiser: Any
+
+
+class SAC(NamedTuple):
+    """The trainer: `init` and `update`, jittable and vmappable over seeds.
+
+    Attributes:
+      init: `(key, hparams, env_params=None) -> TrainState`.
+      update: `TrainState -> (TrainState, metrics)`.
+      agent: `(greedy=False) -> Agent` over `state.params`; it samples its actions, or takes the
+        tanh of the mean.
+    """
+
+    init: Callable[..., TrainState]
+    update: Callable[[TrainState], tuple[TrainState, Metrics]]
+    agent: Callable[..., Agent]
+
+
+def make(
+    config: SACConfig,
+    vec: VectorEnv,
+    actor: Network,
+    critic: Network,
+    replay: Replay | None = None,
+) -> SAC:
+    """Builds the trainer.
+
+    Args:
+      config: sizes and switches.
+      vec: the environments; one agent, a bounded box of float actions.
+      actor: outputs what `policies.TanhPolicy` reads, see `networks.continuous.GaussianActor`.
+      critic: outputs `config.critics` values, see `networks.continuous.Critics`.
+      replay: stores and draws the transitions; by default `data.replay.uniform`.
+
+    Returns:
+      The trainer. Its metrics are means over the steps of the optimisers: `critic_loss`, summed
+      over critics; `q_value`, of the batch's actions, over critics; `critic_gradient_norm` before
+      clipping; `actor_loss` and `actor_gradient_norm` likewise; `entropy` (nats, of the policy at
+      the batch's observations) and `temperature`; and `reward` (mean per step) and `episodes`
+      (ended) while collecting.
+
+    Raises:
+      ValueError: if environments or networks do not fit.
+    """
+    shared = OffPolicy("SAC", config, vec, actor, critic, replay)
+    policy, act, judge = shared.policy, shared.act, shared.judge
+
+    def agent(greedy: bool = False, uniform: jax.Array | bool = False) -> Agent:
+        def choose(key: jax.Array, outputs: jax.Array) -> jax.Array:
+            return policy.mode(outputs) if greedy else policy.sample_and_log_prob(key, outputs)[0]
+
+        return box_agent(actor, policy, choose, uniform)
+
+    def optimisers(hparams: SACHParams) -> tuple[Any, Any, Any]:
+        options = hparams.adam_epsilon, hparams.max_gradient_norm
+        return (
+            adam(hparams.actor_learning_rate, *options),
+            adam(hparams.critic_learning_rate, *options),
+            adam(hparams.temperature_learning_rate, hparams.adam_epsilon),
+        )
+
+    # Learning --------------------------------------------------------------------------------
+
+    def least(values: jax.Array) -> jax.Array:
+        """The least of K values, float `[N, K]` -> float `[N]`.
+
+        The gradient of `min` compares it with the values again. Where the compiler computes those
+        anew, rounded in another way, none of them is equal, and the gradient is NaN or wrong.
+        """
+        return jnp.take_along_axis(values, values.argmin(-1)[:, None], axis=-1)[:, 0]
+
+    def learn(state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
+        """One step of every optimiser, on one batch."""
+        hparams = state.hparams
+        draw_key, target_key, actor_key = jax.random.split(key, 3)
+        batch = shared.draw(draw_key, replay, state.params)
+        actor_optimiser, critic_optimiser, temperature_optimiser = optimisers(hparams)
+        temperature = jnp.exp(state.log_temperature)
+
+        outputs = act(state.params.network, batch.following)
+        action, log_prob = policy.sample_and_log_prob(target_key, outputs)
+        values = judge(state.target_critic_params, batch.following, action).min(-1)
+        target = batch.reward + batch.discount * (values - temperature * log_prob)
+
+        def critic_loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
+            values = judge(params, batch.observation, batch.action)
+            return jnp.square(values - target[:, None]).sum(-1).mean(), values.mean()
+
+        (critic_loss, value), critic_grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(
+            state.critic_params
+        )
+        changes, critic_memory = critic_optimiser.update(critic_grads, state.critic_optimiser)
+        critic_params = optax.apply_updates(state.critic_params, changes)
+
+        def actor_loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
+            outputs = act(params, batch.observation)
+            action, log_prob = policy.sample_and_log_prob(actor_key, outputs)
+            values = least(judge(critic_params, batch.observation, action))
+            return (temperature * log_prob - values).mean(), -log_prob.mean()
+
+        before = state.params.network
+        (actor_loss, entropy), actor_grads = jax.value_and_grad(actor_loss_fn, has_aux=True)(before)
+        changes, actor_memory = actor_optimiser.update(actor_grads, state.actor_optimiser)
+        params = optax.apply_updates(before, changes)
+
+        # Of log(alpha) (entropy - target entropy), whose minimum is where they are equal.
+        surplus = entropy + hparams.entropy_scale * policy.size
+        change, memory = temperature_optimiser.update(surplus, state.temperature_optimiser)
+        metrics = {
+            "critic_loss": critic_loss,
+            "q_value": value,
+            "critic_gradient_norm": optax.tree.norm(critic_grads),
+            "actor_loss": actor_loss,
+            "actor_gradient_norm": optax.tree.norm(actor_grads),
+            "entropy": entropy,
+            "temperature": temperature,
+        }
+        return dataclasses.replace(
+            state,
+            params=state.params._replace(network=params),
+            critic_params=critic_params,
+            target_critic_params=polyak(
+                critic_params, state.target_critic_params, hparams.target_rate
+            ),
+            log_temperature=state.log_temperature + change,
+            actor_optimiser=actor_memory,
+            critic_optimiser=critic_memory,
+            temperature_optimiser=memory,
+            updates=state.updates + 1,
+        ), metrics
+
+    # The trainer -----------------------------------------------------------------------------
+
+    def init(key: jax.Array, hparams: SACHParams, env_params: Any = None) -> TrainState:
+        hparams = definite(hparams)
+        start_key, key = jax.random.split(key)
+        params, critic_params, common = shared.start(start_key, agent(), env_params)
+        shared.check_actor(params, common["rollout"], 2 * policy.size)
+        actor_optimiser, critic_optimiser, temperature_optimiser = optimisers(hparams)
+        log_temperature = jnp.log(hparams.temperature)
+        return TrainState(
+            params=params,
+            critic_params=critic_params,
+            target_critic_params=jax.tree.map(jnp.copy, critic_params),
+            log_temperature=log_temperature,
+            actor_optimiser=actor_optimiser.init(params.network),
+            critic_optimiser=critic_optimiser.init(critic_params),
+            temperature_optimiser=temperature_optimiser.init(log_temperature),
+            hparams=hparams,
+            key=key,
+            **common,
+        )
+
+    def update(state: TrainState) -> tuple[TrainState, Metrics]:
+        key, gather_key, learn_key = jax.random.split(state.key, 3)
+        explorer = agent(uniform=state.observations < config.warm_up)
+        state, collected = shared.gather(gather_key, dataclasses.replace(state, key=key), explorer)
+        keys = jax.random.split(learn_key, config.updates_per_collect)
+        state, metrics = shared.learn(state, keys, learn)
+        return state, metrics | collected
+
+    return SAC(init, update, agent)

@@ -1,0 +1,409 @@
+"""Tabular Q-learning (Watkins & Dayan, 1992), as an agent and as a trainer.
+
+As an agent it learns while it acts: the table is in its carry and is cleared with the trial, so
+that it stands beside agents that learn in context. As a trainer it learns one table from many
+environments, and its agent only reads it.
+
+After an episode that terminated there is nothing more to gain; one that was cut off is worth the
+value of its last observation. The step after the end, whose action is ignored, teaches nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.agents.optimisation import definite
+from gpicljax.batching import select
+from gpicljax.interface import Agent, TimeStep
+from gpicljax.rollout import RolloutState, start_rollout
+from gpicljax.vector import VectorEnv
+
+Metrics = dict[str, jax.Array]
+Variant = Literal["standard", "reference"]
+Decay = Literal["episode", "step"]
+
+
+@struct.dataclass
+class TabularHParams:
+    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+
+    The exploration rate is `final_epsilon + (epsilon - final_epsilon) * exp(-decay * n)` after n
+    finished episodes, or n steps.
+
+    Attributes:
+      learning_rate: alpha, in [0, 1].
+      discount: gamma.
+      epsilon: exploration rate at the start.
+      final_epsilon: exploration rate in the end.
+      decay: see above; per episode or per step.
+      initial_value: of all entries of the table. Where it exceeds what can be gained, everything
+        is tried before long.
+    """
+
+    learning_rate: float = 0.7
+    discount: float = 0.95
+    epsilon: float = 0.1
+    final_epsilon: float = 0.0
+    decay: float = 0.1
+    initial_value: float = 1.0
+
+
+REFERENCE = TabularHParams(
+    learning_rate=0.7,
+    discount=0.95,
+    epsilon=1.0,
+    final_epsilon=0.05,
+    decay=0.0005,
+    initial_value=0.0,
+)
+"""Those of the Q-learning baseline of the in-context RL evaluation, see `q_learner`."""
+
+
+def exploration(hparams: TabularHParams, count: jax.Array) -> jax.Array:
+    """The exploration rate after so many episodes or steps, float of the shape of `count`."""
+    share = jnp.exp(-hparams.decay * count.astype(jnp.result_type(float)))
+    return hparams.final_epsilon + (hparams.epsilon - hparams.final_epsilon) * share
+
+
+def choose(
+    key: jax.Array, values: jax.Array, epsilon: jax.Array | float, first: bool = False
+) -> jax.Array:
+    """Epsilon-greedy choice; of equally good actions a random one, or the first.
+
+    Args:
+      key: a typed key.
+      values: float `[B, A]`.
+      epsilon: exploration rate, one or `float[B]`.
+      first: whether the first of equally good actions is taken.
+
+    Returns:
+      `int32[B]`.
+    """
+    explore_key, choice_key = jax.random.split(key)
+    lots = jax.random.uniform(choice_key, values.shape)
+    explore = jax.random.uniform(explore_key, values.shape[:-1]) < epsilon
+    best = values == values.max(-1, keepdims=True)
+    # Scores of the greedy choice: lots among the best, or all of those alike.
+    greedy = jnp.where(best, 0 if first else lots, -1)
+    return jnp.argmax(jnp.where(explore[:, None], lots, greedy), -1).astype(jnp.int32)
+
+
+def _sizes(observations: spaces.Space, actions: spaces.Space) -> tuple[int, int]:
+    for field, space in (("observations", observations), ("actions", actions)):
+        if not isinstance(space, spaces.Discrete):
+            raise ValueError(f"{field} = {space}: a table needs a Discrete space")
+    assert isinstance(observations, spaces.Discrete) and isinstance(actions, spaces.Discrete)
+    return observations.n, actions.n
+
+
+# Learning within a trial --------------------------------------------------------------------------
+
+
+@struct.dataclass
+class TabularCarry:
+    """What the learner remembers of its trial.
+
+    Attributes:
+      table: float `[B, S, A]`, the value of every action.
+      observation: `int32[B]`, where the action was taken.
+      action: `int32[B]`, the action whose outcome is still to be learnt; -1 if there is none.
+      reward: float `[B]`, that of the last time step.
+      episodes: `int32[B]`, finished.
+      steps: `int32[B]`, actions that counted.
+    """
+
+    table: jax.Array
+    observation: jax.Array
+    action: jax.Array
+    reward: jax.Array
+    episodes: jax.Array
+    steps: jax.Array
+
+
+def q_learner(
+    observations: spaces.Space,
+    actions: spaces.Space,
+    variant: Variant = "standard",
+    decay: Decay = "episode",
+) -> Agent:
+    """Q-learning within a trial. The agent's `params` are `TabularHParams`.
+
+    `variant="reference"`, with `REFERENCE` as params, is the baseline of the in-context RL
+    evaluation, with its flaws: it pairs its last two observations when it is asked for an action,
+    and nobody asks for one at the end of an episode. So the last step is never learnt; instead the
+    first step of the next episode credits its reward to the terminal observation, which it
+    continues with the value of where the next episode starts. Of equally good actions it takes the
+    first, which with a table of zeros is action 0. And since its exploration rate hardly falls in
+    a few hundred steps it is close to random play.
+
+    Args:
+      observations: of the environment, discrete.
+      actions: of the environment, discrete.
+      variant: see above.
+      decay: whether exploration falls with finished episodes or with steps.
+
+    Returns:
+      The agent; its `aux` is a dictionary with `q_values: float[B, A]` and `epsilon: float[B]`.
+
+    Raises:
+      ValueError: for another space, variant or decay.
+    """
+    num_states, num_actions = _sizes(observations, actions)
+    if variant not in get_args(Variant):
+        raise ValueError(f"variant = {variant!r}: choose from {get_args(Variant)}")
+    if decay not in get_args(Decay):
+        raise ValueError(f"decay = {decay!r}: choose from {get_args(Decay)}")
+    reference = variant == "reference"
+
+    def initial_carry(batch: int) -> TabularCarry:
+        dtype, none = jnp.result_type(float), jnp.zeros(batch, jnp.int32)
+        return TabularCarry(
+            table=jnp.zeros((batch, num_states, num_actions), dtype),
+            observation=none,
+            action=none - 1,
+            reward=jnp.zeros(batch, dtype),
+            episodes=none,
+            steps=none,
+        )
+
+    def learn(hparams: TabularHParams, carry: TabularCarry, timestep: TimeStep) -> jax.Array:
+        """The table after the outcome of the last action."""
+        due, reward = carry.action >= 0, timestep.reward
+        if reference:
+            due &= ~timestep.last
+            reward = jnp.where(timestep.episode_start, carry.reward, reward)
+        rows = jnp.arange(carry.action.shape[0])
+        best = carry.table[rows, timestep.observation].max(-1)
+        if not reference:
+            best = jnp.where(timestep.terminated, 0, best)
+        value = carry.table[rows, carry.observation, carry.action]
+        error = reward + hparams.discount * best - value
+        change = jnp.where(due, hparams.learning_rate * error, 0).astype(value.dtype)
+        return carry.table.at[rows, carry.observation, carry.action].add(change)
+
+    def act(
+        key: jax.Array, params: TabularHParams, carry: TabularCarry, timestep: TimeStep
+    ) -> tuple[jax.Array, Any, TabularCarry]:
+        batch = carry.action.shape[0]
+        carry = dataclasses.replace(carry, table=learn(params, carry, timestep))
+        blank = initial_carry(batch)
+        blank = dataclasses.replace(blank, table=jnp.full_like(blank.table, params.initial_value))
+        carry = select(timestep.trial_start, blank, carry)
+        episodes = carry.episodes + timestep.last
+        epsilon = exploration(params, episodes if decay == "episode" else carry.steps)
+        q_values = carry.table[jnp.arange(batch), timestep.observation]
+        action = choose(key, q_values, epsilon, first=reference)
+        ignored = carry.action if reference else jnp.full_like(action, -1)
+        carry = TabularCarry(
+            table=carry.table,
+            observation=timestep.observation.astype(jnp.int32),
+            action=jnp.where(timestep.last, ignored, action),
+            reward=timestep.reward,
+            episodes=episodes,
+            steps=carry.steps + ~timestep.last,
+        )
+        return action, {"q_values": q_values, "epsilon": epsilon}, carry
+
+    return Agent(initial_carry, act)
+
+
+# One table for all environments -------------------------------------------------------------------
+
+
+def table_agent(actions: spaces.Space, epsilons: jax.Array | float = 0.0) -> Agent:
+    """An agent that reads a table and does not change it.
+
+    Args:
+      actions: of the environment, discrete.
+      epsilons: exploration rate, one or `float[B]`; 0 is greedy.
+
+    Returns:
+      The agent; `params` is the table, float `[S, A]`, and `aux` a dictionary with the Q-values.
+      Equally good actions are drawn from.
+
+    Raises:
+      ValueError: for another space.
+    """
+    _sizes(spaces.Discrete(1), actions)
+
+    def act(
+        key: jax.Array, params: jax.Array, carry: tuple[()], timestep: TimeStep
+    ) -> tuple[jax.Array, Any, tuple[()]]:
+        q_values = params[timestep.observation]
+        return choose(key, q_values, epsilons), {"q_values": q_values}, carry
+
+    return Agent(lambda batch: (), act)
+
+
+@dataclasses.dataclass(frozen=True)
+class TabularConfig:
+    """Sizes and switches, all static.
+
+    Attributes:
+      unroll: steps of every environment per update; each is learnt at once.
+      decay: whether exploration falls with finished episodes or with steps, those of all
+        environments together.
+    """
+
+    unroll: int = 128
+    decay: Decay = "episode"
+
+    def __post_init__(self) -> None:
+        if self.unroll < 1:
+            raise ValueError(f"unroll = {self.unroll}: at least 1 is needed")
+        if self.decay not in get_args(Decay):
+            raise ValueError(f"decay = {self.decay!r}: choose from {get_args(Decay)}")
+
+
+@struct.dataclass
+class TrainState:
+    """Everything the next update depends on.
+
+    Attributes:
+      params: float `[S, A]`, the table.
+      rollout: environments and current time step.
+      hparams: traced hyper-parameters.
+      key: of the choices.
+      updates: `int32[]`, made.
+      episodes: `int32[]`, finished, over all environments.
+      observations: `int32[]`, actions that counted, over all environments.
+    """
+
+    params: jax.Array
+    rollout: RolloutState
+    hparams: TabularHParams
+    key: jax.Array
+    updates: jax.Array
+    episodes: jax.Array
+    observations: jax.Array
+
+
+class TabularQ(NamedTuple):
+    """The trainer: `init` and `update`, jittable and vmappable over seeds.
+
+    Attributes:
+      init: `(key, hparams, env_params=None) -> TrainState`.
+      update: `TrainState -> (TrainState, metrics)`.
+      agent: `(greedy=True, epsilons=0.05) -> Agent` over `state.params`; see `table_agent`.
+    """
+
+    init: Callable[..., TrainState]
+    update: Callable[[TrainState], tuple[TrainState, Metrics]]
+    agent: Callable[..., Agent]
+
+
+def learn_together(
+    table: jax.Array,
+    hparams: TabularHParams,
+    timestep: TimeStep,
+    action: jax.Array,
+    following: TimeStep,
+) -> tuple[jax.Array, jax.Array]:
+    """One step of Q-learning for a table that all instances share.
+
+    All targets are computed from the table as it was. An entry that n instances visited at once
+    moves by `1 - (1 - alpha)**n` of the way to the mean of their targets: what n updates one after
+    the other, in random order, amount to on average. A lone visit is the ordinary update.
+
+    Args:
+      table: float `[S, A]`.
+      hparams: hyper-parameters.
+      timestep: where the actions were taken, leaves `[B]`.
+      action: `int32[B]`.
+      following: the time step after them.
+
+    Returns:
+      The table, and the temporal-difference errors float `[B]`, 0 where the action was ignored.
+    """
+    due = ~timestep.last & ~following.trial_start
+    best = jnp.where(following.terminated, 0, table[following.observation].max(-1))
+    place = timestep.observation, action
+    error = following.reward + hparams.discount * best - table[place]
+    error = jnp.where(due, error, 0).astype(table.dtype)
+    visits = jnp.zeros_like(table).at[place].add(due.astype(table.dtype))
+    share = (1 - (1 - hparams.learning_rate) ** visits) / jnp.maximum(visits, 1)
+    return table + share * jnp.zeros_like(table).at[place].add(error), error
+
+
+def make(config: TabularConfig, vec: VectorEnv) -> TabularQ:
+    """Builds the trainer of one table for all environments and all their tasks.
+
+    Args:
+      config: sizes and switches.
+      vec: the environments; one agent, discrete observations and actions.
+
+    Returns:
+      The trainer. Its metrics are `reward` (mean per action that counted), `episodes` (ended in
+      this update), `epsilon` (the last) and `error` (mean size of the temporal-difference errors).
+
+    Raises:
+      ValueError: if the environments do not fit.
+    """
+    actions = vec.env.action_space()
+    sizes = _sizes(vec.env.observation_space(), actions)
+
+    def agent(greedy: bool = True, epsilons: jax.Array | float = 0.05) -> Agent:
+        return table_agent(actions, 0.0 if greedy else epsilons)
+
+    def counter(state: TrainState) -> jax.Array:
+        return state.episodes if config.decay == "episode" else state.observations
+
+    def step(state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
+        vstate, timestep, carry = state.rollout
+        epsilon = exploration(state.hparams, counter(state))
+        action = choose(key, state.params[timestep.observation], epsilon)
+        vstate, following = vec.step(vstate, action)
+        params, error = learn_together(state.params, state.hparams, timestep, action, following)
+        ended, acted = (x.sum(dtype=jnp.int32) for x in (following.last, ~timestep.last))
+        metrics = {
+            "reward": following.reward.sum(),
+            "error": jnp.abs(error).sum(),
+            "episodes": ended,
+            "acted": acted,
+            "epsilon": epsilon,
+        }
+        # Counters stand still before they would overflow.
+        return dataclasses.replace(
+            state,
+            params=params,
+            rollout=RolloutState(vstate, following, carry),
+            episodes=state.episodes + jnp.where(state.episodes < 2**30, ended, 0),
+            observations=state.observations + jnp.where(state.observations < 2**30, acted, 0),
+        ), metrics
+
+    def init(key: jax.Array, hparams: TabularHParams, env_params: Any = None) -> TrainState:
+        hparams = definite(hparams)
+        env_key, key = jax.random.split(key)
+        count = lambda: jnp.zeros((), jnp.int32)  # noqa: E731
+        return TrainState(
+            params=jnp.full(sizes, hparams.initial_value, jnp.result_type(float)),
+            rollout=start_rollout(env_key, vec, agent(), env_params),
+            hparams=hparams,
+            key=key,
+            updates=count(),
+            episodes=count(),
+            observations=count(),
+        )
+
+    def update(state: TrainState) -> tuple[TrainState, Metrics]:
+        key, step_key = jax.random.split(state.key)
+        keys = jax.random.split(step_key, config.unroll)
+        state, metrics = jax.lax.scan(
+            step, dataclasses.replace(state, key=key, updates=state.updates + 1), keys
+        )
+        acted = jnp.maximum(metrics["acted"].sum(), 1)
+        return state, {
+            "reward": metrics["reward"].sum() / acted,
+            "episodes": metrics["episodes"].sum(dtype=jnp.int32),
+            "epsilon": metrics["epsilon"][-1],
+            "error": metrics["error"].sum() / acted,
+        }
+
+    return TabularQ(init, update, agent)

@@ -1,0 +1,268 @@
+"""TD3: twin delayed deterministic policy gradients (Fujimoto et al., 2018), and DDPG.
+
+One update takes `period` steps in all environments, stores the transitions that they complete and
+learns `updates_per_collect` times: so many steps of the critics, and one of the actor and of the
+target networks after every `policy_delay` of them. Everything the next update depends on is in
+`TrainState`, so that `vmap` over seeds and exact resumption need nothing else.
+
+DDPG (Lillicrap et al., 2016) is what is left with one critic, a delay of 1 and no noise in the
+targets: `ddpg_config`.
+
+Noise is in units of half the range of an action. Returns end with the episode: one that was cut off
+is worth the value of its last observation, one that terminated nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from gpicljax.agents.acting import box_agent
+from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
+from gpicljax.agents.optimisation import adam, definite, polyak
+from gpicljax.data.replay import Replay
+from gpicljax.data.transitions import Transition
+from gpicljax.interface import Agent
+from gpicljax.networks.contract import Network
+from gpicljax.vector import VectorEnv
+
+Metrics = dict[str, jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class TD3Config(OffPolicyConfig):
+    """Sizes and switches, all static: those of `OffPolicyConfig`, and two more.
+
+    Attributes:
+      policy_delay: steps of the critics before one of the actor; divides `updates_per_collect`.
+      smooth_targets: whether the target actor's actions are noisy.
+    """
+
+    policy_delay: int = 2
+    smooth_targets: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.policy_delay < 1 or self.updates_per_collect % self.policy_delay:
+            raise ValueError(
+                f"policy_delay = {self.policy_delay}: a divisor of updates_per_collect = "
+                f"{self.updates_per_collect} is needed"
+            )
+
+
+def ddpg_config(**options: Any) -> TD3Config:
+    """The configuration that makes TD3 DDPG, for a critic network of one Q-function."""
+    plain = {"critics": 1, "policy_delay": 1, "smooth_targets": False}
+    return TD3Config(**{**plain, **options})
+
+
+@struct.dataclass
+class TD3HParams:
+    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+
+    Attributes:
+      actor_learning_rate: of Adam.
+      critic_learning_rate: of Adam.
+      adam_epsilon: of Adam.
+      max_gradient_norm: clip by global norm, of the actor and of all critics together; infinite
+        for none.
+      discount: gamma.
+      target_rate: tau of the Polyak averages.
+      exploration_noise: deviation of the Gaussian noise on actions while collecting.
+      target_noise: deviation of the Gaussian noise on the target actor's actions.
+      target_clip: largest size of that noise.
+    """
+
+    actor_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    adam_epsilon: float = 1e-8
+    max_gradient_norm: float = float("inf")
+    discount: float = 0.99
+    target_rate: float = 5e-3
+    exploration_noise: float = 0.1
+    target_noise: float = 0.2
+    target_clip: float = 0.5
+
+
+@struct.dataclass
+class TrainState(OffPolicyState):
+    """Everything the next update depends on; the other fields are `OffPolicyState`'s.
+
+    Attributes:
+      target_params: of the actor's target network.
+      critic_params: of the critics.
+      target_critic_params: of their target networks.
+      actor_optimiser: state of Adam.
+      critic_optimiser: likewise.
+    """
+
+    target_params: Any
+    critic_params: Any
+    target_critic_params: Any
+    actor_optimiser: Any
+    critic_optimiser: Any
+
+
+class TD3(NamedTuple):
+    """The trainer: `init` and `update`, jittable and vmappable over seeds.
+
+    Attributes:
+      init: `(key, hparams, env_params=None) -> TrainState`.
+      update: `TrainState -> (TrainState, metrics)`.
+      agent: `(greedy=False, noise=0.1) -> Agent` over `state.params`; unless greedy, with Gaussian
+        noise of that deviation on its actions.
+    """
+
+    init: Callable[..., TrainState]
+    update: Callable[[TrainState], tuple[TrainState, Metrics]]
+    agent: Callable[..., Agent]
+
+
+def make(
+    config: TD3Config,
+    vec: VectorEnv,
+    actor: Network,
+    critic: Network,
+    replay: Replay | None = None,
+) -> TD3:
+    """Builds the trainer.
+
+    Args:
+      config: sizes and switches.
+      vec: the environments; one agent, a bounded box of float actions.
+      actor: outputs actions within [-1, 1], see `networks.continuous.DeterministicActor`.
+      critic: outputs `config.critics` values, see `networks.continuous.Critics`.
+      replay: stores and draws the transitions; by default `data.replay.uniform`.
+
+    Returns:
+      The trainer. Its metrics are means over the steps of the optimisers: `critic_loss`, summed
+      over critics; `q_value`, of the batch's actions, over critics; `critic_gradient_norm` before
+      clipping; `actor_loss` and `actor_gradient_norm` likewise; and `reward` (mean per step) and
+      `episodes` (ended) while collecting.
+
+    Raises:
+      ValueError: if environments or networks do not fit.
+    """
+    shared = OffPolicy("TD3", config, vec, actor, critic, replay)
+    act, judge = shared.act, shared.judge
+
+    def agent(
+        greedy: bool = False,
+        noise: jax.Array | float = TD3HParams.exploration_noise,
+        uniform: jax.Array | bool = False,
+    ) -> Agent:
+        def choose(key: jax.Array, action: jax.Array) -> jax.Array:
+            if greedy:
+                return action
+            return jnp.clip(action + noise * jax.random.normal(key, action.shape), -1, 1)
+
+        return box_agent(actor, shared.policy, choose, uniform)
+
+    def optimisers(hparams: TD3HParams) -> tuple[Any, Any]:
+        options = hparams.adam_epsilon, hparams.max_gradient_norm
+        return (
+            adam(hparams.actor_learning_rate, *options),
+            adam(hparams.critic_learning_rate, *options),
+        )
+
+    # Learning --------------------------------------------------------------------------------
+
+    def targets(key: jax.Array, state: TrainState, batch: Transition) -> jax.Array:
+        """What the critics are drawn to, float `[N]`."""
+        action = act(state.target_params, batch.following)
+        if config.smooth_targets:
+            noise = state.hparams.target_noise * jax.random.normal(key, action.shape)
+            limit = state.hparams.target_clip
+            action = jnp.clip(action + jnp.clip(noise, -limit, limit), -1, 1)
+        values = judge(state.target_critic_params, batch.following, action)
+        return batch.reward + batch.discount * values.min(-1)
+
+    def critic_step(state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
+        draw_key, noise_key = jax.random.split(key)
+        batch = shared.draw(draw_key, replay, state.params)
+        target = targets(noise_key, state, batch)
+
+        def loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
+            values = judge(params, batch.observation, batch.action)
+            return jnp.square(values - target[:, None]).sum(-1).mean(), values.mean()
+
+        (loss, value), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.critic_params)
+        changes, memory = optimisers(state.hparams)[1].update(grads, state.critic_optimiser)
+        metrics = {
+            "critic_loss": loss,
+            "q_value": value,
+            "critic_gradient_norm": optax.tree.norm(grads),
+        }
+        return dataclasses.replace(
+            state,
+            critic_params=optax.apply_updates(state.critic_params, changes),
+            critic_optimiser=memory,
+            updates=state.updates + 1,
+        ), metrics
+
+    def actor_step(state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
+        """On the batch of the critics' step with the same key; then the targets follow."""
+        batch = shared.draw(jax.random.split(key)[0], replay, state.params)
+
+        def loss_fn(params: Any) -> jax.Array:
+            action = act(params, batch.observation)
+            return -judge(state.critic_params, batch.observation, action)[:, 0].mean()
+
+        before = state.params.network
+        loss, grads = jax.value_and_grad(loss_fn)(before)
+        changes, memory = optimisers(state.hparams)[0].update(grads, state.actor_optimiser)
+        params = optax.apply_updates(before, changes)
+        rate = state.hparams.target_rate
+        metrics = {"actor_loss": loss, "actor_gradient_norm": optax.tree.norm(grads)}
+        return dataclasses.replace(
+            state,
+            params=state.params._replace(network=params),
+            actor_optimiser=memory,
+            target_params=polyak(params, state.target_params, rate),
+            target_critic_params=polyak(state.critic_params, state.target_critic_params, rate),
+        ), metrics
+
+    def learn(state: TrainState, keys: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
+        """Steps of the critics, one for each of `keys: [policy_delay]`, and one of the actor."""
+        state, judged = jax.lax.scan(lambda s, key: critic_step(s, key, replay), state, keys)
+        state, acted = actor_step(state, keys[-1], replay)
+        return state, jax.tree.map(jnp.mean, judged) | acted
+
+    # The trainer -----------------------------------------------------------------------------
+
+    def init(key: jax.Array, hparams: TD3HParams, env_params: Any = None) -> TrainState:
+        hparams = definite(hparams)
+        start_key, key = jax.random.split(key)
+        params, critic_params, common = shared.start(start_key, agent(), env_params)
+        shared.check_actor(params, common["rollout"], shared.policy.size)
+        actor_optimiser, critic_optimiser = optimisers(hparams)
+        return TrainState(
+            params=params,
+            target_params=jax.tree.map(jnp.copy, params.network),
+            critic_params=critic_params,
+            target_critic_params=jax.tree.map(jnp.copy, critic_params),
+            actor_optimiser=actor_optimiser.init(params.network),
+            critic_optimiser=critic_optimiser.init(critic_params),
+            hparams=hparams,
+            key=key,
+            **common,
+        )
+
+    def update(state: TrainState) -> tuple[TrainState, Metrics]:
+        key, gather_key, learn_key = jax.random.split(state.key, 3)
+        explorer = agent(
+            noise=state.hparams.exploration_noise, uniform=state.observations < config.warm_up
+        )
+        state, collected = shared.gather(gather_key, dataclasses.replace(state, key=key), explorer)
+        rounds = config.updates_per_collect // config.policy_delay
+        keys = jax.random.split(learn_key, (rounds, config.policy_delay))
+        state, metrics = shared.learn(state, keys, learn)
+        return state, metrics | collected
+
+    return TD3(init, update, agent)

@@ -1,0 +1,123 @@
+"""Actors over a bounded box of actions, and critics that judge actions; without a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from gpicljax import spaces
+from gpicljax.networks.feedforward import MLP, FeedForward, dense
+from gpicljax.networks.q_network import AgentInput
+
+_SMALL = nn.initializers.variance_scaling(1e-2, "fan_in", "normal")
+
+
+class CriticInput(NamedTuple):
+    """The environment's `observation`, and `action` float `[..., D]` within [-1, 1]."""
+
+    observation: object
+    action: jax.Array
+
+
+class DeterministicActor(FeedForward):
+    """An MLP over the observation and a linear layer, squashed by tanh; it starts near 0.
+
+    Attributes:
+      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      action_space: of the unbatched action, with D entries.
+      sizes: hidden sizes of the MLP.
+      activation: of the hidden layers.
+    """
+
+    observation_space: spaces.Space
+    action_space: spaces.Space
+    sizes: Sequence[int] = (256, 256)
+    activation: Callable[[jax.Array], jax.Array] = nn.relu
+
+    @nn.compact
+    def __call__(self, inputs: AgentInput) -> jax.Array:
+        """Inputs with any leading axes -> float `[..., D]` within [-1, 1]."""
+        seen = spaces.flatten(self.observation_space, inputs.observation)
+        torso = MLP(self.sizes, self.activation, name="torso")(seen)
+        size = spaces.flat_size(self.action_space)
+        return jnp.tanh(dense(size, kernel_init=_SMALL, name="action")(torso))
+
+
+class GaussianActor(FeedForward):
+    """An MLP over the observation, and linear layers to means and log standard deviations.
+
+    Its outputs are what `policies.TanhPolicy` reads; they start near 0.
+
+    Attributes:
+      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      action_space: of the unbatched action, with D entries.
+      sizes: hidden sizes of the MLP.
+      activation: of the hidden layers.
+      log_std_low: least log standard deviation, to which it is clipped.
+      log_std_high: likewise, the greatest.
+    """
+
+    observation_space: spaces.Space
+    action_space: spaces.Space
+    sizes: Sequence[int] = (256, 256)
+    activation: Callable[[jax.Array], jax.Array] = nn.relu
+    log_std_low: float = -20.0
+    log_std_high: float = 2.0
+
+    @nn.compact
+    def __call__(self, inputs: AgentInput) -> jax.Array:
+        """Inputs with any leading axes -> float `[..., 2 D]`."""
+        seen = spaces.flatten(self.observation_space, inputs.observation)
+        torso = MLP(self.sizes, self.activation, name="torso")(seen)
+        size = spaces.flat_size(self.action_space)
+        mean = dense(size, kernel_init=_SMALL, name="mean")(torso)
+        log_std = dense(size, kernel_init=_SMALL, name="log_std")(torso)
+        return jnp.concatenate([mean, jnp.clip(log_std, self.log_std_low, self.log_std_high)], -1)
+
+
+class _Critic(nn.Module):
+    """An MLP over observation and action, both flat, and a linear layer to one value."""
+
+    sizes: Sequence[int]
+    activation: Callable[[jax.Array], jax.Array]
+
+    @nn.compact
+    def __call__(self, flat: jax.Array) -> jax.Array:
+        return dense(1, name="value")(MLP(self.sizes, self.activation, name="torso")(flat))[..., 0]
+
+
+class Critics(FeedForward):
+    """K separate Q-functions of observation and action, computed together.
+
+    Their parameters are stacked: every leaf has a leading axis K.
+
+    Attributes:
+      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      sizes: hidden sizes of every MLP.
+      count: K.
+      activation: of the hidden layers.
+    """
+
+    observation_space: spaces.Space
+    sizes: Sequence[int] = (256, 256)
+    count: int = 2
+    activation: Callable[[jax.Array], jax.Array] = nn.relu
+
+    @nn.compact
+    def __call__(self, inputs: CriticInput) -> jax.Array:
+        """Inputs with any leading axes -> float `[..., K]`."""
+        seen = spaces.flatten(self.observation_space, inputs.observation)
+        flat = jnp.concatenate([seen, inputs.action.astype(seen.dtype)], axis=-1)
+        ensemble = nn.vmap(
+            _Critic,
+            variable_axes={"params": 0},
+            split_rngs={"params": True},
+            in_axes=None,  # type: ignore[arg-type]
+            out_axes=-1,
+            axis_size=self.count,
+        )
+        return ensemble(self.sizes, self.activation, name="critics")(flat)

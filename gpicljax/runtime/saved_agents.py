@@ -1,0 +1,224 @@
+"""Trained agents on disk: what is needed to play on with them, and nothing of their training.
+
+```python
+played = load_agent("runs/train_agent/quick-ppo-FrozenLake-v1/agents/seed_0")
+env, agent = played.env, played.agent
+episodes = episode_returns(
+    key, env, agent, played.params, episodes=100, max_steps=200, env_params=played.env_params
+)
+```
+
+A folder holds `params.npz`, the arrays, and `agent.json`: everything else, and the arrays'
+checksum. The latter is written last: a folder without it was never finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax import registration
+from gpicljax.agents import catalogue
+from gpicljax.environment import Environment
+from gpicljax.interface import Agent
+from gpicljax.runtime.config_json import from_json, to_json
+from gpicljax.runtime.files import to_json_text, write_atomically
+from gpicljax.runtime.leaves import named_leaves
+
+FORMAT = 1
+CARD, ARRAYS = "agent.json", "params.npz"
+
+
+class SavedAgentError(RuntimeError):
+    """A saved agent is damaged, or does not fit what it is to be used for."""
+
+
+class LoadedAgent(NamedTuple):
+    """An agent from disk, ready to act.
+
+    Attributes:
+      env: the environment it was trained on, or the one it was loaded for.
+      env_params: the distribution over tasks it was trained on; the default one of another
+        environment.
+      agent: it acts greedily, over `params`.
+      params: its parameters.
+      info: the whole of `agent.json`: settings, evaluation, provenance.
+    """
+
+    env: Environment
+    env_params: Any
+    agent: Agent
+    params: Any
+    info: dict[str, Any]
+
+
+def save_agent(
+    folder: str | Path,
+    *,
+    algorithm: str,
+    env_id: str,
+    env_options: Mapping[str, Any],
+    env_params: Any,
+    num_envs: int,
+    config: Any,
+    network: Any,
+    params: Any,
+    **about: Any,
+) -> None:
+    """Writes an agent so that `load_agent` needs nothing but the folder.
+
+    Args:
+      folder: made if absent; an agent in it is replaced.
+      algorithm: its name in `agents.catalogue`.
+      env_id: registered id of its environment.
+      env_options: static options of `gpicljax.make`: numbers, strings, tuples of them.
+      env_params: distribution over tasks.
+      num_envs: instances in training.
+      config: sizes and switches of the algorithm.
+      network: settings of its network.
+      params: its parameters, pytree of arrays, on the host or one device.
+      **about: whatever else a reader should know (evaluation, provenance, ...), for JSON.
+
+    Raises:
+      OSError: if a file cannot be written.
+      TypeError: if a setting is no JSON value.
+      ValueError: if algorithm or environment are unknown, or `params` are not theirs.
+    """
+    folder = Path(folder)
+    env = registration.make(env_id, **env_options)
+    catalogue.greedy_agent(algorithm, env, num_envs, config, network, params)
+    arrays = {f"params/{name}": np.asarray(leaf) for name, leaf in named_leaves(params)}
+    arrays |= {f"env_params/{name}": np.asarray(leaf) for name, leaf in named_leaves(env_params)}
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    content = file.getvalue()
+    card = {
+        "format": FORMAT,
+        "algorithm": algorithm,
+        "env": {"id": env_id, "options": to_json(dict(env_options), "env_options")},
+        "spaces": _spaces(env),
+        "num_envs": num_envs,
+        "config": to_json(config),
+        "network": to_json(network),
+        "arrays": {
+            "file": ARRAYS,
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "parameters": sum(np.size(leaf) for leaf in jax.tree.leaves(params)),
+        },
+        **about,
+    }
+    text = to_json_text(card, indent=2) + "\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    # What is replaced must not pass for whole in the meantime.
+    (folder / CARD).unlink(missing_ok=True)
+    write_atomically(folder / ARRAYS, content)
+    write_atomically(folder / CARD, text)
+
+
+def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgent:
+    """Reads an agent.
+
+    Args:
+      folder: what `save_agent` wrote.
+      env: an environment to use it in, if not just the one it was trained on; of the same kind and
+        with the same spaces.
+
+    Returns:
+      The agent with its environment.
+
+    Raises:
+      SavedAgentError: if a file is missing, damaged or of a later version, or if `env` is another
+        kind of environment.
+    """
+    folder = Path(folder)
+    card = _read_card(folder)
+    arrays = _read_arrays(folder, card)
+    try:
+        algorithm = catalogue.find(card["algorithm"])
+        options = {name: _tuples(value) for name, value in card["env"]["options"].items()}
+        own = registration.make(card["env"]["id"], **options)
+        config = from_json(algorithm.config, card["config"])
+        network = from_json(algorithm.network, card["network"])
+        num_envs = card["num_envs"]
+        agent, like = algorithm.acting(own, num_envs, config, network)
+    except (KeyError, TypeError, ValueError) as error:
+        raise SavedAgentError(f"{folder / CARD}: {error}") from error
+    if env is not None and (env.name != own.name or _spaces(env) != _spaces(own)):
+        raise SavedAgentError(
+            f"{folder} is a saved agent of another environment: {card['env']['id']} "
+            f"({own.name}, {_in_words(own)}), not {env.name} ({_in_words(env)})"
+        )
+    params = _restore(folder, arrays, "params", like)
+    if env is None or env == own:
+        env_params = _restore(folder, arrays, "env_params", own.default_params)
+        return LoadedAgent(own, env_params, agent, params, card)
+    agent = algorithm.acting(env, num_envs, config, network).agent
+    return LoadedAgent(env, env.default_params, agent, params, card)
+
+
+def _spaces(env: Environment) -> dict[str, str]:
+    return {"observation": str(env.observation_space()), "action": str(env.action_space())}
+
+
+def _in_words(env: Environment) -> str:
+    return ", ".join(f"{kind} {space}" for kind, space in _spaces(env).items())
+
+
+def _tuples(value: Any) -> Any:
+    """JSON's lists as the tuples that they were."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _read_card(folder: Path) -> dict[str, Any]:
+    file = folder / CARD
+    try:
+        card = json.loads(file.read_text(encoding="utf-8"))
+        version = card["format"]
+        expected = card["arrays"]
+        _ = expected["bytes"], expected["sha256"]
+    except FileNotFoundError as error:
+        what = "was never finished" if (folder / ARRAYS).exists() else "holds no saved agent"
+        raise SavedAgentError(f"{folder} {what}: {CARD} is missing") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SavedAgentError(f"{file} is damaged ({type(error).__name__}: {error})") from error
+    if version != FORMAT:
+        raise SavedAgentError(f"{file} has format {version}; this version reads {FORMAT}")
+    return card
+
+
+def _read_arrays(folder: Path, card: dict[str, Any]) -> dict[str, np.ndarray]:
+    file, expected = folder / ARRAYS, card["arrays"]
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise SavedAgentError(f"{file} cannot be read ({error.strerror})") from error
+    if len(content) != expected["bytes"]:
+        raise SavedAgentError(f"{file} has {len(content)} bytes instead of {expected['bytes']}")
+    if hashlib.sha256(content).hexdigest() != expected["sha256"]:
+        raise SavedAgentError(f"{file} has changed (its checksum differs)")
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def _restore(folder: Path, arrays: Mapping[str, np.ndarray], part: str, like: Any) -> Any:
+    """The stored leaves in the structure of `like`, in its dtypes."""
+    leaves = []
+    for name, leaf in named_leaves(like):
+        value = arrays.get(f"{part}/{name}")
+        if value is None or value.shape != jnp.shape(leaf):
+            found = "nothing" if value is None else list(value.shape)
+            raise SavedAgentError(
+                f"{folder / ARRAYS} has {found} at {part}/{name}; {list(jnp.shape(leaf))} is needed"
+            )
+        # Floats as wide as this process computes with.
+        leaves.append(jnp.asarray(value, jnp.result_type(leaf)))
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)

@@ -1,0 +1,177 @@
+"""Films of episodes: frames from a render function, as an animated GIF or a sheet of stills."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpicljax.viz import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Frames = NDArray[np.uint8]
+
+
+def render_frames(
+    render: Callable[[Any, Any], Any],
+    states: Any,
+    task: Any,
+    chosen: Sequence[int] | NDArray[np.integer],
+    *,
+    chunk: int = 32,
+) -> Frames:
+    """Draws some states of an episode, a chunk of them at a time in one compiled program.
+
+    Args:
+      render: `(state, task) -> uint8[H, W, 3]`, such as `env.render`.
+      states: leaves `[T, ...]`.
+      task: the episode's task.
+      chosen: which of the T states, N of them.
+      chunk: frames drawn together; memory is in proportion.
+
+    Returns:
+      `uint8[N, H, W, 3]`.
+
+    Raises:
+      ValueError: if nothing is chosen or `chunk` < 1.
+    """
+    import jax
+
+    indices = np.asarray(chosen, np.int32)
+    if indices.ndim != 1 or indices.size == 0 or chunk < 1:
+        raise ValueError(
+            f"chosen has shape {indices.shape}, chunk is {chunk}; accepted is int[N] with N >= 1, "
+            "and a chunk of at least 1"
+        )
+    chunk = min(chunk, indices.size)
+    # The last chunk is filled up with its first frame, so that one program does.
+    filled = np.concatenate([indices, np.full(-indices.size % chunk, indices[0], np.int32)])
+
+    @jax.jit
+    def draw(states: Any, task: Any, places: Any) -> Any:
+        return jax.vmap(render, (0, None))(jax.tree.map(lambda x: x[places], states), task)
+
+    parts = [np.asarray(draw(states, task, part)) for part in filled.reshape(-1, chunk)]
+    return np.concatenate(parts)[: indices.size]
+
+
+def choose_frames(length: int, most: int) -> NDArray[np.int32]:
+    """Which of the states 0 .. length to show: every k-th one and the last, at most `most`.
+
+    Raises:
+      ValueError: if `length` < 0 or `most` < 2.
+    """
+    if length < 0 or most < 2:
+        raise ValueError(
+            f"length is {length}, most is {most}; accepted are at least 0, and at least 2"
+        )
+    stride = max(1, -(-length // (most - 1)))
+    return np.append(np.arange(0, length, stride, dtype=np.int32), np.int32(length))
+
+
+def animation(frames: Frames, *, frames_per_second: float = 15.0, most_pixels: int = 320) -> bytes:
+    """An animated GIF that loops; its last frame stays for a second and a half.
+
+    All frames share one palette of 256 colours, made from a sample of them, so that nothing
+    flickers where nothing moves.
+
+    Args:
+      frames: `uint8[T, H, W, 3]`.
+      frames_per_second: speed, at most 50 (players slow down what is faster).
+      most_pixels: larger frames are reduced until neither side exceeds this.
+
+    Returns:
+      The file's content.
+
+    Raises:
+      ValueError: if the frames are of another shape or dtype, or a number is out of range.
+    """
+    from PIL import Image
+
+    frames = _checked(frames)
+    if not 0 < frames_per_second <= 50 or most_pixels < 1:
+        raise ValueError(
+            f"frames_per_second is {frames_per_second}, most_pixels is {most_pixels}; accepted are "
+            "0 < frames_per_second <= 50 and most_pixels >= 1"
+        )
+    height, width = frames.shape[1:3]
+    share = min(1.0, most_pixels / max(height, width))
+    size = max(1, round(width * share)), max(1, round(height * share))
+    images = [Image.fromarray(frame) for frame in frames]
+    if share < 1:
+        images = [image.resize(size, Image.Resampling.LANCZOS) for image in images]
+    sample = images[:: -(-len(images) // 16)]
+    strip = Image.fromarray(np.concatenate([np.asarray(image) for image in sample]))
+    palette = strip.quantize(256, method=Image.Quantize.MEDIANCUT)
+    pictures = [im.quantize(palette=palette, dither=Image.Dither.NONE) for im in images]
+    # GIF counts in hundredths of a second. Equal neighbours become one frame that lasts longer.
+    durations = [10 * round(100 / frames_per_second)] * len(pictures)
+    durations[-1] = 1500
+    file = io.BytesIO()
+    pictures[0].save(
+        file,
+        format="GIF",
+        save_all=True,
+        append_images=pictures[1:],
+        duration=durations,
+        loop=0,
+        optimize=False,
+    )
+    return file.getvalue()
+
+
+def contact_sheet(
+    frames: Frames, *, labels: Sequence[str] = (), columns: int = 4, title: str | None = None
+) -> Figure:
+    """Stills side by side, read like text.
+
+    Args:
+      frames: `uint8[K, H, W, 3]`.
+      labels: what to write above each, K of them or none.
+      columns: stills in a row.
+      title: over the whole sheet, or none.
+
+    Returns:
+      A matplotlib figure; `style.save_figure` writes it.
+
+    Raises:
+      ValueError: if the frames are of another shape or dtype, `labels` of another number, or
+        `columns` < 1.
+    """
+    frames = _checked(frames)
+    count, height, width, _ = frames.shape
+    if columns < 1 or (labels and len(labels) != count):
+        raise ValueError(
+            f"columns is {columns}, labels has {len(labels)} for {count} frames; accepted are at "
+            "least 1, and as many as frames, or none"
+        )
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    each = 7.2 / columns - 0.18
+    figure = style.new_figure(7.2, rows * (each * height / width + 0.35) + (0.3 if title else 0))
+    for i, frame in enumerate(frames):
+        axes = figure.add_subplot(rows, columns, i + 1)
+        axes.imshow(frame, interpolation="lanczos")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        for spine in axes.spines.values():
+            spine.set_color(style.RULE)
+        if labels:
+            axes.set_title(labels[i], fontsize=style.SMALL, color=style.MUTED, loc="left", pad=3)
+    if title:
+        style.title_figure(figure, title)
+    return figure
+
+
+def _checked(frames: Frames) -> Frames:
+    frames = np.asarray(frames)
+    if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not frames.size:
+        raise ValueError(
+            f"frames is {frames.dtype}{list(frames.shape)}; accepted is uint8[T, H, W, 3], T >= 1"
+        )
+    return frames

@@ -1,0 +1,157 @@
+"""Every algorithm of the catalogue fits what it says, and has the one interface."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.agents import catalogue
+from gpicljax.runtime import FAST_COMPILE
+from gpicljax.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+
+LAKE = "FrozenLake-v1"  # discrete in, discrete out
+PENDULUM = "Pendulum-v1"  # floats in, floats out
+FITS = {
+    "ppo": (LAKE, PENDULUM, "MountainCar-v0", "MetaRG-v1"),
+    "recurrent-ppo": (LAKE, PENDULUM, "BernoulliBandit-v0"),
+    "dqn": (LAKE, "MountainCar-v0"),
+    "td3": (PENDULUM,),
+    "ddpg": (PENDULUM,),
+    "sac": (PENDULUM,),
+    "q-learning": (LAKE, "CliffWalking-v1"),
+    "ucb1": ("BernoulliBandit-v0", "BanditTenArmedRandomFixed-v0"),
+    "thompson": ("BernoulliBandit-v0",),
+    "random": (LAKE, PENDULUM, "MetaRG-v1"),
+}
+PAIRS = [(name, env_id) for name in catalogue.CATALOGUE for env_id in FITS[name]]
+
+
+@pytest.mark.parametrize(("name", "env_id"), PAIRS)
+def test_every_entry_has_the_one_interface(name, env_id):
+    """Shapes only: nothing is compiled."""
+    algorithm, env = catalogue.find(name), gpicljax.make(env_id)
+    vec = gpicljax.VectorEnv(env, 4, resets="fresh")
+    trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
+
+    def study(key):
+        state = trainer.init(key, algorithm.hparams(), env.default_params)
+        following, metrics = trainer.update(state)
+        vstate, timestep = vec.init(key)
+        actions = []
+        for greedy in (False, True):
+            agent = trainer.agent(greedy=greedy)
+            carry = agent.initial_carry(4)
+            action, aux, after = agent.act(key, following.params, carry, timestep)
+            assert isinstance(aux, dict)
+            assert jax.tree.structure(carry) == jax.tree.structure(after)
+            actions.append(action)
+        return state, following, metrics, actions, vec.step(vstate, actions[0])
+
+    state, following, metrics, actions, _ = jax.eval_shape(study, jax.random.key(0))
+    for before, after in zip(jax.tree.leaves(state), jax.tree.leaves(following), strict=True):
+        assert (before.shape, before.dtype) == (after.shape, after.dtype)
+        assert not after.weak_type
+    assert state.key.shape == () and state.updates.dtype == jnp.int32
+    assert all(metric.shape == () for metric in metrics.values())
+    space = env.action_space()
+    for action in actions:
+        assert action.shape == (4, *space.shape)
+    if algorithm.trains:
+        assert trainer.observations >= 4 and trainer.observations % 4 == 0
+        assert trainer.optimiser_steps >= 1
+        # What the experiment renews lies there.
+        assert state.rollout.vstate.keys.shape == (4,)
+    else:
+        assert trainer.observations == 0 and not jax.tree.leaves(state.params)
+
+
+@pytest.mark.parametrize("name", catalogue.CATALOGUE)
+def test_what_fits_is_not_refused_and_several_agents_are(name):
+    algorithm = catalogue.find(name)
+    for env_id in FITS[name]:
+        env = gpicljax.make(env_id)
+        assert algorithm.refusal(env.observation_space(), env.action_space(), None) is None
+        reason = algorithm.refusal(env.observation_space(), env.action_space(), 2)
+        assert reason is not None and "2" in reason
+
+
+VECTOR = Box(-1, 1, (3,))
+REFUSED = [
+    ("ppo", VECTOR, MultiDiscrete((2, 2)), "discrete or continuous"),
+    ("ppo", VECTOR, Box(0, 3, (2,), jnp.int32), "discrete or continuous"),
+    ("dqn", VECTOR, Box(-1, 1, (1,)), "discrete actions"),
+    ("q-learning", VECTOR, Discrete(2), "discrete observations"),
+    ("q-learning", Discrete(2), Box(-1, 1, (1,)), "discrete actions"),
+    ("ucb1", VECTOR, Box(-1, 1, (1,)), "discrete actions"),
+    ("td3", VECTOR, Discrete(2), "continuous"),
+    ("ddpg", VECTOR, Box(-float("inf"), float("inf"), (1,)), "finite"),
+    ("sac", VECTOR, Discrete(2), "continuous"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "observations", "actions", "word"),
+    [case for case in REFUSED if case[0] in catalogue.CATALOGUE],
+)
+def test_refusals_say_why(name, observations, actions, word):
+    reason = catalogue.find(name).refusal(observations, actions, None)
+    assert reason is not None and word in reason
+
+
+def test_observations_that_no_mlp_reads_are_refused():
+    class Odd(Space):
+        pass
+
+    for name in ("ppo", "dqn"):
+        assert "MLP" in catalogue.find(name).refusal(Odd(), Discrete(2), None)
+        assert "MLP" in catalogue.find(name).refusal(Dict.of(a=Odd()), Discrete(2), None)
+
+
+def test_unknown_names_get_a_suggestion():
+    with pytest.raises(ValueError, match="Did you mean 'dqn'.*Known: ppo"):
+        catalogue.find("dqn2")
+
+
+def test_greedy_agents_check_their_parameters():
+    env, settings = gpicljax.make(LAKE), catalogue.ActorCriticSettings(sizes=(8,))
+    algorithm = catalogue.find("ppo")
+    trainer = algorithm.make(algorithm.config(), gpicljax.VectorEnv(env, 4), settings)
+    like = jax.eval_shape(lambda key: trainer.init(key, algorithm.hparams()), jax.random.key(0))
+    params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), like.params)
+    agent = catalogue.greedy_agent("ppo", env, 4, algorithm.config(), settings, params)
+    vec = gpicljax.VectorEnv(env, 4, resets="fresh")
+
+    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    def first_action(params):
+        timestep = vec.init(jax.random.key(0))[1]
+        return agent.act(jax.random.key(0), params, agent.initial_carry(4), timestep)[:2]
+
+    action, aux = first_action(params)
+    assert np.array_equal(action, np.zeros(4)) and "value" in aux
+    wider = dataclasses.replace(settings, sizes=(16,))
+    with pytest.raises(ValueError, match=r"got \(8, 4\); ppo on FrozenLake has \(16, 4\)"):
+        catalogue.greedy_agent("ppo", env, 4, algorithm.config(), wider, params)
+    scaled = dataclasses.replace(algorithm.config(), normalise_observations=True)
+    with pytest.raises(ValueError, match="params.scale.*got nothing"):
+        catalogue.greedy_agent("ppo", env, 4, scaled, settings, params)
+    pendulum = gpicljax.make(PENDULUM)
+    table = catalogue.find("q-learning")
+    with pytest.raises(ValueError, match="Pendulum.*discrete"):
+        table.acting(pendulum, 4, table.config(), table.network())
+
+
+def test_random_actions_are_uniform_over_what_is_legal():
+    env = gpicljax.make("MetaRG-v1")
+    vec = gpicljax.VectorEnv(env, 900, resets="fresh")
+    timestep = jax.eval_shape(lambda: vec.init(jax.random.key(0))[1])
+    timestep = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), timestep)
+    mask = jnp.tile(jnp.array([[True, False, True]]), (900, 1))
+    timestep = timestep._replace(observation=timestep.observation | {"action_mask": mask})
+    action, _, _ = catalogue.random_agent(env).act(jax.random.key(1), (), (), timestep)
+    counts = np.bincount(action, minlength=3)
+    # Four standard errors of a fair coin.
+    assert counts[1] == 0 and abs(counts[0] - 450) < 4 * np.sqrt(900 / 4)

@@ -1,0 +1,250 @@
+"""Training, saving and filming agents as a user does, at toy sizes; and what is refused."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+import train_agent
+import train_agent_report
+from train_agent_settings import GOALS, SETTINGS, default_algorithm
+
+import gpicljax
+from gpicljax.agents import catalogue
+from gpicljax.evaluation.returns import episode_returns
+from gpicljax.runtime import FAST_COMPILE, load_agent
+
+# A table is learnt, so that there is little to compile.
+TINY = [
+    "--env=FrozenLake-v1",
+    "--env-options=is_slippery=False",
+    "--algo=q-learning",
+    "--seeds=2",
+    "--num-envs=8",
+    "--observations=2048",
+    "--agent.unroll=32",
+    "--log-lines=4",
+    "--checkpoint-every=2",
+    "--probe-episodes=4",
+    "--evaluation-episodes=20",
+    "--evaluation-steps=100",
+    "--no-progress",
+]
+NAME = "quick-q-learning-FrozenLake-v1"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    results = train_agent.main([*TINY, f"--runs-dir={folder}"])
+    return folder / "train_agent" / NAME, results
+
+
+def records(run):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in lines]
+
+
+def test_writes_everything(finished):
+    run, results = finished
+    summary = json.loads((run / "summary.json").read_text())["results"]
+    returns = np.asarray(results.played.returns)
+    assert returns.shape == (2, 20) and summary["return"]["seeds"] == returns.mean(1).tolist()
+    assert summary["observations"] == 2048 and summary["parameters"] == 64
+    assert summary["random"]["mean"] < 0.1 and summary["goal"] == 1
+    text = (run / "summary.md").read_text()
+    assert "q-learning on FrozenLake-v1 (is_slippery=False)" in text and "random actions" in text
+    log = records(run)
+    assert [record["step"] for record in log] == [1, 2, 3, 4]
+    assert len(log[-1]["return"]) == 2 and log[-1]["observations"] == 2 * 2048
+    assert (run / "figures" / "learning.png").stat().st_size > 5_000
+    assert (run / "figures" / "episode.png").stat().st_size > 5_000
+
+
+def test_the_film_is_an_animated_gif_of_the_episode(finished):
+    run, _ = finished
+    with Image.open(run / "figures" / "episode.gif") as film:
+        assert film.format == "GIF" and film.is_animated and film.size == (192, 192)
+        assert 2 <= film.n_frames <= train_agent.Config.film_frames
+
+
+def test_saved_agents_do_what_was_measured(finished):
+    run, results = finished
+    config = train_agent.parse(
+        {"quick": train_agent.starting_point(TINY)}, [*TINY, f"--runs-dir={run}"]
+    )
+    _, keys = train_agent.seed_keys(config, 1)
+    for seed in range(2):
+        loaded = load_agent(run / "agents" / f"seed_{seed}")
+        assert loaded.info["evaluation"]["episodes"] == 20
+        again = jax.jit(
+            lambda key, params, loaded=loaded: episode_returns(
+                key,
+                loaded.env,
+                loaded.agent,
+                params,
+                episodes=20,
+                max_steps=100,
+                env_params=loaded.env_params,
+            ),
+            compiler_options=FAST_COMPILE,
+        )(keys[seed], loaded.params)
+        for mine, theirs in zip(again, results.played, strict=True):
+            assert np.array_equal(mine, theirs[seed])
+        assert loaded.info["evaluation"]["mean_return"] == pytest.approx(float(again[0].mean()))
+
+
+def test_an_interrupted_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
+    run, results = finished
+    copy = tmp_path / "train_agent" / NAME
+    shutil.copytree(run, copy)
+    # As if killed after the checkpoint of the second line.
+    shutil.rmtree(copy / "checkpoints" / "4")
+    for name in ("agents", "figures"):
+        shutil.rmtree(copy / name)
+    (copy / "summary.json").unlink()
+    again = train_agent.main([*TINY, f"--runs-dir={tmp_path}", "--resume"])
+    assert records(copy) == records(run)
+    for mine, theirs in zip(
+        jax.tree.leaves(again.params), jax.tree.leaves(results.params), strict=True
+    ):
+        assert np.array_equal(mine, theirs)
+    mine, theirs = (
+        json.loads((folder / "summary.json").read_text())["results"] for folder in (copy, run)
+    )
+    for summary in (mine, theirs):
+        summary.pop("observations_per_s")
+    assert mine == theirs
+    assert (copy / "agents" / "seed_1" / "agent.json").exists()
+
+
+def test_existing_runs_are_refused(finished, capsys):
+    run, _ = finished
+    for more, word in ([], "--resume"), (["--resume", "--num-envs=4"], "num_envs"):
+        with pytest.raises(SystemExit) as stop:
+            train_agent.main([*TINY, *more, f"--runs-dir={run.parents[1]}"])
+        assert stop.value.code == 1
+        assert word in capsys.readouterr().err
+
+
+def test_rules_are_evaluated_without_training(tmp_path, capsys):
+    results = train_agent.main(
+        [
+            "--env=BernoulliBandit-v0",
+            "--algo=ucb1",
+            "--env-options=num_arms=3",
+            "--env-params=horizon=40",
+            "--episodes-per-trial=2",
+            "--evaluation-episodes=60",
+            "--evaluation-steps=100",
+            "--seeds=2",
+            f"--runs-dir={tmp_path}",
+            "--no-progress",
+        ]
+    )
+    printed = capsys.readouterr().out
+    assert "no tuned settings" in printed and "draws no pictures" in printed
+    assert "By episode of the trial" in printed
+    assert results.history == [] and (results.played.lengths == 40).all()
+    # The same arms for both; one standard error is about 0.6.
+    gain = results.played.returns.mean() - results.random.returns.mean()
+    assert gain > 3
+    (run,) = tmp_path.glob("train_agent/*")
+    assert not list((run / "figures").iterdir())
+    assert load_agent(run / "agents" / "seed_0").info["algorithm"] == "ucb1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--env", "FrozenLak-v1"], ["--env:", "Did you mean 'FrozenLake-v1'"]),
+        (["--algo", "pp0"], ["--algo:", "Did you mean 'ppo'"]),
+        (["--algo", "dqn", "--env", "Pendulum-v1"], ["--algo", "Pendulum-v1", "discrete"]),
+        (["--algo", "q-learning", "--env", "MountainCar-v0"], ["--algo", "observations"]),
+        (["--env-options", "slippery=1"], ["--env-options:", "slippery"]),
+        (["--env-options", "map_name=9x9"], ["--env-options:", "9x9"]),
+        (["--env-options", "is_slippery"], ["--env-options:", "name=value"]),
+        (["--env-options", "size=4", "size=5"], ["--env-options:", "once"]),
+        (["--env-params", "horizon=0"], ["--env-params:", "horizon"]),
+        (["--env-params", "horizn=9"], ["--env-params:", "horizn", "success_rate"]),
+        (["--env-params", "horizon=soon"], ["--env-params:"]),
+        (["--agent.minibatches", "7"], ["--agent", "minibatches"]),
+        (["--agent.unroll", "0"], ["unroll"]),
+        (["--agent.bank", "3"], ["--agent.bank"]),
+        (["--seeds", "0"], ["--seeds"]),
+        (["--observations", "0"], ["--observations"]),
+        (["--evaluation-episodes", "1"], ["--evaluation-episodes"]),
+        (["--episodes-per-trial", "3", "--probe-episodes", "4"], ["--probe-episodes"]),
+        (["--film-frames", "1"], ["--film-frames"]),
+        (["--preset", "quik"], ["--preset", "quick"]),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_happens(arguments, words, capsys, tmp_path):
+    with pytest.raises(SystemExit) as stop:
+        train_agent.main([*arguments, f"--runs-dir={tmp_path}"])
+    assert stop.value.code == 2
+    told = capsys.readouterr().err
+    assert all(word in told for word in words), told
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["--agent.minibatches", "--env-options", "81920"]),
+        (["--algo", "dqn"], ["--agent.replay-capacity", "--network.dueling"]),
+        (["--env=BernoulliBandit-v0", "--algo=thompson"], ["--agent.payments"]),
+    ],
+)
+def test_help_is_that_of_the_algorithm(arguments, words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        train_agent.main([*arguments, "--help"])
+    assert stop.value.code == 0
+    told = capsys.readouterr().out
+    assert all(word in told for word in words)
+
+
+def test_a_dry_run_leaves_no_trace(capsys, tmp_path):
+    train_agent.main([*TINY, "--dry-run", f"--runs-dir={tmp_path}"])
+    told = capsys.readouterr().out
+    assert "parameters per agent: 64" in told and "projected training" in told
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("env_id", "algo"), SETTINGS)
+def test_tuned_settings_are_consistent(env_id, algo):
+    arguments = ["--env", env_id, "--algo", algo]
+    config = train_agent.parse({"quick": train_agent.starting_point(arguments)}, arguments)
+    study = train_agent.build(config)
+    assert study.num_chunks >= 2 and env_id in GOALS
+    assert train_agent_report.goal(config) == GOALS[env_id]
+    # Nothing is lost to rounding up.
+    assert study.num_chunks * study.observations_per_chunk < 1.1 * config.observations
+
+
+def test_defaults_are_of_algorithms_that_fit():
+    for env_id in gpicljax.registered():
+        env = gpicljax.make(env_id)
+        if env.num_agents is None:
+            algorithm = catalogue.find(default_algorithm(env_id))
+            reason = algorithm.refusal(env.observation_space(), env.action_space(), None)
+            assert reason is None, env_id
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env_id", GOALS)
+def test_solved(env_id, tmp_path):
+    """The default settings of every environment reach its goal from three seeds out of three."""
+    arguments = ["--env", env_id, "--seeds=3", "--no-progress", f"--runs-dir={tmp_path}"]
+    results = train_agent.main(arguments)
+    returns, nulls = (
+        train_agent_report.seed_means(episodes) for episodes in (results.played, results.random)
+    )
+    assert returns.shape == (3,) and (returns >= GOALS[env_id]).all(), returns
+    assert nulls.max() < GOALS[env_id] - 0.1 * abs(GOALS[env_id])

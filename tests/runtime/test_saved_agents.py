@@ -1,0 +1,218 @@
+"""Saved agents come back as they were, and whatever is wrong with them is named."""
+
+import dataclasses
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.agents import catalogue
+from gpicljax.runtime import FAST_COMPILE, SavedAgentError, load_agent, save_agent
+
+MAP = ("SFF", "FHF", "FFG")
+CASES = {
+    "ppo": ("FrozenLake-v1", {"description": MAP, "is_slippery": False}),
+    "recurrent-ppo": ("Pendulum-v1", {}),
+    "dqn": ("MountainCar-v0", {}),
+    "td3": ("Pendulum-v1", {}),
+    "ddpg": ("Pendulum-v1", {}),
+    "sac": ("Pendulum-v1", {}),
+    "q-learning": ("CliffWalking-v1", {}),
+    "ucb1": ("BernoulliBandit-v0", {"num_arms": 3}),
+    "thompson": ("BernoulliBandit-v0", {}),
+    "random": ("FrozenLake-v1", {}),
+}
+
+
+def settings(name, **env_overrides):
+    """What `save_agent` is given; parameters are numbers that no initialiser draws."""
+    env_id, options = CASES[name]
+    algorithm, env = catalogue.find(name), gpicljax.make(env_id, **options)
+    config, network = algorithm.config(), algorithm.network()
+    like = algorithm.acting(env, 4, config, network).params
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), like)
+    return {
+        "algorithm": name,
+        "env_id": env_id,
+        "env_options": options,
+        "env_params": env.make_params(**env_overrides),
+        "num_envs": 4,
+        "config": config,
+        "network": network,
+        "params": params,
+    }
+
+
+@pytest.fixture
+def saved(tmp_path):
+    folder = tmp_path / "deep" / "agent"
+    given = settings("ppo", success_rate=0.8)
+    save_agent(folder, **given, evaluation={"mean_return": np.float32(0.5)}, note="a note")
+    return folder, given
+
+
+@pytest.mark.parametrize("name", catalogue.CATALOGUE)
+def test_agents_of_every_kind_come_back(name, tmp_path):
+    given = settings(name)
+    save_agent(tmp_path, **given)
+    loaded = load_agent(tmp_path)
+    assert loaded.env == gpicljax.make(given["env_id"], **given["env_options"])
+    for mine, theirs in (
+        (loaded.params, given["params"]),
+        (loaded.env_params, given["env_params"]),
+    ):
+        assert jax.tree.structure(mine) == jax.tree.structure(theirs)
+        for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
+            assert a.dtype == b.dtype and np.array_equal(a, b)
+    original = catalogue.greedy_agent(
+        name, loaded.env, 4, given["config"], given["network"], given["params"]
+    )
+    act = first_actions(loaded.env, loaded.agent, original)
+    mine, theirs = act(loaded.params, given["params"])
+    assert np.array_equal(mine, theirs)
+
+
+def first_actions(env, *agents):
+    """What agents do at the first time step, as one program."""
+
+    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    def act(*params):
+        timestep = gpicljax.VectorEnv(env, 4, resets="fresh").init(jax.random.key(0))[1]
+        return [
+            agent.act(jax.random.key(1), mine, agent.initial_carry(4), timestep)[0]
+            for agent, mine in zip(agents, params, strict=True)
+        ]
+
+    return act
+
+
+def test_settings_that_decide_how_it_acts_come_back(tmp_path):
+    given = settings("recurrent-ppo", gravity=(9.0, 11.0))
+    algorithm = catalogue.find("recurrent-ppo")
+    given["config"] = dataclasses.replace(
+        given["config"], bounds="squash", normalise_observations=True
+    )
+    given["network"] = catalogue.RecurrentSettings(sizes=(8,), core=(4, 4))
+    env = gpicljax.make("Pendulum-v1")
+    like = algorithm.acting(env, 4, given["config"], given["network"]).params
+    given["params"] = jax.tree.map(lambda x: np.full(x.shape, 0.3, x.dtype), like)
+    save_agent(tmp_path, **given)
+    loaded = load_agent(tmp_path)
+    assert np.array_equal(loaded.env_params.gravity, np.float32([9, 11]))
+    assert jax.tree.structure(loaded.params) == jax.tree.structure(like)
+    core = loaded.agent.initial_carry(2).core
+    assert [x.shape for x in jax.tree.leaves(core)] == [(2, 4)] * 4
+    clipping = dataclasses.replace(given["config"], bounds="clip")
+    other = algorithm.acting(env, 4, clipping, given["network"]).agent
+    act = first_actions(env, loaded.agent, other)
+    squashed, clipped = act(loaded.params, loaded.params)
+    # Torques of up to 2, from the same means.
+    np.testing.assert_allclose(squashed, 2 * np.tanh(np.asarray(clipped) / 2), rtol=1e-5)
+    assert np.abs(clipped).max() < 2
+
+
+def test_the_card_says_everything(saved):
+    folder, _ = saved
+    assert sorted(file.name for file in folder.iterdir()) == ["agent.json", "params.npz"]
+    info = load_agent(folder).info
+    assert info["algorithm"] == "ppo" and info["env"]["id"] == "FrozenLake-v1"
+    assert info["env"]["options"] == {"description": list(MAP), "is_slippery": False}
+    assert info["spaces"] == {"observation": "Discrete(n=9)", "action": "Discrete(n=4)"}
+    assert info["evaluation"] == {"mean_return": 0.5} and info["note"] == "a note"
+    assert info["arrays"]["parameters"] == 2 * (9 * 64 + 64 + 64 * 64 + 64) + 64 * 4 + 4 + 65
+
+
+def test_it_can_be_used_in_a_like_environment_only(saved):
+    folder, _ = saved
+    slippery = gpicljax.make("FrozenLake-v1", description=MAP)
+    loaded = load_agent(folder, slippery)
+    assert loaded.env == slippery
+    assert float(loaded.env_params.success_rate) == pytest.approx(1 / 3)
+    same = load_agent(folder, gpicljax.make("FrozenLake-v1", description=MAP, is_slippery=False))
+    assert float(same.env_params.success_rate) == pytest.approx(0.8)
+    for other in ("FrozenLake-v1", "CliffWalking-v1", "Pendulum-v1"):
+        with pytest.raises(SavedAgentError, match="another environment") as error:
+            load_agent(folder, gpicljax.make(other))
+        assert "FrozenLake-v1" in str(error.value) and other.split("-")[0] in str(error.value)
+
+
+def test_damage_is_reported_by_name(saved):
+    folder, _ = saved
+    arrays, card = folder / "params.npz", folder / "agent.json"
+    content, text = arrays.read_bytes(), card.read_text()
+
+    def fails(word):
+        with pytest.raises(SavedAgentError, match=word) as error:
+            load_agent(folder)
+        assert str(folder) in str(error.value)
+
+    arrays.write_bytes(content[:-10])
+    fails(r"params.npz has \d+ bytes instead of \d+")
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    arrays.write_bytes(bytes(flipped))
+    fails("params.npz has changed")
+    arrays.unlink()
+    fails("params.npz cannot be read")
+    arrays.write_bytes(content)
+    card.write_text(text[: len(text) // 2])
+    fails("agent.json is damaged")
+    card.write_text("[]")
+    fails("agent.json is damaged")
+    for change, word in (
+        ({"format": 99}, "format 99"),
+        ({"algorithm": "ppq"}, "Did you mean 'ppo'"),
+        ({"network": {"sizes": "many"}}, "sizes"),
+        ({"network": {"sizes": [7]}}, "is needed"),
+        ({"env": {"id": "FrozenLake-v9", "options": {}}}, "unknown environment"),
+        ({"num_envs": 0}, "num_envs"),
+    ):
+        card.write_text(json.dumps(json.loads(text) | change))
+        fails(word)
+    card.unlink()
+    fails("never finished")
+    arrays.unlink()
+    fails("holds no saved agent")
+    card.write_text(text)
+    arrays.write_bytes(content)
+    load_agent(folder)
+
+
+def test_replacing_an_agent_leaves_one_or_the_other(saved, monkeypatch):
+    folder, given = saved
+    new = given | {"params": jax.tree.map(lambda x: x + 1, given["params"])}
+    save_agent(folder, **new)
+    first = jax.tree.leaves(load_agent(folder).params)[0]
+    assert np.array_equal(first, jax.tree.leaves(new["params"])[0])
+    module = __import__("gpicljax.runtime.saved_agents", fromlist=["write_atomically"])
+    write = module.write_atomically
+
+    def full_disk(path, content):
+        if path.name == "agent.json":
+            raise OSError("no space left on device")
+        write(path, content)
+
+    monkeypatch.setattr(module, "write_atomically", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        save_agent(folder, **given)
+    with pytest.raises(SavedAgentError, match="never finished"):
+        load_agent(folder)
+
+
+def test_nothing_is_written_that_could_not_be_loaded(tmp_path):
+    given = settings("ppo")
+    wrong = jax.tree.map(lambda x: jnp.zeros((*x.shape, 2)), given["params"])
+    with pytest.raises(ValueError, match="params"):
+        save_agent(tmp_path, **given | {"params": wrong})
+    with pytest.raises(ValueError, match="unknown environment"):
+        save_agent(tmp_path, **given | {"env_id": "FrozenLake-v9"})
+    with pytest.raises(ValueError, match="unknown algorithm"):
+        save_agent(tmp_path, **given | {"algorithm": "ppq"})
+    with pytest.raises(TypeError, match="about|value|note"):
+        save_agent(tmp_path, **given, note=object())
+    assert not list(tmp_path.iterdir())

@@ -32,6 +32,9 @@ EXTRA = {
         {"description": ("SFSF", "FHFG")},
         {"size": 5},
     ],
+    "MetaLanguage-v0": [
+        {"vocab_size": 5, "max_order": 2, "slot_weights": "uniform", "calibration": "scale"},
+    ],
     "MetaRG-v0": [
         {"view": "players", "num_distractors": 2, "max_shots": 2, "stimulus": "mhe"},
     ],
@@ -60,6 +63,7 @@ OTHER_PARAMS = {
         "turbulence_power": (0.0, 1.5),
         "horizon": 60,
     },
+    "MetaLanguage-v0": {"min_order": 1, "max_order": 2, "scale": 2.0, "sigma": 0.5, "horizon": 9},
     "MetaRG-v0": {"min_values": 3, "max_values": 3},
     "MetaRG-v1": {"min_values": 3, "max_values": 3},
     "MountainCar-v0": {"force": (0.0005, 0.002), "gravity": 0.002, "horizon": 9},

@@ -1,0 +1,228 @@
+"""The tables and figures of `meta_language.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpicljax.evaluation.icl import icl_curve, icl_profile
+from gpicljax.evaluation.language import adaptive_ngram
+from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.runtime import RunDirectory, write_summary
+from gpicljax.viz.curves import icl_figure, learning_curves
+from gpicljax.viz.style import save_figure
+
+COUNTED = 64
+"""Sequences that the adaptive n-grams are run on: counting is slow, and varies little."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """Nats at every position, `float[N, T]` each.
+
+    Attributes:
+      model: the trained model's.
+      unigram: of counting tokens (of the first sequences only).
+      ngram: of an adaptive n-gram model of the language's own order (likewise).
+      floor: the generator's own; None for natural text.
+    """
+
+    model: np.ndarray
+    unigram: np.ndarray
+    ngram: np.ndarray
+    floor: np.ndarray | None
+
+    @classmethod
+    def of(
+        cls,
+        model: np.ndarray,
+        tokens: np.ndarray,
+        vocabulary: int,
+        order: int,
+        floor: np.ndarray | None = None,
+    ) -> Curves:
+        """The model's curve with its baselines on the same sequences, int `[N, T + 1]`."""
+        some = tokens[:COUNTED]
+        unigram, ngram = (adaptive_ngram(some, k, vocabulary) for k in (0, order))
+        return cls(np.asarray(model, np.float64), unigram, ngram, floor)
+
+    def lines(self) -> dict[str, np.ndarray]:
+        """All curves by name."""
+        named = {"model": self.model, "unigram": self.unigram, "adaptive n-gram": self.ngram}
+        return named if self.floor is None else named | {"floor": self.floor}
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """What a run measured.
+
+    Attributes:
+      languages: curves by kind of language, for every seed.
+      texts: curves of natural text, for every seed; none without text.
+      symbols: which token stood for which letter.
+      demonstrations: continuations by kind, for every seed.
+      history: the log.
+      tokens_per_chunk: of one seed.
+      parameters: of one model.
+    """
+
+    languages: Sequence[Mapping[str, Curves]]
+    texts: Sequence[Curves]
+    symbols: Any
+    demonstrations: Sequence[Mapping[str, Sequence[Any]]]
+    history: Sequence[Mapping[str, Any]]
+    tokens_per_chunk: int
+    parameters: int
+
+    def throughput(self) -> float:
+        """Median tokens per second of all seeds together, without compilation."""
+        rates = [row["time"].get("observations_per_s") for row in self.history]
+        rates = [rate for rate in rates if rate is not None]
+        return float(np.median(rates)) if rates else float("nan")
+
+
+def log_bins(length: int) -> list[int]:
+    """Starts of bins whose width grows with the position."""
+    edges = np.unique(np.geomspace(1, length, 48).round().astype(int)) - 1
+    return [int(x) for x in edges[:-1]]
+
+
+def at(curve: np.ndarray, position: int) -> float:
+    """The mean around a position: a sixteenth of it to either side."""
+    reach = max(1, position // 16)
+    return float(curve[:, max(0, position - reach) : position + reach].mean())
+
+
+def late(curve: np.ndarray) -> float:
+    """The mean over the last sixteenth."""
+    return float(curve[:, -max(1, curve.shape[1] // 16) :].mean())
+
+
+def _said(interval: Interval) -> str:
+    return f"{interval.mean:.3f}" + (f" ± {interval.std:.3f}" if interval.count > 1 else "")
+
+
+def table(seeds: Sequence[Mapping[str, Curves]]) -> str:
+    """Nats at position 16 and at the end, beside the baselines."""
+    lines = [
+        "| language | position 16 | end | gained | unigram | adaptive n-gram | floor |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in seeds[0]:
+        early = np.asarray([at(seed[name].model, 16) for seed in seeds])
+        end = np.asarray([late(seed[name].model) for seed in seeds])
+        first = seeds[0][name]
+        cells = [_said(mean_interval(x)) for x in (early, end, early - end)]
+        cells += [f"{late(x):.3f}" for x in (first.unigram, first.ngram)]
+        cells.append("" if first.floor is None else f"{late(first.floor):.3f}")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def demonstration_table(seeds: Sequence[Mapping[str, Sequence[Any]]]) -> str:
+    """Wrong items by length of the context."""
+    lines = ["| demonstration | context | items | wrong, % | example |", "|---|---|---|---|---|"]
+    for kind in seeds[0]:
+        for i, first in enumerate(seeds[0][kind]):
+            items = sum(seed[kind][i].items for seed in seeds)
+            wrong = sum(seed[kind][i].wrong for seed in seeds)
+            share = f"{100 * wrong / items:.0f}" if items else "-"
+            example = first.text[:48].replace("\n", "/").replace("|", "/")
+            lines.append(f"| {kind} | {first.context} | {items} | {share} | `{example}` |")
+    return "\n".join(lines)
+
+
+def draw(run: RunDirectory, results: Results, config: Any) -> None:
+    """Draws every figure, of the first seed where it is one seed's."""
+    what = f"{config.model.kind}, {results.parameters:,} parameters"
+    count = len(results.history)
+    if count > 1:
+        loss = np.asarray([row["nats"] for row in results.history], np.float64)
+        loss = loss.T.reshape(-1, count)[: config.seeds]
+        steps = results.tokens_per_chunk * np.arange(1, count + 1)
+        figure = learning_curves(
+            steps, loss, xlabel="tokens per seed", ylabel="training loss, nats", title=what
+        )
+        save_figure(figure, run.figures / "training.png")
+    first = results.languages[0]
+    bins = log_bins(next(iter(first.values())).model.shape[1])
+    options: dict[str, Any] = {"xlabel": "tokens of context", "ylabel": "nats per token"}
+    by_order = {name: icl_curve(curves.model, bins=bins) for name, curves in first.items()}
+    save_figure(
+        icl_figure(by_order, log=True, title=f"Unseen languages: {what}", **options),
+        run.figures / "by_order.png",
+    )
+    chosen = "n = 3" if "n = 3" in first else next(iter(first))
+    figures = {"beside_counting": (f"Unseen languages, {chosen}", first[chosen])}
+    if results.texts:
+        figures["text"] = ("Natural text, letters mapped at random", results.texts[0])
+    for name, (title, curves) in figures.items():
+        lines = {line: icl_curve(x, bins=bins) for line, x in curves.lines().items()}
+        figure = icl_figure(lines, log=True, title=f"{title}: {what}", **options)
+        save_figure(figure, run.figures / f"{name}.png")
+
+
+def report(run: RunDirectory, results: Results, config: Any) -> str:
+    """Draws the figures, writes the summary, and returns what to print."""
+    draw(run, results, config)
+    first = results.languages[0]
+    tokens = len(results.history) * results.tokens_per_chunk
+    text = [
+        f"# Meta-Language: {config.model.kind} of {results.parameters:,} parameters",
+        "",
+        f"Nats per token on {config.evaluation_sequences:,} unseen languages of each order, context"
+        f" {config.evaluation_context:,}; mean over positions around 16 and over the last sixteenth"
+        + (f", mean ± standard deviation over {config.seeds} seeds." if config.seeds > 1 else ".")
+        + f" The counting models are run on {COUNTED} of the sequences; the adaptive n-gram knows "
+        "the order.",
+        "",
+        table(results.languages),
+        "",
+    ]
+    for name in ("n = 3", "n = 6"):
+        if name in first:
+            profile = icl_profile(
+                first[name].model,
+                higher_is_better=False,
+                bins=log_bins(first[name].model.shape[1]),
+            )
+            text += [f"In-context learning, {name}:", "", profile.table(), ""]
+    if results.texts:
+        text += [
+            f"Natural text (`{config.text_dir}`), {results.texts[0].model.shape[0]} windows:",
+            "",
+            table([{"text": curves} for curves in results.texts]),
+            "",
+            f"Tokens of the symbols: {results.symbols}",
+            "",
+        ]
+    if results.demonstrations and results.demonstrations[0]:
+        text += [
+            "Continuations of contexts in which 15 % of the items are wrong, at temperature 0.3:",
+            "",
+            demonstration_table(results.demonstrations),
+            "",
+        ]
+    text.append(
+        f"{tokens:,} tokens per seed at {results.throughput():,.0f} per second over all seeds."
+    )
+    numbers = {
+        name: {
+            "position_16": [at(seed[name].model, 16) for seed in results.languages],
+            "end": [late(seed[name].model) for seed in results.languages],
+            "unigram_end": late(curves.unigram),
+            "ngram_end": late(curves.ngram),
+            "floor_end": None if curves.floor is None else late(curves.floor),
+        }
+        for name, curves in first.items()
+    }
+    numbers |= {
+        "parameters": results.parameters,
+        "tokens": tokens,
+        "tokens_per_s": results.throughput(),
+    }
+    write_summary(run, numbers, "\n".join(text))
+    return "\n".join(text) + f"\n\nFigures and summary: {run.path}"

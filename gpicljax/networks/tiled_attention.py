@@ -1,0 +1,292 @@
+"""Exact causal attention whose memory grows with the length, not with its square.
+
+The scores are computed tile by tile and never stored: the forward pass keeps a running maximum and
+sum per query (online softmax), the backward pass computes each tile again from the saved
+log-sum-exp. Tiles that no query of theirs may look at are left out.
+
+Source: Rabe & Staats (2021); Dao et al. (2022).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_batching import custom_vmap
+
+MASKED = -1e30  # finite, so that differences of two such scores are numbers
+
+# 2^f = 1 + f p(f) on [-1/2, 1/2], relative error 9.2e-8: a minimax fit with 2^0 = 1 exactly.
+EXP2_COEFFICIENTS = (
+    0.0013264727123831598,
+    0.0096715126448228,
+    0.055507337434968045,
+    0.24022242085262321,
+    0.693146977598993,
+    1.0,
+)
+
+
+class _Plan(NamedTuple):
+    """How the tiles lie; static. Lengths and positions count padding in.
+
+    Every tile of queries meets one masked tile of keys that ends where it ends. Before that come,
+    if `looped`, as many tiles of keys as its queries see.
+    """
+
+    rows: int  # queries of a tile
+    keys: int  # keys of the masked tile
+    offset: int  # key at which the first query stands
+    looped: bool
+
+
+def tiled_attention(
+    q: jax.Array, k: jax.Array, v: jax.Array, first: jax.Array | None, span: int | None
+) -> jax.Array:
+    """Causal attention over arrays `[B, H, d, T]`, with more keys than queries if need be.
+
+    Casts, pads and groups the heads.
+
+    Args:
+      q: float `[B, H, d, T]`; the last query stands at the last key.
+      k: float `[B, H, d, S]`.
+      v: float `[B, H, d, S]`.
+      first: earliest key of each query, `int32[B, T]`; None for all keys up to the query.
+      span: if given, `first` lies fewer than `span` keys before the query.
+
+    Returns:
+      Float `[B, H, d, T]` of the queries' dtype.
+    """
+    batch, heads, width, length = q.shape
+    offset = k.shape[3] - length
+    dtype = jnp.promote_types(q.dtype, jnp.float32)
+    on_cpu = jax.default_backend() == "cpu"  # sizes only: any choice is right on any platform
+    # Four heads' tiles of 128 x 128 scores fit into a core's second cache.
+    group = max(g for g in range(1, 5) if batch * heads % g == 0) if on_cpu else batch * heads
+    rows = min(128 if on_cpu else 512, -(-length // 16) * 16)
+    if span is not None and span <= 4 * rows:
+        rows = min(rows, 64)
+        plan = _Plan(rows, -(-(span - 1 + rows) // 16) * 16, offset, looped=False)
+    else:
+        plan = _Plan(rows, rows, offset, looped=True)
+    # Before: the first slice must not begin below 0, and tiles of the loop are aligned with those
+    # of the queries. After: as many keys as queries, which no true query sees.
+    before = -offset % rows if plan.looped else max(plan.keys - rows - offset, 0)
+    after = -length % rows
+    if before or (offset and first is None):
+        if first is None:
+            first = jnp.zeros((batch, length), jnp.int32)
+        first = first + before
+    plan = plan._replace(offset=offset + before)
+
+    def spread(x: jax.Array, before: int) -> jax.Array:
+        x = jnp.pad(x.astype(dtype), ((0, 0), (0, 0), (0, 0), (before, after)))
+        return x.reshape(-1, group, width, x.shape[3])
+
+    if first is not None:
+        first = jnp.pad(first.astype(jnp.int32), ((0, 0), (0, after)), mode="edge")
+        first = jnp.repeat(first, heads, axis=0).reshape(-1, group, length + after)
+    out: jax.Array = _attend(spread(q, 0), spread(k, before), spread(v, before), first, plan)  # type: ignore[assignment]
+    out = out.reshape(batch, heads, width, -1)
+    return out[..., :length].astype(q.dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _attend(
+    q: jax.Array, k: jax.Array, v: jax.Array, first: jax.Array | None, plan: _Plan
+) -> jax.Array:
+    """`[N, G, d, T]`, `[N, G, d, S]` twice, `int32[N, G, T]` -> `[N, G, d, T]`."""
+    return _map(partial(_forward, plan), (q, k, v, first))[0]
+
+
+def _attend_forward(
+    q: jax.Array, k: jax.Array, v: jax.Array, first: jax.Array | None, plan: _Plan
+) -> tuple[jax.Array, Any]:
+    out, lse = _map(partial(_forward, plan), (q, k, v, first))
+    return out, (q, k, v, first, out, lse)
+
+
+def _attend_backward(plan: _Plan, saved: Any, d_out: jax.Array) -> tuple[Any, ...]:
+    return *_map(partial(_backward, plan), (*saved, d_out)), None
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _map(function: Any, arrays: tuple[Any, ...]) -> Any:
+    if arrays[0].shape[0] == 1:
+        out = function(*jax.tree.map(lambda x: x[0], arrays))
+        return jax.tree.map(lambda x: x[None], out)
+    return lax.map(lambda x: function(*x), arrays)
+
+
+_slice = lax.dynamic_slice_in_dim
+_update = lax.dynamic_update_slice_in_dim
+
+
+def _swap(x: jax.Array) -> jax.Array:
+    return jnp.swapaxes(x, 1, 2)
+
+
+def _scale(width: int) -> float:
+    """Of the queries: the softmax is taken with powers of 2."""
+    return math.log2(math.e) / math.sqrt(width)
+
+
+def _exp2(x: jax.Array) -> jax.Array:
+    """2^x for x <= 127, exactly 0 for very small x; three times as fast as `jnp.exp2` on a CPU."""
+    if x.dtype != jnp.float32:
+        return jnp.exp2(x)
+    x = jnp.maximum(x, -127.0)
+    whole = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    rest = x - whole
+    power = jnp.full_like(x, EXP2_COEFFICIENTS[0])
+    for coefficient in EXP2_COEFFICIENTS[1:]:
+        power = power * rest + coefficient
+    # Adds the whole part to the exponent. The sum with 1.5 * 2^23 has it in its lowest bits.
+    bits = partial(lax.bitcast_convert_type, new_dtype=jnp.int32)
+    exponent = lax.shift_left(bits(whole + 12582912.0), jnp.int32(23))
+    return lax.bitcast_convert_type(bits(power) + exponent, jnp.float32)
+
+
+@custom_vmap
+def lowest(x: jax.Array) -> jax.Array:
+    """The minimum, also of all that `vmap` maps over: loop bounds must not become batched.
+
+    A batched bound would make every round of the loop copy its whole state.
+    """
+    return x.min()
+
+
+@lowest.def_vmap
+def _lowest_of_all(_: int, __: Any, x: jax.Array) -> tuple[jax.Array, bool]:
+    return lowest(x), False
+
+
+def _loop(plan: _Plan, i: jax.Array, first: jax.Array | None, tile: Any, carry: Any) -> Any:
+    """Applies `tile(start, keys, masked, carry)` to the tiles of keys of the i-th tile of queries.
+
+    Args:
+      plan: the plan.
+      i: `int32[]`.
+      first: of the tile's queries, `int32[G, rows]`.
+      tile: the function.
+      carry: what it passes on.
+    """
+    diagonal = plan.offset + i * plan.rows
+    if plan.looped:
+
+        def run(start: jax.Array, stop: jax.Array, masked: bool, carry: Any) -> Any:
+            def body(j: jax.Array, carry: Any) -> Any:
+                return tile(j * plan.rows, plan.rows, masked, carry)
+
+            return lax.fori_loop(start, stop, body, carry)
+
+        stop, clear = diagonal // plan.rows, jnp.int32(0)
+        if first is not None:
+            # From `clear` on, all queries see the whole tile.
+            clear = jnp.minimum(-(lowest(-first) // plan.rows), stop)
+            carry = run(lowest(first) // plan.rows, clear, True, carry)
+        carry = run(clear, stop, False, carry)
+    return tile(diagonal + plan.rows - plan.keys, plan.keys, True, carry)
+
+
+def _forward(
+    plan: _Plan, q: jax.Array, k: jax.Array, v: jax.Array, first: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """`[G, d, T]`, ... -> outputs `[G, d, T]` and log2-sum-exp2 `[G, T]`.
+
+    Scores are `[G, keys, queries]`: sums over keys are sums of vectors then.
+    """
+    group, width, length = q.shape
+    rows = plan.rows
+    q, k = q * _scale(width), _swap(k)
+    zeros = jnp.zeros((group, rows), q.dtype)
+
+    def queries(i: jax.Array, result: Any) -> Any:
+        out, lse = result
+        queries = _slice(q, i * rows, rows, 2)
+        seen = None if first is None else _slice(first, i * rows, rows, 1)
+        place = plan.offset + i * rows + jnp.arange(rows, dtype=jnp.int32)
+
+        def tile(start: jax.Array, keys: int, masked: bool, carry: Any) -> Any:
+            most, total, value = carry
+            score = jnp.einsum("gkd,gdq->gkq", _slice(k, start, keys, 1), queries)
+            if masked:
+                key = (start + jnp.arange(keys, dtype=jnp.int32))[:, None]
+                mask = key <= place if seen is None else (key <= place) & (key >= seen[:, None])
+                score = jnp.where(mask, score, jnp.asarray(MASKED, score.dtype))
+            new = jnp.maximum(most, score.max(1))
+            weight, decay = _exp2(score - new[:, None]), _exp2(most - new)
+            value = value * decay[:, None]
+            value += jnp.einsum("gdk,gkq->gdq", _slice(v, start, keys, 2), weight)
+            return new, total * decay + weight.sum(1), value
+
+        # A lowest maximum far above masked scores: what is all masked so far counts nothing.
+        carry = (zeros + MASKED / 2, zeros, jnp.zeros((group, width, rows), q.dtype))
+        most, total, value = _loop(plan, i, seen, tile, carry)
+        out = _update(out, value / total[:, None], i * rows, 2)
+        return out, _update(lse, most + jnp.log2(total), i * rows, 1)
+
+    result = (jnp.zeros_like(q), jnp.zeros((group, length), q.dtype))
+    return lax.fori_loop(jnp.int32(0), jnp.int32(length // rows), queries, result)
+
+
+def _backward(
+    plan: _Plan,
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    first: jax.Array | None,
+    out: jax.Array,
+    lse: jax.Array,
+    d_out: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Gradients of q, k and v, `[G, d, T]`.
+
+    Scores are `[G, queries, keys]`, gradients of keys and values `[G, d, keys]`: of the products'
+    layouts, these are the ones that run at full speed.
+    """
+    _, width, length = q.shape
+    rows = plan.rows
+    delta = (out * d_out).sum(1)
+    q = q * _scale(width)
+    across = (q, d_out, k, v)
+    q, d_out, k = (_swap(x) for x in (q, d_out, k))
+
+    def queries(i: jax.Array, result: Any) -> Any:
+        dq, dk, dv = result
+        query, d_value = (_slice(x, i * rows, rows, 1) for x in (q, d_out))
+        query_across, d_value_across = (_slice(x, i * rows, rows, 2) for x in across[:2])
+        total, mean = (_slice(x, i * rows, rows, 1)[:, :, None] for x in (lse, delta))
+        seen = None if first is None else _slice(first, i * rows, rows, 1)
+        place = (plan.offset + i * rows + jnp.arange(rows, dtype=jnp.int32))[:, None]
+
+        def tile(start: jax.Array, keys: int, masked: bool, carry: Any) -> Any:
+            d_query, dk, dv = carry
+            key_across, value_across = (_slice(x, start, keys, 2) for x in across[2:])
+            score = jnp.einsum("gqd,gdk->gqk", query, key_across)
+            if masked:
+                key = start + jnp.arange(keys, dtype=jnp.int32)
+                mask = key <= place if seen is None else (key <= place) & (key >= seen[:, :, None])
+                score = jnp.where(mask, score, jnp.asarray(MASKED, score.dtype))
+            weight = _exp2(score - total)
+            d_weight = jnp.einsum("gqd,gdk->gqk", d_value, value_across)
+            d_score = weight * (d_weight - mean)
+            d_query += jnp.einsum("gqk,gkd->gqd", d_score, _slice(k, start, keys, 1))
+            d_key = jnp.einsum("gdq,gqk->gdk", query_across, d_score)
+            d_val = jnp.einsum("gdq,gqk->gdk", d_value_across, weight)
+            dk = _update(dk, _slice(dk, start, keys, 2) + d_key, start, 2)
+            dv = _update(dv, _slice(dv, start, keys, 2) + d_val, start, 2)
+            return d_query, dk, dv
+
+        d_query, dk, dv = _loop(plan, i, seen, tile, (jnp.zeros_like(query), dk, dv))
+        return _update(dq, _swap(d_query), i * rows, 2), dk, dv
+
+    result = tuple(jnp.zeros_like(x) for x in (across[0], across[2], across[3]))
+    dq, dk, dv = lax.fori_loop(jnp.int32(0), jnp.int32(length // rows), queries, result)
+    return dq / math.sqrt(width), dk / math.log2(math.e), dv

@@ -1,0 +1,154 @@
+"""The Meta-Language experiment as a user runs it, at toy sizes; and what it refuses."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+import meta_language
+
+TINY = [
+    "--model.layers=2",
+    "--model.width=16",
+    "--model.heads=2",
+    "--context=32",
+    "--agent.batch-size=4",
+    "--updates=6",
+    "--log-lines=3",
+    "--checkpoint-every=1",
+    "--evaluation-orders=2",
+    "3",
+    "--evaluation-context=288",
+    "--evaluation-sequences=4",
+    "--text-windows=3",
+    "--demonstrations=2",
+    "--no-progress",
+]
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "a.txt").write_text("It was a dark and stormy night; the rain fell. " * 40)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, texts):
+    folder = tmp_path_factory.mktemp("runs")
+    results = meta_language.main([*TINY, f"--runs-dir={folder}", f"--text-dir={texts}"])
+    return folder, results
+
+
+def test_writes_everything(finished):
+    folder, results = finished
+    run = folder / "meta_language" / "quick"
+    for name in ("training", "by_order", "beside_counting", "text"):
+        assert (run / "figures" / f"{name}.png").stat().st_size > 5_000
+    summary = json.loads((run / "summary.json").read_text())["results"]
+    assert {"n = 2", "n = 3", "parameters"} <= set(summary)
+    text = (run / "summary.md").read_text()
+    assert "adaptive n-gram" in text and "Tokens of the symbols" in text
+    assert len(results.history) == 3 and results.parameters == summary["parameters"]
+    curves = results.languages[0]["n = 3"]
+    assert curves.model.shape == curves.floor.shape == (4, 288)
+    # Whoever made the language predicts it best; counting comes nearer with time.
+    assert curves.floor.mean() < curves.ngram[:, 200:].mean() < curves.unigram[:, 200:].mean()
+    assert curves.floor.mean() < curves.model.mean()
+    assert results.texts[0].model.shape == (3, 288)
+    assert [d.context for d in results.demonstrations[0]["words"]] == [48, 96]
+
+
+def test_resumes_where_it_stopped(finished, tmp_path, monkeypatch):
+    run_chunks = meta_language.run_chunks
+
+    def one_chunk(*args, **kwargs):
+        run_chunks(*args, **kwargs | {"num_chunks": 1})
+        raise OSError("pulled the plug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(meta_language, "run_chunks", one_chunk)
+        with pytest.raises(SystemExit):
+            meta_language.main([*TINY, f"--runs-dir={tmp_path}"])
+    again = meta_language.main([*TINY, f"--runs-dir={tmp_path}", "--resume"])
+    whole = [row["nats"] for row in finished[1].history]
+    assert [row["nats"] for row in again.history] == whole
+
+
+@pytest.mark.parametrize("kind", ["linear", pytest.param("lstm", marks=pytest.mark.slow)])
+def test_other_models_and_finite_tasks(kind, tmp_path, capsys):
+    results = meta_language.main(
+        [*TINY, f"--runs-dir={tmp_path}", f"--model.kind={kind}", "--tasks=3", "--seeds=2"]
+    )
+    assert {"seen languages", "unseen languages"} <= set(results.languages[1])
+    assert "288 tokens of context, trained on 32" in capsys.readouterr().out
+
+
+def test_dry_run_of_the_paper(tmp_path, capsys):
+    small = ["--model.layers=1", "--model.width=16", "--model.heads=2", "--context=64"]
+    meta_language.main(
+        ["--preset=paper-small", *small, "--dry-run", f"--runs-dir={tmp_path}", "--seeds=1"]
+    )
+    said = capsys.readouterr().out
+    assert "projected training" in said and "parameters" in said and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("preset", meta_language.PRESETS)
+def test_presets_are_sound(preset):
+    meta_language.PRESETS[preset].validate()
+
+
+def test_models_have_about_equal_budgets():
+    import jax
+    import jax.numpy as jnp
+
+    sizes = []
+    for kind in ("transformer", "linear", "lstm"):
+        model = meta_language.ModelConfig(kind=kind)
+        network = meta_language.make_network(meta_language.Config(model=model, context=64))
+        params = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros(2, jnp.int32))
+        sizes.append(sum(leaf.size for leaf in jax.tree.leaves(params)))
+    assert sizes[0] == 303_008 and max(sizes) / min(sizes) < 1.03, sizes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--orders", "0", "3"], "orders"),
+        (["--orders", "4", "3"], "orders"),
+        (["--evaluation-orders", "2", "9"], "evaluation-orders"),
+        (["--context", "0"], "context"),
+        (["--model.width", "15"], "model.width"),
+        (["--warmup-share", "1"], "warmup-share"),
+        (["--text-dir", "nowhere"], "text-dir"),
+        (["--agent.batch-size", "0"], "batch_size"),
+    ],
+)
+def test_refuses_bad_flags(arguments, word, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        meta_language.main([*TINY, f"--runs-dir={tmp_path}", *arguments])
+    assert stop.value.code == 2
+    assert word in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b"", "no text in it"),
+        (b"caf\xe9", "not UTF-8"),
+        (b"too short", "too few"),
+        (None, "no *.txt"),
+    ],
+)
+def test_refuses_bad_texts_before_training(content, word, tmp_path, capsys):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    if content is not None:
+        (folder / "a.txt").write_bytes(content)
+    with pytest.raises(SystemExit) as stop:
+        meta_language.main([*TINY, f"--runs-dir={tmp_path / 'runs'}", f"--text-dir={folder}"])
+    assert stop.value.code == 1
+    assert word in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()

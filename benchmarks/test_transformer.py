@@ -13,7 +13,8 @@ import optax
 import pytest
 
 from gpicljax.networks.contract import as_network
-from gpicljax.networks.transformer import Transformer, TransformerLM
+from gpicljax.networks.language import LanguageModel
+from gpicljax.networks.transformer import Transformer
 
 LAYERS, WIDTH, HEADS, VOCABULARY, ROUNDS = 6, 64, 4, 32, 9
 
@@ -70,7 +71,7 @@ def torch_model(batch, length):
 
 def network_of(window=None, capacity=4096):
     trunk = Transformer(LAYERS, WIDTH, HEADS, window=window, capacity=capacity)
-    return as_network(TransformerLM(trunk, VOCABULARY))
+    return as_network(LanguageModel(VOCABULARY, trunk.width, trunk))
 
 
 def training_program(batch, length, window, report):

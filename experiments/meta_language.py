@@ -15,7 +15,7 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,11 +28,9 @@ from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
 from gpicljax.data.demonstrations import SUM_SYMBOLS, judge_sums, judge_words, sums, words
 from gpicljax.data.text import SYMBOLS, SymbolMap, text_windows
 from gpicljax.envs.meta_language import MetaLanguage
-from gpicljax.networks.contract import Network, as_network
-from gpicljax.networks.language import LanguageModel
-from gpicljax.networks.linear_attention import LinearTransformer
-from gpicljax.networks.recurrent import LSTMStack
-from gpicljax.networks.transformer import Transformer, generate
+from gpicljax.networks.contract import Network
+from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.networks.transformer import generate
 from gpicljax.runtime import (
     Checkpointer,
     CheckpointError,
@@ -66,30 +64,6 @@ TEMPERATURE = 0.3
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelConfig:
-    """The model.
-
-    Attributes:
-      kind: a transformer; linear attention, whose memory does not grow; or an LSTM.
-      layers: number of layers.
-      width: of the embedding and of every layer.
-      heads: of attention.
-      hidden: of the MLPs of linear attention, and of the LSTM layers; 0 takes what gives about as
-        many parameters as the transformer has.
-      window: tokens that a transformer attends to; 0 for all.
-      precision: of the transformer's matrix products.
-    """
-
-    kind: Literal["transformer", "linear", "lstm"] = "transformer"
-    layers: int = 6
-    width: int = 64
-    heads: int = 4
-    hidden: int = 0
-    window: int = 0
-    precision: Literal["float32", "bfloat16"] = "float32"
-
-
-@dataclasses.dataclass(frozen=True)
 class Config(RunConfig):
     """Trains a model on random languages, and measures what it learns of new ones in context.
 
@@ -114,7 +88,7 @@ class Config(RunConfig):
     """
 
     seeds: int = 1
-    model: ModelConfig = ModelConfig()
+    model: LanguageModelSettings = LanguageModelSettings()
     context: int = 4096
     orders: tuple[int, int] = (3, 6)
     warmup_orders: tuple[int, int] = (2, 3)
@@ -146,25 +120,16 @@ class Config(RunConfig):
             low, high = getattr(self, name)
             check(1 <= low <= high <= 8, name, (low, high), "two of 1 .. 8 in order")
         check(0 <= self.warmup_share < 1, "warmup_share", self.warmup_share, "a share below 1")
-        model = self.model
-        for name in ("layers", "width", "heads"):
-            value = getattr(model, name)
-            check(value >= 1, f"model.{name}", value, "an integer >= 1")
-        for name in ("hidden", "window"):
-            value = getattr(model, name)
-            check(value >= 0, f"model.{name}", value, "an integer >= 0")
-        even = model.width % (2 * model.heads) == 0
-        check(even or model.kind == "lstm", "model.width", model.width, "a multiple of 2 x heads")
         text = self.text_dir
         check(text is None or text.is_dir(), "text_dir", str(text), "an existing folder")
 
 
-TINY = ModelConfig(layers=6, width=64, heads=4)
-SMALL = ModelConfig(layers=12, width=256, heads=8, precision="bfloat16")
-STANDARD = ModelConfig(layers=12, width=1024, heads=16, precision="bfloat16")
+TINY = LanguageModelSettings(layers=6, width=64, heads=4)
+SMALL = LanguageModelSettings(layers=12, width=256, heads=8, precision="bfloat16")
+STANDARD = LanguageModelSettings(layers=12, width=1024, heads=16, precision="bfloat16")
 BIG_BATCH = SequenceConfig(batch_size=16, ramp=512)
 QUICK = Config(
-    model=ModelConfig(layers=4),
+    model=LanguageModelSettings(layers=4),
     context=512,
     orders=(2, 4),
     warmup_share=0.3,
@@ -219,37 +184,12 @@ class Study(NamedTuple):
     num_chunks: int
 
 
-def make_network(config: Config) -> Network:
-    """The model of a configuration."""
-    model = config.model
-    budget = 12 * model.layers * model.width**2
-    if model.kind == "transformer":
-        longest = max(config.context, config.evaluation_context)
-        core: Any = Transformer(
-            model.layers,
-            model.width,
-            model.heads,
-            capacity=longest,
-            window=model.window or None,
-            dtype=getattr(jnp, model.precision),
-        )
-    elif model.kind == "linear":
-        # Five matrices of width x width in each layer's attention, not four, and a convolution.
-        hidden = model.hidden or round(3.375 * model.width)
-        core = LinearTransformer(model.layers, model.width, model.heads, hidden)
-    else:
-        # Two layers of size h over an embedding of width d: 4 h (d + h) + 8 h^2.
-        d = model.width
-        hidden = model.hidden or round((math.sqrt(16 * d * d + 48 * budget) - 4 * d) / 24)
-        core = LSTMStack((hidden, hidden))
-    return as_network(LanguageModel(VOCABULARY, model.width, core))
-
-
 def build(config: Config, devices: int = 1, axis: str | None = None) -> Study:
     """Wires generator, model and trainer together."""
     env = gpicljax.make("MetaLanguage-v0")
     assert isinstance(env, MetaLanguage)
-    network = make_network(config)
+    longest = max(config.context, config.evaluation_context)
+    network = language_model(config.model, VOCABULARY, longest)
     warmup = round(config.warmup_share * config.updates)
 
     def data(updates: jax.Array) -> Any:

@@ -11,8 +11,7 @@ from flax import linen as nn
 
 from gpicljax.networks.attention import Implementation, earliest_keys
 from gpicljax.networks.contract import Network
-from gpicljax.networks.embeddings import TokenEmbedding
-from gpicljax.networks.layers import LayerNorm, Linear, default_float, scaled_uniform
+from gpicljax.networks.layers import LayerNorm, default_float
 from gpicljax.networks.tiled_attention import lowest
 from gpicljax.networks.transformer_block import Block, Context, KVCache
 
@@ -220,47 +219,6 @@ def _check(trunk: Transformer) -> None:
         raise ValueError(f"lead = {trunk.lead}: at least 0, below tokens_per_step")
     if not 0 <= trunk.dropout < 1:
         raise ValueError(f"dropout = {trunk.dropout}: at least 0, below 1")
-
-
-class TransformerLM(nn.Module):
-    """Tokens in, logits over the vocabulary out; the head is not tied to the embedding.
-
-    Inputs are `int[...]`, outputs float `[..., vocabulary]` in JAX's default float type. Behind
-    `networks.contract.as_network`; carries and starts as in `Transformer`.
-
-    Attributes:
-      trunk: with one token per step.
-      vocabulary: V.
-
-    Source: table 1 of the GPICL paper: 6 x 64 with 4 heads, 12 x 256 with 8, 12 x 1024 with 16.
-    """
-
-    trunk: Transformer
-    vocabulary: int = 32
-    whole = True  # see `contract.as_network`
-
-    def setup(self) -> None:
-        """Embedding and head."""
-        if self.trunk.tokens_per_step != 1:
-            raise ValueError(f"trunk.tokens_per_step = {self.trunk.tokens_per_step}: 1 is needed")
-        self.embedding = TokenEmbedding(self.vocabulary, self.trunk.width)
-        self.head = Linear(self.vocabulary, scaled_uniform(), default_float())
-
-    def initial_carry(self, batch: int) -> KVCache:
-        """An empty cache."""
-        return self.trunk.initial_carry(batch)
-
-    def unroll(
-        self, carry: KVCache | None, inputs: jax.Array, starts: jax.Array | None
-    ) -> tuple[jax.Array, KVCache | None]:
-        """`int[T, B]`, `bool[T, B]` -> logits float `[T, B, V]`, and the carry."""
-        x, carry = self.trunk.unroll(carry, self.embedding(inputs), starts)
-        return self.head(x), carry
-
-    def step(self, carry: KVCache, inputs: jax.Array, start: jax.Array) -> tuple[Any, KVCache]:
-        """`int[B]`, `bool[B]` -> logits float `[B, V]`, and the carry."""
-        x, carry = self.trunk.step(carry, self.embedding(inputs), start)
-        return self.head(x), carry
 
 
 class SequenceTransformer(nn.Module):

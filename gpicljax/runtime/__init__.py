@@ -10,6 +10,7 @@ with open_run("mazes", config) as run:
 ```
 """
 
+from gpicljax.runtime.array_folder import SavedError
 from gpicljax.runtime.checkpoints import Checkpointer, CheckpointError, CheckpointMismatchError
 from gpicljax.runtime.config import ConfigError, RunConfig, check, parse, validate
 from gpicljax.runtime.config_json import describe_difference, from_json, to_json
@@ -41,7 +42,7 @@ from gpicljax.runtime.run_directory import (
     open_run,
     write_summary,
 )
-from gpicljax.runtime.saved_agents import LoadedAgent, SavedAgentError, load_agent, save_agent
+from gpicljax.runtime.saved_agents import LoadedAgent, load_agent, save_agent
 
 __all__ = [
     "FAST_COMPILE",
@@ -60,7 +61,7 @@ __all__ = [
     "RunError",
     "RunExistsError",
     "RunLockedError",
-    "SavedAgentError",
+    "SavedError",
     "announce",
     "check",
     "describe_difference",

@@ -8,37 +8,27 @@ episodes = episode_returns(
 )
 ```
 
-A folder holds `params.npz`, the arrays, and `agent.json`: everything else, and the arrays'
-checksum. The latter is written last: a folder without it was never finished.
+A folder holds `params.npz`, the arrays, and `agent.json`: everything else (see `array_folder`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import registration
 from gpicljax.agents import catalogue
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
+from gpicljax.runtime.array_folder import SavedError, named, read_folder, restore, write_folder
 from gpicljax.runtime.config_json import from_json, to_json
-from gpicljax.runtime.files import to_json_text, write_atomically
-from gpicljax.runtime.leaves import named_leaves
 
 FORMAT = 1
-CARD, ARRAYS = "agent.json", "params.npz"
-
-
-class SavedAgentError(RuntimeError):
-    """A saved agent is damaged, or does not fit what it is to be used for."""
+CARD = "agent.json"
 
 
 class LoadedAgent(NamedTuple):
@@ -95,11 +85,7 @@ def save_agent(
     folder = Path(folder)
     env = registration.make(env_id, **env_options)
     catalogue.greedy_agent(algorithm, env, num_envs, config, network, params)
-    arrays = {f"params/{name}": np.asarray(leaf) for name, leaf in named_leaves(params)}
-    arrays |= {f"env_params/{name}": np.asarray(leaf) for name, leaf in named_leaves(env_params)}
-    file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **arrays)
-    content = file.getvalue()
+    arrays = named("params", params) | named("env_params", env_params)
     card = {
         "format": FORMAT,
         "algorithm": algorithm,
@@ -108,20 +94,10 @@ def save_agent(
         "num_envs": num_envs,
         "config": to_json(config),
         "network": to_json(network),
-        "arrays": {
-            "file": ARRAYS,
-            "bytes": len(content),
-            "sha256": hashlib.sha256(content).hexdigest(),
-            "parameters": sum(np.size(leaf) for leaf in jax.tree.leaves(params)),
-        },
+        "parameters": sum(np.size(leaf) for leaf in jax.tree.leaves(params)),
         **about,
     }
-    text = to_json_text(card, indent=2) + "\n"
-    folder.mkdir(parents=True, exist_ok=True)
-    # What is replaced must not pass for whole in the meantime.
-    (folder / CARD).unlink(missing_ok=True)
-    write_atomically(folder / ARRAYS, content)
-    write_atomically(folder / CARD, text)
+    write_folder(folder, CARD, card, arrays)
 
 
 def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgent:
@@ -136,12 +112,11 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
       The agent with its environment.
 
     Raises:
-      SavedAgentError: if a file is missing, damaged or of a later version, or if `env` is another
+      SavedError: if a file is missing, damaged or of a later version, or if `env` is another
         kind of environment.
     """
     folder = Path(folder)
-    card = _read_card(folder)
-    arrays = _read_arrays(folder, card)
+    card, arrays = read_folder(folder, CARD, FORMAT, "saved agent")
     try:
         algorithm = catalogue.find(card["algorithm"])
         options = {name: _tuples(value) for name, value in card["env"]["options"].items()}
@@ -151,15 +126,15 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
         num_envs = card["num_envs"]
         agent, like = algorithm.acting(own, num_envs, config, network)
     except (KeyError, TypeError, ValueError) as error:
-        raise SavedAgentError(f"{folder / CARD}: {error}") from error
+        raise SavedError(f"{folder / CARD}: {error}") from error
     if env is not None and (env.name != own.name or _spaces(env) != _spaces(own)):
-        raise SavedAgentError(
+        raise SavedError(
             f"{folder} is a saved agent of another environment: {card['env']['id']} "
             f"({own.name}, {_in_words(own)}), not {env.name} ({_in_words(env)})"
         )
-    params = _restore(folder, arrays, "params", like)
+    params = restore(folder, arrays, "params", like)
     if env is None or env == own:
-        env_params = _restore(folder, arrays, "env_params", own.default_params)
+        env_params = restore(folder, arrays, "env_params", own.default_params)
         return LoadedAgent(own, env_params, agent, params, card)
     agent = algorithm.acting(env, num_envs, config, network).agent
     return LoadedAgent(env, env.default_params, agent, params, card)
@@ -176,49 +151,3 @@ def _in_words(env: Environment) -> str:
 def _tuples(value: Any) -> Any:
     """JSON's lists as the tuples that they were."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def _read_card(folder: Path) -> dict[str, Any]:
-    file = folder / CARD
-    try:
-        card = json.loads(file.read_text(encoding="utf-8"))
-        version = card["format"]
-        expected = card["arrays"]
-        _ = expected["bytes"], expected["sha256"]
-    except FileNotFoundError as error:
-        what = "was never finished" if (folder / ARRAYS).exists() else "holds no saved agent"
-        raise SavedAgentError(f"{folder} {what}: {CARD} is missing") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SavedAgentError(f"{file} is damaged ({type(error).__name__}: {error})") from error
-    if version != FORMAT:
-        raise SavedAgentError(f"{file} has format {version}; this version reads {FORMAT}")
-    return card
-
-
-def _read_arrays(folder: Path, card: dict[str, Any]) -> dict[str, np.ndarray]:
-    file, expected = folder / ARRAYS, card["arrays"]
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise SavedAgentError(f"{file} cannot be read ({error.strerror})") from error
-    if len(content) != expected["bytes"]:
-        raise SavedAgentError(f"{file} has {len(content)} bytes instead of {expected['bytes']}")
-    if hashlib.sha256(content).hexdigest() != expected["sha256"]:
-        raise SavedAgentError(f"{file} has changed (its checksum differs)")
-    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
-
-
-def _restore(folder: Path, arrays: Mapping[str, np.ndarray], part: str, like: Any) -> Any:
-    """The stored leaves in the structure of `like`, in its dtypes."""
-    leaves = []
-    for name, leaf in named_leaves(like):
-        value = arrays.get(f"{part}/{name}")
-        if value is None or value.shape != jnp.shape(leaf):
-            found = "nothing" if value is None else list(value.shape)
-            raise SavedAgentError(
-                f"{folder / ARRAYS} has {found} at {part}/{name}; {list(jnp.shape(leaf))} is needed"
-            )
-        # Floats as wide as this process computes with.
-        leaves.append(jnp.asarray(value, jnp.result_type(leaf)))
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)

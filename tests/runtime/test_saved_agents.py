@@ -11,7 +11,7 @@ import pytest
 
 import gpicljax
 from gpicljax.agents import catalogue
-from gpicljax.runtime import FAST_COMPILE, SavedAgentError, load_agent, save_agent
+from gpicljax.runtime import FAST_COMPILE, SavedError, array_folder, load_agent, save_agent
 
 MAP = ("SFF", "FHF", "FFG")
 CASES = {
@@ -124,7 +124,7 @@ def test_the_card_says_everything(saved):
     assert info["env"]["options"] == {"description": list(MAP), "is_slippery": False}
     assert info["spaces"] == {"observation": "Discrete(n=9)", "action": "Discrete(n=4)"}
     assert info["evaluation"] == {"mean_return": 0.5} and info["note"] == "a note"
-    assert info["arrays"]["parameters"] == 2 * (9 * 64 + 64 + 64 * 64 + 64) + 64 * 4 + 4 + 65
+    assert info["parameters"] == 2 * (9 * 64 + 64 + 64 * 64 + 64) + 64 * 4 + 4 + 65
 
 
 def test_it_can_be_used_in_a_like_environment_only(saved):
@@ -136,7 +136,7 @@ def test_it_can_be_used_in_a_like_environment_only(saved):
     same = load_agent(folder, gpicljax.make("FrozenLake-v1", description=MAP, is_slippery=False))
     assert float(same.env_params.success_rate) == pytest.approx(0.8)
     for other in ("FrozenLake-v1", "CliffWalking-v1", "Pendulum-v1"):
-        with pytest.raises(SavedAgentError, match="another environment") as error:
+        with pytest.raises(SavedError, match="another environment") as error:
             load_agent(folder, gpicljax.make(other))
         assert "FrozenLake-v1" in str(error.value) and other.split("-")[0] in str(error.value)
 
@@ -147,7 +147,7 @@ def test_damage_is_reported_by_name(saved):
     content, text = arrays.read_bytes(), card.read_text()
 
     def fails(word):
-        with pytest.raises(SavedAgentError, match=word) as error:
+        with pytest.raises(SavedError, match=word) as error:
             load_agent(folder)
         assert str(folder) in str(error.value)
 
@@ -189,18 +189,17 @@ def test_replacing_an_agent_leaves_one_or_the_other(saved, monkeypatch):
     save_agent(folder, **new)
     first = jax.tree.leaves(load_agent(folder).params)[0]
     assert np.array_equal(first, jax.tree.leaves(new["params"])[0])
-    module = __import__("gpicljax.runtime.saved_agents", fromlist=["write_atomically"])
-    write = module.write_atomically
+    write = array_folder.write_atomically
 
     def full_disk(path, content):
         if path.name == "agent.json":
             raise OSError("no space left on device")
         write(path, content)
 
-    monkeypatch.setattr(module, "write_atomically", full_disk)
+    monkeypatch.setattr(array_folder, "write_atomically", full_disk)
     with pytest.raises(OSError, match="no space"):
         save_agent(folder, **given)
-    with pytest.raises(SavedAgentError, match="never finished"):
+    with pytest.raises(SavedError, match="never finished"):
         load_agent(folder)
 
 

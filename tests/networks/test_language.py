@@ -1,0 +1,64 @@
+"""Language models of every kind: sizes, and step against unroll."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.runtime import FAST_COMPILE
+
+KINDS = ("transformer", "linear", "lstm")
+
+
+def size(settings):
+    network = language_model(settings)
+    params = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros(2, jnp.int32))
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def test_sizes_are_the_papers():
+    sizes = [(6, 64, 4), (12, 256, 8), (12, 1024, 16)]
+    counts = [size(LanguageModelSettings("transformer", *shape)) for shape in sizes]
+    assert counts == [303_008, 9_484_832, 151_185_440]
+
+
+@pytest.mark.parametrize("shape", [(6, 64, 4), (12, 256, 8)])
+def test_kinds_have_about_equal_budgets(shape):
+    counts = [size(LanguageModelSettings(kind, *shape)) for kind in KINDS]
+    assert max(counts) / min(counts) < 1.03, counts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_step_is_unroll(kind):
+    network = language_model(LanguageModelSettings(kind, 2, 8, 2), 5, capacity=12)
+    jit = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    draw = np.random.default_rng(0)
+    tokens = jnp.asarray(draw.integers(5, size=(12, 3)), jnp.int32)
+    starts = jnp.asarray(draw.random((12, 3)) < 0.2)
+    params = network.init(jax.random.key(0), tokens[0])
+    whole, _ = jit(network.unroll)(params, network.initial_carry(3), tokens, starts)
+    step, carry, logits = jit(network.step), network.initial_carry(3), []
+    for token, start in zip(tokens, starts, strict=True):
+        output, carry = step(params, carry, token, start)
+        logits.append(output)
+    np.testing.assert_allclose(whole, np.stack(logits), atol=3e-6)
+    alone, _ = jit(network.unroll)(params, None, tokens, None)
+    fresh, _ = jit(network.unroll)(params, network.initial_carry(3), tokens, jnp.zeros_like(starts))
+    np.testing.assert_allclose(alone, fresh, atol=3e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"layers": 0}, "layers = 0"),
+        ({"heads": 3}, "width = 64: a multiple of 2 x heads = 6"),
+        ({"window": -1}, "window = -1"),
+        ({"hidden": -1}, "hidden = -1"),
+    ],
+)
+def test_bad_settings_are_refused(options, text):
+    with pytest.raises(ValueError, match=text):
+        LanguageModelSettings(**options)

@@ -36,6 +36,7 @@ from gpicljax.runtime import (
     CheckpointError,
     Progress,
     RunConfig,
+    RunDirectory,
     RunError,
     announce,
     check,
@@ -49,7 +50,9 @@ from gpicljax.runtime import (
     parse,
     per_lane,
     per_part,
+    provenance,
     run_chunks,
+    save_language_model,
     say,
     shard_leading,
     shard_parts,
@@ -447,12 +450,36 @@ def main(argv: list[str] | None = None) -> Results | None:
             say("evaluating ...")
             params = to_host(state.params)
 
+            on_main(lambda: save_models(run, config, params, per_chunk * study.num_chunks))
             results = on_main(lambda: evaluated(config, params, history, per_chunk, size))
             say(on_main(lambda: report(run, results, config)))
             return results
     except (RunError, CheckpointError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from error
+
+
+def save_models(run: RunDirectory, config: Config, params: Any, tokens: int) -> None:
+    """Saves the model of every seed, for `gpicljax.runtime.load_language_model`."""
+    origin = provenance()
+    for seed in range(config.seeds):
+        own = jax.tree.map(lambda x, i=seed: x[i], params) if config.seeds > 1 else params
+        save_language_model(
+            run.path / "models" / f"seed_{seed}",
+            config.model,
+            own,
+            vocab_size=VOCABULARY,
+            context=config.context,
+            training={
+                "preset": config.preset,
+                "seed": config.seed,
+                "lane": seed,
+                "orders": list(config.orders),
+                "tasks": config.tasks,
+                "tokens": tokens,
+            },
+            provenance=origin,
+        )
 
 
 def evaluated(

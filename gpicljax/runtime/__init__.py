@@ -43,6 +43,11 @@ from gpicljax.runtime.run_directory import (
     write_summary,
 )
 from gpicljax.runtime.saved_agents import LoadedAgent, load_agent, save_agent
+from gpicljax.runtime.saved_models import (
+    LoadedLanguageModel,
+    load_language_model,
+    save_language_model,
+)
 
 __all__ = [
     "FAST_COMPILE",
@@ -52,6 +57,7 @@ __all__ = [
     "ConfigError",
     "ConfigMismatchError",
     "LoadedAgent",
+    "LoadedLanguageModel",
     "Logger",
     "MetricsError",
     "MetricsLog",
@@ -71,6 +77,7 @@ __all__ = [
     "is_main",
     "join_cluster",
     "load_agent",
+    "load_language_model",
     "make_mesh",
     "on_main",
     "one_device_per_core",
@@ -84,6 +91,7 @@ __all__ = [
     "read_metrics",
     "run_chunks",
     "save_agent",
+    "save_language_model",
     "say",
     "shard_leading",
     "shard_parts",

@@ -9,6 +9,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import meta_language
 
+from gpicljax.runtime import load_language_model
+
 TINY = [
     "--model.layers=2",
     "--model.width=16",
@@ -52,6 +54,8 @@ def test_writes_everything(finished):
     text = (run / "summary.md").read_text()
     assert "adaptive n-gram" in text and "Tokens of the symbols" in text
     assert len(results.history) == 3 and results.parameters == summary["parameters"]
+    model = load_language_model(run / "models" / "seed_0")
+    assert model.info["parameters"] == results.parameters and model.info["context"] == 32
     curves = results.languages[0]["n = 3"]
     assert curves.model.shape == curves.floor.shape == (4, 288)
     # Whoever made the language predicts it best; counting comes nearer with time.

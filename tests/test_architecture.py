@@ -166,3 +166,9 @@ def test_examples_in_docstrings(name):
     result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0
     assert result.attempted > 0
+
+
+def test_test_modules_have_different_names():
+    # Without packages, pytest imports them by name: two of a kind cannot be collected together.
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names)

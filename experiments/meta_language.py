@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,20 +32,20 @@ from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.networks.transformer import generate
 from gpicljax.runtime import (
     Checkpointer,
-    CheckpointError,
     Progress,
     RunConfig,
     RunDirectory,
-    RunError,
     announce,
     check,
+    devices_for,
     enable_compilation_cache,
+    failures_reported,
     join_cluster,
+    lanes_for,
     make_mesh,
     on_main,
     one_device_per_core,
     open_run,
-    padded_count,
     parse,
     per_lane,
     per_part,
@@ -250,9 +249,9 @@ def spread(config: Config) -> tuple[Study, Any, Callable[[Any], Any]]:
     A single run spreads its batches over the devices, several run side by side, whole.
     """
     if config.seeds > 1:
-        mesh = make_mesh()
+        mesh = make_mesh(devices_for(config.seeds))
         study = build(config)
-        lanes = jnp.arange(padded_count(config.seeds, mesh), dtype=jnp.uint32) % config.seeds
+        lanes = jnp.asarray(lanes_for(config.seeds, mesh))
         init = per_lane(lambda lane: initial(config, study, lane), mesh)
         return study, init(shard_leading(lanes, mesh)), per_lane(update_chunk(study), mesh, 0, 0)
     each = config.agent.batch_size // config.agent.microbatches
@@ -293,9 +292,9 @@ def nats_of(study: Study, group: int = 8) -> Measure:
 
 
 def measure_languages(
-    config: Config, study: Study, measure_nats: Measure, params: Any
-) -> dict[str, Curves]:
-    """Nats at every position of unseen languages of each order, of one seed's model."""
+    config: Config, study: Study, nats: Measure, models: Sequence[Any]
+) -> list[dict[str, Curves]]:
+    """Every model's nats at every position of unseen languages of each order."""
     env, length = study.env, config.evaluation_context
     count = config.evaluation_sequences
 
@@ -305,38 +304,49 @@ def measure_languages(
         tokens, log_probs = env.sample_sequences(key, tasks, length, with_log_probs=True)
         return tokens[:, 0], -log_probs[:, 0]
 
-    def measured(task_keys: jax.Array, key: jax.Array, low: int, high: int) -> Curves:
-        env_params = env.make_params(min_order=low, max_order=high)
-        tokens, floor = draw(key, task_keys, env_params)
-        nats = measure_nats(params, tokens)
-        return Curves.of(nats, np.asarray(tokens), VOCABULARY, high - 1, np.asarray(floor))
+    results: list[dict[str, Curves]] = [{} for _ in models]
+
+    def measure(name: str, task_keys: jax.Array, key: jax.Array, low: int, high: int) -> None:
+        tokens, floor = draw(key, task_keys, env.make_params(min_order=low, max_order=high))
+        tokens, floor = np.asarray(tokens), np.asarray(floor)
+        each = [nats(params, tokens) for params in models]
+        curves = Curves.of_each(each, tokens, VOCABULARY, high - 1, floor)
+        for result, curve in zip(results, curves, strict=True):
+            result[name] = curve
 
     root = jax.random.fold_in(jax.random.key(config.seed), 2**31)
-    results = {}
     low, high = config.evaluation_orders
     for order in range(low, high + 1):
         key, task_key = jax.random.split(jax.random.fold_in(root, order))
-        fresh = jax.random.split(task_key, count)
-        results[f"n = {order}"] = measured(fresh, key, order, order)
+        measure(f"n = {order}", jax.random.split(task_key, count), key, order, order)
     if config.tasks:
         key, pick_key = jax.random.split(root)
         pick = jax.random.randint(pick_key, (count,), 0, config.tasks)
-        seen = training_tasks(config)[pick]
-        results["seen languages"] = measured(seen, key, *config.orders)
-        fresh = jax.random.split(pick_key, count)
-        results["unseen languages"] = measured(fresh, key, *config.orders)
+        measure("seen languages", training_tasks(config)[pick], key, *config.orders)
+        measure("unseen languages", jax.random.split(pick_key, count), key, *config.orders)
     return results
 
 
-def measure_text(config: Config, measure_nats: Measure, params: Any) -> tuple[Curves, SymbolMap]:
-    """The same of natural text, whose letters stand for tokens drawn at random."""
-    assert config.text_dir is not None
+class NaturalText(NamedTuple):
+    """Text to be learnt as a language.
+
+    Attributes:
+      windows: `uint8[N, T + 1]`.
+      symbols: which token stands for which symbol, drawn at random.
+    """
+
+    windows: np.ndarray
+    symbols: SymbolMap
+
+
+def natural_text(config: Config) -> NaturalText | None:
+    """Windows spread evenly over the texts of `config.text_dir`; None without a folder."""
+    if config.text_dir is None:
+        return None
     symbols = SymbolMap.draw(config.seed)
     windows = text_windows(config.text_dir, symbols, config.evaluation_context)
     keep = np.linspace(0, len(windows) - 1, min(len(windows), config.text_windows)).astype(int)
-    windows = windows[keep]
-    nats = measure_nats(params, windows)
-    return Curves.of(nats, windows, VOCABULARY, 4), symbols
+    return NaturalText(windows[keep], symbols)
 
 
 class Demonstration(NamedTuple):
@@ -355,44 +365,46 @@ class Demonstration(NamedTuple):
     text: str
 
 
-def demonstrate(config: Config, study: Study, params: Any) -> dict[str, list[Demonstration]]:
-    """Continuations of words and sums of which 15 % are wrong, after two lengths of context."""
+def demonstrate(
+    config: Config, study: Study, models: Sequence[Any]
+) -> list[dict[str, list[Demonstration]]]:
+    """Every model's continuations of words and sums, 15 % of them wrong, after two lengths."""
     drawn = 192
     longest = min(config.evaluation_context - drawn, 2048)
-    if longest < 64:
-        return {}
-    kinds = {"words": (words, judge_words, SYMBOLS), "sums": (sums, judge_sums, SUM_SYMBOLS)}
+    results: list[dict[str, list[Demonstration]]] = [{} for _ in models]
+    if longest < 64 or not config.demonstrations:
+        return results
     continue_text = jax.jit(
         lambda key, params, prompt: generate(key, study.network, params, prompt, drawn, TEMPERATURE)
     )
-    results: dict[str, list[Demonstration]] = {}
+    kinds = {"words": (words, judge_words, SYMBOLS), "sums": (sums, judge_sums, SUM_SYMBOLS)}
     for kind, (make, judge, letters) in kinds.items():
-        results[kind] = []
         maps = [SymbolMap.draw(i, VOCABULARY, letters) for i in range(config.demonstrations)]
         texts = [make(i, 1 + longest // 4) for i in range(config.demonstrations)]
         prompts = np.stack([m.encode(t)[:longest] for m, t in zip(maps, texts, strict=True)])
         for length in (longest // 2, longest):
             prompt = jnp.asarray(prompts[:, :length], jnp.int32)
-            tokens = np.asarray(continue_text(jax.random.key(config.seed), params, prompt))
-            said = [m.decode(row) for m, row in zip(maps, tokens, strict=True)]
-            judged = np.sum([judge(text) for text in said], axis=0)
-            results[kind].append(Demonstration(length, int(judged[0]), int(judged[1]), said[0]))
+            for result, params in zip(results, models, strict=True):
+                tokens = np.asarray(continue_text(jax.random.key(config.seed), params, prompt))
+                said = [m.decode(row) for m, row in zip(maps, tokens, strict=True)]
+                judged = np.sum([judge(text) for text in said], axis=0)
+                one = Demonstration(length, int(judged[0]), int(judged[1]), said[0])
+                result.setdefault(kind, []).append(one)
     return results
 
 
 def dry_run(config: Config) -> None:
     """Prints exact sizes, one compiled update's memory and time, and the projected hours."""
-    study, state, _ = spread(config)
+    whole = build(config)
+    _, state, update = spread(dataclasses.replace(config, log_lines=config.updates))
     size = parameter_count(state.params) // (1 if config.seeds == 1 else len(state.updates))
     tokens = config.agent.batch_size * config.context
     facts = {
         "model": f"{config.model.kind}, {size:,} parameters",
         "tokens per update": f"{tokens:,}",
-        "tokens of the run": f"{tokens * study.chunk * study.num_chunks:,} per seed",
+        "tokens of the run": f"{tokens * whole.chunk * whole.num_chunks:,} per seed",
     }
     announce(f"dry run of {config.run_name}", facts)
-    one = dataclasses.replace(config, log_lines=config.updates)
-    _, state, update = spread(one)
     step = measure(update, lambda: state)
     hours = step.seconds * config.updates / 3600
     announce(
@@ -420,54 +432,51 @@ def main(argv: list[str] | None = None) -> Results | None:
     if config.dry_run:
         dry_run(config)
         return None
-    try:
-        if config.text_dir is not None:  # before any training
-            text_windows(config.text_dir, SymbolMap.draw(0), config.evaluation_context)
-        with open_run("meta_language", config) as run:
-            study, state, chunk = spread(config)
-            lanes = 1 if config.seeds == 1 else len(state.updates)
-            size = parameter_count(state.params) // lanes
-            per_chunk = study.chunk * config.agent.batch_size * config.context
-            announce(
-                f"meta_language {config.run_name}: a {config.model.kind} of {size:,} parameters",
-                {
-                    "languages": f"n in {config.orders[0]} .. {config.orders[1]}, "
-                    + (f"{config.tasks:,} different ones" if config.tasks else "each seen once"),
-                    "tokens": f"{per_chunk * study.num_chunks:,} per seed, {config.seeds} seed(s)",
-                    "results": str(run.path),
-                },
-            )
-            state, history = run_chunks(
-                chunk,
-                state,
-                num_chunks=study.num_chunks,
-                run=run,
-                checkpointer=Checkpointer(run.checkpoints),
-                checkpoint_every=config.checkpoint_every,
-                progress=Progress(study.num_chunks, key_metric="nats") if config.progress else None,
-                observations_per_chunk=per_chunk * lanes,
-            )
-            say("evaluating ...")
-            params = to_host(state.params)
-
-            on_main(lambda: save_models(run, config, params, per_chunk * study.num_chunks))
-            results = on_main(lambda: evaluated(config, params, history, per_chunk, size))
-            say(on_main(lambda: report(run, results, config)))
-            return results
-    except (RunError, CheckpointError, OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(1) from error
+    with failures_reported(ValueError):  # before any training
+        text = natural_text(config)
+    with failures_reported(), open_run("meta_language", config) as run:
+        study, state, chunk = spread(config)
+        lanes = 1 if config.seeds == 1 else len(state.updates)
+        size = parameter_count(state.params) // lanes
+        per_chunk = study.chunk * config.agent.batch_size * config.context
+        announce(
+            f"meta_language {config.run_name}: a {config.model.kind} of {size:,} parameters",
+            {
+                "languages": f"n in {config.orders[0]} .. {config.orders[1]}, "
+                + (f"{config.tasks:,} different ones" if config.tasks else "each seen once"),
+                "tokens": f"{per_chunk * study.num_chunks:,} per seed, {config.seeds} seed(s)",
+                "results": str(run.path),
+            },
+        )
+        state, history = run_chunks(
+            chunk,
+            state,
+            num_chunks=study.num_chunks,
+            run=run,
+            checkpointer=Checkpointer(run.checkpoints),
+            checkpoint_every=config.checkpoint_every,
+            progress=Progress(study.num_chunks, key_metric="nats") if config.progress else None,
+            observations_per_chunk=per_chunk * lanes,
+        )
+        say("evaluating ...")
+        params = to_host(state.params)
+        models = [params]
+        if config.seeds > 1:
+            models = [jax.tree.map(lambda x, i=i: x[i], params) for i in range(config.seeds)]
+        on_main(lambda: save_models(run, config, models, per_chunk * study.num_chunks))
+        results = on_main(lambda: evaluated(config, models, text, history, per_chunk, size))
+        say(on_main(lambda: report(run, results, config)))
+        return results
 
 
-def save_models(run: RunDirectory, config: Config, params: Any, tokens: int) -> None:
+def save_models(run: RunDirectory, config: Config, models: Sequence[Any], tokens: int) -> None:
     """Saves the model of every seed, for `gpicljax.runtime.load_language_model`."""
     origin = provenance()
-    for seed in range(config.seeds):
-        own = jax.tree.map(lambda x, i=seed: x[i], params) if config.seeds > 1 else params
+    for seed, params in enumerate(models):
         save_language_model(
             run.path / "models" / f"seed_{seed}",
             config.model,
-            own,
+            params,
             vocab_size=VOCABULARY,
             context=config.context,
             training={
@@ -483,21 +492,23 @@ def save_models(run: RunDirectory, config: Config, params: Any, tokens: int) -> 
 
 
 def evaluated(
-    config: Config, params: Any, history: list[dict[str, Any]], per_chunk: int, size: int
+    config: Config,
+    models: Sequence[Any],
+    text: NaturalText | None,
+    history: list[dict[str, Any]],
+    per_chunk: int,
+    size: int,
 ) -> Results:
     """All measurements of every seed's model."""
     study = build(config)
-    measure_nats = nats_of(study)
-    several = config.seeds > 1
-    languages, texts, symbols, demonstrations = [], [], None, []
-    for seed in range(config.seeds):
-        own = jax.tree.map(lambda x, i=seed: x[i], params) if several else params
-        languages.append(measure_languages(config, study, measure_nats, own))
-        if config.text_dir is not None:
-            text, symbols = measure_text(config, measure_nats, own)
-            texts.append(text)
-        if config.demonstrations:
-            demonstrations.append(demonstrate(config, study, own))
+    nats = nats_of(study)
+    languages = measure_languages(config, study, nats, models)
+    texts: list[Curves] = []
+    if text is not None:
+        each = [nats(params, text.windows) for params in models]
+        texts = Curves.of_each(each, text.windows, VOCABULARY, 4)
+    symbols = None if text is None else text.symbols
+    demonstrations = demonstrate(config, study, models)
     return Results(languages, texts, symbols, demonstrations, history, per_chunk, size)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from gpicljax.evaluation.icl import icl_curve, icl_profile
 from gpicljax.evaluation.language import adaptive_ngram
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.runtime import RunDirectory, write_summary
+from gpicljax.runtime import RunDirectory, throughput, write_summary
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.style import save_figure
 
@@ -36,18 +36,18 @@ class Curves:
     floor: np.ndarray | None
 
     @classmethod
-    def of(
+    def of_each(
         cls,
-        model: np.ndarray,
+        models: Sequence[np.ndarray],
         tokens: np.ndarray,
         vocabulary: int,
         order: int,
         floor: np.ndarray | None = None,
-    ) -> Curves:
-        """The model's curve with its baselines on the same sequences, int `[N, T + 1]`."""
+    ) -> list[Curves]:
+        """Every model's curve with the baselines on the same sequences, int `[N, T + 1]`."""
         some = tokens[:COUNTED]
         unigram, ngram = (adaptive_ngram(some, k, vocabulary) for k in (0, order))
-        return cls(np.asarray(model, np.float64), unigram, ngram, floor)
+        return [cls(np.asarray(nats, np.float64), unigram, ngram, floor) for nats in models]
 
     def lines(self) -> dict[str, np.ndarray]:
         """All curves by name."""
@@ -76,12 +76,6 @@ class Results:
     history: Sequence[Mapping[str, Any]]
     tokens_per_chunk: int
     parameters: int
-
-    def throughput(self) -> float:
-        """Median tokens per second of all seeds together, without compilation."""
-        rates = [row["time"].get("observations_per_s") for row in self.history]
-        rates = [rate for rate in rates if rate is not None]
-        return float(np.median(rates)) if rates else float("nan")
 
 
 def log_bins(length: int) -> list[int]:
@@ -207,7 +201,8 @@ def report(run: RunDirectory, results: Results, config: Any) -> str:
             "",
         ]
     text.append(
-        f"{tokens:,} tokens per seed at {results.throughput():,.0f} per second over all seeds."
+        f"{tokens:,} tokens per seed at {throughput(results.history):,.0f} per second over all "
+        "seeds."
     )
     numbers = {
         name: {
@@ -222,7 +217,7 @@ def report(run: RunDirectory, results: Results, config: Any) -> str:
     numbers |= {
         "parameters": results.parameters,
         "tokens": tokens,
-        "tokens_per_s": results.throughput(),
+        "tokens_per_s": throughput(results.history),
     }
     write_summary(run, numbers, "\n".join(text))
     return "\n".join(text) + f"\n\nFigures and summary: {run.path}"

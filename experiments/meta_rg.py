@@ -13,7 +13,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import sys
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -35,20 +34,19 @@ from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.runtime import (
     FAST_COMPILE,
     Checkpointer,
-    CheckpointError,
     Progress,
     RunConfig,
-    RunError,
     announce,
     check,
     devices_for,
     enable_compilation_cache,
+    failures_reported,
     join_cluster,
+    lanes_for,
     make_mesh,
     on_main,
     one_device_per_core,
     open_run,
-    padded_count,
     parse,
     per_lane,
     run_chunks,
@@ -427,7 +425,7 @@ def make_lanes(config: Config, env: MetaRG) -> Lanes:
     """Spreads the seeds of all cells over the devices."""
     wanted = len(config.cells) * config.seeds
     mesh = make_mesh(devices_for(wanted))
-    lane = np.arange(padded_count(wanted, mesh)) % wanted
+    lane = lanes_for(wanted, mesh)
     keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(config.seed)))(
         jnp.asarray(lane % config.seeds, jnp.uint32)
     )
@@ -557,52 +555,48 @@ def main(argv: list[str] | None = None) -> Results | None:
     if config.dry_run:
         dry_run(config, study)
         return None
-    try:
-        with open_run("meta_rg", config) as run:
-            lanes = make_lanes(config, study.env)
-            cells = ", ".join(f"S = {s}, O = {o}" for s, o in config.cells)
-            announce(
-                f"meta_rg {config.run_name}: R2D2 listeners in {config.env_id}",
-                {
-                    "cells": f"{cells}; V in {config.vmin} .. {config.vmax}",
-                    "seeds": f"{config.seeds}, trained side by side ({len(lanes.keys)} lanes on "
-                    f"{lanes.mesh.size} device(s))",
-                    "observations": f"{config.observations:,} per seed",
-                    "results": str(run.path),
-                },
-                expected_seconds=570.0 if config.preset == "quick" else None,
-            )
-            state = per_lane(study.init, lanes.mesh)(lanes.keys, lanes.env_params)
-            state, history = run_chunks(
-                per_lane(study.update_chunk, lanes.mesh, donate_argnums=0),
-                state,
-                num_chunks=config.num_chunks,
-                run=run,
-                checkpointer=Checkpointer(run.checkpoints),
-                checkpoint_every=config.checkpoint_every,
-                progress=Progress(config.num_chunks, key_metric="query_accuracy")
-                if config.progress
-                else None,
-                observations_per_chunk=config.observations_per_chunk * len(lanes.keys),
-            )
-            say("evaluating ...")
-            accuracies, greedy = evaluate_agents(config, study, state.params, lanes)
-            rules = on_main(lambda: {cell: calibrate(config, cell) for cell in config.cells})
-            results = Results(
-                cells=config.cells,
-                seeds=config.seeds,
-                accuracies=accuracies,
-                greedy=greedy,
-                rules=rules,
-                history=history,
-                observations_per_chunk=config.observations_per_chunk,
-                parameters=parameter_count(state.params) // len(lanes.keys),
-            )
-            say(on_main(lambda: report(run, results, study.env, config)))
-            return results
-    except (RunError, CheckpointError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(1) from error
+    with failures_reported(), open_run("meta_rg", config) as run:
+        lanes = make_lanes(config, study.env)
+        cells = ", ".join(f"S = {s}, O = {o}" for s, o in config.cells)
+        announce(
+            f"meta_rg {config.run_name}: R2D2 listeners in {config.env_id}",
+            {
+                "cells": f"{cells}; V in {config.vmin} .. {config.vmax}",
+                "seeds": f"{config.seeds}, trained side by side ({len(lanes.keys)} lanes on "
+                f"{lanes.mesh.size} device(s))",
+                "observations": f"{config.observations:,} per seed",
+                "results": str(run.path),
+            },
+            expected_seconds=570.0 if config.preset == "quick" else None,
+        )
+        state = per_lane(study.init, lanes.mesh)(lanes.keys, lanes.env_params)
+        state, history = run_chunks(
+            per_lane(study.update_chunk, lanes.mesh, donate_argnums=0),
+            state,
+            num_chunks=config.num_chunks,
+            run=run,
+            checkpointer=Checkpointer(run.checkpoints),
+            checkpoint_every=config.checkpoint_every,
+            progress=Progress(config.num_chunks, key_metric="query_accuracy")
+            if config.progress
+            else None,
+            observations_per_chunk=config.observations_per_chunk * len(lanes.keys),
+        )
+        say("evaluating ...")
+        accuracies, greedy = evaluate_agents(config, study, state.params, lanes)
+        rules = on_main(lambda: {cell: calibrate(config, cell) for cell in config.cells})
+        results = Results(
+            cells=config.cells,
+            seeds=config.seeds,
+            accuracies=accuracies,
+            greedy=greedy,
+            rules=rules,
+            history=history,
+            observations_per_chunk=config.observations_per_chunk,
+            parameters=parameter_count(state.params) // len(lanes.keys),
+        )
+        say(on_main(lambda: report(run, results, study.env, config)))
+        return results
 
 
 if __name__ == "__main__":

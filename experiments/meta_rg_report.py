@@ -15,7 +15,7 @@ from gpicljax.evaluation.games import Games
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.evaluation.zsct import ZSCTAccuracy, hypothesis_table, hypothesis_tests
-from gpicljax.runtime import RunDirectory, write_summary
+from gpicljax.runtime import RunDirectory, throughput, write_summary
 from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
 from gpicljax.viz.referential import messages_figure, stimuli_figure
 from gpicljax.viz.style import save_figure
@@ -53,12 +53,6 @@ class Results:
         phase, unit = name.split(" by ")
         accuracy = getattr(getattr(self.accuracies[condition], phase), f"by_{unit}")
         return np.asarray(accuracy)[cell * self.seeds : (cell + 1) * self.seeds]
-
-    def throughput(self) -> float:
-        """Median observations per second of all seeds together, without compilation."""
-        rates = [row["time"].get("observations_per_s") for row in self.history]
-        rates = [rate for rate in rates if rate is not None]
-        return float(np.median(rates)) if rates else float("nan")
 
 
 def _percent(interval: Interval) -> str:
@@ -281,7 +275,7 @@ def report(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> str
         hypotheses(results),
         "",
         f"Agents have {results.parameters:,} parameters each. Training ran at "
-        f"{results.throughput():,.0f} observations/s over all seeds, probes included.",
+        f"{throughput(results.history):,.0f} observations/s over all seeds, probes included.",
     ]
     text = "\n".join(parts)
     numbers = {
@@ -298,6 +292,6 @@ def report(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> str
         | {"rules": dict(results.rules[cell])}
         for index, cell in enumerate(results.cells)
     }
-    extra = {"parameters": results.parameters, "observations_per_s": results.throughput()}
+    extra = {"parameters": results.parameters, "observations_per_s": throughput(results.history)}
     write_summary(run, {**numbers, **extra}, text)
     return f"{text}\n\nFigures and summary: {run.path}"

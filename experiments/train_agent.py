@@ -28,21 +28,20 @@ from gpicljax.agents import catalogue
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.runtime import (
     Checkpointer,
-    CheckpointError,
     ConfigError,
     Progress,
     RunConfig,
-    RunError,
     announce,
     check,
     devices_for,
     enable_compilation_cache,
+    failures_reported,
     join_cluster,
+    lanes_for,
     make_mesh,
     on_main,
     one_device_per_core,
     open_run,
-    padded_count,
     parse,
     per_lane,
     run_chunks,
@@ -257,7 +256,7 @@ def build(config: Config) -> Study:
 def seed_keys(config: Config, stream: int) -> tuple[Any, jax.Array]:
     """The mesh, and a key per seed, padded to a multiple of its devices and spread over it."""
     mesh = make_mesh(devices_for(config.seeds))
-    lane = jnp.arange(padded_count(config.seeds, mesh), dtype=jnp.uint32) % config.seeds
+    lane = jnp.asarray(lanes_for(config.seeds, mesh))
     root = jax.random.fold_in(jax.random.key(config.seed), stream)
     return mesh, shard_leading(jax.vmap(lambda i: jax.random.fold_in(root, i))(lane), mesh)
 
@@ -299,43 +298,39 @@ def main(argv: list[str] | None = None) -> Results | None:
     if config.dry_run:
         dry_run(config, study)
         return None
-    try:
-        with open_run("train_agent", config) as run:
-            mesh, keys = seed_keys(config, 0)
-            announce(
-                f"train_agent {config.run_name}",
-                {
-                    "environment": " ".join((config.env, *config.env_options, *config.env_params)),
-                    "seeds": f"{config.seeds}, trained side by side ({len(keys)} lanes on "
-                    f"{mesh.size} device(s))",
-                    "observations": f"{study.num_chunks * study.observations_per_chunk:,} per seed",
-                    "results": str(run.path),
-                },
-            )
-            progress = Progress(study.num_chunks, key_metric="return")
-            state, history = run_chunks(
-                per_lane(study.update_chunk, mesh, donate_argnums=0),
-                per_lane(study.init, mesh)(keys),
-                num_chunks=study.num_chunks,
-                run=run,
-                checkpointer=Checkpointer(run.checkpoints),
-                checkpoint_every=config.checkpoint_every,
-                progress=progress if config.progress else None,
-                observations_per_chunk=study.observations_per_chunk * config.seeds,
-            )
-            say("evaluating ...")
-            _, keys = seed_keys(config, 1)
-            evaluate = per_lane(study.evaluate, mesh, (0, 0, None))
-            played, null = (evaluate(keys, state.params, random) for random in (False, True))
-            fetched = to_host((played, null, state.params))
-            played, null, params = jax.tree.map(lambda x: np.asarray(x)[: config.seeds], fetched)
-            results = Results(played, null, params, history, study.observations_per_chunk)
-            options = named_values("env_options", config.env_options)
-            say(on_main(lambda: report(run, results, study, config, options)))
-            return results
-    except (RunError, CheckpointError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(1) from error
+    with failures_reported(), open_run("train_agent", config) as run:
+        mesh, keys = seed_keys(config, 0)
+        announce(
+            f"train_agent {config.run_name}",
+            {
+                "environment": " ".join((config.env, *config.env_options, *config.env_params)),
+                "seeds": f"{config.seeds}, trained side by side ({len(keys)} lanes on "
+                f"{mesh.size} device(s))",
+                "observations": f"{study.num_chunks * study.observations_per_chunk:,} per seed",
+                "results": str(run.path),
+            },
+        )
+        progress = Progress(study.num_chunks, key_metric="return")
+        state, history = run_chunks(
+            per_lane(study.update_chunk, mesh, donate_argnums=0),
+            per_lane(study.init, mesh)(keys),
+            num_chunks=study.num_chunks,
+            run=run,
+            checkpointer=Checkpointer(run.checkpoints),
+            checkpoint_every=config.checkpoint_every,
+            progress=progress if config.progress else None,
+            observations_per_chunk=study.observations_per_chunk * config.seeds,
+        )
+        say("evaluating ...")
+        _, keys = seed_keys(config, 1)
+        evaluate = per_lane(study.evaluate, mesh, (0, 0, None))
+        played, null = (evaluate(keys, state.params, random) for random in (False, True))
+        fetched = to_host((played, null, state.params))
+        played, null, params = jax.tree.map(lambda x: np.asarray(x)[: config.seeds], fetched)
+        results = Results(played, null, params, history, study.observations_per_chunk)
+        options = named_values("env_options", config.env_options)
+        say(on_main(lambda: report(run, results, study, config, options)))
+        return results
 
 
 if __name__ == "__main__":

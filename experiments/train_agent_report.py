@@ -17,6 +17,7 @@ from gpicljax.runtime import (
     RunDirectory,
     provenance,
     save_agent,
+    throughput,
     write_atomically,
     write_summary,
 )
@@ -43,12 +44,6 @@ class Results:
     params: Any
     history: Sequence[Mapping[str, Any]]
     observations_per_chunk: int
-
-    def throughput(self) -> float:
-        """Median observations per second of all seeds together, without compilation."""
-        rates = [row["time"].get("observations_per_s") for row in self.history]
-        rates = [rate for rate in rates if rate is not None]
-        return float(np.median(rates)) if rates else float("nan")
 
 
 def seed_means(episodes: EpisodeReturns) -> np.ndarray:
@@ -225,7 +220,7 @@ def report(run: RunDirectory, results: Results, study: Any, config: Any, env: di
     if target is not None:
         text += [f"Goal {target:,.0f}: {np.sum(means >= target)} of {means.size} seeds.", ""]
     if observations:
-        rate = results.throughput()
+        rate = throughput(results.history)
         text.append(
             f"{observations:,} environment steps per seed"
             + (f", {rate:,.0f} per second over all seeds, probes included" if rate > 0 else "")
@@ -238,7 +233,7 @@ def report(run: RunDirectory, results: Results, study: Any, config: Any, env: di
         "goal": target,
         "cut_share": float(np.mean(~(results.played.terminated | results.played.truncated))),
         "observations": observations,
-        "observations_per_s": results.throughput(),
+        "observations_per_s": throughput(results.history),
         "parameters": size,
     }
     write_summary(run, numbers, "\n".join(text))

@@ -15,6 +15,7 @@ from gpicljax.runtime.checkpoints import Checkpointer, CheckpointError, Checkpoi
 from gpicljax.runtime.config import ConfigError, RunConfig, check, parse, validate
 from gpicljax.runtime.config_json import describe_difference, from_json, to_json
 from gpicljax.runtime.distributed import is_main, join_cluster, on_main, say, to_host
+from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.files import write_atomically
 from gpicljax.runtime.loggers import Logger, open_loggers
 from gpicljax.runtime.loop import run_chunks
@@ -22,6 +23,7 @@ from gpicljax.runtime.mesh import (
     FAST_COMPILE,
     devices_for,
     enable_compilation_cache,
+    lanes_for,
     make_mesh,
     one_device_per_core,
     padded_count,
@@ -30,7 +32,7 @@ from gpicljax.runtime.mesh import (
     shard_leading,
     shard_parts,
 )
-from gpicljax.runtime.metrics import MetricsError, MetricsLog, read_metrics
+from gpicljax.runtime.metrics import MetricsError, MetricsLog, read_metrics, throughput
 from gpicljax.runtime.progress import Progress, announce
 from gpicljax.runtime.provenance import provenance
 from gpicljax.runtime.run_directory import (
@@ -73,9 +75,11 @@ __all__ = [
     "describe_difference",
     "devices_for",
     "enable_compilation_cache",
+    "failures_reported",
     "from_json",
     "is_main",
     "join_cluster",
+    "lanes_for",
     "load_agent",
     "load_language_model",
     "make_mesh",
@@ -95,6 +99,7 @@ __all__ = [
     "say",
     "shard_leading",
     "shard_parts",
+    "throughput",
     "to_host",
     "to_json",
     "validate",

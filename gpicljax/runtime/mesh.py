@@ -187,6 +187,14 @@ def padded_count(n: int, mesh: Mesh) -> int:
     return -(-n // mesh.size) * mesh.size
 
 
+def lanes_for(n: int, mesh: Mesh) -> np.ndarray:
+    """The number of the seed that each lane runs, `uint32[padded_count(n, mesh)]`.
+
+    Lanes beyond the n-th repeat the first seeds.
+    """
+    return np.arange(padded_count(n, mesh), dtype=np.uint32) % np.uint32(n)
+
+
 def shard_leading(tree: T, mesh: Mesh) -> T:
     """Spreads the leading axis of every array over the mesh.
 

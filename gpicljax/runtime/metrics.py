@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,13 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
       MetricsError: if any other line is not a JSON object with a `step`.
     """
     return [record for record, _ in _parse(path)]
+
+
+def throughput(records: Sequence[Mapping[str, Any]]) -> float:
+    """Median observations per second over all seeds, without compilation; NaN if never measured."""
+    rates = [record["time"].get("observations_per_s") for record in records]
+    rates = [rate for rate in rates if rate is not None]
+    return float(np.median(rates)) if rates else float("nan")
 
 
 def as_numbers(value: Any) -> np.ndarray | None:

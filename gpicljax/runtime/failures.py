@@ -1,0 +1,27 @@
+"""What ends a run without being a bug: it is said in one line, and the exit code is 1."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+from gpicljax.runtime.checkpoints import CheckpointError
+from gpicljax.runtime.run_directory import RunError
+
+
+@contextlib.contextmanager
+def failures_reported(*others: type[Exception]) -> Iterator[None]:
+    """Turns what may go wrong with runs, checkpoints and files into a message and an exit.
+
+    Args:
+      *others: what may go wrong besides, where the context holds one thing only.
+
+    Raises:
+      SystemExit: with code 1, after the message on stderr, for those errors.
+    """
+    try:
+        yield
+    except (RunError, CheckpointError, OSError, *others) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from error

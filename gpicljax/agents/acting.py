@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from gpicljax import spaces
 from gpicljax.agents.normalisation import Moments, normalise
+from gpicljax.batching import select
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import TanhPolicy, legal_actions, no_action
@@ -41,10 +42,8 @@ def initial_memory(network: Network, space: spaces.Space, batch: int) -> AgentCa
 
 def agent_input(space: spaces.Space, carry: AgentCarry, timestep: TimeStep) -> AgentInput:
     """What the network reads at a time step `[B]`; the last action of an old trial is forgotten."""
-    last_action = carry.last_action
-    start = timestep.trial_start.reshape(-1, *(1,) * (last_action.ndim - 1))
-    none = no_action(space, last_action.shape[0])
-    last_action = jnp.where(start, none, last_action)
+    none = no_action(space, carry.last_action.shape[0])
+    last_action = select(timestep.trial_start, none, carry.last_action)
     return AgentInput(timestep.observation, last_action, timestep.reward)
 
 

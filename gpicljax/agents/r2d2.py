@@ -390,8 +390,8 @@ def make(
 
         # No transition leads out of an ended episode, nor over a renewal into another trial.
         real = ~(timestep.last[:-1] | timestep.trial_start[1:])
-        counted = real if config.forced_steps else real & (legal[:-1].sum(-1) > 1)
-        mask = counted.astype(errors.dtype)
+        counts = real if config.forced_steps else real & (legal[:-1].sum(-1) > 1)
+        mask = counts.astype(errors.dtype)
         q_loss = (0.5 * jnp.square(errors) * mask * weights).sum() / jnp.maximum(mask.sum(), 1)
 
         metrics = {"q_loss": q_loss}

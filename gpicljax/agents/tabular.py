@@ -20,6 +20,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.agents.optimisation import definite
+from gpicljax.agents.transitions import counted
 from gpicljax.batching import select
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import RolloutState, start_rollout
@@ -369,13 +370,12 @@ def make(config: TabularConfig, vec: VectorEnv) -> TabularQ:
             "acted": acted,
             "epsilon": epsilon,
         }
-        # Counters stand still before they would overflow.
         return dataclasses.replace(
             state,
             params=params,
             rollout=RolloutState(vstate, following, carry),
-            episodes=state.episodes + jnp.where(state.episodes < 2**30, ended, 0),
-            observations=state.observations + jnp.where(state.observations < 2**30, acted, 0),
+            episodes=counted(state.episodes, ended),
+            observations=counted(state.observations, acted),
         ), metrics
 
     def init(key: jax.Array, hparams: TabularHParams, env_params: Any = None) -> TrainState:

@@ -115,6 +115,6 @@ def collect(
     return Collected(following, window, items, valid, last, steps[0].observation, metrics)
 
 
-def counted(observations: jax.Array, steps: int) -> jax.Array:
-    """`int32[]`, so many steps more; it stands still before it would overflow."""
-    return observations + jnp.where(observations < 2**30, steps, 0)
+def counted(count: jax.Array, more: jax.Array | int) -> jax.Array:
+    """`int32[]`, so many more; it stands still before it would overflow."""
+    return count + jnp.where(count < 2**30, more, 0)

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from gpicljax.batching import select
 from gpicljax.data.replay import Replay
 from gpicljax.data.transitions import Transition
 
@@ -166,18 +167,15 @@ def hindsight(
         goal = achieved[(row + steps) % rows, column]
         other = jax.random.uniform(share_key, (batch_size,)) < share
 
-        def choose(new: jax.Array, old: jax.Array) -> jax.Array:
-            condition = other.reshape(-1, *(1,) * (old.ndim - 1))
-            return jnp.where(condition, new.astype(old.dtype), old)
-
         def with_goal(observation: dict[str, Any]) -> dict[str, Any]:
-            return observation | {"desired_goal": choose(goal, observation["desired_goal"])}
+            old = observation["desired_goal"]
+            return observation | {"desired_goal": select(other, goal.astype(old.dtype), old)}
 
         earned = jax.vmap(reward)(batch.following["achieved_goal"], goal)
         return batch._replace(
             observation=with_goal(batch.observation),
             following=with_goal(batch.following),
-            reward=choose(earned, batch.reward),
+            reward=jnp.where(other, earned.astype(batch.reward.dtype), batch.reward),
         )
 
     return Replay(init, add, sample, lambda state: state.size)

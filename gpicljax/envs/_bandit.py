@@ -114,12 +114,6 @@ class LongBandit(Bandit[Params, Task]):
         return spaces.Box(0.0, 1.0, (1,))
 
 
-def check_horizon(horizon: Any) -> None:
-    """Raises ValueError unless every episode has a pull."""
-    if not np.all(np.asarray(horizon) >= 1):
-        raise ValueError(f"horizon = {horizon}: at least 1 pull is needed")
-
-
 def in_words(numbers: jax.Array) -> str:
     """Two decimals each, separated by commas."""
     return ", ".join(f"{number:.2f}" for number in np.asarray(numbers))

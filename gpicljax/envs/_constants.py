@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.environment import Environment, Params, State, Task
+from gpicljax.envs._checks import check_horizon, check_order, check_pair, widened
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,24 +65,17 @@ class PhysicalEnvironment(Environment[Params, Task, State]):
 
     def make_params(self, **overrides: Any) -> Params:
         """As `Environment.make_params`; one number for a range is both its ends."""
-        for name in self.constants:
-            if name in overrides and np.ndim(overrides[name]) == 0:
-                overrides[name] = (overrides[name],) * 2
-        return super().make_params(**overrides)
+        return super().make_params(**widened(overrides, self.constants))
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for a range that is malformed or holds values not accepted."""
         for name, constant in self.constants.items():
             values = np.asarray(getattr(params, name))
-            if values.shape[-1:] != (2,):
-                raise ValueError(f"{name}: a number or a range (lowest, highest) is needed")
+            check_pair(name, values)
             if not constant.accepts(values):
                 raise ValueError(f"{name} = {values}: values must be {constant}")
-            if not np.all(values[..., 0] <= values[..., 1]):
-                raise ValueError(f"{name} = {values}: the lowest value comes first")
-        horizon = np.asarray(getattr(params, "horizon"))  # noqa: B009
-        if not np.all(horizon >= 1):
-            raise ValueError(f"horizon = {horizon}: at least 1 step is needed")
+            check_order(name, values)
+        check_horizon(getattr(params, "horizon"))  # noqa: B009
 
     def sample_constants(self, key: jax.Array, params: Params) -> dict[str, jax.Array]:
         """Every constant drawn from its range, float `[]` each, and the horizon, `int32[]`."""

@@ -27,7 +27,26 @@ Equations = Literal["book", "nips"]
 
 
 @struct.dataclass
-class Params:
+class Constants:
+    """What `Params` has ranges of, and `Task` values."""
+
+    mass_1: jax.Array
+    mass_2: jax.Array
+    length_1: jax.Array
+    length_2: jax.Array
+    centre_1: jax.Array
+    centre_2: jax.Array
+    inertia: jax.Array
+    gravity: jax.Array
+    torque: jax.Array
+    time_step: jax.Array
+    max_speed_1: jax.Array
+    max_speed_2: jax.Array
+    horizon: jax.Array
+
+
+@struct.dataclass
+class Params(Constants):
     """The distribution over acrobots; ranges are `[lowest, highest]`, and draws are uniform.
 
     Attributes:
@@ -46,38 +65,10 @@ class Params:
       horizon: `int32[]`, steps until an episode is truncated.
     """
 
-    mass_1: jax.Array
-    mass_2: jax.Array
-    length_1: jax.Array
-    length_2: jax.Array
-    centre_1: jax.Array
-    centre_2: jax.Array
-    inertia: jax.Array
-    gravity: jax.Array
-    torque: jax.Array
-    time_step: jax.Array
-    max_speed_1: jax.Array
-    max_speed_2: jax.Array
-    horizon: jax.Array
-
 
 @struct.dataclass
-class Task:
+class Task(Constants):
     """One acrobot: a value, float `[]`, for each of the ranges of `Params`."""
-
-    mass_1: jax.Array
-    mass_2: jax.Array
-    length_1: jax.Array
-    length_2: jax.Array
-    centre_1: jax.Array
-    centre_2: jax.Array
-    inertia: jax.Array
-    gravity: jax.Array
-    torque: jax.Array
-    time_step: jax.Array
-    max_speed_1: jax.Array
-    max_speed_2: jax.Array
-    horizon: jax.Array
 
 
 @struct.dataclass

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax.envs._bandit import LongBandit, State, check_horizon, in_words
+from gpicljax.envs._bandit import LongBandit, State, in_words
+from gpicljax.envs._checks import check_horizon
 
 
 @struct.dataclass
@@ -80,7 +81,7 @@ class BernoulliBandit(LongBandit[Params, Task]):
         low, high = np.asarray(params.low), np.asarray(params.high)
         if not np.all((low >= 0) & (low <= high) & (high <= 1)):
             raise ValueError(f"low = {low}, high = {high}: 0 <= low <= high <= 1 is needed")
-        check_horizon(params.horizon)
+        check_horizon(params.horizon, "pull")
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws one success probability for each arm."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,13 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.environment import Transition
+from gpicljax.envs._checks import (
+    check_horizon,
+    check_order,
+    check_pair,
+    check_probability,
+    widened,
+)
 from gpicljax.envs._grid import MOVES, NO_LIMIT, GridWorld, State, draw_directions
 from gpicljax.envs._sprites import Sprite, overlay, tiled
 
@@ -154,24 +162,18 @@ class CliffWalking(GridWorld[Params, Task]):
             turn=jnp.zeros((), bool),
         )
 
-    def make_params(self, **overrides: object) -> Params:
+    def make_params(self, **overrides: Any) -> Params:
         """As `Environment.make_params`; one number for a range is both its ends."""
-        for name in ("rows", "columns", "cliff_rows"):
-            if name in overrides and np.ndim(overrides[name]) == 0:  # pyright: ignore
-                overrides[name] = (overrides[name],) * 2
-        return super().make_params(**overrides)
+        return super().make_params(**widened(overrides, ("rows", "columns", "cliff_rows")))
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for a bad probability, schedule or horizon, or malformed corridors."""
-        rate = np.asarray(params.success_rate)
-        if not np.all((rate >= 0) & (rate <= 1)):
-            raise ValueError(f"success_rate = {rate}: a probability lies within [0, 1]")
+        check_probability("success_rate", params.success_rate)
         if np.shape(params.reward_schedule)[-1:] != (2,):
             raise ValueError("reward_schedule: two rewards are needed, for a step and for a fall")
         if not np.all(np.isfinite(params.reward_schedule)):
             raise ValueError(f"reward_schedule = {params.reward_schedule}: rewards are finite")
-        if not np.all(np.asarray(params.horizon) >= 1):
-            raise ValueError(f"horizon = {params.horizon}: at least 1 step is needed")
+        check_horizon(params.horizon)
         most = {
             "rows": (2, self.max_rows),
             "columns": (2, self.max_columns),
@@ -179,12 +181,10 @@ class CliffWalking(GridWorld[Params, Task]):
         }
         for name, (least, greatest) in most.items():
             values = np.asarray(getattr(params, name))
-            if values.shape[-1:] != (2,):
-                raise ValueError(f"{name}: a number or a range (lowest, highest) is needed")
+            check_pair(name, values)
             if not np.all((values >= least) & (values <= greatest)):
                 raise ValueError(f"{name} = {values}: choose from {least} .. {greatest}")
-            if not np.all(values[..., 0] <= values[..., 1]):
-                raise ValueError(f"{name} = {values}: the lowest value comes first")
+            check_order(name, values)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """A corridor of random size, with its cliff, which way round it is and its actions."""

@@ -21,6 +21,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.environment import Transition
+from gpicljax.envs._checks import check_horizon, check_probability
 from gpicljax.envs._grid import MOVES, GridWorld, State, draw_directions
 from gpicljax.envs._sprites import SIDE, Sprite, overlay, tiled
 
@@ -270,13 +271,10 @@ class FrozenLake(GridWorld[Params, Task]):
     def validate(self, params: Params) -> None:
         """Raises ValueError for probabilities outside [0, 1], a bad size, horizon or schedule."""
         for field in ("success_rate", "hole_probability"):
-            value = np.asarray(getattr(params, field))
-            if not np.all((value >= 0) & (value <= 1)):
-                raise ValueError(f"{field} = {value}: a probability lies within [0, 1]")
+            check_probability(field, getattr(params, field))
         if np.shape(params.reward_schedule)[-1:] != (3,):
             raise ValueError("reward_schedule: three rewards are needed, for goal, hole, ice")
-        if not np.all(np.asarray(params.horizon) >= 1):
-            raise ValueError(f"horizon = {params.horizon}: at least 1 step is needed")
+        check_horizon(params.horizon)
         size = np.asarray(params.size)
         if self.description is None and not np.all((size >= 2) & (size <= self.shape[0])):
             raise ValueError(f"size = {size}: choose from 2 .. {self.shape[0]}, the static size")

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax.envs._bandit import LongBandit, State, check_deviations, check_horizon, in_words
+from gpicljax.envs._bandit import LongBandit, State, check_deviations, in_words
+from gpicljax.envs._checks import check_horizon
 
 
 @struct.dataclass
@@ -86,7 +87,7 @@ class GaussianBandit(LongBandit[Params, Task]):
         if not np.all((low <= high) & np.isfinite(low) & np.isfinite(high)):
             raise ValueError(f"low = {low}, high = {high}: finite low <= high is needed")
         check_deviations(params)
-        check_horizon(params.horizon)
+        check_horizon(params.horizon, "pull")
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws an average for each arm."""

@@ -38,7 +38,22 @@ _STIFFNESS = 1 / (_HARDEST * _TIME_CONSTANT) ** 2
 
 
 @struct.dataclass
-class Params:
+class Constants:
+    """What `Params` has ranges of, and `Task` values."""
+
+    cart_mass: jax.Array
+    pole_mass_1: jax.Array
+    pole_mass_2: jax.Array
+    length_1: jax.Array
+    length_2: jax.Array
+    damping: jax.Array
+    gravity: jax.Array
+    force: jax.Array
+    horizon: jax.Array
+
+
+@struct.dataclass
+class Params(Constants):
     """The distribution over carts; ranges are `[lowest, highest]`, and draws are uniform.
 
     Attributes:
@@ -53,19 +68,9 @@ class Params:
       horizon: `int32[]`, steps until an episode is truncated.
     """
 
-    cart_mass: jax.Array
-    pole_mass_1: jax.Array
-    pole_mass_2: jax.Array
-    length_1: jax.Array
-    length_2: jax.Array
-    damping: jax.Array
-    gravity: jax.Array
-    force: jax.Array
-    horizon: jax.Array
-
 
 @struct.dataclass
-class Task:
+class Task(Constants):
     """One cart with its poles: float `[]` each; `horizon` is `int32[]`.
 
     The first nine are the values drawn from the ranges of `Params`; what follows from them:
@@ -80,15 +85,6 @@ class Task:
       softness: the cart's inverse inertia with the poles upright, 1/kg.
     """
 
-    cart_mass: jax.Array
-    pole_mass_1: jax.Array
-    pole_mass_2: jax.Array
-    length_1: jax.Array
-    length_2: jax.Array
-    damping: jax.Array
-    gravity: jax.Array
-    force: jax.Array
-    horizon: jax.Array
     mass: jax.Array
     moment_1: jax.Array
     moment_2: jax.Array

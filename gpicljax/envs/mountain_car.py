@@ -26,7 +26,21 @@ ACTIONS = ("left", "nothing", "right")
 
 
 @struct.dataclass
-class Params:
+class Constants:
+    """What `Params` has ranges of, and `Task` values."""
+
+    force: jax.Array
+    gravity: jax.Array
+    max_speed: jax.Array
+    min_position: jax.Array
+    max_position: jax.Array
+    goal_position: jax.Array
+    goal_velocity: jax.Array
+    horizon: jax.Array
+
+
+@struct.dataclass
+class Params(Constants):
     """The distribution over valleys; ranges are `[lowest, highest]`, and draws are uniform.
 
     Attributes:
@@ -40,28 +54,10 @@ class Params:
       horizon: `int32[]`, steps until an episode is truncated.
     """
 
-    force: jax.Array
-    gravity: jax.Array
-    max_speed: jax.Array
-    min_position: jax.Array
-    max_position: jax.Array
-    goal_position: jax.Array
-    goal_velocity: jax.Array
-    horizon: jax.Array
-
 
 @struct.dataclass
-class Task:
+class Task(Constants):
     """One valley and its car: a value, float `[]`, for each of the ranges of `Params`."""
-
-    force: jax.Array
-    gravity: jax.Array
-    max_speed: jax.Array
-    min_position: jax.Array
-    max_position: jax.Array
-    goal_position: jax.Array
-    goal_velocity: jax.Array
-    horizon: jax.Array
 
 
 @struct.dataclass

@@ -23,7 +23,19 @@ from gpicljax.envs._constants import Constant, PhysicalEnvironment
 
 
 @struct.dataclass
-class Params:
+class Constants:
+    """What `Params` has ranges of, and `Task` values."""
+
+    gravity: jax.Array
+    mass: jax.Array
+    length: jax.Array
+    time_step: jax.Array
+    max_speed: jax.Array
+    horizon: jax.Array
+
+
+@struct.dataclass
+class Params(Constants):
     """The distribution over pendulums; ranges are `[lowest, highest]`, and draws are uniform.
 
     Attributes:
@@ -35,24 +47,10 @@ class Params:
       horizon: `int32[]`, steps until an episode is truncated.
     """
 
-    gravity: jax.Array
-    mass: jax.Array
-    length: jax.Array
-    time_step: jax.Array
-    max_speed: jax.Array
-    horizon: jax.Array
-
 
 @struct.dataclass
-class Task:
+class Task(Constants):
     """One pendulum: a value, float `[]`, for each of the ranges of `Params`."""
-
-    gravity: jax.Array
-    mass: jax.Array
-    length: jax.Array
-    time_step: jax.Array
-    max_speed: jax.Array
-    horizon: jax.Array
 
 
 @struct.dataclass

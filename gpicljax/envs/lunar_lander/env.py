@@ -12,6 +12,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.environment import Environment, Transition
+from gpicljax.envs._checks import check_horizon, check_order, check_pair, widened
 from gpicljax.envs.lunar_lander import joint, physics, scene, view
 from gpicljax.envs.lunar_lander.scene import HEIGHT, SCALE, STEP, WIDTH, World
 
@@ -153,19 +154,14 @@ class LunarLander(Environment[Params, Task, State]):
 
     def make_params(self, **overrides: Any) -> Params:
         """As `Environment.make_params`; one number for a range is both its ends."""
-        for name in _RANGES:
-            if name in overrides and np.ndim(overrides[name]) == 0:
-                overrides[name] = (overrides[name],) * 2
-        return super().make_params(**overrides)
+        return super().make_params(**widened(overrides, _RANGES))
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for a range out of order, gravity not within (-12, 0), and the like."""
         for name in _RANGES:
-            if np.shape(getattr(params, name))[-1:] != (2,):
-                raise ValueError(f"{name}: a number or a range (lowest, highest) is needed")
+            check_pair(name, getattr(params, name))
+            check_order(name, getattr(params, name))
             low, high = np.moveaxis(np.asarray(getattr(params, name)), -1, 0)
-            if not np.all(low <= high):
-                raise ValueError(f"{name} = ({low}, {high}): the lowest value comes first")
             if name == "gravity":
                 if not np.all((low > -12) & (high < 0)):
                     raise ValueError(f"gravity = ({low}, {high}): values lie within (-12, 0)")
@@ -176,8 +172,7 @@ class LunarLander(Environment[Params, Task, State]):
         roughness = np.asarray(params.roughness)
         if not np.all((roughness >= 0) & (roughness <= 1)):
             raise ValueError(f"roughness = {roughness}: values lie within [0, 1]")
-        if not np.all(np.asarray(params.horizon) >= 1):
-            raise ValueError(f"horizon = {params.horizon}: at least 1 step is needed")
+        check_horizon(params.horizon)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """A random ground, and constants drawn from their ranges."""

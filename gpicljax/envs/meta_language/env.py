@@ -12,6 +12,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.environment import Environment, Transition
+from gpicljax.envs._checks import check_horizon
 from gpicljax.envs.meta_language import calibration, language
 from gpicljax.envs.meta_language.language import SlotWeights, Theta
 from gpicljax.envs.meta_language.sequences import Normalisation, sequences
@@ -191,8 +192,7 @@ class MetaLanguage(Environment[Params, Task, State]):
                 f"min_nats = {low}, max_nats = {high}: 0 <= min_nats < max_nats is needed, and "
                 f"min_nats below log({self.vocab_size})"
             )
-        if np.any(np.asarray(params.horizon) < 1):
-            raise ValueError(f"horizon = {params.horizon}: at least 1 token is needed")
+        check_horizon(params.horizon, "token")
 
     def sample_theta(self, key: jax.Array, params: Params) -> Theta:
         """Draws the parameters of a generator, for the largest order."""

@@ -142,6 +142,15 @@ QUICK = Config(
     evaluation_context=512,
     evaluation_sequences=64,
 )
+CPU_TINY = dataclasses.replace(
+    QUICK,
+    model=TINY,
+    orders=(2, 5),
+    warmup_orders=(2, 3),
+    updates=3_000,
+    log_lines=60,
+    evaluation_sequences=256,
+)
 CPU_SMALL = dataclasses.replace(
     QUICK,
     model=TINY,
@@ -156,6 +165,7 @@ CPU_SMALL = dataclasses.replace(
 DIVERSITY = Config(model=SMALL)
 PRESETS = {
     "quick": QUICK,
+    "cpu-tiny": CPU_TINY,
     "cpu-small": CPU_SMALL,
     "cpu-task-diversity": dataclasses.replace(CPU_SMALL, tasks=1_000, updates=5_000),
     "task-diversity": dataclasses.replace(DIVERSITY, tasks=1_000),

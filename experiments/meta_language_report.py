@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpicljax.evaluation.icl import icl_curve, icl_profile
+from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.language import adaptive_ngram
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.runtime import RunDirectory, throughput, write_summary
+from gpicljax.runtime.files import to_json_text, write_atomically
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.style import save_figure
 
+CURVES = "curves.json"
+TEXT = "natural text"
 COUNTED = 64
 """Sequences that the adaptive n-grams are run on: counting is slow, and varies little."""
 
@@ -49,10 +54,13 @@ class Curves:
         unigram, ngram = (adaptive_ngram(some, k, vocabulary) for k in (0, order))
         return [cls(np.asarray(nats, np.float64), unigram, ngram, floor) for nats in models]
 
-    def lines(self) -> dict[str, np.ndarray]:
-        """All curves by name."""
+    def lines(self) -> dict[str, ICLCurve]:
+        """All curves by name, means over bins of positions."""
         named = {"model": self.model, "unigram": self.unigram, "adaptive n-gram": self.ngram}
-        return named if self.floor is None else named | {"floor": self.floor}
+        if self.floor is not None:
+            named["floor"] = self.floor
+        bins = log_bins(self.model.shape[1])
+        return {name: icl_curve(nats, bins=bins) for name, nats in named.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,22 +149,45 @@ def draw(run: RunDirectory, results: Results, config: Any) -> None:
             steps, loss, xlabel="tokens per seed", ylabel="training loss, nats", title=what
         )
         save_figure(figure, run.figures / "training.png")
-    first = results.languages[0]
-    bins = log_bins(next(iter(first.values())).model.shape[1])
-    options: dict[str, Any] = {"xlabel": "tokens of context", "ylabel": "nats per token"}
-    by_order = {name: icl_curve(curves.model, bins=bins) for name, curves in first.items()}
-    save_figure(
-        icl_figure(by_order, log=True, title=f"Unseen languages: {what}", **options),
-        run.figures / "by_order.png",
-    )
-    chosen = "n = 3" if "n = 3" in first else next(iter(first))
-    figures = {"beside_counting": (f"Unseen languages, {chosen}", first[chosen])}
+    lines = {name: curves.lines() for name, curves in results.languages[0].items()}
+    by_order = {name: of["model"] for name, of in lines.items()}
+    figures = {"by_order": ("Unseen languages", by_order)}
+    chosen = "n = 3" if "n = 3" in lines else next(iter(lines))
+    figures["beside_counting"] = f"Unseen languages, {chosen}", lines[chosen]
     if results.texts:
-        figures["text"] = ("Natural text, letters mapped at random", results.texts[0])
+        lines[TEXT] = results.texts[0].lines()
+        figures["text"] = "Natural text, letters mapped at random", lines[TEXT]
     for name, (title, curves) in figures.items():
-        lines = {line: icl_curve(x, bins=bins) for line, x in curves.lines().items()}
-        figure = icl_figure(lines, log=True, title=f"{title}: {what}", **options)
-        save_figure(figure, run.figures / f"{name}.png")
+        save_figure(nats_figure(curves, f"{title}: {what}"), run.figures / f"{name}.png")
+    plain = {
+        name: {line: to_plain(curve) for line, curve in of.items()} for name, of in lines.items()
+    }
+    write_atomically(run.path / CURVES, to_json_text(plain) + "\n")
+
+
+def nats_figure(curves: Mapping[str, ICLCurve], title: str) -> Any:
+    """Nats by position of the context, a line for each curve."""
+    labels: dict[str, Any] = {"xlabel": "tokens of context", "ylabel": "nats per token"}
+    return icl_figure(curves, log=True, title=title, **labels)
+
+
+def to_plain(curve: ICLCurve) -> dict[str, list[float]]:
+    """A curve for JSON."""
+    return {name: values.tolist() for name, values in dataclasses.asdict(curve).items()}
+
+
+def read_curves(path: Path) -> dict[str, dict[str, ICLCurve]]:
+    """The curves that a run wrote, of its first seed: by kind of language, then by name."""
+    plain = json.loads((path / CURVES).read_text())
+    return {
+        name: {line: ICLCurve(**_arrays(curve)) for line, curve in of.items()}
+        for name, of in plain.items()
+    }
+
+
+def _arrays(curve: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:
+    # What could not be estimated is null.
+    return {name: np.asarray(values, np.float64) for name, values in curve.items()}
 
 
 def report(run: RunDirectory, results: Results, config: Any) -> str:

@@ -8,6 +8,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import meta_language
+import meta_language_compare
+import meta_language_report
 
 from gpicljax.runtime import load_language_model
 
@@ -79,6 +81,32 @@ def test_resumes_where_it_stopped(finished, tmp_path, monkeypatch):
     again = meta_language.main([*TINY, f"--runs-dir={tmp_path}", "--resume"])
     whole = [row["nats"] for row in finished[1].history]
     assert [row["nats"] for row in again.history] == whole
+
+
+def test_compares_runs(finished, tmp_path, capsys):
+    runs = finished[0]
+    smaller = ["--model.layers=1", "--name=smaller", f"--runs-dir={runs}"]
+    results = meta_language.main([*TINY, *smaller])
+    text = meta_language_compare.main(
+        ["quick", "smaller", f"--runs-dir={runs}", f"--out={tmp_path}"]
+    )
+    end = results.languages[0]["n = 3"].model
+    row = next(line for line in text.splitlines() if line.startswith("| smaller"))
+    assert f"{results.parameters:,}" in row
+    last = end[:, meta_language_report.log_bins(end.shape[1])[-1] :].mean()
+    assert f" {last:.3f} " in row
+    for file in ("n_2.png", "n_3.png", "training.png", "table.md"):
+        assert (tmp_path / file).stat().st_size > 100
+    # The sequences are the same, so that one floor serves both runs.
+    kept = [
+        meta_language_report.read_curves(runs / "meta_language" / n) for n in ("quick", "smaller")
+    ]
+    assert meta_language_compare.floors_agree(kept, "n = 3")
+    assert not meta_language_compare.floors_agree([kept[0], {"n = 3": kept[1]["n = 2"]}], "n = 3")
+    for arguments, word in (["quick"], "two or more"), (["quick", "nobody"], "nobody"):
+        with pytest.raises(SystemExit):
+            meta_language_compare.main([*arguments, f"--runs-dir={runs}"])
+        assert word in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["linear", pytest.param("lstm", marks=pytest.mark.slow)])

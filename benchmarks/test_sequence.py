@@ -1,0 +1,59 @@
+"""The sequence trainer end to end: training tokens per CPU-second, one core, one thread.
+
+Languages are drawn, speak and are learnt from within one compiled update, as in
+`experiments/meta_language.py`. Best of several rounds: on a shared machine single rounds vary by a
+third.
+"""
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+import meta_language
+
+ROUNDS = 5
+
+
+@pytest.mark.parametrize(
+    ("preset", "kind", "batch"),
+    [
+        ("quick", "transformer", 16),
+        ("quick", "linear", 16),
+        ("quick", "lstm", 16),
+        ("paper-tiny", "transformer", 1),
+    ],
+)
+def test_update(benchmark, one_core, preset, kind, batch):
+    config = meta_language.PRESETS[preset]
+    config = dataclasses.replace(
+        config,
+        model=dataclasses.replace(config.model, kind=kind),
+        agent=dataclasses.replace(config.agent, batch_size=batch),
+    )
+    study = meta_language.build(config)
+    state = jax.jit(lambda: meta_language.initial(config, study, jnp.uint32(0)))()
+    began = time.process_time()
+    update = jax.jit(study.trainer.update, donate_argnums=0).lower(state).compile()
+    benchmark.extra_info["compile seconds"] = round(time.process_time() - began, 1)
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+    rates = []
+
+    def once():
+        nonlocal state
+        began = time.process_time()
+        state, _ = jax.block_until_ready(update(state))
+        rates.append(batch * config.context / (time.process_time() - began))
+
+    benchmark.pedantic(once, rounds=ROUNDS, warmup_rounds=1)
+    benchmark.extra_info |= {
+        "parameters": parameters,
+        "tokens/s": round(max(rates)),
+        "context": config.context,
+    }
+    print(benchmark.extra_info)

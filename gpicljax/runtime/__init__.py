@@ -49,6 +49,8 @@ from gpicljax.runtime.saved_models import (
     LoadedLanguageModel,
     load_language_model,
     save_language_model,
+    shipped,
+    shipped_models,
 )
 
 __all__ = [
@@ -99,6 +101,8 @@ __all__ = [
     "say",
     "shard_leading",
     "shard_parts",
+    "shipped",
+    "shipped_models",
     "throughput",
     "to_host",
     "to_json",

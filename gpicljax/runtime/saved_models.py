@@ -6,6 +6,8 @@ logits, _ = model.network.unroll(model.params, None, tokens, None)  # int32[T, B
 ```
 
 A folder holds `params.npz`, the arrays, and `model.json`: everything else (see `array_folder`).
+A few models come with the package: `shipped_models()` names them, and
+`load_language_model(shipped("meta_language_tiny"))` reads one.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ import jax.numpy as jnp
 
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.registration import unknown
 from gpicljax.runtime.array_folder import SavedError, named, read_folder, restore, write_folder
 from gpicljax.runtime.config_json import from_json, to_json
 
 FORMAT = 1
 CARD = "model.json"
+SHIPPED = Path(__file__).parents[1] / "models"
 
 
 class LoadedLanguageModel(NamedTuple):
@@ -105,6 +109,25 @@ def load_language_model(
     params = restore(folder, arrays, "params", _like(found, vocab_size))
     network = language_model(found, vocab_size, capacity or context)
     return LoadedLanguageModel(found, network, params, card)
+
+
+def shipped_models() -> list[str]:
+    """Names of the models that come with the package."""
+    return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD}"))
+
+
+def shipped(name: str) -> Path:
+    """The folder of a model that comes with the package.
+
+    `meta_language_tiny` is a transformer of 303,008 parameters that learns random languages in its
+    context, trained by `python experiments/meta_language.py --preset cpu-tiny`.
+
+    Raises:
+      ValueError: for an unknown name.
+    """
+    if name not in shipped_models():
+        raise ValueError(unknown("model", name, shipped_models()))
+    return SHIPPED / name
 
 
 def _like(settings: LanguageModelSettings, vocab_size: int) -> Any:

@@ -5,10 +5,18 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
+import gpicljax
 from gpicljax.networks.language import LanguageModelSettings, language_model
-from gpicljax.runtime import SavedError, load_language_model, save_language_model
+from gpicljax.runtime import (
+    SavedError,
+    load_language_model,
+    save_language_model,
+    shipped,
+    shipped_models,
+)
 
 SMALL = LanguageModelSettings("transformer", layers=1, width=8, heads=2)
 
@@ -65,3 +73,31 @@ def test_damage_is_named(saved):
         load_language_model(saved)
     with pytest.raises(SavedError, match="holds no saved language model"):
         load_language_model(saved.parent)
+
+
+def test_the_shipped_model_learns_a_language_that_it_has_never_seen():
+    assert shipped_models() == ["meta_language_tiny"]
+    folder = shipped("meta_language_tiny")
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 2e6
+    model = load_language_model(folder)
+    assert model.info["parameters"] == 303_008
+    env = gpicljax.make("MetaLanguage-v0")
+    params = env.make_params(min_order=3, max_order=3)
+    keys = jax.random.split(jax.random.key(0), (2, 16))
+
+    @jax.jit
+    def nats(task_keys, keys):
+        tasks = jax.vmap(env.sample_task, (0, None))(task_keys, params)
+        tokens = env.sample_sequences(keys, tasks, 512)[:, 0].T.astype(jnp.int32)
+        logits, _ = model.network.unroll(model.params, None, tokens[:-1], None)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[1:]).mean(1)
+
+    nats = np.asarray(nats(*keys))
+    # The 16 languages are new. Without their context the best there is are log(32) = 3.47 nats.
+    assert nats[448:].mean() < nats[12:20].mean() - 0.3
+    assert nats[448:].mean() < 1.5
+
+
+def test_an_unknown_shipped_model_suggests_the_nearest():
+    with pytest.raises(ValueError, match="Did you mean 'meta_language_tiny'"):
+        shipped("meta_langage")

@@ -32,6 +32,17 @@ EXTRA = {
         {"description": ("SFSF", "FHFG")},
         {"size": 5},
     ],
+    "MazeWorld-v0": [
+        {
+            "mode": "survival",
+            "actions": "continuous",
+            "size": 9,
+            "resolution": (9, 16),
+            "with_pose": True,
+        },
+        {"actions": "moves", "view": "local", "max_landmarks": 3},
+        {"view": "privileged", "size": 9, "mode": "survival"},
+    ],
     "MetaLanguage-v0": [
         {"vocab_size": 5, "max_order": 2, "slot_weights": "uniform", "calibration": "scale"},
     ],
@@ -63,6 +74,17 @@ OTHER_PARAMS = {
         "turbulence_power": (0.0, 1.5),
         "horizon": 60,
     },
+    "MazeWorld-v0": {
+        "size": 7,
+        "density": 0.2,
+        "num_landmarks": 2,
+        "mean_landmark_reward": -0.1,
+        "cell_size": (1.5, 4.0),
+        "wall_height": (2.0, 6.0),
+        "view_range": (4.0, 12.0),
+        "refresh_interval": 5,
+        "horizon": 9,
+    },
     "MetaLanguage-v0": {"min_order": 1, "max_order": 2, "scale": 2.0, "sigma": 0.5, "horizon": 9},
     "MetaRG-v0": {"min_values": 3, "max_values": 3},
     "MetaRG-v1": {"min_values": 3, "max_values": 3},
@@ -71,8 +93,8 @@ OTHER_PARAMS = {
 }
 # Rewards that are small differences of large numbers round more coarsely.
 ROUNDING = {"LunarLander": 1e-4}
-# Without a limit by default: a random walk may go on for longer than is watched here.
-UNENDING = {"CliffWalking-v1"}
+# Without a limit by default, or with one of 2,048: episodes may be longer than is watched here.
+UNENDING = {"CliffWalking-v1", "MazeWorld-v0"}
 # Two names of one environment are one subject.
 SUBJECTS = sorted({gpicljax.make(env_id): env_id for env_id in gpicljax.registered()}.values())
 CASES = {
@@ -83,7 +105,7 @@ CASES = {
 compiled = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
 PROBE_STEPS = 6
 PLAY_STEPS = 2_000
-LONG_PLAY = (512, 2_000)  # instances, steps: a million
+LONG_PLAY = (480, 2_100)  # instances, steps: a million
 
 
 def build(case):

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.envs._stages import stage
 from gpicljax.envs.lunar_lander import scene
-from gpicljax.envs.lunar_lander.stages import stage
 
 SLOP = 0.005  # penetration that is let stand
 SKIN = 0.02  # the shapes' radii together

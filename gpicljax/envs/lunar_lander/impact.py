@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from gpicljax.envs._stages import stage
 from gpicljax.envs.lunar_lander.contact import (
     SLOP,
     Edges,
@@ -28,7 +29,6 @@ from gpicljax.envs.lunar_lander.contact import (
     placed,
     turned,
 )
-from gpicljax.envs.lunar_lander.stages import stage
 
 _TARGET = SLOP  # the distance at which a body counts as touching
 _TOLERANCE = 0.25 * SLOP

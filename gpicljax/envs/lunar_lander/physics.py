@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.envs._stages import stage
 from gpicljax.envs.lunar_lander import contact, joint, scene
 from gpicljax.envs.lunar_lander.contact import Edges, Manifold, Triple, column, frame_of
 from gpicljax.envs.lunar_lander.impact import Sweep, time_of_impact
 from gpicljax.envs.lunar_lander.scene import STEP, World
-from gpicljax.envs.lunar_lander.stages import stage
 
 _VELOCITY_ITERATIONS, _POSITION_ITERATIONS, _IMPACT_ITERATIONS = 180, 60, 20
 _STIFFNESS, _IMPACT_STIFFNESS = 0.2, 0.75

@@ -1,0 +1,183 @@
+"""Frames of a batch of poses in mazes, at the speed of the processor.
+
+The stages are kept apart: rays, walls, records of columns and rows, a word for every pixel, its
+colour, bytes. Merged, XLA:CPU would follow every pixel's ray anew. There, a few frames at a time
+are painted from their records to their bytes, so that all that a pixel needs stays in the nearest
+cache, and no beams are looked for where there are none.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from gpicljax.envs._stages import stage
+from gpicljax.envs.maze_world import rays, shading
+from gpicljax.envs.maze_world.rays import Mazes, Rays, Screen, Shots
+
+_TILE = 64  # frames whose rays are cast together on a CPU
+_PAINTED = 1 << 14  # pixels that are painted together on a CPU, for two frames or more
+
+T = TypeVar("T")
+
+
+def frames(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> jax.Array:
+    """Frames, each of which is the same whatever the others are.
+
+    Args:
+      screen: size and field of view.
+      table: `uint32[S * 64 * 64]`, texels of all textures.
+      mazes: M of them.
+      shots: F of them.
+
+    Returns:
+      `uint8[F, H, W, 3]`.
+    """
+    tiled = functools.partial(in_tiles, screen, table)
+    return lax.platform_dependent(
+        mazes, shots, cpu=tiled, default=functools.partial(at_once, screen, table)
+    )
+
+
+def _light(table: np.ndarray) -> int:
+    """Bits for brightness in a word, beside a texel's index."""
+    return min(32 - math.ceil(math.log2(len(table))), 17)
+
+
+def _bytes(colours: jax.Array) -> jax.Array:
+    """`uint8[F, H, W, 3]`."""
+    flat = lax.bitcast_convert_type(colours.reshape(-1), jnp.uint8)[:, :3]
+    return flat.reshape(*colours.shape, 3)
+
+
+def _with_bar(screen: Screen, shots: Shots, strip: jax.Array) -> jax.Array:
+    """The bar painted over its rows, `uint8[F, h, W, 3]`."""
+    column = np.arange(screen.width, dtype=np.int32)
+    covered = (column >= shots.bar[:, :1]) & (column < shots.bar[:, 1:2])
+    colour = shots.bar[:, 2:].astype(jnp.uint8)
+    return jnp.where(covered[:, None, :, None], colour[:, None, None, :], strip)
+
+
+def at_once(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> jax.Array:
+    """Frames made side by side, as accelerators like it; see `frames`."""
+    light = _light(table)
+    keep = lax.optimization_barrier
+    cast = keep(rays.cast(screen, mazes, shots))
+    reached = rays.trace(mazes, shots, cast)
+    depth = reached.depth(cast)
+    most = mazes.landmarks.shape[1]
+    nearest = keep(rays.nearest_beams(most, mazes, shots, cast, depth))
+    columns, rows, beams = keep(
+        (
+            shading.columns(screen, light, mazes, shots, depth, reached),
+            shading.rows(screen, mazes, shots),
+            shading.beams(screen, mazes, shots, nearest),
+        )
+    )
+    words = shading.pixels(screen, light, mazes, shots, columns, rows)
+    result = _bytes(keep(shading.colours(light, jnp.asarray(table), words, beams)))
+    first, last = screen.bar_rows()
+    return result.at[:, first:last].set(_with_bar(screen, shots, result[:, first:last]))
+
+
+def in_tiles(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> jax.Array:
+    """Frames made a few at a time, as a CPU's caches like it; see `frames`."""
+    count = shots.maze.shape[0]
+    result = jnp.zeros((count, screen.height, screen.width, 3), jnp.uint8)
+    size = math.ceil(count / max(math.ceil(count / _TILE), 1))
+
+    def tile(first: jax.Array, result: jax.Array) -> jax.Array:
+        return _tile(screen, table, mazes, _part(shots, first, size), first, result)
+
+    return _in_parts(count, size, tile, result)
+
+
+def _in_parts(count: int, size: int, function: Callable[[jax.Array, T], T], carry: T) -> T:
+    """Calls `function(first, carry)` for parts of equal size, of which the last may overlap."""
+    if count == 0:
+        return carry
+    if count <= size:
+        return function(jnp.int32(0), carry)
+    last = np.int32(count - size)
+    return lax.fori_loop(
+        np.int32(0),
+        np.int32(math.ceil(count / size)),
+        lambda i, carry: function(jnp.minimum(i * np.int32(size), last), carry),
+        carry,
+    )
+
+
+def _part(tree: Any, first: jax.Array, size: int) -> Any:
+    return jax.tree.map(lambda v: lax.dynamic_slice_in_dim(v, first, size), tree)
+
+
+def _tile(
+    screen: Screen,
+    table: np.ndarray,
+    mazes: Mazes,
+    shots: Shots,
+    first: jax.Array,
+    result: jax.Array,
+) -> jax.Array:
+    """Paints the frames of `shots` into `result`, from frame number `first` on."""
+    light = _light(table)
+    texels = jnp.asarray(table)
+    bits = lax.bitcast_convert_type(shots.pose[0, 2], jnp.uint32)
+    apart = functools.partial(stage, (bits * bits) & 3 != 2)  # no square is
+
+    def walls(mazes: Mazes, shots: Shots, cast: Rays, reached: rays.Reached) -> Any:
+        depth = reached.depth(cast)
+        return depth, rays.count_beams(mazes, shots, cast, depth)
+
+    def records(mazes: Mazes, shots: Shots, depth: jax.Array, reached: rays.Reached) -> Any:
+        columns = shading.columns(screen, light, mazes, shots, depth, reached)
+        return columns, shading.rows(screen, mazes, shots)
+
+    cast = apart(functools.partial(rays.cast, screen), mazes, shots)
+    reached = rays.trace(mazes, shots, cast)
+    depth, overlaps = apart(walls, mazes, shots, cast, reached)
+    columns, rows = apart(records, mazes, shots, depth, reached)
+
+    def seen_through(
+        slots: int, words: jax.Array, mazes: Mazes, shots: Shots, cast: Rays, depth: jax.Array
+    ) -> jax.Array:
+        if not slots:
+            return shading.colours(light, texels, words, None)
+        find = functools.partial(rays.nearest_beams, slots)
+        nearest = apart(find, mazes, shots, cast, depth)
+        beams = apart(functools.partial(shading.beams, screen), mazes, shots, nearest)
+        return shading.colours(light, texels, words, beams)
+
+    # The programs by how many beams they have room for. A frame gets the same from all that do.
+    most = mazes.landmarks.shape[1]
+    slots = [n for n in (0, shading.FEW) if n < most] + [most]
+    programs = [functools.partial(seen_through, n) for n in slots]
+
+    def paint(start: jax.Array, result: jax.Array) -> jax.Array:
+        own, *records = _part((shots, columns, rows), start, together)
+        words = apart(functools.partial(shading.pixels, screen, light), mazes, own, *records)
+        room = np.array(slots[:-1], np.int32)
+        needed = jnp.sum(jnp.max(_part(overlaps, start, together)) > room, dtype=jnp.int32)
+        scene = mazes, own, *_part((cast, depth), start, together)
+        colours = lax.switch(needed, programs, words, *scene)
+
+        def write(i: jax.Array, result: jax.Array) -> jax.Array:
+            frame = _bytes(lax.dynamic_slice_in_dim(colours, i, 1))
+            return lax.dynamic_update_slice_in_dim(result, frame, first + start + i, 0)
+
+        result = lax.fori_loop(np.int32(0), np.int32(together), write, result)
+        top, bottom = screen.bar_rows()
+        corner = first + start, np.int32(top), np.int32(0), np.int32(0)
+        strip = lax.dynamic_slice(result, corner, (together, bottom - top, screen.width, 3))
+        return lax.dynamic_update_slice(result, _with_bar(screen, own, strip), corner)
+
+    count = shots.maze.shape[0]
+    together = min(max(2, _PAINTED // (screen.height * screen.width)), count)
+    return _in_parts(count, together, paint, result)

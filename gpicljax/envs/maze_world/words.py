@@ -1,0 +1,44 @@
+"""A moment in a maze, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpicljax.envs.maze_world import motion
+from gpicljax.envs.maze_world.types import State, Task
+
+if TYPE_CHECKING:
+    from gpicljax.envs.maze_world.env import MazeWorld
+
+COLOURS = (
+    "green", "red", "blue", "cyan", "magenta", "yellow", "light blue", "light green", "pink",
+    "petrol", "indigo", "jade", "olive", "brown", "plum",
+)  # fmt: skip
+WAYS = ("+x", "+y", "-x", "-y")
+
+
+def describe(env: MazeWorld, state: State, task: Task) -> str:
+    """Where the agent is, and its target or what is left of its life."""
+    n, (x, y) = int(task.size), np.asarray(env.cell(state, task)).tolist()
+    parts = [f"cell ({x}, {y}) of {n} x {n}"]
+    if env.actions == "discrete":
+        parts.append(f"facing {WAYS[int(motion.quarter_of(state.heading))]}")
+    elif env.actions == "continuous":
+        parts.append(f"heading {np.degrees(float(state.heading)):.0f} degrees")
+    parts.append(f"step {int(state.steps)} of {int(task.horizon)}")
+    cells = np.asarray(task.landmarks).tolist()[: int(task.num_landmarks)]
+    if not env.survival:
+        wanted = int(state.command)
+        x, y = cells[wanted]
+        parts.append(f"go to {COLOURS[wanted]} at ({x}, {y})")
+        return ", ".join([*parts, f"{int(state.command_index)} reached so far"])
+    parts.append(f"life {float(state.life):.2f} of {float(task.max_life):.2f}")
+    values, waits = np.asarray(task.landmark_rewards), np.asarray(state.countdown)
+    landmarks = [
+        f"{COLOURS[i]} at ({x}, {y}) {values[i]:+.2f}"
+        + (f" in {waits[i]} steps" if waits[i] else "")
+        for i, (x, y) in enumerate(cells)
+    ]
+    return f"{', '.join(parts)}; {', '.join(landmarks)}"

@@ -25,11 +25,12 @@ FLOORS = (
     {"viz"},
     {"llm"},
     {"runtime"},
-    {"__main__"},
+    {"__main__", "play"},
 )
 FLOOR_OF = {part: level for level, parts in enumerate(FLOORS) for part in parts}
 HEAVY = (
     "orbax",
+    "tensorstore",
     "matplotlib",
     "tyro",
     "distrax",

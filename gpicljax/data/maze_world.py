@@ -1,0 +1,467 @@
+"""Demonstrations in Maze World: one agent acts, badly; another says what it would have done.
+
+Both follow the same trajectory. The one that acts forgets much of what it saw, and often acts at
+random; the one that labels forgets nothing. What is kept of a step is where the agent was and what
+it was told, not what it saw: the task comes back from its key, and `frames` renders the
+observations bit for bit, in the training step. A step then takes some bytes instead of 49,152.
+
+`trajectories` makes new ones in any compiled program, `collect` writes them to a folder. New ones
+are the default for training: every batch is another one, a run goes on exactly from its key, there
+is nothing to keep, and making them costs less than rendering them, which has to be done in any case
+(steps per CPU-second, 64 episodes of 2,048 steps, one core of an Intel Xeon shared with other
+programs, jax 0.10.2, 2026-11-22):
+
+| mazes | made, both agents | read from a folder | task and frames, 64 steps of 16 episodes |
+|---|---|---|---|
+| 15 x 15 | 60,500 | 4,900,000 | 10,900 |
+| 35 x 35 | 16,900 | 5,700,000 | 10,100 |
+
+A folder is for data that many trainings share. The paper's 120 K episodes of 2,048 steps take
+0.33 GB (1.36 bytes per step; 3.2 GB if motion is continuous, for poses are stored exactly) and
+1.1 CPU-hours at 15 x 15, 4.0 at 35 x 35.
+
+Source: section 3.1 and appendix A.3 of the GPICL paper. The reference code's random actions never
+act and never go forward; here they do both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from gpicljax.data.shards import ShardWriter
+from gpicljax.envs.maze_world import MazeWorld, Params, State, Task
+from gpicljax.envs.maze_world.experts import Rule, privileged_agent
+from gpicljax.interface import TimeStep
+
+_QUARTER = np.pi / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Demonstration:
+    """How episodes are made; every range is one that each episode draws from uniformly.
+
+    Attributes:
+      length: T, steps of an episode.
+      probability: range of p(STM -> LTM) of the agent that acts.
+      epsilon: range of epsilon. Step t is random with probability `epsilon * (1 - u t / T)`, u
+        uniform in [0, 1] for each episode.
+      label_probability: p(STM -> LTM) of the agent that labels.
+      rule: by which both agents choose, see `experts`.
+
+    Raises:
+      ValueError: for a length below 1, or a range outside [0, 1].
+    """
+
+    length: int = 2048
+    probability: tuple[float, float] = (0.0, 0.5)
+    epsilon: tuple[float, float] = (0.0, 0.8)
+    label_probability: float = 1.0
+    rule: Rule = "default"
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError(f"length: got {self.length}; accepted: an integer >= 1")
+        for name in ("probability", "epsilon"):
+            low, high = getattr(self, name)
+            if not 0 <= low <= high <= 1:
+                raise ValueError(f"{name}: got {(low, high)}; accepted: two of [0, 1] in order")
+        if not 0 <= self.label_probability <= 1:
+            raise ValueError(
+                f"label_probability: got {self.label_probability}; accepted: one of [0, 1]"
+            )
+
+
+class Episode(NamedTuple):
+    """One episode of T steps. Beyond its end, nothing moves and rewards are 0.
+
+    Attributes:
+      task: `uint32[2]`, key data of the task.
+      distribution: `uint8[]`, which of the given params the task is from.
+      length: `int32[]`, steps until the episode ended, at most T.
+      probability: float `[]`, p(STM -> LTM) of the agent that acts.
+      epsilon: float `[]`.
+      decay: float `[]`, u.
+      pose: `uint8[3, T + 1]`, x and y of the cell and the heading in quarter turns; float
+        `[3, T + 1]` in metres and radians if motion is continuous. One component after the other,
+        which compresses well.
+      action: `uint8[T]`, what was done; `float16[T, 2]` if motion is continuous.
+      label: `uint8[T]` or `float16[T, 2]`, what the other agent would have done.
+      reward: `float32[T]`.
+      command: `uint8[T + 1]` (navigation).
+      active: `uint16[T + 1]`, a bit for each landmark that is there (survival).
+      life: float `[T + 1]` (survival).
+    """
+
+    task: Any
+    distribution: Any
+    length: Any
+    probability: Any
+    epsilon: Any
+    decay: Any
+    pose: Any
+    action: Any
+    label: Any
+    reward: Any
+    command: Any = None
+    active: Any = None
+    life: Any = None
+
+
+def trajectories(
+    key: jax.Array,
+    env: MazeWorld,
+    params: Params | Sequence[Params],
+    episodes: int,
+    settings: Demonstration = Demonstration(),
+) -> Episode:
+    """New episodes, each in a new maze. Jittable; wants `env`, `episodes`, `settings` static.
+
+    Args:
+      key: a typed key.
+      env: the environment; its `view` does not matter.
+      params: the distribution over tasks, or several, among which episodes draw uniformly.
+      episodes: B. A compiled step costs least from a hundred on.
+      settings: how they are made.
+
+    Returns:
+      Leaves `[B, ...]`.
+
+    Raises:
+      ValueError: if B < 1, there are no params, or a horizon is shorter than T.
+    """
+    choices = _choices(env, params, settings)
+    if episodes < 1:
+        raise ValueError(f"episodes: got {episodes}; accepted: an integer >= 1")
+    keys = jax.random.split(key, 7)
+    task_keys = jax.random.split(keys[0], episodes)
+    which = jax.random.randint(keys[1], (episodes,), 0, len(choices))
+    each = jax.tree.map(lambda *leaves: jnp.stack(leaves)[which], *choices)
+    task = jax.vmap(env.sample_task)(task_keys, each)
+    state = jax.vmap(env.initial)(jax.random.split(keys[2], episodes), task)
+    dtype = jnp.result_type(float)
+    low, high = settings.probability
+    probability = jax.random.uniform(keys[3], (episodes,), dtype, low, high)
+    epsilon = jax.random.uniform(keys[4], (episodes,), dtype, *settings.epsilon)
+    decay = jax.random.uniform(keys[5], (episodes,), dtype)
+
+    seeing = _seeing(env)
+    actor = privileged_agent(seeing, probability, settings.rule)
+    labeller = privileged_agent(seeing, settings.label_probability, settings.rule)
+    space = env.action_space()
+
+    def step(carry: Any, now: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
+        state, memories, over, length = carry
+        t, key = now
+        actor_key, label_key, explore_key, noise_key = jax.random.split(key, 4)
+        timestep = _timestep(seeing, state, task, t == 0)
+        action, _, acted = actor.act(actor_key, None, memories[0], timestep)
+        label, _, labelled = labeller.act(label_key, None, memories[1], timestep)
+        chance = epsilon * (1 - decay * t / settings.length)
+        explore = jax.random.uniform(explore_key, (episodes,), dtype) < chance
+        noise = jax.vmap(space.sample)(jax.random.split(noise_key, episodes))
+        action = jnp.where(explore.reshape(-1, *(1,) * (noise.ndim - 1)), noise, action)
+        action, label = _small(action), _small(label)
+        # What acts is what is stored, rounding included.
+        acting = action.astype(noise.dtype)
+        moved = jax.vmap(env.transition, (None, 0, 0, 0))(key, state, acting, task)
+        following = jax.tree.map(partial(_unless, over), state, moved.state)
+        reward = jnp.where(over, 0, moved.reward).astype(jnp.float32)
+        kept = (_stored(env, state, task), action, label, reward)
+        length = length + ~over
+        over = over | moved.terminated | moved.truncated
+        return (following, (acted, labelled), over, length), kept
+
+    memories = actor.initial_carry(episodes), labeller.initial_carry(episodes)
+    over, length = jnp.zeros(episodes, bool), jnp.zeros(episodes, jnp.int32)
+    times = jnp.arange(settings.length)
+    (state, _, _, length), kept = jax.lax.scan(
+        step,
+        (state, memories, over, length),
+        (times, jax.random.split(keys[6], settings.length)),
+    )
+    kept = jax.tree.map(lambda x: x.swapaxes(0, 1), kept)  # [B, T, ...]
+    before, action, label, reward = kept
+    last = _stored(env, state, task)
+    whole = jax.tree.map(lambda x, y: jnp.concatenate([x, y[:, None]], 1), before, last)
+    pose = whole.pop("pose").swapaxes(1, 2)
+    return Episode(
+        task=jax.vmap(jax.random.key_data)(task_keys),
+        distribution=which.astype(jnp.uint8),
+        length=length,
+        probability=probability.astype(jnp.float32),
+        epsilon=epsilon.astype(jnp.float32),
+        decay=decay.astype(jnp.float32),
+        pose=pose,
+        action=action,
+        label=label,
+        reward=reward,
+        **whole,
+    )
+
+
+def task_of(env: MazeWorld, params: Params | Sequence[Params], episode: Episode) -> Task:
+    """The task of one episode (leaves without a batch axis), from its key."""
+    choices = _listed(params)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *choices)
+    chosen = jax.tree.map(lambda x: x[jnp.asarray(episode.distribution)], stacked)
+    return env.sample_task(jax.random.wrap_key_data(jnp.asarray(episode.task)), chosen)
+
+
+def states_of(env: MazeWorld, task: Task, episode: Episode) -> State:
+    """An episode's states as far as they can be seen, leaves `[T + 1, ...]`.
+
+    Countdowns say no more than whether a landmark is active, and the script of commands is empty.
+
+    Args:
+      env: the environment.
+      task: the episode's, see `task_of`.
+      episode: one episode, or a piece of one: any number of poses with what belongs to them.
+    """
+    pose = jnp.asarray(episode.pose)
+    count = pose.shape[-1]
+    dtype = jnp.result_type(float)
+    if env.actions == "continuous":
+        position, heading = pose[:2].T.astype(dtype), pose[2].astype(dtype)
+    else:
+        position = (pose[:2].T.astype(dtype) + 0.5) * task.cell_size
+        heading = pose[2].astype(dtype) * _QUARTER
+    nothing = jnp.zeros(count, jnp.int32)
+    countdown = jnp.zeros((count, env.max_landmarks), jnp.int32)
+    command, life = nothing, jnp.broadcast_to(task.initial_life, (count,))
+    if env.survival:
+        bits = jnp.arange(env.max_landmarks, dtype=jnp.uint16)
+        active = (jnp.asarray(episode.active)[:, None] >> bits) & 1
+        there = bits < task.num_landmarks
+        countdown = (there & (active == 0)).astype(jnp.int32)
+        life = jnp.asarray(episode.life).astype(dtype)
+    else:
+        command = jnp.asarray(episode.command).astype(jnp.int32)
+    return State(
+        position=position,
+        heading=heading,
+        steps=jnp.arange(count, dtype=jnp.int32),
+        script=jnp.zeros((count, 2), jnp.uint32),
+        command_index=nothing,
+        command=command,
+        life=life,
+        countdown=countdown,
+    )
+
+
+def frames(env: MazeWorld, task: Task, episode: Episode) -> Any:
+    """The observations of an episode or of a piece of it, the ones that the agent had.
+
+    Args:
+      env: the environment; its view says what is rendered.
+      task: the episode's, see `task_of`.
+      episode: see `states_of`.
+
+    Returns:
+      Observations with a leading axis of time, such as `uint8[T + 1, H, W, 3]`.
+    """
+    return jax.vmap(env.observe, (0, None))(states_of(env, task, episode), task)
+
+
+def advice(
+    key: jax.Array,
+    env: MazeWorld,
+    task: Task,
+    states: State,
+    probability: float = 1.0,
+    rule: Rule = "default",
+) -> tuple[jax.Array, jax.Array]:
+    """What a privileged agent that follows a trajectory would do, and what it remembers.
+
+    Args:
+      key: a typed key, for what it forgets.
+      env: the environment.
+      task: the task.
+      states: leaves `[T, ...]`, such as those of `states_of`.
+      probability: p(STM -> LTM).
+      rule: by which it chooses.
+
+    Returns:
+      Actions `int32[T]`, or float `[T, 2]`; and `bool[T, N, N]`, the cells it knows.
+    """
+    seeing = _seeing(env)
+    agent = privileged_agent(seeing, probability, rule)
+    one = jax.tree.map(lambda x: jnp.asarray(x)[None], task)
+
+    def step(carry: Any, now: Any) -> tuple[Any, Any]:
+        state, t, key = now
+        timestep = _timestep(seeing, jax.tree.map(lambda x: x[None], state), one, t == 0)
+        action, aux, carry = agent.act(key, None, carry, timestep)
+        return carry, (action[0], aux["known"][0])
+
+    count = states.heading.shape[0]
+    inputs = states, jnp.arange(count), jax.random.split(key, count)
+    return jax.lax.scan(step, agent.initial_carry(1), inputs)[1]
+
+
+# On disk -----------------------------------------------------------------------------------------
+
+
+def card(
+    env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
+) -> dict[str, Any]:
+    """What has to be known to use stored episodes, for JSON; `from_card` is its inverse."""
+    return {
+        "environment": "MazeWorld-v0",
+        "static": dataclasses.asdict(env),
+        "params": [
+            {name: np.asarray(value).tolist() for name, value in dataclasses.asdict(p).items()}
+            for p in _listed(params)
+        ],
+        "demonstration": dataclasses.asdict(settings),
+    }
+
+
+def from_card(about: Mapping[str, Any]) -> tuple[MazeWorld, tuple[Params, ...], Demonstration]:
+    """The environment, distributions and settings that stored episodes were made with.
+
+    Raises:
+      ValueError: if the card is of something else.
+    """
+    try:
+        static, settings = dict(about["static"]), dict(about["demonstration"])
+        static["resolution"] = tuple(static["resolution"])
+        for name in ("probability", "epsilon"):
+            settings[name] = tuple(settings[name])
+        env = MazeWorld(**static)
+        params = tuple(env.make_params(**p) for p in about["params"])
+        return env, params, Demonstration(**settings)
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"about: got {about!r}; accepted: the card of Maze World's demonstrations"
+        ) from error
+
+
+def collect(
+    path: str | Path,
+    seed: int,
+    env: MazeWorld,
+    params: Params | Sequence[Params],
+    *,
+    episodes: int,
+    episodes_per_shard: int = 1024,
+    settings: Demonstration = Demonstration(),
+    report: Callable[[int, int], Any] = lambda done, total: None,
+) -> Path:
+    """Writes episodes to a folder, a shard at a time; goes on where it was interrupted.
+
+    The episodes of shard i follow from `seed` and i alone. `shards.ShardReader` reads them.
+
+    Args:
+      path: the folder.
+      seed: of everything.
+      env: the environment.
+      params: see `trajectories`.
+      episodes: how many there are to be; whole shards are written.
+      episodes_per_shard: how many are made at once.
+      settings: how they are made.
+      report: called with the number of shards there are and there will be, at first and after each.
+
+    Returns:
+      The folder.
+
+    Raises:
+      ShardError: if the folder holds something else, or another writer is at work.
+      OSError: if writing fails; what was written before is kept.
+      ValueError: see `trajectories`.
+    """
+    choices = _choices(env, params, settings)
+    if episodes < 1 or episodes_per_shard < 1:
+        raise ValueError(
+            f"episodes: got {episodes}, {episodes_per_shard} per shard; accepted: integers >= 1"
+        )
+    about = card(env, choices, settings)
+    about |= {"seed": seed, "episodes_per_shard": episodes_per_shard}
+    total = -(-episodes // episodes_per_shard)
+
+    make = _compiled(env, choices, episodes_per_shard, settings)
+    with ShardWriter(path, about) as writer:
+        report(len(writer.shards), total)
+        while len(writer.shards) < total:
+            key = jax.random.fold_in(jax.random.key(seed), len(writer.shards))
+            writer.append(make(key))
+            report(len(writer.shards), total)
+    return Path(path)
+
+
+# Small pieces ------------------------------------------------------------------------------------
+
+
+def _compiled(
+    env: MazeWorld, choices: tuple[Params, ...], episodes: int, settings: Demonstration
+) -> Callable[[jax.Array], Episode]:
+    return jax.jit(lambda key: trajectories(key, env, choices, episodes, settings))
+
+
+def _listed(params: Params | Sequence[Params]) -> tuple[Params, ...]:
+    return (params,) if isinstance(params, Params) else tuple(params)
+
+
+def _choices(
+    env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
+) -> tuple[Params, ...]:
+    choices = _listed(params)
+    if not 1 <= len(choices) <= 256:
+        raise ValueError(f"params: got {len(choices)}; accepted: 1 .. 256 distributions")
+    for one in choices:
+        if isinstance(one.horizon, Tracer):
+            continue
+        env.validate(one)
+        if int(one.horizon) < settings.length:
+            raise ValueError(
+                f"params: got horizon {int(one.horizon)}; accepted: at least the length, "
+                f"{settings.length}"
+            )
+    if env.size > 255:
+        raise ValueError(f"size: got {env.size}; accepted: at most 255, for poses are stored bytes")
+    return choices
+
+
+def _seeing(env: MazeWorld) -> MazeWorld:
+    """The same environment for an agent that may see everything."""
+    return dataclasses.replace(env, view="privileged", with_pose=False)
+
+
+def _timestep(env: MazeWorld, state: State, task: Task, start: jax.Array) -> TimeStep:
+    seen = jax.vmap(env.privileged)(state, task)
+    count = state.heading.shape[0]
+    no, first = jnp.zeros(count, bool), jnp.broadcast_to(start, (count,))
+    return TimeStep(seen, jnp.zeros(count, state.heading.dtype), no, no, first, first, {})
+
+
+def _unless(over: jax.Array, old: jax.Array, new: jax.Array) -> jax.Array:
+    return jnp.where(over.reshape(-1, *(1,) * (old.ndim - 1)), old, new)
+
+
+def _small(action: jax.Array) -> jax.Array:
+    discrete = jnp.issubdtype(action.dtype, jnp.integer)
+    return action.astype(jnp.uint8 if discrete else jnp.float16)
+
+
+def _stored(env: MazeWorld, state: State, task: Task) -> dict[str, jax.Array]:
+    """What is kept of states, leaves `[B, ...]`."""
+    if env.actions == "continuous":
+        pose = jnp.concatenate([state.position, state.heading[:, None]], 1)
+    else:
+        cells = jax.vmap(env.cell)(state, task)
+        quarter = jnp.round(state.heading / _QUARTER)[:, None]
+        pose = jnp.concatenate([cells, quarter], 1).astype(jnp.uint8)
+    if not env.survival:
+        return {"pose": pose, "command": state.command.astype(jnp.uint8)}
+    active = jax.vmap(env.active)(state, task)
+    bits = jnp.left_shift(jnp.uint16(1), jnp.arange(env.max_landmarks, dtype=jnp.uint16))
+    active = jnp.where(active, bits, jnp.uint16(0)).sum(1, dtype=jnp.uint16)
+    return {"pose": pose, "active": active, "life": state.life}

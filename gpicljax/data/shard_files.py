@@ -1,0 +1,253 @@
+"""What a store of shards consists of: its manifest, its files, its lock."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from numpy.typing import NDArray
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+CHUNK_BYTES = 64 * 1024
+"""About how much is decoded to read one record, before compression."""
+
+
+class ShardError(RuntimeError):
+    """A store cannot be used as asked."""
+
+
+class DamagedShardError(ShardError):
+    """Files of a store are missing, truncated or changed; the message names them."""
+
+
+class StoreLockedError(ShardError):
+    """Another process writes to the store."""
+
+
+class Leaf(NamedTuple):
+    """One array of a record: its name (`.` between levels), shape and dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Shard(NamedTuple):
+    """One shard: its folder's name, its number of records, and size and SHA-256 of its files."""
+
+    name: str
+    records: int
+    files: dict[str, tuple[int, str]]
+
+
+class Manifest(NamedTuple):
+    """What a store says of itself; `leaves` is empty until there is a shard."""
+
+    about: dict[str, Any]
+    leaves: tuple[Leaf, ...]
+    shards: tuple[Shard, ...]
+
+
+def read_manifest(path: str | Path) -> Manifest:
+    """What a store says of itself.
+
+    Raises:
+      DamagedShardError: if the manifest is missing, damaged or of another version.
+    """
+    file = Path(path) / MANIFEST
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        checksum = content.pop("sha256")
+        if content["format"] != FORMAT:
+            raise DamagedShardError(
+                f"{file} has format {content['format']}; this version reads {FORMAT}"
+            )
+        if checksum != _digest_of(content):
+            raise DamagedShardError(f"{file} has changed (its checksum differs)")
+        return Manifest(
+            content["about"],
+            tuple(Leaf(v["name"], tuple(v["shape"]), v["dtype"]) for v in content["leaves"]),
+            tuple(
+                Shard(v["name"], v["records"], {n: (f[0], f[1]) for n, f in v["files"].items()})
+                for v in content["shards"]
+            ),
+        )
+    except FileNotFoundError as error:
+        raise DamagedShardError(f"{path} holds no store: {MANIFEST} is missing") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedShardError(f"{file} is damaged ({type(error).__name__}: {error})") from error
+
+
+def find_damage(path: str | Path, *, checksums: bool = True) -> dict[str, str]:
+    """Compares the files of a store with its manifest.
+
+    Args:
+      path: the store's folder.
+      checksums: compare the content of every file too, not only its size.
+
+    Returns:
+      By the names of damaged shards, what is wrong with which of their files.
+    """
+    found: dict[str, str] = {}
+    for shard in read_manifest(path).shards:
+        lines = [
+            problem
+            for name, (size, digest) in shard.files.items()
+            if (problem := _problem(Path(path) / shard.name / name, size, digest, checksums))
+        ]
+        if lines:
+            found[shard.name] = "\n".join(lines)
+    return found
+
+
+def _problem(file: Path, size: int, digest: str, checksums: bool) -> str | None:
+    try:
+        found = file.stat().st_size
+        if found != size:
+            return f"{file} has {found} bytes instead of {size}"
+        if (checksums or file.suffix == ".json") and _digest(file) != digest:
+            return f"{file} has changed (its checksum differs)"
+    except FileNotFoundError:
+        return f"{file} is missing"
+    except OSError as error:
+        return f"{file} cannot be read ({error.strerror})"
+    return None
+
+
+def describe_files(folder: Path) -> dict[str, tuple[int, str]]:
+    """Size and SHA-256 of all files below a folder, by their paths within it."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(f.relative_to(folder)): (f.stat().st_size, _digest(f)) for f in files}
+
+
+def _digest(file: Path) -> str:
+    with open(file, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _digest_of(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Replaces the manifest in one step, durable once this returns."""
+    content = {
+        "format": FORMAT,
+        "about": manifest.about,
+        "records": sum(shard.records for shard in manifest.shards),
+        "leaves": [leaf._asdict() for leaf in manifest.leaves],
+        "shards": [shard._asdict() for shard in manifest.shards],
+    }
+    content = json.loads(json.dumps(content))
+    text = json.dumps(content | {"sha256": _digest_of(content)}, indent=1) + "\n"
+    temporary = path / f".{MANIFEST}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path / MANIFEST)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync(path)
+
+
+def sync(folder: Path) -> None:
+    """Flushes the names in a folder to the device, where the file system can do that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def take_lock(path: Path) -> IO[str]:
+    """Takes the store's lock. The kernel releases it when the process ends, however it ends."""
+    file = open(path / ".lock", "a", encoding="utf-8")  # noqa: SIM115 - stays open with the writer
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise StoreLockedError(f"{path}: another writer is at work") from None
+    except OSError:
+        pass  # some network file systems cannot lock; better unguarded than unusable there
+    return file
+
+
+def tensorstore() -> Any:
+    """The library, imported with the first store."""
+    import tensorstore
+
+    return tensorstore
+
+
+def location(folder: Path) -> dict[str, Any]:
+    """Where TensorStore finds an array."""
+    return {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder.absolute()}/"}}
+
+
+def write_arrays(folder: Path, table: Mapping[str, NDArray[Any]]) -> None:
+    """Writes arrays `[N, ...]` by name, durable once this returns.
+
+    Raises:
+      OSError: if the disk refuses.
+    """
+    folder.mkdir()
+    store = tensorstore()
+    try:
+        writes = []
+        for name, value in table.items():
+            spec = location(folder / name) | {
+                "metadata": _metadata(value),
+                # So that a missing file is damage, and not a way to say zero.
+                "store_data_equal_to_fill_value": True,
+            }
+            array = store.open(spec, create=True, open=False).result()
+            writes.append(array.write(value))
+        for write in writes:
+            write.result()
+    except ValueError as error:  # as which TensorStore reports what the disk refuses
+        raise OSError(f"{folder} cannot be written: {error}") from error
+    for inner in (path for path in folder.rglob("*") if path.is_dir()):
+        sync(inner)
+    sync(folder)
+
+
+def _metadata(value: NDArray[Any]) -> dict[str, Any]:
+    shape, size = list(value.shape), value.dtype.itemsize
+    record = max(1, value[0].nbytes)
+    # The most records that fill a chunk and divide the shard evenly.
+    most = max(1, min(shape[0], CHUNK_BYTES // record))
+    rows = next(n for n in range(most, 0, -1) if shape[0] % n == 0)
+    little = {"name": "bytes", "configuration": {"endian": "little"}} if size > 1 else "bytes"
+    compressed = {
+        "name": "blosc",
+        "configuration": {
+            "cname": "zstd",
+            "clevel": 5,
+            "shuffle": "shuffle",
+            "typesize": size,
+            "blocksize": 0,
+        },
+    }
+    index = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+    chunks = {
+        "chunk_shape": [rows, *shape[1:]],
+        "codecs": [little, compressed, {"name": "crc32c"}],
+        "index_codecs": index,
+    }
+    return {
+        "shape": shape,
+        "data_type": str(value.dtype),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": shape}},
+        "codecs": [{"name": "sharding_indexed", "configuration": chunks}],
+    }

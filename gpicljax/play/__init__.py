@@ -1,0 +1,1 @@
+"""Playing an environment by hand: `python -m gpicljax.play ID`."""

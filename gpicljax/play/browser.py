@@ -1,0 +1,99 @@
+"""The game as a page in the browser, served on this machine only."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from gpicljax.play.game import Game, Picture
+
+
+def server(game: Game, title: str, port: int = 0) -> ThreadingHTTPServer:
+    """A web server on this machine only, which shows the game and takes its keys.
+
+    Args:
+      game: the game.
+      title: of the page.
+      port: where to listen; 0 chooses a free one.
+
+    Returns:
+      The server, listening; `serve_forever` runs it.
+
+    Raises:
+      OSError: if the port is taken.
+    """
+    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    page = re.sub(r"\{\{title\}\}", lambda _: html.escape(title), template).encode()
+    turn = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path in ("/", "/index.html"):
+                self._answer(page, "text/html; charset=utf-8")
+            else:
+                self.send_error(404)
+
+        def do_POST(self) -> None:
+            length = self.headers.get("Content-Length", "")
+            if self.path != "/key" or not length.isdigit() or int(length) > 32:
+                self.send_error(400)
+                return
+            key = self.rfile.read(int(length)).decode(errors="replace")
+            if not self._is_local():
+                self.send_error(403)
+                return
+            with turn:
+                game.press(key)
+                content = json.dumps(situation(game)).encode()
+            self._answer(content, "application/json")
+
+        def _is_local(self) -> bool:
+            # Other sites' pages, too, may send requests here.
+            port = self.connection.getsockname()[1]
+            here = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
+            origin = self.headers.get("Origin")
+            return self.headers.get("Host") in here and (
+                origin is None or origin.removeprefix("http://") in here
+            )
+
+        def _answer(self, content: bytes, kind: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Keeps the terminal quiet."""
+
+    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+
+
+def situation(game: Game) -> dict[str, Any]:
+    """Everything that the page shows, for JSON."""
+    return {
+        "pictures": {
+            name: {"uri": _data_uri(picture), "width": picture.shape[1]}
+            for name, picture in game.pictures().items()
+        },
+        "facts": game.facts(),
+        "said": game.said() if game.map_shown else "",  # it may tell what the map shows
+        "over": game.over,
+        "keys": game.names,
+    }
+
+
+def _data_uri(picture: Picture) -> str:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, format="PNG", compress_level=1)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,0 +1,93 @@
+"""Playing an environment by hand: in the browser, or in the terminal.
+
+    python -m gpicljax.play MazeWorld-v0
+    python -m gpicljax.play MazeWorld-v0 --set size=21 mode=survival --params density=0.2
+    python -m gpicljax.play FrozenLake-v1 --terminal
+
+Any environment will do that one agent acts in with a Discrete action space, and that can be seen:
+its observation is a picture, or it has `render`. Time stands still between two keys.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import os
+import sys
+import webbrowser
+from collections.abc import Sequence
+from typing import Any
+
+from gpicljax.play.browser import server
+from gpicljax.play.game import Game
+from gpicljax.play.terminal import keys_at_once, play_in_terminal
+from gpicljax.registration import make
+from gpicljax.runtime.mesh import enable_compilation_cache
+
+
+def _assignments(words: Sequence[str], flag: str) -> dict[str, Any]:
+    """`size=21` as a name and a Python value; what is no literal stays text."""
+    values: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name.isidentifier():
+            raise ValueError(f"{flag}: got {word!r}; accepted: NAME=VALUE")
+        try:
+            values[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            values[name] = text
+    return values
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m gpicljax.play", description="Play an environment by hand."
+    )
+    parser.add_argument("env_id", metavar="ID", help="a registered id, such as MazeWorld-v0")
+    for flag, what in (("--set", "static options"), ("--params", "the distribution over tasks")):
+        parser.add_argument(
+            flag, nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=what
+        )
+    parser.add_argument("--seed", type=int, default=0, help="of tasks and episodes")
+    parser.add_argument("--terminal", action="store_true", help="play in this terminal")
+    parser.add_argument("--port", type=int, default=0, help="of the page; 0 takes a free one")
+    parser.add_argument("--no-browser", action="store_true", help="do not open the page")
+    options = parser.parse_args(argv)
+    if options.terminal and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("error: --terminal: input and output must be a terminal", file=sys.stderr)
+        return 2
+    enable_compilation_cache()
+    try:
+        env = make(options.env_id, **_assignments(options.set, "--set"))
+        params = env.make_params(**_assignments(options.params, "--params"))
+        print("compiling ...", flush=True)
+        game = Game(env, params, options.seed)
+        game.pictures()
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    title = " ".join([options.env_id, *options.set, *options.params])
+    if options.terminal:
+        true_colour = os.environ.get("COLORTERM") in ("truecolor", "24bit")
+
+        def write(text: str) -> None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+        with contextlib.suppress(KeyboardInterrupt), keys_at_once() as read:
+            play_in_terminal(game, read, write, true_colour=true_colour)
+        return 0
+    try:
+        web = server(game, title, options.port)
+    except (OSError, OverflowError) as error:
+        print(f"error: --port {options.port}: {error}", file=sys.stderr)
+        return 2
+    address = f"http://127.0.0.1:{web.server_address[1]}/"
+    print(f"{title}: {address} (Ctrl-C ends)", flush=True)
+    if not options.no_browser:
+        webbrowser.open(address)
+    with web, contextlib.suppress(KeyboardInterrupt):
+        web.serve_forever()
+    return 0

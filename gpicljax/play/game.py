@@ -1,0 +1,194 @@
+"""What is played: an environment, an episode in progress, and what its keys do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from gpicljax import spaces
+from gpicljax.environment import Environment
+
+Picture = NDArray[np.uint8]
+
+CONTROLS: dict[str, tuple[tuple[str, str], ...]] = {
+    "Acrobot": (
+        ("torque -1", "ArrowLeft"),
+        ("no torque", "ArrowDown"),
+        ("torque +1", "ArrowRight"),
+    ),
+    "CliffWalking": (
+        ("up", "ArrowUp"),
+        ("right", "ArrowRight"),
+        ("down", "ArrowDown"),
+        ("left", "ArrowLeft"),
+    ),
+    "FrozenLake": (
+        ("left", "ArrowLeft"),
+        ("down", "ArrowDown"),
+        ("right", "ArrowRight"),
+        ("up", "ArrowUp"),
+    ),
+    "LunarLander": (
+        ("engines off", "ArrowDown"),
+        ("left engine", "ArrowLeft"),
+        ("main engine", "ArrowUp"),
+        ("right engine", "ArrowRight"),
+    ),
+    "MazeWorld": (
+        ("stay", "."),
+        ("turn left", "ArrowLeft"),
+        ("turn right", "ArrowRight"),
+        ("back", "ArrowDown"),
+        ("forward", "ArrowUp"),
+    ),
+    "MazeWorld moves": (
+        ("stay", "."),
+        ("left", "ArrowLeft"),
+        ("right", "ArrowRight"),
+        ("up", "ArrowUp"),
+        ("down", "ArrowDown"),
+    ),
+    "MountainCar": (
+        ("push left", "ArrowLeft"),
+        ("coast", "ArrowDown"),
+        ("push right", "ArrowRight"),
+    ),
+}
+"""Name and key of every action, by class; other environments are played with digits and letters."""
+
+AGAIN, ANEW, MAP, QUIT = "r", "n", "m", "q"
+_LETTERS = "0123456789abcdefghijkloptuvwxyz"
+
+
+class NotPlayableError(ValueError):
+    """The environment cannot be played by hand, or not seen."""
+
+
+class Game:
+    """An environment, an episode in progress, and what its keys do.
+
+    Args:
+      env: the environment.
+      params: the distribution over tasks; the environment's default if None.
+      seed: of tasks and episodes.
+
+    Attributes:
+      actions: the action that each key stands for.
+      names: what each key does, in words.
+      steps: of the episode.
+      reward: of the last step.
+      total: reward of the episode.
+      over: how the episode ended; empty while it goes on.
+
+    Raises:
+      NotPlayableError: if there are several agents, actions are not Discrete, or nothing is seen.
+    """
+
+    def __init__(self, env: Environment, params: Any = None, seed: int = 0) -> None:
+        """Starts the first episode; see the class."""
+        self.env = env
+        self._params = env.default_params if params is None else params
+        self._key = jax.random.key(seed)
+        self._views = _views(env)
+        self.map_shown = len(self._views) == 1
+        space = env.action_space()
+        if env.num_agents is not None or not isinstance(space, spaces.Discrete):
+            what = f"{env.num_agents} agents" if env.num_agents is not None else f"actions {space}"
+            raise NotPlayableError(
+                f"{env.name} has {what}; accepted: one agent with Discrete actions"
+            )
+        kind = f"{env.name} {getattr(env, 'actions', '')}".strip()
+        known = CONTROLS.get(kind, CONTROLS.get(env.name, ()))
+        if len(known) != space.n:
+            known = tuple(
+                (f"action {i}", letter) for i, letter in zip(range(space.n), _LETTERS, strict=False)
+            )
+        self.actions = {key: action for action, (_, key) in enumerate(known)}
+        self.names = {key: name for name, key in known}
+        self.names |= {AGAIN: "new episode", ANEW: "new task"}
+        if len(self._views) > 1:
+            self.names[MAP] = "map"
+        self._sample_task = jax.jit(env.sample_task)
+        self._initial = jax.jit(env.initial)
+        self._transition = jax.jit(env.transition)
+        self.start(new_task=True)
+
+    def start(self, *, new_task: bool = False) -> None:
+        """Begins an episode."""
+        self._key, task_key, state_key = jax.random.split(self._key, 3)
+        if new_task:
+            self.task = self._sample_task(task_key, self._params)
+        self.state = self._initial(state_key, self.task)
+        self.steps, self.reward, self.total, self.over = 0, 0.0, 0.0, ""
+
+    def press(self, key: str) -> None:
+        """Does what a key stands for; keys that stand for nothing do nothing."""
+        if key in (AGAIN, ANEW):
+            self.start(new_task=key == ANEW)
+        elif key == MAP and MAP in self.names:
+            self.map_shown = not self.map_shown
+        elif key in self.actions and not self.over:
+            self._key, step_key = jax.random.split(self._key)
+            action = jnp.asarray(self.actions[key], jnp.int32)
+            moved = self._transition(step_key, self.state, action, self.task)
+            self.state, self.reward = moved.state, float(moved.reward)
+            self.steps, self.total = self.steps + 1, self.total + self.reward
+            if moved.terminated or moved.truncated:
+                how = "is over" if moved.terminated else "has reached its time limit"
+                self.over = f"The episode {how}. {AGAIN}: another one, {ANEW}: a new task."
+
+    def pictures(self) -> dict[str, Picture]:
+        """What there is to see, by name, `uint8[H, W, 3]` each; the map only when asked for."""
+        shown = [*self._views.items()][: None if self.map_shown else 1]
+        return {name: np.asarray(view(self.state, self.task)) for name, view in shown}
+
+    def facts(self) -> dict[str, str]:
+        """The numbers to show beside them."""
+        return {
+            "step": str(self.steps),
+            "reward": f"{self.reward:+.4g}",
+            "so far": f"{self.total:+.4g}",
+        }
+
+    def said(self) -> str:
+        """The situation in words, where the environment has some."""
+        try:
+            return self.env.describe(self.state, self.task)
+        except NotImplementedError:
+            return ""
+
+
+def _views(env: Environment) -> dict[str, Callable[[Any, Any], jax.Array]]:
+    """What can be seen of an environment, compiled, by name."""
+    views: dict[str, Callable[[Any, Any], jax.Array]] = {}
+    space = env.observation_space()
+    if _is_picture(space):
+        views["what the agent sees"] = env.observe
+    elif isinstance(space, spaces.Dict):
+        for name, entry in space.items:
+            if _is_picture(entry):
+                views["what the agent sees"] = lambda state, task, name=name: env.observe(
+                    state, task
+                )[name]
+    render = getattr(env, "render", None)
+    if render is not None:
+        views["from above" if views else "picture"] = render
+    if not views:
+        raise NotPlayableError(
+            f"{env.name} cannot be seen; accepted: observations uint8[H, W, 3], or `render`"
+        )
+    return {name: jax.jit(view) for name, view in views.items()}
+
+
+def _is_picture(space: spaces.Space) -> bool:
+    return (
+        isinstance(space, spaces.Box)
+        and len(space.shape) == 3
+        and space.shape[-1] == 3
+        and space.jax_dtype == np.uint8
+    )

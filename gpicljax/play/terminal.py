@@ -1,0 +1,130 @@
+"""The game in a terminal: pictures of half blocks, keys as they are pressed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpicljax.play.game import QUIT, Game, Picture
+
+_SEQUENCES = {"A": "ArrowUp", "B": "ArrowDown", "C": "ArrowRight", "D": "ArrowLeft"}
+_SIGNS = {"ArrowUp": "↑", "ArrowDown": "↓", "ArrowLeft": "←", "ArrowRight": "→"}
+
+
+def half_blocks(picture: Picture, columns: int, lines: int, *, true_colour: bool = True) -> str:
+    """A picture in characters, each of which shows one pixel above another.
+
+    Args:
+      picture: `uint8[H, W, 3]`.
+      columns: characters in a line at most.
+      lines: lines at most.
+      true_colour: use 24-bit colours, else the 216 of the usual palette.
+
+    Returns:
+      Lines joined by `\\r\\n`, in the picture's proportions.
+
+    Raises:
+      ValueError: if there is no room.
+    """
+    from PIL import Image
+
+    if columns < 1 or lines < 1:
+        raise ValueError(f"columns is {columns}, lines is {lines}; accepted are at least 1 each")
+    height, width = picture.shape[:2]
+    scale = min(columns / width, 2 * lines / height)
+    size = max(1, round(width * scale)), max(2, 2 * round(height * scale / 2))
+    reduced = Image.Resampling.BOX if scale < 1 else Image.Resampling.NEAREST
+    pixels = np.asarray(Image.fromarray(picture).resize(size, reduced)).astype(int)
+
+    def colour(rgb: NDArray[Any], layer: int) -> str:
+        red, green, blue = (int(c) for c in rgb)
+        if true_colour:
+            return f"\x1b[{layer};2;{red};{green};{blue}m"
+        return f"\x1b[{layer};5;{16 + 36 * _sixth(red) + 6 * _sixth(green) + _sixth(blue)}m"
+
+    rows = []
+    for upper, lower in zip(pixels[::2], pixels[1::2], strict=True):
+        cells = [f"{colour(a, 38)}{colour(b, 48)}▀" for a, b in zip(upper, lower, strict=True)]
+        rows.append("".join(cells) + "\x1b[0m")
+    return "\r\n".join(rows)
+
+
+def _sixth(level: int) -> int:
+    """The nearest of the palette's levels 0, 95, 135, ..., 255."""
+    return 0 if level < 48 else min(5, max(1, round((level - 55) / 40)))
+
+
+def screen(game: Game, columns: int, lines: int, *, true_colour: bool = True) -> str:
+    """One screenful: the pictures side by side, the numbers, and the keys."""
+    pictures = list(game.pictures().values())
+    keys = {_SIGNS.get(key, key): what for key, what in game.names.items()} | {QUIT: "quit"}
+    # Words stay with their keys where lines are wrapped.
+    pairs = ["\xa0".join([key, *what.split()]) for key, what in keys.items()]
+    words = "   ".join(f"{name} {value}" for name, value in game.facts().items())
+    below = [words[:columns], *textwrap.wrap(game.over, columns)]
+    below += textwrap.wrap("   ".join(pairs), columns)
+    below = [line.replace("\xa0", " ") for line in below[: max(0, lines - 2)]]
+    room = max(1, lines - len(below) - 1)
+    columns_each = (columns - 2 * (len(pictures) - 1)) // len(pictures)
+    blocks = [
+        half_blocks(picture, max(1, columns_each), room, true_colour=true_colour).split("\r\n")
+        for picture in pictures
+    ]
+    tall = max(len(block) for block in blocks)
+    rows = ["  ".join(b[i] if i < len(b) else "" for b in blocks) for i in range(tall)]
+    text = [*rows, *below]
+    return "\x1b[H" + "\r\n".join(line + "\x1b[K" for line in text) + "\x1b[J"
+
+
+def play_in_terminal(
+    game: Game,
+    read: Callable[[], str],
+    write: Callable[[str], Any],
+    size: Callable[[], tuple[int, int]] = shutil.get_terminal_size,
+    *,
+    true_colour: bool = True,
+) -> None:
+    """Shows the game and takes its keys until `q`, Ctrl-C or the input's end.
+
+    Args:
+      game: the game.
+      read: returns the next character, empty at the end.
+      write: shows text.
+      size: columns and lines of the terminal.
+      true_colour: see `half_blocks`.
+    """
+    while True:
+        columns, lines = size()
+        write(screen(game, columns, lines, true_colour=true_colour))
+        key = read()
+        if key == "\x1b" and read() in ("[", "O"):
+            key = _SEQUENCES.get(read(), "")
+        if key in (QUIT, "\x03", "\x04", ""):
+            return
+        game.press(key)
+
+
+@contextlib.contextmanager
+def keys_at_once() -> Iterator[Callable[[], str]]:
+    """Reads keys from the terminal as they are pressed; restores it in any case."""
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        sys.stdout.write("\x1b[?1049h\x1b[?25l")
+        yield lambda: os.read(descriptor, 1).decode(errors="replace")
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        sys.stdout.write("\x1b[?25h\x1b[?1049l")
+        sys.stdout.flush()

@@ -1,0 +1,209 @@
+"""Environments are played by hand, in a page or a terminal; neither is needed here."""
+
+import http.client
+import json
+import re
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax import spaces
+from gpicljax.environment import Environment, Transition
+from gpicljax.play import command
+from gpicljax.play.browser import server
+from gpicljax.play.game import CONTROLS, Game, NotPlayableError
+from gpicljax.play.terminal import half_blocks, play_in_terminal, screen
+
+
+class Corridor(Environment):
+    """Five cells in a row; the last one ends the episode. Seen as a picture, and from above."""
+
+    @property
+    def default_params(self):
+        return {}
+
+    def sample_task(self, key, params):
+        return jax.random.randint(key, (), 1, 10_000)
+
+    def initial(self, key, task):
+        return jnp.zeros((), jnp.int32)
+
+    def transition(self, key, state, action, task):
+        state = jnp.clip(state + jnp.where(action == 1, 1, -1), 0, 4)
+        over = state == 4
+        return Transition(state, over * 1.0, over, jnp.zeros((), bool), {})
+
+    def observe(self, state, task):
+        picture = jnp.zeros((4, 10, 3), jnp.uint8)
+        return {"image": picture.at[:, 2 * state].set(255), "other": state}
+
+    def render(self, state, task):
+        return jnp.full((6, 6, 3), 10 * state, jnp.uint8)
+
+    def action_space(self, task=None):
+        return spaces.Discrete(2)
+
+    def observation_space(self, task=None):
+        image = spaces.Box(0, 255, (4, 10, 3), jnp.uint8)
+        return spaces.Dict.of(image=image, other=spaces.Discrete(5))
+
+    def describe(self, state, task):
+        return f"cell {int(state)}"
+
+
+@pytest.fixture
+def game():
+    return Game(Corridor())
+
+
+def test_keys_act_until_the_episode_is_over(game):
+    assert game.names == {"0": "action 0", "1": "action 1", "r": "new episode", "n": "new task",
+                          "m": "map"}  # fmt: skip
+    task = int(game.task)
+    for key in ("1", "1", "x", "", "0", "1", "1"):
+        game.press(key)
+    assert game.said() == "cell 3" and game.facts()["step"] == "5" and not game.over
+    game.press("1")
+    assert "over" in game.over and game.facts()["so far"] == "+1"
+    game.press("0")
+    assert game.steps == 6 and game.said() == "cell 4"
+    game.press("r")
+    assert game.steps == 0 and not game.over and game.total == 0 and int(game.task) == task
+    game.press("n")
+    assert int(game.task) != task
+
+
+def test_the_map_is_shown_when_asked_for(game):
+    (seen,) = game.pictures().values()
+    assert seen.shape == (4, 10, 3) and seen[0, 0, 0] == 255
+    game.press("1")
+    game.press("m")
+    seen, above = game.pictures().values()
+    assert seen[0, 2, 0] == 255 and above[0, 0, 0] == 10
+    game.press("m")
+    assert list(game.pictures()) == ["what the agent sees"]
+
+
+@pytest.mark.parametrize("env_id", ["FrozenLake-v1", "MountainCar-v0", "CliffWalking-v1"])
+def test_arrows_move(env_id):
+    env = gpicljax.make(env_id)
+    game = Game(env, env.default_params)
+    assert set(game.actions) >= {"ArrowLeft", "ArrowRight"}
+    assert sorted(game.actions.values()) == list(range(env.action_space().n))
+    before = game.pictures()["picture"]
+    for _ in range(3):
+        game.press("ArrowDown" if env_id == "FrozenLake-v1" else "ArrowRight")
+        game.press("ArrowUp" if env_id == "CliffWalking-v1" else "ArrowRight")
+    assert game.steps > 0 and (game.pictures()["picture"] != before).any()
+
+
+def test_names_and_keys_fit_the_mazes_actions():
+    for kind, size in (("MazeWorld", 5), ("MazeWorld moves", 5)):
+        keys = [key for _, key in CONTROLS[kind]]
+        assert len(keys) == len(set(keys)) == size
+    env = gpicljax.make("MazeWorld-v0", size=7, max_landmarks=2)
+    assert dict(CONTROLS["MazeWorld"])["forward"] == "ArrowUp"
+    space = env.action_space()
+    assert isinstance(space, spaces.Discrete) and space.n == 5
+
+
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "BernoulliBandit-v0", "MetaRG-v0"])
+def test_what_cannot_be_played_is_refused(env_id):
+    with pytest.raises(NotPlayableError, match="accepted"):
+        Game(gpicljax.make(env_id))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["FrozenLak-v1"], "Did you mean 'FrozenLake-v1'"),
+        (["Pendulum-v1"], "Discrete actions"),
+        (["GaussianBandit-v0"], "cannot be seen"),
+        (["FrozenLake-v1", "--set", "width=3"], "width"),
+        (["FrozenLake-v1", "--set", "size"], "NAME=VALUE"),
+        (["FrozenLake-v1", "--params", "horizon=-1"], "horizon"),
+        (["FrozenLake-v1", "--params", "nothing=1"], "nothing"),
+        (["FrozenLake-v1", "--terminal"], "must be a terminal"),
+        (["FrozenLake-v1", "--port", "99999"], "99999"),
+    ],
+)
+def test_bad_commands_are_refused(arguments, word, capsys):
+    assert command.main([*arguments, "--no-browser"]) == 2
+    assert word in capsys.readouterr().err
+
+
+def test_the_page_is_served_here_only(game):
+    web = server(game, "A <corridor>")
+    port = web.server_address[1]
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+
+    def ask(method, path, body=None, **headers):
+        line = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        try:
+            line.request(method, path, body, headers)
+            answer = line.getresponse()
+            return answer.status, answer.read()
+        finally:
+            line.close()
+
+    try:
+        assert web.server_address[0] == "127.0.0.1"
+        status, page = ask("GET", "/")
+        assert status == 200 and b"A &lt;corridor&gt;" in page
+        assert not re.search(rb"https?://", page)
+        status, content = ask("POST", "/key", "1")
+        now = json.loads(content)
+        assert now["facts"]["step"] == "1" and now["said"] == ""
+        (picture,) = now["pictures"].values()
+        assert picture["uri"].startswith("data:image/png;base64,") and picture["width"] == 10
+        assert ask("GET", "/etc/passwd")[0] == 404
+        assert ask("POST", "/other", "1")[0] == 400
+        assert ask("POST", "/key", "1" * 100)[0] == 400
+        assert ask("POST", "/key", "1", Origin="http://elsewhere.example")[0] == 403
+        assert ask("POST", "/key", "1", Host="elsewhere.example")[0] == 403
+        now = json.loads(ask("POST", "/key", "m")[1])
+        assert now["facts"]["step"] == "1" and now["said"] == "cell 1"
+    finally:
+        web.shutdown()
+        web.server_close()
+
+
+def test_half_blocks_show_two_pixels_each():
+    picture = np.zeros((4, 3, 3), np.uint8)
+    picture[0] = (255, 0, 0)
+    picture[3] = (0, 0, 255)
+    text = half_blocks(picture, 3, 2)
+    lines = text.split("\r\n")
+    assert len(lines) == 2 and [line.count("▀") for line in lines] == [3, 3]
+    assert lines[0].startswith("\x1b[38;2;255;0;0m\x1b[48;2;0;0;0m▀")
+    assert "\x1b[48;2;0;0;255m▀\x1b[0m" in lines[1]
+    assert "\x1b[38;5;196m\x1b[48;5;16m▀" in half_blocks(picture, 3, 2, true_colour=False)
+    wide = half_blocks(np.zeros((100, 200, 3), np.uint8), 40, 50).split("\r\n")
+    assert len(wide) == 10 and wide[0].count("▀") == 40
+    with pytest.raises(ValueError, match="accepted"):
+        half_blocks(picture, 0, 5)
+
+
+def test_the_terminal_game_reads_arrows_and_ends():
+    env = gpicljax.make("FrozenLake-v1", is_slippery=False)
+    game, shown = Game(env), []
+    keys = iter("\x1b[B" + "\x1bOC" + "x" + "q" + "\x1b[B")
+    play_in_terminal(game, lambda: next(keys), shown.append, lambda: (60, 20))
+    assert game.steps == 2 and len(shown) == 4
+    assert "step 2" in shown[-1] and "quit" in shown[-1] and shown[0] != shown[1]
+    for end in ("\x03", ""):
+        play_in_terminal(game, lambda end=end: end, shown.append, lambda: (60, 20))
+    assert game.steps == 2
+
+
+def test_the_screen_fits(game):
+    game.press("m")
+    for columns, lines in ((80, 24), (30, 8), (5, 3)):
+        text = screen(game, columns, lines)
+        assert text.count("\r\n") < lines
+        words = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).split("\r\n")
+        assert max(map(len, words)) <= columns

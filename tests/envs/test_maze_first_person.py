@@ -353,9 +353,9 @@ def test_the_stages_stay_apart():
     arguments = np.array(positions, np.float32), np.array(headings, np.float32)
     lowered = program(ODD).lower(stacked(tasks), *arguments, jnp.stack(visible), stacked(bars))
     text = lowered.compile().as_text()
-    # Rays, walls, records and pixels; the choice by beams; in two of its programs their words and
-    # records.
-    assert text.count(" conditional(") == 4 + 1 + 2 * 2
+    # Rays, walls, records and pixels; the choice by beams; in three of its programs their words
+    # and records.
+    assert text.count(" conditional(") == 4 + 1 + 2 * 3
     # Along the rays, groups of frames, frames of a group, beams where there are many.
     assert text.count(" while(") == 4
 

@@ -36,6 +36,8 @@ from gpicljax.registration import unknown as unknown_choice
 
 Rule = Literal["default", "reference"]
 
+# Instances that plan together.
+TILE = 64
 # Survival's costs, which include landmarks' values, in whole numbers of thousandths.
 _SCALE = 1000
 # What a landmark's value is taken to be before it was visited.
@@ -256,6 +258,20 @@ def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -
         nothing = jnp.zeros((batch, size, size), bool)
         return Memory(nothing, (nothing, nothing, nothing), jnp.zeros((batch, landmarks), bool))
 
+    def decide(arguments: Any) -> tuple[jax.Array, jax.Array]:
+        known, visited, seen, quarter = arguments
+        if env.mode == "survival":
+            return _survive(known, visited, seen, quarter, rule)
+        return _navigate(known, seen, quarter, rule)
+
+    def in_tiles(*arguments: Any) -> tuple[jax.Array, jax.Array]:
+        """Tiles stay in cache, and only one of them waits for the longest search."""
+        batch = arguments[0].shape[0]
+        if batch <= TILE or batch % TILE:
+            return decide(arguments)
+        tiles = jax.tree.map(lambda x: x.reshape(-1, TILE, *x.shape[1:]), arguments)
+        return jax.tree.map(lambda x: x.reshape(batch), jax.lax.map(decide, tiles))
+
     def act(key: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
         del params
         seen: dict[str, jax.Array] = timestep.observation
@@ -273,9 +289,7 @@ def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -
         if env.mode == "survival":
             at_landmark = (seen["landmarks"] == seen["cell"][:, None]).all(-1)
             carry = carry._replace(visited=carry.visited | at_landmark)
-            following, target = _survive(known, carry.visited, seen, quarter, rule)
-        else:
-            following, target = _navigate(known, seen, quarter, rule)
+        following, target = in_tiles(known, carry.visited, seen, quarter)
         following, goal = (
             jnp.stack([p // (size + 2) - 1, p % (size + 2) - 1], axis=-1)
             for p in (following, target)

@@ -123,12 +123,13 @@ def _shot(
 ) -> Shots:
     """A frame of the first maze, without the leading axis."""
     pose = jnp.append(jnp.asarray(position), heading).astype(jnp.float32)
-    ends = jnp.stack([_column(share, camera.width) for share in (bar.left, bar.right)])
+    red, green, blue = bar.colour.astype(jnp.int32)
+    ends = [_column(share, camera.width) for share in (bar.left, bar.right)]
     return Shots(
         maze=jnp.zeros((), jnp.int32),
         pose=jax.lax.stop_gradient(pose),
         visible=_bits(visible),
-        bar=jnp.concatenate([ends, bar.colour.astype(jnp.int32)]),
+        bar=jnp.stack([*ends, red | (green << 8) | (blue << 16)]),
     )
 
 

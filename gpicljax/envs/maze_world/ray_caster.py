@@ -57,12 +57,12 @@ def _bytes(colours: jax.Array) -> jax.Array:
     return flat.reshape(*colours.shape, 3)
 
 
-def _with_bar(screen: Screen, shots: Shots, strip: jax.Array) -> jax.Array:
-    """The bar painted over its rows, `uint8[F, h, W, 3]`."""
+def _with_bar(screen: Screen, bar: jax.Array, strip: jax.Array) -> jax.Array:
+    """The bar painted over its rows, `uint32[F, h, W]`; `bar` is that of `Shots`."""
     column = np.arange(screen.width, dtype=np.int32)
-    covered = (column >= shots.bar[:, :1]) & (column < shots.bar[:, 1:2])
-    colour = shots.bar[:, 2:].astype(jnp.uint8)
-    return jnp.where(covered[:, None, :, None], colour[:, None, None, :], strip)
+    covered = (column >= bar[:, :1]) & (column < bar[:, 1:2])
+    colour = lax.bitcast_convert_type(bar[:, 2], jnp.uint32)
+    return jnp.where(covered[:, None], colour[:, None, None], strip)
 
 
 def at_once(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> jax.Array:
@@ -82,9 +82,10 @@ def at_once(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> ja
         )
     )
     words = shading.pixels(screen, light, mazes, shots, columns, rows)
-    result = _bytes(keep(shading.colours(light, jnp.asarray(table), words, beams)))
+    colours = shading.colours(light, jnp.asarray(table), words, beams)
     first, last = screen.bar_rows()
-    return result.at[:, first:last].set(_with_bar(screen, shots, result[:, first:last]))
+    strip = _with_bar(screen, shots.bar, colours[:, first:last])
+    return _bytes(keep(colours.at[:, first:last].set(strip)))
 
 
 def in_tiles(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> jax.Array:
@@ -157,7 +158,7 @@ def _tile(
 
     # The programs by how many beams they have room for. A frame gets the same from all that do.
     most = mazes.landmarks.shape[1]
-    slots = [n for n in (0, shading.FEW) if n < most] + [most]
+    slots = [n for n in (0, 1, shading.FEW) if n < most] + [most]
     programs = [functools.partial(seen_through, n) for n in slots]
 
     def paint(start: jax.Array, result: jax.Array) -> jax.Array:
@@ -168,15 +169,16 @@ def _tile(
         scene = mazes, own, *_part((cast, depth), start, together)
         colours = lax.switch(needed, programs, words, *scene)
 
-        def write(i: jax.Array, result: jax.Array) -> jax.Array:
-            frame = _bytes(lax.dynamic_slice_in_dim(colours, i, 1))
-            return lax.dynamic_update_slice_in_dim(result, frame, first + start + i, 0)
+        top, bottom = (np.int32(row) for row in screen.bar_rows())
 
-        result = lax.fori_loop(np.int32(0), np.int32(together), write, result)
-        top, bottom = screen.bar_rows()
-        corner = first + start, np.int32(top), np.int32(0), np.int32(0)
-        strip = lax.dynamic_slice(result, corner, (together, bottom - top, screen.width, 3))
-        return lax.dynamic_update_slice(result, _with_bar(screen, own, strip), corner)
+        def write(i: jax.Array, result: jax.Array) -> jax.Array:
+            frame, bar = _part((colours, own.bar), i, 1)
+            corner = first + start + i, np.int32(0), np.int32(0), np.int32(0)
+            result = lax.dynamic_update_slice(result, _bytes(frame), corner)
+            strip = _bytes(_with_bar(screen, bar, frame[:, top:bottom]))
+            return lax.dynamic_update_slice(result, strip, (corner[0], top, *corner[2:]))
+
+        return lax.fori_loop(np.int32(0), np.int32(together), write, result)
 
     count = shots.maze.shape[0]
     together = min(max(2, _PAINTED // (screen.height * screen.width)), count)

@@ -42,7 +42,8 @@ class Shots(NamedTuple):
       maze: `int32[F]`, the maze that a frame shows.
       pose: `float32[F, 3]`, x and y in metres, heading.
       visible: `uint32[F]`, bit l is set if landmark l has a beam.
-      bar: `int32[F, 5]`, the bar's first column, its last + 1, red, green, blue.
+      bar: `int32[F, 3]`, the bar's first column, its last + 1, and its colour: the bytes of the
+        number in memory are red, green, blue and 0.
     """
 
     maze: jax.Array

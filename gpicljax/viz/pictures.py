@@ -49,10 +49,11 @@ def picture_grid(
                 )
     columns = max(len(pictures) for _, pictures in rows)
     tallest = [max(p.shape[0] / p.shape[1] for _, p in pictures) for _, pictures in rows]
-    margin, caption_height, head = 1.15, 0.24, 0.4 if title else 0.1
+    margin, caption_height, head = 1.3, 0.24, 0.4 if title else 0.1
     heights = [width * ratio + caption_height for ratio in tallest]
     full = margin + columns * width, head + sum(heights)
     figure = style.new_figure(*full)
+    figure.set_layout_engine("none")  # places are known
     top = head
     for (name, pictures), height in zip(rows, heights, strict=True):
         middle = 1 - (top + (height - caption_height) / 2) / full[1]

@@ -153,7 +153,7 @@ def written_rule(seen, known, visited=None):
 
 @pytest.mark.parametrize("mode", ["navigation", "survival"])
 def test_the_reference_rule_as_it_is_written(mode):
-    env, batch, length = world(size=11, mode=mode), 8, 128
+    env, batch, length = world(size=11, mode=mode), 8, 96
     params = () if mode == "navigation" else (("mean_landmark_reward", 0.35),)
     seen, action, aux, moved = play(
         env, expert(env, "reference"), batch, length, np.resize((1.0, 0.3), batch), params
@@ -271,14 +271,14 @@ def assert_no_live_lock(gains):
 
 def test_scores_of_the_reference_rule():
     probabilities = (0.0, 0.25, 1.0)
-    gains, shares = scores(15, "reference", probabilities, tasks=64)
+    gains, shares = scores(15, "reference", probabilities, tasks=48)
     assert_as_expected(15, gains, probabilities)
     # Stay, left, right, back, forward.
     np.testing.assert_allclose(shares[-1], [0.6, 12.8, 21.1, 0, 65.5], atol=0.5)
 
 
 def test_the_default_rule_never_stops_reaching_targets_and_is_better():
-    gains, _ = scores(15, "default", (1.0,), tasks=256)
+    gains, _ = scores(15, "default", (1.0,), tasks=192)
     assert_no_live_lock(gains[:, 0])
     final = gains[TIMES[-1] - 1, 0]
     error = np.hypot(final.std() / len(final) ** 0.5, 0.7)

@@ -10,7 +10,7 @@ import pytest
 from gpicljax.envs.maze_world import exposure
 from gpicljax.runtime import FAST_COMPILE
 
-SIZE, POSES = 21, 32
+SIZE, POSES = 21, 24
 
 
 def cast(walls, position, heading, ratio, columns, field_of_view):

@@ -565,7 +565,7 @@ BAD_STATIC = [
     ({"resolution": (0, 128)}, "resolution = .0, 128."),
     ({"resolution": 128}, "resolution = 128: two integers"),
     ({"resolution": (64.0, 64)}, "two integers"),
-    ({"field_of_view": 180}, "field_of_view = 180"),
+    ({"field_of_view": 171}, "field_of_view = 171"),
     ({"field_of_view": 0.0}, "field_of_view = 0.0"),
     ({"local_radius": 0}, "local_radius = 0"),
     ({"view": "privileged", "with_pose": True}, "with_pose"),

@@ -129,9 +129,9 @@ class MazeWorld(Environment[Params, Task, State]):
                 "width"
             )
         object.__setattr__(self, "resolution", tuple(resolution))
-        if not 0 < self.field_of_view < 180:
+        if not 0 < self.field_of_view <= 170:
             raise ValueError(
-                f"field_of_view = {self.field_of_view}: degrees between 0 and 180 are needed"
+                f"field_of_view = {self.field_of_view}: degrees above 0 and at most 170 are needed"
             )
         if self.local_radius < 1:
             raise ValueError(f"local_radius = {self.local_radius}: at least 1 cell is needed")

@@ -11,11 +11,11 @@ That path need not be a shortest one, so that a step may lead no closer to anyth
 next one back, for ever.
 
 `rule="default"` takes the first step of a shortest path, of those the one that needs the fewest
-turns. As long as the map stays the same, each of its actions lowers the cost from the agent to its
-goal or, at the same cost, the number of turns ahead, and both are whole numbers: so the goal is
-reached or the map changes. An unknown cell is seen at the latest when the agent stands before it
-and looks at it, so exploring always changes the map. With a perfect long-term memory that happens
-at most once per cell; with a positive probability, each cell is kept sooner or later.
+turns. As long as the map stays the same, each action from cell to cell lowers the cost from the
+agent to its goal or, at the same cost, the number of turns ahead, and both are whole numbers: so
+the goal is reached or the map changes. An unknown cell is seen at the latest when the agent stands
+before it and looks at it, so exploring always changes the map. With a perfect long-term memory that
+happens at most once per cell; with a positive probability, each cell is kept sooner or later.
 
 Source: section 3.1 and appendix A.3 of the GPICL paper, and Xenoverse's MazeWorld v1.
 """

@@ -21,8 +21,8 @@ import tyro
 from meta_language_report import CURVES, nats_figure, read_curves
 
 from gpicljax.evaluation.icl import ICLCurve
+from gpicljax.files import write_atomically
 from gpicljax.runtime import failures_reported, say
-from gpicljax.runtime.files import write_atomically
 from gpicljax.runtime.stored_runs import StoredRun, find_run, read_run
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure

@@ -15,7 +15,7 @@ from gpicljax.environment import Environment
 PACKAGE = Path(gpicljax.__file__).parent
 # From the ground up. Imports go down, or stay on their floor.
 FLOORS = (
-    {"environment", "interface", "spaces", "registration"},
+    {"environment", "files", "interface", "spaces", "registration"},
     {"envs"},
     {"batching", "vector", "interop"},
     {"networks"},

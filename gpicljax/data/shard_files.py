@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from numpy.typing import NDArray
+
+from gpicljax.files import sync_folder, write_atomically
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -147,27 +147,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     }
     content = json.loads(json.dumps(content))
     text = json.dumps(content | {"sha256": _digest_of(content)}, indent=1) + "\n"
-    temporary = path / f".{MANIFEST}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path / MANIFEST)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path)
-
-
-def sync(folder: Path) -> None:
-    """Flushes the names in a folder to the device, where the file system can do that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    write_atomically(path / MANIFEST, text)
 
 
 def take_lock(path: Path) -> IO[str]:
@@ -218,8 +198,8 @@ def write_arrays(folder: Path, table: Mapping[str, NDArray[Any]]) -> None:
     except ValueError as error:  # as which TensorStore reports what the disk refuses
         raise OSError(f"{folder} cannot be written: {error}") from error
     for inner in (path for path in folder.rglob("*") if path.is_dir()):
-        sync(inner)
-    sync(folder)
+        sync_folder(inner)
+    sync_folder(folder)
 
 
 def _metadata(value: NDArray[Any]) -> dict[str, Any]:

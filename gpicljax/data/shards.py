@@ -42,12 +42,12 @@ from gpicljax.data.shard_files import (
     find_damage,
     location,
     read_manifest,
-    sync,
     take_lock,
     tensorstore,
     write_arrays,
     write_manifest,
 )
+from gpicljax.files import sync_folder
 
 __all__ = [
     "DamagedShardError",
@@ -125,7 +125,7 @@ class ShardWriter:
             if folder.exists():  # never named by the manifest
                 shutil.rmtree(folder)
             os.rename(unfinished, folder)
-            sync(self.path)
+            sync_folder(self.path)
             new = Manifest(self._manifest.about, leaves, (*self.shards, shard))
             write_manifest(self.path, new)
         except OSError:

@@ -10,13 +10,13 @@ with open_run("mazes", config) as run:
 ```
 """
 
+from gpicljax.files import write_atomically
 from gpicljax.runtime.array_folder import SavedError
 from gpicljax.runtime.checkpoints import Checkpointer, CheckpointError, CheckpointMismatchError
 from gpicljax.runtime.config import ConfigError, RunConfig, check, parse, validate
 from gpicljax.runtime.config_json import describe_difference, from_json, to_json
 from gpicljax.runtime.distributed import is_main, join_cluster, on_main, say, to_host
 from gpicljax.runtime.failures import failures_reported
-from gpicljax.runtime.files import write_atomically
 from gpicljax.runtime.loggers import Logger, open_loggers
 from gpicljax.runtime.loop import run_chunks
 from gpicljax.runtime.mesh import (

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.runtime.files import to_json_text, write_atomically
+from gpicljax.files import to_json_text, write_atomically
 from gpicljax.runtime.leaves import named_leaves
 
 ARRAYS = "params.npz"

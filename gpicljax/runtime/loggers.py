@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from gpicljax.files import plain, to_json_text, write_atomically
 from gpicljax.runtime.config_json import flatten
 from gpicljax.runtime.distributed import is_main
-from gpicljax.runtime.files import plain, to_json_text, write_atomically
 from gpicljax.runtime.metrics import as_numbers
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import jax
 
+from gpicljax.files import to_json_text, write_atomically
 from gpicljax.runtime.checkpoints import Checkpointer
 from gpicljax.runtime.distributed import exchange, is_main, to_host
 from gpicljax.runtime.distributed import say as say_once
-from gpicljax.runtime.files import to_json_text, write_atomically
 from gpicljax.runtime.loggers import open_loggers
 from gpicljax.runtime.metrics import MetricsLog
 from gpicljax.runtime.profiling import CompileClock, profile

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from gpicljax.runtime.files import sync_file, sync_folder, to_json_text, write_atomically
+from gpicljax.files import sync_file, sync_folder, to_json_text, write_atomically
 from gpicljax.runtime.leaves import Spec
 
 MANIFEST = "manifest.json"

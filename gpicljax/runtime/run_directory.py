@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from gpicljax.files import to_json_text, write_atomically
 from gpicljax.runtime.config import RunConfig, validate
 from gpicljax.runtime.config_json import describe_difference, to_json
 from gpicljax.runtime.distributed import everywhere, exchange, is_main, on_main
-from gpicljax.runtime.files import to_json_text, write_atomically
 from gpicljax.runtime.metrics import read_metrics
 from gpicljax.runtime.provenance import provenance
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gpicljax import files as files_module
 from gpicljax.runtime import (
     ConfigMismatchError,
     MetricsError,
@@ -25,7 +26,6 @@ from gpicljax.runtime import (
     write_atomically,
     write_summary,
 )
-from gpicljax.runtime import files as files_module
 from gpicljax.runtime.progress import count, duration
 
 

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.envs._batch_last import batch_last
 from gpicljax.envs._stages import stage
 from gpicljax.envs.lunar_lander import contact, joint, scene
 from gpicljax.envs.lunar_lander.contact import Edges, Manifold, Triple, column, frame_of
@@ -551,7 +552,6 @@ def _group(size: int) -> int:
     return min(size, max(8, size // 16))
 
 
-@jax.custom_batching.custom_vmap
 def _advance_all(world: World, heights: jax.Array, over: jax.Array) -> World:
     """A step of a batch: leaves `[..., B]`, with velocities that forces have changed already."""
     flown, holds = fly(world, heights, _PATIENCE)
@@ -573,43 +573,7 @@ def _advance_all(world: World, heights: jax.Array, over: jax.Array) -> World:
     return jax.lax.while_loop(lambda loop: loop[0].any(), rest, (need, flown))[1]
 
 
-def _moved_axes(size: int, batched: tuple, arguments: tuple, join: bool) -> tuple:
-    """Arguments of a rule of `custom_vmap` with the batch as their last axis.
-
-    A batch of batches becomes one larger batch, so that compaction sees them all.
-    """
-
-    def last(is_batched: bool, leaf: jax.Array) -> jax.Array:
-        if not is_batched:
-            leaf = jnp.broadcast_to(leaf, (size, *leaf.shape))
-        if not join:
-            return jnp.moveaxis(leaf, 0, -1)
-        leaf = jnp.moveaxis(leaf, 0, -2)
-        return leaf.reshape(*leaf.shape[:-2], -1)
-
-    return jax.tree.map(last, batched, arguments)
-
-
-@_advance_all.def_vmap
-def _advance_batches(size: int, batched: list, *arguments: Any) -> tuple[World, World]:
-    result = _advance_all(*_moved_axes(size, tuple(batched), arguments, join=True))
-    result = jax.tree.map(
-        lambda leaf: jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], size, -1), -2, 0), result
-    )
-    return result, jax.tree.map(lambda _: True, result)
-
-
-@jax.custom_batching.custom_vmap
-def _advance(world: World, heights: jax.Array, over: jax.Array) -> World:
-    lone = jax.tree.map(lambda x: x[..., None], (world, heights, over))
-    return jax.tree.map(lambda x: x[..., 0], _advance_all(*lone))
-
-
-@_advance.def_vmap
-def _advance_batch(size: int, batched: list, *arguments: Any) -> tuple[World, World]:
-    result = _advance_all(*_moved_axes(size, tuple(batched), arguments, join=False))
-    result = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), result)
-    return result, jax.tree.map(lambda _: True, result)
+_advance = batch_last(_advance_all)
 
 
 @jax.jit

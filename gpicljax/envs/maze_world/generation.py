@@ -35,6 +35,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.envs._batch_last import batch_last
+
 _TOLERANCE = 1e-6  # so that 0.28 of 25 cells are 7, however 0.28 is rounded
 
 
@@ -182,7 +184,16 @@ def _soonest(times: jax.Array, number: jax.Array) -> jax.Array:
 
 
 def _carve_all(waits: jax.Array, sites: jax.Array, opened: jax.Array) -> jax.Array:
-    """`_carve` with the batch as the last axis of all arguments and of the result."""
+    """Carves mazes.
+
+    Args:
+      waits: `float32[2, N - 2, N - 2, B]`, exponential times of the inner cells in the two phases.
+      sites: `int32[B]`, k.
+      opened: `int32[B]`, cells to be open in the end.
+
+    Returns:
+      `bool[N, N, B]`, the walls.
+    """
     first, second = waits
     side, batch = first.shape[0], first.shape[-1]
     across, along, pillars = _spanning_tree(
@@ -208,48 +219,7 @@ def _carve_all(waits: jax.Array, sites: jax.Array, opened: jax.Array) -> jax.Arr
     return jnp.pad(~free, ((1, 1), (1, 1), (0, 0)), constant_values=True)
 
 
-_carve_joined = jax.custom_batching.custom_vmap(_carve_all)
-
-
-def _with_batch_last(size: int, batched: tuple, arguments: tuple, join: bool) -> tuple:
-    """The arguments of a rule of `custom_vmap` with the new batch last, or joined to the last."""
-
-    def last(is_batched: bool, leaf: jax.Array) -> jax.Array:
-        if not is_batched:
-            leaf = jnp.broadcast_to(leaf, (size, *leaf.shape))
-        if not join:
-            return jnp.moveaxis(leaf, 0, -1)
-        leaf = jnp.moveaxis(leaf, 0, -2)
-        return leaf.reshape(*leaf.shape[:-2], -1)
-
-    return jax.tree.map(last, batched, arguments)
-
-
-@_carve_joined.def_vmap
-def _carve_batches(size: int, batched: list, *arguments: jax.Array) -> tuple[jax.Array, bool]:
-    walls = _carve_joined(*_with_batch_last(size, tuple(batched), arguments, join=True))
-    return jnp.moveaxis(walls.reshape(*walls.shape[:-1], size, -1), -2, 0), True
-
-
-@jax.custom_batching.custom_vmap
-def _carve(waits: jax.Array, sites: jax.Array, opened: jax.Array) -> jax.Array:
-    """Carves a maze.
-
-    Args:
-      waits: `float32[2, N - 2, N - 2]`, exponential times of the inner cells in the two phases.
-      sites: `int32[]`, k.
-      opened: `int32[]`, cells to be open in the end.
-
-    Returns:
-      `bool[N, N]`, the walls.
-    """
-    return _carve_all(*(x[..., None] for x in (waits, sites, opened)))[..., 0]
-
-
-@_carve.def_vmap
-def _carve_batch(size: int, batched: list, *arguments: jax.Array) -> tuple[jax.Array, bool]:
-    walls = _carve_joined(*_with_batch_last(size, tuple(batched), arguments, join=False))
-    return jnp.moveaxis(walls, -1, 0), True
+_carve = batch_last(_carve_all)
 
 
 # Landmarks -----------------------------------------------------------------------------------

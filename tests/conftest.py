@@ -1,3 +1,4 @@
+import gc
 import os
 from pathlib import Path
 
@@ -9,6 +10,22 @@ from gpicljax.runtime.mesh import enable_compilation_cache, one_device_per_core
 
 enable_compilation_cache()
 one_device_per_core(most=1)
+
+MAPS = Path("/proc/self/maps")
+MOST_MAPS = 10_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def room_for_programs():
+    """Lets go of compiled programs between modules, before there are too many.
+
+    Each takes several memory mappings, of which Linux allows a process 65,530; beyond that the
+    compiler crashes.
+    """
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

@@ -19,13 +19,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from meta_language_report import Curves, Results, report
+from reports.meta_language import Curves, Results, report
 
 import gpicljax
 from gpicljax.agents import sequence
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
-from gpicljax.data.demonstrations import SUM_SYMBOLS, judge_sums, judge_words, sums, words
-from gpicljax.data.text import SYMBOLS, SymbolMap, text_windows
+from gpicljax.data.meta_language.faulty_text import (
+    SUM_SYMBOLS,
+    judge_sums,
+    judge_words,
+    sums,
+    words,
+)
+from gpicljax.data.meta_language.text import SYMBOLS, SymbolMap, text_windows
 from gpicljax.envs.meta_language import MetaLanguage
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model

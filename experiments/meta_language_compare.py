@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import tyro
-from meta_language_report import CURVES, nats_figure, read_curves
+from reports.meta_language import CURVES, nats_figure, read_curves
 
 from gpicljax.evaluation.icl import ICLCurve
-from gpicljax.files import write_atomically
 from gpicljax.runtime import failures_reported, say
 from gpicljax.runtime.stored_runs import StoredRun, find_run, read_run
+from gpicljax.storage.atomic import write_atomically
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
 

@@ -20,13 +20,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from meta_rg_report import Results, report
+from reports.meta_rg import Results, report
 
 import gpicljax
 from gpicljax.agents import classifier, r2d2
 from gpicljax.envs.meta_rg import MetaRG, experts, memoryless
-from gpicljax.evaluation.games import NEVER, Games, play_games
-from gpicljax.evaluation.zsct import ZSCTAccuracy, zsct_accuracy
+from gpicljax.evaluation.meta_rg.games import NEVER, Games, play_games
+from gpicljax.evaluation.meta_rg.zsct import ZSCTAccuracy, zsct_accuracy
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.q_network import RecurrentQNetwork

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from train_agent_report import Results, report
+from reports.train_agent import Results, report
 from train_agent_settings import SETTINGS, default_algorithm, named_values
 
 import gpicljax

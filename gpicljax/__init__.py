@@ -1,11 +1,11 @@
 """gpicljax: simulators and trainers for general-purpose in-context learning, in JAX."""
 
 from gpicljax import spaces
-from gpicljax.data.task_set import TaskSet
 from gpicljax.environment import Environment, Step, Transition
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.registration import make, register, registered
 from gpicljax.rollout import rollout
+from gpicljax.task_set import TaskSet
 from gpicljax.vector import VectorEnv, VectorState
 
 __version__ = "0.1.0"

@@ -1,4 +1,5 @@
-"""What batches of instances need: choosing, definite dtypes, and work for a few of many."""
+"""What batches of instances need: choosing, definite dtypes, work for a few of many, and functions
+of one instance that `vmap` turns into one call for the whole batch."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
 
 
 def select(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
@@ -56,3 +58,108 @@ def for_those(need: jax.Array, current: Any, make: Callable[[jax.Array], Any], g
 
     start = jnp.zeros((), jnp.int32)
     return jax.lax.while_loop(lambda loop: loop[0] < total, body, (start, current))[1]
+
+
+def restart(
+    fresh: Callable[[jax.Array, Any], Any],
+    done: jax.Array,
+    key: jax.Array,
+    current: Any,
+    params: Any,
+) -> Any:
+    """`fresh(key, params)` where `done`, else `current`: a reset that only the ended ones pay for.
+
+    Trainers of the gymnax kind `vmap` a step that resets itself, and a `vmap` turns "if done" into
+    "compute both and choose": every instance would pay for a new task and a new episode at every
+    step. Under any `vmap` the instances that ended are compacted, as in `VectorEnv`.
+
+    Args:
+      fresh: `(key, params) -> ` a pytree like `current`, unbatched.
+      done: `bool[]`.
+      key: a typed key.
+      current: pytree of arrays.
+      params: pytree of arrays.
+    """
+
+    def batch(done: jax.Array, keys: jax.Array, current: Any, params: Any) -> Any:
+        def make(indices: jax.Array) -> Any:
+            return jax.vmap(fresh)(*jax.tree.map(lambda x: x[indices], (keys, params)))
+
+        return for_those(done, current, make, min(done.size, max(8, done.size // 16)))
+
+    def alone(done: jax.Array, key: jax.Array, current: Any, params: Any) -> Any:
+        return jax.lax.cond(done, lambda: fresh(key, params), lambda: current)
+
+    return as_one_batch(batch, alone)(done, key, current, params)
+
+
+def batch_last(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of one instance that `vmap` turns back into one call of `function`.
+
+    With the batch as their last axis, loops consist of long rows that vectorise, and what has ended
+    early can be left out. A batch of batches becomes one larger batch.
+
+    Args:
+      function: of pytrees of arrays `[..., B]`, with such a result.
+
+    Returns:
+      A function of the same pytrees without the last axis.
+    """
+
+    def batch(*arguments: Any) -> Any:
+        moved = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), arguments)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), function(*moved))
+
+    return as_one_batch(batch)
+
+
+def as_one_batch(
+    batch: Callable[..., Any], alone: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """The function of one instance whose `vmap`s, however nested, become one call of `batch`.
+
+    Args:
+      batch: of pytrees of arrays `[B, ...]`, with such a result.
+      alone: the same without a batch; by default a batch of one.
+
+    Returns:
+      A function of the same pytrees without the first axis.
+    """
+
+    def one(*arguments: Any) -> Any:
+        if alone is not None:
+            return alone(*arguments)
+        result = batch(*jax.tree.map(lambda x: x[None], arguments))
+        return jax.tree.map(lambda x: x[0], result)
+
+    many, single = custom_vmap(batch), custom_vmap(one)
+
+    @many.def_vmap
+    def _(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
+        result = many(*merged(along(size, tuple(batched), arguments)))
+        return all_batched(jax.tree.map(lambda x: x.reshape(size, -1, *x.shape[1:]), result))
+
+    @single.def_vmap
+    def _(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
+        return all_batched(many(*along(size, tuple(batched), arguments)))
+
+    return single
+
+
+def along(size: int, batched: Any, tree: Any) -> Any:
+    """All leaves with a new leading axis of `size`; what does not vary along it is repeated."""
+
+    def widen(has_axis: bool, x: jax.Array) -> jax.Array:
+        return x if has_axis else jnp.broadcast_to(x, (size, *x.shape))
+
+    return jax.tree.map(widen, batched, tree)
+
+
+def merged(tree: Any) -> Any:
+    """The first two axes of all leaves as one."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+
+
+def all_batched(tree: Any) -> tuple[Any, Any]:
+    """A result with what `def_vmap` wants to know of it: that every leaf has the axis."""
+    return tree, jax.tree.map(lambda _: True, tree)

@@ -12,7 +12,7 @@ into small groups for which alone the work is done (`for_those`).
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import chex
 import jax
@@ -22,9 +22,7 @@ from flax import struct
 from gpicljax.batching import for_those, strong
 from gpicljax.environment import Environment, Transition
 from gpicljax.interface import TimeStep
-
-if TYPE_CHECKING:  # task sets live a floor above; this file is only handed one
-    from gpicljax.data.task_set import TaskSet
+from gpicljax.task_set import TaskSet
 
 Resets = Literal["fresh", "bank", "synchronous"]
 

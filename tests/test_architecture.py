@@ -15,9 +15,10 @@ from gpicljax.environment import Environment
 PACKAGE = Path(gpicljax.__file__).parent
 # From the ground up. Imports go down, or stay on their floor.
 FLOORS = (
-    {"environment", "files", "interface", "spaces", "registration"},
+    {"batching", "storage"},
+    {"environment", "interface", "spaces", "registration"},
     {"envs"},
-    {"batching", "vector", "interop"},
+    {"vector", "task_set", "interop"},
     {"networks"},
     {"rollout", "data"},
     {"agents"},
@@ -25,7 +26,7 @@ FLOORS = (
     {"viz"},
     {"llm"},
     {"runtime"},
-    {"__main__", "play"},
+    {"__main__", "play", "serve"},
 )
 FLOOR_OF = {part: level for level, parts in enumerate(FLOORS) for part in parts}
 HEAVY = (
@@ -77,10 +78,18 @@ def part_of(module):
     return ".".join(module.split(".")[1:2])
 
 
-def environment_of(module):
-    """Name of the environment's file or package, for modules within `envs`."""
+# Environments of several files give their names to folders on the other floors.
+SYSTEMS = {path.parent.name for path in PACKAGE.glob("envs/*/__init__.py")} | {"byte_stream"}
+
+
+def system_of(module):
+    """The system that a module knows: its environment's name, or that of its folder's system."""
     names = module.split(".")
-    return names[2] if names[1:2] == ["envs"] and len(names) > 2 else None
+    inner = names[2] if len(names) > 2 else None
+    # What a leading underscore marks is shared machinery, not an environment.
+    if names[1:2] == ["envs"]:
+        return None if inner is None or inner.startswith("_") else inner
+    return inner if inner in SYSTEMS else None
 
 
 INNER = [name for name in FILES if name != "gpicljax"]
@@ -95,15 +104,18 @@ def test_imports_go_down(name):
         assert there <= FLOOR_OF[part_of(name)], f"{name} imports {module}, from a higher floor"
 
 
-@pytest.mark.parametrize("name", [name for name in INNER if part_of(name) == "envs"])
-def test_environments_never_import_each_other(name):
-    others = {environment_of(module) for module in imports_of(name)} - {None, environment_of(name)}
-    # What a leading underscore marks is shared machinery, not an environment.
-    assert not {other for other in others if other and not other.startswith("_")}
+@pytest.mark.parametrize("name", [name for name in INNER if system_of(name)])
+def test_systems_never_import_each_other(name):
+    assert {system_of(module) for module in imports_of(name)} <= {None, system_of(name)}
+
+
+@pytest.mark.parametrize("name", [name for name in INNER if not system_of(name)])
+def test_generic_files_never_import_a_system(name):
+    assert {system_of(module) for module in imports_of(name)} <= {None}
 
 
 @pytest.mark.parametrize("name", [name for name in INNER if part_of(name) == "agents"])
-def test_agents_never_import_a_concrete_environment(name):
+def test_agents_never_import_environments(name):
     assert "envs" not in {part_of(module) for module in imports_of(name)}
 
 

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.data.task_set import TaskSet
+from gpicljax.task_set import TaskSet
 
 
 def names(keys):

@@ -12,8 +12,8 @@ from flax import struct
 
 import gpicljax
 from gpicljax import spaces
-from gpicljax.data.task_set import TaskSet
 from gpicljax.environment import Environment, Transition
+from gpicljax.task_set import TaskSet
 
 
 @struct.dataclass

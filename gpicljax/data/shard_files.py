@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from gpicljax.files import sync_folder, write_atomically
+from gpicljax.storage.atomic import sync_folder, write_atomically
+from gpicljax.storage.lock import LockedError
+from gpicljax.storage.manifest import MANIFEST, Files, find_problems
 
-MANIFEST = "manifest.json"
 FORMAT = 1
 CHUNK_BYTES = 64 * 1024
 """About how much is decoded to read one record, before compression."""
@@ -27,7 +27,7 @@ class DamagedShardError(ShardError):
     """Files of a store are missing, truncated or changed; the message names them."""
 
 
-class StoreLockedError(ShardError):
+class StoreLockedError(ShardError, LockedError):
     """Another process writes to the store."""
 
 
@@ -44,7 +44,7 @@ class Shard(NamedTuple):
 
     name: str
     records: int
-    files: dict[str, tuple[int, str]]
+    files: Files
 
 
 class Manifest(NamedTuple):
@@ -97,39 +97,10 @@ def find_damage(path: str | Path, *, checksums: bool = True) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for shard in read_manifest(path).shards:
-        lines = [
-            problem
-            for name, (size, digest) in shard.files.items()
-            if (problem := _problem(Path(path) / shard.name / name, size, digest, checksums))
-        ]
+        lines = find_problems(Path(path) / shard.name, shard.files, checksums=checksums)
         if lines:
             found[shard.name] = "\n".join(lines)
     return found
-
-
-def _problem(file: Path, size: int, digest: str, checksums: bool) -> str | None:
-    try:
-        found = file.stat().st_size
-        if found != size:
-            return f"{file} has {found} bytes instead of {size}"
-        if (checksums or file.suffix == ".json") and _digest(file) != digest:
-            return f"{file} has changed (its checksum differs)"
-    except FileNotFoundError:
-        return f"{file} is missing"
-    except OSError as error:
-        return f"{file} cannot be read ({error.strerror})"
-    return None
-
-
-def describe_files(folder: Path) -> dict[str, tuple[int, str]]:
-    """Size and SHA-256 of all files below a folder, by their paths within it."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(f.relative_to(folder)): (f.stat().st_size, _digest(f)) for f in files}
-
-
-def _digest(file: Path) -> str:
-    with open(file, "rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _digest_of(content: Any) -> str:
@@ -148,19 +119,6 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     content = json.loads(json.dumps(content))
     text = json.dumps(content | {"sha256": _digest_of(content)}, indent=1) + "\n"
     write_atomically(path / MANIFEST, text)
-
-
-def take_lock(path: Path) -> IO[str]:
-    """Takes the store's lock. The kernel releases it when the process ends, however it ends."""
-    file = open(path / ".lock", "a", encoding="utf-8")  # noqa: SIM115 - stays open with the writer
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise StoreLockedError(f"{path}: another writer is at work") from None
-    except OSError:
-        pass  # some network file systems cannot lock; better unguarded than unusable there
-    return file
 
 
 def tensorstore() -> Any:

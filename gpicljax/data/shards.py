@@ -31,23 +31,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gpicljax.data.shard_files import (
-    MANIFEST,
     DamagedShardError,
     Leaf,
     Manifest,
     Shard,
     ShardError,
     StoreLockedError,
-    describe_files,
     find_damage,
     location,
     read_manifest,
-    take_lock,
     tensorstore,
     write_arrays,
     write_manifest,
 )
-from gpicljax.files import sync_folder
+from gpicljax.storage.atomic import sync_folder
+from gpicljax.storage.lock import LockedError, exclusive
+from gpicljax.storage.manifest import MANIFEST, describe_files
 
 __all__ = [
     "DamagedShardError",
@@ -84,7 +83,10 @@ class ShardWriter:
         self.path = Path(path)
         wanted = json.loads(json.dumps(dict(about or {})))
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = take_lock(self.path)
+        try:
+            self._lock = exclusive(self.path)
+        except LockedError as error:
+            raise StoreLockedError(f"another writer is at work: {error}") from error
         try:
             self._manifest = self._open(wanted)
         except BaseException:

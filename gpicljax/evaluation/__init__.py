@@ -1,7 +1,8 @@
-"""Measures: in-context learning, intervals and tests, accuracies, published numbers."""
+"""Measures: in-context learning, returns, intervals and tests, n-gram baselines."""
 
-from gpicljax.evaluation import published
 from gpicljax.evaluation.icl import Estimate, ICLCurve, ICLProfile, icl_curve, icl_profile
+from gpicljax.evaluation.ngrams import adaptive_ngram
+from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.evaluation.statistics import (
     Interval,
     Moments,
@@ -12,34 +13,22 @@ from gpicljax.evaluation.statistics import (
     welch_test,
     welch_test_from_moments,
 )
-from gpicljax.evaluation.zsct import (
-    HypothesisRow,
-    PhaseAccuracy,
-    ZSCTAccuracy,
-    hypothesis_table,
-    hypothesis_tests,
-    zsct_accuracy,
-)
 
 __all__ = [
+    "EpisodeReturns",
     "Estimate",
-    "HypothesisRow",
     "ICLCurve",
     "ICLProfile",
     "Interval",
     "Moments",
-    "PhaseAccuracy",
     "WelchResult",
-    "ZSCTAccuracy",
+    "adaptive_ngram",
     "bootstrap_interval",
+    "episode_returns",
     "holm",
-    "hypothesis_table",
-    "hypothesis_tests",
     "icl_curve",
     "icl_profile",
     "mean_interval",
-    "published",
     "welch_test",
     "welch_test_from_moments",
-    "zsct_accuracy",
 ]

@@ -15,12 +15,11 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.batching import strong
+from gpicljax.batching import restart, strong
 from gpicljax.environment import Environment, Info
 from gpicljax.interop import _spaces
 from gpicljax.interop._constant import Constant
 from gpicljax.interop._packages import missing
-from gpicljax.interop._restart import restart
 
 try:
     from gymnax.environments import spaces as gymnax_spaces

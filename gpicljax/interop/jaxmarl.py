@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.batching import restart
 from gpicljax.environment import Environment
 from gpicljax.interop import _spaces
 from gpicljax.interop._constant import Constant
 from gpicljax.interop._packages import missing
-from gpicljax.interop._restart import restart
 
 try:
     from jaxmarl.environments import MultiAgentEnv, State

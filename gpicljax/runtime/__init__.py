@@ -10,8 +10,6 @@ with open_run("mazes", config) as run:
 ```
 """
 
-from gpicljax.files import write_atomically
-from gpicljax.runtime.array_folder import SavedError
 from gpicljax.runtime.checkpoints import Checkpointer, CheckpointError, CheckpointMismatchError
 from gpicljax.runtime.config import ConfigError, RunConfig, check, parse, validate
 from gpicljax.runtime.config_json import describe_difference, from_json, to_json
@@ -52,6 +50,8 @@ from gpicljax.runtime.saved_models import (
     shipped,
     shipped_models,
 )
+from gpicljax.storage.array_folder import SavedError
+from gpicljax.storage.atomic import write_atomically
 
 __all__ = [
     "FAST_COMPILE",

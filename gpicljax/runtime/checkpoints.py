@@ -7,7 +7,6 @@ disagrees with its own has been damaged since.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from gpicljax.runtime.distributed import everywhere, is_main, on_main, say
-from gpicljax.runtime.leaves import (
+from gpicljax.storage.leaves import (
     Spec,
     from_storage,
     is_key,
@@ -28,7 +27,7 @@ from gpicljax.runtime.leaves import (
     storage_target,
     to_storage,
 )
-from gpicljax.runtime.manifest import MANIFEST, find_damage, write_manifest
+from gpicljax.storage.manifest import MANIFEST, find_damage, read_manifest, write_manifest
 
 T = TypeVar("T")
 DAMAGED = "damaged"
@@ -182,7 +181,7 @@ class Checkpointer:
 
         def finish() -> None:
             self._handler.finalize(arrays)
-            write_manifest(folder, step, specs)
+            write_manifest(folder, {"step": step, "leaves": specs})
             for old in self._steps()[: -self._max_to_keep]:
                 # Without its manifest it counts as unfinished, should this be interrupted.
                 (self.directory / str(old) / MANIFEST).unlink()
@@ -213,7 +212,7 @@ class Checkpointer:
 
     def _read(self, folder: Path, abstract_state: T) -> T:
         try:
-            stored: list[Spec] = json.loads((folder / MANIFEST).read_text())["leaves"]
+            stored: list[Spec] = read_manifest(folder)["leaves"]
         except OSError as error:
             raise CheckpointError(f"{folder} is not visible to all processes: {error}") from error
         wanted = named_leaves(abstract_state)

@@ -22,7 +22,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from gpicljax.runtime.config import RunConfig
-from gpicljax.runtime.leaves import is_key, is_spread
+from gpicljax.storage.leaves import is_key, is_spread
 
 T = TypeVar("T")
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import jax
 
-from gpicljax.files import to_json_text, write_atomically
 from gpicljax.runtime.checkpoints import Checkpointer
 from gpicljax.runtime.distributed import exchange, is_main, to_host
 from gpicljax.runtime.distributed import say as say_once
@@ -21,6 +20,7 @@ from gpicljax.runtime.progress import Progress, duration
 from gpicljax.runtime.provenance import provenance
 from gpicljax.runtime.run_directory import RunDirectory
 from gpicljax.runtime.signals import StopRequest, catch_stop, exit_code
+from gpicljax.storage.atomic import to_json_text, write_atomically
 
 StateT = TypeVar("StateT")
 Metrics = Mapping[str, Any]

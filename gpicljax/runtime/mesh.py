@@ -14,7 +14,7 @@ import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from gpicljax.runtime.leaves import is_key, is_spread, to_storage
+from gpicljax.storage.leaves import is_key, is_spread, to_storage
 
 T = TypeVar("T")
 AXIS = "data"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gpicljax.files import to_json_text, write_atomically
 from gpicljax.runtime.distributed import on_main
+from gpicljax.storage.atomic import to_json_text, write_atomically
 
 MAX_VALUES = 65536
 """Most numbers one metric may hold; larger arrays belong into files of their own."""

@@ -6,24 +6,22 @@ that they share, and are refused whatever process 0 is.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import json
-import os
 import platform
 import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from gpicljax.files import to_json_text, write_atomically
 from gpicljax.runtime.config import RunConfig, validate
 from gpicljax.runtime.config_json import describe_difference, to_json
 from gpicljax.runtime.distributed import everywhere, exchange, is_main, on_main
 from gpicljax.runtime.metrics import read_metrics
 from gpicljax.runtime.provenance import provenance
+from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.storage.lock import Held, LockedError, exclusive
 
 IRRELEVANT = (
     "resume",
@@ -47,7 +45,7 @@ class RunExistsError(RunError):
     """The run exists, and neither continuing nor replacing it was asked for."""
 
 
-class RunLockedError(RunError):
+class RunLockedError(RunError, LockedError):
     """Another process is writing to the run."""
 
 
@@ -74,7 +72,7 @@ class RunDirectory:
     resumed: bool
     started: float
     config: RunConfig
-    _lock: IO[str] | None = dataclasses.field(repr=False, compare=False)
+    _lock: Held | None = dataclasses.field(repr=False, compare=False)
 
     @property
     def config_file(self) -> Path:
@@ -144,11 +142,16 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
             lines = "".join(f"\n  {line}" for line in differences)
             raise RunError(f"processes 0 and {number} were given different configurations:{lines}")
     path = config.runs_dir / experiment / config.run_name
-    locks: list[IO[str]] = []
+    locks: list[Held] = []
 
     def prepare() -> bool:
         path.mkdir(parents=True, exist_ok=True)
-        locks.append(_lock(path))
+        try:
+            locks.append(exclusive(path))
+        except LockedError as error:
+            raise RunLockedError(
+                f"the run {error}; wait for it, stop it, or choose another --name"
+            ) from error
         resumed = _prepare(path, config)
         (path / "figures").mkdir(exist_ok=True)
         return resumed
@@ -209,44 +212,6 @@ def _prepare(path: Path, config: RunConfig) -> bool:
             f"cannot resume {path}: its configuration differs (stored -> given):{lines}"
         )
     return True
-
-
-def _lock(path: Path) -> IO[str]:
-    """Takes the run's lock. The kernel releases it when the process ends, however it ends."""
-    file = open(path / ".lock", "a+", encoding="utf-8")  # noqa: SIM115 - stays open with the run
-    try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # perhaps only somebody who looks (`in_use`), for a moment
-            time.sleep(0.05)
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.seek(0)
-        holder = file.read().strip() or "unknown"
-        file.close()
-        raise RunLockedError(
-            f"the run {path} is in use by another process (number {holder}); wait "
-            "for it, stop it, or choose another --name"
-        ) from error
-    except OSError as error:  # file systems without locks: better unguarded than unusable
-        print(f"note: {path} cannot be locked ({error}); do not open it twice")
-    with contextlib.suppress(OSError):
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-    return file
-
-
-def in_use(path: Path) -> bool:
-    """Whether a process has the run in the folder `path` open; False where that cannot be known."""
-    try:
-        with open(path / ".lock", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def write_summary(run: RunDirectory, results: Mapping[str, Any], markdown: str) -> None:

@@ -24,8 +24,8 @@ from gpicljax import registration
 from gpicljax.agents import catalogue
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
-from gpicljax.runtime.array_folder import SavedError, named, read_folder, restore, write_folder
 from gpicljax.runtime.config_json import from_json, to_json
+from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
 
 FORMAT = 1
 CARD = "agent.json"

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.registration import unknown
-from gpicljax.runtime.array_folder import SavedError, named, read_folder, restore, write_folder
 from gpicljax.runtime.config_json import from_json, to_json
+from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
 
 FORMAT = 1
 CARD = "model.json"

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpicljax.runtime.config_json import flatten
-from gpicljax.runtime.manifest import MANIFEST, find_damage
 from gpicljax.runtime.metrics import MetricsError, as_numbers, read_metrics
-from gpicljax.runtime.run_directory import IRRELEVANT, PLAN, in_use
+from gpicljax.runtime.run_directory import IRRELEVANT, PLAN
+from gpicljax.storage.lock import is_locked
+from gpicljax.storage.manifest import MANIFEST, find_damage
 
 Floats = NDArray[np.float64]
 BOOKKEEPING = ("step", "observations", "time")
@@ -183,7 +184,7 @@ def read_run(path: Path) -> StoredRun:
             return {}
         return content
 
-    running = in_use(path)
+    running = is_locked(path)
     config, plan, summary = load("config.json", True), load(PLAN), load("summary.json")
     log = path / "metrics.jsonl"
     records: list[dict[str, Any]] = []

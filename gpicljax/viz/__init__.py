@@ -1,14 +1,6 @@
 """Figures from arrays; matplotlib loads with the first one made."""
 
 from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
-from gpicljax.viz.referential import messages_figure, stimuli_figure
 from gpicljax.viz.style import save_figure
 
-__all__ = [
-    "icl_figure",
-    "learning_curves",
-    "messages_figure",
-    "results_bars",
-    "save_figure",
-    "stimuli_figure",
-]
+__all__ = ["icl_figure", "learning_curves", "results_bars", "save_figure"]

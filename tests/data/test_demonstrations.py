@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpicljax.data.demonstrations import (
+from gpicljax.data.meta_language.faulty_text import (
     SUM_SYMBOLS,
     WORDS,
     judge_sums,
@@ -10,7 +10,7 @@ from gpicljax.data.demonstrations import (
     sums,
     words,
 )
-from gpicljax.data.text import SYMBOLS, SymbolMap
+from gpicljax.data.meta_language.text import SYMBOLS, SymbolMap
 
 
 def test_forty_words():

@@ -10,8 +10,16 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.data import maze_world, shards
-from gpicljax.data.maze_world import Demonstration, Episode, advice, frames, states_of, task_of
+from gpicljax.data import shards
+from gpicljax.data.maze_world import demonstrations as maze_world
+from gpicljax.data.maze_world.demonstrations import (
+    Demonstration,
+    Episode,
+    advice,
+    frames,
+    states_of,
+    task_of,
+)
 from gpicljax.data.shards import ShardReader, StoreMismatchError
 from gpicljax.runtime import FAST_COMPILE
 

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from gpicljax.data import text
-from gpicljax.data.text import SYMBOLS, SymbolMap, normalise, read_normalised, text_windows
+from gpicljax.data.meta_language.text import (
+    SYMBOLS,
+    SymbolMap,
+    normalise,
+    read_normalised,
+    text_windows,
+)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 
 import gpicljax
 from gpicljax.envs.meta_rg import experts
-from gpicljax.evaluation.games import play_games
-from gpicljax.evaluation.zsct import zsct_accuracy
+from gpicljax.evaluation.meta_rg.games import play_games
+from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
 
 EPISODES = 600
 LEAK, FEEDBACK = "leak rule (message-free)", "any-feedback rule (message-free)"

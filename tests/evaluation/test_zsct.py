@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpicljax.evaluation import (
+from gpicljax.evaluation.meta_rg import (
     Moments,
     holm,
     hypothesis_table,

@@ -11,8 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import maze_data
 
-from gpicljax.data import maze_world
-from gpicljax.data.maze_world import Episode
+from gpicljax.data.maze_world import demonstrations as maze_world
+from gpicljax.data.maze_world.demonstrations import Episode
 
 TINY = ["--size=9", "--landmarks=3", "--demonstration.length=12", "--episodes=10",
         "--episodes-per-shard=4", "--densities", "0.2", "0.36", "--no-progress"]  # fmt: skip

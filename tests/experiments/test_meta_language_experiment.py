@@ -9,7 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import meta_language
 import meta_language_compare
-import meta_language_report
+from reports import meta_language as meta_language_report
 
 from gpicljax.runtime import load_language_model
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import train_agent
-import train_agent_report
+from reports import train_agent as train_agent_report
 from train_agent_settings import GOALS, SETTINGS, default_algorithm
 
 import gpicljax

@@ -7,7 +7,7 @@ import pytest
 from stroll import SINGLE, Stroll, assert_same, at
 
 import gpicljax
-from gpicljax.data.task_set import TaskSet
+from gpicljax.task_set import TaskSet
 
 gymnasium = pytest.importorskip("gymnasium")
 

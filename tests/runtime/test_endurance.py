@@ -10,7 +10,7 @@ import pytest
 from test_runtime_resume import assert_same, result, wait_for_lines
 
 from gpicljax.runtime import read_metrics
-from gpicljax.runtime.manifest import find_damage
+from gpicljax.storage.manifest import find_damage
 
 CHUNKS, KILLS = 60, 20
 

@@ -11,7 +11,8 @@ import pytest
 
 import gpicljax
 from gpicljax.agents import catalogue
-from gpicljax.runtime import FAST_COMPILE, SavedError, array_folder, load_agent, save_agent
+from gpicljax.runtime import FAST_COMPILE, SavedError, load_agent, save_agent
+from gpicljax.storage import array_folder
 
 MAP = ("SFF", "FHF", "FFG")
 CASES = {

@@ -36,7 +36,7 @@ from gpicljax.runtime import (
     write_summary,
 )
 from gpicljax.runtime.distributed import everywhere, exchange
-from gpicljax.runtime.leaves import is_key
+from gpicljax.storage.leaves import is_key
 
 folder = Path(sys.argv[1])
 CONFIG = RunConfig(runs_dir=folder / "runs", distributed=True)

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 from small_maze import COLOURS, PATH, small_maze, views
 
-from gpicljax.viz.episode_page import TILES, episode_page
-from gpicljax.viz.maze import FLOOR, UNSEEN
+from gpicljax.viz.maze_world.episode_page import TILES, episode_page
+from gpicljax.viz.maze_world.trajectories import FLOOR, UNSEEN
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 LAST = len(PATH) - 1

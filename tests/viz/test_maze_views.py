@@ -6,7 +6,7 @@ from PIL import Image
 from small_maze import COLOURS, PATH, small_maze, views
 
 from gpicljax.viz import save_figure
-from gpicljax.viz.maze import (
+from gpicljax.viz.maze_world.trajectories import (
     AGENT,
     FLOOR,
     UNSEEN,

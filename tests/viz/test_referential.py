@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from gpicljax.viz import messages_figure, save_figure, stimuli_figure
+from gpicljax.viz import save_figure
+from gpicljax.viz.meta_rg import messages_figure, stimuli_figure
 
 
 def episode(num_values, games, seed=0):

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs._batch_last import batch_last
+from gpicljax.batching import batch_last
 from gpicljax.envs._stages import stage
 from gpicljax.envs.lunar_lander import contact, joint, scene
 from gpicljax.envs.lunar_lander.contact import Edges, Manifold, Triple, column, frame_of

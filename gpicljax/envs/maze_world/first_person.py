@@ -18,6 +18,7 @@ import numpy as np
 from flax import struct
 from jax.custom_batching import custom_vmap
 
+from gpicljax.batching import along, merged
 from gpicljax.envs.maze_world import ray_caster, textures
 from gpicljax.envs.maze_world.rays import Mazes, Screen, Shots
 from gpicljax.envs.maze_world.types import Task
@@ -169,26 +170,14 @@ def _program(camera: Camera) -> Callable[[Mazes, Shots], jax.Array]:
 
     @frames.def_vmap
     def _(size: int, in_batched: Any, mazes: Mazes, shots: Shots) -> tuple[jax.Array, bool]:
-        def all_along(tree: Any, batched: Any) -> Any:
-            return jax.tree.map(
-                lambda v, own: v if own else jnp.broadcast_to(v[None], (size, *v.shape)),
-                tree,
-                batched,
-            )
-
-        shots = all_along(shots, in_batched[1])
+        shots = along(size, in_batched[1], shots)
         if any(jax.tree.leaves(in_batched[0])):
-            mazes = all_along(mazes, in_batched[0])
+            mazes = along(size, in_batched[0], mazes)
             first = jnp.arange(size, dtype=jnp.int32) * mazes.cells.shape[1]
             shots = shots._replace(maze=shots.maze + first[:, None])
-            mazes = _merged(mazes)
+            mazes = merged(mazes)
         each = shots.maze.shape[1]
-        result = frames(mazes, _merged(shots))
+        result = frames(mazes, merged(shots))
         return result.reshape(size, each, *result.shape[1:]), True
 
     return frames
-
-
-def _merged(tree: Any) -> Any:
-    """The first two axes of all leaves as one."""
-    return jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), tree)

@@ -35,7 +35,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs._batch_last import batch_last
+from gpicljax.batching import batch_last
 
 _TOLERANCE = 1e-6  # so that 0.28 of 25 cells are 7, however 0.28 is rounded
 

@@ -10,14 +10,14 @@ import jax
 import numpy as np
 
 from gpicljax.envs.meta_rg import MetaRG
-from gpicljax.evaluation import published
-from gpicljax.evaluation.games import Games
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
+from gpicljax.evaluation.meta_rg import published
+from gpicljax.evaluation.meta_rg.games import Games
+from gpicljax.evaluation.meta_rg.zsct import ZSCTAccuracy, hypothesis_table, hypothesis_tests
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.evaluation.zsct import ZSCTAccuracy, hypothesis_table, hypothesis_tests
 from gpicljax.runtime import RunDirectory, throughput, write_summary
 from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
-from gpicljax.viz.referential import messages_figure, stimuli_figure
+from gpicljax.viz.meta_rg.messages import messages_figure, stimuli_figure
 from gpicljax.viz.style import save_figure
 
 Cell = tuple[int, int]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpicljax.data.text import LETTERS
+from gpicljax.data.meta_language.text import LETTERS
 
 WORDS = tuple(
     """

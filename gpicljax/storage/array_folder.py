@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.files import to_json_text, write_atomically
-from gpicljax.runtime.leaves import named_leaves
+from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.storage.leaves import named_leaves
 
 ARRAYS = "params.npz"
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
-from gpicljax.evaluation.language import adaptive_ngram
+from gpicljax.evaluation.ngrams import adaptive_ngram
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.files import to_json_text, write_atomically
 from gpicljax.runtime import RunDirectory, throughput, write_summary
+from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.style import save_figure
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpicljax.viz import maze
 from gpicljax.viz.films import Frames
-from gpicljax.viz.maze import MazeEpisode
+from gpicljax.viz.maze_world import trajectories as maze
+from gpicljax.viz.maze_world.trajectories import MazeEpisode
 
 TILES = 64
 """Frames in one picture."""

@@ -1,4 +1,4 @@
-"""What passes between environments and agents: `TimeStep` and `Agent`."""
+"""What passes between environments, agents and trainers: `TimeStep`, `Agent`, `Trainer`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class TimeStep(NamedTuple):
       trial_start: `bool[B]`, this is the first observation of a trial: a new task, and the
         moment at which an agent clears its memory.
       info: scalars per instance, as the environment reports them.
+      privileged: what `Environment.privileged` tells experts, oracles and teachers; None unless the
+        batch was built with `privileged=True`. Learners are never given it.
     """
 
     observation: Any
@@ -31,6 +33,7 @@ class TimeStep(NamedTuple):
     episode_start: jax.Array
     trial_start: jax.Array
     info: Info
+    privileged: Any = None
 
     @property
     def last(self) -> jax.Array:
@@ -43,10 +46,35 @@ class Agent(NamedTuple):
 
     Attributes:
       initial_carry: maps a batch size to the memory at the start of a trial.
-      act: `(key, params, carry, timestep) -> (action, aux, carry)`. It clears the memory itself
-        where `timestep.trial_start` is set. `aux` is a pytree of what its learner or a reader
-        of results needs (Q-values, log-probabilities, ...), an empty dict if nothing.
+      act: `(keys, params, carry, timestep) -> (action, aux, carry)`, with a typed key for each
+        instance, `[B]`: what an instance's agent chooses depends on no other instance. It clears
+        the memory itself where `timestep.trial_start` is set. `aux` is a pytree of what its learner
+        or a reader of results needs (Q-values, log-probabilities, ...), an empty dict if nothing.
     """
 
     initial_carry: Callable[[int], Any]
     act: Callable[[jax.Array, Any, Any, TimeStep], tuple[Any, Any, Any]]
+
+
+class Trainer(NamedTuple):
+    """A learning algorithm on given environments: pure functions, jittable, vmappable over seeds.
+
+    Attributes:
+      init: `(key, hparams, env_params=None) -> TrainState`: everything that the next update depends
+        on. Every state has `params`, `hparams`, a typed `key` and `updates`; that of a trainer that
+        acts also a `rollout`.
+      update: `TrainState -> (TrainState, metrics)`.
+      agent: `(greedy=False) -> Agent` over `state.params`: as it explores, or at its best.
+      observations: environment steps (or tokens) of one update, over all instances.
+      optimiser_steps: of one update, in the unit of `hparams.decay_updates`.
+      partition: `(batch, whole) -> prefix of TrainState`, with `batch` at what belongs to single
+        instances and `whole` at what all of them share, such as partition specs; None where one run
+        cannot be spread over devices.
+    """
+
+    init: Callable[..., Any]
+    update: Callable[[Any], tuple[Any, dict[str, jax.Array]]]
+    agent: Callable[..., Agent]
+    observations: int
+    optimiser_steps: int = 1
+    partition: Callable[[Any, Any], Any] | None = None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
+from gpicljax.checks import unknown
 from gpicljax.environment import Environment
 
 Factory = Callable[..., Environment]
@@ -27,21 +27,13 @@ def register(env_id: str, factory: Factory | str) -> None:
       ValueError: if the id is taken by another factory.
     """
     if _FACTORIES.get(env_id, factory) != factory:
-        raise ValueError(f"{env_id!r} is registered already")
+        raise ValueError(f"env_id: got {env_id!r}, which is registered already; accepted: a new id")
     _FACTORIES[env_id] = factory
 
 
 def registered() -> list[str]:
     """The registered ids, sorted."""
     return sorted(_FACTORIES)
-
-
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """A message that refuses a name and suggests the nearest known one."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}"
 
 
 def make(env_id: str, **static: Any) -> Environment:
@@ -60,7 +52,7 @@ def make(env_id: str, **static: Any) -> Environment:
       Discrete(n=4)
     """
     if env_id not in _FACTORIES:
-        raise ValueError(unknown("environment", env_id, registered()))
+        raise ValueError(unknown("env_id", env_id, registered()))
     factory: Any = _FACTORIES[env_id]
     if isinstance(factory, str):
         module, attribute = factory.split(":")

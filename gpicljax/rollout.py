@@ -1,22 +1,50 @@
-"""The one rollout that trainers and evaluations share."""
+"""One step of an agent in its environments, and the three drivers that repeat it.
+
+| driver | for | how |
+|---|---|---|
+| `rollout` | trainers | a fixed number of steps, one `lax.scan` |
+| `play` | evaluations, films, datasets | until so many trials are over, recorded by trial and episode |
+| `host_play` | who cannot be traced: a language model, a person, a remote learner | a Python loop |
+
+All draw an agent's choices from the instances' own keys: from the same state they give the same
+episodes, whatever the batch. No other loop over environments exists.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.vector import VectorEnv, VectorState
 
 
 class Record(NamedTuple):
-    """One step of a rollout: what was seen, what was done, what the agent noted."""
+    """One step of a batch: where it was taken, what was done, where it led.
 
+    Attributes:
+      vstate: the environments before the step.
+      timestep: what the agent saw.
+      action: what it did; ignored by the environment where `timestep.last`.
+      aux: what it noted.
+      next_vstate: the environments after the step.
+      next_timestep: what it led to, the reward included.
+    """
+
+    vstate: VectorState
     timestep: TimeStep
     action: Any
     aux: Any
+    next_vstate: VectorState
+    next_timestep: TimeStep
+
+
+Keep = Callable[[Record], Any]
+"""What is to be kept of a step, leaves `[B, ...]`; what is not kept is not computed twice."""
 
 
 class RolloutState(NamedTuple):
@@ -35,34 +63,329 @@ def start_rollout(
     return RolloutState(vstate, timestep, agent.initial_carry(vec.num_envs))
 
 
+def agent_step(
+    vec: VectorEnv, agent: Agent, params: Any, state: RolloutState
+) -> tuple[RolloutState, Record]:
+    """The agent acts once in every instance."""
+    vstate, timestep, carry = state
+    action, aux, carry = agent.act(vec.choice_keys(vstate), params, carry, timestep)
+    next_vstate, next_timestep = vec.step(vstate, action)
+    record = Record(vstate, timestep, action, aux, next_vstate, next_timestep)
+    return RolloutState(next_vstate, next_timestep, carry), record
+
+
 def rollout(
-    key: jax.Array,
     vec: VectorEnv,
     agent: Agent,
     params: Any,
     state: RolloutState,
     length: int,
-    keep: Callable[[Record], Any] = lambda record: record,
+    keep: Keep = lambda record: (record.timestep, record.action, record.aux),
 ) -> tuple[RolloutState, Any]:
     """Lets an agent act for `length` steps, in one `lax.scan`.
 
     Args:
-      key: a typed key for the agent's choices.
       vec: the batch of environments.
       agent: the agent.
       params: the agent's parameters.
       state: where to go on from.
       length: steps.
-      keep: what to stack of each step's `Record`; all of it by default.
+      keep: what to stack of each step; time step, action and aux by default.
 
     Returns:
-      The state to go on from, and the kept records with leaves `[length, B, ...]`.
+      The state to go on from, and what was kept with leaves `[length, B, ...]`.
     """
 
-    def body(state: RolloutState, key: jax.Array) -> tuple[RolloutState, Any]:
-        vstate, timestep, carry = state
-        action, aux, carry = agent.act(key, params, carry, timestep)
-        vstate, following = vec.step(vstate, action)
-        return RolloutState(vstate, following, carry), keep(Record(timestep, action, aux))
+    def body(state: RolloutState, _: None) -> tuple[RolloutState, Any]:
+        state, record = agent_step(vec, agent, params, state)
+        return state, keep(record)
 
-    return jax.lax.scan(body, state, jax.random.split(key, length))
+    return jax.lax.scan(body, state, None, length)
+
+
+class Played(NamedTuple):
+    """Whole episodes, trial by trial: N trials of E episodes of up to T steps.
+
+    Attributes:
+      records: what was kept of every step, leaves `[N, E, T, ...]`; zeros beyond an episode's end.
+      length: `int32[N, E]`, steps; 0 for an episode that did not begin.
+      terminated: `bool[N, E]`, the episode came to its end.
+      truncated: `bool[N, E]`, the environment cut it off. Neither: it was longer than T, or had
+        no time to end.
+    """
+
+    records: Any
+    length: Any
+    terminated: Any
+    truncated: Any
+
+
+def play(
+    vec: VectorEnv,
+    agent: Agent,
+    params: Any,
+    state: RolloutState,
+    *,
+    max_steps: int,
+    trials: int = 1,
+    keep: Keep = lambda record: record.next_timestep.reward,
+    slot: Callable[[Record], jax.Array] | None = None,
+    slots: int | None = None,
+) -> Played:
+    """Lets an agent act until every instance has played so many whole trials.
+
+    The number of trials per instance is fixed, so that long episodes count as often as they occur;
+    counting what ends first would favour short ones. The loop ends when all trials have.
+
+    With one trial each, `resets="synchronous"` (and `steps_per_trial` beyond what is played) saves
+    the program that draws further tasks: who is through plays on, unrecorded, on the task it has.
+
+    Args:
+      vec: the batch of environments.
+      agent: the agent.
+      params: the agent's parameters.
+      state: from `start_rollout`: all trials begin here.
+      max_steps: T, the longest episode to be recorded. The loop ends after
+        `trials * episodes_per_trial * (max_steps + 1)` steps at the latest.
+      trials: of each instance.
+      keep: what to record of a step; its reward by default.
+      slot: `record -> int32[B]`, where on the last axis of the records a step belongs; out of
+        range, it is not recorded. By default its number within the episode.
+      slots: size of that axis; `max_steps` by default.
+
+    Returns:
+      The trials, N = `num_envs * trials`, those of an instance one after the other.
+
+    Raises:
+      ValueError: if a count is below 1.
+    """
+    size = max_steps if slots is None else slots
+    for name, value in (("max_steps", max_steps), ("trials", trials), ("slots", size)):
+        if value < 1:
+            raise ValueError(f"{name}: got {value}; accepted: an integer >= 1")
+    instances, episodes = jnp.arange(vec.num_envs), vec.episodes_per_trial
+    shape = (vec.num_envs, trials, episodes)
+
+    def step(state: RolloutState) -> tuple[RolloutState, Record, Any]:
+        state, record = agent_step(vec, agent, params, state)
+        return state, record, keep(record)
+
+    kept = jax.eval_shape(step, state)[2]
+    zeros = lambda x: jnp.zeros((*shape, size, *x.shape[1:]), x.dtype)  # noqa: E731
+    no = jnp.zeros(shape, bool)
+    played = Played(jax.tree.map(zeros, kept), jnp.zeros(shape, jnp.int32), no, no)
+    none = jnp.zeros(vec.num_envs, jnp.int32)
+    limit = trials * episodes * (max_steps + 1)
+
+    def unfinished(loop: tuple[jax.Array, RolloutState, jax.Array, Played]) -> jax.Array:
+        time, _, trial, _ = loop
+        return (trial < trials).any() & (time < limit)
+
+    def body(loop: tuple[jax.Array, RolloutState, jax.Array, Played]) -> Any:
+        time, state, trial, played = loop
+        state, record, kept = step(state)
+        episode, after = record.vstate.episode, record.next_timestep
+        acted = ~record.timestep.last
+        # Writes beyond the last trial, episode or slot are dropped. The step into the next episode
+        # has no action of its own.
+        which = instances, jnp.where(acted, trial, trials), episode
+        number = played.length.at[which].get(mode="fill", fill_value=0)
+        place = *which, number if slot is None else slot(record)
+        played = Played(
+            records=jax.tree.map(
+                lambda table, x: table.at[place].set(x, mode="drop"), played.records, kept
+            ),
+            length=played.length.at[which].add(1, mode="drop"),
+            terminated=played.terminated.at[which].max(after.terminated, mode="drop"),
+            truncated=played.truncated.at[which].max(after.truncated, mode="drop"),
+        )
+        over = acted & after.last & (episode + 1 >= episodes)
+        return time + 1, state, trial + over, played
+
+    loop = jnp.zeros((), jnp.int32), state, none, played
+    played = jax.lax.while_loop(unfinished, body, loop)[-1]
+    played = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)
+    return played._replace(length=jnp.minimum(played.length, max_steps))
+
+
+# On the host ---------------------------------------------------------------------------------------
+
+
+class Moment(NamedTuple):
+    """What an instance waits for an action on; leaves without a batch axis.
+
+    Attributes:
+      timestep: what is seen.
+      key: typed key `[]` for the choice.
+    """
+
+    timestep: TimeStep
+    key: jax.Array
+
+
+HostAgent = Callable[[Mapping[int, Moment]], Mapping[int, Any]]
+"""From the moments of all instances that wait, by number, to the actions of one or more of them.
+
+An instance that gets no action yet is asked about again, together with others that wait by then:
+so one agent may think about many instances at once, and answer when it can.
+"""
+
+
+class Instance:
+    """One instance of a batch, stepped from Python.
+
+    Attributes:
+      moment: what it waits for an action on.
+      record: its last step, leaves `[1, ...]`; None before the first.
+    """
+
+    def __init__(self, vec: VectorEnv, step: Any, vstate: VectorState, timestep: TimeStep) -> None:
+        self._vec, self._step = vec, step
+        self._vstate, self._timestep = vstate, timestep
+        self.record: Record | None = None
+
+    @property
+    def state(self) -> Any:
+        """The environment's state, unbatched."""
+        return _first(self._vstate.state)
+
+    @property
+    def task(self) -> Any:
+        """The environment's task, unbatched."""
+        return _first(self._vstate.task)
+
+    @property
+    def moment(self) -> Moment:
+        """What the instance waits for an action on."""
+        return Moment(_first(self._timestep), self._vec.choice_keys(self._vstate)[0])
+
+    def step(self, action: Any) -> TimeStep:
+        """Acts once; returns what is seen then, unbatched."""
+        batched = jax.tree.map(lambda x: jnp.asarray(x)[None], action)
+        vstate, timestep = self._step(self._vstate, batched)
+        self.record = Record(self._vstate, self._timestep, batched, {}, vstate, timestep)
+        self._vstate, self._timestep = vstate, timestep
+        return _first(timestep)
+
+
+def _first(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x[0], tree)
+
+
+def host_instances(key: jax.Array, vec: VectorEnv, env_params: Any = None) -> list[Instance]:
+    """The instances of `vec`, at the start of their trials, each to be stepped by itself."""
+    vstate, timestep = jax.jit(vec.init)(key, env_params)
+    one = vec.part(vec.num_envs)
+    step = jax.jit(one.step)
+    owned = vec.partition(True, False)
+
+    def instance(i: int) -> Instance:
+        mine = jax.tree.map(
+            lambda own, part: jax.tree.map(lambda x: x[i : i + 1] if own else x, part),
+            owned,
+            vstate,
+        )
+        return Instance(one, step, mine, jax.tree.map(lambda x: x[i : i + 1], timestep))
+
+    return [instance(i) for i in range(vec.num_envs)]
+
+
+def host_play(
+    key: jax.Array,
+    vec: VectorEnv,
+    agent: HostAgent,
+    *,
+    max_steps: int,
+    trials: int = 1,
+    keep: Keep = lambda record: record.next_timestep.reward,
+    env_params: Any = None,
+) -> Played:
+    """`play` in Python, for agents that cannot be traced and answer when they can.
+
+    Args:
+      key: a typed key, for the environments; `start_rollout` with it starts the same episodes.
+      vec: the batch of environments.
+      agent: see `HostAgent`.
+      max_steps: T, the longest episode to be recorded.
+      trials: of each instance.
+      keep: what to record of a step; `aux` is empty here.
+      env_params: distribution over tasks; the batch's own if None.
+
+    Returns:
+      As `play`, NumPy arrays.
+
+    Raises:
+      ValueError: if a count is below 1, or the agent answers for nobody, or for one not asked.
+    """
+    for name, value in (("max_steps", max_steps), ("trials", trials)):
+        if value < 1:
+            raise ValueError(f"{name}: got {value}; accepted: an integer >= 1")
+    instances = host_instances(key, vec, env_params)
+    shape = (vec.num_envs, trials, vec.episodes_per_trial)
+    length = np.zeros(shape, np.int32)
+    terminated, truncated = np.zeros(shape, bool), np.zeros(shape, bool)
+    trial = np.zeros(vec.num_envs, int)
+    time = np.zeros(vec.num_envs, int)
+    limit = trials * vec.episodes_per_trial * (max_steps + 1)
+    keep_one = jax.jit(keep)
+    records: Any = None
+    while waiting := [i for i in range(vec.num_envs) if trial[i] < trials and time[i] < limit]:
+        answers = agent({i: instances[i].moment for i in waiting})
+        if not answers or not set(answers) <= set(waiting):
+            raise ValueError(
+                f"agent: got actions for the instances {sorted(answers)}; accepted: for one or "
+                f"more of {waiting}"
+            )
+        for i, action in answers.items():
+            instances[i].step(action)
+            record: Any = instances[i].record
+            kept = keep_one(record)
+            if records is None:
+                records = jax.tree.map(
+                    lambda x: np.zeros((*shape, max_steps, *x.shape[1:]), x.dtype), kept
+                )
+            time[i] += 1
+            if record.timestep.last[0]:
+                continue
+            episode, after = int(record.vstate.episode[0]), record.next_timestep
+            which = i, trial[i], episode
+            if length[which] < max_steps:
+                place = *which, length[which]
+                jax.tree.map(
+                    lambda table, x, place=place: table.__setitem__(place, np.asarray(x[0])),
+                    records,
+                    kept,
+                )
+                length[which] += 1
+            terminated[which] |= bool(after.terminated[0])
+            truncated[which] |= bool(after.truncated[0])
+            trial[i] += bool(after.last[0]) and episode + 1 >= vec.episodes_per_trial
+    played = Played(records, length, terminated, truncated)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)
+
+
+def on_host(agent: Agent, params: Any) -> HostAgent:
+    """An agent of pure functions as one on the host: all that wait are answered in turn."""
+    act = jax.jit(agent.act)
+    carries: dict[int, Any] = {}
+
+    def answer(moments: Mapping[int, Moment]) -> dict[int, Any]:
+        actions = {}
+        for i, (timestep, key) in moments.items():
+            carry = carries.get(i, agent.initial_carry(1))
+            batched = jax.tree.map(lambda x: x[None], (key, timestep))
+            action, _, carries[i] = act(batched[0], params, carry, batched[1])
+            actions[i] = _first(action)
+        return actions
+
+    return answer
+
+
+def forgetful(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Agent:
+    """The agent with its memory cleared wherever `when(timestep)`, `bool[B]`: an ablation."""
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        start = timestep.trial_start | when(timestep)
+        return agent.act(keys, params, carry, timestep._replace(trial_start=start))
+
+    return agent._replace(act=act)

@@ -79,6 +79,8 @@ class VectorEnv:
       renew_share: share of the bank replaced by one `renew`.
       steps_per_trial: trial length for `"synchronous"`.
       group: how many ended instances are restarted together; by default about `num_envs / 16`.
+      privileged: whether time steps carry what `env.privileged` says: for experts, oracles and
+        teachers, never for learners.
 
     Raises:
       ValueError: for a bad size, or `params` that `env.validate` refuses.
@@ -102,6 +104,7 @@ class VectorEnv:
     renew_share: float = 0.25
     steps_per_trial: int | None = None
     group: int | None = None
+    privileged: bool = False
 
     def __post_init__(self) -> None:
         for field in ("num_envs", "episodes_per_trial", "bank_size", "steps_per_trial", "group"):
@@ -198,10 +201,15 @@ class VectorEnv:
     def _first(self, vstate: VectorState) -> TimeStep:
         """The time step of a batch all of whose trials start now."""
         no, yes = jnp.zeros(self.num_envs, bool), jnp.ones(self.num_envs, bool)
-        observation = jax.vmap(self.env.observe)(vstate.state, vstate.task)
+        seen = self._seen(vstate.state, vstate.task)
         blank = jax.eval_shape(self._transition, vstate, self._no_action(vstate))
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (blank.reward, blank.info))
-        return TimeStep(observation, zeros[0], no, no, yes, yes, zeros[1])
+        return TimeStep(seen[0], zeros[0], no, no, yes, yes, zeros[1], seen[1])
+
+    def _seen(self, state: Any, task: Any) -> tuple[Any, Any]:
+        """Observations, and what experts are told."""
+        told = jax.vmap(self.env.privileged)(state, task) if self.privileged else None
+        return jax.vmap(self.env.observe)(state, task), told
 
     def _no_action(self, vstate: VectorState) -> Any:
         space = self.env.action_space()
@@ -270,14 +278,16 @@ class VectorEnv:
         trial_time = vstate.trial_time + 1
         if synchronous:
             truncated = truncated | ((trial_time == self.steps_per_trial) & ~terminated)
+        observation, privileged = self._seen(state, task)
         timestep = TimeStep(
-            observation=jax.vmap(self.env.observe)(state, task),
+            observation=observation,
             reward=reward,
             terminated=terminated,
             truncated=truncated,
             episode_start=ended,
             trial_start=new_trial,
             info=info,
+            privileged=privileged,
         )
         vstate = dataclasses.replace(
             vstate,

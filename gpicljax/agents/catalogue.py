@@ -22,6 +22,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.agents import bandits, dqn, ppo, sac, tabular, td3
+from gpicljax.checks import unknown
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
@@ -30,7 +31,6 @@ from gpicljax.networks.contract import as_network
 from gpicljax.networks.policies import legal_actions
 from gpicljax.networks.q_network import QNetwork
 from gpicljax.networks.recurrent import LSTMStack
-from gpicljax.registration import unknown
 from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from gpicljax.checks import unknown
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model
-from gpicljax.registration import unknown
 from gpicljax.runtime.config_json import from_json, to_json
 from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import spaces
+from gpicljax.checks import unknown
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import widened
 from gpicljax.envs.maze_world import (
@@ -29,7 +30,6 @@ from gpicljax.envs.maze_world import (
 )
 from gpicljax.envs.maze_world.distribution import Maze
 from gpicljax.envs.maze_world.types import Params, State, Task
-from gpicljax.registration import unknown
 
 LIFE_COLOUR = (255, 0, 0)
 MAX_LANDMARKS = len(textures.LANDMARK_COLOURS)

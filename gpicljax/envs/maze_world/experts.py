@@ -29,10 +29,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from gpicljax.checks import unknown as unknown_choice
 from gpicljax.envs.maze_world import planning
 from gpicljax.envs.maze_world.env import MazeWorld
 from gpicljax.interface import Agent, TimeStep
-from gpicljax.registration import unknown as unknown_choice
 
 Rule = Literal["default", "reference"]
 

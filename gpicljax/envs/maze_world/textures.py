@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpicljax.checks import unknown
 from gpicljax.envs.maze_world import patterns
-from gpicljax.registration import unknown
 
 SIZE = patterns.SIZE
 """Texels on a side."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from gpicljax.environment import Environment, Params, State, Task
 from gpicljax.envs._checks import check_horizon, check_order, check_pair, widened
+from gpicljax.random import uniform
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +81,7 @@ class PhysicalEnvironment(Environment[Params, Task, State]):
     def sample_constants(self, key: jax.Array, params: Params) -> dict[str, jax.Array]:
         """Every constant drawn from its range, float `[]` each, and the horizon, `int32[]`."""
         dtype = jnp.result_type(float)
-        shares = jax.random.uniform(key, (len(self.constants),), dtype)
+        shares = uniform(key, (len(self.constants),), dtype)
         drawn = {}
         for share, name in zip(shares, self.constants, strict=True):
             low, high = jnp.asarray(getattr(params, name), dtype)

@@ -163,8 +163,12 @@ def trajectories(
         t, key = now
         actor_key, label_key, explore_key, noise_key = jax.random.split(key, 4)
         timestep = _timestep(seeing, state, task, t == 0)
-        action, _, acted = actor.act(actor_key, None, memories[0], timestep)
-        label, _, labelled = labeller.act(label_key, None, memories[1], timestep)
+        action, _, acted = actor.act(
+            jax.random.split(actor_key, episodes), None, memories[0], timestep
+        )
+        label, _, labelled = labeller.act(
+            jax.random.split(label_key, episodes), None, memories[1], timestep
+        )
         chance = epsilon * (1 - decay * t / settings.length)
         explore = jax.random.uniform(explore_key, (episodes,), dtype) < chance
         noise = jax.vmap(space.sample)(jax.random.split(noise_key, episodes))
@@ -299,7 +303,7 @@ def advice(
     def step(carry: Any, now: Any) -> tuple[Any, Any]:
         state, t, key = now
         timestep = _timestep(seeing, jax.tree.map(lambda x: x[None], state), one, t == 0)
-        action, aux, carry = agent.act(key, None, carry, timestep)
+        action, aux, carry = agent.act(key[None], None, carry, timestep)
         return carry, (action[0], aux["known"][0])
 
     count = states.heading.shape[0]
@@ -431,15 +435,16 @@ def _choices(
 
 
 def _seeing(env: MazeWorld) -> MazeWorld:
-    """The same environment for an agent that may see everything."""
-    return dataclasses.replace(env, view="privileged", with_pose=False)
+    """The same environment for an agent that looks ahead, whatever the learner sees."""
+    return dataclasses.replace(env, view="first_person", with_pose=False)
 
 
 def _timestep(env: MazeWorld, state: State, task: Task, start: jax.Array) -> TimeStep:
     seen = jax.vmap(env.privileged)(state, task)
     count = state.heading.shape[0]
     no, first = jnp.zeros(count, bool), jnp.broadcast_to(start, (count,))
-    return TimeStep(seen, jnp.zeros(count, state.heading.dtype), no, no, first, first, {})
+    nothing = jnp.zeros(count, state.heading.dtype)
+    return TimeStep(None, nothing, no, no, first, first, {}, privileged=seen)
 
 
 def _unless(over: jax.Array, old: jax.Array, new: jax.Array) -> jax.Array:

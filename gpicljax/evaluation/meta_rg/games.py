@@ -45,8 +45,8 @@ def play_games(
 
     The number per instance is fixed, so long episodes count as often as they occur. The
     environment's `info` has `decided`, `correct`, `query` (`bool[]`) and `game` (`int32[]`), its
-    `privileged` the `answer`. Agents find `privileged` in `timestep.info["privileged"]`: rules
-    that bound what can be known read it; learners must not.
+    `privileged` the `answer`. Agents find it in `timestep.privileged`: rules that bound
+    what can be known read it; learners must not.
 
     Args:
       key: a typed key.
@@ -72,11 +72,9 @@ def play_games(
         vstate, timestep, carry = state
         privileged = jax.vmap(vec.env.privileged)(vstate.state, vstate.task)
         forget = timestep.observation["round"] == forget_at_round
-        seen = timestep._replace(
-            trial_start=timestep.trial_start | forget,
-            info={**timestep.info, "privileged": privileged},
-        )
-        action, aux, carry = agent.act(jax.random.fold_in(key, time), params, carry, seen)
+        seen = timestep._replace(trial_start=timestep.trial_start | forget, privileged=privileged)
+        keys = jax.random.split(jax.random.fold_in(key, time), vec.num_envs)
+        action, aux, carry = agent.act(keys, params, carry, seen)
         decisions = aux.get("decisions")
         judged = None if decisions is None else decisions == privileged["answer"][:, None]
         return action, judged, carry

@@ -368,7 +368,7 @@ def build(config: Config) -> Study:
             trainer.agent(epsilons),
             params,
             max_games=env.max_games,
-            max_steps=env.max_steps,
+            max_steps=int(env.horizon()),
             episodes_per_env=math.ceil(episodes / size),
             forget_at_round=forget,
             env_params=env_params,
@@ -486,7 +486,7 @@ def calibrate(config: Config, cell: tuple[int, int]) -> dict[str, tuple[float, f
         agent=experts.calibration_panel(env),
         params=None,
         max_games=env.max_games,
-        max_steps=env.max_steps,
+        max_steps=int(env.horizon()),
         episodes_per_env=math.ceil(config.evaluation_episodes / 256),
     )
     games = jax.tree.map(

@@ -158,12 +158,15 @@ class VectorEnv:
 
     # The public interface --------------------------------------------------------------------
 
-    def init(self, key: jax.Array, params: Any = None) -> tuple[VectorState, TimeStep]:
+    def init(
+        self, key: jax.Array, params: Any = None, task: Any = None
+    ) -> tuple[VectorState, TimeStep]:
         """Starts all trials.
 
         Args:
           key: a typed key.
           params: overrides the constructor's; may be traced, so that `vmap` runs a grid.
+          task: the tasks of the first trials, leaves `[B, ...]`; drawn if None.
 
         Returns:
           The state and the first time step.
@@ -177,7 +180,10 @@ class VectorEnv:
         if self.resets == "bank":
             bank = self._blueprints(jax.random.split(bank_key, self._bank_size), params)
         split = jax.vmap(jax.random.split)(keys)
-        task, state = self._begin(split[:, 1], bank, params)
+        if task is None:
+            task, state = self._begin(split[:, 1], bank, params)
+        else:
+            state = jax.vmap(self.env.initial)(split[:, 1], task)
         vstate = VectorState(
             keys=split[:, 0],
             time=jnp.zeros((), jnp.int32),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tiny_training
 
-from gpicljax.runtime import read_metrics, stream
+from gpicljax.runtime import command, read_metrics, stream
 
 CHUNK = 5 * tiny_training.EACH
 

@@ -133,7 +133,11 @@ def build(config: Config) -> Program:
         """Plays an episode on each of `probe_episodes` instances, over a channel."""
         game, size = dataclasses.replace(env, channel=channel), config.probe_episodes
         batch = gpicljax.VectorEnv(
-            game, size, resets="synchronous", steps_per_trial=int(env.horizon()) + 2, params=vec.params
+            game,
+            size,
+            resets="synchronous",
+            steps_per_trial=int(env.horizon()) + 2,
+            params=vec.params,
         )
 
         def play(

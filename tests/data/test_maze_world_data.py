@@ -154,12 +154,12 @@ def test_draws_are_within_their_ranges_and_random_actions_act():
     assert not (episodes.label == 3).any()
     time = np.arange(SETTINGS.length) / SETTINGS.length
     expected = episodes.epsilon[:, None] * (1 - episodes.decay[:, None] * time) / 5
+    alive = np.arange(SETTINGS.length) < episodes.length[:, None]
     for steps in (slice(0, 20), slice(20, 40)):
-        difference = ((episodes.action == 3) - expected)[:, steps].mean(1)
+        difference = (((episodes.action == 3) - expected) * alive)[:, steps].mean(1)
         assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(difference.size)
     turned = episodes.pose[:, 2, :-1] != episodes.pose[:, 2, 1:]
     moved = (episodes.pose[:, :2, :-1] != episodes.pose[:, :2, 1:]).any(1)
-    alive = np.arange(SETTINGS.length) < episodes.length[:, None]
     back, forward = (episodes.action == 3) & alive, (episodes.action == 4) & alive
     assert not turned[back | forward].any()
     assert moved[back].mean() > 0.1 and moved[forward].mean() > 0.5

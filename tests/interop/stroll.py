@@ -50,8 +50,7 @@ class Stroll(Environment[Params, Task, State]):
     def num_agents(self):
         return self.players
 
-    @property
-    def max_steps(self):
+    def horizon(self, params=None):
         return LONGEST
 
     @property

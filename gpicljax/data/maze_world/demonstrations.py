@@ -154,7 +154,8 @@ def trajectories(
     epsilon = jax.random.uniform(keys[3], (episodes,), dtype, *settings.epsilon)
     decay = jax.random.uniform(keys[4], (episodes,), dtype)
 
-    blind = dataclasses.replace(env, view="local", with_pose=False)  # pictures are not looked at
+    # Whatever the learner is to see, the demonstrators see by rays.
+    blind = _Blind(**dataclasses.asdict(env) | {"view": "first_person", "with_pose": False})
     vec = VectorEnv(
         blind,
         episodes,
@@ -197,6 +198,15 @@ def trajectories(
         reward=reward,
         **whole,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Blind(MazeWorld):
+    """The same world without pictures, which only agents that read `privileged` can do without."""
+
+    def observe(self, state: State, task: Task) -> tuple[()]:
+        """Nothing."""
+        return ()
 
 
 def demonstrator(
@@ -327,6 +337,7 @@ def advice(
     Returns:
       Actions `int32[T]`, or float `[T, 2]`; and `bool[T, N, N]`, the cells it knows.
     """
+    env = dataclasses.replace(env, view="first_person")
     agent = privileged_agent(env, probability, rule)
     one = jax.tree.map(lambda x: jnp.asarray(x)[None], task)
 

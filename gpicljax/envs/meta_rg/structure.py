@@ -75,12 +75,15 @@ def sample_scs(
     num_dims = num_values.shape[0]
     width = (2 / num_values.astype(dtype))[:, None]
     start = -1 + jnp.arange(max_values, dtype=dtype) * width
-    # One draw for everything: each call of the generator costs a second to compile.
+    # One draw for everything: each call of the generator costs a second to compile. It lies within
+    # (-1, 1), as `jax.random.normal` has it: at -1 a sample would be infinite.
     shape = (2 + max_samples, num_dims, max_values)
-    uniform = jax.random.uniform(key, shape, dtype, jnp.finfo(dtype).tiny)
-    sigma = width * (1 + uniform[0]) / 12
-    mean = start + 3 * sigma + (width - 6 * sigma) * uniform[1]
-    noise = jnp.sqrt(jnp.asarray(2, dtype)) * jax.lax.erf_inv(2 * uniform[2:] - 1)
+    low = np.nextafter(np.array(-1, dtype), np.array(0, dtype))
+    draws = jax.random.uniform(key, shape, dtype, low, 1)
+    share = (1 + draws[:2]) / 2
+    sigma = width * (1 + share[0]) / 12
+    mean = start + 3 * sigma + (width - 6 * sigma) * share[1]
+    noise = np.sqrt(2).astype(dtype) * jax.lax.erf_inv(draws[2:])
     return jnp.moveaxis(mean + sigma * noise, 0, -1), mean, sigma
 
 

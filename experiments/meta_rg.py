@@ -27,6 +27,7 @@ from gpicljax.agents.acting import q_agent
 from gpicljax.envs.meta_rg import MetaRG, experts, memoryless
 from gpicljax.evaluation.meta_rg.games import Games, play_games
 from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
+from gpicljax.evaluation.returns import one_trial_each
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.q_network import RecurrentQNetwork
@@ -108,6 +109,7 @@ def build(config: Config) -> Program:
     )
     network = make_network(config, env)
     trainer = r2d2.make(config.agent, vec, network, make_auxiliaries(config, env))
+    longest = int(env.horizon())
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=steps)
 
@@ -132,13 +134,7 @@ def build(config: Config) -> Program:
     def games_over(channel: str) -> Callable[..., Games]:
         """Plays an episode on each of `probe_episodes` instances, over a channel."""
         game, size = dataclasses.replace(env, channel=channel), config.probe_episodes
-        batch = gpicljax.VectorEnv(
-            game,
-            size,
-            resets="synchronous",
-            steps_per_trial=int(env.horizon()) + 2,
-            params=vec.params,
-        )
+        batch = one_trial_each(game, size, longest)
 
         def play(
             key: jax.Array, params: Any, env_params: Any, explore: jax.Array, forget: jax.Array
@@ -149,7 +145,7 @@ def build(config: Config) -> Program:
                 q_agent(network, env.action_space().n, epsilons),  # type: ignore[attr-defined]
                 lambda timestep: forget & (timestep.observation["round"] == 0),
             )
-            sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
+            sizes = {"max_games": env.max_games, "max_steps": longest}
             return play_games(key, batch, agent, params, **sizes, env_params=env_params)
 
         return play

@@ -224,8 +224,9 @@ def build(config: Config) -> Program:
 
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
     tuned = (config.env, config.algo) in SETTINGS
+    named = " ".join((*config.env_options, *config.env_params))
     return Program(
-        title=" ".join((config.algo, "on", config.env, *config.env_options, *config.env_params)),
+        title=f"{config.algo} on {config.env}" + (f" ({named})" if named else ""),
         details={} if tuned else {"settings": "general ones; none are tuned for this pair"},
         init=init,
         update=trainer.update,

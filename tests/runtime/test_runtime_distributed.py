@@ -143,9 +143,11 @@ def test_two_processes_train_like_one(two_by_two, one):
         else:
             np.testing.assert_array_equal(ours, theirs)
     for ours, theirs in zip(records, one[1][1], strict=True):
-        np.testing.assert_allclose(ours["loss"], theirs["loss"], rtol=1e-5)
-        assert ours == theirs | {"loss": ours["loss"]}
-    assert "4/4" in loud and "4/4" not in quiet  # one of them shows what happens
+        floats = {name: ours[name] for name in ("loss", "probe")}
+        for name, values in floats.items():
+            np.testing.assert_allclose(values, theirs[name], rtol=1e-5)
+        assert ours == theirs | floats
+    assert "4/12" in loud and "4/12" not in quiet  # one of them shows what happens
 
 
 def test_resume_with_another_number_of_devices(two_by_two, one, train, undisturbed, tmp_path):

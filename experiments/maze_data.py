@@ -121,7 +121,7 @@ def dry_run(config: Config) -> None:
         return key, maze_world.trajectories(key, env, params, batch, short)
 
     make = jax.jit(some)
-    cost = measure(make, lambda: jax.random.key(config.seed))
+    cost = measure(make, jax.random.key(config.seed))
     steps = batch * short.length
     with tempfile.TemporaryDirectory() as folder, ShardWriter(folder) as writer:
         writer.append(make(jax.random.key(config.seed))[1])

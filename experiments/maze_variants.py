@@ -5,6 +5,7 @@ python experiments/maze_variants.py docs/maze_world.png
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,12 +60,19 @@ def look(
     assert isinstance(env, MazeWorld)
     task = env.sample_task(jax.random.key(seed), env.make_params(**params))
     cell, heading = vista(task, rank)
-    state = env.initial(jax.random.key(seed), task).replace(
+    state = dataclasses.replace(
+        env.initial(jax.random.key(seed), task),
         position=jnp.asarray((cell + [0.5, 0.45]) * float(task.cell_size), jnp.float32),
         heading=jnp.float32((heading + tilt) % (2 * np.pi)),
         life=jnp.float32(life),
     )
     return np.asarray(jax.jit(env.observe)(state, task))
+
+
+def varied(field: str, value: float) -> np.ndarray:
+    """One picture with another value of one parameter."""
+    params: dict[str, Any] = {field: value}
+    return look(**params)
 
 
 def rows() -> list[tuple[str, list[tuple[str, np.ndarray]]]]:
@@ -84,7 +92,7 @@ def rows() -> list[tuple[str, list[tuple[str, np.ndarray]]]]:
             [(f"life {x}", look(5, rank=r, life=x, static=survival)) for x, r in lives],
         ),
         *(
-            (name, [(f"{x} m", look(**{name.replace(" ", "_"): x})) for x in values])
+            (name, [(f"{x} m", varied(name.replace(" ", "_"), x)) for x in values])
             for name, values in lengths.items()
         ),
         ("density", [(f"{x:.0%}", look(density=x)) for x in (0.15, 0.25, 0.36, 0.45)]),

@@ -14,48 +14,35 @@ import functools
 import math
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from reports.train_agent import Results, report
+from reports.train_agent import report
 from train_agent_settings import SETTINGS, default_algorithm, named_values
 
 import gpicljax
 from gpicljax.agents import catalogue
-from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
+from gpicljax.agents.acting import random_agent
+from gpicljax.evaluation.returns import EpisodeReturns, one_trial_each, returns_of
+from gpicljax.rollout import play, start_rollout
 from gpicljax.runtime import (
-    Checkpointer,
     ConfigError,
-    Progress,
-    RunConfig,
-    announce,
+    Measure,
+    Outcome,
+    Probe,
+    Program,
+    TrainingConfig,
     check,
-    devices_for,
-    enable_compilation_cache,
-    failures_reported,
-    join_cluster,
-    lanes_for,
-    make_mesh,
-    on_main,
-    one_device_per_core,
-    open_run,
-    parse,
-    per_lane,
-    run_chunks,
-    say,
-    shard_leading,
-    to_host,
+    refuse,
+    run_experiment,
+    save_agent,
 )
-from gpicljax.runtime.dry_run import measure, parameter_count
-
-_PROBE = 2**31 - 1  # apart from the numbers of updates, which trainers fold into the same key
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(RunConfig):
+class Config(TrainingConfig):
     """Trains agents on an environment.
 
     Attributes:
@@ -64,14 +51,11 @@ class Config(RunConfig):
       env_params: What differs from its default distribution over tasks, as name=value.
       algo: Name of the algorithm.
       num_envs: Instances per seed.
-      observations: Environment steps per seed.
       episodes_per_trial: Episodes in a row on one task, over which memories last.
       resets: New tasks from scratch, or from a bank that is renewed at every log line.
       network: Settings of the network.
       agent: Sizes and switches of the algorithm.
       hparams: Its hyper-parameters; decay_updates is set to the length of the run.
-      log_lines: Log lines of the whole run.
-      checkpoint_every: Log lines between checkpoints.
       probe_episodes: Greedy episodes per seed and log line.
       evaluation_episodes: Greedy episodes per seed at the end.
       evaluation_steps: Steps after which a trial of an evaluation is cut off.
@@ -83,13 +67,11 @@ class Config(RunConfig):
     env_params: tuple[str, ...] = ()
     algo: str = "ppo"
     num_envs: int = 32
-    observations: int = 1_000_000
     episodes_per_trial: int = 1
     resets: Literal["fresh", "bank"] = "fresh"
     network: Any = None
     agent: Any = None
     hparams: Any = None
-    log_lines: int = 40
     checkpoint_every: int = 10
     probe_episodes: int = 16
     evaluation_episodes: int = 100
@@ -104,8 +86,8 @@ class Config(RunConfig):
         """Refuses what can be refused without a device: names, options, counts, spaces."""
         super().validate()
         least = {"evaluation_episodes": 2 * self.episodes_per_trial, "film_frames": 0}
-        counts = ("num_envs", "observations", "log_lines", "checkpoint_every", "probe_episodes")
-        for name in (*counts, "episodes_per_trial", "evaluation_steps", *least):
+        counts = ("num_envs", "probe_episodes", "episodes_per_trial", "evaluation_steps")
+        for name in (*counts, *least):
             value, minimum = getattr(self, name), least.get(name, 1)
             check(value >= minimum, name, value, f"an integer >= {minimum}")
         check(self.film_frames != 1, "film_frames", 1, "0, or an integer >= 2")
@@ -156,181 +138,131 @@ def starting_point(argv: Sequence[str]) -> Config:
     return kind(env=given.env, algo=algo, **SETTINGS.get((given.env, algo), {}))
 
 
-def refuse(message: object) -> NoReturn:
-    """Ends the program as a bad argument does."""
-    print(f"error: {message}", file=sys.stderr)
-    raise SystemExit(2)
-
-
-class Study(NamedTuple):
-    """What a configuration becomes. The functions are of one seed.
+class Film(NamedTuple):
+    """An episode to look at; one for each group of episodes that are played together.
 
     Attributes:
-      env: the environment.
-      env_params: the distribution over tasks.
-      trainer: the algorithm.
-      num_chunks: log lines.
-      observations_per_chunk: environment steps between two.
-      init: `key -> state`.
-      update_chunk: `state -> (state, metrics)`.
-      evaluate: `(key, params, random) -> EpisodeReturns` of the greedy agent, or of random actions
-        on the same tasks: one program for both.
+      task: its task, leaves `[1, ...]`.
+      states: leaves `[1, evaluation_steps + 1, ...]`; of no account after the episode's end.
     """
 
-    env: gpicljax.Environment
-    env_params: Any
-    trainer: catalogue.Trainer
-    num_chunks: int
-    observations_per_chunk: int
-    init: Callable[[jax.Array], Any]
-    update_chunk: Callable[[Any], Any]
-    evaluate: Callable[[jax.Array, Any, Any], EpisodeReturns]
+    task: Any
+    states: Any
 
 
-def build(config: Config) -> Study:
+def build(config: Config) -> Program:
     """Wires environment and trainer together. ConfigError where they contradict each other."""
     algorithm, env = catalogue.find(config.algo), make_env(config)
-    overrides = named_values("env_params", config.env_params)
+    options = named_values("env_options", config.env_options)
     try:
-        env_params = env.make_params(**overrides)
+        env_params = env.make_params(**named_values("env_params", config.env_params))
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"--env-params: {error}") from error
+        raise ConfigError(f"env_params: {error}") from error
+    each = config.episodes_per_trial
     vec = gpicljax.VectorEnv(
-        env,
-        config.num_envs,
-        episodes_per_trial=config.episodes_per_trial,
-        resets=config.resets,
-        params=env_params,
+        env, config.num_envs, episodes_per_trial=each, resets=config.resets, params=env_params
     )
     try:
         trainer = algorithm.make(config.agent, vec, config.network)
     except ValueError as error:
-        raise ConfigError(f"--agent, --network or --num-envs: {error}") from error
-    updates = math.ceil(config.observations / trainer.observations) if algorithm.trains else 0
-    per_chunk = max(1, math.ceil(updates / config.log_lines))
+        raise ConfigError(f"agent, network or num_envs: {error}") from error
     hparams = config.hparams
     if hasattr(hparams, "decay_updates"):
+        updates = config.updates(trainer.observations)
         hparams = hparams.replace(decay_updates=updates * trainer.optimiser_steps)
 
-    play = functools.partial(
-        episode_returns,
-        env=env,
-        max_steps=config.evaluation_steps,
-        episodes_per_trial=config.episodes_per_trial,
-        env_params=env_params,
-    )
+    def init(key: jax.Array, cell: Any) -> Any:
+        del cell
+        return trainer.init(key, hparams)
 
-    def update_chunk(state: Any) -> tuple[Any, dict[str, jax.Array]]:
-        state, metrics = jax.lax.scan(lambda s, _: trainer.update(s), state, None, per_chunk)
+    def renew(state: Any) -> Any:
         vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
-        rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
-        key = jax.random.fold_in(jax.random.fold_in(state.key, _PROBE), state.updates)
-        agent = trainer.agent(greedy=True)
-        probe = play(key, agent=agent, params=state.params, episodes=config.probe_episodes)
-        metrics = {name: metric.mean(0) for name, metric in metrics.items()}
-        metrics |= {"return": probe.returns.mean(), "length": probe.lengths.mean()}
-        return state.replace(rollout=rollout), metrics
+        return state.replace(rollout=state.rollout._replace(vstate=vstate, timestep=timestep))
 
-    def evaluate(key: jax.Array, params: Any, random: jax.Array | bool) -> EpisodeReturns:
-        greedy, null = trainer.agent(greedy=True), catalogue.random_agent(env)
+    filmed = config.film_frames > 0 and env.can_render
+    limit = config.evaluation_steps
+    played_together = one_trial_each(env, config.probe_episodes // each, limit, each)
 
-        def act(key: jax.Array, params: Any, carry: Any, timestep: gpicljax.TimeStep) -> Any:
-            action, aux, carry = greedy.act(key, params, carry, timestep)
-            return jnp.where(random, null.act(key, (), (), timestep)[0], action), aux, carry
+    def some_episodes(
+        key: jax.Array, params: Any, cell: Any, random: jax.Array
+    ) -> tuple[EpisodeReturns, Film | None]:
+        """Greedy episodes, or random actions on the same tasks, and a film of the first one."""
+        del cell
+        greedy, null = trainer.agent(greedy=True), random_agent(env)
 
-        agent = gpicljax.Agent(greedy.initial_carry, act)
-        return play(key, agent=agent, params=params, episodes=config.evaluation_episodes)
+        def act(keys: jax.Array, params: Any, carry: Any, timestep: gpicljax.TimeStep) -> Any:
+            action, aux, carry = greedy.act(keys, params, carry, timestep)
+            other = null.act(keys, (), (), timestep)[0]
+            choose = functools.partial(jnp.where, random)
+            return jax.tree.map(choose, other, action), aux, carry
 
-    return Study(
-        env,
-        env_params,
-        trainer,
-        math.ceil(updates / per_chunk),
-        per_chunk * trainer.observations,
-        lambda key: trainer.init(key, hparams),
-        update_chunk,
-        evaluate,
+        start = start_rollout(
+            key, played_together, gpicljax.Agent(greedy.initial_carry, act), env_params
+        )
+        played = play(
+            played_together,
+            gpicljax.Agent(greedy.initial_carry, act),
+            params,
+            start,
+            max_steps=limit,
+            limit=limit,
+            keep=lambda record: (
+                record.next_timestep.reward,
+                record.next_vstate.state if filmed else None,
+            ),
+        )
+        rewards, states = played.records
+        returns = returns_of(played._replace(records=rewards))
+        if not filmed:
+            return returns, None
+        first = jax.tree.map(
+            lambda before, after: jnp.concatenate([before[:1], after[0, 0]])[None],
+            start.vstate.state,
+            states,
+        )
+        return returns, Film(jax.tree.map(lambda x: x[:1], start.vstate.task), first)
+
+    groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
+    tuned = (config.env, config.algo) in SETTINGS
+    named = " ".join((*config.env_options, *config.env_params))
+    return Program(
+        title=f"{config.algo} on {config.env}" + (f" ({named})" if named else ""),
+        details={} if tuned else {"settings": "general ones; none are tuned for this pair"},
+        init=init,
+        update=trainer.update,
+        observations=trainer.observations,
+        between=renew,
+        measures={
+            "greedy": Measure(some_episodes, (False,), groups),
+            "random": Measure(some_episodes, (True,), groups),
+        },
+        probe=Probe(
+            Measure(some_episodes, (False,)),
+            lambda played: {
+                "return": played[0].returns.mean(1),
+                "length": played[0].lengths.mean(1),
+            },
+        ),
+        key_metric="return",
+        save=functools.partial(
+            save_agent,
+            algorithm=config.algo,
+            env_id=config.env,
+            env_options=options,
+            env_params=env_params,
+            num_envs=config.num_envs,
+            config=config.agent,
+            network=config.network,
+        ),
+        more=env,
     )
 
 
-def seed_keys(config: Config, stream: int) -> tuple[Any, jax.Array]:
-    """The mesh, and a key per seed, padded to a multiple of its devices and spread over it."""
-    mesh = make_mesh(devices_for(config.seeds))
-    lane = jnp.asarray(lanes_for(config.seeds, mesh))
-    root = jax.random.fold_in(jax.random.key(config.seed), stream)
-    return mesh, shard_leading(jax.vmap(lambda i: jax.random.fold_in(root, i))(lane), mesh)
-
-
-def dry_run(config: Config, study: Study) -> None:
-    """Prints exact sizes, one compiled update's memory and time, and the projected hours."""
-    mesh, keys = seed_keys(config, 0)
-    init = per_lane(study.init, mesh)
-    size = parameter_count(jax.eval_shape(study.init, jax.random.key(0)).params)
-    facts = {"parameters per agent": f"{size:,}", "seeds": config.seeds}
-    if study.num_chunks:
-        update = per_lane(study.trainer.update, mesh, donate_argnums=0)
-        step = measure(update, lambda: init(keys))
-        count = study.num_chunks * study.observations_per_chunk // study.trainer.observations
-        rate = study.trainer.observations * len(keys) / step.seconds
-        facts |= {
-            "observations per agent": f"{count * study.trainer.observations:,}",
-            "memory per device": f"{step.total_gib:.3f} GiB",
-            "compilation of one update": f"{step.compile_s:.1f} s",
-            "one update": f"{step.seconds:.4f} s ({rate:,.0f} observations per second)",
-            "projected training": f"{step.seconds * count / 3600:.3f} hours",
-        }
-    announce(f"dry run of {config.run_name}", facts)
-
-
-def main(argv: list[str] | None = None) -> Results | None:
-    """Runs the experiment; returns its results (None after a dry run)."""
+def main(argv: list[str] | None = None) -> Outcome | None:
+    """Runs the experiment; returns its outcome (None after a dry run)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    config = parse({"quick": starting_point(arguments)}, arguments, prog="train_agent.py")
-    enable_compilation_cache()
-    join_cluster(config)
-    one_device_per_core()
-    try:
-        study = build(config)
-    except ConfigError as error:
-        refuse(error)
-    if (config.env, config.algo) not in SETTINGS:
-        say(f"note: no tuned settings for {config.algo} on {config.env}; these are general ones")
-    if config.dry_run:
-        dry_run(config, study)
-        return None
-    with failures_reported(), open_run("train_agent", config) as run:
-        mesh, keys = seed_keys(config, 0)
-        announce(
-            f"train_agent {config.run_name}",
-            {
-                "environment": " ".join((config.env, *config.env_options, *config.env_params)),
-                "seeds": f"{config.seeds}, trained side by side ({len(keys)} lanes on "
-                f"{mesh.size} device(s))",
-                "observations": f"{study.num_chunks * study.observations_per_chunk:,} per seed",
-                "results": str(run.path),
-            },
-        )
-        progress = Progress(study.num_chunks, key_metric="return")
-        state, history = run_chunks(
-            per_lane(study.update_chunk, mesh, donate_argnums=0),
-            per_lane(study.init, mesh)(keys),
-            num_chunks=study.num_chunks,
-            run=run,
-            checkpointer=Checkpointer(run.checkpoints),
-            checkpoint_every=config.checkpoint_every,
-            progress=progress if config.progress else None,
-            observations_per_chunk=study.observations_per_chunk * config.seeds,
-        )
-        say("evaluating ...")
-        _, keys = seed_keys(config, 1)
-        evaluate = per_lane(study.evaluate, mesh, (0, 0, None))
-        played, null = (evaluate(keys, state.params, random) for random in (False, True))
-        fetched = to_host((played, null, state.params))
-        played, null, params = jax.tree.map(lambda x: np.asarray(x)[: config.seeds], fetched)
-        results = Results(played, null, params, history, study.observations_per_chunk)
-        options = named_values("env_options", config.env_options)
-        say(on_main(lambda: report(run, results, study, config, options)))
-        return results
+    presets = {"quick": starting_point(arguments)}
+    return run_experiment("train_agent", presets, build, report, arguments)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
             unroll=16, minibatches=4, normalise_observations=True, normalise_rewards=True
         ),
         "hparams": ppo.PPOHParams(
-            learning_rate=1e-3, final_share=0.05, trace=0.98, entropy_coefficient=0.0
+            learning_rate=1e-3, final_share=0.05, gae_lambda=0.98, entropy_coefficient=0.0
         ),
     },
     ("Acrobot-v1", "ppo"): {
@@ -99,7 +99,7 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "observations": 245_760,
         "agent": ppo.PPOConfig(unroll=256, minibatches=16),
         "hparams": ppo.PPOHParams(
-            learning_rate=1e-3, final_share=0.05, trace=0.94, entropy_coefficient=0.0
+            learning_rate=1e-3, final_share=0.05, gae_lambda=0.94, entropy_coefficient=0.0
         ),
     },
     ("Pendulum-v1", "ppo"): {
@@ -151,7 +151,9 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "observations": 491_520,
         "resets": "bank",
         "agent": ppo.PPOConfig(unroll=256, minibatches=32, normalise_rewards=True),
-        "hparams": ppo.PPOHParams(learning_rate=1e-3, final_share=0.1, discount=0.999, trace=0.98),
+        "hparams": ppo.PPOHParams(
+            learning_rate=1e-3, final_share=0.1, discount=0.999, gae_lambda=0.98
+        ),
         "log_lines": 10,
     },
 }

@@ -20,6 +20,8 @@ import numpy as np
 from jax.core import Tracer
 
 from gpicljax import spaces
+from gpicljax.batching import strong
+from gpicljax.checks import check, check_choice, refusal
 
 Params = TypeVar("Params")
 Task = TypeVar("Task")
@@ -28,15 +30,32 @@ Observation = Any
 Info = dict[str, jax.Array]
 
 
-def _like(field: str, value: Any, default: Any) -> Any:
-    """`value` in the dtype of `default`, if that is an array. ValueError where that rounds it."""
-    if not isinstance(default, jax.Array):
-        return value
-    cast = jnp.asarray(value, default.dtype)
-    may_round = jnp.issubdtype(default.dtype, jnp.floating) or isinstance(cast, Tracer)
-    if not may_round and (np.asarray(value) != np.asarray(cast)).any():
-        raise ValueError(f"{field} = {value}: {default.dtype} is needed")
-    return cast
+NO_LIMIT = 2**31 - 1
+"""The horizon of an environment that never cuts an episode off."""
+
+
+def _like(field: str, value: Any, default: Any) -> jax.Array:
+    """`value` in the dtype of `default`. ValueError where that would change it."""
+    default = strong(default)
+    accepted = f"numbers that {default.dtype} holds"
+    given = value
+    if isinstance(value, Tracer):
+        kept = jnp.promote_types(value.dtype, default.dtype) == default.dtype
+        floats = all(jnp.issubdtype(x.dtype, jnp.floating) for x in (value, default))
+        integers = all(jnp.issubdtype(x.dtype, jnp.integer) for x in (value, default))
+        check(kept or floats or integers, field, value.dtype.name, accepted)
+        return jnp.asarray(value, default.dtype)
+    try:
+        value = np.asarray(value)
+        if value.dtype.kind in "OSU":
+            raise TypeError
+        with np.errstate(invalid="ignore"):
+            cast = value.astype(default.dtype)
+        kept = jnp.issubdtype(default.dtype, jnp.floating) or bool(np.all(cast == value))
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(refusal(field, given, accepted)) from None
+    check(kept, field, given, accepted)
+    return jnp.asarray(cast)
 
 
 class Transition(NamedTuple):
@@ -61,9 +80,11 @@ class Step(NamedTuple):
 
 
 class Environment(Generic[Params, Task, State]):
-    """Base class: implement the methods that raise NotImplementedError; the rest follows.
+    """Base class: implement `sample_task`, `initial`, `move`, `observe`, spaces and views.
 
-    Subclasses are `@dataclasses.dataclass(frozen=True)` with static fields only.
+    Subclasses are `@dataclasses.dataclass(frozen=True)` with static fields only. The rest follows,
+    but for two abilities that not every environment has, which `can_render` and
+    `has_physical_state` tell of. A method that is missing raises NotImplementedError.
     """
 
     @property
@@ -81,23 +102,24 @@ class Environment(Generic[Params, Task, State]):
     @property
     def default_params(self) -> Params:
         """The distribution over tasks used when none is given."""
-        raise NotImplementedError
+        raise self._missing("default_params")
 
     def make_params(self, **overrides: Any) -> Params:
         """`default_params` with some fields replaced, checked by `validate`.
 
+        Args:
+          **overrides: numbers or arrays, converted to the dtypes of the defaults.
+
         Raises:
-          ValueError: for an unknown field, or values that contradict each other or a cap.
+          ValueError: for an unknown field, a value that its dtype cannot hold (half a step), or
+            values that contradict each other or a cap.
         """
         params: Any = self.default_params
-        known = list(params.__dataclass_fields__)
+        defaults = {field: getattr(params, field) for field in params.__dataclass_fields__}
         for field in overrides:
-            if field not in known:
-                accepted = ", ".join(known) or "nothing"
-                raise ValueError(f"{self.name} has no parameter {field!r}; it accepts {accepted}")
+            check_choice(f"{self.name}.make_params", field, defaults)
         # In the defaults' dtypes, so that an override does not compile anew.
-        cast = {f: _like(f, value, getattr(params, f)) for f, value in overrides.items()}
-        params = params.replace(**cast)
+        params = params.replace(**{f: _like(f, x, defaults[f]) for f, x in overrides.items()})
         self.validate(params)
         return params
 
@@ -106,21 +128,53 @@ class Environment(Generic[Params, Task, State]):
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws a task. May be expensive."""
-        raise NotImplementedError
+        raise self._missing("sample_task")
 
     # One episode -----------------------------------------------------------------------------
 
     def initial(self, key: jax.Array, task: Task) -> State:
         """The state at the start of an episode, with the episode's script."""
-        raise NotImplementedError
+        raise self._missing("initial")
+
+    def draw_noise(self, key: jax.Array, state: State, task: Task) -> Any:
+        """The chance of a step: whatever `move` needs to know beside state, action and task.
+
+        A pytree; `()`, by default, where nothing is left to chance.
+        """
+        del key, state, task
+        return ()
+
+    def move(self, state: State, action: Any, noise: Any, task: Task) -> Transition:
+        """One step of the dynamics with its noise given: deterministic.
+
+        So an episode of an outside simulator, whose noise is known, can be replayed.
+        """
+        raise self._missing("move")
 
     def transition(self, key: jax.Array, state: State, action: Any, task: Task) -> Transition:
-        """One step of the dynamics: cheap, and without an observation."""
-        raise NotImplementedError
+        """One step of the dynamics: `move` with drawn noise. Cheap, and without an observation."""
+        return self.move(state, action, self.draw_noise(key, state, task), task)
+
+    def horizon(self, params: Params | None = None) -> Any:
+        """How many steps an episode takes at most.
+
+        Args:
+          params: the distribution over tasks; `default_params` if None.
+
+        Returns:
+          `int32[]` (of a grid of params `int32[...]`): their field `horizon` unless overridden;
+          `NO_LIMIT` if episodes may go on for ever. As concrete as the params are:
+          `int(env.horizon(params))` is a static bound, in a traced function too.
+        """
+        given: Any = self.default_params if params is None else params
+        try:
+            return given.horizon
+        except AttributeError:
+            raise self._missing("horizon") from None
 
     def observe(self, state: State, task: Task) -> Observation:
         """What the agent sees; the only place that renders or assembles an observation."""
-        raise NotImplementedError
+        raise self._missing("observe")
 
     def reset(self, key: jax.Array, task: Task) -> tuple[Observation, State]:
         """Starts an episode: `initial`, then `observe`."""
@@ -137,19 +191,46 @@ class Environment(Generic[Params, Task, State]):
 
     def action_space(self, task: Task | None = None) -> spaces.Space:
         """The space of actions (with a leading agent axis where there are several agents)."""
-        raise NotImplementedError
+        raise self._missing("action_space")
 
     def observation_space(self, task: Task | None = None) -> spaces.Space:
         """The space of observations."""
-        raise NotImplementedError
+        raise self._missing("observation_space")
 
     def privileged(self, state: State, task: Task) -> Any:
         """What experts and evaluators may see and agents may not."""
-        raise NotImplementedError
+        raise self._missing("privileged")
 
     def describe(self, state: State, task: Task) -> str:
         """The situation in words (on the host)."""
-        raise NotImplementedError
+        raise self._missing("describe")
+
+    # Optional abilities ----------------------------------------------------------------------
+
+    @property
+    def can_render(self) -> bool:
+        """Whether there is a picture to `render`: by default, if the method is overridden."""
+        return type(self).render is not Environment.render
+
+    def render(self, state: State, task: Task) -> jax.Array:
+        """A picture of the situation for people, `uint8[H, W, 3]`; see `can_render`."""
+        raise self._missing("render")
+
+    @property
+    def has_physical_state(self) -> bool:
+        """Whether a reference simulator's state can be read and written: if overridden."""
+        return type(self).physical_state is not Environment.physical_state
+
+    def physical_state(self, state: State) -> jax.Array:
+        """The part of a state that a reference simulator has too, float `[N]`."""
+        raise self._missing("physical_state")
+
+    def with_physical_state(self, state: State, vector: jax.Array) -> State:
+        """The state with the part that `physical_state` shows replaced, from float `[N]`."""
+        raise self._missing("with_physical_state")
+
+    def _missing(self, method: str) -> NotImplementedError:
+        return NotImplementedError(f"{self.name} has no {method}")
 
     # The start of a trial, in two parts ------------------------------------------------------
 

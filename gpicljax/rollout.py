@@ -3,7 +3,7 @@
 | driver | for | how |
 |---|---|---|
 | `rollout` | trainers | a fixed number of steps, one `lax.scan` |
-| `play` | evaluations, films, datasets | until so many trials are over, recorded by trial and episode |
+| `play` | evaluations, films, datasets | until so many trials are over, by trial and episode |
 | `host_play` | who cannot be traced: a language model, a person, a remote learner | a Python loop |
 
 All draw an agent's choices from the instances' own keys: from the same state they give the same
@@ -131,6 +131,8 @@ def play(
     keep: Keep = lambda record: record.next_timestep.reward,
     slot: Callable[[Record], jax.Array] | None = None,
     slots: int | None = None,
+    add: bool = False,
+    limit: int | None = None,
 ) -> Played:
     """Lets an agent act until every instance has played so many whole trials.
 
@@ -145,13 +147,15 @@ def play(
       agent: the agent.
       params: the agent's parameters.
       state: from `start_rollout`: all trials begin here.
-      max_steps: T, the longest episode to be recorded. The loop ends after
-        `trials * episodes_per_trial * (max_steps + 1)` steps at the latest.
+      max_steps: T, the longest episode to be recorded.
       trials: of each instance.
       keep: what to record of a step; its reward by default.
       slot: `record -> int32[B]`, where on the last axis of the records a step belongs; out of
         range, it is not recorded. By default its number within the episode.
       slots: size of that axis; `max_steps` by default.
+      add: whether steps in one slot are added up, as for a return; else the last one counts.
+      limit: steps after which the loop ends at the latest, those from one episode into the next
+        included; by default as many as the longest episodes to be recorded need.
 
     Returns:
       The trials, N = `num_envs * trials`, those of an instance one after the other.
@@ -175,7 +179,8 @@ def play(
     no = jnp.zeros(shape, bool)
     played = Played(jax.tree.map(zeros, kept), jnp.zeros(shape, jnp.int32), no, no)
     none = jnp.zeros(vec.num_envs, jnp.int32)
-    limit = trials * episodes * (max_steps + 1)
+    if limit is None:
+        limit = trials * episodes * (max_steps + 1)
 
     def unfinished(loop: tuple[jax.Array, RolloutState, jax.Array, Played]) -> jax.Array:
         time, _, trial, _ = loop
@@ -188,13 +193,17 @@ def play(
         acted = ~record.timestep.last
         # Writes beyond the last trial, episode or slot are dropped. The step into the next episode
         # has no action of its own.
-        which = instances, jnp.where(acted, trial, trials), episode
-        number = played.length.at[which].get(mode="fill", fill_value=0)
+        number = played.length.at[instances, trial, episode].get(mode="fill", fill_value=0)
+        counts = acted & (number < max_steps)
+        which = instances, jnp.where(counts, trial, trials), episode
         place = *which, number if slot is None else slot(record)
+
+        def write(table: jax.Array, x: jax.Array) -> jax.Array:
+            at = table.at[place]
+            return at.add(x, mode="drop") if add else at.set(x, mode="drop")
+
         played = Played(
-            records=jax.tree.map(
-                lambda table, x: table.at[place].set(x, mode="drop"), played.records, kept
-            ),
+            records=jax.tree.map(write, played.records, kept),
             length=played.length.at[which].add(1, mode="drop"),
             terminated=played.terminated.at[which].max(after.terminated, mode="drop"),
             truncated=played.truncated.at[which].max(after.truncated, mode="drop"),
@@ -204,11 +213,10 @@ def play(
 
     loop = jnp.zeros((), jnp.int32), state, none, played
     played = jax.lax.while_loop(unfinished, body, loop)[-1]
-    played = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)
-    return played._replace(length=jnp.minimum(played.length, max_steps))
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)
 
 
-# On the host ---------------------------------------------------------------------------------------
+# On the host ----------------------------------------------------------------------------------
 
 
 class Moment(NamedTuple):
@@ -239,8 +247,8 @@ class Instance:
       record: its last step, leaves `[1, ...]`; None before the first.
     """
 
-    def __init__(self, vec: VectorEnv, step: Any, vstate: VectorState, timestep: TimeStep) -> None:
-        self._vec, self._step = vec, step
+    def __init__(self, step: Any, keys: Any, vstate: VectorState, timestep: TimeStep) -> None:
+        self._step, self._keys = step, keys
         self._vstate, self._timestep = vstate, timestep
         self.record: Record | None = None
 
@@ -257,7 +265,7 @@ class Instance:
     @property
     def moment(self) -> Moment:
         """What the instance waits for an action on."""
-        return Moment(_first(self._timestep), self._vec.choice_keys(self._vstate)[0])
+        return Moment(_first(self._timestep), self._keys(self._vstate)[0])
 
     def step(self, action: Any) -> TimeStep:
         """Acts once; returns what is seen then, unbatched."""
@@ -272,22 +280,33 @@ def _first(tree: Any) -> Any:
     return jax.tree.map(lambda x: x[0], tree)
 
 
-def host_instances(key: jax.Array, vec: VectorEnv, env_params: Any = None) -> list[Instance]:
-    """The instances of `vec`, at the start of their trials, each to be stepped by itself."""
-    vstate, timestep = jax.jit(vec.init)(key, env_params)
-    one = vec.part(vec.num_envs)
-    step = jax.jit(one.step)
-    owned = vec.partition(True, False)
+class HostBatch:
+    """A batch whose instances are stepped one by one from Python; compiles once.
 
-    def instance(i: int) -> Instance:
-        mine = jax.tree.map(
-            lambda own, part: jax.tree.map(lambda x: x[i : i + 1] if own else x, part),
-            owned,
-            vstate,
-        )
-        return Instance(one, step, mine, jax.tree.map(lambda x: x[i : i + 1], timestep))
+    Args:
+      vec: the batch of environments.
+    """
 
-    return [instance(i) for i in range(vec.num_envs)]
+    def __init__(self, vec: VectorEnv) -> None:
+        """Prepares the programs; see the class."""
+        self.vec = vec
+        one = vec.part(vec.num_envs)
+        self._init = jax.jit(vec.init)
+        self._step, self._keys = jax.jit(one.step), jax.jit(one.choice_keys)
+
+    def start(self, key: jax.Array, env_params: Any = None, task: Any = None) -> list[Instance]:
+        """The instances at the start of their trials; arguments as of `VectorEnv.init`."""
+        vstate, timestep = self._init(key, env_params, task)
+        owned = self.vec.partition(True, False)
+
+        def instance(i: int) -> Instance:
+            def cut(tree: Any) -> Any:
+                return jax.tree.map(lambda x: x[i : i + 1], tree)
+
+            mine = jax.tree.map(lambda own, part: cut(part) if own else part, owned, vstate)
+            return Instance(self._step, self._keys, mine, cut(timestep))
+
+        return [instance(i) for i in range(self.vec.num_envs)]
 
 
 def host_play(
@@ -320,7 +339,7 @@ def host_play(
     for name, value in (("max_steps", max_steps), ("trials", trials)):
         if value < 1:
             raise ValueError(f"{name}: got {value}; accepted: an integer >= 1")
-    instances = host_instances(key, vec, env_params)
+    instances = HostBatch(vec).start(key, env_params)
     shape = (vec.num_envs, trials, vec.episodes_per_trial)
     length = np.zeros(shape, np.int32)
     terminated, truncated = np.zeros(shape, bool), np.zeros(shape, bool)
@@ -357,8 +376,8 @@ def host_play(
                     kept,
                 )
                 length[which] += 1
-            terminated[which] |= bool(after.terminated[0])
-            truncated[which] |= bool(after.truncated[0])
+                terminated[which] = after.terminated[0]
+                truncated[which] = after.truncated[0]
             trial[i] += bool(after.last[0]) and episode + 1 >= vec.episodes_per_trial
     played = Played(records, length, terminated, truncated)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)

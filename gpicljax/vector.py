@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from gpicljax.batching import for_those, strong
@@ -26,8 +27,15 @@ from gpicljax.task_set import TaskSet
 
 Resets = Literal["fresh", "bank", "synchronous"]
 
-# Subkeys of a step's key with numbers that no environment's own splitting reaches.
-_CHOICE, _RENEWAL = 2**31 - 1, 2**31
+# Numbers of an instance's subkeys: 2 t for the noise of step t, 2 t + 1 for the reset after it, and
+# from here on 2 t for the agent's choice at it and 2 t + 1 for a renewal after it.
+_CHOICE = 2**31
+# The number of the key of an instance's first trial.
+_FIRST = 2**31 - 1
+# Of `init`'s key, entry i of the bank has number _ENTRY + i, and instance i number i.
+_ENTRY = 2**31
+# The number of a reset's subkey that no environment's own splitting reaches.
+_START = 2**32 - 1
 
 
 @struct.dataclass
@@ -59,6 +67,11 @@ class VectorState:
     bank: Any
     bank_key: Any
     cursor: jax.Array
+
+
+def _folded(keys: jax.Array, number: Any) -> jax.Array:
+    """The subkeys of this number, `[B]`."""
+    return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -136,17 +149,24 @@ class VectorEnv:
         return jax.lax.map(lambda key: self._blueprint(key, params), keys, batch_size=512)
 
     def _start(self, key: jax.Array, blueprint: Any, params: Any) -> tuple[Any, Any]:
-        return blueprint if self.tasks is not None else self.env.start(key, blueprint, params)
+        if self.tasks is not None:
+            return blueprint
+        return self.env.start(jax.random.fold_in(key, _START), blueprint, params)
 
     def _fresh(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
-        blueprint_key, start_key = jax.random.split(key)
-        return self._start(start_key, self._blueprint(blueprint_key, params), params)
+        return self._start(key, self._blueprint(key, params), params)
 
-    def _from_bank(self, key: jax.Array, bank: Any, params: Any) -> tuple[Any, Any]:
-        index_key, start_key = jax.random.split(key)
-        # The bias of the remainder is below P / 2**32; `randint` takes three draws to avoid it.
-        index = (jax.random.bits(index_key) % self._bank_size).astype(jnp.int32)
-        return self._start(start_key, jax.tree.map(lambda x: x[index], bank), params)
+    def _from_bank(self, key: jax.Array, index: jax.Array, bank: Any, params: Any) -> Any:
+        return self._start(key, jax.tree.map(lambda x: x[index], bank), params)
+
+    def _drawn(self, keys: jax.Array) -> jax.Array:
+        """A bank entry for each key, `int32[B]`.
+
+        A key from which nothing else is drawn is random words already. The bias of the remainder is
+        below P / 2**32.
+        """
+        words = jax.random.key_data(keys)[..., -1]
+        return (words % np.uint32(self._bank_size)).astype(jnp.int32)
 
     @property
     def _bank_size(self) -> int:
@@ -158,28 +178,37 @@ class VectorEnv:
 
     # The public interface --------------------------------------------------------------------
 
-    def init(self, key: jax.Array, params: Any = None) -> tuple[VectorState, TimeStep]:
+    def init(
+        self, key: jax.Array, params: Any = None, task: Any = None
+    ) -> tuple[VectorState, TimeStep]:
         """Starts all trials.
 
         Args:
           key: a typed key.
           params: overrides the constructor's; may be traced, so that `vmap` runs a grid.
+          task: the tasks of the first trials, leaves `[B, ...]`; drawn if None.
 
         Returns:
           The state and the first time step.
         """
         params = jax.tree.map(strong, self.params if params is None else params)
-        bank_key, renewal_key, instance_key = jax.random.split(key, 3)
-        keys = jax.vmap(lambda i: jax.random.fold_in(instance_key, i))(
-            jnp.arange(self.num_envs, dtype=jnp.uint32)
-        )
+        # All from one call, which takes long to compile: instances, renewals, bank entries.
+        entries = self._bank_size if self.resets == "bank" else 0
+        numbers = np.concatenate([np.arange(self.num_envs), _ENTRY - 1 + np.arange(entries + 1)])
+        made = jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers.astype(np.uint32))
+        keys, renewal_key = made[: self.num_envs], made[self.num_envs]
         bank = None
-        if self.resets == "bank":
-            bank = self._blueprints(jax.random.split(bank_key, self._bank_size), params)
-        split = jax.vmap(jax.random.split)(keys)
-        task, state = self._begin(split[:, 1], bank, params)
+        if entries:
+            bank = self._blueprints(made[self.num_envs + 1 :], params)
+        first = _folded(keys, _FIRST)
+        if task is not None:
+            state = jax.vmap(self.env.initial)(first, task)
+        else:
+            # As good as drawn, while the bank is new.
+            index = jnp.arange(self.num_envs, dtype=jnp.int32) % self._bank_size
+            task, state = self._begin(first, index, bank, params)
         vstate = VectorState(
-            keys=split[:, 0],
+            keys=keys,
             time=jnp.zeros((), jnp.int32),
             params=params,
             task=task,
@@ -193,10 +222,10 @@ class VectorEnv:
         )
         return vstate, self._first(vstate)
 
-    def _begin(self, keys: jax.Array, bank: Any, params: Any) -> tuple[Any, Any]:
+    def _begin(self, keys: jax.Array, index: Any, bank: Any, params: Any) -> tuple[Any, Any]:
         if bank is None:
             return jax.vmap(self._fresh, (0, None))(keys, params)
-        return jax.vmap(self._from_bank, (0, None, None))(keys, bank, params)
+        return jax.vmap(self._from_bank, (0, 0, None, None))(keys, index, bank, params)
 
     def _first(self, vstate: VectorState) -> TimeStep:
         """The time step of a batch all of whose trials start now."""
@@ -217,7 +246,7 @@ class VectorEnv:
         return jax.tree.map(lambda a: jnp.zeros((self.num_envs, *a.shape), a.dtype), action)
 
     def _transition(self, vstate: VectorState, actions: Any) -> Any:
-        keys = jax.vmap(lambda k: jax.random.fold_in(k, 2 * vstate.time))(vstate.keys)
+        keys = _folded(vstate.keys, 2 * vstate.time)
         return jax.vmap(self.env.transition)(keys, vstate.state, actions, vstate.task)
 
     def step(self, vstate: VectorState, actions: Any) -> tuple[VectorState, TimeStep]:
@@ -244,7 +273,7 @@ class VectorEnv:
         task = vstate.task
 
         def key_of(indices: jax.Array) -> jax.Array:
-            return jax.vmap(lambda k: jax.random.fold_in(k, reset_time))(vstate.keys[indices])
+            return _folded(vstate.keys[indices], reset_time)
 
         def arrived(state: Any) -> Transition:
             """The start of an episode, with reward 0 and no news.
@@ -269,7 +298,9 @@ class VectorEnv:
         if not synchronous:
 
             def next_trial(indices: jax.Array) -> Any:
-                task, state = self._begin(key_of(indices), vstate.bank, vstate.params)
+                keys = key_of(indices)
+                index = None if vstate.bank is None else self._drawn(keys)
+                task, state = self._begin(keys, index, vstate.bank, vstate.params)
                 return task, arrived(state)
 
             task, moved = for_those(new_trial, (task, moved), next_trial, self._group)
@@ -306,9 +337,7 @@ class VectorEnv:
         Unlike the parts of a key for the whole batch, they depend on neither B nor how the batch is
         spread over devices.
         """
-        return jax.vmap(
-            lambda k: jax.random.fold_in(jax.random.fold_in(k, 2 * vstate.time), _CHOICE)
-        )(vstate.keys)
+        return _folded(vstate.keys, np.uint32(_CHOICE) + 2 * vstate.time.astype(jnp.uint32))
 
     # A batch spread over devices -------------------------------------------------------------
 
@@ -364,15 +393,10 @@ class VectorEnv:
             bank = jax.tree.map(lambda old, x: old.at[places].set(x), vstate.bank, new)
             cursor = (vstate.cursor + count) % self._bank_size
             return dataclasses.replace(vstate, bank=bank, cursor=cursor), timestep
-        # Apart from the keys of the coming step, whose subkeys have small numbers.
-        seeds = jax.vmap(
-            lambda k: jax.random.fold_in(jax.random.fold_in(k, 2 * vstate.time + 1), _RENEWAL)
-        )(vstate.keys)
-        split = jax.vmap(jax.random.split)(seeds)
-        task, state = self._begin(split[:, 1], None, vstate.params)
+        number = np.uint32(_CHOICE + 1) + 2 * vstate.time.astype(jnp.uint32)
+        task, state = self._begin(_folded(vstate.keys, number), None, None, vstate.params)
         vstate = dataclasses.replace(
             vstate,
-            keys=split[:, 0],
             task=task,
             state=state,
             ended=jnp.zeros_like(vstate.ended),

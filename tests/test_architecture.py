@@ -15,7 +15,7 @@ from gpicljax.environment import Environment
 PACKAGE = Path(gpicljax.__file__).parent
 # From the ground up. Imports go down, or stay on their floor.
 FLOORS = (
-    {"batching", "checks", "storage"},
+    {"batching", "checks", "random", "storage"},
     {"environment", "interface", "spaces", "registration"},
     {"envs"},
     {"vector", "task_set", "interop"},

@@ -120,7 +120,7 @@ def test_what_cannot_be_played_is_refused(env_id):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["FrozenLak-v1"], "Did you mean 'FrozenLake-v1'"),
+        (["FrozenLak-v1"], "did you mean 'FrozenLake-v1'"),
         (["Pendulum-v1"], "Discrete actions"),
         (["GaussianBandit-v0"], "cannot be seen"),
         (["FrozenLake-v1", "--set", "width=3"], "width"),

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.rollout import Agent, rollout, start_rollout
+from gpicljax.interface import Agent
+from gpicljax.rollout import forgetful, host_play, on_host, play, rollout, start_rollout
 
 NUM_ARMS = 4
 
@@ -13,12 +14,12 @@ def counting_initial(batch):
     return jnp.zeros((batch, NUM_ARMS), jnp.int32)
 
 
-def counting_act(key, params, carry, timestep):
+def counting_act(keys, params, carry, timestep):
     """Pulls the arms in turn, from arm `params` on, within a trial; notes how often."""
     carry = jnp.where(timestep.trial_start[:, None], 0, carry)
     action = (params + carry.sum(-1)) % NUM_ARMS
     pulls = jax.nn.one_hot(action, NUM_ARMS, dtype=jnp.int32)
-    aux = {"before": carry, "draw": jax.random.uniform(key, action.shape)}
+    aux = {"before": carry, "draw": jax.vmap(jax.random.uniform)(keys)}
     return action, aux, carry + pulls * ~timestep.last[:, None]
 
 
@@ -33,51 +34,49 @@ def vec():
 
 
 def run(vec, key, length, **arguments):
-    start_key, key = jax.random.split(key)
-    state = start_rollout(start_key, vec, AGENT)
-    return jax.jit(
-        lambda key, state: rollout(key, vec, AGENT, jnp.int32(1), state, length, **arguments)
-    )(key, state)
+    state = start_rollout(key, vec, AGENT)
+    return jax.jit(lambda state: rollout(vec, AGENT, jnp.int32(1), state, length, **arguments))(
+        state
+    )
 
 
 def test_records_hold_what_was_seen_then_done(vec, key):
-    state, record = run(vec, key, 16)
-    assert record.action.shape == (16, 5)
-    assert record.timestep.observation.shape == (16, 5, 1)
+    state, (timestep, action, aux) = run(vec, key, 16)
+    assert action.shape == (16, 5)
+    assert timestep.observation.shape == (16, 5, 1)
     # The first record is the first observation; a reward arrives one record after its action.
-    assert record.timestep.trial_start[0].all()
+    assert timestep.trial_start[0].all()
     # Trials have 2 x (3 pulls + 1 reset) records, and the agent's memory starts anew with each.
-    starts = np.flatnonzero(record.timestep.trial_start[:, 0])
+    starts = np.flatnonzero(timestep.trial_start[:, 0])
     np.testing.assert_array_equal(starts, [0, 8])
-    turns = np.asarray(record.action[:, 0])
+    turns = np.asarray(action[:, 0])
     np.testing.assert_array_equal(turns[:8], [1, 2, 3, 0, 0, 1, 2, 3])
     np.testing.assert_array_equal(turns[8:], turns[:8])
-    assert (record.aux["before"][8] == 0).all()
+    assert (aux["before"][8] == 0).all()
     assert state.carry.shape == (5, NUM_ARMS)
 
 
 def test_agent_draws_differ_between_steps(vec, key):
-    _, record = run(vec, key, 16)
-    assert len(np.unique(record.aux["draw"])) == 16 * 5
+    _, (_, _, aux) = run(vec, key, 16)
+    assert len(np.unique(aux["draw"])) == 16 * 5
 
 
 def test_going_on_equals_going_through(vec, key):
-    """Two rollouts of 4 steps see what one of 8 sees, with an agent that draws nothing."""
+    """Two rollouts of 4 steps see what one of 8 sees, draws included."""
     start = start_rollout(key, vec, AGENT)
     go = jax.jit(
-        lambda state, length: rollout(key, vec, AGENT, jnp.int32(1), state, length),
+        lambda state, length: rollout(vec, AGENT, jnp.int32(1), state, length),
         static_argnums=1,
     )
     _, whole = go(start, 8)
     middle, first = go(start, 4)
     _, second = go(middle, 4)
     joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, second)
-    np.testing.assert_array_equal(joined.action, whole.action)
-    jax.tree.map(np.testing.assert_array_equal, joined.timestep, whole.timestep)
+    jax.tree.map(np.testing.assert_array_equal, joined, whole)
 
 
 def test_keep_selects_what_is_stacked(vec, key):
-    _, rewards = run(vec, key, 4, keep=lambda record: record.timestep.reward)
+    _, rewards = run(vec, key, 4, keep=lambda record: record.next_timestep.reward)
     assert rewards.shape == (4, 5)
 
 
@@ -85,3 +84,85 @@ def test_env_params_override_the_batchs(vec, key):
     params = vec.env.make_params(low=1.0, high=1.0, horizon=3)
     state = start_rollout(key, vec, AGENT, params)
     assert (state.vstate.task.probabilities == 1).all()
+
+
+def gambler(keys, params, carry, timestep):
+    """Draws its arms; its memory counts its steps within the trial."""
+    carry = jnp.where(timestep.trial_start, 0, carry)
+    action = jax.vmap(lambda key: jax.random.randint(key, (), 0, NUM_ARMS, jnp.int32))(keys)
+    return action, {"age": carry}, carry + 1
+
+
+GAMBLER = Agent(lambda batch: jnp.zeros(batch, jnp.int32), gambler)
+
+
+def kept(record):
+    return {"action": record.action, "reward": record.next_timestep.reward}
+
+
+@pytest.mark.parametrize("resets", ["fresh", "bank"])
+def test_three_drivers_give_the_same_episodes(vec, key, resets):
+    vec = gpicljax.VectorEnv(
+        vec.env, 3, episodes_per_trial=2, resets=resets, params=vec.params, bank_size=16
+    )
+    start = jax.jit(lambda key: start_rollout(key, vec, GAMBLER))(key)
+    _, scanned = jax.jit(lambda s: rollout(vec, GAMBLER, (), s, 16, keep=kept))(start)
+    played = jax.jit(
+        lambda s: play(vec, GAMBLER, (), s, max_steps=3, trials=2, keep=kept),
+    )(start)
+    hosted = host_play(key, vec, on_host(GAMBLER, ()), max_steps=3, trials=2, keep=kept)
+    jax.tree.map(np.testing.assert_array_equal, played, hosted)
+    # In a scan, the step from each episode into the next has a place of its own.
+    steps = jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(6, 2, 4)[:, :, :3], scanned)
+    jax.tree.map(np.testing.assert_array_equal, played.records, steps)
+    assert (played.length == 3).all() and played.truncated.all() and not played.terminated.any()
+    assert len(np.unique(played.records["action"])) == NUM_ARMS
+
+
+def test_an_agent_on_the_host_may_answer_when_it_can(vec, key):
+    asked = []
+
+    def one_at_a_time(moments):
+        """Thinks longest about the instance that has waited longest."""
+        asked.append(sorted(moments))
+        number = max(moments)
+        return {number: int(moments[number].timestep.observation.sum() >= 0)}
+
+    played = host_play(key, vec, one_at_a_time, max_steps=3, keep=kept)
+    assert (played.length == 3).all() and (played.records["action"] == 1).all()
+    assert asked[0] == [0, 1, 2, 3, 4] and asked[-1] == [0]
+    with pytest.raises(ValueError, match=r"agent: got actions for the instances \[\]"):
+        host_play(key, vec, lambda moments: {}, max_steps=3)
+
+
+def test_steps_go_into_slots_and_may_be_added_up(vec, key):
+    start = start_rollout(key, vec, AGENT)
+    parity = lambda record: record.vstate.state.pulls % 2  # noqa: E731
+    every = play(vec, AGENT, jnp.int32(0), start, max_steps=3).records
+    added = play(
+        vec, AGENT, jnp.int32(0), start, max_steps=3, slot=parity, slots=2, add=True
+    ).records
+    np.testing.assert_array_equal(added[..., 0], every[..., 0] + every[..., 2])
+    np.testing.assert_array_equal(added[..., 1], every[..., 1])
+
+
+def test_a_forgetful_agent_starts_anew(vec, key):
+    start = start_rollout(key, vec, GAMBLER)
+    age = lambda record: record.aux["age"]  # noqa: E731
+    remembers = play(vec, GAMBLER, (), start, max_steps=3, keep=age).records
+    forgets = play(
+        vec, forgetful(GAMBLER, lambda t: t.episode_start), (), start, max_steps=3, keep=age
+    ).records
+    np.testing.assert_array_equal(remembers[0], [[0, 1, 2], [4, 5, 6]])
+    np.testing.assert_array_equal(forgets[0], [[0, 1, 2], [0, 1, 2]])
+
+
+def test_only_those_who_ask_are_told_what_is_privileged(vec, key):
+    assert start_rollout(key, vec, AGENT).timestep.privileged is None
+    told = gpicljax.VectorEnv(vec.env, 5, resets="fresh", params=vec.params, privileged=True)
+    vstate, timestep = told.init(key)
+    wanted = jax.vmap(vec.env.privileged)(vstate.state, vstate.task)
+    jax.tree.map(np.testing.assert_array_equal, timestep.privileged, wanted)
+    vstate, timestep = told.step(vstate, jnp.zeros(5, jnp.int32))
+    wanted = jax.vmap(vec.env.privileged)(vstate.state, vstate.task)
+    jax.tree.map(np.testing.assert_array_equal, timestep.privileged, wanted)

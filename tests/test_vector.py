@@ -13,6 +13,7 @@ from flax import struct
 import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment, Transition
+from gpicljax.runtime import FAST_COMPILE
 from gpicljax.task_set import TaskSet
 
 
@@ -36,6 +37,10 @@ class State:
     key: jax.Array  # a typed key, which a state may hold
 
 
+def random_numbers(key, shape=()):
+    return (jax.random.bits(key, shape) // 4).astype(jnp.int32)
+
+
 @dataclasses.dataclass(frozen=True)
 class Corridor(Environment[Params, Task, State]):
     """Walk `length` steps; odd lengths end in termination, even ones in truncation.
@@ -52,17 +57,16 @@ class Corridor(Environment[Params, Task, State]):
             raise ValueError("shortest exceeds longest")
 
     def sample_task(self, key, params):
-        name_key, length_key = jax.random.split(key)
-        name = jax.random.randint(name_key, (), 0, 2**30, jnp.int32)
-        length = jax.random.randint(length_key, (), params.shortest, params.longest + 1, jnp.int32)
-        return Task(name, length)
+        name, length = random_numbers(key, (2,))
+        span = params.longest + 1 - params.shortest
+        return Task(name, params.shortest + length % span)
 
     def initial(self, key, task):
         zero = jnp.zeros((), jnp.int32)
-        return State(jax.random.randint(key, (), 0, 2**30, jnp.int32), zero, zero, key)
+        return State(random_numbers(key), zero, zero, key)
 
     def transition(self, key, state, action, task):
-        noise = jax.random.randint(key, (), 0, 2**30, jnp.int32)
+        noise = random_numbers(key)
         steps = state.steps + 1
         over, odd = steps >= task.length, task.length % 2 == 1
         state = state.replace(noise=noise, steps=steps, key=jax.random.fold_in(state.key, 0))
@@ -99,6 +103,25 @@ def batch(num_envs=4, **arguments):
     return gpicljax.VectorEnv(ENV, num_envs, **{"resets": "fresh", **arguments})
 
 
+class Programs:
+    """A batch's functions, compiled once for all tests that use the same arguments."""
+
+    def __init__(self, **arguments):
+        self.vec = batch(**arguments)
+        fast = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+        self.init, self.step = fast(self.vec.init), fast(self.vec.step)
+        self.renew = fast(self.vec.renew)
+
+
+@functools.cache
+def _compiled(arguments):
+    return Programs(**dict(arguments))
+
+
+def compiled(num_envs=4, **arguments):
+    return _compiled(tuple(sorted({"num_envs": num_envs, **arguments}.items())))
+
+
 def plain(tree):
     def leaf(x):
         typed = jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
@@ -107,21 +130,15 @@ def plain(tree):
     return jax.tree.map(leaf, tree)
 
 
-def run(vec, key, length, params=None, action=1):
+def run(programs, key, length, action=1):
     """The first time step and `length` more, stacked, and the last state."""
-
-    def go(key, params):
-        first_state, first = vec.init(key, params)
-        actions = jnp.full((vec.num_envs,), action, jnp.int32)
-
-        def body(vstate, _):
-            return vec.step(vstate, actions)
-
-        vstate, steps = jax.lax.scan(body, first_state, length=length)
-        stack = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, steps)
-        return vstate, stack
-
-    return plain(jax.jit(go)(key, vec.params if params is None else params))
+    vstate, timestep = programs.init(key)
+    actions = jnp.full((programs.vec.num_envs,), action, jnp.int32)
+    steps = [timestep]
+    for _ in range(length):
+        vstate, timestep = programs.step(vstate, actions)
+        steps.append(timestep)
+    return plain(vstate), jax.tree.map(lambda *x: np.stack(x), *map(plain, steps))
 
 
 def assert_same(a, b):
@@ -134,7 +151,7 @@ def assert_same(a, b):
 @pytest.mark.parametrize("episodes", [1, 3])
 def test_next_step_reset(kind, episodes, key):
     wide = kind | {"bank_size": 2**16} if kind["resets"] == "bank" else kind  # no start twice
-    _, t = run(batch(episodes_per_trial=episodes, **wide), key, 40)
+    _, t = run(compiled(episodes_per_trial=episodes, **wide), key, 40)
     last = t.terminated | t.truncated
     synchronous = kind["resets"] == "synchronous"
     assert t.episode_start[0].all()
@@ -167,9 +184,9 @@ def test_next_step_reset(kind, episodes, key):
 
 
 def test_the_action_after_the_end_is_ignored(key):
-    vec = batch()
-    step = jax.jit(vec.step)
-    vstate, timestep = vec.init(key)
+    programs = compiled()
+    step = programs.step
+    vstate, timestep = programs.init(key)
     met = False
     for _ in range(8):
         action = jnp.zeros(4, jnp.int32)
@@ -188,10 +205,10 @@ def test_the_action_after_the_end_is_ignored(key):
 @pytest.mark.parametrize("kind", ["fresh", "bank"])
 def test_a_trial_keeps_its_task_for_its_episodes(kind, key):
     episodes = 3
-    vec = batch(episodes_per_trial=episodes, **{**KINDS[kind], "bank_size": 512})
-    _, t = run(vec, key, 60)
+    programs = compiled(episodes_per_trial=episodes, **{**KINDS[kind], "bank_size": 2**16})
+    _, t = run(programs, key, 60)
     names = t.observation["name"]
-    for i in range(vec.num_envs):
+    for i in range(programs.vec.num_envs):
         starts = np.flatnonzero(t.episode_start[:, i])
         trials = np.flatnonzero(t.trial_start[:, i])
         np.testing.assert_array_equal(trials, starts[::episodes])
@@ -201,13 +218,8 @@ def test_a_trial_keeps_its_task_for_its_episodes(kind, key):
 
 
 def test_synchronous_trials_end_together_and_renew_starts_the_next(key):
-    vec = batch(resets="synchronous", steps_per_trial=5)
-
-    @jax.jit
-    def chunk(vstate):
-        return jax.lax.scan(lambda v, _: vec.step(v, jnp.zeros(4, jnp.int32)), vstate, length=5)
-
-    vstate, timestep = vec.init(key)
+    programs = compiled(**KINDS["synchronous"])
+    vstate, timestep = programs.init(key)
     names = []
     for _ in range(4):
         assert timestep.trial_start.all()
@@ -215,21 +227,21 @@ def test_synchronous_trials_end_together_and_renew_starts_the_next(key):
         assert (timestep.observation["steps"] == 0).all()
         assert not timestep.last.any()
         name = timestep.observation["name"]
-        vstate, steps = chunk(vstate)
-        assert not steps.trial_start.any()
-        assert steps.last[-1].all()
-        assert (steps.observation["name"] == name).all()
+        for _ in range(9):
+            vstate, timestep = programs.step(vstate, jnp.zeros(4, jnp.int32))
+            assert not timestep.trial_start.any()
+            assert (timestep.observation["name"] == name).all()
+        assert timestep.last.all()
         names += name.tolist()
-        last = jax.tree.map(lambda x: x[-1], steps)
-        vstate, timestep = jax.jit(vec.renew)(vstate, last)
+        vstate, timestep = programs.renew(vstate, timestep)
     assert len(set(names)) == 16
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 1.0, 0.0])
 def test_renew_replaces_exactly_the_share_oldest_first(share, key):
-    vec = batch(resets="bank", bank_size=16, renew_share=share)
-    vstate, timestep = vec.init(key)
-    renew = jax.jit(vec.renew)
+    programs = compiled(resets="bank", bank_size=16)
+    vstate, timestep = programs.init(key)
+    renew = jax.jit(batch(resets="bank", bank_size=16, renew_share=share).renew)
     count = round(16 * share)
     for i in range(3):
         before = np.asarray(vstate.bank[0].name)
@@ -241,29 +253,29 @@ def test_renew_replaces_exactly_the_share_oldest_first(share, key):
         assert_same(
             following.replace(bank=None, cursor=None), vstate.replace(bank=None, cursor=None)
         )
-        vstate, timestep = jax.jit(vec.step)(following, jnp.zeros(4, jnp.int32))
+        vstate, timestep = programs.step(following, jnp.zeros(4, jnp.int32))
 
 
 def test_renew_repeats_no_task(key):
-    vec = batch(resets="bank", bank_size=16, renew_share=1.0)
-    vstate, timestep = vec.init(key)
+    programs = compiled(resets="bank", bank_size=16)
+    renew = jax.jit(batch(resets="bank", bank_size=16, renew_share=1.0).renew)
+    vstate, timestep = programs.init(key)
     names = list(vstate.bank[0].name)
     for _ in range(3):
-        vstate, timestep = vec.renew(vstate, timestep)
+        vstate, timestep = renew(vstate, timestep)
         names += list(vstate.bank[0].name)
-        vstate, timestep = vec.step(vstate, jnp.zeros(4, jnp.int32))
+        vstate, timestep = programs.step(vstate, jnp.zeros(4, jnp.int32))
     assert len({int(name) for name in names}) == 64
 
 
 def test_fresh_needs_no_renewal(key):
-    vec = batch()
-    vstate, timestep = vec.init(key)
-    assert vec.renew(vstate, timestep) == (vstate, timestep)
+    programs = compiled()
+    vstate, timestep = programs.init(key)
+    assert programs.vec.renew(vstate, timestep) == (vstate, timestep)
 
 
 def test_a_bank_hands_out_only_what_it_holds(key):
-    vec = batch(resets="bank", bank_size=5)
-    vstate, t = run(vec, key, 40)
+    vstate, t = run(compiled(resets="bank", bank_size=5), key, 40)
     assert set(t.observation["name"].ravel()) <= set(vstate.bank[0].name)
 
 
@@ -272,8 +284,7 @@ def test_a_task_set_is_all_that_is_drawn_from(kind, key):
     tasks = TaskSet.create(jax.random.key(7), 3)
     sample = jax.vmap(ENV.sample_task, (0, None))
     names = set(sample(tasks.keys, ENV.default_params).name.tolist())
-    vec = batch(num_envs=8, tasks=tasks, **KINDS[kind])
-    _, t = run(vec, key, 40)
+    _, t = run(Programs(num_envs=8, tasks=tasks, **KINDS[kind]), key, 40)
     assert set(t.observation["name"].ravel().tolist()) == names
 
 
@@ -281,7 +292,7 @@ def test_a_task_set_is_all_that_is_drawn_from(kind, key):
 
 
 def test_an_instances_stream_does_not_depend_on_the_batch_size(kind, key):
-    alone, many = (run(batch(n, episodes_per_trial=2, **kind), key, 30)[1] for n in (1, 8))
+    alone, many = (run(compiled(n, episodes_per_trial=2, **kind), key, 30)[1] for n in (1, 8))
     assert_same(jax.tree.map(lambda x: x[:, :1], many), alone)
 
 
@@ -300,7 +311,9 @@ def plain_functions(resets):
 
     @jax.jit
     def next_trial(key, t, bank):
-        begun = vec._begin(jax.random.fold_in(key, 2 * t + 1)[None], bank, vec.params)
+        keys = jax.random.fold_in(key, 2 * t + 1)[None]
+        index = None if bank is None else vec._drawn(keys)
+        begun = vec._begin(keys, index, bank, vec.params)
         return jax.tree.map(lambda x: x[0], begun)
 
     return move, next_episode, next_trial
@@ -339,13 +352,13 @@ def plain_loop(resets, episodes, init_state, i, length):
 def test_compaction_equals_a_plain_loop(resets, episodes, key):
     length = 20
     for group in (1, 2):
-        vec = batch(3, group=group, episodes_per_trial=episodes, **KINDS[resets])
-        _, t = run(vec, key, length)
+        programs = compiled(3, group=group, episodes_per_trial=episodes, **KINDS[resets])
+        _, t = run(programs, key, length)
         seen = [t.observation[name] for name in sorted(t.observation)]
         parts = [*seen, t.reward, t.terminated | t.truncated, t.trial_start]
         found = np.stack(parts, -1)[1:].transpose(1, 0, 2)
         if group == 1:
-            init_state, _ = jax.jit(vec.init)(key)
+            init_state, _ = programs.init(key)
             expected = [plain_loop(resets, episodes, init_state, i, length) for i in range(3)]
         np.testing.assert_array_equal(found, np.array(expected))
 
@@ -371,20 +384,21 @@ def test_a_grid_of_params_in_one_program(key):
 
 
 def test_vmapped_over_seeds_equals_one_by_one(kind):
-    vec = batch(episodes_per_trial=2, **kind)
+    programs = compiled(episodes_per_trial=2, **kind)
+    vec, actions = programs.vec, jnp.zeros(4, jnp.int32)
 
     def go(key):
         vstate, timestep = vec.init(key)
-        actions = jnp.zeros(4, jnp.int32)
         vstate, t = jax.lax.scan(lambda v, _: vec.step(v, actions), vstate, length=9)
-        vstate, timestep = vec.renew(vstate, jax.tree.map(lambda x: x[-1], t))
-        return vstate, timestep, t
+        return vec.renew(vstate, jax.tree.map(lambda x: x[-1], t))
 
-    keys = jax.random.split(jax.random.key(3), 3)
-    together = plain(jax.jit(jax.vmap(go))(keys))
-    alone = jax.jit(go)
+    keys = jax.random.split(jax.random.key(3), 2)
+    together = plain(jax.jit(jax.vmap(go), compiler_options=FAST_COMPILE)(keys))
     for i, key in enumerate(keys):
-        assert_same(jax.tree.map(lambda x, i=i: x[i], together), alone(key))
+        vstate, timestep = programs.init(key)
+        for _ in range(9):
+            vstate, timestep = programs.step(vstate, actions)
+        assert_same(jax.tree.map(lambda x, i=i: x[i], together), programs.renew(vstate, timestep))
 
 
 def test_carry_is_strong_and_stable(kind, key):
@@ -404,7 +418,7 @@ def test_the_step_contains_no_generation_when_synchronous(key):
     calls = []
     env = dataclasses.replace(ENV)
     object.__setattr__(env, "sample_task", lambda *_: calls.append(1))
-    vstate, _ = vec.init(key)
+    vstate, _ = jax.eval_shape(vec.init, key)
     other = dataclasses.replace(vec, env=env)
     jax.eval_shape(other.step, vstate, jnp.zeros(4, jnp.int32))
     assert not calls
@@ -435,16 +449,16 @@ def test_bad_arguments(arguments, message):
 
 
 def test_actions_of_another_batch_size_are_refused(key):
-    vec = batch()
-    vstate, _ = vec.init(key)
+    programs = compiled()
+    vstate, _ = programs.init(key)
     with pytest.raises(AssertionError):
-        vec.step(vstate, jnp.zeros(3, jnp.int32))
+        programs.vec.step(vstate, jnp.zeros(3, jnp.int32))
 
 
 def test_time_steps_have_the_batch_axis_and_their_types(kind, key):
-    vec = batch(**kind)
-    vstate, first = vec.init(key)
-    _, second = vec.step(vstate, jnp.zeros(4, jnp.int32))
+    programs = compiled(**kind)
+    vstate, first = programs.init(key)
+    _, second = programs.step(vstate, jnp.zeros(4, jnp.int32))
     chex.assert_trees_all_equal_shapes_and_dtypes(first, second)
     chex.assert_tree_shape_prefix(first, (4,))
     for flag in (first.terminated, first.truncated, first.episode_start, first.trial_start):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpicljax.data.meta_language.text import SymbolMap
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.ngrams import adaptive_ngram
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.runtime import RunDirectory, throughput, write_summary
+from gpicljax.runtime import Outcome, Report, throughput
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.style import save_figure
@@ -43,7 +44,7 @@ class Curves:
     @classmethod
     def of_each(
         cls,
-        models: Sequence[np.ndarray],
+        models: Iterable[np.ndarray],
         tokens: np.ndarray,
         vocabulary: int,
         order: int,
@@ -63,27 +64,62 @@ class Curves:
         return {name: icl_curve(nats, bins=bins) for name, nats in named.items()}
 
 
-@dataclasses.dataclass(frozen=True)
-class Results:
-    """What a run measured.
+class Demonstration(NamedTuple):
+    """Contexts with mistakes, to be continued.
 
     Attributes:
-      languages: curves by kind of language, for every seed.
-      texts: curves of natural text, for every seed; none without text.
-      symbols: which token stood for which letter.
-      demonstrations: continuations by kind, for every seed.
-      history: the log.
-      tokens_per_chunk: of one seed.
-      parameters: of one model.
+      kind: of what they consist.
+      prompts: `int32[N, T]`.
+      maps: which token stands for which symbol, in each of them.
+      judge: `text -> (complete items, wrong ones)`.
     """
 
-    languages: Sequence[Mapping[str, Curves]]
-    texts: Sequence[Curves]
-    symbols: Any
-    demonstrations: Sequence[Mapping[str, Sequence[Any]]]
-    history: Sequence[Mapping[str, Any]]
-    tokens_per_chunk: int
-    parameters: int
+    kind: str
+    prompts: np.ndarray
+    maps: Sequence[SymbolMap]
+    judge: Callable[[str], Any]
+
+    @property
+    def name(self) -> str:
+        """Kind and length."""
+        return f"{self.kind} after {self.prompts.shape[1]}"
+
+
+class Extras(NamedTuple):
+    """What the report needs to know besides measurements.
+
+    Attributes:
+      vocabulary: number of tokens.
+      symbols: which token stood for which letter of the text; None without text.
+      demonstrations: what was continued.
+    """
+
+    vocabulary: int
+    symbols: SymbolMap | None
+    demonstrations: Sequence[Demonstration]
+
+
+def languages(outcome: Outcome) -> list[dict[str, Curves]]:
+    """Curves of every seed by kind of language."""
+    found: list[dict[str, Curves]] = [{} for _ in outcome.sound]
+    for name, measured in outcome.measured.items():
+        if not hasattr(measured, "floor"):
+            continue
+        order = int(name[4:]) if name.startswith("n = ") else outcome.config.orders[1]
+        nats, vocabulary = outcome.seeds(measured.nats), outcome.program.more.vocabulary
+        each = Curves.of_each(nats, measured.tokens[0], vocabulary, order - 1, measured.floor[0])
+        for curves, one in zip(found, each, strict=True):
+            curves[name] = one
+    return found
+
+
+def texts(outcome: Outcome) -> list[Curves]:
+    """Curves of natural text for every seed; none without text."""
+    if "text" not in outcome.measured:
+        return []
+    windows = outcome.program.measures["text"].arguments[0]
+    nats = outcome.seeds(outcome.measured["text"])
+    return Curves.of_each(nats, windows, outcome.program.more.vocabulary, 4)
 
 
 def log_bins(length: int) -> list[int]:
@@ -124,38 +160,39 @@ def table(seeds: Sequence[Mapping[str, Curves]]) -> str:
     return "\n".join(lines)
 
 
-def demonstration_table(seeds: Sequence[Mapping[str, Sequence[Any]]]) -> str:
-    """Wrong items by length of the context."""
+def demonstration_table(outcome: Outcome) -> str:
+    """Wrong items by length of the context, over all seeds that are sound."""
     lines = ["| demonstration | context | items | wrong, % | example |", "|---|---|---|---|---|"]
-    for kind in seeds[0]:
-        for i, first in enumerate(seeds[0][kind]):
-            items = sum(seed[kind][i].items for seed in seeds)
-            wrong = sum(seed[kind][i].wrong for seed in seeds)
-            share = f"{100 * wrong / items:.0f}" if items else "-"
-            example = first.text[:48].replace("\n", "/").replace("|", "/")
-            lines.append(f"| {kind} | {first.context} | {items} | {share} | `{example}` |")
+    for one in outcome.program.more.demonstrations:
+        continued = outcome.measured[one.name][outcome.sound]
+        said = [[m.decode(t) for m, t in zip(one.maps, seed, strict=True)] for seed in continued]
+        if not said:
+            continue
+        items, wrong = np.sum([one.judge(text) for seed in said for text in seed], axis=0)
+        share = f"{100 * wrong / items:.0f}" if items else "-"
+        example = said[0][0][:48].replace("\n", "/").replace("|", "/")
+        context = one.prompts.shape[1]
+        lines.append(f"| {one.kind} | {context} | {items} | {share} | `{example}` |")
     return "\n".join(lines)
 
 
-def draw(run: RunDirectory, results: Results, config: Any) -> None:
+def draw(
+    outcome: Outcome, seeds: Sequence[Mapping[str, Curves]], of_text: Sequence[Curves]
+) -> None:
     """Draws every figure, of the first seed where it is one seed's."""
-    what = f"{config.model.kind}, {results.parameters:,} parameters"
-    count = len(results.history)
-    if count > 1:
-        loss = np.asarray([row["nats"] for row in results.history], np.float64)
-        loss = loss.T.reshape(-1, count)[: config.seeds]
-        steps = results.tokens_per_chunk * np.arange(1, count + 1)
-        figure = learning_curves(
-            steps, loss, xlabel="tokens per seed", ylabel="training loss, nats", title=what
-        )
+    run, what = outcome.run, f"{outcome.config.model.kind}, {outcome.parameters:,} parameters"
+    if len(outcome.steps) > 1:
+        loss = outcome.curve("nats")
+        labels: dict[str, Any] = {"xlabel": "tokens per seed", "ylabel": "training loss, nats"}
+        figure = learning_curves(outcome.steps, loss, title=what, **labels)
         save_figure(figure, run.figures / "training.png")
-    lines = {name: curves.lines() for name, curves in results.languages[0].items()}
+    lines = {name: curves.lines() for name, curves in seeds[0].items()}
     by_order = {name: of["model"] for name, of in lines.items()}
     figures = {"by_order": ("Unseen languages", by_order)}
     chosen = "n = 3" if "n = 3" in lines else next(iter(lines))
     figures["beside_counting"] = f"Unseen languages, {chosen}", lines[chosen]
-    if results.texts:
-        lines[TEXT] = results.texts[0].lines()
+    if of_text:
+        lines[TEXT] = of_text[0].lines()
         figures["text"] = "Natural text, letters mapped at random", lines[TEXT]
     for name, (title, curves) in figures.items():
         save_figure(nats_figure(curves, f"{title}: {what}"), run.figures / f"{name}.png")
@@ -190,13 +227,13 @@ def _arrays(curve: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:
     return {name: np.asarray(values, np.float64) for name, values in curve.items()}
 
 
-def report(run: RunDirectory, results: Results, config: Any) -> str:
-    """Draws the figures, writes the summary, and returns what to print."""
-    draw(run, results, config)
-    first = results.languages[0]
-    tokens = len(results.history) * results.tokens_per_chunk
+def report(outcome: Outcome) -> Report:
+    """Draws the figures, and says what was found."""
+    config, seeds, of_text = outcome.config, languages(outcome), texts(outcome)
+    draw(outcome, seeds, of_text)
+    first = seeds[0]
     text = [
-        f"# Meta-Language: {config.model.kind} of {results.parameters:,} parameters",
+        f"# Meta-Language: {config.model.kind} of {outcome.parameters:,} parameters",
         "",
         f"Nats per token on {config.evaluation_sequences:,} unseen languages of each order, context"
         f" {config.evaluation_context:,}; mean over positions around 16 and over the last sixteenth"
@@ -204,7 +241,7 @@ def report(run: RunDirectory, results: Results, config: Any) -> str:
         + f" The counting models are run on {COUNTED} of the sequences; the adaptive n-gram knows "
         "the order.",
         "",
-        table(results.languages),
+        table(seeds),
         "",
     ]
     for name in ("n = 3", "n = 6"):
@@ -215,30 +252,28 @@ def report(run: RunDirectory, results: Results, config: Any) -> str:
                 bins=log_bins(first[name].model.shape[1]),
             )
             text += [f"In-context learning, {name}:", "", profile.table(), ""]
-    if results.texts:
+    if of_text:
         text += [
-            f"Natural text (`{config.text_dir}`), {results.texts[0].model.shape[0]} windows:",
+            f"Natural text (`{config.text_dir}`), {of_text[0].model.shape[0]} windows:",
             "",
-            table([{"text": curves} for curves in results.texts]),
+            table([{"text": curves} for curves in of_text]),
             "",
-            f"Tokens of the symbols: {results.symbols}",
+            f"Tokens of the symbols: {outcome.program.more.symbols}",
             "",
         ]
-    if results.demonstrations and results.demonstrations[0]:
+    if outcome.program.more.demonstrations:
         text += [
             "Continuations of contexts in which 15 % of the items are wrong, at temperature 0.3:",
             "",
-            demonstration_table(results.demonstrations),
+            demonstration_table(outcome),
             "",
         ]
-    text.append(
-        f"{tokens:,} tokens per seed at {throughput(results.history):,.0f} per second over all "
-        "seeds."
-    )
+    speed = f"{throughput(outcome.history):,.0f} per second over all seeds"
+    text.append(f"{outcome.observations:,} tokens per seed at {speed}.")
     numbers = {
         name: {
-            "position_16": [at(seed[name].model, 16) for seed in results.languages],
-            "end": [late(seed[name].model) for seed in results.languages],
+            "position_16": [at(seed[name].model, 16) for seed in seeds],
+            "end": [late(seed[name].model) for seed in seeds],
             "unigram_end": late(curves.unigram),
             "ngram_end": late(curves.ngram),
             "floor_end": None if curves.floor is None else late(curves.floor),
@@ -246,9 +281,8 @@ def report(run: RunDirectory, results: Results, config: Any) -> str:
         for name, curves in first.items()
     }
     numbers |= {
-        "parameters": results.parameters,
-        "tokens": tokens,
-        "tokens_per_s": throughput(results.history),
+        "parameters": outcome.parameters,
+        "tokens": outcome.observations,
+        "tokens_per_s": throughput(outcome.history),
     }
-    write_summary(run, numbers, "\n".join(text))
-    return "\n".join(text) + f"\n\nFigures and summary: {run.path}"
+    return Report("\n".join(text), numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -13,9 +13,14 @@ from gpicljax.envs.meta_rg import MetaRG
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.meta_rg import published
 from gpicljax.evaluation.meta_rg.games import Games
-from gpicljax.evaluation.meta_rg.zsct import ZSCTAccuracy, hypothesis_table, hypothesis_tests
+from gpicljax.evaluation.meta_rg.zsct import (
+    ZSCTAccuracy,
+    hypothesis_table,
+    hypothesis_tests,
+    zsct_accuracy,
+)
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.runtime import RunDirectory, throughput, write_summary
+from gpicljax.runtime import Outcome, Report, throughput
 from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
 from gpicljax.viz.meta_rg.messages import messages_figure, stimuli_figure
 from gpicljax.viz.style import save_figure
@@ -24,35 +29,38 @@ Cell = tuple[int, int]
 MEASURES = ("query by game", "query by episode", "support by game")
 
 
-@dataclasses.dataclass(frozen=True)
 class Results:
-    """What a run measured; a lane is a seed of a cell, cell by cell.
+    """What a run measured, by cell and condition.
 
     Attributes:
+      outcome: of the run.
       cells: (S, O) of each cell.
-      seeds: seeds per cell.
-      accuracies: by condition, leaves `[lanes]`.
-      greedy: games of the greedy agents, leaves `[lanes, N, G]`.
+      conditions: in which agents were evaluated.
+      accuracies: by condition, leaves `[seeds of all cells]`.
       rules: by cell and rule, query and support accuracy.
-      history: the log.
-      observations_per_chunk: environment steps of one seed in one chunk.
-      parameters: per agent.
     """
 
-    cells: Sequence[Cell]
-    seeds: int
-    accuracies: Mapping[str, ZSCTAccuracy]
-    greedy: Games
-    rules: Mapping[Cell, Mapping[str, tuple[float, float]]]
-    history: Sequence[Mapping[str, Any]]
-    observations_per_chunk: int
-    parameters: int
+    def __init__(self, outcome: Outcome) -> None:
+        """Computes the accuracies."""
+        self.outcome = outcome
+        self.cells: list[Cell] = outcome.config.cells
+        self.conditions = list(outcome.measured)
+        score = jax.jit(jax.vmap(lambda g: zsct_accuracy(g.correct, g.valid, g.query)))
+        self.accuracies: dict[str, ZSCTAccuracy] = {
+            name: score(games) for name, games in outcome.measured.items()
+        }
+        self.rules: Mapping[Cell, Mapping[str, tuple[float, float]]] = outcome.baselines
 
-    def measure(self, condition: str, name: str, cell: int) -> np.ndarray:
-        """One measure of a cell's seeds, `float[seeds]`."""
+    def of_cell(self, values: Any, index: int) -> Any:
+        """What belongs to a cell of arrays `[seeds of all cells, ...]`."""
+        seeds = self.outcome.config.seeds
+        return jax.tree.map(lambda x: np.asarray(x)[index * seeds : (index + 1) * seeds], values)
+
+    def measure(self, condition: str, name: str, index: int) -> np.ndarray:
+        """One measure of a cell's seeds, `float64[seeds]`; NaN where a seed has broken."""
         phase, unit = name.split(" by ")
         accuracy = getattr(getattr(self.accuracies[condition], phase), f"by_{unit}")
-        return np.asarray(accuracy)[cell * self.seeds : (cell + 1) * self.seeds]
+        return self.of_cell(self.outcome.seeds(accuracy), index)
 
 
 def _percent(interval: Interval) -> str:
@@ -64,7 +72,8 @@ def _percent(interval: Interval) -> str:
     )
 
 
-def _cell_name(cell: Cell) -> str:
+def cell_name(cell: Cell) -> str:
+    """A cell in words."""
     return f"S = {cell[0]}, O = {cell[1]}"
 
 
@@ -74,7 +83,7 @@ def condition_table(results: Results, index: int) -> str:
         "| listener | query (games) | query (episodes) | support (games) | query, seed by seed |",
         "|---|---|---|---|---|",
     ]
-    for condition in results.accuracies:
+    for condition in results.conditions:
         cells = [_percent(mean_interval(results.measure(condition, m, index))) for m in MEASURES]
         seeds = " ".join(f"{100 * x:.1f}" for x in results.measure(condition, MEASURES[0], index))
         lines.append(f"| **R2D2**, {condition} | {' | '.join(cells)} | {seeds} |")
@@ -98,14 +107,14 @@ def paper_table(results: Results, vmax: int) -> str:
             _percent(mean_interval(results.measure(condition, "query by episode", index)))
             for condition in ("behaviour (exploring actors)", "greedy")
         ]
-        lines.append(f"| {_cell_name(cell)} | {printed} | {' | '.join(ours)} |")
+        lines.append(f"| {cell_name(cell)} | {printed} | {' | '.join(ours)} |")
     return "\n".join(lines)
 
 
 def hypotheses(results: Results) -> str:
     """Tests of the paper's hypotheses 1 and 2 between cells, ours and the published ones."""
     parts = []
-    if len(results.cells) > 1 and results.seeds > 1:
+    if len(results.cells) > 1 and results.outcome.config.seeds > 1:
         cells = {
             cell: results.measure("greedy", "query by episode", index)
             for index, cell in enumerate(results.cells)
@@ -119,13 +128,14 @@ def hypotheses(results: Results) -> str:
     return "\n".join(parts)
 
 
-def context_curve(games: Games, first: int, last: int) -> tuple[ICLCurve, ICLProfile]:
-    """Accuracy by position in the episode over the lanes first .. last - 1, and its profile.
+def context_curve(games: Games, sound: np.ndarray) -> tuple[ICLCurve, ICLProfile]:
+    """Accuracy by position in the episode over the seeds that are sound, and its profile.
 
     Positions that fewer than a tenth of the episodes reach are left out.
     """
+    sound = sound if sound.any() else ~sound
     correct, valid = (
-        np.asarray(x[first:last]).reshape(-1, x.shape[-1]) for x in (games.correct, games.valid)
+        np.asarray(x)[sound].reshape(-1, x.shape[-1]) for x in (games.correct, games.valid)
     )
     length = int((valid.mean(0) >= 0.1).sum())
     correct, valid = correct[:, :length], valid[:, :length]
@@ -158,11 +168,11 @@ def play_one_episode(env: MetaRG, params: Any, seed: int) -> dict[str, np.ndarra
     }
 
 
-def draw(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> dict[Cell, ICLProfile]:
+def draw(results: Results) -> dict[Cell, ICLProfile]:
     """Draws every figure; returns the cells' ICL profiles."""
-    steps = [(i + 1) * results.observations_per_chunk for i in range(len(results.history))]
-    accuracy = np.asarray([row["query_accuracy"] for row in results.history], np.float64).T
-    accuracy = accuracy.reshape(-1, len(steps))
+    outcome = results.outcome
+    config, env, figures = outcome.config, outcome.program.more, outcome.run.figures
+    assert isinstance(env, MetaRG)
     rules = results.rules[results.cells[0]]
     lines = {
         "chance": 0.5,
@@ -170,15 +180,15 @@ def draw(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> dict[
         "any-feedback rule": rules["any-feedback rule (message-free)"][0],
         "section oracle": rules["section oracle"][0],
     }
-    lanes = {
-        _cell_name(cell): accuracy[i * results.seeds : (i + 1) * results.seeds]
-        for i, cell in enumerate(results.cells)
-    }
     single = len(results.cells) == 1
-    title = f"R2D2 listeners, {config.env_id}, V in {config.vmin} .. {config.vmax}"
-    if len(steps) > 1:
+    title = f"R2D2 listeners, {config.env}, V in {config.vmin} .. {config.vmax}"
+    if len(outcome.steps) > 1:
+        accuracy = outcome.curve("query_accuracy")
+        lanes = {
+            cell_name(cell): results.of_cell(accuracy, i) for i, cell in enumerate(results.cells)
+        }
         figure = learning_curves(
-            steps,
+            outcome.steps,
             next(iter(lanes.values())) if single else lanes,
             baselines=lines,
             xlabel="observations per seed",
@@ -186,12 +196,13 @@ def draw(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> dict[
             title=title,
             percent=True,
         )
-        save_figure(figure, run.figures / "learning.png")
+        save_figure(figure, figures / "learning.png")
 
     curves: dict[Cell, tuple[ICLCurve, ICLProfile]] = {}
     for i, cell in enumerate(results.cells):
-        curves[cell] = context_curve(results.greedy, i * results.seeds, (i + 1) * results.seeds)
-    by_name = {_cell_name(cell): pair for cell, pair in curves.items()}
+        games = results.of_cell(outcome.measured["greedy"], i)
+        curves[cell] = context_curve(games, results.of_cell(outcome.sound, i))
+    by_name = {cell_name(cell): pair for cell, pair in curves.items()}
     curve, profile = next(iter(by_name.values()))
     figure = icl_figure(
         curve if single else {name: pair[0] for name, pair in by_name.items()},
@@ -201,10 +212,10 @@ def draw(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> dict[
         title=title,
         percent=True,
     )
-    save_figure(figure, run.figures / "in_context_learning.png")
+    save_figure(figure, figures / "in_context_learning.png")
 
     names, intervals, samples = [], [], []
-    for condition in results.accuracies:
+    for condition in results.conditions:
         seeds = results.measure(condition, MEASURES[0], 0)
         names.append(f"R2D2, {condition}")
         intervals.append(mean_interval(seeds))
@@ -219,11 +230,11 @@ def draw(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> dict[
         [x.low for x in intervals],
         [x.high for x in intervals],
         samples=samples,
-        highlight=names[: len(results.accuracies)],
+        highlight=names[: len(results.conditions)],
         xlabel="query accuracy",
-        title=f"{title}, {_cell_name(results.cells[0])}",
+        title=f"{title}, {cell_name(results.cells[0])}",
     )
-    save_figure(figure, run.figures / "listeners.png")
+    save_figure(figure, figures / "listeners.png")
 
     shots, number = results.cells[0]
     params = env.make_params(
@@ -235,24 +246,25 @@ def draw(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> dict[
         figure = stimuli_figure(
             **episode, num_support=support, title="What the speaker sees in one episode"
         )
-        save_figure(figure, run.figures / "stimuli.png")
+        save_figure(figure, figures / "stimuli.png")
     figure = messages_figure(
         messages, support, env.vocab_size, title="What the posdis speaker says in that episode"
     )
-    save_figure(figure, run.figures / "messages.png")
+    save_figure(figure, figures / "messages.png")
     return {cell: pair[1] for cell, pair in curves.items()}
 
 
-def report(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> str:
-    """Draws the figures, writes the summary, and returns what to print."""
-    profiles = draw(run, results, env, config)
-    parts = [f"# {config.env_id}: R2D2 listeners, preset {config.preset}", ""]
+def report(outcome: Outcome) -> Report:
+    """Draws the figures, and says what was found."""
+    results, config = Results(outcome), outcome.config
+    profiles = draw(results)
+    parts = [f"# {config.env}: R2D2 listeners, preset {config.preset}", ""]
     for index, cell in enumerate(results.cells):
         parts += [
-            f"## {_cell_name(cell)}, V in {config.vmin} .. {config.vmax}",
+            f"## {cell_name(cell)}, V in {config.vmin} .. {config.vmax}",
             "",
             f"Accuracy in %, {config.evaluation_episodes} fresh episodes per seed: mean ± standard "
-            f"deviation [95 % t-interval] over {results.seeds} seed(s).",
+            f"deviation [95 % t-interval] over {config.seeds} seed(s).",
             "",
             condition_table(results, index),
             "",
@@ -274,12 +286,12 @@ def report(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> str
         "",
         hypotheses(results),
         "",
-        f"Agents have {results.parameters:,} parameters each. Training ran at "
-        f"{throughput(results.history):,.0f} observations/s over all seeds, probes included.",
+        f"Agents have {outcome.parameters:,} parameters each. Training ran at "
+        f"{throughput(outcome.history):,.0f} observations/s over all seeds, probes included.",
     ]
     text = "\n".join(parts)
     numbers = {
-        _cell_name(cell): {
+        cell_name(cell): {
             condition: {
                 measure: {
                     "seeds": results.measure(condition, measure, index).tolist(),
@@ -292,6 +304,16 @@ def report(run: RunDirectory, results: Results, env: MetaRG, config: Any) -> str
         | {"rules": dict(results.rules[cell])}
         for index, cell in enumerate(results.cells)
     }
-    extra = {"parameters": results.parameters, "observations_per_s": throughput(results.history)}
-    write_summary(run, {**numbers, **extra}, text)
-    return f"{text}\n\nFigures and summary: {run.path}"
+    extra = {
+        "parameters": outcome.parameters,
+        "observations_per_s": throughput(outcome.history),
+    }
+    evaluations = [
+        {
+            condition: results.measure(condition, MEASURES[0], index)[seed]
+            for condition in results.conditions
+        }
+        for index in range(len(results.cells))
+        for seed in range(config.seeds)
+    ]
+    return Report(text, {**numbers, **extra}, evaluations)

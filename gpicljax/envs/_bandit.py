@@ -1,4 +1,4 @@
-"""What all bandits share: arms, pulls, and how the noise of a pull is supplied."""
+"""What all bandits share: arms, pulls and regret."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.checks import check_at_least
 from gpicljax.environment import Environment, Params, Transition
+from gpicljax.envs._checks import check_values
 
 Task = TypeVar("Task")
 
@@ -29,10 +31,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class Bandit(Environment[Params, Task, State]):
-    """Base class: arms that pay at random.
-
-    The noise of a pull can be supplied: `transition` is `move` with luck drawn by `luck`.
-    """
+    """Base class: arms that pay at random."""
 
     @property
     def arms(self) -> int:
@@ -43,11 +42,7 @@ class Bandit(Environment[Params, Task, State]):
         """What a pull of each arm pays on average, float `[arms]`."""
         raise NotImplementedError
 
-    def luck(self, key: jax.Array, task: Task) -> jax.Array:
-        """Draws the noise of a pull."""
-        raise NotImplementedError
-
-    def payment(self, action: jax.Array, luck: jax.Array, task: Task) -> jax.Array:
+    def payment(self, action: jax.Array, noise: jax.Array, task: Task) -> jax.Array:
         """What arm `action: int32[]` pays, float `[]`, given the noise."""
         raise NotImplementedError
 
@@ -55,14 +50,6 @@ class Bandit(Environment[Params, Task, State]):
         """No pull made yet."""
         del key, task
         return State(jnp.zeros((), jnp.int32))
-
-    def move(self, state: State, action: jax.Array, luck: jax.Array, task: Any) -> Transition:
-        """Pulls arm `action: int32[]`, with the noise given, see `luck`."""
-        raise NotImplementedError
-
-    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
-        """`move` with drawn luck."""
-        return self.move(state, action, self.luck(key, task), task)
 
     def regret(self, action: jax.Array, task: Task) -> jax.Array:
         """The best arm's average payment minus the pulled arm's, float `[]`."""
@@ -89,18 +76,17 @@ class LongBandit(Bandit[Params, Task]):
     num_arms: int = 10
 
     def __post_init__(self) -> None:
-        if self.num_arms < 1:
-            raise ValueError(f"num_arms = {self.num_arms}: at least 1 is needed")
+        check_at_least(1, num_arms=self.num_arms)
 
     @property
     def arms(self) -> int:
         """`num_arms`."""
         return self.num_arms
 
-    def move(self, state: State, action: jax.Array, luck: jax.Array, task: Any) -> Transition:
-        """Pulls arm `action: int32[]`, with the noise given, see `luck`."""
+    def move(self, state: State, action: jax.Array, noise: jax.Array, task: Any) -> Transition:
+        """Pulls arm `action: int32[]`, with the noise given, see `draw_noise`."""
         pulls = jnp.minimum(state.pulls + 1, task.horizon)
-        reward = self.payment(action, luck, task)
+        reward = self.payment(action, noise, task)
         info = {"regret": self.regret(action, task)}
         return Transition(State(pulls), reward, jnp.zeros((), bool), pulls >= task.horizon, info)
 
@@ -123,5 +109,5 @@ def check_deviations(params: Any) -> None:
     """Raises ValueError unless `spread` and `noise` can be standard deviations."""
     for field in ("spread", "noise"):
         value = np.asarray(getattr(params, field))
-        if not np.all((value >= 0) & np.isfinite(value)):
-            raise ValueError(f"{field} = {value}: a standard deviation is finite and at least 0")
+        fine = (value >= 0) & np.isfinite(value)
+        check_values(field, value, fine, "a standard deviation, finite and at least 0")

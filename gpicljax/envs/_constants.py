@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.environment import Environment, Params, State, Task
-from gpicljax.envs._checks import check_horizon, check_order, check_pair, widened
+from gpicljax.envs._checks import check_horizon, check_order, check_pair, check_values, widened
+from gpicljax.random import uniform
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,20 +73,19 @@ class PhysicalEnvironment(Environment[Params, Task, State]):
         for name, constant in self.constants.items():
             values = np.asarray(getattr(params, name))
             check_pair(name, values)
-            if not constant.accepts(values):
-                raise ValueError(f"{name} = {values}: values must be {constant}")
+            check_values(name, values, constant.accepts(values), f"values {constant}")
             check_order(name, values)
-        check_horizon(getattr(params, "horizon"))  # noqa: B009
+        check_horizon(self.horizon(params))
 
     def sample_constants(self, key: jax.Array, params: Params) -> dict[str, jax.Array]:
         """Every constant drawn from its range, float `[]` each, and the horizon, `int32[]`."""
         dtype = jnp.result_type(float)
-        shares = jax.random.uniform(key, (len(self.constants),), dtype)
+        shares = uniform(key, (len(self.constants),), dtype)
         drawn = {}
         for share, name in zip(shares, self.constants, strict=True):
             low, high = jnp.asarray(getattr(params, name), dtype)
             drawn[name] = low + share * (high - low)
-        return {**drawn, "horizon": jnp.asarray(getattr(params, "horizon"), jnp.int32)}  # noqa: B009
+        return {**drawn, "horizon": jnp.asarray(self.horizon(params), jnp.int32)}
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Every constant drawn from its range."""

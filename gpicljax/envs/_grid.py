@@ -11,9 +11,8 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.environment import Environment, Params, Task, Transition
+from gpicljax.environment import NO_LIMIT, Environment, Params, Task
 
-NO_LIMIT = 2**31 - 1  # a horizon that is never reached
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}  # rows and columns
 
 
@@ -47,8 +46,8 @@ class GridWorld(Environment[Params, Task, State]):
 
     directions: ClassVar[tuple[str, ...]]
 
-    def slip(self, key: jax.Array, task: Any) -> jax.Array:
-        """Draws the noise of a step, `int32[]` in {0, 1, 2}.
+    def draw_noise(self, key: jax.Array, state: State, task: Any) -> jax.Array:
+        """Draws the slip of a step, `int32[]` in {0, 1, 2}.
 
         Direction numbers go round, and a step goes in direction `intended + slip - 1 (mod 4)`: 1
         is as intended, 0 and 2 are the perpendicular ones. It is the index into Gymnasium's list
@@ -59,7 +58,7 @@ class GridWorld(Environment[Params, Task, State]):
         one = (draw >= failure).astype(jnp.int32)
         return one + (draw >= failure + task.success_rate).astype(jnp.int32)
 
-    def chance(self, slip: jax.Array, task: Any) -> jax.Array:
+    def slip_probability(self, slip: jax.Array, task: Any) -> jax.Array:
         """The probability of a slip, float `[]`."""
         return jnp.where(slip == 1, task.success_rate, (1 - task.success_rate) / 2)
 
@@ -77,14 +76,6 @@ class GridWorld(Environment[Params, Task, State]):
         row = jnp.clip(state.row + towards("down", "up"), 0, task.rows - 1)
         column = jnp.clip(state.column + towards("right", "left"), 0, task.columns - 1)
         return row, column
-
-    def move(self, state: State, action: jax.Array, slip: jax.Array, task: Task) -> Transition:
-        """One step with its noise given, see `slip`."""
-        raise NotImplementedError
-
-    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
-        """`move` with a drawn slip."""
-        return self.move(state, action, self.slip(key, task), task)
 
     def observe(self, state: State, task: Any) -> jax.Array:
         """The cell's number, `int32[]`."""

@@ -18,6 +18,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.checks import check_choice
 from gpicljax.environment import Transition
 from gpicljax.envs._canvas import Canvas
 from gpicljax.envs._constants import Constant, PhysicalEnvironment
@@ -144,8 +145,7 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
     }
 
     def __post_init__(self) -> None:
-        if self.equations not in get_args(Equations):
-            raise ValueError(f"equations = {self.equations!r}: choose from {get_args(Equations)}")
+        check_choice("equations", self.equations, get_args(Equations))
 
     def initial(self, key: jax.Array, task: Task) -> State:
         """Hanging down, nearly at rest."""
@@ -175,9 +175,9 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
         rate_2 = turn / (own_2 - share * cross)
         return (-(cross * rate_2 + pull_1) / whole, rate_2), ()
 
-    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
-        """One step; the key is not used."""
-        del key
+    def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
+        """One step, without noise."""
+        del noise
         torque = (action - 1).astype(state.angle_1.dtype) * task.torque
         angles, speeds, _, _ = runge_kutta(
             lambda angles, speeds: self._acceleration(angles, speeds, torque, task),

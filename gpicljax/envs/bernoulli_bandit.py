@@ -14,7 +14,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax.envs._bandit import LongBandit, State, in_words
-from gpicljax.envs._checks import check_horizon
+from gpicljax.envs._checks import check_horizon, check_values
 
 
 @struct.dataclass
@@ -54,7 +54,7 @@ class BernoulliBandit(LongBandit[Params, Task]):
     and what it paid are the agent's own last action and reward, which agents receive anyway.
 
     `info["regret"]` is the expected regret of the pull, float `[]`: the best arm's probability
-    minus the pulled arm's. The noise of a pull is one uniform number, see `luck` and `move`.
+    minus the pulled arm's. The noise of a pull is one uniform number, see `draw_noise`.
 
     Args:
       num_arms: arms, a static number.
@@ -79,8 +79,8 @@ class BernoulliBandit(LongBandit[Params, Task]):
     def validate(self, params: Params) -> None:
         """Raises ValueError unless 0 <= low <= high <= 1 and horizon >= 1."""
         low, high = np.asarray(params.low), np.asarray(params.high)
-        if not np.all((low >= 0) & (low <= high) & (high <= 1)):
-            raise ValueError(f"low = {low}, high = {high}: 0 <= low <= high <= 1 is needed")
+        fine = (low >= 0) & (low <= high) & (high <= 1)
+        check_values("low, high", (low, high), fine, "0 <= low <= high <= 1")
         check_horizon(params.horizon, "pull")
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
@@ -93,14 +93,14 @@ class BernoulliBandit(LongBandit[Params, Task]):
         """The success probabilities."""
         return task.probabilities
 
-    def luck(self, key: jax.Array, task: Task) -> jax.Array:
+    def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
         """Float `[]`, uniform in [0, 1): an arm pays if it is below the arm's probability."""
         return jax.random.uniform(key, (), task.probabilities.dtype)
 
-    def payment(self, action: jax.Array, luck: jax.Array, task: Task) -> jax.Array:
+    def payment(self, action: jax.Array, noise: jax.Array, task: Task) -> jax.Array:
         """1 or 0."""
         chance = task.probabilities[action]
-        return (luck < chance).astype(chance.dtype)
+        return (noise < chance).astype(chance.dtype)
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """`probabilities`: float `[num_arms]`; `best_arm`: `int32[]`, the first if several."""

@@ -20,15 +20,17 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.environment import Transition
+from gpicljax.checks import check_at_least
+from gpicljax.environment import NO_LIMIT, Transition
 from gpicljax.envs._checks import (
     check_horizon,
     check_order,
     check_pair,
     check_probability,
+    check_values,
     widened,
 )
-from gpicljax.envs._grid import MOVES, NO_LIMIT, GridWorld, State, draw_directions
+from gpicljax.envs._grid import MOVES, GridWorld, State, draw_directions
 from gpicljax.envs._sprites import Sprite, overlay, tiled
 
 ACTIONS = ("up", "right", "down", "left")
@@ -114,7 +116,7 @@ class CliffWalking(GridWorld[Params, Task]):
     is the cell's number, `row * columns + column`. `info["prob"]` is the probability of the
     transition, as Gymnasium reports it.
 
-    The noise of a step is one integer: `transition` is `move` with a slip drawn by `slip`.
+    The noise of a step is one integer, its slip, see `draw_noise`.
 
     Args:
       max_rows: the most rows a corridor may have.
@@ -140,9 +142,7 @@ class CliffWalking(GridWorld[Params, Task]):
     is_slippery: bool = False
 
     def __post_init__(self) -> None:
-        for field in ("max_rows", "max_columns"):
-            if getattr(self, field) < 2:
-                raise ValueError(f"{field} = {getattr(self, field)}: at least 2 is needed")
+        check_at_least(2, max_rows=self.max_rows, max_columns=self.max_columns)
 
     # The distribution over tasks -------------------------------------------------------------
 
@@ -169,10 +169,10 @@ class CliffWalking(GridWorld[Params, Task]):
     def validate(self, params: Params) -> None:
         """Raises ValueError for a bad probability, schedule or horizon, or malformed corridors."""
         check_probability("success_rate", params.success_rate)
-        if np.shape(params.reward_schedule)[-1:] != (2,):
-            raise ValueError("reward_schedule: two rewards are needed, for a step and for a fall")
-        if not np.all(np.isfinite(params.reward_schedule)):
-            raise ValueError(f"reward_schedule = {params.reward_schedule}: rewards are finite")
+        rewards = np.asarray(params.reward_schedule)
+        fine = np.isfinite(rewards).all() & (rewards.shape[-1:] == (2,))
+        accepted = "two finite rewards, for a step and for a fall"
+        check_values("reward_schedule", rewards, fine, accepted)
         check_horizon(params.horizon)
         most = {
             "rows": (2, self.max_rows),
@@ -182,8 +182,8 @@ class CliffWalking(GridWorld[Params, Task]):
         for name, (least, greatest) in most.items():
             values = np.asarray(getattr(params, name))
             check_pair(name, values)
-            if not np.all((values >= least) & (values <= greatest)):
-                raise ValueError(f"{name} = {values}: choose from {least} .. {greatest}")
+            fine = (values >= least) & (values <= greatest)
+            check_values(name, values, fine, f"{least} .. {greatest}")
             check_order(name, values)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
@@ -238,19 +238,19 @@ class CliffWalking(GridWorld[Params, Task]):
         del key
         return State(task.start[0], task.start[1], jnp.zeros((), jnp.int32))
 
-    def move(self, state: State, action: jax.Array, slip: jax.Array, task: Task) -> Transition:
+    def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
         """One step with its noise given.
 
         Args:
           state: the state.
           action: `int32[]` in 0 .. 3.
-          slip: `int32[]` in 0 .. 2, see `slip`.
+          noise: `int32[]` in 0 .. 2, see `draw_noise`.
           task: the corridor.
 
         Returns:
           The transition.
         """
-        row, column = self.next_cell(state, action, slip, task)
+        row, column = self.next_cell(state, action, noise, task)
         fell = on_cliff(row, column, task)
         row, column = jnp.where(fell, task.start[0], row), jnp.where(fell, task.start[1], column)
         steps = jnp.minimum(state.steps, NO_LIMIT - 1) + 1
@@ -259,7 +259,7 @@ class CliffWalking(GridWorld[Params, Task]):
             jnp.where(fell, task.reward_schedule[1], task.reward_schedule[0]),
             (row == task.goal[0]) & (column == task.goal[1]),
             (steps >= task.horizon) & (task.horizon < NO_LIMIT),
-            {"prob": self.chance(slip, task)},
+            {"prob": self.slip_probability(noise, task)},
         )
 
     # Spaces and views ------------------------------------------------------------------------

@@ -20,8 +20,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.environment import Transition
-from gpicljax.envs._checks import check_horizon, check_probability
+from gpicljax.envs._checks import check_horizon, check_probability, check_values
 from gpicljax.envs._grid import MOVES, GridWorld, State, draw_directions
 from gpicljax.envs._sprites import SIDE, Sprite, overlay, tiled
 
@@ -153,20 +154,22 @@ def _random_cells(
     return jnp.where(~done & edge, FROZEN, cells), ~done
 
 
+_ROWS = "a tuple of strings, one a row"
+
+
 def _parse(description: tuple[str, ...]) -> np.ndarray:
     """`int32[R, C]` cells of a map; raises ValueError if it is not a lake that can be crossed."""
-    if not description or not all(isinstance(row, str) for row in description):
-        raise ValueError(f"description = {description!r}: a tuple of strings is needed, one a row")
+    strings = bool(description) and all(isinstance(row, str) for row in description)
+    check(strings, "description", description, _ROWS)
     widths = [len(row) for row in description]
-    if len(set(widths)) != 1 or widths[0] == 0:
-        raise ValueError(f"description: ragged rows of lengths {widths}; equal ones are needed")
-    illegal = sorted(set("".join(description)) - set(LETTERS))
-    if illegal:
-        raise ValueError(f"description: illegal letters {illegal}; choose from {list(LETTERS)}")
+    equal = len(set(widths)) == 1 and widths[0] > 0
+    check(equal, "description", description, "rows of one length, not ragged ones")
+    letters = set("".join(description)) <= set(LETTERS)
+    check(letters, "description", description, f"the letters {', '.join(LETTERS)}")
     cells = np.array([[LETTERS.index(letter) for letter in row] for row in description], np.int32)
     for letter, meaning in ("S", "start"), ("G", "goal"):
-        if not (cells == LETTERS.index(letter)).any():
-            raise ValueError(f"description: no {meaning}; a map needs at least one {letter!r}")
+        there = (cells == LETTERS.index(letter)).any()
+        check(there, "description", description, f"a map with a {meaning}, {letter}")
     reached, found = set(), list(zip(*np.nonzero(cells == GOAL), strict=True))
     while found:
         cell = found.pop()
@@ -175,8 +178,8 @@ def _parse(description: tuple[str, ...]) -> np.ndarray:
         reached.add(cell)
         near = ((cell[0] + row, cell[1] + column) for row, column in _MOVES)
         found += [(r, c) for r, c in near if 0 <= r < len(cells) and 0 <= c < widths[0]]
-    if not set(zip(*np.nonzero(cells == START), strict=True)) <= reached:
-        raise ValueError("description: unsolvable; no way from every start to a goal")
+    solvable = set(zip(*np.nonzero(cells == START), strict=True)) <= reached
+    check(solvable, "description", description, "a map with a way from every start to a goal")
     return cells
 
 
@@ -189,7 +192,7 @@ class FrozenLake(GridWorld[Params, Task]):
     number, `row * columns + column`. `info["prob"]` is the probability of the transition, as
     Gymnasium reports it; `info["carved"]` is `Task.carved`.
 
-    The noise of a step is one integer: `transition` is `move` with a slip drawn by `slip`.
+    The noise of a step is one integer, its slip, see `draw_noise`.
 
     Args:
       description: a map, one string a row: S start, F frozen, H hole, G goal. Several starts are
@@ -222,20 +225,16 @@ class FrozenLake(GridWorld[Params, Task]):
 
     def __post_init__(self) -> None:
         given = [f for f in ("description", "map_name", "size") if getattr(self, f) is not None]
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} were given: choose one of them")
+        check(len(given) <= 1, "FrozenLake", given, "one of description, map_name and size")
         if self.size is not None:
-            if self.size < 2:
-                raise ValueError(f"size = {self.size}: a random lake has a side of at least 2")
+            check_at_least(2, size=self.size)
             return
         description = self.description
         if description is None:
             name = self.map_name or "4x4"
-            if name not in MAPS:
-                raise ValueError(f"map_name = {name!r}: choose from {', '.join(MAPS)}")
+            check_choice("map_name", name, MAPS)
             description = MAPS[name]
-        if isinstance(description, str):
-            raise ValueError(f"description = {description!r}: a tuple of strings is needed")
+        check(not isinstance(description, str), "description", description, _ROWS)
         # One value for one lake, however it was named, so that equal lakes compare equal.
         object.__setattr__(self, "description", tuple(description))
         object.__setattr__(self, "map_name", None)
@@ -272,18 +271,20 @@ class FrozenLake(GridWorld[Params, Task]):
         """Raises ValueError for probabilities outside [0, 1], a bad size, horizon or schedule."""
         for field in ("success_rate", "hole_probability"):
             check_probability(field, getattr(params, field))
-        if np.shape(params.reward_schedule)[-1:] != (3,):
-            raise ValueError("reward_schedule: three rewards are needed, for goal, hole, ice")
+        rewards = np.asarray(params.reward_schedule)
+        accepted = "three rewards, for goal, hole and ice"
+        check_values("reward_schedule", rewards, rewards.shape[-1:] == (3,), accepted)
         check_horizon(params.horizon)
         size = np.asarray(params.size)
-        if self.description is None and not np.all((size >= 2) & (size <= self.shape[0])):
-            raise ValueError(f"size = {size}: choose from 2 .. {self.shape[0]}, the static size")
+        if self.description is None:
+            fine = (size >= 2) & (size <= self.shape[0])
+            check_values("size", size, fine, f"2 .. {self.shape[0]}, the static size")
 
     def make_params(self, **overrides: object) -> Params:
         """As `Environment.make_params`; a given map refuses what describes random lakes only."""
-        random_only = sorted({"hole_probability", "size"} & set(overrides))
-        if self.description is not None and random_only:
-            raise ValueError(f"{', '.join(random_only)}: for random lakes only (static size)")
+        for field in {"hole_probability", "size"} & set(overrides):
+            accepted = "nothing, where the map is given; random lakes have a static size"
+            check(self.description is None, field, overrides[field], accepted)
         return super().make_params(**overrides)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
@@ -315,13 +316,13 @@ class FrozenLake(GridWorld[Params, Task]):
         row, column = jnp.divmod(start.astype(jnp.int32), self.shape[1])
         return State(row, column, jnp.zeros((), jnp.int32))
 
-    def move(self, state: State, action: jax.Array, slip: jax.Array, task: Task) -> Transition:
+    def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
         """One step with its noise given.
 
         Args:
           state: the state.
           action: `int32[]` in 0 .. 3.
-          slip: `int32[]` in 0 .. 2, see `slip`.
+          noise: `int32[]` in 0 .. 2, see `draw_noise`.
           task: the lake.
 
         Returns:
@@ -329,7 +330,7 @@ class FrozenLake(GridWorld[Params, Task]):
         """
         here = task.cells[state.row, state.column]
         over = (here == HOLE) | (here == GOAL)
-        row, column = self.next_cell(state, action, slip, task)
+        row, column = self.next_cell(state, action, noise, task)
         row, column = jnp.where(over, state.row, row), jnp.where(over, state.column, column)
         cell = task.cells[row, column]
         outcome = jnp.where(cell == GOAL, 0, jnp.where(cell == HOLE, 1, 2))
@@ -339,7 +340,7 @@ class FrozenLake(GridWorld[Params, Task]):
             jnp.where(over, 0, task.reward_schedule[outcome]),
             (cell == HOLE) | (cell == GOAL),
             steps >= task.horizon,
-            {"prob": jnp.where(over, 1, self.chance(slip, task)), "carved": task.carved},
+            {"prob": jnp.where(over, 1, self.slip_probability(noise, task)), "carved": task.carved},
         )
 
     # Spaces and views ------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax.envs._bandit import LongBandit, State, check_deviations, in_words
-from gpicljax.envs._checks import check_horizon
+from gpicljax.envs._checks import check_horizon, check_values
 
 
 @struct.dataclass
@@ -59,7 +59,7 @@ class GaussianBandit(LongBandit[Params, Task]):
     The observation is the elapsed fraction of the episode, float `[1]` in [0, 1]. What was pulled
     and what it paid are the agent's own last action and reward. `info["regret"]` is the best arm's
     average minus the pulled arm's, float `[]`. The noise of a pull is one standard normal number,
-    see `luck` and `move`.
+    see `draw_noise`.
 
     Args:
       num_arms: arms, a static number.
@@ -84,8 +84,8 @@ class GaussianBandit(LongBandit[Params, Task]):
     def validate(self, params: Params) -> None:
         """Raises ValueError unless low <= high, deviations are not negative, and horizon >= 1."""
         low, high = np.asarray(params.low), np.asarray(params.high)
-        if not np.all((low <= high) & np.isfinite(low) & np.isfinite(high)):
-            raise ValueError(f"low = {low}, high = {high}: finite low <= high is needed")
+        fine = (low <= high) & np.isfinite(low) & np.isfinite(high)
+        check_values("low, high", (low, high), fine, "finite numbers, low <= high")
         check_deviations(params)
         check_horizon(params.horizon, "pull")
 
@@ -103,13 +103,13 @@ class GaussianBandit(LongBandit[Params, Task]):
         """The averages."""
         return task.averages
 
-    def luck(self, key: jax.Array, task: Task) -> jax.Array:
+    def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
         """Float `[]`, standard normal: by how many standard deviations a payment is off."""
         return jax.random.normal(key, (), task.averages.dtype)
 
-    def payment(self, action: jax.Array, luck: jax.Array, task: Task) -> jax.Array:
+    def payment(self, action: jax.Array, noise: jax.Array, task: Task) -> jax.Array:
         """The arm's average plus noise."""
-        return task.averages[action] + task.noise * luck
+        return task.averages[action] + task.noise * noise
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """`averages`: float `[num_arms]`; `best_arm`: `int32[]`, the first if several."""

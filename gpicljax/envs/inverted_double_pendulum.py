@@ -23,8 +23,10 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.checks import check_choice
 from gpicljax.environment import Transition
 from gpicljax.envs._canvas import Canvas
+from gpicljax.envs._checks import check_values
 from gpicljax.envs._constants import Constant, PhysicalEnvironment
 from gpicljax.envs._integrate import Vector, runge_kutta
 
@@ -167,18 +169,14 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
     }
 
     def __post_init__(self) -> None:
-        if self.version not in (4, 5):
-            raise ValueError(f"version = {self.version!r}: 4 or 5 is needed")
+        check_choice("version", self.version, (4, 5))
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for malformed ranges, or poles too short to stand above 1 m."""
         super().validate(params)
-        lengths = np.asarray(params.length_1)[..., 0] + np.asarray(params.length_2)[..., 0]
-        if not np.all(lengths > 1):
-            raise ValueError(
-                f"length_1 = {params.length_1}, length_2 = {params.length_2}: together the poles "
-                "must be longer than 1 m, or every episode ends at once"
-            )
+        one, two = np.asarray(params.length_1), np.asarray(params.length_2)
+        accepted = "poles of more than 1 m together, or every episode ends at once"
+        check_values("length_1, length_2", (one, two), one[..., 0] + two[..., 0] > 1, accepted)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Constants drawn from their ranges, and what the equations of motion make of them."""
@@ -268,9 +266,9 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
         rate_2 = (task.inertia_1 * left_2 - cross * left_1) * scale
         return (rate, rate_1, rate_2 - rate_1), rail
 
-    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
-        """One step, five substeps; the key is not used."""
-        del key
+    def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
+        """One step, five substeps, without noise."""
+        del noise
         dtype = state.rail.dtype
         push = task.force * jnp.clip(action[0].astype(dtype), -1, 1)
 

@@ -20,6 +20,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.environment import Transition
 from gpicljax.envs._canvas import Canvas
+from gpicljax.envs._checks import check_values
 from gpicljax.envs._constants import Constant, PhysicalEnvironment
 
 ACTIONS = ("left", "nothing", "right")
@@ -115,13 +116,11 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
         super().validate(params)
         left, right = (np.asarray(x) for x in (params.min_position, params.max_position))
         goal = np.asarray(params.goal_position)
-        if not np.all(left[..., 1] <= -0.6):
-            raise ValueError(f"min_position = {left}: at most -0.6 is needed, where cars start")
-        if not np.all((goal[..., 0] > -0.4) & (goal[..., 1] <= right[..., 0])):
-            raise ValueError(
-                f"goal_position = {goal}: it must lie right of -0.4, where cars start, and not "
-                f"beyond max_position = {right}"
-            )
+        accepted = "at most -0.6, left of where cars start"
+        check_values("min_position", left, left[..., 1] <= -0.6, accepted)
+        fine = (goal[..., 0] > -0.4) & (goal[..., 1] <= right[..., 0])
+        accepted = f"right of -0.4, where cars start, up to max_position, {right.min():g}"
+        check_values("goal_position", goal, fine, accepted)
 
     def initial(self, key: jax.Array, task: Task) -> State:
         """At rest near the valley's floor."""
@@ -130,9 +129,9 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
         position = jax.random.uniform(key, (), dtype, -0.6, -0.4)
         return State(position, jnp.zeros((), dtype), jnp.zeros((), jnp.int32))
 
-    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
-        """One step; the key is not used."""
-        del key
+    def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
+        """One step, without noise."""
+        del noise
         push = (action - 1).astype(state.position.dtype) * task.force
         velocity = state.velocity + (push - jnp.cos(3 * state.position) * task.gravity)
         velocity = jnp.clip(velocity, -task.max_speed, task.max_speed)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,10 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.checks import check_choice
 from gpicljax.environment import Transition
 from gpicljax.envs._bandit import Bandit, State, check_deviations, in_words
+from gpicljax.envs._checks import check_probability, check_values
 
 Range = tuple[float, float]
 
@@ -90,7 +93,7 @@ class OnePullBandit(Bandit[Params, Task]):
 
     The observation is always 0, `Discrete(1)`. Give `VectorEnv` an `episodes_per_trial` for many
     pulls of one bandit. `info["regret"]` is the best arm's expected reward minus the pulled arm's.
-    The noise of a pull is a uniform and a normal number, see `luck` and `move`.
+    The noise of a pull is a uniform and a normal number, see `draw_noise`.
 
     Args:
       kind: which of `KINDS` the default params describe.
@@ -109,18 +112,17 @@ class OnePullBandit(Bandit[Params, Task]):
     kind: str
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"kind = {self.kind!r}: choose from {', '.join(KINDS)}")
+        check_choice("kind", self.kind, KINDS)
 
     @property
     def arms(self) -> int:
         """Two or ten."""
         return len(KINDS[self.kind].chances)
 
-    @property
-    def max_steps(self) -> int:
+    def horizon(self, params: Params | None = None) -> Any:
         """Steps of an episode: one pull."""
-        return 1
+        del params
+        return np.ones((), np.int32)
 
     @property
     def default_params(self) -> Params:
@@ -137,18 +139,11 @@ class OnePullBandit(Bandit[Params, Task]):
         """Raises ValueError for ranges out of order, bad probabilities or standard deviations."""
         for field in ("chances", "payments"):
             ranges = np.asarray(getattr(params, field))
-            if ranges.shape[-2:] != (self.arms, 2):
-                raise ValueError(
-                    f"{field} of shape {ranges.shape}: a range (lowest, highest) for each of the "
-                    f"{self.arms} arms is needed"
-                )
-            if not np.all(np.isfinite(ranges)) or np.any(ranges[..., 0] > ranges[..., 1]):
-                raise ValueError(
-                    f"{field} = {ranges.tolist()}: finite ranges (lowest, highest) are needed"
-                )
-        chances = np.asarray(params.chances)
-        if not np.all((chances >= 0) & (chances <= 1)):
-            raise ValueError(f"chances = {chances.tolist()}: a probability lies within [0, 1]")
+            each = f"a finite range (lowest, highest) for each of the {self.arms} arms"
+            check_values(field, ranges, ranges.shape[-2:] == (self.arms, 2), each)
+            fine = np.isfinite(ranges).all(-1) & (ranges[..., 0] <= ranges[..., 1])
+            check_values(field, ranges, fine, each)
+        check_probability("chances", params.chances)
         check_deviations(params)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
@@ -168,7 +163,7 @@ class OnePullBandit(Bandit[Params, Task]):
         """Chance times payment."""
         return task.chances * task.payments
 
-    def luck(self, key: jax.Array, task: Task) -> jax.Array:
+    def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
         """Float `[2]`.
 
         A uniform number in [0, 1): arms pay whose chance exceeds it. And a standard normal one, by
@@ -180,16 +175,16 @@ class OnePullBandit(Bandit[Params, Task]):
         draws = jax.random.uniform(key, (2,), dtype, low, 1)
         return jnp.stack([(draws[0] + 1) / 2, np.sqrt(2).astype(dtype) * jax.lax.erf_inv(draws[1])])
 
-    def payment(self, action: jax.Array, luck: jax.Array, task: Task) -> jax.Array:
+    def payment(self, action: jax.Array, noise: jax.Array, task: Task) -> jax.Array:
         """0, or the arm's payment plus noise."""
-        amount = task.payments[action] + task.noise * luck[1]
-        return jnp.where(luck[0] < task.chances[action], amount, 0)
+        amount = task.payments[action] + task.noise * noise[1]
+        return jnp.where(noise[0] < task.chances[action], amount, 0)
 
-    def move(self, state: State, action: jax.Array, luck: jax.Array, task: Task) -> Transition:
-        """Pulls arm `action: int32[]`, with the noise given, see `luck`."""
+    def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
+        """Pulls arm `action: int32[]`, with the noise given, see `draw_noise`."""
         return Transition(
             State(jnp.ones((), jnp.int32)),
-            self.payment(action, luck, task),
+            self.payment(action, noise, task),
             jnp.ones((), bool),
             jnp.zeros((), bool),
             {"regret": self.regret(action, task)},

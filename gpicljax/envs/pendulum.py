@@ -17,6 +17,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.checks import check
 from gpicljax.environment import Transition
 from gpicljax.envs._canvas import Canvas
 from gpicljax.envs._constants import Constant, PhysicalEnvironment
@@ -121,8 +122,8 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
     }
 
     def __post_init__(self) -> None:
-        if not 0 < self.max_torque < np.inf:
-            raise ValueError(f"max_torque = {self.max_torque}: a positive number is needed")
+        torque = self.max_torque
+        check(0 < torque < np.inf, "max_torque", torque, "a finite number above 0")
 
     def initial(self, key: jax.Array, task: Task) -> State:
         """Anywhere, turning slowly."""
@@ -132,9 +133,9 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
         zero = jnp.zeros((), dtype)
         return State(np.pi * angle, speed, zero, jnp.zeros((), jnp.int32))
 
-    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
-        """One step; the key is not used."""
-        del key
+    def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
+        """One step, without noise."""
+        del noise
         dtype = state.angle.dtype
         torque = jnp.clip(_single(action[0].astype(dtype)), -self.max_torque, self.max_torque)
         torque_cost = _single(np.float32(0.001).astype(dtype) * _single(torque * torque))

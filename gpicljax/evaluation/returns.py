@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
-from gpicljax.rollout import RolloutState, start_rollout
+from gpicljax.rollout import Played, play, start_rollout
 from gpicljax.vector import VectorEnv
 
 
@@ -32,6 +33,34 @@ class EpisodeReturns(NamedTuple):
     def cut(self) -> jax.Array:
         """`bool[N]`: neither; the evaluation's own limit came first."""
         return ~(self.terminated | self.truncated)
+
+
+def returns_of(played: Played) -> EpisodeReturns:
+    """Returns of episodes of which `rollout.play` kept the rewards."""
+    each = EpisodeReturns(
+        played.records.sum(-1), played.length, played.terminated, played.truncated
+    )
+    return jax.tree.map(lambda x: x.reshape(-1), each)
+
+
+def one_trial_each(
+    env: Environment, trials: int, limit: int, episodes_per_trial: int = 1
+) -> VectorEnv:
+    """A batch for `rollout.play`, one trial per instance, without the program of further trials.
+
+    Args:
+      env: the environment.
+      trials: N.
+      limit: steps that will be taken at most.
+      episodes_per_trial: episodes in a row on one task.
+    """
+    return VectorEnv(
+        env,
+        trials,
+        episodes_per_trial=episodes_per_trial,
+        resets="synchronous",
+        steps_per_trial=limit + 1,
+    )
 
 
 def episode_returns(
@@ -67,52 +96,23 @@ def episode_returns(
     Raises:
       ValueError: if a count is below 1, `episodes` is no multiple, or there are several agents.
     """
-    if env.num_agents is not None:
-        raise ValueError(f"env = {env.name} has {env.num_agents} agents: one is needed")
-    if min(episodes, max_steps, episodes_per_trial) < 1 or episodes % episodes_per_trial:
-        raise ValueError(
-            f"episodes = {episodes}, max_steps = {max_steps}, episodes_per_trial = "
-            f"{episodes_per_trial}: at least 1, and whole trials, are needed"
-        )
-    trials = episodes // episodes_per_trial
-    # Nobody starts a new trial: those that are through play on, uncounted, on the task they have.
-    vec = VectorEnv(env, trials, resets="synchronous", steps_per_trial=max_steps + 1)
-    start_key, key = jax.random.split(key)
-    state = start_rollout(start_key, vec, agent, env_params)
-    instances = jnp.arange(trials)
-    shape = (trials, episodes_per_trial)
-    blank = EpisodeReturns(
-        jnp.zeros(shape, state.timestep.reward.dtype),
-        jnp.zeros(shape, jnp.int32),
-        jnp.zeros(shape, bool),
-        jnp.zeros(shape, bool),
+    check(env.num_agents is None, "env", f"{env.name} with {env.num_agents} agents", "one agent")
+    check_at_least(1, episodes=episodes, max_steps=max_steps, episodes_per_trial=episodes_per_trial)
+    whole = episodes % episodes_per_trial == 0
+    check(whole, "episodes", episodes, f"a multiple of episodes_per_trial = {episodes_per_trial}")
+    vec = one_trial_each(env, episodes // episodes_per_trial, max_steps, episodes_per_trial)
+    played = play(
+        vec,
+        agent,
+        params,
+        start_rollout(key, vec, agent, env_params),
+        max_steps=max_steps,
+        slot=lambda record: jnp.zeros_like(record.vstate.episode),
+        slots=1,
+        add=True,
+        limit=max_steps,
     )
-
-    def unfinished(loop: tuple[jax.Array, RolloutState, EpisodeReturns]) -> jax.Array:
-        time, state, _ = loop
-        through = (state.vstate.episode + state.timestep.last) >= episodes_per_trial
-        return ~through.all() & (time < max_steps)
-
-    def body(
-        loop: tuple[jax.Array, RolloutState, EpisodeReturns],
-    ) -> tuple[jax.Array, RolloutState, EpisodeReturns]:
-        time, (vstate, timestep, carry), played = loop
-        action, _, carry = agent.act(jax.random.fold_in(key, time), params, carry, timestep)
-        vstate, following = vec.step(vstate, action)
-        # The step into the next episode has no action of its own. Episodes beyond the last one that
-        # counts have no place in the tables: their writes are dropped.
-        place = instances, vstate.episode
-        played = EpisodeReturns(
-            played.returns.at[place].add(following.reward, mode="drop"),
-            played.lengths.at[place].add(~following.episode_start, mode="drop"),
-            played.terminated.at[place].max(following.terminated, mode="drop"),
-            played.truncated.at[place].max(following.truncated, mode="drop"),
-        )
-        return time + 1, RolloutState(vstate, following, carry), played
-
-    loop = jnp.zeros((), jnp.int32), state, blank
-    played = jax.lax.while_loop(unfinished, body, loop)[-1]
-    return jax.tree.map(lambda x: x.reshape(-1), played)
+    return returns_of(played)
 
 
 class Episode(NamedTuple):
@@ -150,24 +150,20 @@ def record_episode(
       max_steps: length after which the episode is cut off.
       env_params: distribution over tasks; the environment's default if None.
     """
-    vec = VectorEnv(env, 1, resets="synchronous", steps_per_trial=max_steps + 1)
-    start_key, key = jax.random.split(key)
-    state = start_rollout(start_key, vec, agent, env_params)
-
-    def step(loop: tuple[RolloutState, Any], time: jax.Array) -> tuple[Any, Any]:
-        (vstate, timestep, carry), over = loop
-        action, _, carry = agent.act(jax.random.fold_in(key, time), params, carry, timestep)
-        stepped, following = vec.step(vstate, action)
-        # After the end nothing moves any more.
-        before = jax.tree.map(lambda x: x[0], vstate.state)
-        after = jax.tree.map(lambda x: x[0], stepped.state)
-        shown = jax.tree.map(lambda a, b: jnp.where(over, a, b), before, after)
-        stepped = jax.tree.map(lambda a, b: jnp.where(over, a, b), vstate, stepped)
-        kept = shown, jnp.where(over, 0, following.reward[0]), ~over
-        return (RolloutState(stepped, following, carry), over | following.last[0]), kept
-
-    first = jax.tree.map(lambda x: x[0], (state.vstate.task, state.vstate.state))
-    steps = jnp.arange(max_steps, dtype=jnp.int32)
-    _, (states, rewards, going) = jax.lax.scan(step, (state, jnp.zeros((), bool)), steps)
-    states = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first[1], states)
-    return Episode(first[0], states, rewards, going.sum(dtype=jnp.int32))
+    vec = one_trial_each(env, 1, max_steps)
+    start = start_rollout(key, vec, agent, env_params)
+    played = play(
+        vec,
+        agent,
+        params,
+        start,
+        max_steps=max_steps,
+        keep=lambda record: (record.next_vstate.state, record.next_timestep.reward),
+    )
+    states, rewards = jax.tree.map(lambda x: x[0, 0], played.records)
+    length = played.length[0, 0]
+    shown = jnp.minimum(jnp.arange(max_steps + 1), length)
+    states = jax.tree.map(
+        lambda first, later: jnp.concatenate([first, later])[shown], start.vstate.state, states
+    )
+    return Episode(jax.tree.map(lambda x: x[0], start.vstate.task), states, rewards, length)

@@ -209,7 +209,7 @@ def checked(env: Environment, params: Any, render_mode: str | None) -> Any:
 
 def render_modes(env: Environment) -> list[str]:
     """`"ansi"` always; `"rgb_array"` where there is space to show."""
-    return ["rgb_array", "ansi"] if hasattr(env, "render") else ["ansi"]
+    return ["rgb_array", "ansi"] if env.can_render else ["ansi"]
 
 
 def converted(space: spaces.Space) -> gymnasium.Space:

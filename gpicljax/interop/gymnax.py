@@ -251,8 +251,8 @@ def to_gymnax(
         for gymnax 1.x, with `terminated` and `truncated`.
       params: the distribution over tasks; `env.default_params` if None. Traced or batched ones go
         into `GymnaxParams`, with the calls.
-      max_steps_in_episode: the time limit in steps; by default `params.horizon`, or else
-        `env.max_steps`, the environment's own.
+      max_steps_in_episode: the time limit in steps; by default `env.horizon(params)`, the
+        environment's own.
       flatten_observation: whether an observation is one float vector, integers one-hot. By default
         it is unless it is a single array of numbers already (a Box).
       observe_previous: whether the last action and reward are appended to the (flat) observation,
@@ -288,10 +288,7 @@ def to_gymnax(
 
 
 def _with_limit(env: Environment, params: Any, limit: Any) -> GymnaxParams:
-    if limit is None:
-        limit = getattr(params, "horizon", getattr(env, "max_steps", None))
-    if limit is None:
-        raise ValueError(f"max_steps_in_episode: {env.name} tells none; give a number of steps")
+    limit = env.horizon(params) if limit is None else limit
     if not np.all(np.asarray(limit) >= 1):
         raise ValueError(f"max_steps_in_episode = {limit}: at least 1 is needed")
     return GymnaxParams(params, jnp.asarray(limit, jnp.int32))

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from gpicljax import spaces
 from gpicljax.environment import Environment
+from gpicljax.rollout import HostBatch
+from gpicljax.vector import VectorEnv
 
 Picture = NDArray[np.uint8]
 
@@ -113,17 +115,25 @@ class Game:
         self.names |= {AGAIN: "new episode", ANEW: "new task"}
         if len(self._views) > 1:
             self.names[MAP] = "map"
-        self._sample_task = jax.jit(env.sample_task)
-        self._initial = jax.jit(env.initial)
-        self._transition = jax.jit(env.transition)
+        # One endless trial at a time: the player says when the next one begins.
+        self._batch = HostBatch(VectorEnv(env, 1, resets="fresh", params=self._params))
         self.start(new_task=True)
+
+    @property
+    def state(self) -> Any:
+        """The environment's state."""
+        return self._instance.state
+
+    @property
+    def task(self) -> Any:
+        """The environment's task."""
+        return self._instance.task
 
     def start(self, *, new_task: bool = False) -> None:
         """Begins an episode."""
-        self._key, task_key, state_key = jax.random.split(self._key, 3)
-        if new_task:
-            self.task = self._sample_task(task_key, self._params)
-        self.state = self._initial(state_key, self.task)
+        self._key, key = jax.random.split(self._key)
+        task = None if new_task else jax.tree.map(lambda x: x[None], self.task)
+        self._instance = self._batch.start(key, task=task)[0]
         self.steps, self.reward, self.total, self.over = 0, 0.0, 0.0, ""
 
     def press(self, key: str) -> None:
@@ -133,10 +143,8 @@ class Game:
         elif key == MAP and MAP in self.names:
             self.map_shown = not self.map_shown
         elif key in self.actions and not self.over:
-            self._key, step_key = jax.random.split(self._key)
-            action = jnp.asarray(self.actions[key], jnp.int32)
-            moved = self._transition(step_key, self.state, action, self.task)
-            self.state, self.reward = moved.state, float(moved.reward)
+            moved = self._instance.step(jnp.asarray(self.actions[key], jnp.int32))
+            self.reward = float(moved.reward)
             self.steps, self.total = self.steps + 1, self.total + self.reward
             if moved.terminated or moved.truncated:
                 how = "is over" if moved.terminated else "has reached its time limit"

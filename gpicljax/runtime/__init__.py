@@ -1,30 +1,48 @@
 """What every experiment runs on: command line, run folder, log, progress, checkpoints, devices.
 
+`run_experiment` is the driver that puts all of it together:
+
 ```python
-config = parse({"quick": Config()})
-enable_compilation_cache()
-with open_run("mazes", config) as run:
-    state, history = run_chunks(update_chunk, state, num_chunks=100, run=run,
-                                checkpoint_every=10, progress=Progress(100))
-    write_summary(run, {"reward": history[-1]["reward"]}, "# Mazes")
+def build(config):
+    ...
+    return Program("mazes", trainer.init, trainer.update, trainer.observations)
+
+run_experiment("mazes", {"quick": Config()}, build, report)
 ```
 """
 
 from gpicljax.runtime.checkpoints import Checkpointer, CheckpointError, CheckpointMismatchError
-from gpicljax.runtime.config import ConfigError, RunConfig, check, parse, validate
+from gpicljax.runtime.config import (
+    ConfigError,
+    RunConfig,
+    TrainingConfig,
+    check,
+    parse,
+    refuse,
+    validate,
+)
 from gpicljax.runtime.config_json import describe_difference, from_json, to_json
 from gpicljax.runtime.distributed import is_main, join_cluster, on_main, say, to_host
+from gpicljax.runtime.experiment import (
+    Measure,
+    Outcome,
+    Probe,
+    Program,
+    Report,
+    Spread,
+    run_experiment,
+    stream,
+)
 from gpicljax.runtime.failures import failures_reported
+from gpicljax.runtime.lanes import Lanes
 from gpicljax.runtime.loggers import Logger, open_loggers
 from gpicljax.runtime.loop import run_chunks
 from gpicljax.runtime.mesh import (
     FAST_COMPILE,
     devices_for,
     enable_compilation_cache,
-    lanes_for,
     make_mesh,
     one_device_per_core,
-    padded_count,
     per_lane,
     per_part,
     shard_leading,
@@ -61,18 +79,26 @@ __all__ = [
     "Checkpointer",
     "ConfigError",
     "ConfigMismatchError",
+    "Lanes",
     "LoadedAgent",
     "LoadedLanguageModel",
     "Logger",
+    "Measure",
     "MetricsError",
     "MetricsLog",
+    "Outcome",
+    "Probe",
+    "Program",
     "Progress",
+    "Report",
     "RunConfig",
     "RunDirectory",
     "RunError",
     "RunExistsError",
     "RunLockedError",
     "SavedError",
+    "Spread",
+    "TrainingConfig",
     "announce",
     "check",
     "describe_difference",
@@ -82,7 +108,6 @@ __all__ = [
     "from_json",
     "is_main",
     "join_cluster",
-    "lanes_for",
     "load_agent",
     "load_language_model",
     "make_mesh",
@@ -90,19 +115,21 @@ __all__ = [
     "one_device_per_core",
     "open_loggers",
     "open_run",
-    "padded_count",
     "parse",
     "per_lane",
     "per_part",
     "provenance",
     "read_metrics",
+    "refuse",
     "run_chunks",
+    "run_experiment",
     "save_agent",
     "say",
     "shard_leading",
     "shard_parts",
     "shipped",
     "shipped_models",
+    "stream",
     "throughput",
     "to_host",
     "to_json",

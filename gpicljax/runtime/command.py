@@ -24,6 +24,7 @@ from rich.markdown import Markdown
 from rich.markup import escape
 from rich.table import Table
 
+from gpicljax.checks import refusal, unknown
 from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.registration import registered
 from gpicljax.runtime.config_json import flatten
@@ -35,7 +36,6 @@ from gpicljax.runtime.stored_runs import (
     find_run,
     find_runs,
     read_run,
-    unknown,
 )
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
@@ -112,7 +112,7 @@ class ShowRun:
                 each = " ".join(f"{x:.4g}" for x in seeds) if seeds.size > 1 else ""
                 table.add_row(escape(name), _mean(seeds), _bounds(seeds), each)
             _print(out, table)
-            _print_lanes(out, [run])
+            _print_not_finite(out, [run])
         checkpoints = run.checkpoints()
         if checkpoints:
             table = _table("checkpoint", "state")
@@ -146,13 +146,13 @@ class CompareRuns:
         """Prints the tables and draws the figure."""
         paths = dict.fromkeys(find_run(self.runs_dir, name) for name in self.runs)
         if len(paths) < 2:
-            raise UnknownRunError(f"runs: got {self.runs}; accepted: two or more different runs")
+            raise UnknownRunError(refusal("runs", self.runs, "two or more different runs"))
         runs = [read_run(path) for path in paths]
         names = _labels(runs)
         metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
         metric = self.metric or next((r.key_metric for r in runs if r.key_metric), None)
         if metric is not None and metric not in metrics:
-            raise UnknownRunError(unknown(f"--metric: got {metric!r}", metric, metrics))
+            raise UnknownRunError(unknown("--metric", metric, metrics))
 
         _print_problems(out, runs)
         differences = config_differences(runs)
@@ -172,7 +172,7 @@ class CompareRuns:
                 table.add_row(escape(name), *(s or "-" for s in shown))
             _print(out, table)
             out.print("mean over seeds ± half of its 95 % t-interval (number of seeds)")
-            _print_lanes(out, runs)
+            _print_not_finite(out, runs)
         if metric is not None:
             self._draw(out, dict(zip(names, runs, strict=True)), metric)
 
@@ -290,12 +290,12 @@ def _print_problems(out: Console, runs: Sequence[StoredRun]) -> None:
             out.print(f"[red]damaged: {escape(run.name)}: {escape(problem)}[/]")
 
 
-def _print_lanes(out: Console, runs: Sequence[StoredRun]) -> None:
+def _print_not_finite(out: Console, runs: Sequence[StoredRun]) -> None:
     for run in runs:
-        key = run.key_metric
-        lanes, seeds = (run.lanes(key), run.seeds(key).size) if key else (0, 0)
-        if lanes > seeds:
-            out.print(f"{escape(run.name)}: the first {seeds} of its {lanes} lanes are counted")
+        for name, chunk in run.not_finite.items():
+            out.print(
+                f"[red]not finite: {escape(run.name)}: {escape(name)} from chunk {chunk} on[/]"
+            )
 
 
 def _facts(runs: Sequence[StoredRun], names: Sequence[str] = ("",)) -> Table:

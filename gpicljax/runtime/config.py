@@ -17,8 +17,8 @@ Nothing here imports JAX.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib.util
+import math
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
 import tyro
+
+from gpicljax.checks import refusal, unknown
 
 LOG_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 """What a log may also be sent to, and the package that this needs."""
@@ -48,7 +50,7 @@ def check(condition: bool, argument: str, value: object, accepted: str) -> None:
       ConfigError: if `condition` is false.
     """
     if not condition:
-        raise ConfigError(f"{argument}: got {value!r}; accepted: {accepted}")
+        raise ConfigError(refusal(argument, value, accepted))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +117,43 @@ class RunConfig:
         check(not both, "resume and overwrite", (True, True), "at most one of the two")
 
 
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(RunConfig):
+    """What every training can be told besides.
+
+    Attributes:
+      observations: Environment steps (or tokens) of each seed.
+      log_lines: Log lines of the whole run.
+      checkpoint_every: Log lines between checkpoints.
+    """
+
+    observations: int = 1_000_000
+    log_lines: int = 40
+    checkpoint_every: int = 5
+
+    def validate(self) -> None:
+        """Refuses counts below 1."""
+        super().validate()
+        for name in ("observations", "log_lines", "checkpoint_every"):
+            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+
+    def updates(self, observations_per_update: int) -> int:
+        """Updates that the run needs for its observations; 0 where an update makes none."""
+        if not observations_per_update:
+            return 0
+        return math.ceil(self.observations / observations_per_update)
+
+    def chunks(self, observations_per_update: int) -> tuple[int, int]:
+        """The run in chunks of equal length, one for each log line.
+
+        Returns:
+          Updates in a chunk, and chunks.
+        """
+        updates = self.updates(observations_per_update)
+        each = max(1, math.ceil(updates / self.log_lines))
+        return each, math.ceil(updates / each)
+
+
 ConfigT = TypeVar("ConfigT", bound=RunConfig)
 
 
@@ -175,9 +214,7 @@ def parse(
     finder.add_argument("--preset", default=default)
     chosen = str(finder.parse_known_args(arguments)[0].preset)
     if chosen not in presets:
-        near = difflib.get_close_matches(chosen, presets, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        _refuse(f"--preset: got {chosen!r}{hint}; accepted: {', '.join(presets)}")
+        refuse(unknown("--preset", chosen, presets))
     base = dataclasses.replace(presets[chosen], preset=chosen)
     text = description if description is not None else type(base).__doc__ or ""
     text = f"{text.strip()}\n\nPresets: {', '.join(presets)} (default: {default})."
@@ -185,10 +222,18 @@ def parse(
     try:
         validate(config)
     except ConfigError as error:
-        _refuse(f"--{str(error).replace('_', '-', str(error).partition(':')[0].count('_'))}")
+        refuse(error)
     return config
 
 
-def _refuse(message: str) -> NoReturn:
+def refuse(error: object) -> NoReturn:
+    """Ends the program as a bad argument does: a message on stderr, exit code 2.
+
+    Args:
+      error: a `ConfigError`, whose argument is shown as the flag that it is; or a message.
+    """
+    message = str(error)
+    if isinstance(error, ConfigError):
+        message = f"--{message.replace('_', '-', message.partition(':')[0].count('_'))}"
     print(f"error: {message}", file=sys.stderr)
     raise SystemExit(2)

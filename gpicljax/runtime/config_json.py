@@ -1,4 +1,8 @@
-"""Configurations as JSON values, and what differs between two of them."""
+"""Configurations as JSON values, and what differs between two of them.
+
+Not cattrs: it converts ("6" and True are integers to it) where a stored configuration of another
+shape is to be refused by the name of its field, and knows no JSON for infinities.
+"""
 
 from __future__ import annotations
 

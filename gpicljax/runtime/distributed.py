@@ -14,14 +14,15 @@ import sys
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from gpicljax.runtime.config import RunConfig
+from gpicljax.checks import refusal
+from gpicljax.runtime.config import RunConfig, refuse
 from gpicljax.storage.leaves import is_key, is_spread
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ def join_cluster(config: RunConfig, *, heartbeat_timeout_s: int = 100) -> None:
         )
     except (RuntimeError, ValueError, TypeError) as error:
         given = {name: os.environ.get(name) for name in VARIABLES}
-        _refuse(
+        refuse(
             f"--distributed: {error} Given: {given}; accepted: a job of SLURM, Open MPI, "
             "Kubernetes or Cloud TPU, or all three variables"
         )
@@ -78,13 +79,8 @@ def _integer(variable: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal():
-        _refuse(f"{variable}: got {text!r}; accepted: an integer >= 0")
+        refuse(refusal(variable, text, "an integer >= 0"))
     return int(text)
-
-
-def _refuse(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
-    raise SystemExit(2)
 
 
 def _leave_at_once_after_errors() -> None:

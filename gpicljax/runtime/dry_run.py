@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -30,18 +29,17 @@ class Cost(NamedTuple):
         return (self.argument_bytes + self.temporary_bytes) / 2**30
 
 
-def measure(function: Any, make_argument: Callable[[], Any]) -> Cost:
+def measure(function: Any, argument: Any) -> Cost:
     """Compiles a function of one pytree, asks for its memory analysis and times one call.
 
     Args:
       function: a jitted function that maps the argument to `(argument of the next call,
         anything)`, such as one update.
-      make_argument: builds the first argument.
+      argument: the first one; it is consumed if the function donates.
 
     Returns:
       The cost.
     """
-    argument = make_argument()
     start = time.monotonic()
     compiled = function.lower(argument).compile()
     compile_s = time.monotonic() - start

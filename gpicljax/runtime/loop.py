@@ -9,12 +9,15 @@ from signal import Signals
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from gpicljax.runtime.checkpoints import Checkpointer
 from gpicljax.runtime.distributed import exchange, is_main, to_host
 from gpicljax.runtime.distributed import say as say_once
+from gpicljax.runtime.lanes import Lanes
 from gpicljax.runtime.loggers import open_loggers
-from gpicljax.runtime.metrics import MetricsLog
+from gpicljax.runtime.metrics import NOT_FINITE, MetricsLog, in_words, not_finite_since
 from gpicljax.runtime.profiling import CompileClock, profile
 from gpicljax.runtime.progress import Progress, duration
 from gpicljax.runtime.provenance import provenance
@@ -24,7 +27,32 @@ from gpicljax.storage.atomic import to_json_text, write_atomically
 
 StateT = TypeVar("StateT")
 Metrics = Mapping[str, Any]
-RESERVED = ("step", "observations", "time")
+RESERVED = ("step", "observations", "time", NOT_FINITE)
+FINITE = "finite"
+"""The metric by which `watched` says which runs are sound."""
+NOT_FINITE_CODE = 3
+"""The exit code where a run's loss or parameters have stopped being finite."""
+
+
+def watched(update: Callable[[Any], tuple[Any, dict[str, jax.Array]]]) -> Callable[[Any], Any]:
+    """An update of one run that also says whether the run is still sound.
+
+    Args:
+      update: from a state with `params` to the next one and metrics.
+
+    Returns:
+      The same, with a further metric: `bool[]`, all parameters and all metrics whose names end in
+      `loss` are finite.
+    """
+
+    def watching(state: Any) -> tuple[Any, dict[str, jax.Array]]:
+        state, metrics = update(state)
+        seen = state.params, {n: m for n, m in metrics.items() if n.endswith("loss")}
+        floats = [x for x in jax.tree.leaves(seen) if jnp.issubdtype(x.dtype, jnp.inexact)]
+        finite = jnp.asarray([jnp.isfinite(x).all() for x in floats], bool).all()
+        return state, metrics | {FINITE: finite}
+
+    return watching
 
 
 def run_chunks(
@@ -33,6 +61,8 @@ def run_chunks(
     *,
     num_chunks: int,
     run: RunDirectory,
+    lanes: Lanes | None = None,
+    probe: Callable[[int, StateT], Metrics] | None = None,
     checkpointer: Checkpointer | None = None,
     checkpoint_every: int = 1,
     on_metrics: Callable[[int, Metrics], None] | None = None,
@@ -60,19 +90,26 @@ def run_chunks(
         that went into compilation: in the first chunk of a process, and where something was
         compiled again) and `observations_per_s` (compilation left out; not in the first chunk of a
         process, nor in one that is profiled). Its configuration says where records are shown
-        besides, and whether the second chunk of this process is profiled.
+        besides, and whether the second chunk of this process is profiled. The runs that are not
+        sound any more (see `watched`) are named under `not_finite`, in a message and in the
+        progress line; if none is left, training ends.
+      lanes: the runs on the leading axis of state and metrics; surplus lanes are neither logged
+        nor saved. None for a single run without such an axis.
+      probe: `(step, state) -> metrics`, measured after each chunk and logged with its metrics, on
+        the host and without surplus lanes.
       checkpointer: by default one in the run's folder.
       checkpoint_every: chunks between checkpoints; the last chunk is always saved.
       on_metrics: called with the step and the metrics (on the host, whole) after each chunk
         is logged; a chunk that is repeated after a resume is reported again.
       progress: the progress line; None for silence.
-      observations_per_chunk: observations that one chunk processes, over all seeds.
+      observations_per_chunk: observations that one chunk processes, over all runs.
 
     Returns:
       The final state and the whole log, as `read_metrics` returns it.
 
     Raises:
-      SystemExit: with code 143 or 130 after SIGTERM or SIGINT.
+      SystemExit: with code 143 or 130 after SIGTERM or SIGINT; with `NOT_FINITE_CODE` if no run is
+        sound any more.
       ValueError: if a count is out of range or a metric has one of the names above.
       CheckpointError: if nothing can be restored, or saving fails repeatedly.
       OSError: if logging fails repeatedly.
@@ -88,14 +125,17 @@ def run_chunks(
     saver = Checkpointer(run.checkpoints, report=say) if checkpointer is None else checkpointer
     log = MetricsLog(run.metrics_file)
     first = saved = tried = 0
-    restored = saver.restore_latest(state) if run.resumed else None
+    names = ("the run",) if lanes is None else lanes.names
+    like = state if lanes is None else lanes.stored_like(state)
+    restored = saver.restore_latest(like) if run.resumed else None
     if restored is not None:
-        first, state = restored
+        first, state = restored[0], restored[1] if lanes is None else lanes.restored(restored[1])
         saved = tried = first
         say(f"resuming after chunk {first} of {num_chunks}")
     log.truncate_after(first)
     records = log.read()
     before = records[-1].get("time", {}).get("elapsed_s", 0.0) if records else 0.0
+    unsound = not_finite_since(records)
     leader = is_main()
     if leader:
         plan = {
@@ -112,20 +152,25 @@ def run_chunks(
         # A checkpoint must not be ahead of the log: a resume could not fill the gap.
         if log.complete and step > tried:
             tried = step
-            saved = step if saver.save(step, state) else saved
+            kept = state if lanes is None else lanes.stored(state)
+            saved = step if saver.save(step, kept) else saved
 
     nothing = contextlib.nullcontext()
     watch = _Stopwatch(observations_per_chunk, before)
     done = first
-    with watch.clock, open_loggers(run, records, report=say) as views:
+    shown = nothing if progress is None else contextlib.closing(progress)
+    with watch.clock, shown, open_loggers(run, records, report=say) as views:
         with catch_stop() as stop:
             for step in range(first + 1, num_chunks + 1):
                 profiled = leader and run.config.profile and step == first + 2
                 with profile(run.path / "profile", report=say) if profiled else nothing:
                     watch.start()
                     state, metrics = jax.block_until_ready(update_chunk(state))
+                    probed = {} if probe is None else probe(step, state)
                     spent = watch.stop(count=not profiled)
-                metrics = to_host(dict(metrics))
+                fetch = to_host if lanes is None else lanes.fetch
+                metrics = fetch(dict(metrics)) | dict(probed)
+                sound = np.atleast_1d(metrics.pop(FINITE, np.ones(len(names), bool)))
                 clash = [name for name in RESERVED if name in metrics]
                 if clash:
                     raise ValueError(
@@ -134,7 +179,12 @@ def run_chunks(
                 if step == first + 1 and progress is not None:
                     taken, compiled = duration(spent["chunk_s"]), duration(spent["compile_s"])
                     say(f"first chunk, compilation included: {taken} ({compiled} to compile)")
+                new = {n: step for n, ok in zip(names, sound, strict=True) if not ok} | unsound
+                if new != unsound:
+                    unsound = new
+                    say(f"warning: {in_words(unsound)}")
                 record = {"observations": step * observations_per_chunk, **metrics, "time": spent}
+                record |= {NOT_FINITE: [*unsound]} if unsound else {}
                 log.append(step, record)
                 views.log(step, record)
                 if on_metrics is not None:
@@ -148,8 +198,9 @@ def run_chunks(
                         metrics=metrics,
                         observations_per_second=spent.get("observations_per_s"),
                         seconds_left=watch.seconds_left(num_chunks - step),
+                        warning=f"not finite: {', '.join(unsound)}" if unsound else None,
                     )
-                if _agreed(stop) is not None:
+                if _agreed(stop) is not None or len(unsound) == len(names):
                     break
         # Only now, with the usual handlers back: no signal can slip in between look and leave.
         if progress is not None:
@@ -166,6 +217,9 @@ def run_chunks(
             raise SystemExit(exit_code(asked))
         log.flush()
         save(done)
+        if len(unsound) == len(names):
+            say(f"stopped: {in_words(unsound)}")
+            raise SystemExit(NOT_FINITE_CODE)
         return state, log.read()
 
 

@@ -41,14 +41,15 @@ def one_device_per_core(most: int | None = None) -> int:
       most: upper limit of the number of devices.
 
     Returns:
-      The number of CPU devices of this process. What was set by hand (`XLA_FLAGS`, or a backend in
-      use) stays.
+      The number of CPU devices of this process. What was set by hand (`XLA_FLAGS`,
+      `JAX_NUM_CPU_DEVICES`, or a backend in use) stays.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_cpu_multi_thread_eigen" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if "xla_force_host_platform_device_count" not in flags:
+    by_hand = "xla_force_host_platform_device_count" in flags or "JAX_NUM_CPU_DEVICES" in os.environ
+    if not by_hand:
         wanted = max(1, min(cores or 1, most or cores or 1))
         with contextlib.suppress(RuntimeError):  # the backend is in use already
             jax.config.update("jax_num_cpu_devices", wanted)
@@ -166,35 +167,6 @@ def make_mesh(num_devices: int | None = None) -> Mesh:
     return jax.make_mesh((wanted,), (AXIS,), axis_types=(AxisType.Auto,), devices=devices[:wanted])
 
 
-def padded_count(n: int, mesh: Mesh) -> int:
-    """The smallest multiple of the mesh's device count that is at least `n`.
-
-    An axis is spread evenly only if the device count divides it. Surplus seeds are run like the
-    others, for nothing, and dropped from the results: `result[:n]`.
-
-    Args:
-      n: number of seeds wanted, at least 1.
-      mesh: the mesh.
-
-    Returns:
-      The number of seeds to run.
-
-    Raises:
-      ValueError: if `n` < 1.
-    """
-    if n < 1:
-        raise ValueError(f"n: got {n}; accepted: an integer >= 1")
-    return -(-n // mesh.size) * mesh.size
-
-
-def lanes_for(n: int, mesh: Mesh) -> np.ndarray:
-    """The number of the seed that each lane runs, `uint32[padded_count(n, mesh)]`.
-
-    Lanes beyond the n-th repeat the first seeds.
-    """
-    return np.arange(padded_count(n, mesh), dtype=np.uint32) % np.uint32(n)
-
-
 def shard_leading(tree: T, mesh: Mesh) -> T:
     """Spreads the leading axis of every array over the mesh.
 
@@ -208,7 +180,7 @@ def shard_leading(tree: T, mesh: Mesh) -> T:
 
     Raises:
       AssertionError: if several processes give different values.
-      ValueError: if the device count does not divide a leading axis; see `padded_count`.
+      ValueError: if the device count does not divide a leading axis; see `lanes.Lanes`.
     """
 
     def place(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
@@ -219,7 +191,7 @@ def shard_leading(tree: T, mesh: Mesh) -> T:
             raise ValueError(
                 f"tree{jax.tree_util.keystr(path)}: got the shape {shape}; accepted: "
                 f"a leading axis that is a multiple of {mesh.size} devices "
-                "(see padded_count)"
+                "(see runtime.Lanes)"
             )
         return _put(leaf, NamedSharding(mesh, PartitionSpec(AXIS)))
 

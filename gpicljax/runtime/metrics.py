@@ -17,6 +17,10 @@ MAX_VALUES = 65536
 """Most numbers one metric may hold; larger arrays belong into files of their own."""
 
 
+NOT_FINITE = "not_finite"
+"""The field of a record that names the runs whose loss or parameters are not finite any more."""
+
+
 class MetricsError(ValueError):
     """A metrics log is damaged in a place where no interruption can have damaged it."""
 
@@ -146,6 +150,22 @@ def throughput(records: Sequence[Mapping[str, Any]]) -> float:
     rates = [record["time"].get("observations_per_s") for record in records]
     rates = [rate for rate in rates if rate is not None]
     return float(np.median(rates)) if rates else float("nan")
+
+
+def not_finite_since(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The runs that a log names as not finite, and the first chunk in which it does."""
+    since: dict[str, int] = {}
+    for record in records:
+        names = record.get(NOT_FINITE, [])
+        for name in names if isinstance(names, list) else []:
+            since.setdefault(str(name), record["step"])
+    return since
+
+
+def in_words(since: Mapping[str, int]) -> str:
+    """Says which runs are not finite, see `not_finite_since`."""
+    named = ", ".join(f"{name} (from chunk {chunk} on)" for name, chunk in since.items())
+    return f"Loss or parameters are not finite: {named}."
 
 
 def as_numbers(value: Any) -> np.ndarray | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping
 from typing import IO, Any
 
 import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
 
 from gpicljax.runtime.distributed import is_main
 
@@ -57,7 +59,7 @@ def announce(
 
 
 class Progress:
-    """One line that is redrawn after each chunk; plain lines where the output is not a terminal.
+    """A bar that moves on after each chunk; plain lines where the output is not a terminal.
 
     Of several processes, only process 0 shows it.
 
@@ -70,15 +72,25 @@ class Progress:
     def __init__(
         self, total: int, *, key_metric: str | None = None, stream: IO[str] | None = None
     ) -> None:
-        """Prepares the line; see the class."""
+        """Prepares the bar; see the class."""
         self.total = total
         self.key_metric = key_metric
         self.stream = sys.stdout if stream is None else stream
-        self._redraws = self.stream.isatty()
-        self._open = False
+        self._bar: Bar | None = None
+        if self.stream.isatty() and is_main():
+            # Drawn when there is news: a thread of its own would draw while signals are handled.
+            self._bar = Bar(
+                BarColumn(24),
+                TextColumn("{task.description}", markup=False),
+                console=Console(file=self.stream, highlight=False),
+                auto_refresh=False,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._task = self._bar.add_task("", total=total)
 
     def note(self, text: str) -> None:
-        """Prints a line of its own above the progress line."""
+        """Prints a line of its own, which stays."""
         self.close()
         if is_main():
             print(text, file=self.stream, flush=True)
@@ -90,6 +102,7 @@ class Progress:
         metrics: Mapping[str, Any],
         observations_per_second: float | None,
         seconds_left: float | None,
+        warning: str | None = None,
     ) -> None:
         """Shows the state after a chunk.
 
@@ -98,6 +111,7 @@ class Progress:
           metrics: the chunk's metrics.
           observations_per_second: throughput without compilation; None while unknown.
           seconds_left: None while unknown.
+          warning: what must not be overlooked.
         """
         if not is_main():
             return
@@ -111,18 +125,16 @@ class Progress:
             parts.append(f"{count(observations_per_second)} observations/s")
         if seconds_left is not None:
             parts.append(f"{duration(seconds_left)} left")
+        if warning is not None:
+            parts.append(warning.upper())
         line = "  ".join(parts)
-        if self._redraws:
-            width = shutil.get_terminal_size().columns - 1
-            self.stream.write(f"\r{line[:width]:<{width}}")
-            self._open = True
+        if self._bar is None:
+            print(line, file=self.stream, flush=True)
         else:
-            self.stream.write(line + "\n")
-        self.stream.flush()
+            self._bar.start()
+            self._bar.update(self._task, completed=done, description=line, refresh=True)
 
     def close(self) -> None:
-        """Ends the line, so that what is printed next starts on a new one."""
-        if self._open:
-            self.stream.write("\n")
-            self.stream.flush()
-            self._open = False
+        """Ends the bar, so that what is printed next starts on a new line."""
+        if self._bar is not None:
+            self._bar.stop()

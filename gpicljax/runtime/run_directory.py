@@ -18,7 +18,7 @@ from typing import Any
 from gpicljax.runtime.config import RunConfig, validate
 from gpicljax.runtime.config_json import describe_difference, to_json
 from gpicljax.runtime.distributed import everywhere, exchange, is_main, on_main
-from gpicljax.runtime.metrics import read_metrics
+from gpicljax.runtime.metrics import NOT_FINITE, in_words, not_finite_since, read_metrics
 from gpicljax.runtime.provenance import provenance
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.storage.lock import Held, LockedError, exclusive
@@ -232,12 +232,14 @@ def write_summary(run: RunDirectory, results: Mapping[str, Any], markdown: str) 
     times = [record.get("time", {}) for record in records]
     trained = times[-1].get("elapsed_s") if times else None
     compiled = sum(spent.get("compile_s", 0.0) for spent in times)
+    broken = not_finite_since(records)
     origin = provenance()
     wall = time.monotonic() - run.started
     summary = {
         "experiment": run.experiment,
         "run": run.path.name,
         "results": results,
+        NOT_FINITE: broken,
         # A resumed run spent time in earlier processes too; only the log knows about those.
         "wall_time_s": round(wall, 3),
         "training_time_s": trained,
@@ -257,6 +259,8 @@ def write_summary(run: RunDirectory, results: Mapping[str, Any], markdown: str) 
         f"- date: {origin['date']}",
         f"- command: `{origin['command']}`",
     ]
+    if broken:
+        markdown = f"**{in_words(broken)}** No mean over seeds includes them.\n\n{markdown}"
     text = f"{markdown.rstrip()}\n\n## Where this comes from\n\n" + "\n".join(lines) + "\n"
     write_atomically(run.path / "summary.json", to_json_text(summary, indent=2) + "\n")
     write_atomically(run.path / "summary.md", text)

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpicljax.checks import refusal, unknown
 from gpicljax.runtime.config_json import flatten
-from gpicljax.runtime.metrics import MetricsError, as_numbers, read_metrics
+from gpicljax.runtime.metrics import (
+    NOT_FINITE,
+    MetricsError,
+    as_numbers,
+    not_finite_since,
+    read_metrics,
+)
 from gpicljax.runtime.run_directory import IRRELEVANT, PLAN
 from gpicljax.storage.lock import is_locked
 from gpicljax.storage.manifest import MANIFEST, find_damage
 
 Floats = NDArray[np.float64]
-BOOKKEEPING = ("step", "observations", "time")
+BOOKKEEPING = ("step", "observations", "time", NOT_FINITE)
 
 
 class UnknownRunError(ValueError):
@@ -113,8 +118,8 @@ class StoredRun:
     def seeds(self, metric: str, record: int = -1) -> Floats:
         """A metric's values in one record, `float64[seeds]`; NaN for null, empty if absent.
 
-        A value for all seeds counts as one. Lanes beyond the number of seeds are left out: they
-        repeat seeds to fill the devices, or are the seeds of further cells.
+        A value for all seeds counts as one; where a study has several cells, their seeds follow
+        one another.
         """
         values = as_numbers(_measured(self.records[record]).get(metric, []))
         if values is None or values.size == 0:
@@ -122,9 +127,7 @@ class StoredRun:
         rows = values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1)
         finite = np.isfinite(rows)
         total = np.where(finite, rows, 0.0).sum(1)
-        means = np.where(finite.any(1), total / np.maximum(finite.sum(1), 1), np.nan)
-        count = self.config.get("seeds")
-        return means[:count] if isinstance(count, int) and count > 0 else means
+        return np.where(finite.any(1), total / np.maximum(finite.sum(1), 1), np.nan)
 
     def curve(self, metric: str) -> tuple[Floats, Floats]:
         """A metric over the whole log.
@@ -142,8 +145,13 @@ class StoredRun:
         counted = all(isinstance(count, int) and count > 0 for count in counts)
         return (np.asarray(counts, np.float64) if counted else steps), table
 
+    @property
+    def not_finite(self) -> dict[str, int]:
+        """The seeds whose loss or parameters stopped being finite, and in which chunk."""
+        return not_finite_since(self.records)
+
     def lanes(self, metric: str) -> int:
-        """How many values a record holds, those left out of `seeds` too; 0 if it is one number."""
+        """How many values a record holds, one for each seed; 0 if it is one number."""
         values = as_numbers(_measured(self.records[-1]).get(metric, []))
         return len(values) if values is not None and values.ndim else 0
 
@@ -225,30 +233,13 @@ def find_run(runs_dir: Path, name: str) -> Path:
     bare = [path for path in known.values() if path.name == name]
     if len(bare) == 1:
         return bare[0]
+    bare = [path.name for path in known.values()]
+    short = [p.name if bare.count(p.name) == 1 else shown for shown, p in known.items()]
     raise UnknownRunError(
-        unknown(f"run: got {name!r}", name, known, by_ending=True)
+        unknown("run", name, known if "/" in name else short)
         if known
-        else f"run: got {name!r}; there are no runs in {runs_dir} (--runs-dir says where)"
+        else refusal("run", name, f"a run; there are none in {runs_dir} (--runs-dir says where)")
     )
-
-
-def unknown(given: str, name: str, accepted: Iterable[str], by_ending: bool = False) -> str:
-    """A message that refuses a name, with the nearest accepted ones first.
-
-    Args:
-      given: the argument and what it got, in words.
-      name: the name.
-      accepted: the names there are.
-      by_ending: whether what follows a slash may be compared alone.
-    """
-    names = list(accepted)
-    near = difflib.get_close_matches(name, names, n=1)
-    if not near and by_ending:
-        endings = {full.rpartition("/")[2]: full for full in names}
-        near = [endings[e] for e in difflib.get_close_matches(name, endings, n=1)]
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    rest = ", ".join(names[:10]) + (f", ... ({len(names)} in all)" if len(names) > 10 else "")
-    return f"{given}{hint}; accepted: {rest or 'none'}"
 
 
 def config_differences(runs: list[StoredRun]) -> dict[str, list[Any]]:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.envs.cliff_walking import _MOVES, NO_LIMIT, CliffWalking, State
+from gpicljax.environment import NO_LIMIT
+from gpicljax.envs.cliff_walking import _MOVES, CliffWalking, State
 
 UP, RIGHT, DOWN, LEFT = range(4)
 
@@ -106,7 +107,8 @@ def test_slips_are_drawn_with_their_probabilities(key):
     keys = jax.random.split(key, 6_000)
     for rate in (1 / 3, 0.75, 1.0, 0.0):
         rated = task.replace(success_rate=jnp.asarray(rate, jnp.result_type(float)))
-        slips = jax.vmap(env.slip, (0, None))(keys, rated)
+        state = env.initial(key, rated)
+        slips = jax.vmap(env.draw_noise, (0, None, None))(keys, state, rated)
         assert slips.dtype == jnp.int32
         shares = np.bincount(slips, minlength=3) / len(keys)
         expected = np.array([(1 - rate) / 2, rate, (1 - rate) / 2])
@@ -118,7 +120,7 @@ def test_transition_is_move_with_a_drawn_slip(key):
     env, task = fixed(is_slippery=True)
     _, state = env.reset(key, task)
     for k in jax.random.split(key, 5):
-        slip = env.slip(k, task)
+        slip = env.draw_noise(k, state, task)
         assert env.transition(k, state, 1, task).state == env.move(state, 1, slip, task).state
 
 
@@ -247,7 +249,7 @@ def test_render_shows_every_kind_of_cell_and_the_walker_moving(key):
 
 @pytest.mark.parametrize("static", [{"max_rows": 1}, {"max_columns": 1}], ids=str)
 def test_bad_caps(static):
-    with pytest.raises(ValueError, match="at least 2"):
+    with pytest.raises(ValueError, match="got 1; accepted: an integer >= 2"):
         gpicljax.make("CliffWalking-v1", **static)
 
 
@@ -260,13 +262,13 @@ def test_bad_caps(static):
         ({"horizon": 0}, "horizon"),
         ({"reward_schedule": (1.0, 0.0, 0.0)}, "reward_schedule"),
         ({"reward_schedule": (1.0, float("inf"))}, "reward_schedule"),
-        ({"rows": 5}, r"rows.*choose from 2 \.\. 4"),
+        ({"rows": 5}, r"rows.*accepted: 2 \.\. 4"),
         ({"rows": 1}, "rows"),
-        ({"rows": (4, 3)}, "rows.*lowest value comes first"),
-        ({"columns": (2, 13)}, r"columns.*choose from 2 \.\. 12"),
+        ({"rows": (4, 3)}, "rows.*a range .lowest, highest."),
+        ({"columns": (2, 13)}, r"columns.*accepted: 2 \.\. 12"),
         ({"columns": (2, 5, 9)}, "columns.*range"),
-        ({"cliff_rows": 4}, r"cliff_rows.*choose from 1 \.\. 3"),
-        ({"cliff_rows": 2, "rows": (2, 4)}, r"cliff_rows.*choose from 1 \.\. 1"),
+        ({"cliff_rows": 4}, r"cliff_rows.*accepted: 1 \.\. 3"),
+        ({"cliff_rows": 2, "rows": (2, 4)}, r"cliff_rows.*accepted: 1 \.\. 1"),
         ({"cliff_rows": 0}, "cliff_rows"),
     ],
 )

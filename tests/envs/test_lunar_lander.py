@@ -109,8 +109,8 @@ def task_of(env, heights, **params):
 
 
 def start(env, begin, task):
-    force, wind, dispersion = begin
-    return env.begin(jnp.asarray(force), jnp.asarray(wind), jnp.asarray(dispersion), task)
+    force, wind, _ = begin  # the last is the engines' scatter: they are off
+    return env.initial_from(jnp.asarray(force), jnp.asarray(wind), task)
 
 
 def replay(episode, **params):
@@ -405,10 +405,10 @@ def test_render_shows_the_craft_where_it_is():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"gravity": 1.0}, r"gravity .* within \(-12, 0\)"),
-        ({"gravity": (-5.0, -6.0)}, "lowest value comes first"),
-        ({"gravity": (-5.0, -4.0, -3.0)}, "gravity: a number or a range"),
-        ({"wind_power": -1.0}, "wind_power .* must not be negative"),
+        ({"gravity": 1.0}, r"gravity: got \[1.0, 1.0\]; .* within \(-12, 0\)"),
+        ({"gravity": (-5.0, -6.0)}, "gravity: .* a range .lowest, highest."),
+        ({"gravity": (-5.0, -4.0, -3.0)}, "gravity: .* a number or a range"),
+        ({"wind_power": -1.0}, "wind_power: .* at least 0"),
         ({"first_force": -1.0}, "first_force"),
         ({"roughness": 1.5}, "roughness"),
         ({"horizon": 0}, "horizon"),

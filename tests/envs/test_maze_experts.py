@@ -53,14 +53,10 @@ EXPECTED = {
 TASKS = {15: 256, 25: 128, 35: 64}
 
 
-def world(**static):
-    return MazeWorld(view="privileged", **static)
-
-
 @functools.cache
 def task_sampler(size, batch):
     """Tasks do not depend on what is done in them, so that few programs serve all settings."""
-    env = world(size=size)
+    env = MazeWorld(size=size)
     keys = jax.random.split(jax.random.key(7), batch)
     draw = jax.vmap(env.sample_task, (0, None))
     return jax.jit(lambda params: draw(keys, params), compiler_options=FAST_COMPILE)
@@ -78,15 +74,16 @@ def play(env, make_agent, batch, length, probability, params=(), keep=lambda *st
 
     def body(carry, key):
         state, memory, start, alive = carry
-        observation = jax.vmap(env.observe)(state, tasks)
+        told = jax.vmap(env.privileged)(state, tasks)
         no = jnp.zeros(batch, bool)
-        timestep = TimeStep(observation, jnp.zeros(batch), no, no, start, start, {})
+        timestep = TimeStep(None, jnp.zeros(batch), no, no, start, start, {}, told)
         agent_key, key = jax.random.split(key)
-        action, aux, memory = agent.act(agent_key, None, memory, timestep)
+        keys = jax.random.split(agent_key, batch)
+        action, aux, memory = agent.act(keys, None, memory, timestep)
         moved = jax.vmap(env.transition)(jax.random.split(key, batch), state, action, tasks)
         moved = moved._replace(reward=jnp.where(alive, moved.reward, 0))
         carry = moved.state, memory, no, alive & ~moved.terminated
-        return carry, keep(observation, action, aux, moved)
+        return carry, keep(told, action, aux, moved)
 
     def run(key, probability):
         nonlocal agent
@@ -106,8 +103,7 @@ def expert(env, rule):
 
 
 def random_agent(env):
-    def act(key, params, carry, timestep):
-        keys = jax.random.split(key, timestep.trial_start.shape[0])
+    def act(keys, params, carry, timestep):
         return jax.vmap(env.action_space().sample)(keys), {}, carry
 
     return lambda probability: Agent(lambda batch: (), act)
@@ -153,7 +149,7 @@ def written_rule(seen, known, visited=None):
 
 @pytest.mark.parametrize("mode", ["navigation", "survival"])
 def test_the_reference_rule_as_it_is_written(mode):
-    env, batch, length = world(size=11, mode=mode), 8, 96
+    env, batch, length = MazeWorld(size=11, mode=mode), 8, 96
     params = () if mode == "navigation" else (("mean_landmark_reward", 0.35),)
     seen, action, aux, moved = play(
         env, expert(env, "reference"), batch, length, np.resize((1.0, 0.3), batch), params
@@ -197,7 +193,8 @@ def test_what_is_remembered():
     step = jax.jit(experts.remember)
     chances = np.zeros((batch, size, size), int)
     for t in range(length):
-        memory = step(jax.random.key(t), memory, jnp.asarray(shown[t]), probability)
+        keys = jax.random.split(jax.random.key(t), batch)
+        memory = step(keys, memory, jnp.asarray(shown[t]), probability)
         chances += shown[t - 3] if t >= 3 else 0  # what was in view three steps ago drops out
         now = np.asarray(memory.recent)
         np.testing.assert_array_equal(now, shown[max(t - 2, 0) : t + 1][::-1]) if t > 1 else None
@@ -211,7 +208,7 @@ def test_what_is_remembered():
 
 
 def test_memory_is_cleared_with_each_episode_and_each_trial():
-    env, batch = world(size=11), 8
+    env, batch = MazeWorld(size=11), 8
     tasks = tasks_of(env, batch)
     state = jax.vmap(env.initial)(jax.random.split(jax.random.key(0), batch), tasks)
     agent = experts.privileged_agent(env, 1.0)
@@ -220,9 +217,10 @@ def test_memory_is_cleared_with_each_episode_and_each_trial():
     episode, trial = no.at[0].set(True), no.at[1].set(True)
 
     def act(state):
-        seen = jax.vmap(env.observe)(state, tasks)
-        timestep = TimeStep(seen, jnp.zeros(batch), no, no, episode, trial, {})
-        _, aux, carry = agent.act(jax.random.key(1), None, everything, timestep)
+        seen = jax.vmap(env.privileged)(state, tasks)
+        timestep = TimeStep(None, jnp.zeros(batch), no, no, episode, trial, {}, seen)
+        keys = jax.random.split(jax.random.key(1), batch)
+        _, aux, carry = agent.act(keys, None, everything, timestep)
         return seen["exposed"], aux["known"], carry
 
     exposed, known, memory = jax.jit(act, compiler_options=FAST_COMPILE)(state)
@@ -237,11 +235,11 @@ def test_memory_is_cleared_with_each_episode_and_each_trial():
 
 def scores(size, rule, probabilities, tasks, length=2048, seed=0):
     """Scores after each step `[length, P, tasks]`, and shares of actions `[P, 5]` in percent."""
-    env = world(size=size)
+    env = MazeWorld(size=size)
     batch = tasks * len(probabilities)
     agent = random_agent(env) if rule == RANDOM else expert(env, rule)
 
-    def keep(observation, action, aux, moved):
+    def keep(told, action, aux, moved):
         return jnp.maximum(moved.reward + 0.01, 0), action.astype(jnp.int8)
 
     which = np.repeat([0.0 if p == RANDOM else p for p in probabilities], tasks)
@@ -315,7 +313,7 @@ def test_the_default_rule_never_live_locks(size, tasks):
 
 
 def rewards(env, agent, batch, length, params):
-    keep = lambda observation, action, aux, moved: moved.reward  # noqa: E731
+    keep = lambda told, action, aux, moved: moved.reward  # noqa: E731
     return play(env, agent, batch, length, 1.0, params, keep).sum(0)
 
 
@@ -339,7 +337,7 @@ SLOW = [(name, "reference") for name in SETTINGS]
 )
 def test_better_than_random(name, rule):
     static, params, length = SETTINGS[name]
-    env, batch = world(**static), 64
+    env, batch = MazeWorld(**static), 64
     ours = rewards(env, expert(env, rule), batch, length, params)
     blind = rewards(env, random_agent(env), batch, length, params)
     print(name, rule, ours.mean(), ours.std() / 8, blind.mean(), blind.std() / 8)
@@ -352,10 +350,8 @@ def test_better_than_random(name, rule):
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="first_person"):
-        experts.privileged_agent(MazeWorld(), 1.0)
-    with pytest.raises(ValueError, match="reference"):
-        experts.privileged_agent(world(), 1.0, "referense")
+    with pytest.raises(ValueError, match="rule: got 'referense' .did you mean 'reference'"):
+        experts.privileged_agent(MazeWorld(), 1.0, "referense")
     for wrong in (-0.1, 1.5, [0.2, np.nan], np.ones((2, 2))):
         with pytest.raises(ValueError, match="probability"):
-            experts.privileged_agent(world(), wrong)
+            experts.privileged_agent(MazeWorld(), wrong)

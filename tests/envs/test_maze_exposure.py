@@ -96,7 +96,7 @@ def test_a_window_that_walls_do_not_limit():
 
 @pytest.mark.parametrize(
     ("wrong", "named"),
-    [({"columns": 0}, "columns = 0"), ({"field_of_view": 180}, "180"), ({"poses": "x"}, "'x'")],
+    [({"columns": 0}, "columns: got 0"), ({"field_of_view": 180}, "180"), ({"poses": "x"}, "'x'")],
 )
 def test_bad_input(wrong, named):
     with pytest.raises(ValueError, match=named):

@@ -401,7 +401,7 @@ def test_pictures_seen_before(camera):
         ({"width": -1}, "resolution"),
         ({"field_of_view": 0.0}, "field_of_view"),
         ({"field_of_view": 175.0}, "field_of_view"),
-        ({"textures": "defualt"}, "Did you mean 'default'"),
+        ({"textures": "defualt"}, "did you mean 'default'"),
     ],
 )
 def test_bad_cameras_are_refused(settings, named):

@@ -24,7 +24,10 @@ def test_the_default_set():
     assert means.max(-1).min() > 60
 
 
-@pytest.mark.parametrize("pattern", {*patterns.WALLS, *patterns.GROUNDS, *patterns.CEILINGS})
+PATTERNS = dict.fromkeys((*patterns.WALLS, *patterns.GROUNDS, *patterns.CEILINGS))
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.__name__)
 def test_patterns_repeat_without_a_seam(pattern):
     drawn = [pattern(np.random.default_rng(s), (0.7, 0.5, 0.3), (0.2, 0.3, 0.4)) for s in range(6)]
     pictures = np.stack(drawn)
@@ -81,7 +84,7 @@ def test_own_sets():
     assert not own.walls.any()  # the set keeps its own copy
     with pytest.raises(ValueError, match="read-only"):
         own.walls[0] = 1
-    with pytest.raises(ValueError, match="'test-own' are registered already"):
+    with pytest.raises(ValueError, match="'test-own'; accepted: one that is not registered"):
         register("test-own", TextureSet(blank(), blank(), blank()))
 
 
@@ -101,13 +104,17 @@ def test_sets_are_made_when_first_used():
 @pytest.mark.parametrize(
     ("part", "given", "said"),
     [
-        ("walls", blank(1, 32), r"walls: uint8\[1, 32, 32, 3\] was given; uint8\[N, 64, 64, 3\]"),
-        ("grounds", blank(1, 64, np.float32), r"grounds: float32\[1, 64, 64, 3\] was given"),
-        ("ceilings", blank(0), r"ceilings: uint8\[0, 64, 64, 3\] was given; .* N >= 1"),
-        ("walls", blank()[0], r"walls: uint8\[64, 64, 3\] was given"),
-        ("walls", "stone", r"walls: str\[\] was given"),
-        ("walls", blank(257), "walls: 257 textures; at most 256"),
-        ("grounds", blank(1024), "1026 textures; at most 1024"),
+        (
+            "walls",
+            blank(1, 32),
+            r"walls: got 'uint8\[1, 32, 32, 3\]'; accepted: uint8\[N, 64, 64, 3\]",
+        ),
+        ("grounds", blank(1, 64, np.float32), r"grounds: got 'float32\[1, 64, 64, 3\]'"),
+        ("ceilings", blank(0), r"ceilings: got 'uint8\[0, 64, 64, 3\]'; accepted: .* N >= 1"),
+        ("walls", blank()[0], r"walls: got 'uint8\[64, 64, 3\]'"),
+        ("walls", "stone", r"walls: got 'str\[\]'"),
+        ("walls", blank(257), "walls: got 257; accepted: at most 256"),
+        ("grounds", blank(1024), "got 1026; accepted: at most 1024"),
     ],
 )
 def test_wrong_textures_are_refused(part, given, said):
@@ -117,12 +124,12 @@ def test_wrong_textures_are_refused(part, given, said):
 
 
 def test_unknown_names_and_sources_are_refused():
-    with pytest.raises(ValueError, match="unknown texture set 'defualt'. Did you mean 'default'?"):
+    with pytest.raises(ValueError, match="textures: got 'defualt' .did you mean 'default'"):
         texture_set("defualt")
-    with pytest.raises(ValueError, match="source: ndarray was given; a TextureSet"):
+    with pytest.raises(ValueError, match="source: got 'ndarray'; accepted: a TextureSet"):
         register("test-array", blank())
     register("test-wrong", lambda: blank())
-    with pytest.raises(ValueError, match="'test-wrong': ndarray was made"):
+    with pytest.raises(ValueError, match="'test-wrong': got 'ndarray'; accepted: a function"):
         texture_set("test-wrong")
-    with pytest.raises(ValueError, match="walls = 0: at least 1"):
+    with pytest.raises(ValueError, match="walls: got 0; accepted: an integer >= 1"):
         random_textures(0, 0, 1, 1)

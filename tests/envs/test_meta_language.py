@@ -198,7 +198,7 @@ def test_the_environment_draws_the_same_tokens_from_the_same_noise(key):
         def step(state, uniform):
             moved = env.move(state, jnp.zeros(12), uniform, task)
             seen = env.observe(moved.state, task)
-            return moved.state, (seen, moved.info["floor"], moved.truncated)
+            return moved.state, (seen, moved.info["attainable"], moved.truncated)
 
         return jax.lax.scan(step, env.initial(key, task), uniforms)[1]
 
@@ -450,18 +450,18 @@ def test_unigrams_agree_with_sequences_and_beat_the_uniform_distribution(key):
     np.testing.assert_allclose(paid, expected, rtol=1e-4)
 
 
-def test_the_floor_agent_predicts_the_truth_and_the_uniform_agent_nothing(key):
+def test_the_oracle_predicts_the_truth_and_the_uniform_agent_nothing(key):
     env = language_env(max_order=3, vocab_size=12)
     task = one_language(env, key)
     privileged = env.privileged(env.initial(key, task), task)
     privileged = jax.tree.map(lambda x: x[None], privileged)
     no, zero = jnp.zeros(1, bool), jnp.zeros(1)
-    timestep = TimeStep(zero, zero, no, no, no, no, {"privileged": privileged})
-    agent = experts.floor_agent()
+    timestep = TimeStep(zero, zero, no, no, no, no, {}, privileged)
+    agent = experts.oracle_agent()
     action, _, _ = agent.act(key, (), agent.initial_carry(1), timestep)
     moved = env.transition(key, env.initial(key, task), action[0], task)
     assert moved.info["regret"] == pytest.approx(0, abs=1e-5)
-    assert moved.reward == pytest.approx(float(moved.info["floor"]), abs=1e-5)
+    assert moved.reward == pytest.approx(float(moved.info["attainable"]), abs=1e-5)
     action, _, _ = experts.uniform_agent(env).act(key, (), (), timestep)
     np.testing.assert_allclose(action, np.full((1, 12), -np.log(12)), rtol=1e-6)
 
@@ -487,15 +487,18 @@ def test_describe(key):
 @pytest.mark.parametrize(
     ("static", "message"),
     [
-        ({"vocab_size": 1}, "vocab_size = 1: at least 2"),
-        ({"embedding_size": 0}, "embedding_size = 0: at least 1"),
-        ({"hidden_size": 0}, "hidden_size = 0: at least 1"),
-        ({"max_order": 0}, "max_order = 0: at least 1"),
-        ({"calibration_rounds": 0}, "calibration_rounds = 0: at least 1"),
-        ({"slot_weights": "equal"}, "slot_weights = 'equal': choose from"),
-        ({"normalisation": "batch"}, "normalisation = 'batch': choose from"),
-        ({"calibration": "yes"}, "calibration = 'yes': choose from"),
-        ({"normalisation": "joint", "calibration": "scale"}, "calibration is for"),
+        ({"vocab_size": 1}, "vocab_size: got 1; accepted: an integer >= 2"),
+        ({"embedding_size": 0}, "embedding_size: got 0; accepted: an integer >= 1"),
+        ({"hidden_size": 0}, "hidden_size: got 0; accepted: an integer >= 1"),
+        ({"max_order": 0}, "max_order: got 0; accepted: an integer >= 1"),
+        ({"calibration_rounds": 0}, "calibration_rounds: got 0; accepted: an integer >= 1"),
+        ({"slot_weights": "equal"}, "slot_weights: got 'equal'.*; accepted: "),
+        ({"normalisation": "batch"}, "normalisation: got 'batch'.*; accepted: "),
+        ({"calibration": "yes"}, "calibration: got 'yes'.*; accepted: "),
+        (
+            {"normalisation": "joint", "calibration": "scale"},
+            "calibration: got 'scale'; accepted: none",
+        ),
     ],
     ids=str,
 )
@@ -507,15 +510,15 @@ def test_bad_configurations_are_refused(static, message):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"min_order": 0}, "min_order = 0: an order n of at least 1"),
-        ({"max_order": 9}, r"max_order = 9: the cap is 8; raise it with make\(..., max_order"),
-        ({"min_order": 5, "max_order": 4}, "min_order = 5 exceeds max_order = 4"),
-        ({"scale": 0.0}, "scale = 0.0: a finite number above 0"),
-        ({"scale": np.inf}, "scale = inf: a finite number above 0"),
-        ({"sigma": -1.0}, "sigma = -1.0: a finite number above 0"),
-        ({"min_nats": 1.0, "max_nats": 0.5}, "min_nats = 1.0, max_nats = 0.5: 0 <= min_nats"),
+        ({"min_order": 0}, "min_order: got 0; accepted: orders n of at least 1"),
+        ({"max_order": 9}, r"max_order: got 9; accepted: orders n up to 8; make\(..., max_order"),
+        ({"min_order": 5, "max_order": 4}, r"got \(5, 4\); accepted: min_order <= max_order"),
+        ({"scale": 0.0}, "scale: got 0.0; accepted: a finite number above 0"),
+        ({"scale": np.inf}, "scale: got inf; accepted: a finite number above 0"),
+        ({"sigma": -1.0}, "sigma: got -1.0; accepted: a finite number above 0"),
+        ({"min_nats": 1.0, "max_nats": 0.5}, r"got \(1.0, 0.5\); accepted: 0 <= min_nats"),
         ({"min_nats": 4.0, "max_nats": 5.0}, r"min_nats below log\(32\)"),
-        ({"horizon": 0}, "horizon = 0: at least 1"),
+        ({"horizon": 0}, "horizon: got 0; accepted: at least 1 token"),
     ],
     ids=str,
 )
@@ -529,25 +532,25 @@ def test_bad_requests_are_refused(key):
     tasks = languages(env, key, 2)
     one = jax.tree.map(lambda x: x[0], tasks)
     for arguments, message in [
-        ((tasks, 0), "length = 0: at least 1"),
-        ((tasks, 5, 0), "sequences_per_task = 0: at least 1"),
-        ((one, 5), "at least one task of this configuration, with one leading axis"),
-        ((jax.tree.map(lambda x: x[:0], tasks), 5), "at least one task"),
+        ((tasks, 0), "length: got 0; accepted: an integer >= 1"),
+        ((tasks, 5, 0), "sequences_per_task: got 0; accepted: an integer >= 1"),
+        ((one, 5), "tasks of this configuration, one axis"),
+        ((jax.tree.map(lambda x: x[:0], tasks), 5), "tasks of this configuration"),
     ]:
         with pytest.raises(ValueError, match=message):
             env.sample_sequences(key, *arguments)
-    with pytest.raises(ValueError, match=r"key: shape \(3,\); one typed key or 2 are needed"):
+    with pytest.raises(ValueError, match=r"key: got \(3,\); accepted: one typed key or 2"):
         env.sample_sequences(jax.random.split(key, 3), tasks, 5)
-    with pytest.raises(ValueError, match="tile = 0: at least 1"):
+    with pytest.raises(ValueError, match="tile: got 0; accepted: an integer >= 1"):
         env.sample_sequences(key, tasks, 5, tile=0)
-    with pytest.raises(ValueError, match=r"\[N, 7, 32, 32\] are needed"):
+    with pytest.raises(ValueError, match=r"accepted: \[N, 7, 32, 32\]"):
         language_env().sample_sequences(key, tasks, 5)
-    with pytest.raises(ValueError, match=r"tokens: shape \(1,\)"):
+    with pytest.raises(ValueError, match=r"tokens: got \(1,\)"):
         env.log_likelihood(one, np.zeros(1, int))
-    with pytest.raises(ValueError, match="order = 0"):
+    with pytest.raises(ValueError, match="order: got 0"):
         parameter_count(0)
     for prior in (experts.unigram_agent, functools.partial(experts.unigram_log_likelihood, [0])):
-        with pytest.raises(ValueError, match="prior = 0: a number above 0"):
+        with pytest.raises(ValueError, match="prior: got 0; accepted: a number above 0"):
             prior(env, 0)
 
 
@@ -560,7 +563,7 @@ def test_joint_normalisation_is_for_sequences_only(key):
         lambda: env.next_token_log_probs(one, jnp.zeros(2, jnp.int32)),
         lambda: env.log_likelihood(one, jnp.zeros(3, jnp.int32)),
     ):
-        with pytest.raises(ValueError, match="exist in sample_sequences only"):
+        with pytest.raises(ValueError, match="in sample_sequences only"):
             call()
-    with pytest.raises(ValueError, match="there are no tiles"):
+    with pytest.raises(ValueError, match="tile: got 1; accepted: None"):
         env.sample_sequences(key, tasks, 5, tile=1)

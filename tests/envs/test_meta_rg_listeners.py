@@ -26,7 +26,7 @@ def player(env):
     """All calibration rules in one compiled pass, for any parameters of the game."""
     vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048)
     panel = experts.calibration_panel(env)
-    sizes = {"max_games": env.max_games, "max_steps": env.max_steps}
+    sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
     return jax.jit(
         lambda key, params: play_games(key, vec, panel, None, env_params=params, **sizes)
     )
@@ -118,7 +118,7 @@ def test_digitising_pair_is_defeated_by_a_permutation(permutation):
     env = gpicljax.make("MetaRG-v0", speaker="digitising", permutation=permutation)
     vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048)
     agent = experts.listener(env, experts.digitising_rule(env))
-    sizes = {"max_games": env.max_games, "max_steps": env.max_steps}
+    sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
     games = jax.jit(lambda key: play_games(key, vec, agent, None, **sizes))(jax.random.key(1))
     correct = games.correct.reshape(games.valid.shape)
     for phase in zsct_accuracy(correct, games.valid, games.query):
@@ -135,5 +135,5 @@ def test_rules_refuse_other_views_and_decisions():
     with pytest.raises(ValueError, match="actions"):
         reference = gpicljax.make("MetaRG-v0", actions="reference")
         experts.listener(reference, experts.random_rule(reference))
-    with pytest.raises(ValueError, match="decision = 2"):
+    with pytest.raises(ValueError, match="decision: got 2"):
         experts.constant_rule(gpicljax.make("MetaRG-v0"), 2)

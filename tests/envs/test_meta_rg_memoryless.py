@@ -77,11 +77,11 @@ def test_less_of_the_message(key):
 def test_what_is_refused(key):
     env = gpicljax.make("MetaRG-v0")
     params = env.default_params
-    with pytest.raises(ValueError, match="view = 'players'"):
+    with pytest.raises(ValueError, match="view: got 'players'"):
         decision_dataset(key, gpicljax.make("MetaRG-v0", view="players"), params, 10)
-    with pytest.raises(ValueError, match="num_games = 0"):
+    with pytest.raises(ValueError, match="num_games: got 0"):
         decision_dataset(key, env, params, 0)
-    with pytest.raises(ValueError, match="message = 'all'"):
+    with pytest.raises(ValueError, match="message: got 'all'"):
         decision_dataset(key, env, params, 10, message="all")
-    with pytest.raises(ValueError, match="shots = 2"):
+    with pytest.raises(ValueError, match="shots: got 2"):
         decision_dataset(key, env, params.replace(shots=2), 10)

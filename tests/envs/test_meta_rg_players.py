@@ -132,8 +132,9 @@ def side_by_side(key, task):
         return (moved[0].state, moved[1].state), seen
 
     states = one.initial(key, task), two.initial(key, task)
-    keys = jax.random.split(key, one.max_steps)
-    decisions = jax.random.randint(key, (one.max_steps,), 0, 2, jnp.int32)
+    longest = int(one.horizon())
+    keys = jax.random.split(key, longest)
+    decisions = jax.random.randint(key, (longest,), 0, 2, jnp.int32)
     return states[0].skeleton.num_games, jax.lax.scan(body, states, (keys, decisions))[1]
 
 

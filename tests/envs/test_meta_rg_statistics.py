@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from extreme_draws import EXTREME, make_key
 from scipy import stats
 
 import gpicljax
@@ -413,6 +414,16 @@ def game_drawer(env_id):
         return jax.lax.map(lambda key: episode(key, params), keys, batch_size=100)
 
     return env, jax.jit(draw)
+
+
+def test_stimuli_are_finite_at_the_ends_of_every_draw():
+    draw = jax.jit(jax.vmap(lambda key, d: structure.sample_scs(key, d, 5, 3)))
+    keys = jnp.stack([make_key(seed, EXTREME) for seed in range(8)])
+    table, means, sigmas = draw(keys, jnp.resize(jnp.asarray([2, 3, 5], jnp.int32), (8, 3)))
+    assert np.isfinite(table).all()
+    # Both ends were drawn: 5.4 and 5.2 standard deviations away from the mean.
+    away = np.asarray((table - means[..., None]) / sigmas[..., None])
+    assert (away < -5.4).any() and (away > 5.2).any() and np.abs(away).max() < 5.43
 
 
 def drawn_games(env_id, samples):

@@ -1,9 +1,12 @@
 """The Meta-Language experiment as a user runs it, at toy sizes; and what it refuses."""
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
@@ -11,7 +14,8 @@ import meta_language
 import meta_language_compare
 from reports import meta_language as meta_language_report
 
-from gpicljax.runtime import load_language_model
+from gpicljax.networks.language import LanguageModelSettings
+from gpicljax.runtime import Report, experiment, load_language_model
 
 TINY = [
     "--model.layers=2",
@@ -19,7 +23,7 @@ TINY = [
     "--model.heads=2",
     "--context=32",
     "--agent.batch-size=4",
-    "--updates=6",
+    "--observations=768",
     "--log-lines=3",
     "--checkpoint-every=1",
     "--evaluation-orders=2",
@@ -56,41 +60,44 @@ def test_writes_everything(finished):
     text = (run / "summary.md").read_text()
     assert "adaptive n-gram" in text and "Tokens of the symbols" in text
     assert len(results.history) == 3 and results.parameters == summary["parameters"]
-    model = load_language_model(run / "models" / "seed_0")
+    model = load_language_model(run / "agents" / "seed_0")
     assert model.info["parameters"] == results.parameters and model.info["context"] == 32
-    curves = results.languages[0]["n = 3"]
+    curves = meta_language_report.languages(results)[0]["n = 3"]
     assert curves.model.shape == curves.floor.shape == (4, 288)
     # Whoever made the language predicts it best; counting comes nearer with time.
     assert curves.floor.mean() < curves.ngram[:, 200:].mean() < curves.unigram[:, 200:].mean()
     assert curves.floor.mean() < curves.model.mean()
-    assert results.texts[0].model.shape == (3, 288)
-    assert [d.context for d in results.demonstrations[0]["words"]] == [48, 96]
+    assert meta_language_report.texts(results)[0].model.shape == (3, 288)
+    assert results.measured["words after 48"].shape == (1, 2, 192)
+    assert "words after 96" in results.measured
 
 
 def test_resumes_where_it_stopped(finished, tmp_path, monkeypatch):
-    run_chunks = meta_language.run_chunks
+    run_chunks = experiment.run_chunks
 
     def one_chunk(*args, **kwargs):
         run_chunks(*args, **kwargs | {"num_chunks": 1})
         raise OSError("pulled the plug")
 
     with monkeypatch.context() as patch:
-        patch.setattr(meta_language, "run_chunks", one_chunk)
+        patch.setattr(experiment, "run_chunks", one_chunk)
         with pytest.raises(SystemExit):
             meta_language.main([*TINY, f"--runs-dir={tmp_path}"])
-    again = meta_language.main([*TINY, f"--runs-dir={tmp_path}", "--resume"])
+    with monkeypatch.context() as patch:
+        patch.setattr(meta_language, "report", lambda outcome: Report("", {}))
+        again = meta_language.main([*TINY, f"--runs-dir={tmp_path}", "--resume"])
     whole = [row["nats"] for row in finished[1].history]
     assert [row["nats"] for row in again.history] == whole
 
 
 def test_compares_runs(finished, tmp_path, capsys):
     runs = finished[0]
-    smaller = ["--model.layers=1", "--name=smaller", f"--runs-dir={runs}"]
+    smaller = ["--model.layers=1", "--name=smaller", "--demonstrations=0", f"--runs-dir={runs}"]
     results = meta_language.main([*TINY, *smaller])
     text = meta_language_compare.main(
         ["quick", "smaller", f"--runs-dir={runs}", f"--out={tmp_path}"]
     )
-    end = results.languages[0]["n = 3"].model
+    end = results.measured["n = 3"].nats[0]
     row = next(line for line in text.splitlines() if line.startswith("| smaller"))
     assert f"{results.parameters:,}" in row
     last = end[:, meta_language_report.log_bins(end.shape[1])[-1] :].mean()
@@ -112,10 +119,35 @@ def test_compares_runs(finished, tmp_path, capsys):
 @pytest.mark.parametrize("kind", ["linear", pytest.param("lstm", marks=pytest.mark.slow)])
 def test_other_models_and_finite_tasks(kind, tmp_path, capsys):
     results = meta_language.main(
-        [*TINY, f"--runs-dir={tmp_path}", f"--model.kind={kind}", "--tasks=3", "--seeds=2"]
+        [
+            *TINY,
+            f"--runs-dir={tmp_path}",
+            f"--model.kind={kind}",
+            "--tasks=3",
+            "--seeds=2",
+            "--demonstrations=0",
+        ]
     )
-    assert {"seen languages", "unseen languages"} <= set(results.languages[1])
+    assert {"seen languages", "unseen languages"} <= set(results.measured)
+    assert results.measured["seen languages"].nats.shape[0] == 2
     assert "288 tokens of context, trained on 32" in capsys.readouterr().out
+
+
+def test_a_number_of_tasks_is_a_number_of_languages():
+    """A warm-up on other orders would draw further languages from the same keys."""
+    sizes = {"model": LanguageModelSettings(layers=1, width=16, heads=2), "context": 8}
+    for tasks, warm in (10, False), (0, True):
+        config = dataclasses.replace(meta_language.PRESETS["quick"], tasks=tasks, **sizes)
+        program = meta_language.build(config)
+        state = program.init(jax.random.key(0), ())
+        later = program.between(dataclasses.replace(state, updates=jnp.int32(10**6))).data
+        assert (int(state.data.max_order), int(later.max_order)) == (3 if warm else 4, 4)
+
+
+def test_only_the_standard_size_is_warmed_up_in_the_paper():
+    shares = {n: c.warmup_share for n, c in meta_language.PRESETS.items() if n.startswith("paper")}
+    assert shares == {"paper-tiny": 0, "paper-small": 0, "paper-standard": 0.1}
+    assert all(c.text_windows == 0 for n, c in meta_language.PRESETS.items() if "paper" in n)
 
 
 def test_dry_run_of_the_paper(tmp_path, capsys):
@@ -139,6 +171,8 @@ def test_presets_are_sound(preset):
         (["--orders", "4", "3"], "orders"),
         (["--evaluation-orders", "2", "9"], "evaluation-orders"),
         (["--context", "0"], "context"),
+        (["--slot-weights", "heavy"], "slot-weights"),
+        (["--calibration", "maybe"], "calibration"),
         (["--model.width", "15"], "width = 15"),
         (["--warmup-share", "1"], "warmup-share"),
         (["--text-dir", "nowhere"], "text-dir"),
@@ -168,6 +202,6 @@ def test_refuses_bad_texts_before_training(content, word, tmp_path, capsys):
         (folder / "a.txt").write_bytes(content)
     with pytest.raises(SystemExit) as stop:
         meta_language.main([*TINY, f"--runs-dir={tmp_path / 'runs'}", f"--text-dir={folder}"])
-    assert stop.value.code == 1
+    assert stop.value.code == 2
     assert word in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()

@@ -18,7 +18,7 @@ from train_agent_settings import GOALS, SETTINGS, default_algorithm
 import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.evaluation.returns import episode_returns
-from gpicljax.runtime import FAST_COMPILE, load_agent
+from gpicljax.runtime import FAST_COMPILE, load_agent, parse, stream
 
 # A table is learnt, so that there is little to compile.
 TINY = [
@@ -54,7 +54,7 @@ def records(run):
 def test_writes_everything(finished):
     run, results = finished
     summary = json.loads((run / "summary.json").read_text())["results"]
-    returns = np.asarray(results.played.returns)
+    returns = np.asarray(train_agent_report.episodes(results, "greedy").returns)
     assert returns.shape == (2, 20) and summary["return"]["seeds"] == returns.mean(1).tolist()
     assert summary["observations"] == 2048 and summary["parameters"] == 64
     assert summary["random"]["mean"] < 0.1 and summary["goal"] == 1
@@ -76,10 +76,8 @@ def test_the_film_is_an_animated_gif_of_the_episode(finished):
 
 def test_saved_agents_do_what_was_measured(finished):
     run, results = finished
-    config = train_agent.parse(
-        {"quick": train_agent.starting_point(TINY)}, [*TINY, f"--runs-dir={run}"]
-    )
-    _, keys = train_agent.seed_keys(config, 1)
+    config = parse({"quick": train_agent.starting_point(TINY)}, [*TINY, f"--runs-dir={run}"])
+    root = stream(config.seed, "evaluate")
     for seed in range(2):
         loaded = load_agent(run / "agents" / f"seed_{seed}")
         assert loaded.info["evaluation"]["episodes"] == 20
@@ -89,15 +87,19 @@ def test_saved_agents_do_what_was_measured(finished):
                 loaded.env,
                 loaded.agent,
                 params,
-                episodes=20,
+                episodes=4,
                 max_steps=100,
                 env_params=loaded.env_params,
             ),
             compiler_options=FAST_COMPILE,
-        )(keys[seed], loaded.params)
-        for mine, theirs in zip(again, results.played, strict=True):
+        )
+        # Five groups of four episodes.
+        keys = [jax.random.fold_in(jax.random.fold_in(root, seed), i) for i in range(5)]
+        parts = [again(key, loaded.params) for key in keys]
+        again = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+        for mine, theirs in zip(again, results.measured["greedy"][0], strict=True):
             assert np.array_equal(mine, theirs[seed])
-        assert loaded.info["evaluation"]["mean_return"] == pytest.approx(float(again[0].mean()))
+        assert loaded.info["evaluation"]["mean_return"] == pytest.approx(again.returns.mean())
 
 
 def test_an_interrupted_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
@@ -149,11 +151,12 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
         ]
     )
     printed = capsys.readouterr().out
-    assert "no tuned settings" in printed and "draws no pictures" in printed
+    assert "none are tuned" in printed and "draws no pictures" in printed
     assert "By episode of the trial" in printed
-    assert results.history == [] and (results.played.lengths == 40).all()
+    played, random = (train_agent_report.episodes(results, m) for m in ("greedy", "random"))
+    assert results.history == [] and (played.lengths == 40).all()
     # The same arms for both; one standard error is about 0.6.
-    gain = results.played.returns.mean() - results.random.returns.mean()
+    gain = played.returns.mean() - random.returns.mean()
     assert gain > 3
     (run,) = tmp_path.glob("train_agent/*")
     assert not list((run / "figures").iterdir())
@@ -163,8 +166,8 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--env", "FrozenLak-v1"], ["--env:", "Did you mean 'FrozenLake-v1'"]),
-        (["--algo", "pp0"], ["--algo:", "Did you mean 'ppo'"]),
+        (["--env", "FrozenLak-v1"], ["--env:", "did you mean 'FrozenLake-v1'"]),
+        (["--algo", "pp0"], ["--algo:", "did you mean 'ppo'"]),
         (["--algo", "dqn", "--env", "Pendulum-v1"], ["--algo", "Pendulum-v1", "discrete"]),
         (["--algo", "q-learning", "--env", "MountainCar-v0"], ["--algo", "observations"]),
         (["--env-options", "slippery=1"], ["--env-options:", "slippery"]),
@@ -220,12 +223,13 @@ def test_a_dry_run_leaves_no_trace(capsys, tmp_path):
 @pytest.mark.parametrize(("env_id", "algo"), SETTINGS)
 def test_tuned_settings_are_consistent(env_id, algo):
     arguments = ["--env", env_id, "--algo", algo]
-    config = train_agent.parse({"quick": train_agent.starting_point(arguments)}, arguments)
-    study = train_agent.build(config)
-    assert study.num_chunks >= 2 and env_id in GOALS
+    config = parse({"quick": train_agent.starting_point(arguments)}, arguments)
+    program = train_agent.build(config)
+    each, chunks = config.chunks(program.observations)
+    assert chunks >= 2 and env_id in GOALS
     assert train_agent_report.goal(config) == GOALS[env_id]
     # Nothing is lost to rounding up.
-    assert study.num_chunks * study.observations_per_chunk < 1.1 * config.observations
+    assert each * chunks * program.observations < 1.1 * config.observations
 
 
 def test_defaults_are_of_algorithms_that_fit():
@@ -244,7 +248,8 @@ def test_solved(env_id, tmp_path):
     arguments = ["--env", env_id, "--seeds=3", "--no-progress", f"--runs-dir={tmp_path}"]
     results = train_agent.main(arguments)
     returns, nulls = (
-        train_agent_report.seed_means(episodes) for episodes in (results.played, results.random)
+        train_agent_report.seed_means(train_agent_report.episodes(results, measure))
+        for measure in ("greedy", "random")
     )
     assert returns.shape == (3,) and (returns >= GOALS[env_id]).all(), returns
     assert nulls.max() < GOALS[env_id] - 0.1 * abs(GOALS[env_id])

@@ -42,7 +42,7 @@ def play(env, num_steps, seed=None, **options):
 def test_gymnasium_checker_has_nothing_to_say(env_id):
     # Warnings are errors here, those of the checker included.
     env = gpicljax.make(env_id)
-    modes = ["ansi", "rgb_array"] if hasattr(env, "render") else ["ansi"]
+    modes = ["ansi", "rgb_array"] if env.can_render else ["ansi"]
     for mode in [None, *modes]:
         adapter = to_gymnasium(env, render_mode=mode)
         assert adapter.metadata["render_modes"] == sorted(modes, reverse=True)

@@ -7,18 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.runtime import Checkpointer, make_mesh, padded_count, per_lane, shard_leading
+from gpicljax.runtime import Checkpointer, Lanes, make_mesh, per_lane, shard_leading
 
 assert len(jax.devices()) == 8
 mesh = make_mesh()
 assert mesh.shape == {"data": 8} and mesh.axis_types == (jax.sharding.AxisType.Auto,)
 assert make_mesh(2).size == 2
-assert [padded_count(n, mesh) for n in (1, 6, 8, 9)] == [8, 8, 8, 16]
+six = Lanes(("a", "b", "c", "d", "e", "f"), mesh)
+assert six.places.tolist() == [0, 1, 2, 3, 4, 5, 0, 1]
+assert [len(Lanes(("",) * n, mesh).places) for n in (1, 6, 8, 9)] == [8, 8, 8, 16]
 for wrong in (0, 9):
     with pytest.raises(ValueError, match=f"num_devices: got {wrong}; accepted: 1 to 8"):
         make_mesh(wrong)
 
-keys = jax.random.split(jax.random.key(0), padded_count(6, mesh))
+keys = jax.random.split(jax.random.key(0), 8)
 state = {"key": keys, "x": jnp.zeros((8, 3)), "common": jnp.float32(2)}
 with pytest.raises(ValueError, match=r"tree\['x'\].*multiple of 8"):
     shard_leading({"x": np.zeros((6, 3))}, mesh)
@@ -78,4 +80,16 @@ for like, devices in ((sharded, 8), (state, 1), (shard_leading(state, make_mesh(
     assert len(restored["x"].sharding.device_set) == devices
     assert len(restored["key"].sharding.device_set) == devices
     jax.tree.map(np.testing.assert_array_equal, values(restored), values(result))
+
+# Six runs on eight devices are six in a checkpoint, and on any other number of devices.
+runs = six.spread({"key": keys[:6], "x": np.arange(12.0, dtype=np.float32).reshape(6, 2)})
+stored = six.stored(runs)
+assert stored["x"].shape == (6, 2) and stored["key"].shape == (6,)
+saver.save(2, stored)
+for devices in (1, 4, 6):
+    fewer = Lanes(six.names, make_mesh(devices))
+    like = fewer.stored_like(fewer.spread(stored))
+    again = fewer.restored(saver.restore_latest(like)[1])
+    assert len(again["x"].sharding.device_set) == devices
+    jax.tree.map(np.testing.assert_array_equal, fewer.fetch(again), six.fetch(runs))
 print("all well")

@@ -172,7 +172,8 @@ def test_progress_and_announcement():
         "a message\n"
     )
     drawn = terminal.getvalue()
-    assert drawn.count("\r") == 2 and drawn.count("\n") == 2 and drawn.endswith("\na message\n")
+    assert "2/4 (50%)  loss 1.5  12.3k observations/s  1 min 30 s left" in drawn
+    assert drawn.endswith("a message\n") and "\x1b[?25h" in drawn  # the cursor is back
     out = io.StringIO()
     announce("mazes: quick", {"seeds": 6}, expected_seconds=200, stream=out)
     expected = "  expected: about 3 min 20 s, compilation included\n"

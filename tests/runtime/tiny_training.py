@@ -11,9 +11,7 @@ import errno
 import os
 import resource
 import signal
-import sys
 import time
-from pathlib import Path
 from unittest import mock
 
 import flax.struct
@@ -24,29 +22,40 @@ import optax
 
 from gpicljax.runtime import (
     Checkpointer,
-    Progress,
-    RunConfig,
-    join_cluster,
-    make_mesh,
+    Measure,
+    Probe,
+    Program,
+    Report,
+    TrainingConfig,
+    experiment,
     on_main,
-    open_run,
-    parse,
-    per_lane,
     run_chunks,
-    shard_leading,
-    to_host,
+    run_experiment,
+    stream,
 )
 from gpicljax.runtime import checkpoints as checkpoints_module
 from gpicljax.runtime import metrics as metrics_module
 
 CHUNKS = 12
+EACH = 16
+"""Observations of an update; a chunk has five."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(RunConfig):
-    """Fits a random function."""
+class Config(TrainingConfig):
+    """Fits a random function.
+
+    Attributes:
+      learning_rate: Of Adam.
+      cells: Scales of the function, one cell each.
+      break_seed: The seed whose parameters become NaN.
+      break_after: Updates after which they do.
+    """
 
     learning_rate: float = 1e-2
+    cells: tuple[float, ...] = (1.0,)
+    break_seed: int = 99
+    break_after: int = 12
 
 
 @flax.struct.dataclass
@@ -54,38 +63,60 @@ class State:
     params: dict
     opt_state: optax.OptState
     key: jax.Array
-    done: jax.Array
+    victim: jax.Array
+    updates: jax.Array
+    scale: jax.Array
     nothing: None = None
 
 
-def make(config):
+def build(config):
     optimiser = optax.adam(config.learning_rate)
+    unlucky = jax.random.fold_in(stream(config.seed, "train"), config.break_seed)
 
-    def init(key):
+    def init(key, scale):
+        victim = (jax.random.key_data(unlucky) == jax.random.key_data(key)).all()
         key, a, b = jax.random.split(key, 3)
         params = {"w1": jax.random.normal(a, (4, 8)), "w2": jax.random.normal(b, (8, 1))}
-        return State(params, optimiser.init(params), key, jnp.zeros((), bool))
+        zero = jnp.zeros((), jnp.int32)
+        return State(params, optimiser.init(params), key, victim, zero, scale)
 
-    def loss_fn(params, x):
+    def error(params, key, scale):
+        x = jax.random.normal(key, (EACH, 4))
         y = jnp.tanh(x @ params["w1"]) @ params["w2"]
-        return jnp.mean((y[:, 0] - jnp.sin(x.sum(-1))) ** 2)
+        return jnp.mean((y[:, 0] - scale * jnp.sin(x.sum(-1))) ** 2)
 
-    def update(state, _):
+    def update(state):
         key, sub = jax.random.split(state.key)
-        x = jax.random.normal(sub, (16, 4))
-        loss, grads = jax.value_and_grad(loss_fn)(state.params, x)
+        loss, grads = jax.value_and_grad(error)(state.params, sub, state.scale)
         steps, opt_state = optimiser.update(grads, state.opt_state)
         params = optax.apply_updates(state.params, steps)
-        return state.replace(params=params, opt_state=opt_state, key=key), loss
+        broken = state.victim & (state.updates >= config.break_after)
+        params = jax.tree.map(lambda x: jnp.where(broken, jnp.nan, x), params)
+        state = state.replace(
+            params=params, opt_state=opt_state, key=key, updates=state.updates + 1
+        )
+        return state, {"loss": loss}
 
-    def chunk(state):
-        state, losses = jax.lax.scan(update, state, None, 5)
-        return state, {"loss": losses[-1]}
+    def measured(key, params, scale, factor):
+        return {"error": factor * error(params, key, scale)[None]}
 
-    mesh = make_mesh()
-    keys = jax.random.split(jax.random.key(config.seed), config.seeds)
-    state = shard_leading(jax.vmap(init)(keys), mesh)
-    return per_lane(chunk, mesh, donate_argnums=0), state
+    return Program(
+        "fits a random function",
+        init,
+        update,
+        EACH,
+        cells={f"cell {i}": jnp.float32(x) for i, x in enumerate(config.cells)}
+        if len(config.cells) > 1
+        else {"": jnp.float32(config.cells[0])},
+        measures={"once": Measure(measured, (1.0,)), "twice": Measure(measured, (2.0,), repeats=2)},
+        probe=Probe(Measure(measured, (1.0,)), lambda found: {"probe": found["error"][:, 0]}),
+        key_metric="loss",
+    )
+
+
+def report(outcome):
+    errors = outcome.seeds(outcome.measured["once"]["error"][:, 0])
+    return Report(f"# Errors {errors}", {"once": errors, "twice": outcome.measured["twice"]})
 
 
 def arm(place, at):
@@ -141,7 +172,7 @@ def faulty_disk(kind):
         yield
 
 
-def main():
+def main(argv=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("runs_dir")
     parser.add_argument("--die")
@@ -149,18 +180,20 @@ def main():
     parser.add_argument("--chunks", type=int, default=CHUNKS)
     parser.add_argument("--every", type=int, default=3)
     parser.add_argument("--disk", default="full:0:0")
-    own, rest = parser.parse_known_args()
-    config = parse({"quick": Config(seeds=2)}, [*rest, "--runs-dir", own.runs_dir])
-    join_cluster(config)
+    own, rest = parser.parse_known_args(argv)
+    preset = Config(
+        seeds=2,
+        observations=5 * EACH * CHUNKS,
+        log_lines=CHUNKS,
+        checkpoint_every=own.every,
+    )
     if own.die:
         place, _, at = own.die.partition(":")
         arm(place, int(at))
-    with open_run("tiny", config) as run:
-        update_chunk, state = make(config)
+    kind, first, last = own.disk.split(":")
+    begun, faults = 0, contextlib.ExitStack()
 
-        kind, first, last = own.disk.split(":")
-        begun, faults = 0, contextlib.ExitStack()
-
+    def run_paced(update_chunk, *args, **kwargs):
         def paced(state):
             nonlocal begun
             begun += 1
@@ -171,18 +204,16 @@ def main():
             time.sleep(own.pause)
             return update_chunk(state)
 
-        state, _ = run_chunks(
-            paced,
-            state,
-            num_chunks=own.chunks,
-            run=run,
-            checkpoint_every=own.every,
-            progress=Progress(own.chunks, key_metric="loss"),
-            observations_per_chunk=160,
+        state, history = run_chunks(paced, *args, **kwargs | {"num_chunks": own.chunks})
+        leaves = [kwargs["lanes"].fetch(leaf) for leaf in jax.tree.leaves(state)]
+        on_main(lambda: np.savez(kwargs["run"].path / "final.npz", *leaves))
+        return state, history
+
+    with mock.patch.object(experiment, "run_chunks", run_paced):
+        return run_experiment(
+            "tiny", {"quick": preset}, build, report, [*rest, "--runs-dir", own.runs_dir]
         )
-        final = jax.tree.leaves(to_host(state))
-        on_main(lambda: np.savez(Path(run.path) / "final.npz", *final))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,10 +36,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from gpicljax.batching import select
+from gpicljax.checks import check_at_least
 from gpicljax.data.shards import ShardWriter
 from gpicljax.envs.maze_world import MazeWorld, Params, State, Task
 from gpicljax.envs.maze_world.experts import Rule, privileged_agent
-from gpicljax.interface import TimeStep
+from gpicljax.interface import Agent, TimeStep
+from gpicljax.rollout import Record, RolloutState, play
+from gpicljax.vector import VectorEnv
 
 _QUARTER = np.pi / 2
 
@@ -139,59 +142,48 @@ def trajectories(
       ValueError: if B < 1, there are no params, or a horizon is shorter than T.
     """
     choices = _choices(env, params, settings)
-    if episodes < 1:
-        raise ValueError(f"episodes: got {episodes}; accepted: an integer >= 1")
-    keys = jax.random.split(key, 7)
+    check_at_least(1, episodes=episodes)
+    keys = jax.random.split(key, 6)
     task_keys = jax.random.split(keys[0], episodes)
     which = jax.random.randint(keys[1], (episodes,), 0, len(choices))
     each = jax.tree.map(lambda *leaves: jnp.stack(leaves)[which], *choices)
     task = jax.vmap(env.sample_task)(task_keys, each)
-    state = jax.vmap(env.initial)(jax.random.split(keys[2], episodes), task)
     dtype = jnp.result_type(float)
     low, high = settings.probability
-    probability = jax.random.uniform(keys[3], (episodes,), dtype, low, high)
-    epsilon = jax.random.uniform(keys[4], (episodes,), dtype, *settings.epsilon)
-    decay = jax.random.uniform(keys[5], (episodes,), dtype)
+    probability = jax.random.uniform(keys[2], (episodes,), dtype, low, high)
+    epsilon = jax.random.uniform(keys[3], (episodes,), dtype, *settings.epsilon)
+    decay = jax.random.uniform(keys[4], (episodes,), dtype)
 
-    seeing = _seeing(env)
-    actor = privileged_agent(seeing, probability, settings.rule)
-    labeller = privileged_agent(seeing, settings.label_probability, settings.rule)
-    space = env.action_space()
-
-    def step(carry: Any, now: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
-        state, memories, over, length = carry
-        t, key = now
-        actor_key, label_key, explore_key, noise_key = jax.random.split(key, 4)
-        timestep = _timestep(seeing, state, task, t == 0)
-        action, _, acted = actor.act(actor_key, None, memories[0], timestep)
-        label, _, labelled = labeller.act(label_key, None, memories[1], timestep)
-        chance = epsilon * (1 - decay * t / settings.length)
-        explore = jax.random.uniform(explore_key, (episodes,), dtype) < chance
-        noise = jax.vmap(space.sample)(jax.random.split(noise_key, episodes))
-        action = jnp.where(explore.reshape(-1, *(1,) * (noise.ndim - 1)), noise, action)
-        action, label = _small(action), _small(label)
-        # What acts is what is stored, rounding included.
-        acting = action.astype(noise.dtype)
-        moved = jax.vmap(env.transition, (None, 0, 0, 0))(key, state, acting, task)
-        following = jax.tree.map(partial(_unless, over), state, moved.state)
-        reward = jnp.where(over, 0, moved.reward).astype(jnp.float32)
-        kept = (_stored(env, state, task), action, label, reward)
-        length = length + ~over
-        over = over | moved.terminated | moved.truncated
-        return (following, (acted, labelled), over, length), kept
-
-    memories = actor.initial_carry(episodes), labeller.initial_carry(episodes)
-    over, length = jnp.zeros(episodes, bool), jnp.zeros(episodes, jnp.int32)
-    times = jnp.arange(settings.length)
-    (state, _, _, length), kept = jax.lax.scan(
-        step,
-        (state, memories, over, length),
-        (times, jax.random.split(keys[6], settings.length)),
+    # Whatever the learner is to see, the demonstrators see by rays.
+    blind = _Blind(**dataclasses.asdict(env) | {"view": "first_person", "with_pose": False})
+    vec = VectorEnv(
+        blind,
+        episodes,
+        resets="synchronous",
+        steps_per_trial=settings.length + 1,
+        privileged=True,
     )
-    kept = jax.tree.map(lambda x: x.swapaxes(0, 1), kept)  # [B, T, ...]
-    before, action, label, reward = kept
-    last = _stored(env, state, task)
-    whole = jax.tree.map(lambda x, y: jnp.concatenate([x, y[:, None]], 1), before, last)
+    agent = demonstrator(blind, probability, epsilon, decay, settings)
+    start = RolloutState(*vec.init(keys[5], task=task), agent.initial_carry(episodes))
+
+    def keep(record: Record) -> Any:
+        after = _stored(env, record.next_vstate.state, record.next_vstate.task)
+        reward = record.next_timestep.reward.astype(jnp.float32)
+        return after, _small(record.action), record.aux["label"], reward
+
+    played = play(vec, agent, None, start, max_steps=settings.length, keep=keep)
+    later, action, label, reward = jax.tree.map(lambda x: x[:, 0], played.records)
+    length = played.length[:, 0]
+    # Beyond its end, nothing of an episode moves.
+    shown = jnp.minimum(jnp.arange(settings.length + 1), length[:, None])
+    first = _stored(env, start.vstate.state, task)
+    whole = jax.tree.map(
+        lambda x, y: jax.vmap(lambda row, at: row[at])(
+            jnp.concatenate([x[:, None], y], axis=1), shown
+        ),
+        first,
+        later,
+    )
     pose = whole.pop("pose").swapaxes(1, 2)
     return Episode(
         task=jax.vmap(jax.random.key_data)(task_keys),
@@ -206,6 +198,59 @@ def trajectories(
         reward=reward,
         **whole,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Blind(MazeWorld):
+    """The same world without pictures, which only agents that read `privileged` can do without."""
+
+    def observe(self, state: State, task: Task) -> tuple[()]:
+        """Nothing."""
+        return ()
+
+
+def demonstrator(
+    env: MazeWorld,
+    probability: jax.Array,
+    epsilon: jax.Array,
+    decay: jax.Array,
+    settings: Demonstration,
+) -> Agent:
+    """The agent that acts, badly, with the one that labels at its side; both read `privileged`.
+
+    Args:
+      env: the environment.
+      probability: float `[B]`, see `Episode`.
+      epsilon: likewise.
+      decay: likewise.
+      settings: how episodes are made.
+
+    Returns:
+      The agent; its `aux` is a dictionary with the `label`, as it is stored.
+    """
+    actor = privileged_agent(env, probability, settings.rule)
+    labeller = privileged_agent(env, settings.label_probability, settings.rule)
+    space = env.action_space()
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        acted, labelled, time = carry
+        actor_keys, label_keys, explore_keys, noise_keys = jax.vmap(
+            lambda key: jax.random.split(key, 4), out_axes=1
+        )(keys)
+        action, _, acted = actor.act(actor_keys, params, acted, timestep)
+        label, _, labelled = labeller.act(label_keys, params, labelled, timestep)
+        chance = epsilon * (1 - decay * time / settings.length)
+        explore = jax.vmap(jax.random.uniform)(explore_keys) < chance
+        noise = jax.vmap(space.sample)(noise_keys)
+        action = select(explore, noise, action.astype(noise.dtype))
+        # What acts is what is stored, rounding included.
+        action = _small(action).astype(noise.dtype)
+        return action, {"label": _small(label)}, (acted, labelled, time + 1)
+
+    def initial_carry(batch: int) -> Any:
+        return actor.initial_carry(batch), labeller.initial_carry(batch), jnp.zeros((), jnp.int32)
+
+    return Agent(initial_carry, act)
 
 
 def task_of(env: MazeWorld, params: Params | Sequence[Params], episode: Episode) -> Task:
@@ -292,18 +337,18 @@ def advice(
     Returns:
       Actions `int32[T]`, or float `[T, 2]`; and `bool[T, N, N]`, the cells it knows.
     """
-    seeing = _seeing(env)
-    agent = privileged_agent(seeing, probability, rule)
+    env = dataclasses.replace(env, view="first_person")
+    agent = privileged_agent(env, probability, rule)
     one = jax.tree.map(lambda x: jnp.asarray(x)[None], task)
 
     def step(carry: Any, now: Any) -> tuple[Any, Any]:
-        state, t, key = now
-        timestep = _timestep(seeing, jax.tree.map(lambda x: x[None], state), one, t == 0)
-        action, aux, carry = agent.act(key, None, carry, timestep)
+        state, first, key = now
+        timestep = _replayed(env, jax.tree.map(lambda x: x[None], state), one, first[None])
+        action, aux, carry = agent.act(key[None], None, carry, timestep)
         return carry, (action[0], aux["known"][0])
 
     count = states.heading.shape[0]
-    inputs = states, jnp.arange(count), jax.random.split(key, count)
+    inputs = states, jnp.arange(count) == 0, jax.random.split(key, count)
     return jax.lax.scan(step, agent.initial_carry(1), inputs)[1]
 
 
@@ -430,20 +475,12 @@ def _choices(
     return choices
 
 
-def _seeing(env: MazeWorld) -> MazeWorld:
-    """The same environment for an agent that may see everything."""
-    return dataclasses.replace(env, view="privileged", with_pose=False)
-
-
-def _timestep(env: MazeWorld, state: State, task: Task, start: jax.Array) -> TimeStep:
-    seen = jax.vmap(env.privileged)(state, task)
-    count = state.heading.shape[0]
-    no, first = jnp.zeros(count, bool), jnp.broadcast_to(start, (count,))
-    return TimeStep(seen, jnp.zeros(count, state.heading.dtype), no, no, first, first, {})
-
-
-def _unless(over: jax.Array, old: jax.Array, new: jax.Array) -> jax.Array:
-    return jnp.where(over.reshape(-1, *(1,) * (old.ndim - 1)), old, new)
+def _replayed(env: MazeWorld, state: State, task: Task, start: jax.Array) -> TimeStep:
+    """A moment of a stored trajectory, as an expert sees it."""
+    told = jax.vmap(env.privileged)(state, task)
+    no = jnp.zeros_like(start)
+    reward = jnp.zeros(start.shape, state.heading.dtype)
+    return TimeStep(None, reward, no, no, start, start, {}, told)
 
 
 def _small(action: jax.Array) -> jax.Array:

@@ -11,8 +11,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.checks import check
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._checks import check_horizon, check_order, check_pair, widened
+from gpicljax.envs._checks import check_horizon, check_order, check_pair, check_values, widened
 from gpicljax.envs.lunar_lander import joint, physics, scene, view
 from gpicljax.envs.lunar_lander.scene import HEIGHT, SCALE, STEP, WIDTH, World
 
@@ -109,9 +110,9 @@ class LunarLander(Environment[Params, Task, State]):
     truncated after `params.horizon` steps. After its termination nothing moves any more, with
     reward 0.
 
-    The noise can be supplied: `terrain` makes the ground of a task from its draws, `begin` an
-    episode from the first force, the wind's indices and the dispersion of the engines in the one
-    step that a reset takes; `move` is a step with its dispersion.
+    The noise of a step is the dispersion of the engines, see `draw_noise`. What else is random can
+    be supplied too: `scene.terrain` makes a task's ground from its draws, and `initial_from` an
+    episode from the first force and the wind's indices.
 
     Args:
       continuous: whether actions are continuous.
@@ -128,8 +129,7 @@ class LunarLander(Environment[Params, Task, State]):
     continuous: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.continuous, bool):
-            raise ValueError(f"continuous = {self.continuous!r}: True or False is needed")
+        check(isinstance(self.continuous, bool), "continuous", self.continuous, "True or False")
 
     # The distribution over tasks -------------------------------------------------------------
 
@@ -161,17 +161,16 @@ class LunarLander(Environment[Params, Task, State]):
         for name in _RANGES:
             check_pair(name, getattr(params, name))
             check_order(name, getattr(params, name))
-            low, high = np.moveaxis(np.asarray(getattr(params, name)), -1, 0)
+            values = np.asarray(getattr(params, name))
             if name == "gravity":
-                if not np.all((low > -12) & (high < 0)):
-                    raise ValueError(f"gravity = ({low}, {high}): values lie within (-12, 0)")
-            elif not np.all(low >= 0):
-                raise ValueError(f"{name} = ({low}, {high}): values must not be negative")
-        if not np.all(np.asarray(params.first_force) >= 0):
-            raise ValueError(f"first_force = {params.first_force}: it must not be negative")
-        roughness = np.asarray(params.roughness)
-        if not np.all((roughness >= 0) & (roughness <= 1)):
-            raise ValueError(f"roughness = {roughness}: values lie within [0, 1]")
+                fine = (values > -12) & (values < 0)
+                check_values(name, values, fine, "values within (-12, 0)")
+            else:
+                check_values(name, values, values >= 0, "values of at least 0")
+        force, roughness = np.asarray(params.first_force), np.asarray(params.roughness)
+        check_values("first_force", force, force >= 0, "a number of at least 0")
+        fine = (roughness >= 0) & (roughness <= 1)
+        check_values("roughness", roughness, fine, "a number within [0, 1]")
         check_horizon(params.horizon)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
@@ -195,27 +194,24 @@ class LunarLander(Environment[Params, Task, State]):
     # One episode -----------------------------------------------------------------------------
 
     def initial(self, key: jax.Array, task: Task) -> State:
-        """`begin` with drawn noise."""
+        """`initial_from` with what it needs drawn."""
         dtype = jnp.result_type(float)
-        force_key, wind_key, dispersion_key = jax.random.split(key, 3)
+        force_key, wind_key, _ = jax.random.split(key, 3)
         force = task.first_force * jax.random.uniform(force_key, (2,), dtype, -1.0, 1.0)
         wind = jax.random.randint(wind_key, (2,), -9999, 9999, jnp.int32)
-        dispersion = jax.random.uniform(dispersion_key, (2,), dtype, -1.0, 1.0)
-        return self.begin(force, wind, dispersion, task)
+        return self.initial_from(force, wind, task)
 
-    def begin(self, force: jax.Array, wind: jax.Array, dispersion: jax.Array, task: Task) -> State:
-        """The start of an episode with its noise given. As in Gymnasium, it takes one step.
+    def initial_from(self, force: jax.Array, wind: jax.Array, task: Task) -> State:
+        """The start of an episode. As in Gymnasium, it takes one step, with the engines off.
 
         Args:
           force: float `[2]`, on the lander during this step, newtons (Gymnasium: +-1000).
           wind: `int32[2]`, time indices of the wind's force and torque (Gymnasium: -9999 .. 9998).
-          dispersion: float `[2]`, see `move`. Engines are off, so that it has no effect.
           task: the task.
 
         Returns:
           The state.
         """
-        del dispersion  # Gymnasium draws it, and no engine uses it
         dtype = jnp.result_type(float)
         world = scene.first_world(dtype)
         wind = jnp.asarray(wind, jnp.int32)
@@ -254,15 +250,17 @@ class LunarLander(Environment[Params, Task, State]):
         side = jnp.asarray((action == 1) | (action == 3), dtype)
         return main, side, jnp.asarray(action - 2, dtype)
 
-    def move(
-        self, state: State, action: jax.Array, dispersion: jax.Array, task: Task
-    ) -> Transition:
+    def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
+        """The scatter of the engines' thrust, float `[2]`, uniform in [-1, 1)."""
+        return jax.random.uniform(key, (2,), state.world.pose.dtype, -1.0, 1.0)
+
+    def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
         """One step with its noise given.
 
         Args:
           state: the state.
           action: `int32[]` in 0 .. 3, or float `[2]`.
-          dispersion: float `[2]` in [-1, 1], scatter of the engines' thrust.
+          noise: float `[2]` in [-1, 1], see `draw_noise`.
           task: the task.
 
         Returns:
@@ -271,7 +269,7 @@ class LunarLander(Environment[Params, Task, State]):
         world, wind = self._blow(state.world, state.wind, task)
         dtype = world.pose.dtype
         main, side, direction = self._powers(action, dtype)
-        d0, d1 = jnp.asarray(dispersion, dtype) / SCALE
+        d0, d1 = jnp.asarray(noise, dtype) / SCALE
         sin, cos = jnp.sin(world.pose[2, 0]), jnp.cos(world.pose[2, 0])
         # Everything below is relative to the lander's origin, (0, -rise) from its centre of mass.
         x0, y0 = sin * scene.RISE[0], -cos * scene.RISE[0]
@@ -317,11 +315,6 @@ class LunarLander(Environment[Params, Task, State]):
         """Whether the episode has terminated."""
         outside = jnp.abs((self._origin(state)[0] - WIDTH / 2) / (WIDTH / 2)) >= 1
         return state.world.crashed | state.world.asleep | outside
-
-    def transition(self, key: jax.Array, state: State, action: Any, task: Task) -> Transition:
-        """`move` with drawn dispersion."""
-        dispersion = jax.random.uniform(key, (2,), state.world.pose.dtype, -1.0, 1.0)
-        return self.move(state, action, dispersion, task)
 
     def _potential(self, observation: jax.Array) -> jax.Array:
         x, y, vx, vy, angle, _, leg0, leg1 = observation

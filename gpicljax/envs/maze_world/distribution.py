@@ -9,13 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax.envs._checks import check_horizon, check_order, check_pair
+from gpicljax.envs._checks import check_horizon, check_order, check_pair, check_values
 from gpicljax.envs.maze_world import generation, motion, textures
 from gpicljax.envs.maze_world.types import Params, Task
 
 RANGES = ("cell_size", "wall_height", "eye_height", "view_range")  # each drawn uniformly
 _FINITE = ("density", "mean_landmark_reward", "step_reward", "goal_scale")
 MOST = 2**30  # so that nothing overflows
+
+MEAN_LANDMARK_REWARD = 0.4
+"""The default `mean_landmark_reward`: a tenth of the landmarks do harm, as the paper has it (A.6).
+
+That of the paper's data scripts, which take 0.4 and 0.5.
+"""
+SIMULATOR_MEAN_LANDMARK_REWARD = 0.6
+"""The reference simulator's own default, with which no landmark does harm."""
+
 _COUNTS = ("num_landmarks", "num_commands", "refresh_interval")
 
 
@@ -35,6 +44,8 @@ class Maze:
 def default_params(size: int, max_landmarks: int) -> Params:
     """The paper's: density 0.36 with loops, 10 landmarks, cells of 2 m, 2,048 steps.
 
+    In survival a landmark is worth -0.1 .. 0.9, see `MEAN_LANDMARK_REWARD`.
+
     Args:
       size: the cap on n, which is the default n.
       max_landmarks: the cap on landmarks.
@@ -52,7 +63,7 @@ def default_params(size: int, max_landmarks: int) -> Params:
         density=real(0.36),
         allow_loops=jnp.ones((), bool),
         num_landmarks=integer(min(10, max_landmarks)),
-        mean_landmark_reward=real(0.6),
+        mean_landmark_reward=real(MEAN_LANDMARK_REWARD),
         step_reward=real(-0.01),
         goal_scale=real(1.0),
         cell_size=jnp.full(2, 2.0, dtype),
@@ -77,60 +88,43 @@ def check(params: Params, size: int, max_landmarks: int, continuous: bool) -> No
       continuous: whether the agent has a body that must fit between walls.
     """
     n = np.asarray(params.size)
-    if not np.all((n >= 7) & (n <= size) & (n % 2 == 1)):
-        raise ValueError(
-            f"size = {n}: odd numbers within 7 .. {size} are accepted; raise the cap with "
-            "make(..., size=...)"
-        )
+    fine = (n >= 7) & (n <= size) & (n % 2 == 1)
+    check_values("size", n, fine, f"odd, 7 .. {size}; make(..., size=...) raises the cap")
     for field in _FINITE:
-        if not np.isfinite(np.asarray(getattr(params, field))).all():
-            raise ValueError(f"{field} = {getattr(params, field)}: a finite number is needed")
-    density = np.asarray(params.density)
-    if not np.all((density >= 0) & (density < 1)):
-        raise ValueError(
-            f"density = {density}: a share of walls within [0, 1) is needed; beyond about 0.45 all "
-            "mazes are trees"
-        )
+        value = np.asarray(getattr(params, field))
+        check_values(field, value, np.isfinite(value), "a finite number")
+    density, loops = np.asarray(params.density), np.asarray(params.allow_loops)
+    accepted = "a share of walls within [0, 1); from about 0.45 on all mazes are trees"
+    check_values("density", density, (density >= 0) & (density < 1), accepted)
     for field in _COUNTS:
         value = np.asarray(getattr(params, field))
-        if not np.all((value >= 1) & (value <= MOST)):
-            raise ValueError(f"{field} = {value}: from 1 to 2^30 are accepted")
+        check_values(field, value, (value >= 1) & (value <= MOST), "1 .. 2^30")
     landmarks = np.asarray(params.num_landmarks)
-    if not np.all(landmarks <= max_landmarks):
-        raise ValueError(
-            f"num_landmarks = {landmarks}: choose from 1 .. {max_landmarks}, or raise the cap with "
-            "make(..., max_landmarks=...)"
-        )
-    opened = generation.num_open(n, density, np.asarray(params.allow_loops), np)
-    if not np.all(landmarks < opened):
-        raise ValueError(
-            f"num_landmarks = {landmarks}: a maze of size {n} and density {density} has {opened} "
-            "open cells, of which one is the start"
-        )
-    if not np.all(np.asarray(params.step_reward) < 0):
-        raise ValueError(f"step_reward = {params.step_reward}: a number below 0 is needed")
-    if not np.all(np.asarray(params.goal_scale) >= 0):
-        raise ValueError(f"goal_scale = {params.goal_scale}: a number of at least 0 is needed")
+    accepted = f"1 .. {max_landmarks}; make(..., max_landmarks=...) raises the cap"
+    check_values("num_landmarks", landmarks, landmarks <= max_landmarks, accepted)
+    opened = generation.num_open(n, density, loops, np)
+    accepted = f"fewer than the maze's {opened} open cells, of which one is the start"
+    check_values("num_landmarks", landmarks, landmarks < opened, accepted)
+    step_reward, goal_scale = np.asarray(params.step_reward), np.asarray(params.goal_scale)
+    check_values("step_reward", step_reward, step_reward < 0, "a number below 0")
+    check_values("goal_scale", goal_scale, goal_scale >= 0, "a number of at least 0")
     for name in RANGES:
         values = np.asarray(getattr(params, name))
         check_pair(name, values)
-        if not np.all(np.isfinite(values) & (values > 0)):
-            raise ValueError(f"{name} = {values}: finite lengths above 0 m are needed")
+        fine = np.isfinite(values) & (values > 0)
+        check_values(name, values, fine, "finite lengths above 0 m")
         check_order(name, values)
     eye, wall = np.asarray(params.eye_height), np.asarray(params.wall_height)
-    if not np.all(eye[..., 1] < wall[..., 0]):
-        raise ValueError(f"eye_height = {eye}: it lies below every wall_height, {wall}")
-    if continuous and not np.all(np.asarray(params.cell_size) > 2 * motion.RADIUS):
-        raise ValueError(
-            f"cell_size = {np.asarray(params.cell_size)}: in continuous motion the agent is "
-            f"{2 * motion.RADIUS} m wide and needs wider cells"
-        )
+    check_values("eye_height", eye, eye[..., 1] < wall[..., 0], "lengths below every wall_height")
+    if continuous:
+        width, cell = 2 * motion.RADIUS, np.asarray(params.cell_size)
+        accepted = f"lengths above {width} m: in continuous motion the agent is {width} m wide"
+        check_values("cell_size", cell, cell > width, accepted)
     check_horizon(params.horizon)
     life, most = np.asarray(params.initial_life), np.asarray(params.max_life)
-    if not np.all((life >= 0) & (life <= most) & np.isfinite(most)):
-        raise ValueError(
-            f"initial_life = {life}, max_life = {most}: 0 <= initial_life <= max_life is needed"
-        )
+    fine = (life >= 0) & (life <= most) & np.isfinite(most)
+    accepted = "finite numbers, 0 <= initial_life <= max_life"
+    check_values("initial_life, max_life", (life, most), fine, accepted)
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))

@@ -7,16 +7,16 @@ simulator, Xenoverse's MazeWorld v1.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import spaces
-from gpicljax.checks import unknown
+from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._checks import widened
+from gpicljax.envs._checks import check_literals, widened
 from gpicljax.envs.maze_world import (
     distribution,
     exposure,
@@ -67,7 +67,6 @@ class MazeWorld(Environment[Params, Task, State]):
       colour, or how much of `max_life` is left.
     - `"local"`: `uint8[2 r + 1, 2 r + 1, 3]`, the cells around (`local_view`), whose middle shows
       the command's colour or what is left of life.
-    - `"privileged"`: what `privileged` returns, for experts.
 
     From a bank, `VectorEnv` hands out nothing but walls again: textures, landmarks, values and
     commands are always fresh.
@@ -77,7 +76,7 @@ class MazeWorld(Environment[Params, Task, State]):
       max_landmarks: cap L on landmarks, 1 .. 15.
       mode: `"navigation"` or `"survival"`.
       actions: `"discrete"`, `"continuous"` or `"moves"`.
-      view: `"first_person"`, `"local"` or `"privileged"`.
+      view: `"first_person"` or `"local"`.
       resolution: height H and width W of the first-person view, in pixels.
       field_of_view: of the first-person view, horizontally, in degrees.
       local_radius: r, how many cells the local view reaches in each direction.
@@ -100,7 +99,7 @@ class MazeWorld(Environment[Params, Task, State]):
     max_landmarks: int = 10
     mode: Literal["navigation", "survival"] = "navigation"
     actions: Literal["discrete", "continuous", "moves"] = "discrete"
-    view: Literal["first_person", "local", "privileged"] = "first_person"
+    view: Literal["first_person", "local"] = "first_person"
     resolution: tuple[int, int] = (128, 128)
     field_of_view: float = 108.0
     local_radius: int = 1
@@ -108,35 +107,18 @@ class MazeWorld(Environment[Params, Task, State]):
     with_pose: bool = False
 
     def __post_init__(self) -> None:
-        for field, kind in get_type_hints(type(self)).items():
-            value, known = getattr(self, field), get_args(kind)
-            if known and isinstance(known[0], str) and value not in known:
-                raise ValueError(unknown(field, str(value), known))
-        if self.size < 7 or self.size % 2 == 0:
-            raise ValueError(f"size = {self.size}: an odd number of at least 7 is needed")
-        if not 1 <= self.max_landmarks <= MAX_LANDMARKS:
-            raise ValueError(
-                f"max_landmarks = {self.max_landmarks}: 1 .. {MAX_LANDMARKS} are accepted"
-            )
-        resolution = self.resolution
-        if not (
-            isinstance(resolution, list | tuple)
-            and len(resolution) == 2
-            and all(isinstance(x, int) and x >= 1 for x in resolution)
-        ):
-            raise ValueError(
-                f"resolution = {resolution!r}: two integers of at least 1 are needed, height and "
-                "width"
-            )
+        check_literals(self)
+        odd = self.size >= 7 and self.size % 2 == 1
+        check(odd, "size", self.size, "an odd number of at least 7")
+        landmarks = self.max_landmarks
+        check(1 <= landmarks <= MAX_LANDMARKS, "max_landmarks", landmarks, f"1 .. {MAX_LANDMARKS}")
+        resolution, field = self.resolution, self.field_of_view
+        pair = isinstance(resolution, list | tuple) and len(resolution) == 2
+        fine = pair and all(isinstance(x, int) and x >= 1 for x in resolution)
+        check(fine, "resolution", resolution, "height and width, two integers of at least 1")
         object.__setattr__(self, "resolution", tuple(resolution))
-        if not 0 < self.field_of_view <= 170:
-            raise ValueError(
-                f"field_of_view = {self.field_of_view}: degrees above 0 and at most 170 are needed"
-            )
-        if self.local_radius < 1:
-            raise ValueError(f"local_radius = {self.local_radius}: at least 1 cell is needed")
-        if self.with_pose and self.view == "privileged":
-            raise ValueError('with_pose = True: view = "privileged" contains the pose already')
+        check(0 < field <= 170, "field_of_view", field, "degrees above 0, at most 170")
+        check_at_least(1, local_radius=self.local_radius)
         textures.texture_set(self.textures)  # refuses unknown names
 
     @property
@@ -210,19 +192,19 @@ class MazeWorld(Environment[Params, Task, State]):
         drawn = jax.random.bits(key, (), jnp.uint32) % task.num_landmarks.astype(jnp.uint32)
         return drawn.astype(jnp.int32)
 
-    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
+    def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """One step.
 
         Args:
-          key: unused; commands come from the state's script.
           state: the state.
           action: `int32[]`, or float `[2]` in continuous motion.
+          noise: nothing; commands come from the state's script.
           task: the task.
 
         Returns:
           The transition.
         """
-        del key
+        del noise
         position, heading = self._moved(state, action, task)
         cell = motion.cell_of(position, task.cell_size)
         here = task.landmark_at[cell[0], cell[1]].astype(jnp.int32)
@@ -286,6 +268,26 @@ class MazeWorld(Environment[Params, Task, State]):
         there = jnp.arange(self.max_landmarks) < task.num_landmarks
         return there & (state.countdown == 0) if self.survival else there
 
+    def exposed(self, state: State, task: Task) -> jax.Array:
+        """The cells that the agent sees now, `bool[N, N]`.
+
+        In the local view, and where moves have no heading, the window of cells around it; else what
+        the rays of the camera's columns traverse.
+        """
+        position = state.position / task.cell_size
+        if self.view == "local" or self.actions == "moves":
+            cell = position.astype(jnp.int32)
+            return exposure.seen_around(cell, self.size, self.local_radius)
+        return exposure.seen_by_rays(
+            task.walls,
+            position,
+            state.heading,
+            task.view_range / task.cell_size,
+            columns=self.resolution[1],
+            field_of_view=self.field_of_view,
+            poses="any" if self.actions == "continuous" else "quarter",
+        )
+
     # Spaces and views ------------------------------------------------------------------------
 
     def action_space(self, task: Task | None = None) -> spaces.Space:
@@ -295,9 +297,7 @@ class MazeWorld(Environment[Params, Task, State]):
         return spaces.Discrete(motion.NUM_ACTIONS)
 
     def observation_space(self, task: Task | None = None) -> spaces.Space:
-        """Of the view: a picture, perhaps with the pose, or what experts see."""
-        if self.view == "privileged":
-            return self._privileged_space()
+        """Of the view: a picture, perhaps with the pose."""
         side = 2 * self.local_radius + 1
         shape = (side, side) if self.view == "local" else self.resolution
         image = spaces.Box(0, 255, (*shape, 3), jnp.uint8)
@@ -305,8 +305,6 @@ class MazeWorld(Environment[Params, Task, State]):
 
     def observe(self, state: State, task: Task) -> Any:
         """What the agent sees, see the class: a picture, with the pose if asked for."""
-        if self.view == "privileged":
-            return self.privileged(state, task)
         active = self.active(state, task)
         image = self.image(state.position, state.heading, state.command, state.life, active, task)
         return {"image": image, "pose": self.pose(state)} if self.with_pose else image
@@ -350,24 +348,6 @@ class MazeWorld(Environment[Params, Task, State]):
         bar = first_person.Bar(left, right, colour)
         return first_person.render(camera, task, position, heading, active, bar)
 
-    def _privileged_space(self) -> spaces.Dict:
-        n, many = self.size, self.max_landmarks
-        return spaces.Dict.of(
-            walls=spaces.Box(0, 1, (n, n), bool),
-            cell=spaces.Box(0, n - 1, (2,), jnp.int32),
-            position=_real(2),
-            heading=_real(),
-            exposed=spaces.Box(0, 1, (n, n), bool),
-            command=spaces.Discrete(many),
-            landmarks=spaces.Box(-1, n - 1, (many, 2), jnp.int32),
-            landmark_at=spaces.Box(-1, many - 1, (n, n), jnp.int8),
-            active=spaces.Box(0, 1, (many,), bool),
-            landmark_rewards=_real(many),
-            countdown=spaces.Box(0, distribution.MOST, (many,), jnp.int32),
-            step_reward=_real(),
-            life=_real(),
-        )
-
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """What experts may see.
 
@@ -376,7 +356,7 @@ class MazeWorld(Environment[Params, Task, State]):
           cell: `int32[2]`, the agent's.
           position: float `[2]`, in cells.
           heading: float `[]`, radians.
-          exposed: `bool[N, N]`, the cells that can be seen from here (`exposure.exposed`).
+          exposed: `bool[N, N]`, the cells that can be seen from here, see `exposed`.
           command: `int32[]`.
           landmarks: `int32[L, 2]`, (-1, -1) for those that are not there.
           landmark_at: `int8[N, N]`, -1 for none.
@@ -391,7 +371,7 @@ class MazeWorld(Environment[Params, Task, State]):
             "cell": self.cell(state, task),
             "position": state.position / task.cell_size,
             "heading": state.heading,
-            "exposed": exposure.exposed(self, state, task),
+            "exposed": self.exposed(state, task),
             "command": state.command,
             "landmarks": task.landmarks,
             "landmark_at": task.landmark_at,
@@ -404,7 +384,7 @@ class MazeWorld(Environment[Params, Task, State]):
 
     def describe(self, state: State, task: Task) -> str:
         """Where the agent is and what it is to do, in words."""
-        return words.describe(self, state, task)
+        return words.describe(self.mode, self.actions, state, task)
 
     def render(self, state: State, task: Task) -> jax.Array:
         """The maze from above with the agent and its target, `uint8[P, P, 3]`; see `overhead`."""

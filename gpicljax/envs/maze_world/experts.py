@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from gpicljax.checks import unknown as unknown_choice
+from gpicljax.checks import check, check_choice
 from gpicljax.envs.maze_world import planning
 from gpicljax.envs.maze_world.env import MazeWorld
 from gpicljax.interface import Agent, TimeStep
@@ -65,17 +65,18 @@ class Memory(NamedTuple):
     visited: jax.Array
 
 
-def remember(key: jax.Array, memory: Memory, exposed: jax.Array, probability: jax.Array) -> Memory:
+def remember(keys: jax.Array, memory: Memory, exposed: jax.Array, probability: jax.Array) -> Memory:
     """Moves on by one step.
 
     Args:
-      key: a typed key.
+      keys: typed keys `[B]`.
       memory: what is remembered so far.
       exposed: `bool[B, N, N]`, what is in view now.
       probability: float `[]` or `[B]`, with which a cell that drops out of short-term memory is
         kept, drawn anew each time; in steps of 2^-16.
     """
-    draws = jax.random.bits(key, exposed.shape, jnp.uint16).astype(jnp.uint32)
+    shape = exposed.shape[1:]
+    draws = jax.vmap(lambda key: jax.random.bits(key, shape, jnp.uint16))(keys).astype(jnp.uint32)
     limit = jnp.round(jnp.clip(probability, 0, 1) * 2**16).astype(jnp.uint32)
     lucky = draws < limit.reshape(-1, 1, 1)
     newest, middle, oldest = memory.recent
@@ -236,22 +237,19 @@ def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -
     not known yet".
 
     Args:
-      env: an environment with `view="privileged"`.
+      env: the environment, with any view; its batch needs `privileged=True`.
       probability: float `[]` or `[B]`, p(STM -> LTM) of the paper: how likely a cell that drops
         out of short-term memory is to be kept; drawn again each time it does. May be traced.
       rule: "default", or "reference" for that of the reference simulator; see above.
 
     Raises:
-      ValueError: for another view, an unknown rule, or a probability outside [0, 1].
+      ValueError: for an unknown rule, or a probability outside [0, 1].
     """
-    if env.view != "privileged":
-        raise ValueError(f'view = {env.view!r}: a privileged agent needs view="privileged"')
-    if rule not in get_args(Rule):
-        raise ValueError(unknown_choice("rule", rule, get_args(Rule)))
+    check_choice("rule", rule, get_args(Rule))
     if not isinstance(probability, Tracer):
         given = np.asarray(probability, float)
-        if given.ndim > 1 or not ((given >= 0) & (given <= 1)).all():
-            raise ValueError(f"probability = {probability}: one in [0, 1], or one per instance")
+        fine = given.ndim <= 1 and ((given >= 0) & (given <= 1)).all()
+        check(fine, "probability", probability, "one in [0, 1], or one per instance")
     size, landmarks = env.size, env.max_landmarks
 
     def initial_carry(batch: int) -> Memory:
@@ -272,16 +270,16 @@ def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -
         tiles = jax.tree.map(lambda x: x.reshape(-1, TILE, *x.shape[1:]), arguments)
         return jax.tree.map(lambda x: x.reshape(batch), jax.lax.map(decide, tiles))
 
-    def act(key: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
         del params
-        seen: dict[str, jax.Array] = timestep.observation
+        seen: dict[str, jax.Array] = timestep.privileged
         starts = timestep.episode_start | timestep.trial_start
 
         def cleared(x: jax.Array) -> jax.Array:
             return x & ~starts.reshape(-1, *(1,) * (x.ndim - 1))
 
         carry = jax.tree.map(cleared, carry)
-        carry = remember(key, carry, seen["exposed"], jnp.asarray(probability))
+        carry = remember(keys, carry, seen["exposed"], jnp.asarray(probability))
         newest, middle, oldest = carry.recent
         known = carry.kept | newest | middle | oldest
         heading = jnp.round(seen["heading"] / (np.pi / 2)).astype(jnp.int32) % 4

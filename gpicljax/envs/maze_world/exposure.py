@@ -9,15 +9,13 @@ are out of range. Sets of columns are bits of 32-bit words, from which each wall
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-if TYPE_CHECKING:
-    from gpicljax.envs.maze_world.env import MazeWorld
-    from gpicljax.envs.maze_world.types import State, Task
+from gpicljax.checks import check, check_at_least, check_choice
 
 Poses = Literal["quarter", "any"]
 
@@ -267,12 +265,9 @@ def seen_by_rays(
 
     Source: section 3.2 of the GPICL benchmarks paper (arXiv:2405.17234), appendix A.6.
     """
-    if columns < 1:
-        raise ValueError(f"columns = {columns}: at least 1 is needed")
-    if not 0 < field_of_view < 180:
-        raise ValueError(f"field_of_view = {field_of_view}: more than 0, less than 180 degrees")
-    if poses not in ("quarter", "any"):
-        raise ValueError(f"poses = {poses!r}: choose from 'quarter' and 'any'")
+    check_at_least(1, columns=columns)
+    check(0 < field_of_view < 180, "field_of_view", field_of_view, "degrees above 0, below 180")
+    check_choice("poses", poses, ("quarter", "any"))
     dtype = jnp.result_type(float)
     position, heading, ratio = (jnp.asarray(x, dtype) for x in (position, heading, ratio))
     whole = jnp.floor(position)
@@ -295,19 +290,3 @@ def seen_around(cell: jax.Array, size: int, radius: int) -> jax.Array:
     side = jnp.arange(size, dtype=jnp.int32)
     close = jnp.abs(side[:, None] - cell) <= radius
     return close[:, None, 0] & close[None, :, 1]
-
-
-def exposed(env: MazeWorld, state: State, task: Task) -> jax.Array:
-    """The cells that the agent of `env` sees now, `bool[N, N]`."""
-    position = state.position / task.cell_size
-    if env.view == "local" or env.actions == "moves":
-        return seen_around(position.astype(jnp.int32), env.size, env.local_radius)
-    return seen_by_rays(
-        task.walls,
-        position,
-        state.heading,
-        task.view_range / task.cell_size,
-        columns=env.resolution[1],
-        field_of_view=env.field_of_view,
-        poses="any" if env.actions == "continuous" else "quarter",
-    )

@@ -19,6 +19,7 @@ from flax import struct
 from jax.custom_batching import custom_vmap
 
 from gpicljax.batching import along, merged
+from gpicljax.checks import check
 from gpicljax.envs.maze_world import ray_caster, textures
 from gpicljax.envs.maze_world.rays import Mazes, Screen, Shots
 from gpicljax.envs.maze_world.types import Task
@@ -47,12 +48,9 @@ class Camera:
     textures: str = "default"
 
     def __post_init__(self) -> None:
-        if self.height < 1 or self.width < 1:
-            raise ValueError(f"resolution = {self.height, self.width}: at least 1 pixel each way")
-        if not 0 < self.field_of_view <= 170:
-            raise ValueError(
-                f"field_of_view = {self.field_of_view}: above 0, at most 170 degrees is accepted"
-            )
+        resolution, field = (self.height, self.width), self.field_of_view
+        check(min(resolution) >= 1, "resolution", resolution, "at least 1 pixel each way")
+        check(0 < field <= 170, "field_of_view", field, "degrees above 0, at most 170")
         textures.texture_set(self.textures)
 
 

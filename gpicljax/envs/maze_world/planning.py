@@ -6,7 +6,7 @@ P^2 cells: the maze with one more ring around it that cannot be entered (`border
 neighbours then lie at fixed distances in memory, and arithmetic runs along the batch.
 
 `step_costs` is the fast solver: 32 instances share a word, and one pass over the words says for all
-cells of all mazes whether they are reached at a given cost. `real_costs` is for other costs.
+cells of all mazes whether they are reached at a given cost. `sweep_costs` is for other costs.
 """
 
 from __future__ import annotations

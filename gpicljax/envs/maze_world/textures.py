@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpicljax.checks import unknown
+from gpicljax.checks import check, check_at_least, check_choice, refusal
 from gpicljax.envs.maze_world import patterns
 
 SIZE = patterns.SIZE
@@ -66,21 +66,15 @@ class TextureSet:
         for name in ("walls", "grounds", "ceilings"):
             given = getattr(self, name)
             shape, dtype = np.shape(given), getattr(given, "dtype", type(given).__name__)
-            if dtype != np.uint8 or len(shape) != 4 or shape[1:] != (SIZE, SIZE, 3) or not shape[0]:
-                raise ValueError(
-                    f"{name}: {dtype}{list(shape)} was given; "
-                    f"uint8[N, {SIZE}, {SIZE}, 3] with N >= 1 is accepted"
-                )
+            fine = dtype == np.uint8 and shape[1:] == (SIZE, SIZE, 3) and shape[0] >= 1
+            accepted = f"uint8[N, {SIZE}, {SIZE}, 3] with N >= 1"
+            check(fine, name, f"{dtype}{list(shape)}", accepted)
             array = np.array(given)
             array.flags.writeable = False
             object.__setattr__(self, name, array)
-        if len(self.walls) > MOST_WALLS:
-            raise ValueError(
-                f"walls: {len(self.walls)} textures; at most {MOST_WALLS} are accepted"
-            )
-        total = len(self.walls) + len(self.grounds) + len(self.ceilings)
-        if total > MOST:
-            raise ValueError(f"{total} textures; at most {MOST} altogether are accepted")
+        walls, total = len(self.walls), len(self.walls) + len(self.grounds) + len(self.ceilings)
+        check(walls <= MOST_WALLS, "walls", walls, f"at most {MOST_WALLS} textures")
+        check(total <= MOST, "walls, grounds, ceilings", total, f"at most {MOST} textures")
 
 
 Source = TextureSet | Callable[[], TextureSet]
@@ -99,12 +93,9 @@ def register(name: str, source: Source) -> None:
       ValueError: if the name is taken by another set, or `source` is neither.
     """
     if not (isinstance(source, TextureSet) or callable(source)):
-        raise ValueError(
-            f"source: {type(source).__name__} was given; "
-            "a TextureSet, or a function that makes one, is accepted"
-        )
-    if _SOURCES.get(name, source) is not source:
-        raise ValueError(f"textures {name!r} are registered already")
+        kind = type(source).__name__
+        raise ValueError(refusal("source", kind, "a TextureSet, or a function that makes one"))
+    check(_SOURCES.get(name, source) is source, "name", name, "one that is not registered already")
     _SOURCES[name] = source
 
 
@@ -120,8 +111,7 @@ def texture_set(name: str) -> TextureSet:
       ValueError: if there is none (the nearest name is suggested), or what was registered does not
         make one.
     """
-    if name not in _SOURCES:
-        raise ValueError(unknown("texture set", name, registered()))
+    check_choice("textures", name, registered())
     return _made(name)
 
 
@@ -130,7 +120,8 @@ def _made(name: str) -> TextureSet:
     source = _SOURCES[name]
     made = source if isinstance(source, TextureSet) else source()
     if not isinstance(made, TextureSet):
-        raise ValueError(f"textures {name!r}: {type(made).__name__} was made; not a TextureSet")
+        kind = type(made).__name__
+        raise ValueError(refusal(f"textures {name!r}", kind, "a function that makes a TextureSet"))
     return made
 
 
@@ -159,9 +150,7 @@ def random_textures(seed: int, walls: int, grounds: int, ceilings: int) -> Textu
     Raises:
       ValueError: if these are not such numbers.
     """
-    for name, number in (("walls", walls), ("grounds", grounds), ("ceilings", ceilings)):
-        if number < 1:
-            raise ValueError(f"{name} = {number}: at least 1 is needed")
+    check_at_least(1, walls=walls, grounds=grounds, ceilings=ceilings)
 
     def several(part: int, number: int, kinds: tuple[patterns.Pattern, ...]) -> np.ndarray:
         return np.stack(

@@ -22,7 +22,8 @@ class Params:
         a tree.
       num_landmarks: `int32[]`, potential navigation targets, at most the static `max_landmarks`.
       mean_landmark_reward: float `[]`, mean of a landmark's value (survival only); the values
-        spread uniformly over 1 around it.
+        spread uniformly over 1 around it; `distribution.SIMULATOR_MEAN_LANDMARK_REWARD` is the
+        reference simulator's.
       step_reward: float `[]`, below 0.
       goal_scale: float `[]`; arriving at a target is worth `goal_scale * n^1.5 * |step_reward|`.
       cell_size: float `[2]`, side of a cell in metres, lowest and highest.

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gpicljax.envs.maze_world import motion
 from gpicljax.envs.maze_world.types import State, Task
-
-if TYPE_CHECKING:
-    from gpicljax.envs.maze_world.env import MazeWorld
 
 COLOURS = (
     "green", "red", "blue", "cyan", "magenta", "yellow", "light blue", "light green", "pink",
@@ -19,17 +14,25 @@ COLOURS = (
 WAYS = ("+x", "+y", "-x", "-y")
 
 
-def describe(env: MazeWorld, state: State, task: Task) -> str:
-    """Where the agent is, and its target or what is left of its life."""
-    n, (x, y) = int(task.size), np.asarray(env.cell(state, task)).tolist()
+def describe(mode: str, actions: str, state: State, task: Task) -> str:
+    """Where the agent is, and its target or what is left of its life.
+
+    Args:
+      mode: `MazeWorld.mode`.
+      actions: `MazeWorld.actions`.
+      state: the state.
+      task: the task.
+    """
+    cell = motion.cell_of(state.position, task.cell_size)
+    n, (x, y) = int(task.size), np.asarray(cell).tolist()
     parts = [f"cell ({x}, {y}) of {n} x {n}"]
-    if env.actions == "discrete":
+    if actions == "discrete":
         parts.append(f"facing {WAYS[int(motion.quarter_of(state.heading))]}")
-    elif env.actions == "continuous":
+    elif actions == "continuous":
         parts.append(f"heading {np.degrees(float(state.heading)):.0f} degrees")
     parts.append(f"step {int(state.steps)} of {int(task.horizon)}")
     cells = np.asarray(task.landmarks).tolist()[: int(task.num_landmarks)]
-    if not env.survival:
+    if mode == "navigation":
         wanted = int(state.command)
         x, y = cells[wanted]
         parts.append(f"go to {COLOURS[wanted]} at ({x}, {y})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._checks import check_horizon
+from gpicljax.envs._checks import check_horizon, check_literals, check_values
 from gpicljax.envs.meta_language import calibration, language
 from gpicljax.envs.meta_language.language import SlotWeights, Theta
 from gpicljax.envs.meta_language.sequences import Normalisation, sequences
@@ -88,10 +89,11 @@ class MetaLanguage(Environment[Params, Task, State]):
     for the true distribution, and log(1 / V) for equal numbers. What is predicted does not
     influence what is drawn.
 
-    `info["floor"]` is the generator's own log-probability of the token, float `[]`, and
+    `info["attainable"]` is the reward for predicting the true distribution: the generator's own
+    log-probability of the token, float `[]`, on average the most that can be had; and
     `info["regret"]` by how much the prediction is worse on average: the Kullback-Leibler divergence
     in nats, float `[]`. `info["missed"]` is the task's, `bool[]`. The noise of a step is one
-    uniform number, see `luck` and `move`.
+    uniform number, see `draw_noise`.
 
     Sequences as training data come from `sample_sequences`, many times faster.
 
@@ -135,14 +137,12 @@ class MetaLanguage(Environment[Params, Task, State]):
     calibration_rounds: int = 16
 
     def __post_init__(self) -> None:
-        for field, kind in get_type_hints(type(self)).items():
-            value, least = getattr(self, field), 2 if field == "vocab_size" else 1
-            if get_args(kind) and value not in get_args(kind):
-                raise ValueError(f"{field} = {value!r}: choose from {get_args(kind)}")
-            if kind is int and value < least:
-                raise ValueError(f"{field} = {value}: at least {least} is needed")
-        if self.normalisation == "joint" and self.calibration != "none":
-            raise ValueError('calibration is for languages on their own: normalisation = "row"')
+        check_literals(self)
+        sizes = ("embedding_size", "hidden_size", "max_order", "calibration_rounds")
+        check_at_least(2, vocab_size=self.vocab_size)
+        check_at_least(1, **{field: getattr(self, field) for field in sizes})
+        alone = self.normalisation == "row" or self.calibration == "none"
+        check(alone, "calibration", self.calibration, 'none, or normalisation="row"')
 
     # The distribution over languages ---------------------------------------------------------
 
@@ -173,25 +173,17 @@ class MetaLanguage(Environment[Params, Task, State]):
     def validate(self, params: Params) -> None:
         """Raises ValueError for orders outside 1 .. cap, and numbers out of range."""
         low, high = np.asarray(params.min_order), np.asarray(params.max_order)
-        if np.any(low < 1):
-            raise ValueError(f"min_order = {low}: an order n of at least 1 is needed")
-        if np.any(high > self.max_order):
-            raise ValueError(
-                f"max_order = {high}: the cap is {self.max_order}; raise it with "
-                "make(..., max_order=...)"
-            )
-        if np.any(low > high):
-            raise ValueError(f"min_order = {low} exceeds max_order = {high}")
+        cap = f"orders n up to {self.max_order}; make(..., max_order=...) raises the cap"
+        check_values("min_order", low, low >= 1, "orders n of at least 1")
+        check_values("max_order", high, high <= self.max_order, cap)
+        check_values("min_order, max_order", (low, high), low <= high, "min_order <= max_order")
         for field in ("scale", "sigma"):
             value = np.asarray(getattr(params, field))
-            if not np.all((value > 0) & np.isfinite(value)):
-                raise ValueError(f"{field} = {value}: a finite number above 0 is needed")
+            check_values(field, value, (value > 0) & np.isfinite(value), "a finite number above 0")
         low, high = np.asarray(params.min_nats), np.asarray(params.max_nats)
-        if not np.all((low >= 0) & (low < high) & (low < np.log(self.vocab_size))):
-            raise ValueError(
-                f"min_nats = {low}, max_nats = {high}: 0 <= min_nats < max_nats is needed, and "
-                f"min_nats below log({self.vocab_size})"
-            )
+        fine = (low >= 0) & (low < high) & (low < np.log(self.vocab_size))
+        accepted = f"0 <= min_nats < max_nats, and min_nats below log({self.vocab_size})"
+        check_values("min_nats, max_nats", (low, high), fine, accepted)
         check_horizon(params.horizon, "token")
 
     def sample_theta(self, key: jax.Array, params: Params) -> Theta:
@@ -232,11 +224,8 @@ class MetaLanguage(Environment[Params, Task, State]):
     # What follows what -----------------------------------------------------------------------
 
     def _check_row(self) -> None:
-        if self.normalisation == "joint":
-            raise ValueError(
-                'normalisation = "joint": probabilities then depend on all the sequences of a '
-                'batch, and exist in sample_sequences only; make(..., normalisation="row")'
-            )
+        accepted = "row; joint probabilities depend on a whole batch: in sample_sequences only"
+        check(self.normalisation == "row", "normalisation", self.normalisation, accepted)
 
     def next_token_log_probs(self, task: Task, context: jax.Array) -> jax.Array:
         """The generator's log-probabilities of the next token, float `[V]`.
@@ -266,8 +255,8 @@ class MetaLanguage(Environment[Params, Task, State]):
         """
         self._check_row()
         tokens = jnp.asarray(tokens)
-        if tokens.ndim != 1 or tokens.shape[0] < 2:
-            raise ValueError(f"tokens: shape {tokens.shape}; one sequence of two or more is needed")
+        one = tokens.ndim == 1 and tokens.shape[0] >= 2
+        check(one, "tokens", tokens.shape, "the shape of one sequence of two or more")
         return language.log_likelihood(task.tables, task.scale, tokens)
 
     def sample_sequences(
@@ -303,21 +292,15 @@ class MetaLanguage(Environment[Params, Task, State]):
           ValueError: for numbers below 1, tasks without a leading axis or of another
             configuration, another number of keys, and a tile where logits are normalised jointly.
         """
-        given = {"length": length, "sequences_per_task": sequences_per_task, "tile": tile}
-        for name, value in given.items():
-            if value is not None and value < 1:
-                raise ValueError(f"{name} = {value}: at least 1 is needed")
+        check_at_least(1, length=length, sequences_per_task=sequences_per_task, tile=tile)
         expected = self.num_slots, self.vocab_size, self.vocab_size
         shape = jnp.shape(tasks.tables)
-        if len(shape) != 4 or shape[0] < 1 or shape[1:] != expected:
-            raise ValueError(
-                f"tasks: tables of shape {shape}; [N, {', '.join(map(str, expected))}] are needed: "
-                "at least one task of this configuration, with one leading axis"
-            )
-        if key.shape not in ((), shape[:1]):
-            raise ValueError(f"key: shape {key.shape}; one typed key or {shape[0]} are needed")
-        if self.normalisation == "joint" and tile is not None:
-            raise ValueError(f'tile = {tile}: with normalisation = "joint" there are no tiles')
+        fine = len(shape) == 4 and shape[0] >= 1 and shape[1:] == expected
+        accepted = f"[N, {', '.join(map(str, expected))}]: tasks of this configuration, one axis"
+        check(fine, "tasks.tables", shape, accepted)
+        check(key.shape in ((), shape[:1]), "key", key.shape, f"one typed key or {shape[0]}")
+        tiled = self.normalisation == "row" or tile is None
+        check(tiled, "tile", tile, 'None, or normalisation="row"')
         tokens, log_probs = sequences(
             key,
             tasks.tables,
@@ -338,30 +321,26 @@ class MetaLanguage(Environment[Params, Task, State]):
         self._check_row()
         return State(jnp.zeros(self.num_slots, jnp.int32), jnp.zeros((), jnp.int32))
 
-    def luck(self, key: jax.Array, task: Task) -> jax.Array:
+    def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
         """Float `[]`, uniform in [0, 1): where it falls among the probabilities' running sums."""
         return jax.random.uniform(key, (), task.tables.dtype)
 
-    def move(self, state: State, action: jax.Array, luck: jax.Array, task: Task) -> Transition:
-        """Draws the next token with the noise given, see `luck`, and judges the prediction."""
+    def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
+        """Draws the next token, see `draw_noise`, and judges the prediction."""
         log_probs = self.next_token_log_probs(task, state.context)
         probabilities = jnp.exp(log_probs)
         sums = jnp.cumsum(probabilities)
-        token = (sums[:-1] <= luck * sums[-1]).sum(dtype=jnp.int32)
+        token = (sums[:-1] <= noise * sums[-1]).sum(dtype=jnp.int32)
         predicted = jax.nn.log_softmax(jnp.asarray(action, log_probs.dtype))
         time = jnp.minimum(state.time + 1, task.horizon)
         info = {
-            "floor": log_probs[token],
+            "attainable": log_probs[token],
             "regret": jnp.sum(probabilities * (log_probs - predicted)),
             "missed": task.missed,
         }
         state = State(jnp.append(state.context[1:], token), time)
         over = time >= task.horizon
         return Transition(state, predicted[token], jnp.zeros((), bool), over, info)
-
-    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
-        """`move` with drawn luck."""
-        return self.move(state, action, self.luck(key, task), task)
 
     def observe(self, state: State, task: Task) -> jax.Array:
         """The latest token, `int32[]`."""

@@ -11,24 +11,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from gpicljax.checks import check
 from gpicljax.envs.meta_language.env import MetaLanguage
 from gpicljax.interface import Agent, TimeStep
 
 
 def _check_prior(prior: float) -> None:
-    if not prior > 0:
-        raise ValueError(f"prior = {prior}: a number above 0 is needed")
+    check(prior > 0, "prior", prior, "a number above 0")
 
 
-def floor_agent() -> Agent:
+def oracle_agent() -> Agent:
     """Predicts the generator's own distribution: nobody can do better on average.
 
-    It reads `timestep.info["privileged"]`, what `MetaLanguage.privileged` says of each instance.
+    It reads `timestep.privileged`: it needs a batch with `privileged=True`.
     """
 
-    def act(key: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
-        del key, params
-        return timestep.info["privileged"]["log_probs"], {}, carry
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        del keys, params
+        return timestep.privileged["log_probs"], {}, carry
 
     return Agent(lambda batch: (), act)
 
@@ -36,8 +36,8 @@ def floor_agent() -> Agent:
 def uniform_agent(env: MetaLanguage) -> Agent:
     """Predicts every token alike: log(V) nats per token, 3.47 by default."""
 
-    def act(key: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
-        del key, params
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        del keys, params
         shape = (*timestep.trial_start.shape, env.vocab_size)
         level = -jnp.log(jnp.asarray(env.vocab_size, jnp.result_type(float)))
         return jnp.full(shape, level), {}, carry
@@ -56,8 +56,8 @@ def unigram_agent(env: MetaLanguage, prior: float = 0.5) -> Agent:
     _check_prior(prior)
     dtype = jnp.result_type(float)
 
-    def act(key: jax.Array, params: Any, carry: jax.Array, timestep: TimeStep) -> Any:
-        del key, params
+    def act(keys: jax.Array, params: Any, carry: jax.Array, timestep: TimeStep) -> Any:
+        del keys, params
         seen = jax.nn.one_hot(timestep.observation, env.vocab_size, dtype=dtype)
         seen = jnp.where(timestep.episode_start[:, None], 0, seen)
         counts = jnp.where(timestep.trial_start[:, None], 0, carry) + seen

@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from gpicljax.checks import check_at_least
+
 SlotWeights = Literal["reference", "uniform"]
 
 
@@ -51,8 +53,7 @@ def parameter_count(
     Raises:
       ValueError: if `order` is below 1.
     """
-    if order < 1:
-        raise ValueError(f"order = {order}: at least 1 is needed")
+    check_at_least(1, order=order)
     slots = order * (embedding_size + 1) * hidden_size
     return vocab_size * embedding_size + slots + (hidden_size + 1) * vocab_size
 

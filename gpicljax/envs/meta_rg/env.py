@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment, Transition
+from gpicljax.envs._checks import check_literals, check_values
 from gpicljax.envs.meta_rg import language, structure
 from gpicljax.envs.meta_rg.game import Game, draw_game
 from gpicljax.envs.meta_rg.targets import INDEX, Skeleton, sample_skeleton
@@ -41,10 +43,10 @@ class Params:
       samples: O, object-centric samples per meaning.
     """
 
-    min_values: jax.Array | int
-    max_values: jax.Array | int
-    shots: jax.Array | int
-    samples: jax.Array | int
+    min_values: jax.Array
+    max_values: jax.Array
+    shots: jax.Array
+    samples: jax.Array
 
 
 @struct.dataclass
@@ -168,36 +170,30 @@ class MetaRG(Environment[Params, Task, State]):
     query_penalty: float = -2.0
 
     def __post_init__(self) -> None:
-        for field, kind in get_type_hints(type(self)).items():
-            value = getattr(self, field)
-            if get_args(kind) and value not in get_args(kind):
-                raise ValueError(f"{field} = {value!r}: choose from {get_args(kind)}")
-            if kind is int and value < (0 if field == "num_distractors" else 1):
-                raise ValueError(f"{field} = {value} is too small")
-        if self.max_values < 2:
-            raise ValueError(f"max_values = {self.max_values}: the split needs 2 or more values")
-        if self.max_values**self.num_dims > jnp.iinfo(INDEX).max:
-            raise ValueError(
-                f"max_values = {self.max_values} and num_dims = {self.num_dims}: at most "
-                f"{jnp.iinfo(INDEX).max} combinations are supported"
-            )
-        if not self.descriptive and self.num_distractors == 0:
-            raise ValueError("num_distractors = 0: without descriptive there is nothing to decide")
-        if self.num_distractors > 8:
-            raise ValueError(
-                f"num_distractors = {self.num_distractors}: at most 8; the smallest episodes have "
-                "no more stimuli of other meanings"
-            )
+        check_literals(self)
+        sizes = ("max_shots", "max_samples", "num_dims", "vocab_size", "message_length")
+        check_at_least(2, max_values=self.max_values)
+        check_at_least(1, num_rounds=self.num_rounds, **{f: getattr(self, f) for f in sizes})
+        most, tuples = int(jnp.iinfo(INDEX).max), self.max_values**self.num_dims
+        sizes = (self.max_values, self.num_dims)
+        check(tuples <= most, "max_values, num_dims", sizes, f"at most {most} combinations")
+        fewest = 0 if self.descriptive else 1
+        check(
+            fewest <= self.num_distractors <= 8,
+            "num_distractors",
+            self.num_distractors,
+            f"{fewest} .. 8: something to decide, and no more stimuli than there are meanings",
+        )
         sayable = self.message_length + self.num_rounds - 1
-        if self.view == "listener" and self.num_dims > sayable:
-            raise ValueError(
-                f"message_length = {self.message_length}: the {self.speaker} speaker tells "
-                f"{self.num_dims} dimensions in {self.num_rounds} round(s)"
-            )
-        if self.speaker == "digitising" and (
-            self.stimulus != "scs" or self.num_dims > self.message_length
-        ):
-            raise ValueError("the digitising speaker needs scs stimuli and num_dims <= L")
+        check(
+            self.view == "players" or self.num_dims <= sayable,
+            "message_length",
+            self.message_length,
+            f"enough for {self.num_dims} dimensions told in {self.num_rounds} round(s)",
+        )
+        fits = self.stimulus == "scs" and self.num_dims <= self.message_length
+        accepted = 'posdis; digitising with stimulus="scs" and num_dims <= message_length'
+        check(fits or self.speaker == "posdis", "speaker", self.speaker, accepted)
 
     # Sizes -----------------------------------------------------------------------------------
 
@@ -230,10 +226,11 @@ class MetaRG(Environment[Params, Task, State]):
         """Cap of the games of an episode."""
         return self.max_support + self.max_query
 
-    @property
-    def max_steps(self) -> int:
-        """Cap of the steps of an episode."""
-        return self.max_games * (self.num_rounds + 1 + self.feedback) - self.feedback
+    def horizon(self, params: Params | None = None) -> Any:
+        """Cap of the steps of an episode, whatever the params; see `max_games`."""
+        del params
+        steps = self.max_games * (self.num_rounds + 1 + self.feedback) - self.feedback
+        return np.asarray(steps, np.int32)
 
     @property
     def _sentences(self) -> int:
@@ -250,28 +247,22 @@ class MetaRG(Environment[Params, Task, State]):
     @property
     def default_params(self) -> Params:
         """V in 2 .. min(5, cap), one shot, one sample: the first cell of the paper's Table 3."""
-        return Params(min_values=2, max_values=min(5, self.max_values), shots=1, samples=1)
+        fields = {"min_values": 2, "max_values": min(5, self.max_values), "shots": 1, "samples": 1}
+        return Params(**{name: jnp.asarray(x, jnp.int32) for name, x in fields.items()})
 
     def validate(self, params: Params) -> None:
         """Raises ValueError where params contradict each other, the caps or the speaker."""
         low, high = np.asarray(params.min_values), np.asarray(params.max_values)
-        if np.any(low > high):
-            raise ValueError(f"min_values = {low} exceeds max_values = {high}")
-        if np.any(low < 2):
-            raise ValueError(f"min_values = {low}: the split needs 2 or more values")
+        check_values("min_values, max_values", (low, high), low <= high, "min <= max")
+        check_values("min_values", low, low >= 2, "2 or more: the split needs two values")
         for field in ("max_values", "shots", "samples"):
             name = field if field == "max_values" else f"max_{field}"
             value, cap = np.asarray(getattr(params, field)), getattr(self, name)
-            if np.any(value < 1) or np.any(value > cap):
-                raise ValueError(
-                    f"{field} = {value}: choose from 1 .. {cap}, or raise the cap with "
-                    f"make(..., {name}=...)"
-                )
-        if self.view == "listener" and self.speaker == "posdis" and np.any(high > self.vocab_size):
-            raise ValueError(
-                f"max_values = {high}: the posdis speaker needs a token for each value, but "
-                f"vocab_size = {self.vocab_size}"
-            )
+            accepted = f"1 .. {cap}; make(..., {name}=...) raises the cap"
+            check_values(field, value, (value >= 1) & (value <= cap), accepted)
+        if self.view == "listener" and self.speaker == "posdis":
+            accepted = f"up to vocab_size, {self.vocab_size}: posdis needs a token for each value"
+            check_values("max_values", high, high <= self.vocab_size, accepted)
 
     def _task(
         self, table_key: jax.Array, channel_key: jax.Array, num_values: jax.Array, params: Params
@@ -373,14 +364,14 @@ class MetaRG(Environment[Params, Task, State]):
             scs=self.stimulus == "scs",
         )
 
-    def transition(self, key: jax.Array, state: State, action: jax.Array, task: Task) -> Transition:
+    def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """One step of a game.
 
         Args:
-          key: unused; the draws of an episode come from its state.
           state: the state.
           action: the listener's `int32[]`, or both players' `int32[2, 1 + L]` (decision, tokens).
             What a player may not do at this step has no effect.
+          noise: nothing; the draws of an episode come from its state.
           task: the task.
 
         Returns:
@@ -388,7 +379,7 @@ class MetaRG(Environment[Params, Task, State]):
           `query` (phase), all `bool[]`; `game` `int32[]`, the game played; `overflow` `bool[]`, the
           episode's target lists were cut at a cap.
         """
-        del key
+        del noise
         decision, messages = self._decode(state, action)
         speaking = state.round < self.num_rounds
         deciding = state.round == self.num_rounds

@@ -14,11 +14,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from gpicljax.checks import check, check_choice
 from gpicljax.envs.meta_rg import language
 from gpicljax.envs.meta_rg.env import MetaRG
 from gpicljax.interface import Agent, TimeStep
 
-Rule = Callable[[Any, dict[str, jax.Array], jax.Array], jax.Array]
+Rule = Callable[["Memory", "Seen", jax.Array], jax.Array]
+"""`(memory, seen, key) -> int32[]`, a decision; unbatched."""
+
+
+class Seen(NamedTuple):
+    """What a rule decides on, unbatched: the observation, and what `timestep.privileged` tells."""
+
+    observation: dict[str, jax.Array]
+    privileged: Any
 
 
 class Memory(NamedTuple):
@@ -35,11 +44,6 @@ class Memory(NamedTuple):
     size: jax.Array
 
 
-def _check(env: MetaRG) -> None:
-    if env.view != "listener" or env.actions != "compact":
-        raise ValueError('rule-based listeners need view="listener" and actions="compact"')
-
-
 def _decide(matches: jax.Array) -> jax.Array:
     """First matching slot of `bool[K + 1]`, or K + 1 if none."""
     return jnp.where(matches.any(), jnp.argmax(matches), matches.shape[0]).astype(jnp.int32)
@@ -48,10 +52,10 @@ def _decide(matches: jax.Array) -> jax.Array:
 def _memory_agent(env: MetaRG, rules: Sequence[Rule]) -> Agent:
     """An agent that remembers every feedback and decides by the first of its rules.
 
-    A rule maps memory, observation and key to a decision. What all of them decide is reported in
-    `aux["decisions"]`, `int32[B, R]`.
+    What all of them decide is reported in `aux["decisions"]`, `int32[B, R]`.
     """
-    _check(env)
+    check_choice("view", env.view, ["listener"])
+    check_choice("actions", env.actions, ["compact"])
     features = env.num_dims * (1 if env.stimulus == "scs" else env.max_values)
     games, wait = env.max_games, env.num_decisions
 
@@ -62,7 +66,8 @@ def _memory_agent(env: MetaRG, rules: Sequence[Rule]) -> Agent:
             jnp.zeros(batch, jnp.int32),
         )
 
-    def one(key: jax.Array, memory: Memory, observation: Any) -> tuple[jax.Array, Memory]:
+    def one(key: jax.Array, memory: Memory, seen: Seen) -> tuple[jax.Array, Memory]:
+        observation = seen.observation
         fed_back = observation["round"] == env.num_rounds + 1
         place = jnp.where(fed_back, memory.size, games)
         memory = Memory(
@@ -70,21 +75,17 @@ def _memory_agent(env: MetaRG, rules: Sequence[Rule]) -> Agent:
             memory.messages.at[place].set(observation["message"], mode="drop"),
             memory.size + fed_back,
         )
-        decisions = jnp.stack([rule(memory, observation, key) for rule in rules])
+        decisions = jnp.stack([rule(memory, seen, key) for rule in rules])
         deciding = observation["round"] == env.num_rounds
         return jnp.where(deciding, decisions, wait).astype(jnp.int32), memory
 
-    def act(key: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
         del params
-        start = timestep.trial_start
-        carry = carry._replace(size=jnp.where(start, 0, carry.size))
+        carry = carry._replace(size=jnp.where(timestep.trial_start, 0, carry.size))
         known = jnp.arange(games) < carry.size[:, None]
         carry = carry._replace(stimuli=jnp.where(known[..., None], carry.stimuli, jnp.inf))
-        observation = dict(timestep.observation)
-        if "privileged" in timestep.info:
-            observation["privileged"] = timestep.info["privileged"]
-        keys = jax.random.split(key, start.shape[0])
-        decisions, carry = jax.vmap(one)(keys, carry, observation)
+        seen = Seen(timestep.observation, timestep.privileged)
+        decisions, carry = jax.vmap(one)(keys, carry, seen)
         return decisions[:, 0], {"decisions": decisions}, carry
 
     return Agent(initial_carry, act)
@@ -98,7 +99,7 @@ def _slots(env: MetaRG, observation: dict[str, jax.Array]) -> jax.Array:
 def random_rule(env: MetaRG) -> Rule:
     """Decides uniformly at random."""
 
-    def rule(memory: Memory, observation: Any, key: jax.Array) -> jax.Array:
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
         return jax.random.randint(key, (), 0, env.num_decisions, jnp.int32)
 
     return rule
@@ -110,23 +111,23 @@ def constant_rule(env: MetaRG, decision: int) -> Rule:
     Raises:
       ValueError: if there is no such decision.
     """
-    if not 0 <= decision < env.num_decisions:
-        raise ValueError(f"decision = {decision}: choose from 0 .. {env.num_decisions - 1}")
-    return lambda memory, observation, key: jnp.int32(decision)
+    fine = 0 <= decision < env.num_decisions
+    check(fine, "decision", decision, f"0 .. {env.num_decisions - 1}")
+    return lambda memory, seen, key: jnp.int32(decision)
 
 
 def leak_rule(env: MetaRG) -> Rule:
     """Message-free: "different" in a query game iff the first stimulus is of the support kind.
 
     With the reference's rules a matching stimulus of a query game always is a query combination
-    and a non-matching one often is not. Reads the privileged latents (`play_games` gives them), so
-    that it bounds what any message-free rule of this kind can reach.
+    and a non-matching one often is not. Reads the privileged latents, so that it bounds what any
+    message-free rule of this kind can reach: it needs a batch with `privileged=True`.
     """
 
-    def rule(memory: Memory, observation: Any, key: jax.Array) -> jax.Array:
-        latents = observation["privileged"]["listener_latents"]
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        latents = seen.privileged["listener_latents"]
         support_kind = (latents % 2 == 1).sum(-1) < 2
-        return _decide((observation["phase"] == 0) | ~support_kind)
+        return _decide((seen.observation["phase"] == 0) | ~support_kind)
 
     return rule
 
@@ -137,9 +138,9 @@ def any_feedback_rule(env: MetaRG) -> Rule:
     Meaningful for O = 1, where a meaning has one stimulus.
     """
 
-    def rule(memory: Memory, observation: Any, key: jax.Array) -> jax.Array:
-        seen = (_slots(env, observation)[:, None] == memory.stimuli[None]).all(-1).any(-1)
-        return _decide(~seen)
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        stimuli = _slots(env, seen.observation)
+        return _decide(~(stimuli[:, None] == memory.stimuli[None]).all(-1).any(-1))
 
     return rule
 
@@ -153,7 +154,7 @@ def section_rule(env: MetaRG) -> Rule:
     """
     dims = env.num_dims
 
-    def rule(memory: Memory, observation: Any, key: jax.Array) -> jax.Array:
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
         heard = jax.nn.one_hot(memory.messages[:, :dims], env.vocab_size + 1)
         known = (jnp.arange(heard.shape[0]) < memory.size)[:, None, None]
         heard = heard * known
@@ -165,9 +166,9 @@ def section_rule(env: MetaRG) -> Rule:
         def section(value: jax.Array) -> jax.Array:
             return jnp.clip(jnp.floor((value + 1) / 2 * num_values), 0, num_values - 1)
 
-        place, symbol = jnp.arange(dims), observation["message"][:dims]
+        place, symbol = jnp.arange(dims), seen.observation["message"][:dims]
         meant = section(centroid[place, symbol])
-        agrees = (section(_slots(env, observation)) == meant) | (count[place, symbol] == 0)
+        agrees = (section(_slots(env, seen.observation)) == meant) | (count[place, symbol] == 0)
         return _decide(agrees.all(-1))
 
     return rule
@@ -177,11 +178,11 @@ def nearest_rule(env: MetaRG) -> Rule:
     """The 1-NN oracle: per dimension, the nearest value fed back must carry the symbol heard."""
     dims = env.num_dims
 
-    def rule(memory: Memory, observation: Any, key: jax.Array) -> jax.Array:
-        distance = jnp.abs(_slots(env, observation)[:, None] - memory.stimuli[None])
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        distance = jnp.abs(_slots(env, seen.observation)[:, None] - memory.stimuli[None])
         nearest = jnp.argmin(distance, axis=1)  # [K + 1, N]
         carried = memory.messages[nearest, jnp.arange(dims)]
-        return _decide((carried == observation["message"][:dims]).all(-1))
+        return _decide((carried == seen.observation["message"][:dims]).all(-1))
 
     return rule
 
@@ -192,9 +193,9 @@ def digitising_rule(env: MetaRG) -> Rule:
     Needs no memory and no semantics; a permuted channel defeats it.
     """
 
-    def rule(memory: Memory, observation: Any, key: jax.Array) -> jax.Array:
-        bins = language.digitise(_slots(env, observation), env.vocab_size, env.message_length)
-        return _decide((bins == observation["message"]).all(-1))
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        bins = language.digitise(_slots(env, seen.observation), env.vocab_size, env.message_length)
+        return _decide((bins == seen.observation["message"]).all(-1))
 
     return rule
 

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.checks import check_at_least, check_choice
 from gpicljax.envs.meta_rg.env import MetaRG, Params
 
 _EPISODES = 256
@@ -48,12 +49,9 @@ def decision_dataset(
 
     Source: the memoryless control of Meta-Referential Games; ours, not the paper's.
     """
-    if env.view != "listener":
-        raise ValueError(f'view = {env.view!r}: decisions are taken from view="listener"')
-    if message not in get_args(Message):
-        raise ValueError(f"message = {message!r}: choose from {get_args(Message)}")
-    if num_games < 1:
-        raise ValueError(f"num_games = {num_games}: at least 1 is needed")
+    check_choice("view", env.view, ["listener"])
+    check_choice("message", message, get_args(Message))
+    check_at_least(1, num_games=num_games)
     env.validate(params)
     rows: list[tuple[np.ndarray, ...]] = []
     found = 0

@@ -1,7 +1,7 @@
 """Measures of Meta-Referential Games: games, zero-shot compositional tests, published numbers."""
 
 from gpicljax.evaluation.meta_rg import published
-from gpicljax.evaluation.meta_rg.games import NEVER, Games, play_games
+from gpicljax.evaluation.meta_rg.games import Games, outcome, play_games
 from gpicljax.evaluation.meta_rg.zsct import (
     HypothesisRow,
     PhaseAccuracy,
@@ -12,13 +12,13 @@ from gpicljax.evaluation.meta_rg.zsct import (
 )
 
 __all__ = [
-    "NEVER",
     "Games",
     "HypothesisRow",
     "PhaseAccuracy",
     "ZSCTAccuracy",
     "hypothesis_table",
     "hypothesis_tests",
+    "outcome",
     "play_games",
     "published",
     "zsct_accuracy",

@@ -1,0 +1,135 @@
+"""What `meta_language.py` is told: its configuration and its presets."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
+from gpicljax.envs.meta_language.env import Calibration
+from gpicljax.envs.meta_language.language import SlotWeights
+from gpicljax.networks.language import LanguageModelSettings
+from gpicljax.runtime import TrainingConfig, check
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Trains a model on random languages, and measures what it learns of new ones in context.
+
+    Attributes:
+      model: The model.
+      context: Tokens of a training sequence.
+      orders: Smallest and largest n of the languages.
+      slot_weights: How much the n latest tokens weigh: "reference", by their place, so that the
+        oldest has no influence; or all the same.
+      calibration: How languages are brought to 0.5 .. 1.0 nats per token, if at all.
+      warmup_orders: Those of the first part of the training (appendix A.2: n = 2, 3, for the
+        standard size).
+      warmup_share: That part's share of the updates; there is none with a number of tasks.
+      tasks: Number of different languages to train on; 0 for a new one in every sequence.
+      agent: Batch and schedule.
+      hparams: Hyper-parameters; decay_updates is set to the length of the run.
+      evaluation_orders: Smallest and largest n of the languages to evaluate on.
+      evaluation_context: Tokens of a sequence there.
+      evaluation_sequences: Sequences for every n.
+      text_dir: Folder of plain text files (such as the PG-19 test set), to be learnt as a language.
+      text_windows: Most windows of it, spread evenly; 0 for all.
+      demonstrations: Continuations to draw of each of the demonstrations (words, sums).
+    """
+
+    seeds: int = 1
+    model: LanguageModelSettings = LanguageModelSettings()
+    context: int = 4096
+    orders: tuple[int, int] = (3, 6)
+    slot_weights: SlotWeights = "reference"
+    calibration: Calibration = "none"
+    warmup_orders: tuple[int, int] = (2, 3)
+    warmup_share: float = 0.0
+    tasks: int = 0
+    agent: SequenceConfig = SequenceConfig(batch_size=8, ramp=512)
+    hparams: SequenceHParams = SequenceHParams()
+    observations: int = 61_035 * 8 * 4096
+    log_lines: int = 100
+    evaluation_orders: tuple[int, int] = (2, 8)
+    evaluation_context: int = 4096
+    evaluation_sequences: int = 4096
+    text_dir: Path | None = None
+    text_windows: int = 0
+    demonstrations: int = 16
+
+    def validate(self) -> None:
+        """Refuses what can be refused before anything is compiled."""
+        super().validate()
+        for name in ("context", "evaluation_context"):
+            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+        for name in ("tasks", "text_windows", "demonstrations"):
+            check(getattr(self, name) >= 0, name, getattr(self, name), "an integer >= 0")
+        enough = self.evaluation_sequences >= 2
+        check(enough, "evaluation_sequences", self.evaluation_sequences, "an integer >= 2")
+        for name in ("orders", "warmup_orders", "evaluation_orders"):
+            low, high = getattr(self, name)
+            check(1 <= low <= high <= 8, name, (low, high), "two of 1 .. 8 in order")
+        check(0 <= self.warmup_share < 1, "warmup_share", self.warmup_share, "a share below 1")
+        text = self.text_dir
+        check(text is None or text.is_dir(), "text_dir", str(text), "an existing folder")
+
+    @property
+    def observations_per_update(self) -> int:
+        """Tokens of one update."""
+        return self.agent.batch_size * self.context
+
+
+TINY = LanguageModelSettings(layers=6, width=64, heads=4)
+SMALL = LanguageModelSettings(layers=12, width=256, heads=8, precision="bfloat16")
+STANDARD = LanguageModelSettings(layers=12, width=1024, heads=16, precision="bfloat16")
+BIG_BATCH = SequenceConfig(batch_size=16, ramp=512)
+QUICK = Config(
+    model=LanguageModelSettings(layers=4),
+    context=512,
+    orders=(2, 4),
+    warmup_share=0.3,
+    agent=SequenceConfig(batch_size=16, schedule="cosine"),
+    hparams=SequenceHParams(learning_rate=3e-3, warmup_updates=100),
+    observations=1_200 * 16 * 512,
+    log_lines=30,
+    evaluation_context=512,
+    evaluation_sequences=64,
+    text_windows=64,
+)
+CPU_TINY = dataclasses.replace(
+    QUICK,
+    model=TINY,
+    orders=(2, 5),
+    warmup_orders=(2, 3),
+    observations=3_000 * 16 * 512,
+    log_lines=60,
+    evaluation_sequences=256,
+)
+CPU_SMALL = dataclasses.replace(
+    QUICK,
+    model=TINY,
+    context=1024,
+    orders=(3, 6),
+    warmup_share=0.2,
+    observations=20_000 * 16 * 1024,
+    log_lines=200,
+    evaluation_context=1024,
+    evaluation_sequences=256,
+)
+DIVERSITY = Config(model=SMALL)
+PRESETS = {
+    "quick": QUICK,
+    "cpu-tiny": CPU_TINY,
+    "cpu-small": CPU_SMALL,
+    "cpu-task-diversity": dataclasses.replace(
+        CPU_SMALL, tasks=1_000, observations=5_000 * 16 * 1024
+    ),
+    "task-diversity": dataclasses.replace(DIVERSITY, tasks=1_000),
+    # 2 B tokens: 500K sequences of 4,096 in batches of 32K, 32K and 64K tokens.
+    "paper-tiny": Config(model=TINY),
+    "paper-small": Config(model=SMALL),
+    # Preceded by simpler languages, as the paper does for this size alone.
+    "paper-standard": Config(
+        model=STANDARD, agent=BIG_BATCH, observations=30_518 * 16 * 4096, warmup_share=0.1
+    ),
+}

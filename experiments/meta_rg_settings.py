@@ -1,0 +1,199 @@
+"""What `meta_rg.py` is told: its configuration and its presets, and the game that they name."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any, Literal
+
+import gpicljax
+from gpicljax.agents import r2d2
+from gpicljax.envs.meta_rg import MetaRG
+from gpicljax.runtime import TrainingConfig, check
+
+Auxiliary = Literal["feedback", "stimulus", "both", "none"]
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """The recurrent Q-network (appendix C by default).
+
+    Attributes:
+      encoder: hidden sizes of the stimulus encoder.
+      mixer: hidden sizes of the MLP over all inputs.
+      core: kind of recurrent core.
+      core_sizes: LSTM sizes; of a delta memory, the output size.
+      memory_heads: heads of a delta memory.
+      memory_width: width of its keys and values.
+      predictor: hidden size of the auxiliary predictors.
+      residual: feed the mixer's output to the heads too.
+      compare: show the Q head how far the predicted feedback is from the stimulus at hand.
+    """
+
+    encoder: tuple[int, ...] = (512, 256, 128)
+    mixer: tuple[int, ...] = (512, 256, 256)
+    core: Literal["lstm", "delta"] = "lstm"
+    core_sizes: tuple[int, ...] = (256, 128)
+    memory_heads: int = 4
+    memory_width: int = 16
+    predictor: int = 512
+    residual: bool = False
+    compare: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Trains listeners in Meta-Referential Games and puts their accuracy into proportion.
+
+    Attributes:
+      env: MetaRG-v0 (reference rules) or MetaRG-v1 (without shortcuts).
+      shots: S, one or several; every pair of shots and samples is a cell of the table.
+      samples: O, one or several.
+      vmin: Smallest number of values per latent dimension.
+      vmax: Largest number of values per latent dimension.
+      vocab_size: Tokens besides the end of sentence.
+      message_length: Positions of a message.
+      distractors: K.
+      actions: Action layout: one action per decision, or the reference's 519.
+      auxiliary: What the core predicts: the coming feedback, the current stimulus, both or none.
+      auxiliary_weight: Weight of that loss.
+      network: Sizes of the network.
+      agent: Sizes and switches of R2D2.
+      hparams: Hyper-parameters of R2D2.
+      bank_size: Target lists kept ready for new episodes.
+      renew_share: Share of them drawn anew at every log line.
+      curriculum: Largest numbers of values to train with at first, one stage of equal length each;
+        the last half of the run, and every evaluation, uses vmax.
+      probe_episodes: Greedy episodes per log line, played together.
+      evaluation_episodes: Episodes per seed and condition at the end, rounded up to such groups.
+    """
+
+    env: Literal["MetaRG-v0", "MetaRG-v1"] = "MetaRG-v0"
+    shots: tuple[int, ...] = (1,)
+    samples: tuple[int, ...] = (1,)
+    vmin: int = 2
+    vmax: int = 5
+    vocab_size: int = 6
+    message_length: int = 3
+    distractors: int = 0
+    actions: Literal["compact", "reference"] = "compact"
+    observations: int = 10_000_000
+    log_lines: int = 313
+    auxiliary: Auxiliary = "stimulus"
+    auxiliary_weight: float = 1.0
+    network: NetworkConfig = NetworkConfig()
+    agent: r2d2.R2D2Config = r2d2.R2D2Config()
+    hparams: r2d2.R2D2HParams = r2d2.R2D2HParams()
+    bank_size: int = 2048
+    renew_share: float = 0.5
+    curriculum: tuple[int, ...] = ()
+    probe_episodes: int = 64
+    evaluation_episodes: int = 1024
+
+    def default_name(self) -> str:
+        """The preset and the environment."""
+        return f"{self.preset}-{self.env}"
+
+    def validate(self) -> None:
+        """Refuses empty grids, counts below 1 and what the environment refuses."""
+        super().validate()
+        for name in ("shots", "samples"):
+            value = getattr(self, name)
+            check(len(value) > 0 and min(value) > 0, name, value, "one or more integers >= 1")
+        for name in ("bank_size", "probe_episodes", "evaluation_episodes"):
+            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+        check(
+            not self.network.compare or self.auxiliary in ("feedback", "both"),
+            "network.compare",
+            self.network.compare,
+            "False, or an auxiliary that predicts the feedback",
+        )
+        stages = self.curriculum
+        inside = all(self.vmin <= value <= self.vmax for value in stages)
+        check(inside, "curriculum", stages, f"values from vmin = {self.vmin} to vmax = {self.vmax}")
+        make_env(self)
+
+    @property
+    def cells(self) -> list[tuple[int, int]]:
+        """The (S, O) cells of the table."""
+        return list(itertools.product(self.shots, self.samples))
+
+
+QUICK = Config(
+    observations=2_304_000,
+    log_lines=18,
+    auxiliary="feedback",
+    auxiliary_weight=10.0,
+    network=NetworkConfig(
+        encoder=(128, 128),
+        mixer=(128,),
+        core_sizes=(128,),
+        predictor=128,
+        residual=True,
+        compare=True,
+    ),
+    # The listener's decisions do not change what comes next, so that a discount of 0 is exact.
+    agent=r2d2.R2D2Config(
+        unroll=40,
+        overlap=0,
+        burn_in=0,
+        replay_capacity=1024,
+        min_replay=64,
+        updates_per_collect=2,
+        bootstrap=False,
+        forced_steps=False,
+    ),
+    hparams=r2d2.R2D2HParams(
+        learning_rate=2e-3,
+        final_share=0.1,
+        adam_epsilon=1e-8,
+        max_gradient_norm=5.0,
+        priority_exponent=0.0,
+        importance_exponent=0.0,
+    ),
+)
+CPU_TABLE2 = dataclasses.replace(
+    QUICK,
+    seeds=3,
+    vmax=3,
+    observations=4_096_000,
+    log_lines=32,
+    network=dataclasses.replace(NetworkConfig(), residual=True, compare=True),
+)
+PAPER_TABLE2 = Config(seeds=3, vmax=3)
+PAPER_TABLE3 = Config(shots=(1, 2, 4), samples=(1, 4, 16), observations=5_000_000, log_lines=157)
+PRESETS = {
+    "quick": QUICK,
+    # Without shortcuts nothing rewards a first step towards binding: fewer values make it easier.
+    "cpu-v1": dataclasses.replace(
+        QUICK, env="MetaRG-v1", curriculum=(2, 3), observations=24_064_000, log_lines=188
+    ),
+    "cpu-table2": CPU_TABLE2,
+    "paper-table2": PAPER_TABLE2,
+    "paper-table3": PAPER_TABLE3,
+}
+
+
+def make_env(config: Config, **options: Any) -> MetaRG:
+    """The game of a configuration; `options` override its static options.
+
+    Raises:
+      ValueError: where the configuration contradicts itself.
+    """
+    env = gpicljax.make(
+        config.env,
+        max_values=max(config.vmax, 2),
+        max_shots=max(config.shots),
+        max_samples=max(config.samples),
+        vocab_size=config.vocab_size,
+        message_length=config.message_length,
+        num_distractors=config.distractors,
+        actions=config.actions,
+        **options,
+    )
+    assert isinstance(env, MetaRG)
+    for shots, samples in config.cells:
+        env.make_params(
+            shots=shots, samples=samples, min_values=config.vmin, max_values=config.vmax
+        )
+    return env

@@ -1,0 +1,47 @@
+"""Random draws that compile quickly: the numbers of `jax.random`, in loops of even lengths.
+
+XLA:CPU unrolls short loops of odd lengths completely, the twenty rounds of the generator with them:
+under a `vmap`, 45 numbers drawn as `(3, 3, 5)` take five times as long to compile as 48 in a row.
+What is drawn in a row and cut has the same values, for entry i of a draw depends on i alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+_ROW = 8
+
+
+def _cut(row: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return row[: math.prod(shape)].reshape(shape)
+
+
+def _length(shape: tuple[int, ...]) -> tuple[int, ...]:
+    size = math.prod(shape)
+    return (size if size < 2 else -(-size // _ROW) * _ROW,)
+
+
+def bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """`jax.random.bits(key, shape)`, `uint32`."""
+    return _cut(jax.random.bits(key, _length(shape)), shape)
+
+
+def uniform(
+    key: jax.Array, shape: tuple[int, ...], dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
+) -> jax.Array:
+    """`jax.random.uniform(key, shape, dtype, minval, maxval)`, by default in JAX's float type."""
+    dtype = jnp.result_type(float) if dtype is None else dtype
+    return _cut(jax.random.uniform(key, _length(shape), dtype, minval, maxval), shape)
+
+
+def integers(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any) -> jax.Array:
+    """`int32`, uniform over `low .. high - 1`; the bias is below `(high - low) / 2**32`.
+
+    One draw where `jax.random.randint` takes two.
+    """
+    span = (jnp.asarray(high, jnp.int32) - jnp.asarray(low, jnp.int32)).astype(jnp.uint32)
+    return (bits(key, shape) % span).astype(jnp.int32) + jnp.asarray(low, jnp.int32)

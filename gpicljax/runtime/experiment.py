@@ -1,0 +1,491 @@
+"""The driver of all experiments: from a command line to a folder of results.
+
+An experiment is a configuration with presets, `build(config) -> Program`, and a report:
+
+```python
+def main(argv=None):
+    return run_experiment("mazes", PRESETS, build, report, argv)
+```
+
+Everything else is here, from top to bottom: command line, compilation cache, processes, devices,
+seeds side by side, dry run, announcement, training with its log and checkpoints, evaluation, saved
+agents, summary. `experiments/train_agent.py` is an example.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.runtime.config import ConfigError, TrainingConfig, parse, refuse
+from gpicljax.runtime.distributed import is_main, join_cluster, on_main, say, to_host
+from gpicljax.runtime.dry_run import measure, parameter_count
+from gpicljax.runtime.failures import failures_reported
+from gpicljax.runtime.lanes import Lanes
+from gpicljax.runtime.loop import NOT_FINITE_CODE, run_chunks, watched
+from gpicljax.runtime.mesh import (
+    AXIS,
+    devices_for,
+    enable_compilation_cache,
+    make_mesh,
+    one_device_per_core,
+    per_lane,
+    per_part,
+    shard_parts,
+)
+from gpicljax.runtime.metrics import in_words, not_finite_since
+from gpicljax.runtime.progress import Progress, announce
+from gpicljax.runtime.provenance import provenance
+from gpicljax.runtime.run_directory import RunDirectory, open_run, write_summary
+
+ConfigT = TypeVar("ConfigT", bound=TrainingConfig)
+
+
+def stream(seed: int, name: str) -> jax.Array:
+    """The key of one use of randomness: `fold_in(key(seed), crc32(name))`.
+
+    Args:
+      seed: of the configuration.
+      name: of the use. The driver's are `"train"`, `"probe"` and `"evaluate"`, each folded with the
+        number of the seed's lane within its cell; those of probes and evaluations also with the
+        number of the chunk, or of the repetition.
+
+    Returns:
+      A typed key.
+    """
+    return jax.random.fold_in(jax.random.key(seed), np.uint32(zlib.crc32(name.encode())))
+
+
+class Measure(NamedTuple):
+    """Something to be measured of every trained agent.
+
+    Attributes:
+      function: `(key, params, cell, *arguments) -> pytree of arrays`, of one lane. Measures with
+        the same function share its compiled program, where arguments have the same shapes.
+      arguments: arrays or numbers, the same for all lanes; traced.
+      repeats: how often, with different keys; results are joined along their leading axis.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    repeats: int = 1
+
+
+class Probe(NamedTuple):
+    """A measure to be taken after every chunk.
+
+    Attributes:
+      measure: without repeats. Its program is compiled once for probes and evaluations.
+      metrics: from its results, arrays `[seeds, ...]` on the host, to what is logged, `[seeds]`.
+    """
+
+    measure: Measure
+    metrics: Callable[[Any], Mapping[str, Any]]
+
+
+class Spread(NamedTuple):
+    """How a single run uses several devices.
+
+    Attributes:
+      instances: how many there are to spread; a divisor of it is the number of devices.
+      update: `(devices, axis) -> update` of one device's part, see `runtime.per_part`.
+      partition: of the state, as trainers have it.
+    """
+
+    instances: int
+    update: Callable[[int, str], Callable[[Any], Any]]
+    partition: Callable[[Any, Any], Any]
+
+
+class Program(NamedTuple):
+    """What a configuration becomes: plain functions of one lane, a seed of one cell.
+
+    Attributes:
+      title: what runs, in a line.
+      init: `(key, cell) -> state`; the state has `params`.
+      update: `state -> (state, metrics)`, once.
+      observations: environment steps (or tokens) of one update; 0 where nothing is trained.
+      details: what else to announce, by name.
+      between: `state -> state`, between two chunks: new tasks, the next stage of a curriculum.
+      cells: what distinguishes the cells of a grid by their names, pytrees of equal shapes; every
+        cell is run with every seed.
+      measures: what is measured in the end, by name.
+      baselines: `() -> anything`, what is measured besides, without any agent, on the host.
+      probe: what is measured after every chunk.
+      key_metric: what the progress line shows.
+      save: `(folder, *, params, **about)`, writes one agent; None where there is nothing to keep.
+      spread: how one run alone is spread over devices; None if it cannot be.
+      expected_seconds: how long the run takes, if that is known.
+      more: what the report needs to know besides.
+    """
+
+    title: str
+    init: Callable[[jax.Array, Any], Any]
+    update: Callable[[Any], tuple[Any, dict[str, jax.Array]]]
+    observations: int
+    details: Mapping[str, str] = {}
+    between: Callable[[Any], Any] = lambda state: state
+    cells: Mapping[str, Any] = {"": ()}
+    measures: Mapping[str, Measure] = {}
+    baselines: Callable[[], Any] | None = None
+    probe: Probe | None = None
+    key_metric: str | None = None
+    save: Callable[..., None] | None = None
+    spread: Spread | None = None
+    expected_seconds: float | None = None
+    more: Any = None
+
+
+class Outcome(NamedTuple):
+    """What a run has come to; arrays are on the host, `[seeds, ...]`, cell by cell.
+
+    Attributes:
+      run: the folder.
+      config: the configuration.
+      program: what it became.
+      params: the agents' parameters.
+      measured: results of all measures, by name.
+      baselines: what `Program.baselines` returned.
+      history: the log.
+      steps: `int64[chunks]`, observations of one seed by the end of each chunk.
+      parameters: how many an agent has.
+      sound: `bool[seeds]`, loss and parameters have been finite throughout.
+    """
+
+    run: RunDirectory
+    config: Any
+    program: Program
+    params: Any
+    measured: Mapping[str, Any]
+    baselines: Any
+    history: list[dict[str, Any]]
+    steps: np.ndarray
+    parameters: int
+    sound: np.ndarray
+
+    @property
+    def observations(self) -> int:
+        """Observations of one seed in the whole training."""
+        return int(self.steps[-1]) if len(self.steps) else 0
+
+    def curve(self, metric: str) -> np.ndarray:
+        """A metric over the training, `float64[seeds, chunks]`."""
+        rows = [np.atleast_1d(np.asarray(row[metric], np.float64)) for row in self.history]
+        return np.stack(rows, axis=1)
+
+    def seeds(self, values: Any) -> np.ndarray:
+        """Values of each seed as `float64[seeds, ...]`, NaN where a seed is not sound."""
+        values = np.asarray(values, np.float64)
+        return np.where(self.sound.reshape(-1, *[1] * (values.ndim - 1)), values, np.nan)
+
+
+class Report(NamedTuple):
+    """What is written about an outcome.
+
+    Attributes:
+      text: the summary, in Markdown.
+      results: its numbers.
+      evaluations: what each saved agent's card says of its evaluation; none by default.
+    """
+
+    text: str
+    results: Mapping[str, Any]
+    evaluations: Sequence[Mapping[str, Any]] = ()
+
+
+def run_experiment(
+    name: str,
+    presets: Mapping[str, ConfigT],
+    build: Callable[[ConfigT], Program],
+    report: Callable[[Outcome], Report],
+    argv: Sequence[str] | None = None,
+) -> Outcome | None:
+    """Runs an experiment as its command line says. In several processes, all call it.
+
+    Args:
+      name: of the experiment; its runs lie in `runs/<name>/`.
+      presets: configurations by name, see `parse`.
+      build: wires a program; nothing is computed. It raises `ConfigError` where the configuration
+        contradicts itself.
+      report: draws figures into the run's folder and returns the summary; in process 0.
+      argv: arguments without the program's name; `sys.argv[1:]` by default.
+
+    Returns:
+      The outcome; None after a dry run.
+
+    Raises:
+      SystemExit: with code 2 for arguments that are not accepted, 1 for runs, checkpoints and files
+        that cannot be used, 143 or 130 after a signal, and 3 if the loss or the parameters of a
+        seed have stopped being finite (where others have not, all results are written first).
+    """
+    config = parse(presets, argv, prog=f"{name}.py")
+    enable_compilation_cache()
+    join_cluster(config)
+    one_device_per_core()
+    try:
+        program = build(config)
+    except ConfigError as error:
+        refuse(error)
+    per_chunk, num_chunks = config.chunks(program.observations)
+    lanes = _lanes(config, program)
+    if config.dry_run:
+        _dry_run(config, program, lanes, per_chunk * num_chunks)
+        return None
+    with failures_reported(), open_run(name, config) as run:
+        announce(
+            f"{name} {config.run_name}: {program.title}",
+            {
+                **program.details,
+                "observations": f"{per_chunk * num_chunks * program.observations:,} per seed",
+                "seeds": _devices_in_words(config, program, lanes),
+                "results": str(run.path),
+            },
+            expected_seconds=program.expected_seconds,
+        )
+
+        # Training.
+        alone = config.seeds == len(program.cells) == 1 and program.spread is not None
+        state, update_chunk = (_one_run if alone else _side_by_side)(
+            config, program, lanes, per_chunk
+        )
+        take = _measurer(config, program, lanes)
+        state, history = run_chunks(
+            update_chunk,
+            state,
+            num_chunks=num_chunks,
+            run=run,
+            lanes=None if alone else lanes,
+            probe=_probe(program, lanes, take, alone),
+            checkpoint_every=config.checkpoint_every,
+            progress=Progress(num_chunks, key_metric=program.key_metric)
+            if config.progress
+            else None,
+            observations_per_chunk=per_chunk * program.observations * lanes.count,
+        )
+
+        # Evaluation.
+        say("evaluating ...")
+        params = _params(state, lanes, alone)
+        measured = {
+            key: take("evaluate", each, params, range(each.repeats))
+            for key, each in program.measures.items()
+        }
+        unsound = not_finite_since(history)
+        names = ("the run",) if alone else lanes.names
+        outcome = Outcome(
+            run=run,
+            config=config,
+            program=program,
+            params=(fetched := lanes.fetch(params)),
+            measured=measured,
+            baselines=None if program.baselines is None else on_main(program.baselines),
+            history=history,
+            steps=per_chunk * program.observations * np.arange(1, len(history) + 1),
+            parameters=parameter_count(fetched) // lanes.count,
+            sound=np.asarray([name not in unsound for name in names]),
+        )
+
+        # Results.
+        written = on_main(lambda: report(outcome))
+        on_main(lambda: _save_agents(outcome, written, lanes))
+        write_summary(run, written.results, written.text)
+        say(f"{written.text}\n\nResults, figures and agents: {run.path}")
+        if unsound:
+            if is_main():
+                print(f"error: {in_words(unsound)}", file=sys.stderr)
+            raise SystemExit(NOT_FINITE_CODE)
+        return outcome
+
+
+# Where the runs are ------------------------------------------------------------------------------
+
+
+def _lanes(config: TrainingConfig, program: Program) -> Lanes:
+    """All seeds of all cells, cell by cell."""
+    names = tuple(
+        f"{cell}, seed {seed}" if cell else f"seed {seed}"
+        for cell in program.cells
+        for seed in range(config.seeds)
+    )
+    return Lanes(names, make_mesh(devices_for(len(names))))
+
+
+def _keys(config: TrainingConfig, program: Program, use: str) -> jax.Array:
+    """A key for each run; seeds have the same in all cells."""
+    seeds = jnp.arange(config.seeds, dtype=jnp.uint32)
+    root = stream(config.seed, use)
+    keys = jax.vmap(lambda i: jax.random.fold_in(root, i))(seeds)
+    return keys[np.tile(np.arange(config.seeds), len(program.cells))]
+
+
+def _cells(config: TrainingConfig, program: Program) -> Any:
+    """What distinguishes the cells, for each run."""
+    return jax.tree.map(
+        lambda *each: np.repeat(np.stack(each), config.seeds, axis=0), *program.cells.values()
+    )
+
+
+def _devices_in_words(config: TrainingConfig, program: Program, lanes: Lanes) -> str:
+    cells = f" of each of {len(program.cells)} cells" if len(program.cells) > 1 else ""
+    return f"{config.seeds}{cells}, side by side on up to {lanes.mesh.size} device(s)"
+
+
+# Training ----------------------------------------------------------------------------------------
+
+
+def _chunk(program: Program, update: Callable[[Any], Any], updates: int) -> Callable[[Any], Any]:
+    """So many updates of one run, then what comes between two chunks."""
+
+    def chunk(state: Any) -> tuple[Any, dict[str, jax.Array]]:
+        state, metrics = jax.lax.scan(lambda s, _: update(s), state, None, updates)
+        return program.between(state), {name: metric.mean(0) for name, metric in metrics.items()}
+
+    return watched(chunk)
+
+
+def _side_by_side(
+    config: TrainingConfig, program: Program, lanes: Lanes, updates: int
+) -> tuple[Any, Callable[[Any], Any]]:
+    """All runs, each on one device: initial state and compiled chunk."""
+    keys, cells = _keys(config, program, "train"), _cells(config, program)
+    state = per_lane(program.init, lanes.mesh)(*lanes.spread((keys, cells)))
+    return state, per_lane(_chunk(program, program.update, updates), lanes.mesh, donate_argnums=0)
+
+
+def _one_run(
+    config: TrainingConfig, program: Program, lanes: Lanes, updates: int
+) -> tuple[Any, Callable[[Any], Any]]:
+    """A single run spread over all devices: initial state and compiled chunk."""
+    del lanes
+    spread = program.spread
+    assert spread is not None
+    mesh = make_mesh(math.gcd(spread.instances, len(jax.devices())))
+    cell = next(iter(program.cells.values()))
+    state = jax.jit(program.init)(_keys(config, program, "train")[0], cell)
+    chunk = _chunk(program, spread.update(mesh.size, AXIS), updates)
+    return shard_parts(state, mesh, spread.partition), per_part(chunk, mesh, spread.partition)
+
+
+def _params(state: Any, lanes: Lanes, alone: bool) -> Any:
+    """The parameters of a training state, one run per lane."""
+    if not alone:
+        return state.params
+    return lanes.spread(jax.tree.map(lambda x: x[None], to_host(state.params)))
+
+
+# Evaluation --------------------------------------------------------------------------------------
+
+Take = Callable[[str, Measure, Any, Sequence[int]], Any]
+"""`(use, measure, params, numbers) -> results [seeds, ...]`, a repetition for each number."""
+
+
+def _measurer(config: TrainingConfig, program: Program, lanes: Lanes) -> Take:
+    """Takes measures; every function is compiled once."""
+    compiled: dict[Callable[..., Any], Callable[..., Any]] = {}
+    keys: dict[str, jax.Array] = {}
+    cells = lanes.spread(_cells(config, program))
+
+    def take(use: str, each: Measure, params: Any, numbers: Sequence[int]) -> Any:
+        if use not in keys:
+            keys[use] = lanes.spread(_keys(config, program, use))
+        if each.function not in compiled:
+
+            def one(key: jax.Array, number: Any, params: Any, cell: Any, *arguments: Any) -> Any:
+                return each.function(jax.random.fold_in(key, number), params, cell, *arguments)
+
+            axes = (0, None, 0, 0, *[None] * len(each.arguments))
+            compiled[each.function] = per_lane(one, lanes.mesh, axes)
+        function = compiled[each.function]
+        parts = [
+            lanes.fetch(function(keys[use], np.uint32(i), params, cells, *each.arguments))
+            for i in numbers
+        ]
+        return parts[0] if len(parts) == 1 else jax.tree.map(_joined, *parts)
+
+    return take
+
+
+def _joined(*parts: np.ndarray) -> np.ndarray:
+    return np.concatenate(parts, axis=1)
+
+
+def _probe(
+    program: Program, lanes: Lanes, take: Take, alone: bool
+) -> Callable[[int, Any], Mapping[str, Any]] | None:
+    """What `run_chunks` measures after every chunk."""
+    if (probe := program.probe) is None:
+        return None
+    return lambda step, state: probe.metrics(
+        take("probe", probe.measure, _params(state, lanes, alone), [step])
+    )
+
+
+def _save_agents(outcome: Outcome, written: Report, lanes: Lanes) -> None:
+    """Saves the agent of every seed that is sound: `agents/seed_0`, with cells a level deeper."""
+    save = outcome.program.save
+    if save is None:
+        return
+    origin = provenance()
+    runs = [(cell, seed) for cell in outcome.program.cells for seed in range(outcome.config.seeds)]
+    for i, (cell, seed) in enumerate(runs):
+        if not outcome.sound[i]:
+            say(f"note: the agent of {lanes.names[i]} is not saved: it is not finite")
+            continue
+        folder = outcome.run.path / "agents" / re.sub(r"\W+", "_", cell) / f"seed_{seed}"
+        about = {
+            "training": {
+                "experiment": outcome.run.experiment,
+                "preset": outcome.config.preset,
+                "seed": outcome.config.seed,
+                "lane": seed,
+                "cell": cell or None,
+                "observations": outcome.observations,
+            },
+            "provenance": origin,
+        }
+        if written.evaluations:
+            about["evaluation"] = written.evaluations[i]
+        params = jax.tree.map(lambda x, i=i: x[i], outcome.params)
+        save(folder, params=params, **about)
+
+
+# Dry run -----------------------------------------------------------------------------------------
+
+
+def _dry_run(config: TrainingConfig, program: Program, lanes: Lanes, updates: int) -> None:
+    """Prints exact sizes, one compiled update's memory and time, and the projected hours."""
+    cell = next(iter(program.cells.values()))
+    shapes = jax.eval_shape(program.init, jax.random.key(0), cell)
+    announce(
+        f"dry run of {config.run_name}: {program.title}",
+        {
+            **program.details,
+            "parameters per agent": f"{parameter_count(shapes.params):,}",
+            "observations": f"{updates * program.observations:,} per seed, in {updates:,} updates",
+            "seeds": _devices_in_words(config, program, lanes),
+        },
+    )
+    if not updates:
+        return
+    alone = config.seeds == len(program.cells) == 1 and program.spread is not None
+    program = program._replace(between=lambda state: state)
+    state, update = (_one_run if alone else _side_by_side)(config, program, lanes, 1)
+    cost = measure(update, state)
+    rate = program.observations * lanes.count / cost.seconds
+    announce(
+        "one update of all seeds",
+        {
+            "memory per device": f"{cost.total_gib:.3f} GiB",
+            "compilation": f"{cost.compile_s:.1f} s",
+            "time": f"{cost.seconds:.4f} s ({rate:,.0f} observations/s)",
+            "projected training": f"{cost.seconds * updates / 3600:.3f} hours",
+        },
+    )

@@ -1,0 +1,107 @@
+"""Independent runs side by side, and the one place that knows they are padded.
+
+Seeds (of all cells of a grid) lie on the leading axis of every array, which devices share evenly:
+where their number does not divide, some are run twice. What is logged, saved and measured holds
+each once, so that a run goes on with any number of devices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from gpicljax.runtime.distributed import to_host
+from gpicljax.runtime.mesh import shard_leading
+from gpicljax.storage.leaves import is_key
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Lanes:
+    """Which runs there are, and which devices they run on.
+
+    Attributes:
+      names: of the runs, in order.
+      mesh: the devices; see `devices_for`.
+    """
+
+    names: tuple[str, ...]
+    mesh: Mesh
+
+    @property
+    def count(self) -> int:
+        """How many runs there are."""
+        return len(self.names)
+
+    @property
+    def places(self) -> np.ndarray:
+        """Which run each lane on the devices holds, `int[lanes]`; surplus lanes repeat the first.
+
+        Lanes are the smallest multiple of the number of devices that is enough.
+        """
+        devices = self.mesh.size
+        return np.arange(-(-self.count // devices) * devices) % self.count
+
+    @property
+    def padded(self) -> bool:
+        """Whether there are surplus lanes."""
+        return len(self.places) > self.count
+
+    def spread(self, tree: T) -> T:
+        """Puts runs on the devices.
+
+        Args:
+          tree: pytree of arrays `[count, ...]`, the same in every process.
+
+        Returns:
+          The same with leaves `[lanes, ...]`, spread over the mesh.
+        """
+        places = self.places
+        return shard_leading(jax.tree.map(lambda x: x[places], tree), self.mesh)
+
+    def fetch(self, tree: Any) -> Any:
+        """Brings runs back to the host, in every process.
+
+        Args:
+          tree: pytree of arrays `[lanes, ...]`.
+
+        Returns:
+          NumPy arrays `[count, ...]` (typed keys become their `uint32` data).
+        """
+        return jax.tree.map(lambda x: np.asarray(x)[: self.count], to_host(tree))
+
+    def stored(self, state: T) -> T:
+        """What a checkpoint holds of a state `[lanes, ...]`: every run once."""
+        if not self.padded:
+            return state
+
+        def once(leaf: Any) -> Any:  # leaf by leaf: no device holds all of a state
+            whole = self.fetch(leaf)
+            key = is_key(leaf)
+            return jax.random.wrap_key_data(whole, impl=jax.random.key_impl(leaf)) if key else whole
+
+        return jax.tree.map(once, state)
+
+    def stored_like(self, state: T) -> T:
+        """What to ask a checkpoint for, to replace a state `[lanes, ...]`; see `restored`."""
+        if not self.padded:
+            return state
+
+        def like(leaf: Any) -> Any:
+            shape = (self.count, *leaf.shape[1:])
+            return (
+                jax.ShapeDtypeStruct(shape, leaf.dtype)
+                if is_key(leaf)
+                else np.empty(shape, leaf.dtype)
+            )
+
+        return jax.tree.map(like, state)
+
+    def restored(self, stored: T) -> T:
+        """The state `[lanes, ...]` that `stored` made a checkpoint of."""
+        return self.spread(stored) if self.padded else stored

@@ -1,0 +1,140 @@
+"""The driver: seeds on devices that do not divide them, seeds that break, keys, dry runs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import tiny_training
+
+from gpicljax.runtime import command, read_metrics, stream
+
+CHUNK = 5 * tiny_training.EACH
+
+
+@pytest.fixture(scope="module")
+def on_devices(child_environment):
+    """Runs the tiny training on so many devices."""
+
+    def run(folder, devices, *arguments):
+        script = Path(__file__).with_name("tiny_training.py")
+        subprocess.run(
+            [sys.executable, str(script), str(folder), "--seeds=3", *arguments],
+            env=child_environment | {"JAX_NUM_CPU_DEVICES": str(devices)},
+            check=True, capture_output=True, timeout=60,
+        )  # fmt: skip
+        return result(folder)
+
+    return run
+
+
+def result(folder):
+    run = folder / "tiny" / "quick"
+    with np.load(run / "final.npz") as file:
+        arrays = [file[name] for name in file.files]
+    return arrays, read_metrics(run / "metrics.jsonl")
+
+
+@pytest.fixture(scope="module")
+def three_on_two(on_devices, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    return folder, on_devices(folder, 2, "--chunks=6")
+
+
+def test_padding_is_in_no_count_and_no_record(three_on_two):
+    folder, (arrays, records) = three_on_two
+    assert {len(array) for array in arrays} == {3}
+    assert [r["observations"] for r in records] == [3 * CHUNK * (i + 1) for i in range(6)]
+    for record in records:
+        assert len(record["loss"]) == len(record["probe"]) == 3
+    for record in records[1:]:
+        time = record["time"]
+        if "compile_s" not in time:
+            assert time["observations_per_s"] * time["chunk_s"] == pytest.approx(3 * CHUNK)
+    summary = json.loads((folder / "tiny" / "quick" / "summary.json").read_text())
+    assert len(summary["results"]["once"]) == 3
+    assert np.shape(summary["results"]["twice"]["error"]) == (3, 2)
+    manifest = next((folder / "tiny" / "quick" / "checkpoints" / "6").glob("*.json")).read_text()
+    assert {leaf["shape"][0] for leaf in json.loads(manifest)["leaves"]} == {3}
+
+
+def test_a_run_goes_on_with_any_number_of_devices(three_on_two, on_devices, tmp_path):
+    """What is restored is what was saved, bit for bit; what follows, within rounding."""
+    folder, (arrays, _) = three_on_two
+    finished = []
+    for devices in (1, 3, 4):
+        subprocess.run(["cp", "-r", folder, tmp_path / str(devices)], check=True)
+        if devices == 1:
+            tiny_training.main([str(tmp_path / "1"), "--seeds=3", "--resume", "--chunks=6"])
+            same = result(tmp_path / "1")[0]
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(same, arrays, strict=True))
+            tiny_training.main([str(tmp_path / "1"), "--seeds=3", "--resume"])
+            finished.append(result(tmp_path / "1"))
+        else:
+            finished.append(on_devices(tmp_path / str(devices), devices, "--resume"))
+    for others in finished[1:]:
+        for ours, theirs in zip(others[0], finished[0][0], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+        assert [r["observations"] for r in others[1]] == [3 * CHUNK * i for i in range(1, 13)]
+        for ours, theirs in zip(others[1], finished[0][1], strict=True):
+            np.testing.assert_allclose(ours["probe"], theirs["probe"], rtol=1e-4)
+
+
+def test_a_seed_that_breaks_is_named_everywhere(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        tiny_training.main([str(tmp_path), "--seeds=2", "--break-seed=1"])
+    assert stop.value.code == 3
+    told = capsys.readouterr()
+    warning = "Loss or parameters are not finite: seed 1 (from chunk 3 on)."
+    assert told.out.count(f"warning: {warning}") == 1 and told.err == f"error: {warning}\n"
+    lines = re.findall(r"^\d+/12 .*$", told.out, flags=re.M)
+    assert ["NOT FINITE: SEED 1" in line for line in lines] == [False] * 2 + [True] * 10
+    run = tmp_path / "tiny" / "quick"
+    records = read_metrics(run / "metrics.jsonl")
+    assert [r.get("not_finite") for r in records] == [None] * 2 + [["seed 1"]] * 10
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["not_finite"] == {"seed 1": 3} and summary["results"]["once"][1] is None
+    assert summary["results"]["once"][0] > 0
+    assert (run / "summary.md").read_text().startswith(f"**{warning}**")
+    assert command.main(["runs", "show", "quick", f"--runs-dir={tmp_path}"]) == 0
+    assert "not finite: tiny/quick: seed 1 from chunk 3 on" in capsys.readouterr().out
+    # It is known after a resume, too.
+    with pytest.raises(SystemExit) as stop:
+        tiny_training.main([str(tmp_path), "--seeds=2", "--break-seed=1", "--resume"])
+    assert stop.value.code == 3
+
+
+def test_training_ends_when_no_seed_is_left(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        tiny_training.main([str(tmp_path), "--seeds=1", "--break-seed=0"])
+    assert stop.value.code == 3 and "stopped: Loss" in capsys.readouterr().out
+    assert len(read_metrics(tmp_path / "tiny" / "quick" / "metrics.jsonl")) == 3
+
+
+def test_seeds_have_the_same_keys_in_all_cells(tmp_path):
+    outcome = tiny_training.main([str(tmp_path), "--seeds=2", "--cells", "1", "1", "3"])
+    assert outcome.curve("loss").shape == (6, 12) and outcome.parameters == 40
+    for metric in ("loss", "probe"):
+        one, same, other = outcome.curve(metric).reshape(3, 2, 12)
+        assert np.array_equal(one, same) and (one != other).all()
+        assert (one[0] != one[1]).all()
+    assert outcome.steps.tolist() == [CHUNK * i for i in range(1, 13)]
+
+
+def test_streams_are_what_they_are_called():
+    assert stream(7, "train") == jax.random.fold_in(jax.random.key(7), np.uint32(0x5C66E4A3))
+    keys = {np.asarray(jax.random.key_data(stream(s, n))).tobytes()
+            for s in (0, 7) for n in ("train", "evaluate", "probe")}  # fmt: skip
+    assert len(keys) == 6
+
+
+def test_a_dry_run_leaves_no_trace(tmp_path, capsys):
+    assert tiny_training.main([str(tmp_path), "--seeds=2", "--dry-run"]) is None
+    told = capsys.readouterr().out
+    assert "parameters per agent: 40" in told and "projected training" in told
+    assert not os.listdir(tmp_path)

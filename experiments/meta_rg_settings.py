@@ -174,23 +174,22 @@ PRESETS = {
 }
 
 
-def make_env(config: Config, **options: Any) -> MetaRG:
-    """The game of a configuration; `options` override its static options.
+def env_options(config: Config) -> dict[str, Any]:
+    """Static options of the game of a configuration."""
+    return {
+        "max_values": max(config.vmax, 2),
+        "max_shots": max(config.shots),
+        "max_samples": max(config.samples),
+        "vocab_size": config.vocab_size,
+        "message_length": config.message_length,
+        "num_distractors": config.distractors,
+        "actions": config.actions,
+    }
 
-    Raises:
-      ValueError: where the configuration contradicts itself.
-    """
-    env = gpicljax.make(
-        config.env,
-        max_values=max(config.vmax, 2),
-        max_shots=max(config.shots),
-        max_samples=max(config.samples),
-        vocab_size=config.vocab_size,
-        message_length=config.message_length,
-        num_distractors=config.distractors,
-        actions=config.actions,
-        **options,
-    )
+
+def make_env(config: Config) -> MetaRG:
+    """The game of a configuration. ValueError where the configuration contradicts itself."""
+    env = gpicljax.make(config.env, **env_options(config))
     assert isinstance(env, MetaRG)
     for shots, samples in config.cells:
         env.make_params(

@@ -13,6 +13,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.checks import check, check_at_least, refusal
 
 
 class Space:
@@ -38,8 +41,7 @@ class Discrete(Space):
     n: int
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ValueError(f"n = {self.n}: a Discrete space needs at least one member")
+        check_at_least(1, n=self.n)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -62,28 +64,40 @@ class Discrete(Space):
 
 @dataclasses.dataclass(frozen=True)
 class MultiDiscrete(Space):
-    """Vectors of integers, entry i within 0 .. nvec[i] - 1, as `int32[len(nvec)]`."""
+    """Arrays of integers, each entry within 0 .. its number in `nvec` - 1, as `int32[*shape]`.
 
-    nvec: tuple[int, ...]
+    `nvec` is a tuple of integers, or of further such tuples: `MultiDiscrete(((3, 5), (3, 5)))` are
+    the choices of two agents that choose from 3 and from 5 each.
+    """
+
+    nvec: tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        if not self.nvec or min(self.nvec) < 1:
-            raise ValueError(f"nvec = {self.nvec}: every entry must be at least 1")
+        try:
+            sizes = np.array(self.nvec, np.int64)
+        except (TypeError, ValueError):
+            sizes = np.zeros(0)
+        check(sizes.size and sizes.min() >= 1, "nvec", self.nvec, "integers >= 1, of one depth")
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """`(len(nvec),)`."""
-        return (len(self.nvec),)
+        """That of `nvec`."""
+        return np.shape(self.nvec)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many members each entry has, all entries in one row."""
+        return tuple(int(n) for n in np.ravel(self.nvec))
 
     def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
-        """Each entry uniform over its members, or over those with a true `mask: bool[len, max]`."""
+        """Each entry uniform over its members, or those with a true `mask: bool[*shape, max]`."""
         if mask is None:
             return jax.random.randint(key, self.shape, 0, jnp.asarray(self.nvec), jnp.int32)
         logits = jnp.where(mask, 0.0, -jnp.inf)
         return jax.random.categorical(key, logits, axis=-1).astype(jnp.int32)
 
     def contains(self, value: Any) -> jax.Array:
-        """Whether `value` is an integer vector of the right length with every entry in range."""
+        """Whether `value` has integers of the right shape with every entry in range."""
         value = jnp.asarray(value)
         if value.shape != self.shape or not _is_integer(value):
             return jnp.zeros((), bool)
@@ -103,8 +117,7 @@ class Box(Space):
     dtype: Any = None
 
     def __post_init__(self) -> None:
-        if not self.low <= self.high:
-            raise ValueError(f"low = {self.low}, high = {self.high}: low must not exceed high")
+        check(self.low <= self.high, "low", self.low, f"numbers up to high = {self.high}")
 
     @property
     def jax_dtype(self) -> Any:
@@ -113,8 +126,7 @@ class Box(Space):
 
     def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
         """Uniform where both bounds are finite, normal where neither is; `mask` must be None."""
-        if mask is not None:
-            raise ValueError("a Box has no mask of legal choices")
+        check(mask is None, "mask", mask, "None: a Box has no single choices")
         dtype = self.jax_dtype
         if dtype == jnp.dtype(bool):
             return jax.random.bernoulli(key, 0.5, self.shape)
@@ -171,7 +183,8 @@ class Dict(Space):
 def repeat(space: Space, count: int) -> Space:
     """The space of `count` stacked members, e.g. the actions of several agents.
 
-    Discrete becomes MultiDiscrete, a Box gains a leading axis, a Dict does so entry by entry.
+    Discrete and MultiDiscrete become a MultiDiscrete with their numbers repeated, a Box gains a
+    leading axis, a Dict does so entry by entry.
 
     Raises:
       TypeError: if the space cannot be stacked into one of the native kinds.
@@ -179,12 +192,34 @@ def repeat(space: Space, count: int) -> Space:
     if isinstance(space, Discrete):
         return MultiDiscrete((space.n,) * count)
     if isinstance(space, MultiDiscrete):
-        return Box(0, max(space.nvec) - 1, (count, *space.shape), jnp.int32)
+        return MultiDiscrete((space.nvec,) * count)
     if isinstance(space, Box):
         return dataclasses.replace(space, shape=(count, *space.shape))
     if isinstance(space, Dict):
         return Dict(tuple((name, repeat(entry, count)) for name, entry in space.items))
-    raise TypeError(f"cannot repeat {type(space).__name__}")
+    raise TypeError(refusal("space", space, "Discrete, MultiDiscrete, Box, Dict"))
+
+
+def of_one_agent(space: Space, count: int) -> Space:
+    """What each of `count` agents has of a space with a leading agent axis; undoes `repeat`.
+
+    Raises:
+      TypeError: if the space does not give each of them the same.
+    """
+    if isinstance(space, Dict):
+        return Dict(tuple((name, of_one_agent(entry, count)) for name, entry in space.items))
+    shape = getattr(space, "shape", ())
+    if shape[:1] == (count,):
+        if isinstance(space, MultiDiscrete) and len(set(space.nvec)) == 1:
+            one = space.nvec[0]
+            return MultiDiscrete(one) if isinstance(one, tuple) else Discrete(one)
+        if isinstance(space, Box):
+            return dataclasses.replace(space, shape=shape[1:])
+        # A space of its own, such as both players' `[decision, tokens]`, with the choices of one.
+        nvec = getattr(space, "nvec", ())
+        if not isinstance(space, MultiDiscrete) and shape[1:] == (len(nvec),):
+            return MultiDiscrete(nvec)
+    raise TypeError(refusal("space", space, f"what gives each of {count} agents the same"))
 
 
 def flat_size(space: Space) -> int:
@@ -192,12 +227,12 @@ def flat_size(space: Space) -> int:
     if isinstance(space, Discrete):
         return space.n
     if isinstance(space, MultiDiscrete):
-        return sum(space.nvec)
+        return sum(space.sizes)
     if isinstance(space, Box):
         return math.prod(space.shape)
     if isinstance(space, Dict):
         return sum(flat_size(entry) for _, entry in space.items)
-    raise TypeError(f"cannot flatten {type(space).__name__}")
+    raise TypeError(refusal("space", space, "Discrete, MultiDiscrete, Box, Dict"))
 
 
 def flatten(space: Space, value: Any) -> jax.Array:
@@ -214,7 +249,9 @@ def flatten(space: Space, value: Any) -> jax.Array:
     if isinstance(space, Discrete):
         return jax.nn.one_hot(value, space.n, dtype=dtype)
     if isinstance(space, MultiDiscrete):
-        parts = [jax.nn.one_hot(value[..., i], n, dtype=dtype) for i, n in enumerate(space.nvec)]
+        value = jnp.asarray(value)
+        value = value.reshape(*value.shape[: value.ndim - len(space.shape)], -1)
+        parts = [jax.nn.one_hot(value[..., i], n, dtype=dtype) for i, n in enumerate(space.sizes)]
         return jnp.concatenate(parts, axis=-1)
     if isinstance(space, Box):
         value = jnp.asarray(value)
@@ -223,4 +260,4 @@ def flatten(space: Space, value: Any) -> jax.Array:
     if isinstance(space, Dict):
         parts = [flatten(entry, value[name]) for name, entry in space.items]
         return jnp.concatenate(parts, axis=-1)
-    raise TypeError(f"cannot flatten {type(space).__name__}")
+    raise TypeError(refusal("space", space, "Discrete, MultiDiscrete, Box, Dict"))

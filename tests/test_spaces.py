@@ -16,6 +16,7 @@ ALL = [
     spaces.Discrete(1),
     spaces.Discrete(7),
     spaces.MultiDiscrete((3, 1, 4)),
+    spaces.MultiDiscrete(((2, 5), (2, 5))),
     BOX,
     spaces.Box(0, 255, (2, 2), jnp.uint8),
     spaces.Box(0, 1, (3,), bool),
@@ -48,6 +49,8 @@ def test_value_semantics(space):
         (spaces.Discrete(3), [1]),
         (spaces.MultiDiscrete((2, 3)), [1, 3]),
         (spaces.MultiDiscrete((2, 3)), [-1, 0]),
+        (spaces.MultiDiscrete(((2, 3),)), [1, 2]),
+        (spaces.MultiDiscrete(((2, 3),)), [[2, 2]]),
         (spaces.MultiDiscrete((2, 3)), [1, 2, 0]),
         (spaces.MultiDiscrete((2, 3)), [1.0, 2.0]),
         (spaces.Box(0, 1, (2,)), [0.0, 1.5]),
@@ -90,7 +93,12 @@ def test_repeat_stacks_members(key):
     for space in ALL:
         stacked = jax.jit(jax.vmap(space.sample))(jax.random.split(key, 3))
         assert spaces.repeat(space, 3).contains(stacked), space
+        assert spaces.of_one_agent(spaces.repeat(space, 3), 3) == space
     assert spaces.repeat(spaces.Discrete(4), 2) == spaces.MultiDiscrete((4, 4))
+    assert spaces.repeat(spaces.MultiDiscrete((2, 5)), 2) == spaces.MultiDiscrete(((2, 5), (2, 5)))
+    for uneven in (spaces.MultiDiscrete((2, 3)), BOX, spaces.Discrete(2)):
+        with pytest.raises(TypeError, match="each of 3 agents the same"):
+            spaces.of_one_agent(uneven, 3)
     with pytest.raises(TypeError, match="Space"):
         spaces.repeat(spaces.Space(), 2)
 
@@ -109,6 +117,8 @@ def test_flatten_has_flat_size_and_keeps_batch_axes(space, key):
 def test_flatten_values():
     flat = spaces.flatten(spaces.MultiDiscrete((2, 3)), jnp.array([1, 0]))
     assert flat.tolist() == [0, 1, 1, 0, 0]
+    flat = spaces.flatten(spaces.MultiDiscrete(((2, 3), (1, 2))), jnp.array([[1, 0], [0, 1]]))
+    assert flat.tolist() == [0, 1, 1, 0, 0, 1, 0, 1]
     space = spaces.Dict.of(a=spaces.Discrete(2), b=spaces.Box(0, 9, (2,)))
     assert spaces.flatten(space, {"b": jnp.array([7, 8]), "a": 0}).tolist() == [1, 0, 7, 8]
     with pytest.raises(TypeError, match="Space"):
@@ -120,10 +130,11 @@ def test_flatten_values():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: spaces.Discrete(0), "n = 0"),
+        (lambda: spaces.Discrete(0), "n: got 0; accepted: an integer >= 1"),
         (lambda: spaces.MultiDiscrete(()), "nvec"),
         (lambda: spaces.MultiDiscrete((2, 0)), "nvec"),
-        (lambda: spaces.Box(1, 0), "low"),
+        (lambda: spaces.MultiDiscrete(((2, 3), (2,))), "nvec"),
+        (lambda: spaces.Box(1, 0), "low: got 1; accepted: numbers up to high = 0"),
         (lambda: spaces.Box(float("nan"), 0), "low"),
     ],
 )

@@ -11,14 +11,19 @@ import jax.numpy as jnp
 from gpicljax import spaces
 from gpicljax.agents.normalisation import Moments, normalise
 from gpicljax.batching import select
+from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep
-from gpicljax.networks.contract import Network
-from gpicljax.networks.policies import TanhPolicy, legal_actions, no_action
-from gpicljax.networks.q_network import AgentInput
+from gpicljax.networks.contract import AgentInput, Network
+from gpicljax.networks.policies import TanhPolicy, choices, legal_actions, no_action
 
 
 class AgentCarry(NamedTuple):
-    """The network's carry and the last action, `[B, ...]` (see `policies.no_action`)."""
+    """The network's carry and the last action.
+
+    Attributes:
+      core: leaves `[B, ...]`, or `[B, A, ...]` of A agents.
+      last_action: `[B, ...]`, or `[B, A, ...]`; see `policies.no_action`.
+    """
 
     core: Any
     last_action: jax.Array
@@ -35,8 +40,18 @@ class Params(NamedTuple):
         return observation if self.scale is None else normalise(self.scale, observation)
 
 
+def one_agents_actions(env: Environment) -> spaces.Space:
+    """The space of actions of one agent of `env`.
+
+    Raises:
+      TypeError: if its agents have different ones.
+    """
+    space = env.action_space()
+    return space if env.num_agents is None else spaces.of_one_agent(space, env.num_agents)
+
+
 def initial_memory(network: Network, space: spaces.Space, batch: int) -> AgentCarry:
-    """The memory of `batch` agents at the start of a trial; `space` is that of actions."""
+    """The memory of `batch` agents at the start of a trial; `space` is that of all actions."""
     return AgentCarry(network.initial_carry(batch), no_action(space, batch))
 
 
@@ -64,37 +79,54 @@ def first_input(space: spaces.Space, observation: Any) -> tuple[AgentInput, jax.
 
 
 def greedy(q_values: jax.Array, legal: jax.Array) -> jax.Array:
-    """The legal action of highest value; `float[..., A]`, `bool[..., A]` -> `int32[...]`."""
+    """The legal action of highest value; `float[..., n]`, `bool[..., n]` -> `int32[...]`."""
     return jnp.argmax(jnp.where(legal, q_values, -jnp.inf), axis=-1).astype(jnp.int32)
 
 
-def q_agent(network: Network, num_actions: int, epsilons: jax.Array | float = 0.0) -> Agent:
+def q_agent(
+    network: Network,
+    actions: spaces.Space | int,
+    epsilons: jax.Array | float | Callable[[int], jax.Array] = 0.0,
+    num_agents: int | None = None,
+) -> Agent:
     """An epsilon-greedy agent over the legal actions.
 
     Args:
-      network: outputs `QOutput`.
-      num_actions: A.
-      epsilons: exploration rate, one or `float[B]`; 0 is greedy.
+      network: outputs `QOutput`; of several agents, `contract.over_agents`.
+      actions: of one agent: one choice, several at once, or the number n of actions.
+      epsilons: exploration rate, one, `float[B]`, or a function of B; 0 is greedy. Every agent
+        explores by itself, with all its choices or with none.
+      num_agents: A; None for one agent without an agent axis.
 
     Returns:
       The agent; its `aux` is a dictionary with the Q-values.
+
+    Raises:
+      ValueError: if the actions are not discrete.
     """
-    space = spaces.Discrete(num_actions)
+    one = choices(actions)
+    space = one if num_agents is None else spaces.repeat(one, num_agents)
+
+    def explore(
+        key: jax.Array, action: jax.Array, legal: jax.Array, epsilon: jax.Array
+    ) -> jax.Array:
+        explore_key, choice_key = jax.random.split(key)
+        other = jax.random.categorical(choice_key, jnp.where(legal, 0.0, -jnp.inf))
+        coins = jax.random.uniform(explore_key, action.shape[: action.ndim - len(one.shape)])
+        coins = coins.reshape(*coins.shape, *(1,) * len(one.shape))
+        return jnp.where(coins < epsilon, other.astype(jnp.int32), action)
 
     def act(
-        key: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
+        keys: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
     ) -> tuple[jax.Array, Any, AgentCarry]:
         inputs = agent_input(space, carry, timestep)
         output, core = network.step(params, carry.core, inputs, timestep.trial_start)
-        legal = jnp.broadcast_to(
-            legal_actions(timestep.observation, num_actions), output.q_values.shape
-        )
+        legal = jnp.broadcast_to(legal_actions(timestep.observation, one), output.q_values.shape)
         action = greedy(output.q_values, legal)
         if not (isinstance(epsilons, float) and epsilons == 0):
-            explore_key, choice_key = jax.random.split(key)
-            choice = jax.random.categorical(choice_key, jnp.where(legal, 0.0, -jnp.inf))
-            explore = jax.random.uniform(explore_key, action.shape) < epsilons
-            action = jnp.where(explore, choice.astype(jnp.int32), action)
+            batch = keys.shape[0]
+            rates = epsilons(batch) if callable(epsilons) else epsilons
+            action = jax.vmap(explore)(keys, action, legal, jnp.broadcast_to(rates, batch))
         return action, {"q_values": output.q_values}, AgentCarry(core, action)
 
     return Agent(lambda batch: initial_memory(network, space, batch), act)
@@ -111,7 +143,7 @@ def box_agent(
     Args:
       network: of the actor.
       policy: over the space of actions.
-      choose: `(key, outputs) -> float[B, D]` within [-1, 1].
+      choose: `(key, outputs) -> float[D]` within [-1, 1], of one instance.
       uniform: `bool[]`, whether to draw uniformly from the whole space instead.
 
     Returns:
@@ -119,18 +151,36 @@ def box_agent(
     """
     space = policy.space
 
+    def draw(key: jax.Array, outputs: Any) -> jax.Array:
+        choice_key, uniform_key = jax.random.split(key)
+        sample = choose(choice_key, outputs)
+        if uniform is False:
+            return sample
+        other = jax.random.uniform(uniform_key, sample.shape, sample.dtype, -1, 1)
+        return jnp.where(uniform, other, sample)
+
     def act(
-        key: jax.Array, params: Params, carry: AgentCarry, timestep: TimeStep
+        keys: jax.Array, params: Params, carry: AgentCarry, timestep: TimeStep
     ) -> tuple[jax.Array, Any, AgentCarry]:
         inputs = agent_input(space, carry, timestep)
         inputs = inputs._replace(observation=params.scaled(inputs.observation))
         outputs, core = network.step(params.network, carry.core, inputs, timestep.trial_start)
-        choice_key, uniform_key = jax.random.split(key)
-        sample = choose(choice_key, outputs)
-        if uniform is not False:
-            other = jax.random.uniform(uniform_key, sample.shape, sample.dtype, -1, 1)
-            sample = jnp.where(uniform, other, sample)
-        action = policy.to_action(sample)
+        action = policy.to_action(jax.vmap(draw)(keys, outputs))
         return action, {}, AgentCarry(core, action)
 
     return Agent(lambda batch: initial_memory(network, space, batch), act)
+
+
+def random_agent(env: Environment) -> Agent:
+    """Draws uniformly from the action space, or from the legal actions where there is a mask."""
+    space = env.action_space()
+    masked = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> tuple[Any, Any, Any]:
+        del params
+        if not masked or not isinstance(timestep.observation, dict):
+            return jax.vmap(space.sample)(keys), {}, carry
+        mask = timestep.observation.get("action_mask")
+        return jax.vmap(space.sample)(keys, mask), {}, carry
+
+    return Agent(lambda batch: (), act)

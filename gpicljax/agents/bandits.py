@@ -22,6 +22,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.batching import select
+from gpicljax.checks import check
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.policies import legal_actions
 
@@ -74,14 +75,20 @@ def count(pulls: Pulls, reward: jax.Array) -> Pulls:
 
 
 def best_arm(key: jax.Array, scores: jax.Array, legal: jax.Array) -> jax.Array:
-    """A legal arm of highest score, at random if there are several; float `[B, K]` -> `int32[B]`.
+    """A legal arm of highest score, at random if there are several.
 
-    `legal` is `bool[B, K]`.
+    Args:
+      key: a typed key.
+      scores: float `[K]`.
+      legal: `bool[K]`.
+
+    Returns:
+      `int32[]`.
     """
     scores = jnp.where(legal, scores, -jnp.inf)
-    best = legal & (scores == scores.max(-1, keepdims=True))
+    best = legal & (scores == scores.max())
     lots = jax.random.uniform(key, scores.shape)
-    return jnp.argmax(jnp.where(best, lots, -1), -1).astype(jnp.int32)
+    return jnp.argmax(jnp.where(best, lots, -1)).astype(jnp.int32)
 
 
 def arm_puller(
@@ -91,30 +98,33 @@ def arm_puller(
 
     Args:
       space: of actions: the arms.
-      score: `(key, pulls) -> float[B, K]`.
+      score: `(key, pulls) -> float[K]`, of one instance: the leaves of `pulls` are `[...]`, `[K]`.
       name: for the error message.
 
     Returns:
-      The agent; its `aux` is a dictionary with the `scores`.
+      The agent; its `aux` is a dictionary with the `scores`, float `[B, K]`.
 
     Raises:
       ValueError: if the space is not discrete.
     """
-    if not isinstance(space, spaces.Discrete):
-        raise ValueError(f"space = {space}: {name} chooses from arms, a Discrete space is needed")
-    num_arms = space.n
+    accepted = f"Discrete: {name} chooses from arms"
+    check(isinstance(space, spaces.Discrete), "space", space, accepted)
+    num_arms: int = space.n  # type: ignore[attr-defined]
+
+    def pull(key: jax.Array, pulls: Pulls, legal: jax.Array) -> tuple[jax.Array, jax.Array]:
+        score_key, choice_key = jax.random.split(key)
+        scores = score(score_key, pulls)
+        return best_arm(choice_key, scores, legal), scores
 
     def act(
-        key: jax.Array, params: Any, carry: Pulls, timestep: TimeStep
+        keys: jax.Array, params: Any, carry: Pulls, timestep: TimeStep
     ) -> tuple[jax.Array, Any, Pulls]:
         del params
-        score_key, choice_key = jax.random.split(key)
         batch = carry.action.shape[0]
         pulls = count(carry, timestep.reward)
         pulls = select(timestep.trial_start, no_pulls(batch, num_arms), pulls)
-        scores = score(score_key, pulls)
         legal = jnp.broadcast_to(legal_actions(timestep.observation, num_arms), (batch, num_arms))
-        action = best_arm(choice_key, scores, legal)
+        action, scores = jax.vmap(pull)(keys, pulls, legal)
         pulls = dataclasses.replace(pulls, action=jnp.where(timestep.last, -1, action))
         return action, {"scores": scores}, pulls
 
@@ -140,7 +150,7 @@ def ucb1(space: spaces.Space, exploration: Number = 2.0) -> Agent:
     def index(key: jax.Array, pulls: Pulls) -> jax.Array:
         del key
         pulled = jnp.maximum(pulls.counts, 1)
-        total = jnp.maximum(pulls.counts.sum(-1, keepdims=True), 1)
+        total = jnp.maximum(pulls.counts.sum(), 1)
         index = pulls.means + jnp.sqrt(exploration * jnp.log(total) / pulled)
         return jnp.where(pulls.counts == 0, jnp.inf, index)
 
@@ -164,9 +174,9 @@ def epsilon_greedy(
     """
 
     def value(key: jax.Array, pulls: Pulls) -> jax.Array:
-        explore = jax.random.uniform(key, pulls.action.shape) < epsilon
+        explore = jax.random.uniform(key) < epsilon
         values = jnp.where(pulls.counts == 0, initial_value, pulls.means)
-        return jnp.where(explore[:, None], 0, values)  # all arms alike
+        return jnp.where(explore, 0, values)  # all arms alike
 
     return arm_puller(space, value, "epsilon_greedy")
 
@@ -228,8 +238,8 @@ def thompson_gaussian(
     """
     least = {"variance": (variance, 0), "noise": (noise, 0), "noise_shape": (noise_shape, 1)}
     for field, (value, bound) in least.items():
-        if isinstance(value, int | float) and not value > bound:
-            raise ValueError(f"{field} = {value}: more than {bound} is needed")
+        given = isinstance(value, int | float)
+        check(not given or value > bound, field, value, f"a number above {bound}")  # type: ignore[operator]
 
     def draw(key: jax.Array, pulls: Pulls) -> jax.Array:
         noise_key, mean_key = jax.random.split(key)

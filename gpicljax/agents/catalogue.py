@@ -1,4 +1,4 @@
-"""The single-agent algorithms by name, with one interface for experiments and saved agents.
+"""Algorithms by name, with one interface for experiments and saved agents.
 
 ```python
 algorithm = catalogue.find("ppo")
@@ -7,35 +7,67 @@ state = trainer.init(key, algorithm.hparams())
 state, metrics = trainer.update(state)
 agent = trainer.agent(greedy=True)  # over state.params
 ```
+
+The catalogue is open: `register` adds an algorithm, and everything that looks one up by name
+(experiments, `runtime.save_agent` and `load_agent`) knows it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from gpicljax import spaces
-from gpicljax.agents import bandits, dqn, ppo, sac, tabular, td3
-from gpicljax.checks import unknown
+from gpicljax.agents import bandits, cloning, dqn, language, ppo, r2d2, sac, tabular, td3
+from gpicljax.agents.acting import random_agent
+from gpicljax.agents.algorithm import (
+    CATALOGUE,
+    Acting,
+    Algorithm,
+    Nothing,
+    find,
+    greedy_agent,
+    register,
+    rule,
+)
+from gpicljax.agents.sequence import SequenceHParams
+from gpicljax.checks import check
 from gpicljax.environment import Environment
-from gpicljax.interface import Agent, TimeStep
+from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from gpicljax.networks.continuous import Critics, DeterministicActor, GaussianActor
-from gpicljax.networks.contract import as_network
-from gpicljax.networks.policies import legal_actions
-from gpicljax.networks.q_network import QNetwork
+from gpicljax.networks.contract import Network, as_network
+from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.networks.q_network import QNetwork, RecurrentQSettings, recurrent_q_network
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv
 
+__all__ = [
+    "CATALOGUE",
+    "Acting",
+    "ActorAndCriticsSettings",
+    "ActorCriticSettings",
+    "Algorithm",
+    "DDPGConfig",
+    "Nothing",
+    "QSettings",
+    "RecurrentSettings",
+    "TaughtConfig",
+    "ThompsonConfig",
+    "UCB1Config",
+    "find",
+    "greedy_agent",
+    "random_agent",
+    "register",
+    "rule",
+]
+
 Activation = Literal["relu", "tanh"]
-Check = Callable[[Space, Space], str | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,123 +157,15 @@ class ThompsonConfig:
     payments: Literal["bernoulli", "gaussian"] = "bernoulli"
 
 
-@struct.dataclass
-class Nothing:
-    """Where there is nothing to set: a rule has no sizes, and does not learn."""
-
-
-class Trainer(NamedTuple):
-    """An algorithm on given environments.
-
-    Attributes:
-      init: `(key, hparams, env_params=None) -> state`. Every state has `params`, a typed `key` and
-        `updates`; of algorithms that train, also `rollout`.
-      update: `state -> (state, metrics)`.
-      agent: `(greedy=False) -> Agent` over `state.params`.
-      observations: environment steps of one update.
-      optimiser_steps: of one update, in the unit of `hparams.decay_updates`.
-    """
-
-    init: Callable[..., Any]
-    update: Callable[[Any], tuple[Any, dict[str, jax.Array]]]
-    agent: Callable[..., Agent]
-    observations: int
-    optimiser_steps: int = 1
-
-
-class Acting(NamedTuple):
-    """What is left of a trained agent: how it acts, and what its parameters look like.
-
-    Attributes:
-      agent: greedy.
-      params: pytree of `jax.ShapeDtypeStruct`.
-    """
-
-    agent: Agent
-    params: Any
-
-
 @dataclasses.dataclass(frozen=True)
-class Algorithm:
-    """An entry of the catalogue.
+class TaughtConfig(cloning.CloningConfig):
+    """Sizes of cloning, and whose actions are imitated.
 
     Attributes:
-      name: as users write it.
-      make: `(config, vec, network) -> Trainer`.
-      check: says why a pair of spaces (of observations and actions) does not fit, or None.
-      config: the type of its static sizes and switches.
-      hparams: the type of its hyper-parameters.
-      network: the type of its network's settings.
-      trains: whether there is anything to train.
+      teacher: the name of an algorithm with nothing to train: a rule, or a registered expert.
     """
 
-    name: str
-    make: Callable[[Any, VectorEnv, Any], Trainer]
-    check: Check
-    config: type = Nothing
-    hparams: type = Nothing
-    network: type = Nothing
-    trains: bool = True
-
-    def refusal(
-        self, observation_space: Space, action_space: Space, num_agents: int | None
-    ) -> str | None:
-        """Why an environment does not fit, in words; None if it does."""
-        if num_agents is not None:
-            return f"{self.name} is for one agent, not for {num_agents}"
-        return self.check(observation_space, action_space)
-
-    def acting(self, env: Environment, num_envs: int, config: Any, network: Any) -> Acting:
-        """The acting part alone, and what its parameters look like. Nothing is computed.
-
-        Args:
-          env: the environment, or one with the same spaces.
-          num_envs: instances that it was trained on, which `config` may depend on.
-          config: as in training.
-          network: as in training.
-
-        Raises:
-          ValueError: if the environment does not fit.
-        """
-        reason = self.refusal(env.observation_space(), env.action_space(), env.num_agents)
-        if reason is not None:
-            raise ValueError(f"env = {env.name}: {reason}")
-        trainer = self.make(config, VectorEnv(env, num_envs, resets="fresh"), network)
-        state = jax.eval_shape(lambda: trainer.init(jax.random.key(0), self.hparams()))
-        return Acting(trainer.agent(greedy=True), state.params)
-
-
-def greedy_agent(
-    name: str, env: Environment, num_envs: int, config: Any, network: Any, params: Any
-) -> Agent:
-    """The greedy agent of given parameters.
-
-    Args:
-      name: of the algorithm.
-      env: see `Algorithm.acting`, as for the next three.
-      num_envs: likewise.
-      config: likewise.
-      network: likewise.
-      params: its parameters, to be checked.
-
-    Raises:
-      ValueError: if the name is unknown, the environment does not fit, or the parameters have
-        another structure or other shapes than this agent's.
-    """
-    agent, expected = find(name).acting(env, num_envs, config, network)
-
-    def shapes(tree: Any) -> dict[str, tuple[int, ...]]:
-        leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-        return {jax.tree_util.keystr(path): tuple(jnp.shape(leaf)) for path, leaf in leaves}
-
-    given, wanted = shapes(params), shapes(expected)
-    for leaf in wanted | given:
-        if given.get(leaf) != wanted.get(leaf):
-            raise ValueError(
-                f"params{leaf}: got {given.get(leaf, 'nothing')}; {name} on {env.name} has "
-                f"{wanted.get(leaf, 'nothing')}"
-            )
-    return agent
+    teacher: str = "random"
 
 
 # What fits -------------------------------------------------------------------------------------
@@ -255,10 +179,17 @@ def _readable(observation_space: Space) -> str | None:
     return None
 
 
-def _discrete(observation_space: Space, action_space: Space) -> str | None:
+def _single(observation_space: Space, action_space: Space) -> str | None:
+    """One choice from several actions at each step."""
     if not isinstance(action_space, spaces.Discrete):
         return f"discrete actions are needed, not {action_space}"
     return _readable(observation_space)
+
+
+def _discrete(observation_space: Space, action_space: Space) -> str | None:
+    """One such choice, or several at once."""
+    several = isinstance(action_space, spaces.MultiDiscrete) and len(action_space.shape) == 1
+    return _readable(observation_space) if several else _single(observation_space, action_space)
 
 
 def _tabular(observation_space: Space, action_space: Space) -> str | None:
@@ -290,8 +221,9 @@ def _bounded(observation_space: Space, action_space: Space) -> str | None:
 
 
 def _any_action(observation_space: Space, action_space: Space) -> str | None:
-    real = _is_continuous(action_space)
-    if not real and not isinstance(action_space, spaces.Discrete):
+    if _is_continuous(action_space):
+        return _readable(observation_space)
+    if _discrete(spaces.Discrete(1), action_space) is not None:
         return f"discrete or continuous actions are needed, not {action_space}"
     return _readable(observation_space)
 
@@ -299,44 +231,56 @@ def _any_action(observation_space: Space, action_space: Space) -> str | None:
 # The entries -----------------------------------------------------------------------------------
 
 
+def _spaces(env: Environment) -> tuple[Space, Space]:
+    """Of one agent's observations and actions."""
+    observations, actions = env.observation_space(), env.action_space()
+    if env.num_agents is None:
+        return observations, actions
+    pair = observations, actions
+    return tuple(spaces.of_one_agent(space, env.num_agents) for space in pair)  # type: ignore[return-value]
+
+
 def _ppo(config: ppo.PPOConfig, vec: VectorEnv, network: ActorCriticSettings) -> Trainer:
-    module = ActorCritic(
-        vec.env.observation_space(),
-        vec.env.action_space(),
-        network.sizes,
-        network.separate_value,
-        getattr(jax.nn, network.activation),
-    )
-    made = ppo.make(config, vec, as_network(module))
-    return Trainer(made.init, made.update, made.agent, config.unroll * vec.num_envs)
+    activation = getattr(jax.nn, network.activation)
+    module = ActorCritic(*_spaces(vec.env), network.sizes, network.separate_value, activation)
+    return ppo.make(config, vec, as_network(module))
+
+
+def _recurrent(env: Environment, network: RecurrentSettings) -> Network:
+    module = RecurrentActorCritic(*_spaces(env), network.sizes, LSTMStack(network.core))
+    return as_network(module)
 
 
 def _recurrent_ppo(config: ppo.PPOConfig, vec: VectorEnv, network: RecurrentSettings) -> Trainer:
-    module = RecurrentActorCritic(
-        vec.env.observation_space(),
-        vec.env.action_space(),
-        network.sizes,
-        LSTMStack(network.core),
-    )
-    made = ppo.make(config, vec, as_network(module))
-    return Trainer(made.init, made.update, made.agent, config.unroll * vec.num_envs)
+    return ppo.make(config, vec, _recurrent(vec.env, network))
 
 
 def _dqn(config: dqn.DQNConfig, vec: VectorEnv, network: QSettings) -> Trainer:
-    space = vec.env.action_space()
-    assert isinstance(space, spaces.Discrete)
-    module = QNetwork(vec.env.observation_space(), space.n, network.sizes, network.dueling)
-    made = dqn.make(config, vec, as_network(module))
-
-    def agent(greedy: bool = False) -> Agent:
-        return made.agent(0.0 if greedy else dqn.DQNHParams().final_epsilon)
-
-    return _replaying(config, vec, made)._replace(agent=agent)
+    module = QNetwork(*_spaces(vec.env), network.sizes, network.dueling)
+    return dqn.make(config, vec, as_network(module))
 
 
-def _replaying(config: Any, vec: VectorEnv, made: Any) -> Trainer:
-    observations, steps = config.period * vec.num_envs, config.updates_per_collect
-    return Trainer(made.init, made.update, made.agent, observations, steps)
+def _r2d2(config: r2d2.R2D2Config, vec: VectorEnv, network: RecurrentQSettings) -> Trainer:
+    """As many actors as instances, whatever the configuration says; no auxiliary is trained."""
+    config = dataclasses.replace(config, num_envs=vec.num_envs)
+    return r2d2.make(config, vec, recurrent_q_network(network, *_spaces(vec.env)))
+
+
+def _cloning(config: TaughtConfig, vec: VectorEnv, network: RecurrentSettings) -> Trainer:
+    check(vec.privileged, "vec", "no privileged views", "privileged=True, for the teacher")
+    teacher = find(config.teacher)
+    check(not teacher.trains, "teacher", config.teacher, "an algorithm with nothing to train")
+    rule = teacher.make(teacher.config(), vec, teacher.network()).agent(greedy=True)
+    return cloning.make(config, vec, _recurrent(vec.env, network), rule)
+
+
+def _language_model(
+    config: language.LanguageModelConfig, vec: VectorEnv, network: LanguageModelSettings
+) -> Trainer:
+    tokens = vec.env.observation_space()
+    assert isinstance(tokens, spaces.Discrete)
+    model = language_model(network, tokens.n, config.capacity or config.length)
+    return language.make(config, vec, model)
 
 
 def _critics(config: Any, vec: VectorEnv, network: ActorAndCriticsSettings) -> Critics:
@@ -345,60 +289,22 @@ def _critics(config: Any, vec: VectorEnv, network: ActorAndCriticsSettings) -> C
 
 
 def _td3(config: td3.TD3Config, vec: VectorEnv, network: ActorAndCriticsSettings) -> Trainer:
-    actor = DeterministicActor(
-        vec.env.observation_space(),
-        vec.env.action_space(),
-        network.actor,
-        getattr(jax.nn, network.activation),
-    )
+    activation = getattr(jax.nn, network.activation)
+    actor = DeterministicActor(*_spaces(vec.env), network.actor, activation)
     critics = as_network(_critics(config, vec, network))
-    return _replaying(config, vec, td3.make(config, vec, as_network(actor), critics))
+    return td3.make(config, vec, as_network(actor), critics)
 
 
 def _sac(config: sac.SACConfig, vec: VectorEnv, network: ActorAndCriticsSettings) -> Trainer:
-    actor = GaussianActor(
-        vec.env.observation_space(),
-        vec.env.action_space(),
-        network.actor,
-        getattr(jax.nn, network.activation),
-    )
+    activation = getattr(jax.nn, network.activation)
+    actor = GaussianActor(*_spaces(vec.env), network.actor, activation)
     critics = as_network(_critics(config, vec, network))
-    return _replaying(config, vec, sac.make(config, vec, as_network(actor), critics))
+    return sac.make(config, vec, as_network(actor), critics)
 
 
 def _q_learning(config: tabular.TabularConfig, vec: VectorEnv, network: Nothing) -> Trainer:
     del network
-    made = tabular.make(config, vec)
-
-    def agent(greedy: bool = False) -> Agent:
-        return made.agent(greedy)
-
-    return Trainer(made.init, made.update, agent, config.unroll * vec.num_envs)
-
-
-@struct.dataclass
-class Untrained:
-    """The state of a rule: no parameters."""
-
-    params: tuple[()]
-    key: jax.Array
-    updates: jax.Array
-
-
-def _rule(agent: Callable[[Any, Environment], Agent]) -> Callable[..., Trainer]:
-    """Makes trainers of an agent `(config, env)` that has nothing to train."""
-
-    def make(config: Any, vec: VectorEnv, network: Nothing) -> Trainer:
-        del network
-
-        def init(key: jax.Array, hparams: Nothing, env_params: Any = None) -> Untrained:
-            del hparams, env_params
-            return Untrained((), key, jnp.zeros((), jnp.int32))
-
-        rule = agent(config, vec.env)
-        return Trainer(init, lambda state: (state, {}), lambda greedy=False: rule, 0)
-
-    return make
+    return tabular.make(config, vec)
 
 
 def _ucb1(config: UCB1Config, env: Environment) -> Agent:
@@ -411,24 +317,16 @@ def _thompson(config: ThompsonConfig, env: Environment) -> Agent:
     return bandits.thompson_bernoulli(env.action_space())
 
 
-def random_agent(env: Environment) -> Agent:
-    """Draws uniformly from the action space, or from the legal actions where there is a mask."""
-    space = env.action_space()
-
-    def act(key: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> tuple[Any, Any, Any]:
-        del params
-        keys = jax.random.split(key, timestep.reward.shape[0])
-        if isinstance(space, spaces.Discrete):
-            legal = legal_actions(timestep.observation, space.n)
-            legal = jnp.broadcast_to(legal, (keys.shape[0], space.n))
-            return jax.vmap(space.sample)(keys, legal), {}, carry
-        return jax.vmap(space.sample)(keys), {}, carry
-
-    return Agent(lambda batch: (), act)
-
-
-_ENTRIES = (
-    Algorithm("ppo", _ppo, _any_action, ppo.PPOConfig, ppo.PPOHParams, ActorCriticSettings),
+for _entry in (
+    Algorithm(
+        "ppo",
+        _ppo,
+        _any_action,
+        ppo.PPOConfig,
+        ppo.PPOHParams,
+        ActorCriticSettings,
+        several=True,
+    ),
     Algorithm(
         "recurrent-ppo",
         _recurrent_ppo,
@@ -436,30 +334,50 @@ _ENTRIES = (
         ppo.PPOConfig,
         ppo.PPOHParams,
         RecurrentSettings,
+        several=True,
     ),
     Algorithm("dqn", _dqn, _discrete, dqn.DQNConfig, dqn.DQNHParams, QSettings),
+    Algorithm(
+        "r2d2",
+        _r2d2,
+        _discrete,
+        r2d2.R2D2Config,
+        r2d2.R2D2HParams,
+        RecurrentQSettings,
+        several=True,
+        to_act=lambda config: dataclasses.replace(config, replay_capacity=1, min_replay=1),
+    ),
     Algorithm("td3", _td3, _bounded, td3.TD3Config, td3.TD3HParams, ActorAndCriticsSettings),
     Algorithm("ddpg", _td3, _bounded, DDPGConfig, td3.TD3HParams, ActorAndCriticsSettings),
     Algorithm("sac", _sac, _bounded, sac.SACConfig, sac.SACHParams, ActorAndCriticsSettings),
     Algorithm("q-learning", _q_learning, _tabular, tabular.TabularConfig, tabular.TabularHParams),
-    Algorithm("ucb1", _rule(_ucb1), _arms, UCB1Config, trains=False),
-    Algorithm("thompson", _rule(_thompson), _arms, ThompsonConfig, trains=False),
     Algorithm(
-        "random",
-        _rule(lambda config, env: random_agent(env)),
-        lambda observations, actions: None,
-        trains=False,
+        "cloning",
+        _cloning,
+        _single,
+        TaughtConfig,
+        cloning.CloningHParams,
+        RecurrentSettings,
+        privileged=True,
+        to_act=lambda config: dataclasses.replace(config, teacher="random"),
     ),
-)
-CATALOGUE = {entry.name: entry for entry in _ENTRIES}
-
-
-def find(name: str) -> Algorithm:
-    """The algorithm of this name.
-
-    Raises:
-      ValueError: if there is none; the nearest name is suggested.
-    """
-    if name not in CATALOGUE:
-        raise ValueError(unknown("algorithm", name, CATALOGUE))
-    return CATALOGUE[name]
+    Algorithm(
+        "language-model",
+        _language_model,
+        language.fits,
+        language.LanguageModelConfig,
+        SequenceHParams,
+        LanguageModelSettings,
+        to_act=lambda config: dataclasses.replace(
+            config,
+            batch_size=1,
+            microbatches=1,
+            length=1,
+            capacity=config.capacity or config.length,
+        ),
+    ),
+    rule("ucb1", _ucb1, _arms, UCB1Config),
+    rule("thompson", _thompson, _arms, ThompsonConfig),
+    rule("random", lambda config, env: random_agent(env), several=True),
+):
+    register(_entry)

@@ -13,30 +13,22 @@ terminated nothing; the step after the end, whose action is ignored, is not stor
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
 
-from gpicljax import spaces
 from gpicljax.agents.acting import agent_input, first_input, greedy, q_agent
-from gpicljax.agents.optimisation import (
-    Target,
-    check_target,
-    clipped_adam,
-    definite,
-    learnt_if,
-    target_update,
-)
-from gpicljax.agents.transitions import collect, counted, opening
+from gpicljax.agents.optimisation import Target, clipped_adam, counted, learnt_if, target_update
+from gpicljax.batching import strong
+from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.data import replay as replay_buffer
-from gpicljax.data.transitions import Transition
-from gpicljax.interface import Agent
+from gpicljax.data.transitions import Transition, collect, initial_window
+from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
-from gpicljax.networks.policies import legal_actions
+from gpicljax.networks.policies import choices, chosen_value, legal_actions
 from gpicljax.rollout import RolloutState, start_rollout
 from gpicljax.vector import VectorEnv
 
@@ -69,9 +61,8 @@ class DQNConfig:
 
     def __post_init__(self) -> None:
         for field in ("period", "n_step", "replay_capacity", "batch_size", "updates_per_collect"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field} = {getattr(self, field)}: at least 1 is needed")
-        check_target(self.target)
+            check_at_least(1, **{field: getattr(self, field)})
+        check_choice("target", self.target, get_args(Target))
 
 
 @struct.dataclass
@@ -118,7 +109,7 @@ class TrainState:
     Attributes:
       params: of the network.
       target_params: of the target network.
-      optimiser: state of the optimiser.
+      opt_state: of the optimiser.
       replay: the transitions.
       rollout: environments, current time step, agents' carries.
       window: the last n - 1 time steps and actions, leaves `[n - 1, B, ...]`.
@@ -130,7 +121,7 @@ class TrainState:
 
     params: Any
     target_params: Any
-    optimiser: Any
+    opt_state: Any
     replay: replay_buffer.ReplayState
     rollout: RolloutState
     window: Any
@@ -140,63 +131,48 @@ class TrainState:
     observations: jax.Array
 
 
-class DQN(NamedTuple):
-    """The trainer: `init` and `update`, jittable and vmappable over seeds.
-
-    Attributes:
-      init: `(key, hparams, env_params=None) -> TrainState`.
-      update: `TrainState -> (TrainState, metrics)`.
-      agent: `(epsilons=0.0) -> Agent` over `state.params`, greedy by default.
-    """
-
-    init: Callable[..., TrainState]
-    update: Callable[[TrainState], tuple[TrainState, Metrics]]
-    agent: Callable[..., Agent]
-
-
 def exploration(hparams: DQNHParams, observations: jax.Array) -> jax.Array:
     """The exploration rate after so many environment steps, float `[]`."""
     progress = jnp.minimum(observations / hparams.exploration_steps, 1.0)
     return hparams.epsilon + (hparams.final_epsilon - hparams.epsilon) * progress
 
 
-def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
+def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
     """Builds the trainer.
 
     Args:
       config: sizes and switches.
-      vec: the environments; one agent, discrete actions.
+      vec: the environments; one agent, discrete actions, one choice or several at once.
       network: outputs `QOutput`, without a memory.
 
     Returns:
-      The trainer. Its metrics are means over the steps of the optimiser: `loss`, `q_value` (of the
+      The trainer. Unless greedy, its agent explores at the rate that is the last one by default.
+      Its metrics are means over the steps of the optimiser: `loss`, `q_value` (of the
       actions in the batch), `gradient_norm` before clipping; and `reward` (mean per step),
       `episodes` (ended) and `epsilon` while collecting.
 
     Raises:
       ValueError: if environments or network do not fit.
     """
-    space = vec.env.action_space()
-    if vec.env.num_agents is not None or not isinstance(space, spaces.Discrete):
-        raise ValueError(f"DQN needs one agent with discrete actions, not {space}")
-    if jax.tree.leaves(network.initial_carry(1)):
-        raise ValueError("network: DQN replays single transitions; with a memory, use agents.r2d2")
-    num_actions = space.n
+    check(vec.env.num_agents is None, "num_agents", vec.env.num_agents, "None, one agent")
+    space = choices(vec.env.action_space())
+    memory = jax.tree.leaves(network.initial_carry(1))
+    without = "one without, as single transitions are replayed (else use agents.r2d2)"
+    check(not memory, "network", "one with a memory", without)
     stored = config.period * vec.num_envs
     capacity = -(-config.replay_capacity // stored) * stored
 
-    def agent(epsilons: jax.Array | float = 0.0) -> Agent:
-        return q_agent(network, num_actions, epsilons)
+    def agent(greedy: bool = False) -> Agent:
+        return q_agent(network, space, 0.0 if greedy else DQNHParams.final_epsilon)
 
     # Collecting ------------------------------------------------------------------------------
 
-    def gather(key: jax.Array, state: TrainState) -> tuple[TrainState, Metrics]:
+    def gather(state: TrainState) -> tuple[TrainState, Metrics]:
         """`period` more steps; stores the transitions that they complete."""
         epsilon = exploration(state.hparams, state.observations)
         new = collect(
-            key,
             vec,
-            agent(epsilon),
+            q_agent(network, space, epsilon),
             state.params,
             state.rollout,
             state.window,
@@ -223,18 +199,15 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
         carry = network.initial_carry(start.shape[0])
         return network.step(params, carry, inputs, start)[0].q_values
 
-    def chosen(values: jax.Array, action: jax.Array) -> jax.Array:
-        return jnp.take_along_axis(values, action[:, None], axis=-1)[:, 0]
-
     def loss_fn(
         params: Any, state: TrainState, batch: Transition, weights: jax.Array
     ) -> tuple[jax.Array, tuple[jax.Array, Metrics]]:
         following = q_values(state.target_params, batch.following)
-        judge = q_values(params, batch.following) if config.double else following
-        legal = legal_actions(batch.following, num_actions)
-        best = chosen(following, greedy(judge, legal))
+        selector = q_values(params, batch.following) if config.double else following
+        legal = legal_actions(batch.following, space)
+        best = chosen_value(space, following, greedy(selector, legal))
         target = jax.lax.stop_gradient(batch.reward + batch.discount * best)
-        value = chosen(q_values(params, batch.observation), batch.action)
+        value = chosen_value(space, q_values(params, batch.observation), batch.action)
         losses = optax.huber_loss(value, target, delta=state.hparams.huber_delta)
         loss = (losses * weights).mean()
         return loss, (jnp.abs(target - value), {"loss": loss, "q_value": value.mean()})
@@ -251,8 +224,8 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
             state.params, state, batch.items, weights
         )
         metrics["gradient_norm"] = optax.tree.norm(grads)
-        changes, memory = clipped_adam(hparams).update(grads, state.optimiser, state.params)
-        params = optax.apply_updates(state.params, changes)
+        steps, opt_state = clipped_adam(hparams).update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, steps)
         updates = state.updates + 1
         learnt = dataclasses.replace(
             state,
@@ -260,7 +233,7 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
             target_params=target_update(
                 config.target, params, state.target_params, updates, hparams
             ),
-            optimiser=memory,
+            opt_state=opt_state,
             replay=replay_buffer.set_priorities(
                 state.replay, batch.indices, errors + 1e-3, hparams.priority_exponent
             ),
@@ -271,18 +244,19 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
     # The trainer -----------------------------------------------------------------------------
 
     def init(key: jax.Array, hparams: DQNHParams, env_params: Any = None) -> TrainState:
-        hparams = definite(hparams)
+        hparams = jax.tree.map(strong, hparams)
         init_key, env_key, key = jax.random.split(key, 3)
         rollout_state = start_rollout(env_key, vec, agent(), env_params)
         timestep = rollout_state.timestep._replace(info={})
-        params = network.init(init_key, agent_input(space, rollout_state.carry, timestep))
-        action = jnp.zeros(vec.num_envs, jnp.int32)
-        window, item = opening(timestep, action, config.n_step)
+        inputs = agent_input(space, rollout_state.carry, timestep)
+        params = jax.tree.map(strong, network.init(init_key, inputs))
+        action = rollout_state.carry.last_action
+        window, item = initial_window(timestep, action, config.n_step)
         count = jnp.zeros((), jnp.int32)
         return TrainState(
             params=params,
             target_params=jax.tree.map(jnp.copy, params),
-            optimiser=clipped_adam(hparams).init(params),
+            opt_state=clipped_adam(hparams).init(params),
             replay=replay_buffer.init(item, capacity),
             rollout=rollout_state,
             window=window,
@@ -293,11 +267,11 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> DQN:
         )
 
     def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, collect_key, learn_key = jax.random.split(state.key, 3)
-        state, collected = gather(collect_key, dataclasses.replace(state, key=key))
+        key, learn_key = jax.random.split(state.key)
+        state, collected = gather(dataclasses.replace(state, key=key))
         state, metrics = jax.lax.scan(
             learn, state, jax.random.split(learn_key, config.updates_per_collect)
         )
         return state, jax.tree.map(jnp.mean, metrics) | collected
 
-    return DQN(init, update, agent)
+    return Trainer(init, update, agent, stored, config.updates_per_collect)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -95,3 +95,52 @@ def normalise(moments: Moments, values: Any, limit: float = 10.0) -> Any:
         return jnp.clip(scaled, -limit, limit).astype(x.dtype)
 
     return jax.tree.map(scale, moments.mean, moments.variance, values)
+
+
+class ReturnScale(NamedTuple):
+    """What rewards are scaled by.
+
+    Attributes:
+      returns: float `[B, ...]`, every instance's discounted rewards so far.
+      moments: of all such returns.
+    """
+
+    returns: jax.Array
+    moments: Moments
+
+
+def no_return_scale(reward: jax.Array) -> ReturnScale:
+    """Before anything was seen; rewards are float `[B, ...]`."""
+    return ReturnScale(jnp.zeros_like(reward), no_moments(jnp.zeros((), reward.dtype)))
+
+
+def scale_rewards(
+    scale: ReturnScale,
+    reward: jax.Array,
+    over: jax.Array,
+    weights: jax.Array,
+    discount: jax.Array | float,
+    axis: str | None = None,
+) -> tuple[ReturnScale, jax.Array]:
+    """Divides rewards by the running deviation of the return, these rewards' included.
+
+    Args:
+      scale: that so far.
+      reward: float `[T, B, ...]`.
+      over: `bool[T, B, ...]`, nothing that counts follows: the next return begins at 0.
+      weights: float `[T, B, ...]`, 0 where a reward does not count, else 1.
+      discount: gamma.
+      axis: mesh axis over which instances are spread.
+
+    Returns:
+      The scale, and the rewards.
+    """
+
+    def add(returns: jax.Array, x: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        returns = discount * returns + x[0]
+        return jnp.where(x[1], 0, returns), returns
+
+    returns, seen = jax.lax.scan(add, scale.returns, (reward, over))
+    moments = update_moments(scale.moments, seen.ravel(), weights.ravel(), axis)
+    centred = moments.replace(mean=jnp.zeros_like(moments.mean))  # type: ignore[attr-defined]
+    return ReturnScale(returns, moments), normalise(centred, reward)

@@ -12,10 +12,11 @@ from flax import struct
 
 from gpicljax.agents.acting import Params, agent_input, first_input
 from gpicljax.agents.normalisation import no_moments, update_moments
-from gpicljax.agents.optimisation import learnt_if
-from gpicljax.agents.transitions import collect, counted, opening
+from gpicljax.agents.optimisation import counted, learnt_if
+from gpicljax.batching import strong
+from gpicljax.checks import check, check_at_least
 from gpicljax.data.replay import Replay, uniform
-from gpicljax.data.transitions import Transition
+from gpicljax.data.transitions import Transition, collect, initial_window
 from gpicljax.interface import Agent
 from gpicljax.networks.continuous import CriticInput
 from gpicljax.networks.contract import Network
@@ -62,15 +63,11 @@ class OffPolicyConfig:
             "n_step",
             "critics",
         ):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field} = {getattr(self, field)}: at least 1 is needed")
-        if self.warm_up < 0:
-            raise ValueError(f"warm_up = {self.warm_up}: at least 0 is needed")
-        if self.min_replay > self.replay_capacity:
-            raise ValueError(
-                f"min_replay = {self.min_replay}: at most replay_capacity = "
-                f"{self.replay_capacity} is stored"
-            )
+            check_at_least(1, **{field: getattr(self, field)})
+        check_at_least(0, warm_up=self.warm_up)
+        fits = self.min_replay <= self.replay_capacity
+        accepted = f"at most replay_capacity = {self.replay_capacity}"
+        check(fits, "min_replay", self.min_replay, accepted)
 
 
 @struct.dataclass
@@ -126,15 +123,12 @@ class OffPolicy:
 
     def __post_init__(self) -> None:
         env = self.vec.env
-        if env.num_agents is not None:
-            raise ValueError(f"env = {env.name} has {env.num_agents} agents: {self.name} needs one")
+        check(env.num_agents is None, "num_agents", env.num_agents, f"None: {self.name} has one")
         TanhPolicy(env.action_space())  # type: ignore[arg-type]
         for role in ("actor", "critic"):
-            if jax.tree.leaves(getattr(self, role).initial_carry(1)):
-                raise ValueError(
-                    f"{role}: {self.name} replays single transitions; a network with a memory "
-                    "cannot learn from them"
-                )
+            memory = jax.tree.leaves(getattr(self, role).initial_carry(1))
+            accepted = f"one without: {self.name} replays single transitions"
+            check(not memory, role, "a network with a memory", accepted)
 
     @property
     def policy(self) -> TanhPolicy:
@@ -152,7 +146,7 @@ class OffPolicy:
         carry = self.actor.initial_carry(start.shape[0])
         return self.actor.step(network_params, carry, inputs, start)[0]
 
-    def judge(self, critic_params: Any, observation: Any, action: jax.Array) -> jax.Array:
+    def q_values(self, critic_params: Any, observation: Any, action: jax.Array) -> jax.Array:
         """Values float `[N, K]` of scaled observations `[N, ...]`, actions `[N, D]` in [-1, 1]."""
         start = jnp.zeros(action.shape[0], bool)
         carry = self.critic.initial_carry(action.shape[0])
@@ -167,20 +161,19 @@ class OffPolicy:
         rollout = start_rollout(env_key, self.vec, agent, env_params)
         timestep = rollout.timestep._replace(info={})
         inputs = agent_input(self.policy.space, rollout.carry, timestep)
-        network_params = self.actor.init(actor_key, inputs)
+        network_params = jax.tree.map(strong, self.actor.init(actor_key, inputs))
         scale = None
         if config.normalise_observations:
             scale = no_moments(jax.tree.map(lambda x: x[0], timestep.observation))
         action = rollout.carry.last_action
         sample = self.policy.to_sample(action)
-        critic_params = self.critic.init(critic_key, CriticInput(timestep.observation, sample))
-        values = jax.eval_shape(self.judge, critic_params, timestep.observation, sample)
-        if values.shape != (num_envs, config.critics):
-            raise ValueError(
-                f"critic: got values of shape {values.shape}; critics = {config.critics} needs "
-                f"{(num_envs, config.critics)}"
-            )
-        window, item = opening(timestep, action, config.n_step)
+        seen = CriticInput(timestep.observation, sample)
+        critic_params = jax.tree.map(strong, self.critic.init(critic_key, seen))
+        values = jax.eval_shape(self.q_values, critic_params, timestep.observation, sample)
+        shape = (num_envs, config.critics)
+        accepted = f"{shape}, with critics = {config.critics}"
+        check(values.shape == shape, "critic", f"values of shape {values.shape}", accepted)
+        window, item = initial_window(timestep, action, config.n_step)
         count = jnp.zeros((), jnp.int32)
         common = {
             "replay": self.store.init(item, num_envs),
@@ -194,17 +187,14 @@ class OffPolicy:
     def check_actor(self, params: Params, rollout: RolloutState, size: int) -> None:
         """Raises a ValueError unless the actor's outputs are float `[B, size]`."""
         outputs = jax.eval_shape(self.act, params.network, rollout.timestep.observation)
-        if getattr(outputs, "shape", None) != (self.vec.num_envs, size):
-            raise ValueError(
-                f"actor: got outputs of shape {getattr(outputs, 'shape', outputs)}; "
-                f"{self.policy.space} needs {(self.vec.num_envs, size)}"
-            )
+        shape, wanted = getattr(outputs, "shape", outputs), (self.vec.num_envs, size)
+        accepted = f"{wanted}, for {self.policy.space}"
+        check(shape == wanted, "actor", f"outputs of shape {shape}", accepted)
 
-    def gather(self, key: jax.Array, state: State, agent: Agent) -> tuple[State, Metrics]:
+    def gather(self, state: State, agent: Agent) -> tuple[State, Metrics]:
         """`period` more steps; stores the transitions that they complete."""
         config = self.config
         new = collect(
-            key,
             self.vec,
             agent,
             state.params,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,14 +27,6 @@ class TargetHParams(Protocol):
 
     target_period: Any
     target_rate: Any
-
-
-def definite(hparams: T) -> T:
-    """Hyper-parameters as arrays of definite dtypes.
-
-    A weak type would not survive a checkpoint, and compile anew.
-    """
-    return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), hparams)
 
 
 def clipped_adam(hparams: AdamHParams, steps_per_update: int = 1) -> optax.GradientTransformation:
@@ -65,15 +57,10 @@ def adam(
     )
 
 
-def check_target(target: str) -> None:
-    """Raises a ValueError unless `target` is a way to update a target network."""
-    if target not in get_args(Target):
-        raise ValueError(f"target = {target!r}: choose 'hard' or 'polyak'")
-
-
 def polyak(params: T, target_params: T, rate: Any) -> T:
     """Target parameters moved towards `params` by a share `rate` of the way."""
-    return jax.tree.map(lambda new, old: old + rate * (new - old), params, target_params)
+    update: Any = optax.incremental_update
+    return update(params, target_params, rate)
 
 
 def target_update(
@@ -91,8 +78,8 @@ def target_update(
     """
     if target == "polyak":
         return polyak(params, target_params, hparams.target_rate)
-    copied = updates % hparams.target_period == 0
-    return jax.tree.map(lambda new, old: jnp.where(copied, new, old), params, target_params)
+    update: Any = optax.periodic_update
+    return update(params, target_params, updates, hparams.target_period)
 
 
 def learnt_if(filled: jax.Array, new: T, old: T) -> T:
@@ -102,3 +89,8 @@ def learnt_if(filled: jax.Array, new: T, old: T) -> T:
     object in both, such as a replay's items, stay out of the choice, which would copy them.
     """
     return jax.tree.map(lambda a, b: b if a is b else jnp.where(filled, a, b), new, old)
+
+
+def counted(count: jax.Array, more: jax.Array | int) -> jax.Array:
+    """`int32[]`, so many more; it stands still before it would overflow."""
+    return count + jnp.where(count < 2**30, more, 0)

@@ -10,6 +10,10 @@ worth the value of its last observation, one that terminated nothing. With `hori
 counts are all episodes of a trial together: exploring in one of them pays in the next (Duan et
 al., 2016, "RL²").
 
+Several agents (an agent axis behind the batch's) share their parameters or have their own; each
+learns from its own reward and values, with the others as part of its environment (de Witt et al.,
+2020, "Is independent learning all you need?").
+
 The environments may be spread over devices, each with its part of the batch (`runtime.per_part`).
 Sums that enter gradients and statistics are summed over them, and actions are drawn from each
 instance's own keys. So with one minibatch, or with minibatches of every instance's own windows (the
@@ -20,7 +24,7 @@ are made of whole instances, each device shuffles its own, so that the groups di
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -28,14 +32,31 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from gpicljax.agents.acting import AgentCarry, Params, agent_input, initial_memory
-from gpicljax.agents.normalisation import Moments, no_moments, normalise, update_moments
-from gpicljax.agents.optimisation import clipped_adam, definite
-from gpicljax.interface import Agent, TimeStep
-from gpicljax.networks.contract import Network
-from gpicljax.networks.policies import policy_for
-from gpicljax.networks.q_network import AgentInput
-from gpicljax.rollout import RolloutState, start_rollout
+from gpicljax import spaces
+from gpicljax.agents.acting import (
+    AgentCarry,
+    Params,
+    agent_input,
+    initial_memory,
+    one_agents_actions,
+)
+from gpicljax.agents.normalisation import (
+    ReturnScale,
+    no_moments,
+    no_return_scale,
+    scale_rewards,
+    update_moments,
+)
+from gpicljax.agents.optimisation import clipped_adam
+from gpicljax.agents.ppo_loss import Batch, into_windows, loss, minibatches
+from gpicljax.agents.returns import generalised_advantages
+from gpicljax.batching import strong
+from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.interface import Agent, TimeStep, Trainer
+from gpicljax.networks.actor_critic import PolicyOutput
+from gpicljax.networks.contract import AgentInput, Network, over_agents
+from gpicljax.networks.policies import Bounds, Policy, policy_for
+from gpicljax.rollout import Record, RolloutState, rollout, start_rollout
 from gpicljax.vector import VectorEnv, VectorState
 
 Metrics = dict[str, jax.Array]
@@ -58,6 +79,7 @@ class PPOConfig:
       normalise_observations: whether the network sees them by their running mean and variance.
       normalise_rewards: whether to divide them by the running deviation of the return.
       bounds: how continuous actions come within theirs, see `policies.GaussianPolicy`.
+      share_parameters: whether several agents have the same parameters.
     """
 
     unroll: int = 128
@@ -68,18 +90,15 @@ class PPOConfig:
     normalise_advantages: bool = True
     normalise_observations: bool = False
     normalise_rewards: bool = False
-    bounds: Literal["clip", "squash"] = "clip"
+    bounds: Bounds = "clip"
+    share_parameters: bool = True
 
     def __post_init__(self) -> None:
-        for field in ("unroll", "epochs", "minibatches"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field} = {getattr(self, field)}: at least 1 is needed")
-        if self.window is not None and (self.window < 1 or self.unroll % self.window):
-            raise ValueError(
-                f"window = {self.window}: a divisor of unroll = {self.unroll} is needed"
-            )
-        if self.horizon not in get_args(Horizon):
-            raise ValueError(f"horizon = {self.horizon!r}: choose from {get_args(Horizon)}")
+        check_at_least(1, unroll=self.unroll, epochs=self.epochs, minibatches=self.minibatches)
+        divides = self.window is None or (self.window >= 1 and self.unroll % self.window == 0)
+        check(divides, "window", self.window, f"a divisor of unroll = {self.unroll}")
+        check_choice("horizon", self.horizon, get_args(Horizon))
+        check_choice("bounds", self.bounds, get_args(Bounds))
 
 
 @struct.dataclass
@@ -93,7 +112,7 @@ class PPOHParams:
       adam_epsilon: of Adam.
       max_gradient_norm: clip by global norm; infinite for none.
       discount: gamma.
-      trace: lambda of the advantages.
+      gae_lambda: lambda of the advantages.
       clip: furthest that the ratio of probabilities is followed from 1.
       value_clip: furthest that values are followed from those of the rollout; infinite for any.
       value_coefficient: weight of the value loss.
@@ -106,18 +125,11 @@ class PPOHParams:
     adam_epsilon: float = 1e-5
     max_gradient_norm: float = 0.5
     discount: float = 0.99
-    trace: float = 0.95
+    gae_lambda: float = 0.95
     clip: float = 0.2
     value_clip: float = float("inf")
     value_coefficient: float = 0.5
     entropy_coefficient: float = 0.01
-
-
-class ReturnScale(NamedTuple):
-    """For scaling rewards: every instance's discounted rewards so far, `[B]`, and moments."""
-
-    returns: jax.Array
-    moments: Moments
 
 
 @struct.dataclass
@@ -126,16 +138,16 @@ class TrainState:
 
     Attributes:
       params: of the agent.
-      optimiser: state of Adam.
+      opt_state: of Adam.
       rollout: environments, current time step, agents' carries.
-      reward_scale: see `ReturnScale`; None unless rewards are normalised.
+      reward_scale: None unless rewards are normalised.
       hparams: traced hyper-parameters.
       key: of the shuffling, the same throughout; actions are drawn from the instances' keys.
       updates: `int32[]`, updates made.
     """
 
     params: Params
-    optimiser: Any
+    opt_state: Any
     rollout: RolloutState
     reward_scale: ReturnScale | None
     hparams: PPOHParams
@@ -144,19 +156,19 @@ class TrainState:
 
 
 class Step(NamedTuple):
-    """One step as collected; leaves `[T, B, ...]`.
+    """One step as collected; leaves `[T, B, ...]`, with an agent axis where there are several.
 
     Attributes:
       inputs: what the network read.
       raw: the observation as it was; None unless observations are normalised.
-      start: a new trial begins here.
-      sample: what was drawn (see `networks.policies`), and its log-probability.
-      log_prob: likewise.
+      start: `bool[T, B]`, a new trial begins here.
+      sample: what was drawn (see `networks.policies`).
+      log_prob: its log-probability.
       value: of this step.
       reward: received on arriving at the next step.
-      terminated: the next step terminates what counts.
-      over: nothing that counts comes after the next step.
-      ends: the next step is the last one of an episode.
+      terminated: `bool[T, B]`, the next step terminates what counts.
+      over: `bool[T, B]`, nothing that counts comes after the next step.
+      ends: `bool[T, B]`, the next step is the last one of an episode.
     """
 
     inputs: AgentInput
@@ -171,369 +183,307 @@ class Step(NamedTuple):
     ends: jax.Array
 
 
-class Batch(NamedTuple):
-    """What is learnt from: windows, leaves `[W * B, window, ...]`; `carry` without the window."""
-
-    carry: Any
-    inputs: AgentInput
-    start: jax.Array
-    sample: jax.Array
-    log_prob: jax.Array
-    value: jax.Array
-    advantage: jax.Array
-    acted: jax.Array
-    valued: jax.Array
-
-
-class PPO(NamedTuple):
-    """The trainer: `init` and `update`, jittable and vmappable over seeds.
-
-    Attributes:
-      init: `(key, hparams, env_params=None) -> TrainState`.
-      update: `TrainState -> (TrainState, metrics)`.
-      agent: `(greedy=False) -> Agent` over `state.params`; it samples its actions, or takes the
-        most probable ones.
-      partition: `(batch, whole) -> TrainState`: a prefix of the state with `batch` at what belongs
-        to single instances and `whole` at what all of them share, such as partition specs.
-    """
-
-    init: Callable[..., TrainState]
-    update: Callable[[TrainState], tuple[TrainState, Metrics]]
-    agent: Callable[..., Agent]
-    partition: Callable[[Any, Any], TrainState]
-
-
-def advantages(
-    reward: jax.Array,
-    terminated: jax.Array,
-    over: jax.Array,
-    ignored: jax.Array,
-    values: jax.Array,
-    discount: jax.Array | float,
-    trace: jax.Array | float,
-) -> jax.Array:
-    """Generalised advantages of one instance's steps; those of ignored steps mean nothing.
-
-    Args:
-      reward: float `[T]`, received on arriving at step t + 1.
-      terminated: `bool[T]`, step t + 1 is terminal and worth nothing.
-      over: `bool[T]`, step t + 1 is the last that counts: terminal, or cut off and worth its value.
-      ignored: `bool[T]`, step t's action is ignored: it leads on without a discount.
-      values: float `[T + 1]`.
-      discount: gamma.
-      trace: lambda.
-
-    Returns:
-      float `[T]`.
-
-    Source: Schulman et al. (2016), equation 16.
-    """
-    import rlax
-
-    estimate: Any = rlax.truncated_generalized_advantage_estimation
-    dtype = values.dtype
-    discounts = jnp.where(ignored, 1.0, discount) * (1 - terminated.astype(dtype))
-    traces = jnp.where(ignored, 1.0, trace) * (1 - over.astype(dtype))
-    return estimate(reward.astype(dtype), discounts.astype(dtype), traces.astype(dtype), values)
-
-
-def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None = None) -> PPO:
+def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None = None) -> Trainer:
     """Builds the trainer.
 
     Args:
       config: sizes and switches.
-      vec: the environments; one agent, discrete or continuous actions. With `axis`, one device's
-        part of them (`VectorEnv.part`).
-      network: outputs `PolicyOutput`.
+      vec: the environments. With `axis`, one device's part of them (`VectorEnv.part`).
+      network: of one agent; outputs `PolicyOutput`.
       axis: the mesh axis over which `update` runs inside `shard_map`. None outside.
 
     Returns:
-      The trainer. Its metrics are means over the minibatches: `policy_loss`, `value_loss`,
-      `entropy` (nats), `kl` (of the policy now from that of the rollout, nats), `clip_share` (of
-      steps whose ratio is out of bounds), `gradient_norm` before clipping; and `reward` (mean per
-      step) and `episodes` (ended) of the rollout.
+      The trainer. Its agent draws its actions, or takes the most probable ones if greedy. Its
+      metrics are means over the minibatches: `policy_loss`, `value_loss`, `entropy` (nats), `kl`
+      (of the policy now from that of the rollout, nats), `clip_share` (of steps whose ratio is out
+      of bounds), `gradient_norm` before clipping; and `reward` (mean per step, and agent) and
+      `episodes` (ended) of the rollout.
 
     Raises:
       ValueError: if the environments do not fit, or cannot be parted into minibatches.
     """
-    if vec.env.num_agents is not None:
-        raise ValueError(f"env = {vec.env.name} has {vec.env.num_agents} agents: PPO trains one")
-    space = vec.env.action_space()
-    policy = policy_for(space, config.bounds)
-    memory = bool(jax.tree.leaves(network.initial_carry(1)))
-    window = config.window or (config.unroll if memory else 1)
-    windows, parts, num_envs = config.unroll // window, config.minibatches, vec.num_envs
-    if windows % parts and num_envs % parts:
-        raise ValueError(
-            f"minibatches = {parts}: a divisor of the {windows} windows of an instance or of the "
-            f"{num_envs} instances is needed"
-        )
+    policy = policy_for(one_agents_actions(vec.env), config.bounds)
+    agents = vec.env.num_agents
+    if agents is not None:
+        network = over_agents(network, agents, config.share_parameters)
+    recurrent = bool(jax.tree.leaves(network.initial_carry(1)))
+    window = config.window or (config.unroll if recurrent else 1)
+    windows = config.unroll // window
+    divides = not windows % config.minibatches or not vec.num_envs % config.minibatches
+    accepted = (
+        f"a divisor of the {windows} windows of an instance or of the {vec.num_envs} instances"
+    )
+    check(divides, "minibatches", config.minibatches, accepted)
+    ppo = PPO(config, vec, network, policy, recurrent, windows, axis)
+    return Trainer(
+        ppo.init, ppo.update, ppo.agent, config.unroll * vec.num_envs, partition=ppo.partition
+    )
 
-    def total(x: Any) -> Any:
-        return x if axis is None else jax.lax.psum(x, axis)
 
-    # Acting ----------------------------------------------------------------------------------
+def like_values(flags: jax.Array, values: jax.Array) -> jax.Array:
+    """`[T, B]` for every agent, where `values` has an agent axis `[..., B, A]`."""
+    if values.ndim == 2:
+        return flags
+    return jnp.broadcast_to(flags[..., None], (*flags.shape, values.shape[-1]))
 
-    def judge(params: Params, carry: AgentCarry, timestep: TimeStep) -> tuple[AgentInput, Any, Any]:
-        """The network's input, its output and its carry at one time step."""
-        inputs = agent_input(space, carry, timestep)
-        inputs = inputs._replace(observation=params.scaled(inputs.observation))
-        output, core = network.step(params.network, carry.core, inputs, timestep.trial_start)
-        return inputs, output, core
 
-    def draw(key: jax.Array, logits: jax.Array, observation: Any) -> tuple[jax.Array, jax.Array]:
-        """A sample and its log-probability, unbatched."""
-        drawn: Any = policy.distribution(logits, observation).sample_and_log_prob(seed=key)
-        return drawn
+@dataclasses.dataclass(frozen=True, eq=False)
+class PPO:
+    """The algorithm; see `make`, which checks the arguments.
 
-    def agent(greedy: bool = False) -> Agent:
-        def act(
-            key: jax.Array, params: Params, carry: AgentCarry, timestep: TimeStep
-        ) -> tuple[jax.Array, Any, AgentCarry]:
-            inputs, output, core = judge(params, carry, timestep)
-            distribution = policy.distribution(output.logits, inputs.observation)
-            sample: Any = distribution.mode() if greedy else distribution.sample(seed=key)
-            action = policy.to_action(sample)
-            aux = {"log_prob": distribution.log_prob(sample), "value": output.value}
-            return action, aux, AgentCarry(core, action)
+    Args:
+      config: sizes and switches.
+      vec: the environments.
+      network: of all agents.
+      policy: of one agent.
+      recurrent: whether the network has a memory.
+      windows: W, those of one instance.
+      axis: the mesh axis, if there is one.
+    """
 
-        return Agent(lambda batch: initial_memory(network, space, batch), act)
+    config: PPOConfig
+    vec: VectorEnv
+    network: Network
+    policy: Policy
+    recurrent: bool
+    windows: int
+    axis: str | None
 
-    # Collecting ------------------------------------------------------------------------------
-
-    def is_closed(vstate: VectorState, timestep: TimeStep) -> jax.Array:
-        """`bool[B]`: what comes after this step does not count."""
-        if config.horizon == "episode":
-            return timestep.last
-        if vec.steps_per_trial is not None:
-            return timestep.last & (vstate.trial_time >= vec.steps_per_trial)
-        return timestep.last & (vstate.episode + 1 >= vec.episodes_per_trial)
-
-    def collect(state: TrainState) -> tuple[RolloutState, Any, Step]:
-        """The rollout, the memories at the start of each window, and all steps."""
-
-        def step(rollout: RolloutState, _: None) -> tuple[RolloutState, Step]:
-            vstate, timestep, carry = rollout
-            inputs, output, core = judge(state.params, carry, timestep)
-            sample, log_prob = jax.vmap(draw)(
-                vec.choice_keys(vstate), output.logits, inputs.observation
-            )
-            action = policy.to_action(sample)
-            vstate, following = vec.step(vstate, action)
-            over = is_closed(vstate, following)
-            kept = Step(
-                inputs=inputs,
-                raw=timestep.observation if config.normalise_observations else None,
-                start=timestep.trial_start,
-                sample=sample,
-                log_prob=log_prob,
-                value=output.value,
-                reward=following.reward,
-                terminated=following.terminated & over,
-                over=over,
-                ends=following.last,
-            )
-            return RolloutState(vstate, following, AgentCarry(core, action)), kept
-
-        def stretch(rollout: RolloutState, _: None) -> tuple[RolloutState, tuple[Any, Step]]:
-            following, steps = jax.lax.scan(step, rollout, None, config.unroll // stretches)
-            return following, (rollout.carry.core, steps)
-
-        stretches = windows if memory else 1
-        rollout, (memories, steps) = jax.lax.scan(stretch, state.rollout, None, stretches)
-        steps = jax.tree.map(lambda x: x.reshape(config.unroll, *x.shape[2:]), steps)
-        return rollout, memories, steps
-
-    def scale_rewards(
-        state: TrainState, steps: Step, acted: jax.Array
-    ) -> tuple[ReturnScale | None, jax.Array]:
-        if state.reward_scale is None:
-            return None, steps.reward
-
-        def add(returns: jax.Array, x: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            returns = state.hparams.discount * returns + x[0]
-            return jnp.where(x[1], 0, returns), returns
-
-        returns, seen = jax.lax.scan(add, state.reward_scale.returns, (steps.reward, steps.over))
-        moments = update_moments(state.reward_scale.moments, seen.ravel(), acted.ravel(), axis)
-        centred = dataclasses.replace(moments, mean=jnp.zeros_like(moments.mean))
-        return ReturnScale(returns, moments), normalise(centred, steps.reward)
-
-    def seen_observations(params: Params, steps: Step) -> Params:
-        """The parameters with the rollout's observations in their scale."""
-        if params.scale is None:
-            return params
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps.raw)
-        weights = jnp.ones(config.unroll * num_envs, jnp.result_type(float))
-        return params._replace(scale=update_moments(params.scale, flat, weights, axis))
-
-    # Learning --------------------------------------------------------------------------------
-
-    def into_windows(x: jax.Array) -> jax.Array:
-        """`[T, B, ...]` -> `[W * B, window, ...]`."""
-        x = x.reshape(windows, window, *x.shape[1:]).swapaxes(1, 2)
-        return x.reshape(windows * num_envs, window, *x.shape[3:])
-
-    def groups(key: jax.Array) -> jax.Array:
-        """The windows of each minibatch, `int32[M, W * B / M]`."""
-        index = 0 if axis is None else jax.lax.axis_index(axis)
-        if windows % parts:
-            order = jax.random.permutation(jax.random.fold_in(key, index), num_envs)
-            order = order + num_envs * jnp.arange(windows)[:, None]
-            return order.reshape(windows, parts, -1).swapaxes(0, 1).reshape(parts, -1)
-        # One order of the windows, which every instance begins at a place of its own: much cheaper
-        # than as many orders, and the groups do not depend on the number of devices.
-        order_key, place_key = jax.random.split(key)
-        instance = jnp.arange(num_envs)
-        place = jax.vmap(lambda i: jax.random.bits(jax.random.fold_in(place_key, i)))(
-            index * num_envs + instance
-        )
-        turn = jnp.arange(windows)[:, None] + (place % windows).astype(jnp.int32)
-        order = jax.random.permutation(order_key, windows)[turn % windows]
-        return (order * num_envs + instance).reshape(parts, -1)
-
-    def loss_fn(
-        network_params: Any, hparams: PPOHParams, batch: Batch
-    ) -> tuple[jax.Array, Metrics]:
-        """This device's part of the loss; summed over devices it is a mean."""
-        output, _ = network.unroll(network_params, batch.carry, batch.inputs, batch.start)
-        distribution = policy.distribution(output.logits, batch.inputs.observation)
-        log_ratio = distribution.log_prob(batch.sample) - batch.log_prob
-        ratio = jnp.exp(log_ratio)
-        acted = batch.acted / jnp.maximum(total(batch.acted.sum()), 1)
-        valued = batch.valued / jnp.maximum(total(batch.valued.sum()), 1)
-
-        gain = batch.advantage
-        if config.normalise_advantages:
-            gain = gain - total((gain * acted).sum())
-            gain = gain / (jnp.sqrt(total((jnp.square(gain) * acted).sum())) + 1e-8)
-        clipped = jnp.clip(ratio, 1 - hparams.clip, 1 + hparams.clip)
-        policy_loss = -(jnp.minimum(ratio * gain, clipped * gain) * acted).sum()
-
-        target = batch.advantage + batch.value
-        change = jnp.clip(output.value - batch.value, -hparams.value_clip, hparams.value_clip)
-        errors = jnp.maximum(
-            jnp.square(output.value - target), jnp.square(batch.value + change - target)
-        )
-        value_loss = 0.5 * (errors * valued).sum()
-
-        entropy = (distribution.entropy() * acted).sum()
-        loss = policy_loss + hparams.value_coefficient * value_loss
-        metrics = {
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": entropy,
-            "kl": ((ratio - 1 - log_ratio) * acted).sum(),
-            "clip_share": ((jnp.abs(ratio - 1) > hparams.clip) * acted).sum(),
-        }
-        return loss - hparams.entropy_coefficient * entropy, metrics
-
-    def learn(state: TrainState, batch: Batch) -> tuple[Any, Any, Metrics]:
-        optimiser = clipped_adam(state.hparams, config.epochs * parts)
-
-        def descend(learner: tuple[Any, Any], batch: Batch) -> tuple[tuple[Any, Any], Metrics]:
-            params, memory = learner
-            batch = Batch(batch.carry, *jax.tree.map(lambda x: x.swapaxes(0, 1), batch[1:]))
-            # The gradient of this device's part, summed outside: `grad` of a sum that crosses
-            # devices would count every device's share once per device.
-            grads, metrics = jax.grad(loss_fn, has_aux=True)(params, state.hparams, batch)
-            grads, metrics = total((grads, metrics))
-            metrics["gradient_norm"] = optax.tree.norm(grads)
-            changes, memory = optimiser.update(grads, memory, params)
-            return (optax.apply_updates(params, changes), memory), metrics
-
-        def epoch(learner: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], Metrics]:
-            if parts == 1:
-                return descend(learner, batch)
-            return jax.lax.scan(
-                lambda learner, group: descend(learner, jax.tree.map(lambda x: x[group], batch)),
-                learner,
-                groups(key),
-            )
-
-        keys = jax.random.split(jax.random.fold_in(state.key, state.updates), config.epochs)
-        learner, metrics = jax.lax.scan(epoch, (state.params.network, state.optimiser), keys)
-        return *learner, jax.tree.map(jnp.mean, metrics)
-
-    # The trainer -----------------------------------------------------------------------------
-
-    def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        rollout, memories, steps = collect(state)
-        _, last, _ = judge(state.params, rollout.carry, rollout.timestep)
-        values = jnp.concatenate([steps.value, last.value[None]])
-        first = state.rollout.timestep.last
-        ignored = jnp.concatenate([first[None], steps.ends[:-1]])
-        acted = valued = (~ignored).astype(values.dtype)
-        if config.horizon == "trial":
-            # Between two episodes of a trial nothing is chosen, but their values pass through.
-            closed = is_closed(state.rollout.vstate, state.rollout.timestep)
-            closed = jnp.concatenate([closed[None], steps.over[:-1]])
-            valued = (~closed).astype(values.dtype)
-        reward_scale, rewards = scale_rewards(state, steps, acted)
-        gains = jax.vmap(advantages, (1, 1, 1, 1, 1, None, None), 1)(
-            rewards,
-            steps.terminated,
-            steps.over,
-            ignored,
-            values,
-            state.hparams.discount,
-            state.hparams.trace,
-        )
-        per_step = (steps.inputs, steps.start, steps.sample, steps.log_prob, steps.value)
-        batch = Batch(
-            jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), memories),
-            *jax.tree.map(into_windows, (*per_step, gains, acted, valued)),
-        )
-        network_params, memory, metrics = learn(state, batch)
-        metrics["reward"] = total((steps.reward * acted).sum()) / total(acted.sum())
-        metrics["episodes"] = total(steps.ends.sum(dtype=jnp.int32))
-        return dataclasses.replace(
-            state,
-            params=seen_observations(state.params, steps)._replace(network=network_params),
-            optimiser=memory,
-            rollout=rollout,
-            reward_scale=reward_scale,
-            updates=state.updates + 1,
-        ), metrics
-
-    def init(key: jax.Array, hparams: PPOHParams, env_params: Any = None) -> TrainState:
-        hparams = definite(hparams)
+    def init(self, key: jax.Array, hparams: PPOHParams, env_params: Any = None) -> TrainState:
+        """See `interface.Trainer`."""
+        hparams = jax.tree.map(strong, hparams)
         init_key, env_key, key = jax.random.split(key, 3)
-        rollout = start_rollout(env_key, vec, agent(), env_params)
-        inputs = agent_input(space, rollout.carry, rollout.timestep)
-        params = network.init(init_key, inputs)
-        start = rollout.timestep.trial_start
-        output, _ = jax.eval_shape(network.step, params, rollout.carry.core, inputs, start)
-        if output.logits.shape != (num_envs, policy.size):
-            raise ValueError(
-                f"network: got logits of shape {output.logits.shape}; {space} needs "
-                f"{(num_envs, policy.size)}"
-            )
+        start = start_rollout(env_key, self.vec, self.agent(), env_params)
+        timestep = start.timestep
+        inputs = agent_input(self._space, start.carry, timestep)
+        params = jax.tree.map(strong, self.network.init(init_key, inputs))
+        output, _ = jax.eval_shape(
+            self.network.step, params, start.carry.core, inputs, timestep.trial_start
+        )
+        shape, wanted = output.logits.shape, (*timestep.reward.shape, self.policy.size)
+        accepted = f"{wanted}, for {self.vec.env.action_space()}"
+        check(shape == wanted, "network", f"logits of shape {shape}", accepted)
         scale = reward_scale = None
-        if config.normalise_observations:
-            scale = no_moments(jax.tree.map(lambda x: x[0], rollout.timestep.observation))
-        if config.normalise_rewards:
-            reward = rollout.timestep.reward
-            reward_scale = ReturnScale(jnp.zeros_like(reward), no_moments(reward[0]))
+        if self.config.normalise_observations:
+            scale = no_moments(jax.tree.map(lambda x: x[0], timestep.observation))
+        if self.config.normalise_rewards:
+            reward_scale = no_return_scale(timestep.reward)
         return TrainState(
             params=Params(params, scale),
-            optimiser=clipped_adam(hparams).init(params),
-            rollout=rollout,
+            opt_state=clipped_adam(hparams).init(params),
+            rollout=start,
             reward_scale=reward_scale,
             hparams=hparams,
             key=key,
             updates=jnp.zeros((), jnp.int32),
         )
 
-    def partition(batch: Any, whole: Any) -> TrainState:
+    def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
+        """See `interface.Trainer`: a rollout, its advantages, epochs of minibatches."""
+        rollout, memories, steps = self.collect(state)
+        _, last, _ = self.forward(state.params, rollout.carry, rollout.timestep)
+        values = jnp.concatenate([steps.value, last.value[None]])
+        ignored, acted, valued = self.what_counts(state.rollout, steps)
+        reward_scale, rewards = state.reward_scale, steps.reward
+        over = like_values(steps.over, values)
+        if reward_scale is not None:
+            reward_scale, rewards = scale_rewards(
+                reward_scale, rewards, over, acted, state.hparams.discount, self.axis
+            )
+        advantage = generalised_advantages(
+            rewards,
+            like_values(steps.terminated, values),
+            over,
+            ignored,
+            values,
+            state.hparams.discount,
+            state.hparams.gae_lambda,
+        )
+        per_step = (steps.inputs, steps.start, steps.sample, steps.log_prob, steps.value)
+        batch = Batch(
+            jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), memories),
+            *jax.tree.map(
+                lambda x: into_windows(x, self.windows), (*per_step, advantage, acted, valued)
+            ),
+        )
+        network_params, opt_state, metrics = self.learn(state, batch)
+        metrics["reward"] = self._total((steps.reward * acted).sum()) / self._total(acted.sum())
+        metrics["episodes"] = self._total(steps.ends.sum(dtype=jnp.int32))
+        params = self.with_scale_of(state.params, steps)._replace(network=network_params)
+        return dataclasses.replace(
+            state,
+            params=params,
+            opt_state=opt_state,
+            rollout=rollout,
+            reward_scale=reward_scale,
+            updates=state.updates + 1,
+        ), metrics
+
+    def partition(self, batch: Any, replicated: Any) -> TrainState:
+        """See `interface.Trainer`."""
+        normalised = self.config.normalise_rewards
         return TrainState(
-            params=whole,  # type: ignore[arg-type]
-            optimiser=whole,
-            rollout=RolloutState(vec.partition(batch, whole), batch, batch),
-            reward_scale=ReturnScale(batch, whole) if config.normalise_rewards else None,
-            hparams=whole,
-            key=whole,
-            updates=whole,
+            params=replicated,
+            opt_state=replicated,
+            rollout=RolloutState(self.vec.partition(batch, replicated), batch, batch),
+            reward_scale=ReturnScale(batch, replicated) if normalised else None,
+            hparams=replicated,
+            key=replicated,
+            updates=replicated,
         )
 
-    return PPO(init, update, agent, partition)
+    def _total(self, x: Any) -> Any:
+        return x if self.axis is None else jax.lax.psum(x, self.axis)
+
+    @property
+    def _space(self) -> spaces.Space:
+        """Of all agents' actions."""
+        agents, one = self.vec.env.num_agents, self.policy.space
+        return one if agents is None else spaces.repeat(one, agents)
+
+    # Acting ----------------------------------------------------------------------------------
+
+    def agent(self, greedy: bool = False) -> Agent:
+        """See `interface.Trainer`."""
+
+        def act(
+            keys: jax.Array, params: Params, carry: AgentCarry, timestep: TimeStep
+        ) -> tuple[jax.Array, Any, AgentCarry]:
+            action, aux, carry = self.act(keys, params, carry, timestep, greedy)
+            return action, {name: aux[name] for name in ("log_prob", "value")}, carry
+
+        return Agent(self.initial_carry, act)
+
+    def initial_carry(self, batch: int) -> AgentCarry:
+        """The memory of `batch` instances' agents."""
+        return initial_memory(self.network, self._space, batch)
+
+    def act(
+        self,
+        keys: jax.Array,
+        params: Params,
+        carry: AgentCarry,
+        timestep: TimeStep,
+        greedy: bool = False,
+    ) -> tuple[jax.Array, dict[str, Any], AgentCarry]:
+        """As an `Agent`; `aux` has all that is learnt from."""
+
+        def draw(key: jax.Array, logits: jax.Array, observation: Any) -> Any:
+            distribution = self.policy.distribution(logits, observation)
+            if not greedy:
+                return distribution.sample_and_log_prob(seed=key)
+            sample = distribution.mode()
+            return sample, distribution.log_prob(sample)
+
+        inputs, output, core = self.forward(params, carry, timestep)
+        sample, log_prob = jax.vmap(draw)(keys, output.logits, inputs.observation)
+        action = self.policy.to_action(sample)
+        aux = {"inputs": inputs, "sample": sample, "log_prob": log_prob, "value": output.value}
+        return action, aux, AgentCarry(core, action)
+
+    def forward(
+        self, params: Params, carry: AgentCarry, timestep: TimeStep
+    ) -> tuple[AgentInput, PolicyOutput, Any]:
+        """The network's input, its output and its carry at one time step."""
+        inputs = agent_input(self._space, carry, timestep)
+        inputs = inputs._replace(observation=params.scaled(inputs.observation))
+        start = timestep.trial_start
+        output, core = self.network.step(params.network, carry.core, inputs, start)
+        return inputs, output, core
+
+    # Collecting ------------------------------------------------------------------------------
+
+    def collect(self, state: TrainState) -> tuple[RolloutState, Any, Step]:
+        """The rollout, the memories at the start of each window, and all steps."""
+        agent, config = Agent(self.initial_carry, self.act), self.config
+
+        def keep(record: Record) -> Step:
+            before, after = record.timestep, record.next_timestep
+            over = self.is_closed(record.next_vstate, after)
+            return Step(
+                raw=before.observation if config.normalise_observations else None,
+                start=before.trial_start,
+                reward=after.reward,
+                terminated=after.terminated & over,
+                over=over,
+                ends=after.last,
+                **record.aux,
+            )
+
+        def one_window(start: RolloutState, _: None) -> tuple[RolloutState, tuple[Any, Step]]:
+            length = config.unroll // scanned
+            following, steps = rollout(self.vec, agent, state.params, start, length, keep)
+            return following, (start.carry.core, steps)
+
+        scanned = self.windows if self.recurrent else 1
+        following, (memories, steps) = jax.lax.scan(one_window, state.rollout, None, scanned)
+        steps = jax.tree.map(lambda x: x.reshape(config.unroll, *x.shape[2:]), steps)
+        return following, memories, steps
+
+    def is_closed(self, vstate: VectorState, timestep: TimeStep) -> jax.Array:
+        """`bool[B]`: what comes after this step does not count."""
+        vec = self.vec
+        if self.config.horizon == "episode":
+            return timestep.last
+        if vec.steps_per_trial is not None:
+            return timestep.last & (vstate.trial_time >= vec.steps_per_trial)
+        return timestep.last & (vstate.episode + 1 >= vec.episodes_per_trial)
+
+    def what_counts(
+        self, start: RolloutState, steps: Step
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Whose action was ignored, `bool`; where losses of policy and value count, 1 or 0."""
+        ignored = jnp.concatenate([start.timestep.last[None], steps.ends[:-1]])
+        acted = valued = (~ignored).astype(steps.value.dtype)
+        if self.config.horizon == "trial":
+            # Between two episodes of a trial nothing is chosen, but their values pass through.
+            closed = self.is_closed(start.vstate, start.timestep)
+            closed = jnp.concatenate([closed[None], steps.over[:-1]])
+            valued = (~closed).astype(steps.value.dtype)
+        every = functools.partial(like_values, values=steps.value)
+        return every(ignored), every(acted), every(valued)
+
+    def with_scale_of(self, params: Params, steps: Step) -> Params:
+        """The parameters with the rollout's observations in their scale."""
+        if params.scale is None:
+            return params
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps.raw)
+        weights = jnp.ones(self.config.unroll * self.vec.num_envs, jnp.result_type(float))
+        return params._replace(scale=update_moments(params.scale, flat, weights, self.axis))
+
+    # Learning --------------------------------------------------------------------------------
+
+    def learn(self, state: TrainState, batch: Batch) -> tuple[Any, Any, Metrics]:
+        """The network's parameters and the optimiser's state after all epochs; mean metrics."""
+        epochs, parts = self.config.epochs, self.config.minibatches
+        optimiser = clipped_adam(state.hparams, epochs * parts)
+
+        def loss_of(params: Any, batch: Batch) -> tuple[jax.Array, Metrics]:
+            output, _ = self.network.unroll(params, batch.carry, batch.inputs, batch.start)
+            distribution = self.policy.distribution(output.logits, batch.inputs.observation)
+            scaled = self.config.normalise_advantages
+            return loss(state.hparams, output, distribution, batch, scaled, self.axis)
+
+        def step(learner: tuple[Any, Any], batch: Batch) -> tuple[tuple[Any, Any], Metrics]:
+            params, opt_state = learner
+            batch = Batch(batch.carry, *jax.tree.map(lambda x: x.swapaxes(0, 1), batch[1:]))
+            # The gradient of this device's part, summed outside: `grad` of a sum that crosses
+            # devices would count every device's share once per device.
+            grads, metrics = jax.grad(loss_of, has_aux=True)(params, batch)
+            grads, metrics = self._total((grads, metrics))
+            metrics["gradient_norm"] = optax.tree.norm(grads)
+            steps, opt_state = optimiser.update(grads, opt_state, params)
+            return (optax.apply_updates(params, steps), opt_state), metrics
+
+        def epoch(learner: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], Metrics]:
+            if parts == 1:
+                return step(learner, batch)
+            return jax.lax.scan(
+                lambda learner, group: step(learner, jax.tree.map(lambda x: x[group], batch)),
+                learner,
+                minibatches(key, self.windows, self.vec.num_envs, parts, self.axis),
+            )
+
+        keys = jax.random.split(jax.random.fold_in(state.key, state.updates), epochs)
+        learner, metrics = jax.lax.scan(epoch, (state.params.network, state.opt_state), keys)
+        return *learner, jax.tree.map(jnp.mean, metrics)

@@ -6,13 +6,17 @@ that `vmap` over seeds, exact resumption and sharding need nothing else.
 
 Sequences run on across episodes and trials: start flags clear the carry in mid-sequence, and steps
 whose action the environment ignores carry no loss. So no padding is stored or learnt from.
+
+Several agents (an agent axis behind the batch's) share their parameters or have their own. Each
+learns from its own reward and values; or, with `mixing="vdn"`, the sum of their values from the
+team's reward (Sunehag et al., 2018).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -20,24 +24,26 @@ import optax
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.agents.acting import AgentCarry, greedy, q_agent
-from gpicljax.agents.optimisation import (
-    Target,
-    check_target,
-    clipped_adam,
-    definite,
-    learnt_if,
-    target_update,
+from gpicljax.agents.acting import (
+    AgentCarry,
+    agent_input,
+    greedy,
+    one_agents_actions,
+    q_agent,
 )
-from gpicljax.agents.transitions import counted
+from gpicljax.agents.optimisation import Target, clipped_adam, counted, learnt_if, target_update
+from gpicljax.agents.returns import n_step_targets, rescale
+from gpicljax.batching import strong
+from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.data import replay as replay_buffer
-from gpicljax.interface import Agent, TimeStep
-from gpicljax.networks.contract import Network
-from gpicljax.networks.policies import legal_actions
-from gpicljax.networks.q_network import AgentInput
-from gpicljax.rollout import RolloutState, rollout, start_rollout
+from gpicljax.interface import Agent, TimeStep, Trainer
+from gpicljax.networks.contract import AgentInput, Network, over_agents
+from gpicljax.networks.policies import Choices, choices, chosen_value, legal_actions, no_action
+from gpicljax.networks.q_network import QOutput
+from gpicljax.rollout import Record, RolloutState, rollout, start_rollout
 from gpicljax.vector import VectorEnv
 
+Mixing = Literal["none", "vdn"]
 Metrics = dict[str, jax.Array]
 
 
@@ -76,6 +82,9 @@ class R2D2Config:
       rescale: learn in the rescaled value space h of Pohlen et al. (2018).
       forced_steps: whether steps with a single legal action carry Q loss. Where actions do not
         change what is reached, they only cost capacity.
+      share_parameters: whether several agents have the same parameters.
+      mixing: `"none"`: several agents learn independently; `"vdn"`: the sum of their values is
+        learnt from the team's reward, the mean of theirs: one that all get counts once.
     """
 
     num_envs: int = 32
@@ -91,26 +100,20 @@ class R2D2Config:
     target: Target = "hard"
     rescale: bool = False
     forced_steps: bool = True
+    share_parameters: bool = True
+    mixing: Mixing = "none"
 
     def __post_init__(self) -> None:
-        for field in (
-            "num_envs",
-            "unroll",
-            "n_step",
-            "replay_capacity",
-            "batch_size",
-            "updates_per_collect",
-        ):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field} = {getattr(self, field)}: at least 1 is needed")
-        if not 0 <= self.overlap < self.unroll or self.overlap % (self.unroll - self.overlap):
-            raise ValueError(
-                f"unroll = {self.unroll}, overlap = {self.overlap}: the step between sequences, "
-                "unroll - overlap, must be at least 1 and divide the overlap"
-            )
-        if not 0 <= self.burn_in < self.unroll:
-            raise ValueError(f"burn_in = {self.burn_in}: choose from 0 .. {self.unroll - 1}")
-        check_target(self.target)
+        sizes = ("num_envs", "unroll", "n_step", "replay_capacity", "batch_size")
+        for field in (*sizes, "updates_per_collect"):
+            check_at_least(1, **{field: getattr(self, field)})
+        fits = 0 <= self.overlap < self.unroll and self.overlap % self.period == 0
+        accepted = f"0 .. {self.unroll - 1}, a multiple of unroll - overlap"
+        check(fits, "overlap", self.overlap, accepted)
+        burns = 0 <= self.burn_in < self.unroll
+        check(burns, "burn_in", self.burn_in, f"0 .. {self.unroll - 1}")
+        check_choice("target", self.target, get_args(Target))
+        check_choice("mixing", self.mixing, get_args(Mixing))
 
     @property
     def period(self) -> int:
@@ -123,7 +126,7 @@ class R2D2Config:
         return -(-self.replay_capacity // self.num_envs) * self.num_envs
 
     @property
-    def opening(self) -> int:
+    def collections_to_fill(self) -> int:
         """Collections before the first window of `unroll` steps is full."""
         return self.overlap // self.period
 
@@ -184,7 +187,7 @@ class TrainState:
     Attributes:
       params: of the network.
       target_params: of the target network; None without `bootstrap`.
-      optimiser: state of the optimiser.
+      opt_state: of the optimiser.
       replay: the sequences.
       rollout: environments, current time step, agents' carries.
       window: time steps and actions since the current window's start, leaves `[overlap, B, ...]`.
@@ -197,7 +200,7 @@ class TrainState:
 
     params: Any
     target_params: Any
-    optimiser: Any
+    opt_state: Any
     replay: replay_buffer.ReplayState
     rollout: RolloutState
     window: Any
@@ -209,65 +212,13 @@ class TrainState:
 
 
 def actor_epsilons(hparams: R2D2HParams, num_envs: int) -> jax.Array:
-    """base ** (1 + alpha i / (N - 1)) for actor i of N, `float[N]`. Source: Ape-X."""
+    """base ** (1 + alpha i / (N - 1)) for actor i of N, `float[N]`.
+
+    Source: Horgan et al. (2018), "Ape-X", section 4, with alpha 7; the default alpha of 2 is that
+    of the Meta-Referential Games paper's reference configuration.
+    """
     places = jnp.arange(num_envs) / max(num_envs - 1, 1)
     return jnp.power(hparams.epsilon_base, 1 + hparams.epsilon_alpha * places)
-
-
-def _rescale(x: Any) -> Any:
-    import rlax
-
-    return rlax.signed_hyperbolic(x)
-
-
-def _unscale(x: Any) -> Any:
-    import rlax
-
-    return rlax.signed_parabolic(x)
-
-
-def n_step_targets(
-    rewards: jax.Array,
-    discounts: jax.Array,
-    continues: jax.Array,
-    values: jax.Array,
-    n_step: int,
-    rescale: bool = False,
-) -> jax.Array:
-    """n-step returns along the leading axis; the last n - 1 steps use what is left.
-
-    Args:
-      rewards: float `[T]`, received on arriving at step t + 1.
-      discounts: float `[T]`, gamma, or 0 where step t + 1 is terminal.
-      continues: float `[T]`, 0 where the episode is cut off at step t + 1: the return ends there
-        with that step's value.
-      values: float `[T]`, of step t + 1.
-      n_step: n.
-      rescale: values and returns are in the rescaled space.
-
-    Returns:
-      float `[T]`, without gradient.
-    """
-    import rlax
-
-    if rescale:
-        values = _unscale(values)
-    returns: Any = rlax.n_step_bootstrapped_returns(rewards, discounts, values, n_step, continues)
-    return jax.lax.stop_gradient(_rescale(returns) if rescale else returns)
-
-
-class R2D2(NamedTuple):
-    """The trainer: `init` and `update`, both jittable and vmappable over seeds.
-
-    Attributes:
-      init: `(key, hparams, env_params=None) -> TrainState`.
-      update: `TrainState -> (TrainState, metrics)`.
-      agent: epsilon-greedy agents over `state.params`, greedy by default.
-    """
-
-    init: Callable[..., TrainState]
-    update: Callable[[TrainState], tuple[TrainState, Metrics]]
-    agent: Callable[..., Agent]
 
 
 def make(
@@ -275,50 +226,134 @@ def make(
     vec: VectorEnv,
     network: Network,
     auxiliaries: tuple[Auxiliary, ...] = (),
-) -> R2D2:
+) -> Trainer:
     """Builds the trainer.
 
     Args:
       config: sizes and switches.
-      vec: the actors' environments; one agent, discrete actions.
-      network: outputs `QOutput`.
+      vec: the actors' environments; discrete actions, one choice or several at once.
+      network: of one agent; outputs `QOutput`.
       auxiliaries: regressions trained along.
 
     Returns:
-      The trainer.
+      The trainer. Unless greedy, its agent explores as actors do by default, each with its own
+      epsilon (see `actor_epsilons`); `acting.q_agent` takes others. Its metrics are means over the
+      steps of the optimiser: `q_loss`, `gradient_norm` before clipping, and `<name>_loss` of every
+      auxiliary.
 
     Raises:
       ValueError: if the environments do not fit.
     """
-    space = vec.env.action_space()
-    if not isinstance(space, spaces.Discrete):
-        raise ValueError(f"R2D2 needs one agent with discrete actions, not {space}")
-    if vec.num_envs != config.num_envs:
-        raise ValueError(f"num_envs = {config.num_envs}, but the batch has {vec.num_envs}")
-    num_actions = space.n
+    agents = vec.env.num_agents
+    actions = choices(one_agents_actions(vec.env))
+    fits = vec.num_envs == config.num_envs
+    check(fits, "num_envs", config.num_envs, f"{vec.num_envs}, the size of the batch")
+    accepted = "'none' for one agent, without an agent axis"
+    check(agents is not None or config.mixing == "none", "mixing", config.mixing, accepted)
+    if agents is not None:
+        network = over_agents(network, agents, config.share_parameters)
+    r2d2 = R2D2(config, vec, network, actions, auxiliaries)
+    observations = config.period * config.num_envs
+    return Trainer(r2d2.init, r2d2.update, r2d2.agent, observations, config.updates_per_collect)
 
-    def agent(epsilons: jax.Array | float = 0.0) -> Agent:
-        return q_agent(network, num_actions, epsilons)
+
+def _like(x: jax.Array, target: jax.Array) -> jax.Array:
+    """`[T, B]` (or `[B]`) with as many axes of 1 behind as `target` has more."""
+    return x.reshape(*x.shape, *(1,) * (target.ndim - x.ndim))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class R2D2:
+    """The algorithm; see `make`, which checks the arguments.
+
+    Args:
+      config: sizes and switches.
+      vec: the actors' environments.
+      network: of all agents.
+      actions: the choices of one agent.
+      auxiliaries: regressions trained along.
+    """
+
+    config: R2D2Config
+    vec: VectorEnv
+    network: Network
+    actions: Choices
+    auxiliaries: tuple[Auxiliary, ...]
+
+    def agent(self, greedy: bool = False) -> Agent:
+        """See `interface.Trainer`."""
+        if greedy:
+            return self.explorer(0.0)
+        return self.explorer(lambda batch: actor_epsilons(R2D2HParams(), batch))
+
+    def explorer(self, epsilons: jax.Array | float | Callable[[int], jax.Array]) -> Agent:
+        """See `acting.q_agent`."""
+        return q_agent(self.network, self.actions, epsilons, self.vec.env.num_agents)
+
+    def init(self, key: jax.Array, hparams: R2D2HParams, env_params: Any = None) -> TrainState:
+        """See `interface.Trainer`."""
+        config = self.config
+        hparams = jax.tree.map(strong, hparams)
+        init_key, env_key, key = jax.random.split(key, 3)
+        start = start_rollout(env_key, self.vec, self.agent(), env_params)
+        timestep, action = start.timestep._replace(info={}), start.carry.last_action
+        inputs = agent_input(self._joint_space, start.carry, timestep)
+        # Of definite types: a weak one would compile everything anew after the first update.
+        params = jax.tree.map(strong, self.network.init(init_key, inputs))
+        overlap = lambda x, n: jnp.zeros((n, *x.shape), x.dtype)  # noqa: E731
+        one = jax.tree.map(
+            lambda x: jnp.zeros((config.unroll + 1, *x.shape[1:]), x.dtype), (timestep, action)
+        )
+        item = Sequence(one[0], one[1], jax.tree.map(lambda c: c[0], start.carry))
+        zero = jnp.zeros((), jnp.int32)
+        return TrainState(
+            params=params,
+            target_params=jax.tree.map(jnp.copy, params) if config.bootstrap else None,
+            opt_state=clipped_adam(hparams).init(params),
+            replay=replay_buffer.init(item, config.capacity),
+            rollout=start,
+            window=jax.tree.map(lambda x: overlap(x, config.overlap), (timestep, action)),
+            carries=jax.tree.map(lambda c: overlap(c, config.collections_to_fill), start.carry),
+            hparams=hparams,
+            key=key,
+            updates=zero,
+            observations=zero,
+        )
+
+    def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
+        """See `interface.Trainer`."""
+        config = self.config
+        key, learn_key = jax.random.split(state.key)
+        needed = config.collections_to_fill * config.period * config.num_envs
+        full = state.observations >= needed
+        state, sequences = self.collect(dataclasses.replace(state, key=key))
+        replay = replay_buffer.add(state.replay, sequences, full)
+        state = dataclasses.replace(state, replay=replay)
+        keys = jax.random.split(learn_key, config.updates_per_collect)
+        state, metrics = jax.lax.scan(self.learn, state, keys)
+        return state, jax.tree.map(lambda m: m.mean(0), metrics)
+
+    @property
+    def _joint_space(self) -> spaces.Space:
+        agents = self.vec.env.num_agents
+        return self.actions if agents is None else spaces.repeat(self.actions, agents)
 
     # Collecting ------------------------------------------------------------------------------
 
-    def collect(key: jax.Array, state: TrainState) -> tuple[TrainState, Sequence]:
-        """`period` more steps; returns the sequence of each actor that they complete."""
-        actors = agent(actor_epsilons(state.hparams, config.num_envs))
-        before = state.rollout.carry
-        rollout_state, steps = rollout(
-            key,
-            vec,
-            actors,
-            state.params,
-            state.rollout,
-            config.period,
-            keep=lambda record: (record.timestep._replace(info={}), record.action),
+    def collect(self, state: TrainState) -> tuple[TrainState, Sequence]:
+        """`period` more steps, and the sequence of each actor that they complete."""
+        config, before = self.config, state.rollout.carry
+
+        def keep(record: Record) -> tuple[TimeStep, jax.Array]:
+            return record.timestep._replace(info={}), record.action
+
+        actors = self.explorer(actor_epsilons(state.hparams, config.num_envs))
+        following, steps = rollout(
+            self.vec, actors, state.params, state.rollout, config.period, keep
         )
         # The last time step closes the sequence: it is where the last transition leads. Its action
         # is not known yet, nor needed.
-        following = rollout_state.timestep._replace(info={})
-        closing = (following, jnp.zeros_like(steps[1][0]))
+        closing = (following.timestep._replace(info={}), jnp.zeros_like(steps[1][0]))
         window = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.window, steps)
         carries = jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), state.carries, before)
         timestep, action = jax.tree.map(
@@ -327,7 +362,7 @@ def make(
         sequence = Sequence(timestep, action, jax.tree.map(lambda c: c[0], carries))
         state = dataclasses.replace(
             state,
-            rollout=rollout_state,
+            rollout=following,
             window=jax.tree.map(lambda w: w[config.period :], window),
             carries=jax.tree.map(lambda c: c[1:], carries),
             observations=counted(state.observations, config.period * config.num_envs),
@@ -336,84 +371,10 @@ def make(
 
     # Learning --------------------------------------------------------------------------------
 
-    def inputs_of(sequence: Sequence) -> AgentInput:
-        """The network's inputs, time-major."""
-        timestep = sequence.timestep
-        previous = jnp.concatenate([sequence.carry.last_action[None], sequence.action[:-1]])
-        previous = jnp.where(timestep.trial_start, -1, previous)
-        return AgentInput(timestep.observation, previous, timestep.reward)
-
-    def loss_fn(
-        params: Any,
-        target_params: Any,
-        hparams: R2D2HParams,
-        sequence: Sequence,
-        weights: jax.Array,
-    ) -> tuple[jax.Array, tuple[jax.Array, Metrics]]:
-        timestep, inputs = sequence.timestep, inputs_of(sequence)
-        starts = timestep.trial_start
-
-        def unroll(p: Any) -> Any:
-            """Outputs at the steps after the burn-in, whose carry gets no gradient."""
-            carry = sequence.carry.core
-            if config.burn_in:
-                early = jax.tree.map(lambda x: x[: config.burn_in], (inputs, starts))
-                _, carry = network.unroll(p, carry, early[0], early[1])
-                carry = jax.lax.stop_gradient(carry)
-            late = jax.tree.map(lambda x: x[config.burn_in :], (inputs, starts))
-            return network.unroll(p, carry, late[0], late[1])[0]
-
-        online = unroll(params)
-        timestep = jax.tree.map(lambda x: x[config.burn_in :], timestep)
-        action = sequence.action[config.burn_in : -1]
-        legal = legal_actions(timestep.observation, num_actions)
-        legal = jnp.broadcast_to(legal, online.q_values.shape)
-        chosen = jnp.take_along_axis(online.q_values[:-1], action[..., None], axis=-1)[..., 0]
-
-        rewards = timestep.reward[1:]
-        if config.bootstrap:
-            best = greedy(online.q_values[1:], legal[1:])
-            values = jnp.take_along_axis(
-                unroll(target_params).q_values[1:], best[..., None], axis=-1
-            )[..., 0]
-            over, cut = timestep.terminated[1:], timestep.truncated[1:]
-            # Behind the end of an episode lies a step of no account: nothing flows over it.
-            discounts = hparams.discount * (1 - over.astype(values.dtype))
-            targets = jax.vmap(
-                lambda r, d, c, v: n_step_targets(r, d, c, v, config.n_step, config.rescale),
-                in_axes=1,
-                out_axes=1,
-            )(rewards, discounts, 1 - cut.astype(values.dtype), values)
-        else:
-            targets = _rescale(rewards) if config.rescale else rewards
-        errors = targets - chosen
-
-        # No transition leads out of an ended episode, nor over a renewal into another trial.
-        real = ~(timestep.last[:-1] | timestep.trial_start[1:])
-        counts = real if config.forced_steps else real & (legal[:-1].sum(-1) > 1)
-        mask = counts.astype(errors.dtype)
-        q_loss = (0.5 * jnp.square(errors) * mask * weights).sum() / jnp.maximum(mask.sum(), 1)
-
-        metrics = {"q_loss": q_loss}
-        loss = q_loss
-        for auxiliary in auxiliaries:
-            here = jax.tree.map(lambda x: x[:-1], timestep.observation)
-            following = jax.tree.map(lambda x: x[1:], timestep.observation)
-            target, weight = auxiliary.target(here, following)
-            weight = weight * real
-            error = jnp.square(online.predictions[auxiliary.name][:-1] - target).mean(-1)
-            value = (error * weight).sum() / jnp.maximum(weight.sum(), 1)
-            loss = loss + auxiliary.coefficient * value
-            metrics[auxiliary.name + "_loss"] = value
-
-        size = jnp.abs(errors) * mask
-        mean = size.sum(0) / jnp.maximum(mask.sum(0), 1)
-        eta = hparams.priority_eta
-        priorities = eta * size.max(0) + (1 - eta) * mean + 1e-4
-        return loss, (priorities, metrics)
-
-    def learn(key: jax.Array, state: TrainState) -> tuple[TrainState, Metrics]:
-        hparams = state.hparams
+    def learn(self, state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
+        """One step of the optimiser; until the replay has `min_replay` it changes nothing."""
+        config, hparams = self.config, state.hparams
+        filled = (state.replay.priorities > 0).sum() >= min(config.min_replay, config.capacity)
         batch = replay_buffer.sample(key, state.replay, config.batch_size)
         weights = replay_buffer.importance_weights(
             state.replay, batch.probabilities, hparams.importance_exponent
@@ -422,74 +383,113 @@ def make(
             lambda x: jnp.moveaxis(x, 0, 1), (batch.items.timestep, batch.items.action)
         )
         sequence = Sequence(steps[0], steps[1], batch.items.carry)
-        grads, (priorities, metrics) = jax.grad(loss_fn, has_aux=True)(
+        grads, (priorities, metrics) = jax.grad(self.loss, has_aux=True)(
             state.params, state.target_params, hparams, sequence, weights
         )
-        deltas, opt_state = clipped_adam(hparams).update(grads, state.optimiser, state.params)
-        params = optax.apply_updates(state.params, deltas)
-        updates = state.updates + 1
-        target_params = state.target_params
+        metrics["gradient_norm"] = optax.tree.norm(grads)
+        steps, opt_state = clipped_adam(hparams).update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, steps)
+        updates, target_params = state.updates + 1, state.target_params
         if config.bootstrap:
             target_params = target_update(config.target, params, target_params, updates, hparams)
-        metrics["gradient_norm"] = optax.tree.norm(grads)
-        state = dataclasses.replace(
+        learnt = dataclasses.replace(
             state,
             params=params,
             target_params=target_params,
-            optimiser=opt_state,
+            opt_state=opt_state,
             replay=replay_buffer.set_priorities(
                 state.replay, batch.indices, priorities, hparams.priority_exponent
             ),
             updates=updates,
         )
-        return state, metrics
-
-    # The trainer -----------------------------------------------------------------------------
-
-    def gather(state: TrainState, key: jax.Array) -> TrainState:
-        full = state.observations >= config.opening * config.period * config.num_envs
-        state, sequences = collect(key, state)
-        return dataclasses.replace(state, replay=replay_buffer.add(state.replay, sequences, full))
-
-    def learn_when_filled(state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
-        """Until the replay has `min_replay` sequences an update changes nothing."""
-        filled = (state.replay.priorities > 0).sum() >= min(config.min_replay, config.capacity)
-        learnt, metrics = learn(key, state)
         return learnt_if(filled, learnt, state), metrics
 
-    def init(key: jax.Array, hparams: R2D2HParams, env_params: Any = None) -> TrainState:
-        hparams = definite(hparams)
-        init_key, env_key, key = jax.random.split(key, 3)
-        rollout_state = start_rollout(env_key, vec, agent(), env_params)
-        timestep = rollout_state.timestep._replace(info={})
-        inputs = AgentInput(timestep.observation, rollout_state.carry.last_action, timestep.reward)
-        params = network.init(init_key, inputs)
-        action = jnp.zeros(config.num_envs, jnp.int32)
-        overlap = lambda x, n: jnp.zeros((n, *x.shape), x.dtype)  # noqa: E731
-        one = jax.tree.map(
-            lambda x: jnp.zeros((config.unroll + 1, *x.shape[1:]), x.dtype), (timestep, action)
-        )
-        item = Sequence(one[0], one[1], jax.tree.map(lambda c: c[0], rollout_state.carry))
-        zero = jnp.zeros((), jnp.int32)
-        return TrainState(
-            params=params,
-            target_params=jax.tree.map(jnp.copy, params) if config.bootstrap else None,
-            optimiser=clipped_adam(hparams).init(params),
-            replay=replay_buffer.init(item, config.capacity),
-            rollout=rollout_state,
-            window=jax.tree.map(lambda x: overlap(x, config.overlap), (timestep, action)),
-            carries=jax.tree.map(lambda c: overlap(c, config.opening), rollout_state.carry),
-            hparams=hparams,
-            key=key,
-            updates=zero,
-            observations=zero,
-        )
+    def loss(
+        self,
+        params: Any,
+        target_params: Any,
+        hparams: R2D2HParams,
+        sequence: Sequence,
+        weights: jax.Array,
+    ) -> tuple[jax.Array, tuple[jax.Array, Metrics]]:
+        """The loss of N time-major sequences weighted by float `[N]`; priorities, and metrics."""
+        config = self.config
+        online = self.outputs(params, sequence)
+        timestep = jax.tree.map(lambda x: x[config.burn_in :], sequence.timestep)
+        action = sequence.action[config.burn_in : -1]
+        legal = legal_actions(timestep.observation, self.actions)
+        legal = jnp.broadcast_to(legal, online.q_values.shape)
+        value = chosen_value(self.actions, online.q_values[:-1], action)
+        rewards = timestep.reward[1:]
+        if config.mixing == "vdn":
+            # What all get counts once: it is the team's reward.
+            value, rewards = value.sum(-1), rewards.mean(-1)
+        if config.bootstrap:
+            best = greedy(online.q_values[1:], legal[1:])
+            following = self.outputs(target_params, sequence).q_values[1:]
+            values = chosen_value(self.actions, following, best)
+            values = values.sum(-1) if config.mixing == "vdn" else values
+            # Behind the end of an episode lies a step of no account: nothing flows over it.
+            over = 1 - timestep.terminated[1:].astype(values.dtype)
+            cut = 1 - timestep.truncated[1:].astype(values.dtype)
+            discounts, continues = (
+                jnp.broadcast_to(_like(x, values), values.shape)
+                for x in (hparams.discount * over, cut)
+            )
+            targets = n_step_targets(
+                rewards, discounts, continues, values, config.n_step, config.rescale
+            )
+        else:
+            targets = rescale(rewards) if config.rescale else rewards
+        errors = targets - value
 
-    def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, collect_key, learn_key = jax.random.split(state.key, 3)
-        state = gather(dataclasses.replace(state, key=key), collect_key)
-        learn_keys = jax.random.split(learn_key, config.updates_per_collect)
-        state, metrics = jax.lax.scan(learn_when_filled, state, learn_keys)
-        return state, jax.tree.map(lambda m: m.mean(0), metrics)
+        # No transition leads out of an ended episode, nor over a renewal into another trial.
+        real = ~(timestep.last[:-1] | timestep.trial_start[1:])
+        counts = _like(real, errors)
+        if not config.forced_steps:
+            free = legal[:-1].sum(-1) > 1
+            counts = counts & free.reshape(*errors.shape, -1).any(-1)
+        mask = jnp.broadcast_to(counts, errors.shape).astype(errors.dtype)
+        weighted = 0.5 * jnp.square(errors) * mask * _like(weights, errors[0])
+        q_loss = weighted.sum() / jnp.maximum(mask.sum(), 1)
+        loss, metrics = self.auxiliary_losses(online, timestep.observation, real)
+        size = jnp.abs(errors) * mask
+        mean = size.sum(0) / jnp.maximum(mask.sum(0), 1)
+        eta = hparams.priority_eta
+        priorities = eta * size.max(0) + (1 - eta) * mean + 1e-4
+        # Of several agents, the mean of theirs.
+        priorities = priorities.reshape(priorities.shape[0], -1).mean(-1)
+        return q_loss + loss, (priorities, {"q_loss": q_loss} | metrics)
 
-    return R2D2(init, update, agent)
+    def outputs(self, params: Any, sequence: Sequence) -> QOutput:
+        """Those at the steps after the burn-in, whose carry gets no gradient."""
+        burn_in, timestep = self.config.burn_in, sequence.timestep
+        previous = jnp.concatenate([sequence.carry.last_action[None], sequence.action[:-1]])
+        none = no_action(self._joint_space, *previous.shape[:2])
+        starts = timestep.trial_start
+        previous = jnp.where(_like(starts, previous), none, previous)
+        inputs = AgentInput(timestep.observation, previous, timestep.reward)
+        carry = sequence.carry.core
+        if burn_in:
+            early = jax.tree.map(lambda x: x[:burn_in], (inputs, starts))
+            _, carry = self.network.unroll(params, carry, early[0], early[1])
+            carry = jax.lax.stop_gradient(carry)
+        late = jax.tree.map(lambda x: x[burn_in:], (inputs, starts))
+        return self.network.unroll(params, carry, late[0], late[1])[0]
+
+    def auxiliary_losses(
+        self, online: QOutput, observation: Any, real: jax.Array
+    ) -> tuple[jax.Array, Metrics]:
+        """Their weighted sum, and each by name."""
+        loss, metrics = jnp.zeros((), jnp.result_type(float)), {}
+        here = jax.tree.map(lambda x: x[:-1], observation)
+        following = jax.tree.map(lambda x: x[1:], observation)
+        for auxiliary in self.auxiliaries:
+            target, weight = auxiliary.target(here, following)
+            weight = weight * _like(real, weight)
+            predicted = online.predictions[auxiliary.name][:-1]
+            error = jnp.square(predicted - target).mean(-1)
+            value = (error * weight).sum() / jnp.maximum(weight.sum(), 1)
+            loss = loss + auxiliary.coefficient * value
+            metrics[auxiliary.name + "_loss"] = value
+        return loss, metrics

@@ -13,8 +13,7 @@ scaled. Returns over n > 1 steps leave out the entropy of the steps on the way.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +22,10 @@ from flax import struct
 
 from gpicljax.agents.acting import box_agent
 from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
-from gpicljax.agents.optimisation import adam, definite, polyak
+from gpicljax.agents.optimisation import adam, polyak
+from gpicljax.batching import strong
 from gpicljax.data.replay import Replay
-from gpicljax.interface import Agent
+from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
 from gpicljax.vector import VectorEnv
 
@@ -73,32 +73,17 @@ class TrainState(OffPolicyState):
       critic_params: of the critics.
       target_critic_params: of their target networks.
       log_temperature: float `[]`.
-      actor_optimiser: state of Adam.
-      critic_optimiser: likewise.
-      temperature_optimiser: likewise.
+      actor_opt_state: state of Adam.
+      critic_opt_state: likewise.
+      temperature_opt_state: likewise.
     """
 
     critic_params: Any
     target_critic_params: Any
     log_temperature: jax.Array
-    actor_optimiser: Any
-    critic_optimiser: Any
-    temperature_optimiser: Any
-
-
-class SAC(NamedTuple):
-    """The trainer: `init` and `update`, jittable and vmappable over seeds.
-
-    Attributes:
-      init: `(key, hparams, env_params=None) -> TrainState`.
-      update: `TrainState -> (TrainState, metrics)`.
-      agent: `(greedy=False) -> Agent` over `state.params`; it samples its actions, or takes the
-        tanh of the mean.
-    """
-
-    init: Callable[..., TrainState]
-    update: Callable[[TrainState], tuple[TrainState, Metrics]]
-    agent: Callable[..., Agent]
+    actor_opt_state: Any
+    critic_opt_state: Any
+    temperature_opt_state: Any
 
 
 def make(
@@ -107,7 +92,7 @@ def make(
     actor: Network,
     critic: Network,
     replay: Replay | None = None,
-) -> SAC:
+) -> Trainer:
     """Builds the trainer.
 
     Args:
@@ -118,7 +103,8 @@ def make(
       replay: stores and draws the transitions; by default `data.replay.uniform`.
 
     Returns:
-      The trainer. Its metrics are means over the steps of the optimisers: `critic_loss`, summed
+      The trainer. Unless greedy, its agent draws from the policy; else it takes the tanh of the
+      mean. Its metrics are means over the steps of the optimisers: `critic_loss`, summed
       over critics; `q_value`, of the batch's actions, over critics; `critic_gradient_norm` before
       clipping; `actor_loss` and `actor_gradient_norm` likewise; `entropy` (nats, of the policy at
       the batch's observations) and `temperature`; and `reward` (mean per step) and `episodes`
@@ -128,13 +114,17 @@ def make(
       ValueError: if environments or networks do not fit.
     """
     shared = OffPolicy("SAC", config, vec, actor, critic, replay)
-    policy, act, judge = shared.policy, shared.act, shared.judge
+    policy, act, q_values = shared.policy, shared.act, shared.q_values
 
-    def agent(greedy: bool = False, uniform: jax.Array | bool = False) -> Agent:
-        def choose(key: jax.Array, outputs: jax.Array) -> jax.Array:
-            return policy.mode(outputs) if greedy else policy.sample_and_log_prob(key, outputs)[0]
+    def explorer(uniform: jax.Array | bool = False) -> Agent:
+        """Draws from the policy, or uniformly from all actions instead."""
+        draw = lambda key, outputs: policy.sample_and_log_prob(key, outputs)[0]  # noqa: E731
+        return box_agent(actor, policy, draw, uniform)
 
-        return box_agent(actor, policy, choose, uniform)
+    def agent(greedy: bool = False) -> Agent:
+        if greedy:
+            return box_agent(actor, policy, lambda key, outputs: policy.mode(outputs))
+        return explorer()
 
     def optimisers(hparams: SACHParams) -> tuple[Any, Any, Any]:
         options = hparams.adam_epsilon, hparams.max_gradient_norm
@@ -164,33 +154,33 @@ def make(
 
         outputs = act(state.params.network, batch.following)
         action, log_prob = policy.sample_and_log_prob(target_key, outputs)
-        values = judge(state.target_critic_params, batch.following, action).min(-1)
+        values = q_values(state.target_critic_params, batch.following, action).min(-1)
         target = batch.reward + batch.discount * (values - temperature * log_prob)
 
         def critic_loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
-            values = judge(params, batch.observation, batch.action)
+            values = q_values(params, batch.observation, batch.action)
             return jnp.square(values - target[:, None]).sum(-1).mean(), values.mean()
 
         (critic_loss, value), critic_grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(
             state.critic_params
         )
-        changes, critic_memory = critic_optimiser.update(critic_grads, state.critic_optimiser)
-        critic_params = optax.apply_updates(state.critic_params, changes)
+        steps, critic_opt_state = critic_optimiser.update(critic_grads, state.critic_opt_state)
+        critic_params = optax.apply_updates(state.critic_params, steps)
 
         def actor_loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
             outputs = act(params, batch.observation)
             action, log_prob = policy.sample_and_log_prob(actor_key, outputs)
-            values = least(judge(critic_params, batch.observation, action))
+            values = least(q_values(critic_params, batch.observation, action))
             return (temperature * log_prob - values).mean(), -log_prob.mean()
 
         before = state.params.network
         (actor_loss, entropy), actor_grads = jax.value_and_grad(actor_loss_fn, has_aux=True)(before)
-        changes, actor_memory = actor_optimiser.update(actor_grads, state.actor_optimiser)
-        params = optax.apply_updates(before, changes)
+        steps, actor_opt_state = actor_optimiser.update(actor_grads, state.actor_opt_state)
+        params = optax.apply_updates(before, steps)
 
         # Of log(alpha) (entropy - target entropy), whose minimum is where they are equal.
         surplus = entropy + hparams.entropy_scale * policy.size
-        change, memory = temperature_optimiser.update(surplus, state.temperature_optimiser)
+        step, opt_state = temperature_optimiser.update(surplus, state.temperature_opt_state)
         metrics = {
             "critic_loss": critic_loss,
             "q_value": value,
@@ -207,17 +197,17 @@ def make(
             target_critic_params=polyak(
                 critic_params, state.target_critic_params, hparams.target_rate
             ),
-            log_temperature=state.log_temperature + change,
-            actor_optimiser=actor_memory,
-            critic_optimiser=critic_memory,
-            temperature_optimiser=memory,
+            log_temperature=state.log_temperature + step,
+            actor_opt_state=actor_opt_state,
+            critic_opt_state=critic_opt_state,
+            temperature_opt_state=opt_state,
             updates=state.updates + 1,
         ), metrics
 
     # The trainer -----------------------------------------------------------------------------
 
     def init(key: jax.Array, hparams: SACHParams, env_params: Any = None) -> TrainState:
-        hparams = definite(hparams)
+        hparams = jax.tree.map(strong, hparams)
         start_key, key = jax.random.split(key)
         params, critic_params, common = shared.start(start_key, agent(), env_params)
         shared.check_actor(params, common["rollout"], 2 * policy.size)
@@ -228,20 +218,21 @@ def make(
             critic_params=critic_params,
             target_critic_params=jax.tree.map(jnp.copy, critic_params),
             log_temperature=log_temperature,
-            actor_optimiser=actor_optimiser.init(params.network),
-            critic_optimiser=critic_optimiser.init(critic_params),
-            temperature_optimiser=temperature_optimiser.init(log_temperature),
+            actor_opt_state=actor_optimiser.init(params.network),
+            critic_opt_state=critic_optimiser.init(critic_params),
+            temperature_opt_state=temperature_optimiser.init(log_temperature),
             hparams=hparams,
             key=key,
             **common,
         )
 
     def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, gather_key, learn_key = jax.random.split(state.key, 3)
-        explorer = agent(uniform=state.observations < config.warm_up)
-        state, collected = shared.gather(gather_key, dataclasses.replace(state, key=key), explorer)
+        key, learn_key = jax.random.split(state.key)
+        uniform = state.observations < config.warm_up
+        state, collected = shared.gather(dataclasses.replace(state, key=key), explorer(uniform))
         keys = jax.random.split(learn_key, config.updates_per_collect)
         state, metrics = shared.learn(state, keys, learn)
         return state, metrics | collected
 
-    return SAC(init, update, agent)
+    observations = config.period * vec.num_envs
+    return Trainer(init, update, agent, observations, config.updates_per_collect)

@@ -7,7 +7,7 @@ language, decision and world models.
 
 The sequences of a batch may be spread over devices (`runtime.per_part`). Each is drawn from a key
 of its own, and losses are summed over devices, so that the result is that of one device within
-rounding.
+rounding. Dropout alone is drawn anew for every device: with it, runs differ.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from gpicljax.agents.optimisation import definite
+from gpicljax.batching import strong
+from gpicljax.checks import check, check_at_least, check_choice, refusal
+from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
 
 Metrics = dict[str, jax.Array]
 Schedule = Literal["noam", "cosine", "constant"]
+# Apart from the keys of a batch's sequences, which have small numbers.
+_DROPOUT = 2**31
 
 
 class Sequences(NamedTuple):
@@ -123,18 +127,12 @@ class SequenceConfig:
     ramp: int = 0
 
     def __post_init__(self) -> None:
-        for field in ("batch_size", "microbatches"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field} = {getattr(self, field)}: at least 1 is needed")
-        if self.batch_size % self.microbatches:
-            raise ValueError(
-                f"microbatches = {self.microbatches}: a divisor of batch_size = {self.batch_size} "
-                "is needed"
-            )
-        if self.ramp < 0:
-            raise ValueError(f"ramp = {self.ramp}: at least 0 is needed")
-        if self.schedule not in get_args(Schedule):
-            raise ValueError(f"schedule = {self.schedule!r}: choose from {get_args(Schedule)}")
+        check_at_least(1, batch_size=self.batch_size, microbatches=self.microbatches)
+        divides = self.batch_size % self.microbatches == 0
+        accepted = f"a divisor of batch_size = {self.batch_size}"
+        check(divides, "microbatches", self.microbatches, accepted)
+        check_at_least(0, ramp=self.ramp)
+        check_choice("schedule", self.schedule, get_args(Schedule))
 
 
 @struct.dataclass
@@ -170,7 +168,7 @@ class TrainState:
 
     Attributes:
       params: of the network.
-      optimiser: state of Adam.
+      opt_state: of Adam.
       data: what `sample` is given beside keys, such as the parameters of a distribution over tasks;
         the host may change it between updates (a curriculum).
       hparams: traced hyper-parameters.
@@ -179,27 +177,19 @@ class TrainState:
     """
 
     params: Any
-    optimiser: Any
+    opt_state: Any
     data: Any
     hparams: SequenceHParams
     key: jax.Array
     updates: jax.Array
 
 
-class SequenceTrainer(NamedTuple):
-    """The trainer: `init` and `update`, jittable and vmappable over seeds.
-
-    Attributes:
-      init: `(key, hparams, data=None) -> TrainState`.
-      update: `TrainState -> (TrainState, metrics)`.
-      evaluate: `(params, sequences) -> {name: float[T, B]}`, every loss at every position.
-      partition: `(batch, whole) -> TrainState`: a prefix of the state; every device has all of it.
-    """
-
-    init: Callable[..., TrainState]
-    update: Callable[[TrainState], tuple[TrainState, Metrics]]
-    evaluate: Callable[[Any, Sequences], Metrics]
-    partition: Callable[[Any, Any], TrainState]
+def evaluate(
+    network: Network, losses: Sequence[Loss], params: Any, sequences: Sequences
+) -> Metrics:
+    """Every loss at every position, `{name: float[T, B]}`; without dropout."""
+    outputs, _ = network.unroll(params, None, sequences.inputs, sequences.starts)
+    return {loss.name: loss.at(outputs, sequences) for loss in losses}
 
 
 def learning_rate(schedule: Schedule, hparams: SequenceHParams, updates: Any) -> jax.Array:
@@ -226,7 +216,10 @@ def make(
     losses: Sequence[Loss],
     devices: int = 1,
     axis: str | None = None,
-) -> SequenceTrainer:
+    *,
+    length: int = 1,
+    agent: Callable[..., Agent] | None = None,
+) -> Trainer:
     """Builds the trainer.
 
     Args:
@@ -237,6 +230,8 @@ def make(
       losses: terms of the objective, with different names.
       devices: over how many the batch is spread; a divisor of `batch_size / microbatches`.
       axis: the mesh axis over which `update` then runs inside `shard_map`. None outside.
+      length: T, positions of a sequence, by which observations are counted.
+      agent: `(greedy=False) -> Agent` over the network's parameters; None if it is not to act.
 
     Returns:
       The trainer. Its metrics are `loss`, every loss by its name (means over the positions that
@@ -246,14 +241,13 @@ def make(
       ValueError: if there is no loss, two have the same name, or the devices do not divide.
     """
     names = [loss.name for loss in losses]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"losses: got the names {names}; one or more different ones are needed")
-    each, rest = divmod(config.batch_size // config.microbatches, devices)
-    if rest:
-        raise ValueError(
-            f"devices = {devices}: a divisor of batch_size / microbatches = "
-            f"{config.batch_size // config.microbatches} is needed"
-        )
+    different = names and len(set(names)) == len(names)
+    check(different, "losses", f"the names {names}", "one or more different ones")
+    check_at_least(1, devices=devices, length=length)
+    part = config.batch_size // config.microbatches
+    divides = part % devices == 0
+    check(divides, "devices", devices, f"a divisor of batch_size / microbatches = {part}")
+    each = part // devices
 
     def total(x: Any) -> Any:
         return x if axis is None else jax.lax.psum(x, axis)
@@ -271,16 +265,9 @@ def make(
             ),
         )
 
-    def forward(params: Any, sequences: Sequences) -> Any:
-        return network.unroll(params, None, sequences.inputs, sequences.starts)[0]
-
-    def evaluate(params: Any, sequences: Sequences) -> Metrics:
-        outputs = forward(params, sequences)
-        return {loss.name: loss.at(outputs, sequences) for loss in losses}
-
-    def loss_fn(params: Any, sequences: Sequences) -> tuple[jax.Array, Metrics]:
+    def loss_fn(params: Any, sequences: Sequences, key: jax.Array) -> tuple[jax.Array, Metrics]:
         """This device's part of the loss; summed over devices it is a mean."""
-        outputs = forward(params, sequences)
+        outputs, _ = network.unroll(params, None, sequences.inputs, sequences.starts, key)
         objective, metrics = jnp.zeros((), jnp.result_type(float)), {}
         for loss in losses:
             at = loss.at(outputs, sequences)
@@ -297,14 +284,16 @@ def make(
 
     def gradient(state: TrainState) -> tuple[Any, Metrics]:
         """The mean over microbatches of the gradients of their mean losses, and metrics."""
-        place = 0 if axis is None else jax.lax.axis_index(axis) * each
+        device = 0 if axis is None else jax.lax.axis_index(axis)
         key = jax.random.fold_in(state.key, state.updates)
 
         def part(index: jax.Array) -> tuple[Any, Metrics]:
-            keys = jax.random.split(jax.random.fold_in(key, index), each * devices)
-            mine = jax.lax.dynamic_slice_in_dim(keys, place, each)
+            data_key = jax.random.fold_in(key, index)
+            keys = jax.random.split(data_key, each * devices)
+            mine = jax.lax.dynamic_slice_in_dim(keys, device * each, each)
             sequences = jax.lax.stop_gradient(sample(mine, state.data))
-            return jax.grad(loss_fn, has_aux=True)(state.params, sequences)
+            dropout_key = jax.random.fold_in(jax.random.fold_in(data_key, _DROPOUT), device)
+            return jax.grad(loss_fn, has_aux=True)(state.params, sequences, dropout_key)
 
         def add(so_far: Any, index: jax.Array) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, so_far, part(index)), None
@@ -323,24 +312,28 @@ def make(
         grads, metrics = gradient(state)
         metrics["gradient_norm"] = optax.tree.norm(grads)
         metrics["learning_rate"] = learning_rate(config.schedule, state.hparams, state.updates)
-        changes, memory = optimiser(state.hparams).update(grads, state.optimiser, state.params)
-        params = optax.apply_updates(state.params, changes)
+        steps, opt_state = optimiser(state.hparams).update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, steps)
         return dataclasses.replace(
-            state, params=params, optimiser=memory, updates=state.updates + 1
+            state, params=params, opt_state=opt_state, updates=state.updates + 1
         ), metrics
 
     def init(key: jax.Array, hparams: SequenceHParams, data: Any = None) -> TrainState:
-        hparams = definite(hparams)
+        hparams = jax.tree.map(strong, hparams)
         init_key, key = jax.random.split(key)
         # Shapes only: no sequence is made here.
         like = jax.eval_shape(sample, jax.random.split(key, each), data)
         first = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), like.inputs)
-        params = network.init(init_key, first)
-        memory = optimiser(hparams).init(params)
-        return TrainState(params, memory, data, hparams, key, jnp.zeros((), jnp.int32))
+        params = jax.tree.map(strong, network.init(init_key, first))
+        opt_state = optimiser(hparams).init(params)
+        return TrainState(params, opt_state, data, hparams, key, jnp.zeros((), jnp.int32))
 
-    def partition(batch: Any, whole: Any) -> TrainState:
+    def partition(batch: Any, replicated: Any) -> TrainState:
         del batch
-        return TrainState(whole, whole, whole, whole, whole, whole)  # type: ignore[arg-type]
+        return TrainState(*(replicated,) * 6)
 
-    return SequenceTrainer(init, update, evaluate, partition)
+    def no_agent(greedy: bool = False) -> Agent:
+        raise ValueError(refusal("agent", None, "a function, where the network is to act"))
+
+    observations = config.batch_size * length
+    return Trainer(init, update, agent or no_agent, observations, partition=partition)

@@ -11,19 +11,18 @@ value of its last observation. The step after the end, whose action is ignored, 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.agents.optimisation import definite
-from gpicljax.agents.transitions import counted
-from gpicljax.batching import select
-from gpicljax.interface import Agent, TimeStep
-from gpicljax.rollout import RolloutState, start_rollout
+from gpicljax.agents.optimisation import counted
+from gpicljax.batching import select, strong
+from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.interface import Agent, TimeStep, Trainer
+from gpicljax.rollout import RolloutState, agent_step, start_rollout
 from gpicljax.vector import VectorEnv
 
 Metrics = dict[str, jax.Array]
@@ -74,12 +73,12 @@ def exploration(hparams: TabularHParams, count: jax.Array) -> jax.Array:
 
 
 def choose(
-    key: jax.Array, values: jax.Array, epsilon: jax.Array | float, first: bool = False
+    keys: jax.Array, values: jax.Array, epsilon: jax.Array | float, first: bool = False
 ) -> jax.Array:
     """Epsilon-greedy choice; of equally good actions a random one, or the first.
 
     Args:
-      key: a typed key.
+      keys: typed keys `[B]`.
       values: float `[B, A]`.
       epsilon: exploration rate, one or `float[B]`.
       first: whether the first of equally good actions is taken.
@@ -87,19 +86,22 @@ def choose(
     Returns:
       `int32[B]`.
     """
-    explore_key, choice_key = jax.random.split(key)
-    lots = jax.random.uniform(choice_key, values.shape)
-    explore = jax.random.uniform(explore_key, values.shape[:-1]) < epsilon
-    best = values == values.max(-1, keepdims=True)
-    # Scores of the greedy choice: lots among the best, or all of those alike.
-    greedy = jnp.where(best, 0 if first else lots, -1)
-    return jnp.argmax(jnp.where(explore[:, None], lots, greedy), -1).astype(jnp.int32)
+
+    def one(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:
+        explore_key, choice_key = jax.random.split(key)
+        lots = jax.random.uniform(choice_key, values.shape)
+        best = values == values.max()
+        # Scores of the greedy choice: lots among the best, or all of those alike.
+        greedy = jnp.where(best, 0 if first else lots, -1)
+        explore = jax.random.uniform(explore_key) < epsilon
+        return jnp.argmax(jnp.where(explore, lots, greedy)).astype(jnp.int32)
+
+    return jax.vmap(one)(keys, values, jnp.broadcast_to(epsilon, keys.shape))
 
 
 def _sizes(observations: spaces.Space, actions: spaces.Space) -> tuple[int, int]:
     for field, space in (("observations", observations), ("actions", actions)):
-        if not isinstance(space, spaces.Discrete):
-            raise ValueError(f"{field} = {space}: a table needs a Discrete space")
+        check(isinstance(space, spaces.Discrete), field, space, "Discrete, for a table")
     assert isinstance(observations, spaces.Discrete) and isinstance(actions, spaces.Discrete)
     return observations.n, actions.n
 
@@ -157,10 +159,8 @@ def q_learner(
       ValueError: for another space, variant or decay.
     """
     num_states, num_actions = _sizes(observations, actions)
-    if variant not in get_args(Variant):
-        raise ValueError(f"variant = {variant!r}: choose from {get_args(Variant)}")
-    if decay not in get_args(Decay):
-        raise ValueError(f"decay = {decay!r}: choose from {get_args(Decay)}")
+    check_choice("variant", variant, get_args(Variant))
+    check_choice("decay", decay, get_args(Decay))
     reference = variant == "reference"
 
     def initial_carry(batch: int) -> TabularCarry:
@@ -190,7 +190,7 @@ def q_learner(
         return carry.table.at[rows, carry.observation, carry.action].add(change)
 
     def act(
-        key: jax.Array, params: TabularHParams, carry: TabularCarry, timestep: TimeStep
+        keys: jax.Array, params: TabularHParams, carry: TabularCarry, timestep: TimeStep
     ) -> tuple[jax.Array, Any, TabularCarry]:
         batch = carry.action.shape[0]
         carry = dataclasses.replace(carry, table=learn(params, carry, timestep))
@@ -200,7 +200,7 @@ def q_learner(
         episodes = carry.episodes + timestep.last
         epsilon = exploration(params, episodes if decay == "episode" else carry.steps)
         q_values = carry.table[jnp.arange(batch), timestep.observation]
-        action = choose(key, q_values, epsilon, first=reference)
+        action = choose(keys, q_values, epsilon, first=reference)
         ignored = carry.action if reference else jnp.full_like(action, -1)
         carry = TabularCarry(
             table=carry.table,
@@ -235,10 +235,10 @@ def table_agent(actions: spaces.Space, epsilons: jax.Array | float = 0.0) -> Age
     _sizes(spaces.Discrete(1), actions)
 
     def act(
-        key: jax.Array, params: jax.Array, carry: tuple[()], timestep: TimeStep
+        keys: jax.Array, params: jax.Array, carry: tuple[()], timestep: TimeStep
     ) -> tuple[jax.Array, Any, tuple[()]]:
         q_values = params[timestep.observation]
-        return choose(key, q_values, epsilons), {"q_values": q_values}, carry
+        return choose(keys, q_values, epsilons), {"q_values": q_values}, carry
 
     return Agent(lambda batch: (), act)
 
@@ -257,10 +257,8 @@ class TabularConfig:
     decay: Decay = "episode"
 
     def __post_init__(self) -> None:
-        if self.unroll < 1:
-            raise ValueError(f"unroll = {self.unroll}: at least 1 is needed")
-        if self.decay not in get_args(Decay):
-            raise ValueError(f"decay = {self.decay!r}: choose from {get_args(Decay)}")
+        check_at_least(1, unroll=self.unroll)
+        check_choice("decay", self.decay, get_args(Decay))
 
 
 @struct.dataclass
@@ -271,7 +269,7 @@ class TrainState:
       params: float `[S, A]`, the table.
       rollout: environments and current time step.
       hparams: traced hyper-parameters.
-      key: of the choices.
+      key: a typed key; choices are drawn from the instances' own.
       updates: `int32[]`, made.
       episodes: `int32[]`, finished, over all environments.
       observations: `int32[]`, actions that counted, over all environments.
@@ -284,20 +282,6 @@ class TrainState:
     updates: jax.Array
     episodes: jax.Array
     observations: jax.Array
-
-
-class TabularQ(NamedTuple):
-    """The trainer: `init` and `update`, jittable and vmappable over seeds.
-
-    Attributes:
-      init: `(key, hparams, env_params=None) -> TrainState`.
-      update: `TrainState -> (TrainState, metrics)`.
-      agent: `(greedy=True, epsilons=0.05) -> Agent` over `state.params`; see `table_agent`.
-    """
-
-    init: Callable[..., TrainState]
-    update: Callable[[TrainState], tuple[TrainState, Metrics]]
-    agent: Callable[..., Agent]
 
 
 def learn_together(
@@ -333,7 +317,7 @@ def learn_together(
     return table + share * jnp.zeros_like(table).at[place].add(error), error
 
 
-def make(config: TabularConfig, vec: VectorEnv) -> TabularQ:
+def make(config: TabularConfig, vec: VectorEnv) -> Trainer:
     """Builds the trainer of one table for all environments and all their tasks.
 
     Args:
@@ -341,8 +325,9 @@ def make(config: TabularConfig, vec: VectorEnv) -> TabularQ:
       vec: the environments; one agent, discrete observations and actions.
 
     Returns:
-      The trainer. Its metrics are `reward` (mean per action that counted), `episodes` (ended in
-      this update), `epsilon` (the last) and `error` (mean size of the temporal-difference errors).
+      The trainer. Unless greedy, its agent explores at a rate of 0.05. Its metrics are `reward`
+      (mean per action that counted), `episodes` (ended in this update), `epsilon` (the last) and
+      `error` (mean size of the temporal-difference errors).
 
     Raises:
       ValueError: if the environments do not fit.
@@ -350,19 +335,19 @@ def make(config: TabularConfig, vec: VectorEnv) -> TabularQ:
     actions = vec.env.action_space()
     sizes = _sizes(vec.env.observation_space(), actions)
 
-    def agent(greedy: bool = True, epsilons: jax.Array | float = 0.05) -> Agent:
-        return table_agent(actions, 0.0 if greedy else epsilons)
+    def agent(greedy: bool = False) -> Agent:
+        return table_agent(actions, 0.0 if greedy else 0.05)
 
-    def counter(state: TrainState) -> jax.Array:
-        return state.episodes if config.decay == "episode" else state.observations
-
-    def step(state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
-        vstate, timestep, carry = state.rollout
-        epsilon = exploration(state.hparams, counter(state))
-        action = choose(key, state.params[timestep.observation], epsilon)
-        vstate, following = vec.step(vstate, action)
-        params, error = learn_together(state.params, state.hparams, timestep, action, following)
-        ended, acted = (x.sum(dtype=jnp.int32) for x in (following.last, ~timestep.last))
+    def step(state: TrainState, _: None) -> tuple[TrainState, Metrics]:
+        counter = state.episodes if config.decay == "episode" else state.observations
+        epsilon = exploration(state.hparams, counter)
+        explorer = table_agent(actions, epsilon)
+        rollout, record = agent_step(vec, explorer, state.params, state.rollout)
+        before, following = record.timestep, record.next_timestep
+        params, error = learn_together(
+            state.params, state.hparams, before, record.action, following
+        )
+        ended, acted = (x.sum(dtype=jnp.int32) for x in (following.last, ~before.last))
         metrics = {
             "reward": following.reward.sum(),
             "error": jnp.abs(error).sum(),
@@ -373,13 +358,13 @@ def make(config: TabularConfig, vec: VectorEnv) -> TabularQ:
         return dataclasses.replace(
             state,
             params=params,
-            rollout=RolloutState(vstate, following, carry),
+            rollout=rollout,
             episodes=counted(state.episodes, ended),
             observations=counted(state.observations, acted),
         ), metrics
 
     def init(key: jax.Array, hparams: TabularHParams, env_params: Any = None) -> TrainState:
-        hparams = definite(hparams)
+        hparams = jax.tree.map(strong, hparams)
         env_key, key = jax.random.split(key)
         count = lambda: jnp.zeros((), jnp.int32)  # noqa: E731
         return TrainState(
@@ -393,11 +378,8 @@ def make(config: TabularConfig, vec: VectorEnv) -> TabularQ:
         )
 
     def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, step_key = jax.random.split(state.key)
-        keys = jax.random.split(step_key, config.unroll)
-        state, metrics = jax.lax.scan(
-            step, dataclasses.replace(state, key=key, updates=state.updates + 1), keys
-        )
+        state = dataclasses.replace(state, updates=state.updates + 1)
+        state, metrics = jax.lax.scan(step, state, None, config.unroll)
         acted = jnp.maximum(metrics["acted"].sum(), 1)
         return state, {
             "reward": metrics["reward"].sum() / acted,
@@ -406,4 +388,4 @@ def make(config: TabularConfig, vec: VectorEnv) -> TabularQ:
             "error": metrics["error"].sum() / acted,
         }
 
-    return TabularQ(init, update, agent)
+    return Trainer(init, update, agent, config.unroll * vec.num_envs)

@@ -15,8 +15,7 @@ is worth the value of its last observation, one that terminated nothing.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +24,12 @@ from flax import struct
 
 from gpicljax.agents.acting import box_agent
 from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
-from gpicljax.agents.optimisation import adam, definite, polyak
+from gpicljax.agents.optimisation import adam, polyak
+from gpicljax.batching import strong
+from gpicljax.checks import check
 from gpicljax.data.replay import Replay
 from gpicljax.data.transitions import Transition
-from gpicljax.interface import Agent
+from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
 from gpicljax.vector import VectorEnv
 
@@ -49,11 +50,9 @@ class TD3Config(OffPolicyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.policy_delay < 1 or self.updates_per_collect % self.policy_delay:
-            raise ValueError(
-                f"policy_delay = {self.policy_delay}: a divisor of updates_per_collect = "
-                f"{self.updates_per_collect} is needed"
-            )
+        divides = self.policy_delay >= 1 and self.updates_per_collect % self.policy_delay == 0
+        accepted = f"a divisor of updates_per_collect = {self.updates_per_collect}"
+        check(divides, "policy_delay", self.policy_delay, accepted)
 
 
 def ddpg_config(**options: Any) -> TD3Config:
@@ -98,30 +97,15 @@ class TrainState(OffPolicyState):
       target_params: of the actor's target network.
       critic_params: of the critics.
       target_critic_params: of their target networks.
-      actor_optimiser: state of Adam.
-      critic_optimiser: likewise.
+      actor_opt_state: state of Adam.
+      critic_opt_state: likewise.
     """
 
     target_params: Any
     critic_params: Any
     target_critic_params: Any
-    actor_optimiser: Any
-    critic_optimiser: Any
-
-
-class TD3(NamedTuple):
-    """The trainer: `init` and `update`, jittable and vmappable over seeds.
-
-    Attributes:
-      init: `(key, hparams, env_params=None) -> TrainState`.
-      update: `TrainState -> (TrainState, metrics)`.
-      agent: `(greedy=False, noise=0.1) -> Agent` over `state.params`; unless greedy, with Gaussian
-        noise of that deviation on its actions.
-    """
-
-    init: Callable[..., TrainState]
-    update: Callable[[TrainState], tuple[TrainState, Metrics]]
-    agent: Callable[..., Agent]
+    actor_opt_state: Any
+    critic_opt_state: Any
 
 
 def make(
@@ -130,7 +114,7 @@ def make(
     actor: Network,
     critic: Network,
     replay: Replay | None = None,
-) -> TD3:
+) -> Trainer:
     """Builds the trainer.
 
     Args:
@@ -141,7 +125,8 @@ def make(
       replay: stores and draws the transitions; by default `data.replay.uniform`.
 
     Returns:
-      The trainer. Its metrics are means over the steps of the optimisers: `critic_loss`, summed
+      The trainer. Unless greedy, its agent's actions have the noise that is the default while
+      collecting. Its metrics are means over the steps of the optimisers: `critic_loss`, summed
       over critics; `q_value`, of the batch's actions, over critics; `critic_gradient_norm` before
       clipping; `actor_loss` and `actor_gradient_norm` likewise; and `reward` (mean per step) and
       `episodes` (ended) while collecting.
@@ -150,19 +135,20 @@ def make(
       ValueError: if environments or networks do not fit.
     """
     shared = OffPolicy("TD3", config, vec, actor, critic, replay)
-    act, judge = shared.act, shared.judge
+    act, q_values = shared.act, shared.q_values
 
-    def agent(
-        greedy: bool = False,
-        noise: jax.Array | float = TD3HParams.exploration_noise,
-        uniform: jax.Array | bool = False,
-    ) -> Agent:
+    def explorer(noise: jax.Array | float, uniform: jax.Array | bool = False) -> Agent:
+        """Gaussian noise of that deviation on the actor's actions, or uniform actions instead."""
+
         def choose(key: jax.Array, action: jax.Array) -> jax.Array:
-            if greedy:
-                return action
             return jnp.clip(action + noise * jax.random.normal(key, action.shape), -1, 1)
 
         return box_agent(actor, shared.policy, choose, uniform)
+
+    def agent(greedy: bool = False) -> Agent:
+        if greedy:
+            return box_agent(actor, shared.policy, lambda key, action: action)
+        return explorer(TD3HParams.exploration_noise)
 
     def optimisers(hparams: TD3HParams) -> tuple[Any, Any]:
         options = hparams.adam_epsilon, hparams.max_gradient_norm
@@ -180,7 +166,7 @@ def make(
             noise = state.hparams.target_noise * jax.random.normal(key, action.shape)
             limit = state.hparams.target_clip
             action = jnp.clip(action + jnp.clip(noise, -limit, limit), -1, 1)
-        values = judge(state.target_critic_params, batch.following, action)
+        values = q_values(state.target_critic_params, batch.following, action)
         return batch.reward + batch.discount * values.min(-1)
 
     def critic_step(state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
@@ -189,11 +175,11 @@ def make(
         target = targets(noise_key, state, batch)
 
         def loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
-            values = judge(params, batch.observation, batch.action)
+            values = q_values(params, batch.observation, batch.action)
             return jnp.square(values - target[:, None]).sum(-1).mean(), values.mean()
 
         (loss, value), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.critic_params)
-        changes, memory = optimisers(state.hparams)[1].update(grads, state.critic_optimiser)
+        steps, opt_state = optimisers(state.hparams)[1].update(grads, state.critic_opt_state)
         metrics = {
             "critic_loss": loss,
             "q_value": value,
@@ -201,8 +187,8 @@ def make(
         }
         return dataclasses.replace(
             state,
-            critic_params=optax.apply_updates(state.critic_params, changes),
-            critic_optimiser=memory,
+            critic_params=optax.apply_updates(state.critic_params, steps),
+            critic_opt_state=opt_state,
             updates=state.updates + 1,
         ), metrics
 
@@ -212,32 +198,32 @@ def make(
 
         def loss_fn(params: Any) -> jax.Array:
             action = act(params, batch.observation)
-            return -judge(state.critic_params, batch.observation, action)[:, 0].mean()
+            return -q_values(state.critic_params, batch.observation, action)[:, 0].mean()
 
         before = state.params.network
         loss, grads = jax.value_and_grad(loss_fn)(before)
-        changes, memory = optimisers(state.hparams)[0].update(grads, state.actor_optimiser)
-        params = optax.apply_updates(before, changes)
+        steps, opt_state = optimisers(state.hparams)[0].update(grads, state.actor_opt_state)
+        params = optax.apply_updates(before, steps)
         rate = state.hparams.target_rate
         metrics = {"actor_loss": loss, "actor_gradient_norm": optax.tree.norm(grads)}
         return dataclasses.replace(
             state,
             params=state.params._replace(network=params),
-            actor_optimiser=memory,
+            actor_opt_state=opt_state,
             target_params=polyak(params, state.target_params, rate),
             target_critic_params=polyak(state.critic_params, state.target_critic_params, rate),
         ), metrics
 
     def learn(state: TrainState, keys: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
         """Steps of the critics, one for each of `keys: [policy_delay]`, and one of the actor."""
-        state, judged = jax.lax.scan(lambda s, key: critic_step(s, key, replay), state, keys)
+        state, valued = jax.lax.scan(lambda s, key: critic_step(s, key, replay), state, keys)
         state, acted = actor_step(state, keys[-1], replay)
-        return state, jax.tree.map(jnp.mean, judged) | acted
+        return state, jax.tree.map(jnp.mean, valued) | acted
 
     # The trainer -----------------------------------------------------------------------------
 
     def init(key: jax.Array, hparams: TD3HParams, env_params: Any = None) -> TrainState:
-        hparams = definite(hparams)
+        hparams = jax.tree.map(strong, hparams)
         start_key, key = jax.random.split(key)
         params, critic_params, common = shared.start(start_key, agent(), env_params)
         shared.check_actor(params, common["rollout"], shared.policy.size)
@@ -247,22 +233,22 @@ def make(
             target_params=jax.tree.map(jnp.copy, params.network),
             critic_params=critic_params,
             target_critic_params=jax.tree.map(jnp.copy, critic_params),
-            actor_optimiser=actor_optimiser.init(params.network),
-            critic_optimiser=critic_optimiser.init(critic_params),
+            actor_opt_state=actor_optimiser.init(params.network),
+            critic_opt_state=critic_optimiser.init(critic_params),
             hparams=hparams,
             key=key,
             **common,
         )
 
     def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, gather_key, learn_key = jax.random.split(state.key, 3)
-        explorer = agent(
-            noise=state.hparams.exploration_noise, uniform=state.observations < config.warm_up
-        )
-        state, collected = shared.gather(gather_key, dataclasses.replace(state, key=key), explorer)
+        key, learn_key = jax.random.split(state.key)
+        uniform = state.observations < config.warm_up
+        noisy = explorer(state.hparams.exploration_noise, uniform)
+        state, collected = shared.gather(dataclasses.replace(state, key=key), noisy)
         rounds = config.updates_per_collect // config.policy_delay
         keys = jax.random.split(learn_key, (rounds, config.policy_delay))
         state, metrics = shared.learn(state, keys, learn)
         return state, metrics | collected
 
-    return TD3(init, update, agent)
+    observations = config.period * vec.num_envs
+    return Trainer(init, update, agent, observations, config.updates_per_collect)

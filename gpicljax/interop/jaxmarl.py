@@ -133,11 +133,11 @@ class JaxMARLEnv(MultiAgentEnv):
 
     @property
     def _one_observation(self) -> spaces.Space:
-        return _spaces.of_one_agent(self.env.observation_space(), self.num_agents)
+        return spaces.of_one_agent(self.env.observation_space(), self.num_agents)
 
     @property
     def _one_action(self) -> spaces.Space:
-        return _spaces.of_one_agent(self.env.action_space(), self.num_agents)
+        return spaces.of_one_agent(self.env.action_space(), self.num_agents)
 
     def _by_agent(self, values: jax.Array) -> ByAgent:
         return {agent: values[i] for i, agent in enumerate(self.agents)}
@@ -194,7 +194,7 @@ def to_jaxmarl(env: Environment, params: Any = None) -> JaxMARLEnv:
     """
     if env.num_agents is None:
         raise ValueError(f"env = {env.name} has one agent: use to_gymnax or to_gymnasium")
-    one_action = _spaces.of_one_agent(env.action_space(), env.num_agents)
+    one_action = spaces.of_one_agent(env.action_space(), env.num_agents)
     if not isinstance(one_action, spaces.Discrete | spaces.MultiDiscrete):
         raise TypeError(f"action space {one_action}: choose from Discrete, MultiDiscrete")
     if params is None:

@@ -10,16 +10,18 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax import spaces
+from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.feedforward import MLP, FeedForward, dense
 from gpicljax.networks.policies import policy_for
-from gpicljax.networks.q_network import AgentInput, RecurrentCore
+from gpicljax.networks.q_network import RecurrentCore
 from gpicljax.networks.recurrent import LSTMStack
 
 
 class PolicyOutput(NamedTuple):
     """`logits` float `[..., P]` and `value` float `[...]`.
 
-    The logits of discrete actions; of continuous ones, what `policies.GaussianPolicy` reads.
+    The logits of discrete actions, those of several choices one after the other; of continuous
+    ones, what `policies.GaussianPolicy` reads.
     """
 
     logits: jax.Array
@@ -40,7 +42,7 @@ class PolicyHead(nn.Module):
         """`float[..., F] -> float[..., P]`."""
         small = nn.initializers.variance_scaling(1e-2, "fan_in", "normal")
         size = policy_for(self.action_space).size
-        if isinstance(self.action_space, spaces.Discrete):
+        if not isinstance(self.action_space, spaces.Box):
             return dense(size, kernel_init=small, name="logits")(features)
         mean = dense(size // 2, kernel_init=small, name="mean")(features)
         zeros = nn.initializers.zeros
@@ -70,10 +72,10 @@ class ActorCritic(FeedForward):
         """Inputs with any leading axes -> `PolicyOutput`."""
         seen = spaces.flatten(self.observation_space, inputs.observation)
         torso = MLP(self.sizes, self.activation, name="torso")(seen)
-        judged = torso
+        value_torso = torso
         if self.separate_value:
-            judged = MLP(self.sizes, self.activation, name="value_torso")(seen)
-        value = dense(1, name="value")(judged)
+            value_torso = MLP(self.sizes, self.activation, name="value_torso")(seen)
+        value = dense(1, name="value")(value_torso)
         return PolicyOutput(PolicyHead(self.action_space, name="policy")(torso), value[..., 0])
 
 

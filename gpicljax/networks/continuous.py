@@ -1,4 +1,4 @@
-"""Actors over a bounded box of actions, and critics that judge actions; without a memory."""
+"""Actors over a bounded box of actions, and critics that value actions; without a memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax import spaces
+from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.feedforward import MLP, FeedForward, dense
-from gpicljax.networks.q_network import AgentInput
 
 _SMALL = nn.initializers.variance_scaling(1e-2, "fan_in", "normal")
 

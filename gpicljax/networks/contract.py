@@ -3,10 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
+
+
+class AgentInput(NamedTuple):
+    """What an agent's network reads at each step.
+
+    Attributes:
+      observation: the environment's observation.
+      last_action: `int32[...]`, -1 at the start of a trial; of continuous actions float, then 0.
+      last_reward: float `[...]`.
+    """
+
+    observation: Any
+    last_action: jax.Array
+    last_reward: jax.Array
+
+
+class Unroll(Protocol):
+    """See `Network.unroll`."""
+
+    def __call__(
+        self,
+        params: Any,
+        carry: Any,
+        inputs: Any,
+        starts: jax.Array | None,
+        key: jax.Array | None = None,
+    ) -> tuple[Any, Any]:
+        """Outputs, and the carry."""
+        ...
 
 
 class Network(NamedTuple):
@@ -19,36 +49,84 @@ class Network(NamedTuple):
         `start` is set the carry is cleared before the input is processed.
       unroll: the same over inputs and starts with leading axes `[T, B]`. It also takes None for
         the carry, to begin with an empty memory and have no use for the last one (which may come
-        back as None), and None for starts, where there is none.
+        back as None), and None for starts, where there is none. With a typed `key`, units are
+        dropped where the network has a rate of dropout: for the gradient of a trainer. Without
+        one, as in acting and in evaluations, nothing is.
     """
 
     init: Callable[[jax.Array, Any], Any]
     initial_carry: Callable[[int], Any]
     step: Callable[[Any, Any, Any, jax.Array], tuple[Any, Any]]
-    unroll: Callable[[Any, Any, Any, jax.Array | None], tuple[Any, Any]]
+    unroll: Unroll
 
 
 def as_network(module: nn.Module) -> Network:
     """The `Network` of a Linen module with methods `initial_carry`, `step` and `unroll`.
 
-    Where the module has an attribute `whole` that is true, its `unroll` is handed None as it comes.
+    Where the module has an attribute `reads_none` that is true, its `unroll` is handed a carry or
+    starts of None as they come; others get the empty memory, and no start.
     """
 
     def init(key: jax.Array, inputs: Any) -> Any:
         batch = jax.tree.leaves(inputs)[0].shape[0]
         carry = module.initial_carry(batch)  # type: ignore[attr-defined]
-        start = jax.numpy.zeros(batch, bool)
-        return module.init(key, carry, inputs, start, method="step")
+        return module.init(key, carry, inputs, jnp.zeros(batch, bool), method="step")
 
     def step(params: Any, carry: Any, inputs: Any, start: jax.Array) -> tuple[Any, Any]:
         return module.apply(params, carry, inputs, start, method="step")  # type: ignore[return-value]
 
-    def unroll(params: Any, carry: Any, inputs: Any, starts: jax.Array | None) -> tuple[Any, Any]:
-        # A transformer makes something of either; to all others they are nothing special.
-        if not getattr(module, "whole", False):
+    def unroll(
+        params: Any,
+        carry: Any,
+        inputs: Any,
+        starts: jax.Array | None,
+        key: jax.Array | None = None,
+    ) -> tuple[Any, Any]:
+        if not getattr(module, "reads_none", False):
             shape = jax.tree.leaves(inputs)[0].shape[:2]
             carry = module.initial_carry(shape[1]) if carry is None else carry  # type: ignore[attr-defined]
-            starts = jax.numpy.zeros(shape, bool) if starts is None else starts
-        return module.apply(params, carry, inputs, starts, method="unroll")  # type: ignore[return-value]
+            starts = jnp.zeros(shape, bool) if starts is None else starts
+        rngs = None if key is None else {"dropout": key}
+        return module.apply(params, carry, inputs, starts, rngs=rngs, method="unroll")  # type: ignore[return-value]
 
     return Network(init, module.initial_carry, step, unroll)  # type: ignore[attr-defined]
+
+
+def over_agents(network: Network, num_agents: int, share_parameters: bool = True) -> Network:
+    """One agent's network for all agents of an environment, each with a memory of its own.
+
+    Inputs, outputs and carries get an agent axis behind that of the batch, `[B, A, ...]` (`[T, B,
+    A, ...]` in `unroll`); starts do not, as a trial starts for all.
+
+    Args:
+      network: of one agent.
+      num_agents: A.
+      share_parameters: whether all agents have the same parameters; else every leaf of them has a
+        leading axis A, drawn from keys of their own.
+    """
+    agents = jnp.arange(num_agents)
+    own = None if share_parameters else 0
+
+    def init(key: jax.Array, inputs: Any) -> Any:
+        if share_parameters:
+            return network.init(key, jax.tree.map(lambda x: x[:, 0], inputs))
+        return jax.vmap(network.init, (0, 1))(jax.random.split(key, num_agents), inputs)
+
+    def initial_carry(batch: int) -> Any:
+        return jax.vmap(lambda _: network.initial_carry(batch), out_axes=1)(agents)
+
+    def step(params: Any, carry: Any, inputs: Any, start: jax.Array) -> tuple[Any, Any]:
+        return jax.vmap(network.step, (own, 1, 1, None), 1)(params, carry, inputs, start)
+
+    def unroll(
+        params: Any,
+        carry: Any,
+        inputs: Any,
+        starts: jax.Array | None,
+        key: jax.Array | None = None,
+    ) -> tuple[Any, Any]:
+        keys = None if key is None else jax.random.split(key, num_agents)
+        every = jax.vmap(network.unroll, (own, 1, 2, None, 0), (2, 1))
+        return every(params, carry, inputs, starts, keys)
+
+    return Network(init, initial_carry, step, unroll)

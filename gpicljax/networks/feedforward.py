@@ -1,4 +1,4 @@
-"""Feed-forward modules: MLP, the contract without a memory, and the dueling head."""
+"""Feed-forward modules: MLP, the contract without a memory, and a regression head."""
 
 from __future__ import annotations
 
@@ -51,22 +51,6 @@ class FeedForward(nn.Module):
         """Inputs `[B, ...]` -> outputs `[B, ...]`, and the empty carry."""
         del start
         return self(inputs), carry
-
-
-class DuelingHead(nn.Module):
-    """Q = V + A - mean(A), each of one linear layer; `float[..., F] -> float[..., actions]`.
-
-    Source: Wang et al. (2016).
-    """
-
-    num_actions: int
-
-    @nn.compact
-    def __call__(self, inputs: jax.Array) -> jax.Array:
-        """Applies the module to the last axis."""
-        value = dense(1, name="value")(inputs)
-        advantage = dense(self.num_actions, name="advantage")(inputs)
-        return value + advantage - advantage.mean(-1, keepdims=True)
 
 
 class Predictor(nn.Module):

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.checks import check, check_at_least
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.embeddings import TokenEmbedding
 from gpicljax.networks.layers import Linear, default_float, scaled_uniform
@@ -34,15 +35,15 @@ class LanguageModel(nn.Module):
 
     def setup(self) -> None:
         """Embedding and head; the head has weights of its own."""
-        if getattr(self.core, "tokens_per_step", 1) != 1:
-            raise ValueError(f"core.tokens_per_step = {self.core.tokens_per_step}: 1 is needed")
+        tokens = getattr(self.core, "tokens_per_step", 1)
+        check(tokens == 1, "core.tokens_per_step", tokens, "1")
         self.embedding = TokenEmbedding(self.vocab_size, self.width)
         self.head = Linear(self.vocab_size, scaled_uniform(), default_float())
 
     @property
-    def whole(self) -> bool:
+    def reads_none(self) -> bool:
         """See `networks.contract.as_network`."""
-        return getattr(self.core, "whole", False)
+        return getattr(self.core, "reads_none", False)
 
     def initial_carry(self, batch: int) -> Any:
         """The core's."""
@@ -76,6 +77,7 @@ class LanguageModelSettings:
         many parameters as the transformer has.
       window: tokens that a transformer attends to; 0 for all.
       precision: of the transformer's matrix products.
+      dropout: rate of the transformer while it is trained; 0.1 in the paper (appendix A.4).
 
     Raises:
       ValueError: for numbers below 1 (or 0), and a width that the heads do not divide.
@@ -88,17 +90,15 @@ class LanguageModelSettings:
     hidden: int = 0
     window: int = 0
     precision: Literal["float32", "bfloat16"] = "float32"
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        for field, least in (("layers", 1), ("width", 1), ("heads", 1), ("hidden", 0)):
-            if getattr(self, field) < least:
-                raise ValueError(f"{field} = {getattr(self, field)}: at least {least} is needed")
-        if self.window < 0:
-            raise ValueError(f"window = {self.window}: at least 0 is needed")
-        if self.kind != "lstm" and self.width % (2 * self.heads):
-            raise ValueError(
-                f"width = {self.width}: a multiple of 2 x heads = {2 * self.heads} is needed"
-            )
+        check_at_least(1, layers=self.layers, width=self.width, heads=self.heads)
+        check_at_least(0, hidden=self.hidden, window=self.window)
+        even = self.kind == "lstm" or not self.width % (2 * self.heads)
+        check(even, "width", self.width, f"a multiple of 2 x heads = {2 * self.heads}")
+        drops = 0 <= self.dropout < 1 and (self.kind == "transformer" or not self.dropout)
+        check(drops, "dropout", self.dropout, "at least 0 and below 1; 0 without a transformer")
 
 
 def language_model(
@@ -120,6 +120,7 @@ def language_model(
             capacity=capacity,
             window=settings.window or None,
             dtype=getattr(jnp, settings.precision),
+            dropout=settings.dropout,
         )
     elif settings.kind == "linear":
         # Five matrices of width x width in each layer's attention, not four, and a convolution.

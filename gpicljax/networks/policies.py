@@ -9,56 +9,152 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gpicljax import spaces
+from gpicljax.checks import check, check_choice
 
 if TYPE_CHECKING:  # slow to import
     import distrax
 
 
-def legal_actions(observation: Any, num_actions: int) -> jax.Array:
-    """The observation's `action_mask`, or all actions where it has none; `bool[..., A]`."""
-    if isinstance(observation, dict) and "action_mask" in observation:
-        return observation["action_mask"]
-    return jnp.ones(num_actions, bool)
+Bounds = Literal["clip", "squash"]
+Choices = spaces.Discrete | spaces.MultiDiscrete
 
 
-def no_action(space: spaces.Space, batch: int) -> jax.Array:
-    """What stands for the last action where there is none: -1 if discrete, else zeros; `[B, ...]`.
+def choices(actions: spaces.Space | int) -> Choices:
+    """The discrete choices of one agent: one of n actions, or K of them at once, one row of them.
 
-    Both are zeros in `spaces.flatten`.
+    Args:
+      actions: of one agent; an integer n stands for `Discrete(n)`.
+
+    Raises:
+      ValueError: for another space.
+    """
+    space = spaces.Discrete(actions) if isinstance(actions, int) else actions
+    single = isinstance(space, spaces.Discrete)
+    several = isinstance(space, spaces.MultiDiscrete) and len(space.shape) == 1
+    check(single or several, "actions", space, "Discrete, or a MultiDiscrete of one row")
+    return space  # type: ignore[return-value]
+
+
+def by_choice(space: Choices, outputs: jax.Array) -> jax.Array:
+    """A head's outputs, one for every action of every choice, by choice.
+
+    Args:
+      space: the choices.
+      outputs: float `[..., flat_size(space)]`.
+
+    Returns:
+      The outputs themselves for one choice; of K choices float `[..., K, max]`, minus infinity
+      where a choice has fewer actions than the largest.
     """
     if isinstance(space, spaces.Discrete):
-        return jnp.full(batch, -1, jnp.int32)
+        return outputs
+    most = max(space.sizes)
+    parts = jnp.split(outputs, np.cumsum(space.sizes)[:-1].tolist(), axis=-1)
+    still = [(0, 0)] * (outputs.ndim - 1)
+    padded = [
+        jnp.pad(part, [*still, (0, most - n)], constant_values=-jnp.inf)
+        for part, n in zip(parts, space.sizes, strict=True)
+    ]
+    return jnp.stack(padded, axis=-2)
+
+
+def legal_actions(observation: Any, actions: spaces.Space | int) -> jax.Array:
+    """The observation's `action_mask`, or all actions where it has none.
+
+    Args:
+      observation: with any leading axes; a dictionary, if there is a mask.
+      actions: see `choices`.
+
+    Returns:
+      `bool[..., n]`, or `bool[..., K, max]` of K choices; without leading axes if there is no mask.
+    """
+    space = choices(actions)
+    if isinstance(space, spaces.Discrete):
+        exists = jnp.ones(space.n, bool)
+    else:
+        exists = jnp.arange(max(space.sizes)) < jnp.asarray(space.sizes)[:, None]
+    if isinstance(observation, dict) and "action_mask" in observation:
+        # A mask may be wider than the largest choice.
+        return observation["action_mask"][..., : exists.shape[-1]] & exists
+    return exists
+
+
+def chosen_value(space: Choices, values: jax.Array, action: jax.Array) -> jax.Array:
+    """The value of an action; of K choices the mean of theirs, so that K does not set its scale.
+
+    Args:
+      space: the choices.
+      values: float `[..., n]`, or `[..., K, max]`.
+      action: `int32[...]`, or `[..., K]`.
+
+    Returns:
+      float `[...]`.
+
+    Source: of K choices, Tavakoli, Pardo & Kormushev (2018), "Action branching", equation 6 with a
+      mean for the sum, as in value decomposition (Sunehag et al., 2018): the best joint action is
+      made of the best of every choice.
+    """
+    value = jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
+    return value if isinstance(space, spaces.Discrete) else value.mean(-1)
+
+
+def no_action(space: spaces.Space, *batch: int) -> jax.Array:
+    """What stands for the last action where there is none: -1 if discrete, else zeros.
+
+    Both are zeros in `spaces.flatten`.
+
+    Args:
+      space: of one agent.
+      *batch: leading axes.
+
+    Returns:
+      `[*batch, *space.shape]`.
+    """
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return jnp.full((*batch, *space.shape), -1, jnp.int32)
     assert isinstance(space, spaces.Box)
-    return jnp.zeros((batch, *space.shape), space.dtype or jnp.result_type(float))
+    return jnp.zeros((*batch, *space.shape), space.jax_dtype)
 
 
 @dataclasses.dataclass(frozen=True)
 class CategoricalPolicy:
-    """Discrete actions; the head's outputs are logits. Illegal actions have probability 0."""
+    """Discrete choices; the head's outputs are logits. Illegal actions have probability 0.
 
-    space: spaces.Discrete
+    Of K choices at once each has a distribution of its own: log-probabilities and entropies are
+    summed over them.
+    """
+
+    space: Choices
+
+    def __post_init__(self) -> None:
+        choices(self.space)
 
     @property
     def size(self) -> int:
-        """Outputs of the head: A."""
-        return self.space.n
+        """Outputs of the head: one for every action of every choice."""
+        return spaces.flat_size(self.space)
 
-    def distribution(self, outputs: jax.Array, observation: Any) -> distrax.Categorical:
-        """Outputs float `[..., A]` and observations with the same leading axes."""
+    def distribution(self, outputs: jax.Array, observation: Any) -> distrax.Distribution:
+        """Outputs float `[..., size]` and observations with the same leading axes."""
         import distrax
 
+        logits = by_choice(self.space, outputs)
         if isinstance(observation, dict) and "action_mask" in observation:
-            outputs = jnp.where(observation["action_mask"], outputs, -jnp.inf)
-        return distrax.Categorical(outputs, dtype=jnp.int32)
+            logits = jnp.where(legal_actions(observation, self.space), logits, -jnp.inf)
+        distribution = distrax.Categorical(logits, dtype=jnp.int32)
+        if isinstance(self.space, spaces.Discrete):
+            return distribution
+        return distrax.Independent(distribution, 1)
 
     def to_action(self, sample: jax.Array) -> jax.Array:
-        """The sample itself, `int32[...]`."""
+        """The sample itself, `int32[...]`, or `int32[..., K]` of K choices."""
         return sample
 
 
@@ -72,15 +168,14 @@ class GaussianPolicy:
     """
 
     space: spaces.Box
-    bounds: Literal["clip", "squash"] = "clip"
+    bounds: Bounds = "clip"
 
     def __post_init__(self) -> None:
-        if self.bounds not in ("clip", "squash"):
-            raise ValueError(f"bounds = {self.bounds!r}: choose 'clip' or 'squash'")
-        if not jnp.issubdtype(self.space.dtype or float, jnp.floating):
-            raise ValueError(f"space = {self.space}: continuous actions are floats")
-        if self.bounds == "squash" and not self._bounded:
-            raise ValueError(f"bounds = 'squash' needs finite bounds, not those of {self.space}")
+        check_choice("bounds", self.bounds, get_args(Bounds))
+        floats = jnp.issubdtype(self.space.dtype or float, jnp.floating)
+        check(floats, "space", self.space, "a Box of floats")
+        if self.bounds == "squash":
+            check(self._bounded, "space", self.space, "finite bounds, with bounds='squash'")
 
     @property
     def _bounded(self) -> bool:
@@ -119,10 +214,9 @@ class TanhPolicy:
     def __post_init__(self) -> None:
         space = self.space
         finite = isinstance(space, spaces.Box) and math.isfinite(space.low + space.high)
-        if not finite or not jnp.issubdtype(space.dtype or float, jnp.floating):
-            raise ValueError(f"space = {space}: a box of floats with finite bounds is needed")
-        if space.low == space.high:
-            raise ValueError(f"space = {space}: low must be below high")
+        floats = finite and jnp.issubdtype(space.dtype or float, jnp.floating)
+        accepted = "a Box of floats with finite bounds, low below high"
+        check(floats and space.low < space.high, "space", space, accepted)
 
     @property
     def size(self) -> int:
@@ -179,18 +273,18 @@ def _within(space: spaces.Box, sample: jax.Array, scaled: bool) -> jax.Array:
 Policy = CategoricalPolicy | GaussianPolicy
 
 
-def policy_for(space: spaces.Space, bounds: Literal["clip", "squash"] = "clip") -> Policy:
+def policy_for(space: spaces.Space, bounds: Bounds = "clip") -> Policy:
     """The policy over a space.
 
     Args:
-      space: of the unbatched action, discrete or a box of floats.
+      space: of one agent's unbatched action: discrete, several discrete ones, a box of floats.
       bounds: how continuous samples come within the bounds.
 
     Raises:
       ValueError: for another space.
     """
-    if isinstance(space, spaces.Discrete):
-        return CategoricalPolicy(space)
     if isinstance(space, spaces.Box):
         return GaussianPolicy(space, bounds)
-    raise ValueError(f"space = {space}: one agent with discrete or continuous actions is needed")
+    discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+    check(discrete, "space", space, "Discrete, MultiDiscrete, a Box of floats")
+    return CategoricalPolicy(space)  # type: ignore[arg-type]

@@ -2,40 +2,60 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from gpicljax import spaces
+from gpicljax.checks import check
+from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.fast_weights import DeltaMemory
-from gpicljax.networks.feedforward import MLP, DuelingHead, FeedForward, Predictor, dense
+from gpicljax.networks.feedforward import MLP, FeedForward, Predictor, dense
+from gpicljax.networks.policies import by_choice, choices
 from gpicljax.networks.recurrent import LSTMStack
 
 RecurrentCore = LSTMStack | DeltaMemory
 
 
-class AgentInput(NamedTuple):
-    """What an agent reads at each step.
+class QOutput(NamedTuple):
+    """Action values, and auxiliary predictions.
 
     Attributes:
-      observation: the environment's observation.
-      last_action: `int32[...]`, -1 at the start of a trial; of continuous actions float, then 0.
-      last_reward: float `[...]`.
+      q_values: float `[..., n]`; of K choices at once `[..., K, max]` (see `policies.by_choice`).
+      predictions: a dictionary of float `[..., size]`.
     """
-
-    observation: Any
-    last_action: jax.Array
-    last_reward: jax.Array
-
-
-class QOutput(NamedTuple):
-    """`q_values` float `[..., A]`, and `predictions`, a dictionary of float `[..., size]`."""
 
     q_values: jax.Array
     predictions: dict[str, jax.Array]
+
+
+class DuelingHead(nn.Module):
+    """Q = V + A - mean(A), each of one linear layer; over every choice for itself, with one V.
+
+    Attributes:
+      actions: see `policies.choices`.
+
+    Source: Wang et al. (2016); of several choices, Tavakoli et al. (2018), equation 1.
+    """
+
+    actions: spaces.Space | int
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        """`float[..., F] -> float[..., n]`, or `float[..., K, max]` of K choices."""
+        space = choices(self.actions)
+        value = dense(1, name="value")(inputs)
+        advantage = dense(spaces.flat_size(space), name="advantage")(inputs)
+        if isinstance(space, spaces.Discrete):
+            return value + advantage - advantage.mean(-1, keepdims=True)
+        ends = np.cumsum(space.sizes)[:-1].tolist()
+        centred = [a - a.mean(-1, keepdims=True) for a in jnp.split(advantage, ends, axis=-1)]
+        return by_choice(space, value + jnp.concatenate(centred, axis=-1))
 
 
 class RecurrentQNetwork(nn.Module):
@@ -47,7 +67,7 @@ class RecurrentQNetwork(nn.Module):
 
     Attributes:
       observation_space: of the unbatched observation.
-      num_actions: A.
+      actions: the space of actions, of one choice or of several (see `policies.choices`).
       encoded: name of the entry with its own encoder; None for an array observation or to encode
         all entries alike.
       encoder_sizes: hidden sizes of that encoder.
@@ -63,7 +83,7 @@ class RecurrentQNetwork(nn.Module):
     """
 
     observation_space: spaces.Space
-    num_actions: int
+    actions: spaces.Space | int
     encoded: str | None = None
     encoder_sizes: Sequence[int] = (512, 256, 128)
     mixer_sizes: Sequence[int] = (512, 256, 256)
@@ -77,7 +97,7 @@ class RecurrentQNetwork(nn.Module):
         """The submodules, named after their part."""
         self.encoder = MLP(self.encoder_sizes)
         self.mixer = MLP(self.mixer_sizes)
-        self.head = DuelingHead(self.num_actions)
+        self.head = DuelingHead(self.actions)
         self.predictors = {
             name: Predictor(size, self.prediction_hidden) for name, size in self.predictions
         }
@@ -96,7 +116,7 @@ class RecurrentQNetwork(nn.Module):
             rest = [item for item in self.observation_space.items if item[0] != self.encoded]
             parts = [self.encoder(raw), spaces.flatten(spaces.Dict(tuple(rest)), observation)]
         dtype = parts[0].dtype
-        parts.append(jax.nn.one_hot(inputs.last_action, self.num_actions, dtype=dtype))
+        parts.append(spaces.flatten(choices(self.actions), inputs.last_action).astype(dtype))
         parts.append(inputs.last_reward[..., None].astype(dtype))
         return self.mixer(jnp.concatenate(parts, axis=-1)), raw
 
@@ -123,18 +143,77 @@ class RecurrentQNetwork(nn.Module):
         return self._heads(mixed, core, raw), carry
 
 
+@dataclasses.dataclass(frozen=True)
+class RecurrentQSettings:
+    """Sizes of a `RecurrentQNetwork`, as a configuration says them.
+
+    Attributes:
+      encoded: see `RecurrentQNetwork`, as for `residual` and `compare`.
+      encoder: hidden sizes of the encoder.
+      mixer: hidden sizes of the second MLP.
+      core: LSTM layers, or one layer of fast weights.
+      core_sizes: of the LSTM layers; of fast weights the last one counts.
+      memory_heads: of fast weights.
+      memory_width: of fast weights, of keys and values.
+      predictions: names of the auxiliary predictions, each of the encoded entry's size.
+      predictor: hidden size of the predictors.
+      residual: likewise.
+      compare: likewise.
+    """
+
+    encoded: str | None = None
+    encoder: tuple[int, ...] = (512, 256, 128)
+    mixer: tuple[int, ...] = (128,)
+    core: Literal["lstm", "delta"] = "lstm"
+    core_sizes: tuple[int, ...] = (128,)
+    memory_heads: int = 4
+    memory_width: int = 32
+    predictions: tuple[str, ...] = ()
+    predictor: int = 512
+    residual: bool = False
+    compare: tuple[str, ...] = ()
+
+
+def recurrent_q_network(
+    settings: RecurrentQSettings, observation_space: spaces.Space, actions: spaces.Space | int
+) -> Network:
+    """The network of some settings, for one agent's spaces."""
+    core: RecurrentCore = LSTMStack(settings.core_sizes)
+    if settings.core == "delta":
+        sizes = settings.core_sizes[-1], settings.memory_heads, settings.memory_width
+        core = DeltaMemory(*sizes)
+    size = 0
+    if settings.encoded is not None:
+        assert isinstance(observation_space, spaces.Dict)
+        size = spaces.flat_size(observation_space[settings.encoded])
+    check(size or not settings.predictions, "encoded", settings.encoded, "what is predicted")
+    module = RecurrentQNetwork(
+        observation_space,
+        actions,
+        encoded=settings.encoded,
+        encoder_sizes=settings.encoder,
+        mixer_sizes=settings.mixer,
+        core=core,
+        predictions=tuple((name, size) for name in settings.predictions),
+        prediction_hidden=settings.predictor,
+        residual=settings.residual,
+        compare=settings.compare,
+    )
+    return as_network(module)
+
+
 class QNetwork(FeedForward):
     """An MLP over the observation alone, and a linear or dueling head.
 
     Attributes:
       observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
-      num_actions: A.
+      actions: the space of actions, of one choice or of several (see `policies.choices`).
       sizes: hidden sizes of the MLP.
       dueling: whether the head is `DuelingHead`.
     """
 
     observation_space: spaces.Space
-    num_actions: int
+    actions: spaces.Space | int
     sizes: Sequence[int] = (64, 64)
     dueling: bool = False
 
@@ -143,5 +222,7 @@ class QNetwork(FeedForward):
         """Inputs with any leading axes -> `QOutput` without predictions."""
         features = MLP(self.sizes)(spaces.flatten(self.observation_space, inputs.observation))
         if self.dueling:
-            return QOutput(DuelingHead(self.num_actions, name="head")(features), {})
-        return QOutput(dense(self.num_actions, name="head")(features), {})
+            return QOutput(DuelingHead(self.actions, name="head")(features), {})
+        space = choices(self.actions)
+        values = dense(spaces.flat_size(space), name="head")(features)
+        return QOutput(by_choice(space, values), {})

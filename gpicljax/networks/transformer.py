@@ -64,7 +64,7 @@ class Transformer(nn.Module):
     remat: bool = False
     unrolled: int = 1
     implementation: Implementation = "auto"
-    whole = True  # see `contract.as_network`
+    reads_none = True  # see `contract.as_network`
 
     def setup(self) -> None:
         """The layers, their parameters stacked along a first axis, and the norm."""
@@ -234,7 +234,7 @@ class SequenceTransformer(nn.Module):
     embedding: nn.Module
     trunk: Transformer
     heads: Sequence[tuple[str, int, nn.Module]] = ()
-    whole = True
+    reads_none = True
 
     def initial_carry(self, batch: int) -> KVCache:
         """An empty cache."""

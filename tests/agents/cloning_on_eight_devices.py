@@ -16,7 +16,14 @@ resets = sys.argv[1]
 options = {"steps_per_trial": 12} if resets == "synchronous" else {}
 env = gpicljax.make("BernoulliBandit-v0", num_arms=3)
 vec = gpicljax.VectorEnv(
-    env, 32, resets=resets, params=env.make_params(horizon=7), bank_size=40, group=4, **options
+    env,
+    32,
+    resets=resets,
+    params=env.make_params(horizon=7),
+    bank_size=40,
+    group=4,
+    privileged=True,
+    **options,
 )
 whole = make(vec, unroll=12)
 

@@ -21,6 +21,10 @@ jit = functools.partial(jax.jit, compiler_options=QUICK)
 TWO, TEN = spaces.Discrete(2), spaces.Discrete(10)
 
 
+def keys_of(batch, seed=0):
+    return jax.random.split(jax.random.key(seed), batch)
+
+
 def timestep(batch, **fields):
     no = jnp.zeros(batch, bool)
     blank = TimeStep(jnp.zeros(batch, jnp.int32), jnp.zeros(batch), no, no, no, no, {})
@@ -65,7 +69,7 @@ def test_mean_rewards_of_200_pulls(kind):
         def play(key, vec=vec, agent=agent):
             # Every second step is ignored: it starts the next episode.
             state, rewards = rollout(
-                key, vec, agent, None, start_rollout(key, vec, agent), 400,
+                vec, agent, None, start_rollout(key, vec, agent), 400,
                 keep=lambda record: record.timestep.reward,
             )  # fmt: skip
             return rewards.sum(0) / 200, state.carry.counts.sum(-1)
@@ -93,7 +97,7 @@ def test_ucb1s_regret_is_logarithmic_and_epsilon_greedys_is_not():
             )
             start = start._replace(vstate=start.vstate.replace(task=task))
             _, regret = rollout(
-                key, vec, agent, None, start, horizon,
+                vec, agent, None, start, horizon,
                 keep=lambda record: record.timestep.info["regret"].mean(),
             )  # fmt: skip
             return jnp.cumsum(regret)
@@ -124,7 +128,10 @@ def gaussian_study(agent, batch=4, length=120, horizon=10, trial=3):
 
     @jit
     def play(key):
-        return rollout(key, vec, agent, None, start_rollout(key, vec, agent), length)[1]
+        return rollout(
+            vec, agent, None, start_rollout(key, vec, agent), length,
+            keep=lambda record: record._replace(vstate=None, next_vstate=None, next_timestep=None),
+        )[1]  # fmt: skip
 
     return jax.tree.map(np.asarray, play(jax.random.key(3)))
 
@@ -167,7 +174,7 @@ def test_deviations_are_kept_without_cancelling():
 def share_of_first(agent, pulls):
     """How often the agent pulls the first arm, and the standard error."""
     batch = pulls.action.shape[0]
-    action, _, _ = jit(agent.act)(jax.random.key(0), None, pulls, timestep(batch))
+    action, _, _ = jit(agent.act)(keys_of(batch, 0), None, pulls, timestep(batch))
     share = float((np.asarray(action) == 0).mean())
     return share, np.sqrt(share * (1 - share) / batch)
 
@@ -228,17 +235,17 @@ def test_ignored_actions_are_not_counted_and_trials_forgotten():
     agent = bandits.epsilon_greedy(TWO)
     act = jax.jit(agent.act)
     yes, carry = jnp.ones(1, bool), agent.initial_carry(1)
-    action, _, carry = act(jax.random.key(0), None, carry, timestep(1, trial_start=yes))
+    action, _, carry = act(keys_of(1), None, carry, timestep(1, trial_start=yes))
     first = int(action[0])
     # Its payment comes with the last time step; the action there is ignored, and the 5 is not one.
     step = timestep(1, reward=jnp.array([3.0]), terminated=yes)
-    _, _, carry = act(jax.random.key(1), None, carry, step)
-    _, _, carry = act(jax.random.key(2), None, carry, timestep(1, reward=jnp.array([5.0])))
+    _, _, carry = act(keys_of(1, 1), None, carry, step)
+    _, _, carry = act(keys_of(1, 2), None, carry, timestep(1, reward=jnp.array([5.0])))
     assert int(carry.counts[0, first]) == 1 and int(carry.counts.sum()) == 1
     np.testing.assert_array_equal(carry.sums.sum(), 3)
-    _, _, carry = act(jax.random.key(3), None, carry, timestep(1, reward=jnp.array([4.0])))
+    _, _, carry = act(keys_of(1, 3), None, carry, timestep(1, reward=jnp.array([4.0])))
     np.testing.assert_array_equal(carry.counts, [[1, 1]])  # the other arm came next
-    _, aux, carry = act(jax.random.key(4), None, carry, timestep(1, trial_start=yes))
+    _, aux, carry = act(keys_of(1, 4), None, carry, timestep(1, trial_start=yes))
     assert int(carry.counts.sum()) == 0 and float(carry.sums.sum()) == 0
     np.testing.assert_array_equal(aux["scores"], np.inf)
 
@@ -253,7 +260,7 @@ def test_masks_are_honoured_and_ties_broken_at_random(agent):
     pulls = pulls_of([200] * 10, np.where(legal, 20, 180), batch=batch)
     mask = jnp.broadcast_to(jnp.asarray(legal), (batch, 10))
     seen = timestep(batch, observation={"action_mask": mask})
-    action, _, _ = jit(agent.act)(jax.random.key(0), None, pulls, seen)
+    action, _, _ = jit(agent.act)(keys_of(len(seen.reward)), None, pulls, seen)
     counts = np.bincount(action, minlength=10)
     assert counts[:6].sum() == 0
     # Uniform over four: three degrees of freedom, p = 0.001.
@@ -265,7 +272,7 @@ def test_what_is_set_may_be_traced():
 
     def share(epsilon):
         agent = bandits.epsilon_greedy(TWO, epsilon)
-        return (agent.act(jax.random.key(0), None, pulls, timestep(2_000))[0] == 1).mean()
+        return (agent.act(keys_of(2_000), None, pulls, timestep(2_000))[0] == 1).mean()
 
     shares = jit(jax.vmap(share))(jnp.array([0.0, 0.5, 1.0]))
     np.testing.assert_allclose(shares, [0, 0.25, 0.5], atol=0.04)
@@ -277,7 +284,7 @@ def test_double_precision_is_one_float_type_throughout():
         agents += [bandits.thompson_gaussian(TWO, noise_shape=s) for s in (None, 2.0)]
         for agent in agents:
             carry = agent.initial_carry(3)
-            _, aux, after = jax.eval_shape(agent.act, jax.random.key(0), None, carry, timestep(3))
+            _, aux, after = jax.eval_shape(agent.act, keys_of(3), None, carry, timestep(3))
             types = [[(x.shape, x.dtype) for x in jax.tree.leaves(c)] for c in (carry, after)]
             assert types[0] == types[1] and aux["scores"].dtype == jnp.float64
             assert not any(x.weak_type for x in jax.tree.leaves(after))
@@ -286,9 +293,11 @@ def test_double_precision_is_one_float_type_throughout():
 def test_what_does_not_fit_is_refused():
     box = spaces.Box(0, 1, (2,))
     for make in (bandits.ucb1, bandits.epsilon_greedy, bandits.thompson_gaussian):
-        with pytest.raises(ValueError, match=rf"space = Box.*{make.__name__} chooses from arms"):
+        with pytest.raises(ValueError, match=rf"space: got Box.*{make.__name__} chooses from arms"):
             make(box)
     bad = {"variance": 0.0, "noise": -1.0, "noise_shape": 1.0}
     for (field, value), least in zip(bad.items(), (0, 0, 1), strict=True):
-        with pytest.raises(ValueError, match=f"{field} = {value}: more than {least} is needed"):
+        with pytest.raises(
+            ValueError, match=f"{field}: got {value}; accepted: a number above {least}"
+        ):
             bandits.thompson_gaussian(TWO, **{field: value})

@@ -10,8 +10,9 @@ import pytest
 
 import gpicljax
 from gpicljax.agents import catalogue
+from gpicljax.interface import Agent
 from gpicljax.runtime import FAST_COMPILE
-from gpicljax.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from gpicljax.spaces import Box, Dict, Discrete, MultiDiscrete, Space, repeat
 
 LAKE = "FrozenLake-v1"  # discrete in, discrete out
 PENDULUM = "Pendulum-v1"  # floats in, floats out
@@ -19,10 +20,13 @@ FITS = {
     "ppo": (LAKE, PENDULUM, "MountainCar-v0", "MetaRG-v1"),
     "recurrent-ppo": (LAKE, PENDULUM, "BernoulliBandit-v0"),
     "dqn": (LAKE, "MountainCar-v0"),
+    "r2d2": ("BernoulliBandit-v0", "MetaRG-v1"),
     "td3": (PENDULUM,),
     "ddpg": (PENDULUM,),
     "sac": (PENDULUM,),
     "q-learning": (LAKE, "CliffWalking-v1"),
+    "cloning": ("BernoulliBandit-v0",),
+    "language-model": ("MetaLanguage-v0",),
     "ucb1": ("BernoulliBandit-v0", "BanditTenArmedRandomFixed-v0"),
     "thompson": ("BernoulliBandit-v0",),
     "random": (LAKE, PENDULUM, "MetaRG-v1"),
@@ -34,8 +38,9 @@ PAIRS = [(name, env_id) for name in catalogue.CATALOGUE for env_id in FITS[name]
 def test_every_entry_has_the_one_interface(name, env_id):
     """Shapes only: nothing is compiled."""
     algorithm, env = catalogue.find(name), gpicljax.make(env_id)
-    vec = gpicljax.VectorEnv(env, 4, resets="fresh")
-    trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
+    vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=algorithm.privileged)
+    config = algorithm.to_act(algorithm.config())
+    trainer = algorithm.make(config, vec, algorithm.network())
 
     def study(key):
         state = trainer.init(key, algorithm.hparams(), env.default_params)
@@ -45,7 +50,8 @@ def test_every_entry_has_the_one_interface(name, env_id):
         for greedy in (False, True):
             agent = trainer.agent(greedy=greedy)
             carry = agent.initial_carry(4)
-            action, aux, after = agent.act(key, following.params, carry, timestep)
+            keys = vec.choice_keys(vstate)
+            action, aux, after = agent.act(keys, following.params, carry, timestep)
             assert isinstance(aux, dict)
             assert jax.tree.structure(carry) == jax.tree.structure(after)
             actions.append(action)
@@ -63,25 +69,32 @@ def test_every_entry_has_the_one_interface(name, env_id):
     if algorithm.trains:
         assert trainer.observations >= 4 and trainer.observations % 4 == 0
         assert trainer.optimiser_steps >= 1
-        # What the experiment renews lies there.
-        assert state.rollout.vstate.keys.shape == (4,)
+        # What the experiment renews lies there, where the algorithm acts as it learns.
+        assert name == "language-model" or state.rollout.vstate.keys.shape == (4,)
     else:
         assert trainer.observations == 0 and not jax.tree.leaves(state.params)
 
 
 @pytest.mark.parametrize("name", catalogue.CATALOGUE)
-def test_what_fits_is_not_refused_and_several_agents_are(name):
+def test_what_fits_is_not_refused_and_several_agents_where_it_says_so(name):
     algorithm = catalogue.find(name)
     for env_id in FITS[name]:
         env = gpicljax.make(env_id)
         assert algorithm.refusal(env.observation_space(), env.action_space(), None) is None
-        reason = algorithm.refusal(env.observation_space(), env.action_space(), 2)
-        assert reason is not None and "2" in reason
+        spaces = env.observation_space(), env.action_space()
+        reason = algorithm.refusal(*(repeat(space, 2) for space in spaces), 2)
+        assert (reason is None) == algorithm.several
+        assert algorithm.several or "2" in reason
+        assert algorithm.refusal(*spaces, 2) is not None
 
 
 VECTOR = Box(-1, 1, (3,))
 REFUSED = [
-    ("ppo", VECTOR, MultiDiscrete((2, 2)), "discrete or continuous"),
+    ("ppo", VECTOR, MultiDiscrete(((2, 2), (2, 2))), "discrete or continuous"),
+    ("cloning", VECTOR, MultiDiscrete((2, 2)), "discrete actions"),
+    ("r2d2", VECTOR, Box(-1, 1, (1,)), "discrete actions"),
+    ("language-model", VECTOR, Discrete(3), "tokens"),
+    ("language-model", Discrete(3), Discrete(4), "one number for each token"),
     ("ppo", VECTOR, Box(0, 3, (2,), jnp.int32), "discrete or continuous"),
     ("dqn", VECTOR, Box(-1, 1, (1,)), "discrete actions"),
     ("q-learning", VECTOR, Discrete(2), "discrete observations"),
@@ -112,7 +125,7 @@ def test_observations_that_no_mlp_reads_are_refused():
 
 
 def test_unknown_names_get_a_suggestion():
-    with pytest.raises(ValueError, match="Did you mean 'dqn'.*Known: ppo"):
+    with pytest.raises(ValueError, match="did you mean 'dqn'.*accepted: ppo"):
         catalogue.find("dqn2")
 
 
@@ -128,19 +141,23 @@ def test_greedy_agents_check_their_parameters():
     @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
     def first_action(params):
         timestep = vec.init(jax.random.key(0))[1]
-        return agent.act(jax.random.key(0), params, agent.initial_carry(4), timestep)[:2]
+        return agent.act(
+            jax.random.split(jax.random.key(0), 4), params, agent.initial_carry(4), timestep
+        )[:2]
 
     action, aux = first_action(params)
     assert np.array_equal(action, np.zeros(4)) and "value" in aux
     wider = dataclasses.replace(settings, sizes=(16,))
-    with pytest.raises(ValueError, match=r"got \(8, 4\); ppo on FrozenLake has \(16, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"got \(8, 4\); accepted: \(16, 4\), what ppo on FrozenLake has"
+    ):
         catalogue.greedy_agent("ppo", env, 4, algorithm.config(), wider, params)
     scaled = dataclasses.replace(algorithm.config(), normalise_observations=True)
-    with pytest.raises(ValueError, match="params.scale.*got nothing"):
+    with pytest.raises(ValueError, match="params.scale.*got 'nothing'"):
         catalogue.greedy_agent("ppo", env, 4, scaled, settings, params)
     pendulum = gpicljax.make(PENDULUM)
     table = catalogue.find("q-learning")
-    with pytest.raises(ValueError, match="Pendulum.*discrete"):
+    with pytest.raises(ValueError, match="Pendulum.*accepted: discrete"):
         table.acting(pendulum, 4, table.config(), table.network())
 
 
@@ -151,7 +168,41 @@ def test_random_actions_are_uniform_over_what_is_legal():
     timestep = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), timestep)
     mask = jnp.tile(jnp.array([[True, False, True]]), (900, 1))
     timestep = timestep._replace(observation=timestep.observation | {"action_mask": mask})
-    action, _, _ = catalogue.random_agent(env).act(jax.random.key(1), (), (), timestep)
+    keys = jax.random.split(jax.random.key(1), 900)
+    action, _, _ = catalogue.random_agent(env).act(keys, (), (), timestep)
     counts = np.bincount(action, minlength=3)
     # Four standard errors of a fair coin.
     assert counts[1] == 0 and abs(counts[0] - 450) < 4 * np.sqrt(900 / 4)
+
+
+def test_the_catalogue_is_open():
+    """A registered rule is an algorithm like all others, and may teach."""
+
+    def told(config, env):
+        def act(keys, params, carry, timestep):
+            return timestep.privileged["best_arm"], {}, carry
+
+        return Agent(lambda batch: (), act)
+
+    oracle = catalogue.rule("the-best-arm", told, privileged=True)
+    try:
+        assert catalogue.register(oracle) is catalogue.register(oracle)
+        with pytest.raises(ValueError, match="algorithm: got 'ppo'; accepted: a name that is not"):
+            catalogue.register(dataclasses.replace(oracle, name="ppo"))
+        assert catalogue.find("the-best-arm") is oracle and not oracle.trains
+        vec = gpicljax.VectorEnv(
+            gpicljax.make("BernoulliBandit-v0"), 4, resets="fresh", privileged=True
+        )
+        cloning = catalogue.find("cloning")
+        config = catalogue.TaughtConfig(unroll=3, teacher="the-best-arm")
+        trainer = cloning.make(config, vec, cloning.network())
+        like = jax.eval_shape(lambda key: trainer.init(key, cloning.hparams()), jax.random.key(0))
+        jax.eval_shape(trainer.update, like)
+    finally:
+        del catalogue.CATALOGUE["the-best-arm"]
+    # To act, a clone needs no teacher.
+    assert cloning.acting(vec.env, 4, config, cloning.network()).agent is not None
+    with pytest.raises(ValueError, match="teacher: got 'ppo'; accepted: .*nothing to train"):
+        cloning.make(catalogue.TaughtConfig(teacher="ppo"), vec, cloning.network())
+    with pytest.raises(ValueError, match="vec: got 'no privileged views'"):
+        cloning.make(config, dataclasses.replace(vec, privileged=False), cloning.network())

@@ -11,15 +11,21 @@ import pytest
 
 import gpicljax
 from gpicljax.agents import cloning
+from gpicljax.interface import Agent
 from gpicljax.networks.actor_critic import RecurrentActorCritic
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.rollout import rollout, start_rollout
 
 
-def best_arm(state, task):
-    del state
-    return jnp.argmax(task.probabilities).astype(jnp.int32)
+def best_arm():
+    """An agent that is told the arms' probabilities."""
+
+    def act(keys, params, carry, timestep):
+        del keys, params
+        return timestep.privileged["probabilities"].argmax(-1).astype(jnp.int32), {}, carry
+
+    return Agent(lambda batch: (), act)
 
 
 def make(vec, unroll=20, axis=None, size=32):
@@ -27,13 +33,14 @@ def make(vec, unroll=20, axis=None, size=32):
     network = RecurrentActorCritic(
         env.observation_space(), env.action_space(), (size,), LSTMStack((size,))
     )
-    return cloning.make(vec, as_network(network), best_arm, unroll, axis)
+    config = cloning.CloningConfig(unroll)
+    return cloning.make(config, vec, as_network(network), best_arm(), axis)
 
 
 def test_a_clone_of_the_best_arm_learns_to_find_it():
     env = gpicljax.make("BernoulliBandit-v0", num_arms=3)
     params = env.make_params(horizon=20)
-    vec = gpicljax.VectorEnv(env, 64, resets="fresh", params=params)
+    vec = gpicljax.VectorEnv(env, 64, resets="fresh", params=params, privileged=True)
     trainer = make(vec)
     state = jax.jit(trainer.init)(jax.random.key(0), cloning.CloningHParams(learning_rate=5e-3))
 
@@ -45,11 +52,11 @@ def test_a_clone_of_the_best_arm_learns_to_find_it():
     assert metrics["loss"][0] == pytest.approx(np.log(3), abs=0.01)  # nothing known yet
     # Fresh bandits: the mean reward by position in the episode, from ignorance upwards.
     fresh = gpicljax.VectorEnv(env, 2048, resets="fresh", params=params)
-    agent = make(fresh).agent
+    agent = make(fresh).agent()
     start = start_rollout(jax.random.key(1), fresh, agent)
     _, chance = jax.jit(
         lambda p: rollout(
-            jax.random.key(2), fresh, agent, p, start, 20,
+            fresh, agent, p, start, 20,
             keep=lambda r: jnp.take_along_axis(chances(start), r.action[:, None], 1).mean(),
         )
     )(state.params)  # fmt: skip
@@ -76,10 +83,8 @@ def test_choices_do_not_depend_on_the_batch():
 def test_bad_input_is_refused():
     env = gpicljax.make("BernoulliBandit-v0")
     vec = gpicljax.VectorEnv(env, 6)
-    with pytest.raises(ValueError, match="unroll = 0"):
+    with pytest.raises(ValueError, match="unroll: got 0; accepted: an integer >= 1"):
         make(vec, unroll=0)
-    with pytest.raises(ValueError, match="count = 4: a divisor of num_envs = 6"):
-        vec.part(4)
 
 
 @pytest.mark.parametrize(

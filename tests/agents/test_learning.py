@@ -31,7 +31,7 @@ def lake(trainer, vec, agent, hparams, updates):
         train_key, test_key = jax.random.split(key)
         params = train(trainer, hparams, updates, train_key).params
         _, (rewards, ends) = rollout(
-            test_key, vec, agent, params, start_rollout(test_key, vec, agent), 200,
+            vec, agent, params, start_rollout(test_key, vec, agent), 200,
             keep=lambda record: (record.timestep.reward, record.timestep.last),
         )  # fmt: skip
         return rewards.sum() / ends.sum()
@@ -64,7 +64,7 @@ def test_dqn_crosses_the_lake():
     hparams = dqn.DQNHParams(
         learning_rate=2e-3, discount=0.95, exploration_steps=20_000, target_period=50
     )
-    returns = lake(trainer, vec, trainer.agent(), hparams, 600)
+    returns = lake(trainer, vec, trainer.agent(greedy=True), hparams, 600)
     assert (returns > 0.95).all() and returns.min() > 50 * NULL
 
 
@@ -79,7 +79,7 @@ def test_recurrent_ppo_learns_in_context_across_the_episodes_of_a_trial():
         RecurrentActorCritic(env.observation_space(), env.action_space(), (32,), LSTMStack((32,)))
     )
     config = ppo.PPOConfig(unroll=24, minibatches=4, horizon="trial")
-    hparams = ppo.PPOHParams(learning_rate=1e-2, discount=0.9, trace=0.9)
+    hparams = ppo.PPOHParams(learning_rate=1e-2, discount=0.9, gae_lambda=0.9)
     trainer = ppo.make(config, vec, network)
     agent = ppo.make(config, fresh, network).agent()
     start = start_rollout(jax.random.key(1), fresh, agent)
@@ -90,7 +90,7 @@ def test_recurrent_ppo_learns_in_context_across_the_episodes_of_a_trial():
         params = train(trainer, hparams, 80, key).params
         # Fresh bandits: how good the pulled arm is, by position in the trial.
         return rollout(
-            jax.random.key(2), fresh, agent, params, start, 24,
+            fresh, agent, params, start, 24,
             keep=lambda record: (
                 jnp.take_along_axis(probabilities, record.action[:, None], 1).mean(),
                 record.timestep.last.all(),

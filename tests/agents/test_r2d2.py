@@ -20,12 +20,14 @@ from flax import struct
 
 import gpicljax
 from gpicljax import spaces
-from gpicljax.agents import r2d2
+from gpicljax.agents import r2d2, returns
+from gpicljax.agents.acting import greedy, q_agent
 from gpicljax.data import replay as replay_buffer
 from gpicljax.environment import Environment, Transition
 from gpicljax.interface import TimeStep
-from gpicljax.networks.contract import Network, as_network
-from gpicljax.networks.q_network import AgentInput, QOutput, RecurrentQNetwork
+from gpicljax.networks.contract import AgentInput, Network, as_network
+from gpicljax.networks.policies import legal_actions
+from gpicljax.networks.q_network import QOutput, RecurrentQNetwork
 from gpicljax.networks.recurrent import LSTMStack
 
 ACTIONS, ACTORS = 3, 3
@@ -195,7 +197,7 @@ def plain_targets(rewards, over, cut, values, n_step, discount, rescale=False):
     return np.array(targets)
 
 
-n_step_targets = jax.jit(r2d2.n_step_targets, static_argnums=(4, 5))
+n_step_targets = jax.jit(returns.n_step_targets, static_argnums=(4, 5))
 
 
 @pytest.mark.parametrize("rescale", [False, True])
@@ -226,13 +228,13 @@ def test_n_step_targets_are_rlaxs_within_an_episode():
     discounts = jnp.full(9, 0.9).at[4].set(0)
     for rescale, pair in ((False, rlax.IDENTITY_PAIR), (True, rlax.SIGNED_HYPERBOLIC_PAIR)):
         expected = rlax.transformed_n_step_returns(pair, rewards, discounts, values, 3)
-        ours = r2d2.n_step_targets(rewards, discounts, jnp.ones(9), values, 3, rescale)
+        ours = returns.n_step_targets(rewards, discounts, jnp.ones(9), values, 3, rescale)
         np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
 def test_n_step_targets_have_no_gradient():
     gradient = jax.grad(
-        lambda v: r2d2.n_step_targets(jnp.ones(4), jnp.ones(4), jnp.ones(4), v, 2).sum()
+        lambda v: returns.n_step_targets(jnp.ones(4), jnp.ones(4), jnp.ones(4), v, 2).sum()
     )(jnp.ones(4))
     np.testing.assert_array_equal(gradient, 0)
 
@@ -268,10 +270,12 @@ def test_actors_epsilons():
 def test_exploration_is_legal_uniform_and_as_frequent_as_told():
     batch, steps = 3, 4000
     mask = jnp.array([[True, False, True, True], [True] * 4, [False, True, False, False]])
-    agent = r2d2.q_agent(bandit_network([1.0, 9.0, 0.0, 2.0]), 4, jnp.array([0.6, 0.2, 1.0]))
+    agent = q_agent(bandit_network([1.0, 9.0, 0.0, 2.0]), 4, jnp.array([0.6, 0.2, 1.0]))
     timestep = timestep_of({"action_mask": mask}, batch)
     params, carry = jnp.array([1.0, 9.0, 0.0, 2.0]), agent.initial_carry(batch)
-    act = jax.jit(jax.vmap(lambda key: agent.act(key, params, carry, timestep)[0]))
+    act = jax.jit(
+        jax.vmap(lambda key: agent.act(jax.random.split(key, batch), params, carry, timestep)[0])
+    )
     actions = np.asarray(act(jax.random.split(jax.random.key(0), steps)))
     assert actions.dtype == np.int32
     shares = np.stack([(actions == a).mean(0) for a in range(4)], axis=1)
@@ -284,10 +288,10 @@ def test_exploration_is_legal_uniform_and_as_frequent_as_told():
 def test_greedy_takes_the_best_legal_action():
     q_values = jnp.array([[1.0, 5.0, 2.0], [-3.0, 5.0, -4.0]])
     legal = jnp.array([[True, False, True], [True, False, True]])
-    np.testing.assert_array_equal(r2d2.greedy(q_values, legal), [2, 0])
-    assert r2d2.greedy(q_values, legal).dtype == jnp.int32
-    assert r2d2.legal_actions(jnp.zeros((2, 3)), 4).all()
-    assert r2d2.legal_actions({"x": jnp.zeros(2)}, 4).shape == (4,)
+    np.testing.assert_array_equal(greedy(q_values, legal), [2, 0])
+    assert greedy(q_values, legal).dtype == jnp.int32
+    assert legal_actions(jnp.zeros((2, 3)), 4).all()
+    assert legal_actions({"x": jnp.zeros(2)}, 4).shape == (4,)
 
 
 def test_memory_and_last_action_are_cleared_at_trial_starts():
@@ -297,11 +301,11 @@ def test_memory_and_last_action_are_cleared_at_trial_starts():
         seen.update(inputs=inputs, start=start)
         return QOutput(jnp.zeros((2, 2)), {}), carry
 
-    agent = r2d2.q_agent(bandit_network([0.0, 0.0])._replace(step=step), 2)
+    agent = q_agent(bandit_network([0.0, 0.0])._replace(step=step), 2)
     carry = r2d2.AgentCarry(jnp.zeros((2, 1)), jnp.array([1, 1]))
     timestep = timestep_of(jnp.zeros((2, 3)), 2)
     timestep = timestep._replace(trial_start=jnp.array([True, False]), reward=jnp.array([0.0, 2.0]))
-    agent.act(jax.random.key(0), None, carry, timestep)
+    agent.act(jax.random.split(jax.random.key(0)), None, carry, timestep)
     np.testing.assert_array_equal(seen["inputs"].last_action, [-1, 1])
     np.testing.assert_array_equal(seen["inputs"].last_reward, [0, 2])
     np.testing.assert_array_equal(seen["start"], [True, False])
@@ -330,7 +334,7 @@ def test_stored_carries_reproduce_what_the_actors_computed(overlap):
     update = jit(trainer.update)
     for _ in range(opening + rounds):
         state, _ = update(state)
-    assert int(state.updates) == 0 and config.opening == opening
+    assert int(state.updates) == 0 and config.collections_to_fill == opening
     assert int(state.observations) == places * period
     # Windows that are not yet full are no sequences.
     filled = np.repeat([0, 1, 0], [opening * ACTORS, rounds * ACTORS, ACTORS])
@@ -357,7 +361,7 @@ def test_stored_carries_reproduce_what_the_actors_computed(overlap):
     assert timestep.trial_start[1:].sum() >= 3 and timestep.terminated.sum() >= 3
     assert timestep.truncated.sum() >= 3 and timestep.episode_start.sum() >= 6
 
-    agent = r2d2.q_agent(NETWORK, ACTIONS)
+    agent = q_agent(NETWORK, ACTIONS)
     begin = r2d2.Sequence(timestep, action, agent.initial_carry(ACTORS))
     inputs = inputs_of(begin)
     end, (outputs, before) = every_step_of_the_network(
@@ -503,7 +507,7 @@ def started():
         state, metrics = compiled_update("table 5")(state)
         np.testing.assert_array_equal(state.replay.priorities, expected)
         assert all(np.isfinite(x) for x in metrics.values())
-        unchanged = lambda s: (s.params, s.target_params, raw(s.optimiser), s.updates)  # noqa: E731
+        unchanged = lambda s: (s.params, s.target_params, raw(s.opt_state), s.updates)  # noqa: E731
         jax.tree.map(np.testing.assert_array_equal, unchanged(state), unchanged(fresh))
     target = jax.tree.map(lambda p: 0.7 * p + 0.05, state.params)
     # The action that is illegal most often looks best to the online network.
@@ -704,14 +708,17 @@ def test_seeds_under_vmap_are_the_seeds_alone_and_states_may_be_donated():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"unroll": 20, "overlap": 20}, "overlap = 20"),
-        ({"unroll": 20, "overlap": 12}, "divide the overlap"),
-        ({"overlap": -1}, "overlap = -1"),
-        ({"burn_in": 20}, r"burn_in = 20: choose from 0 .. 19"),
-        ({"n_step": 0}, "n_step = 0: at least 1"),
-        ({"batch_size": 0}, "batch_size = 0"),
-        ({"updates_per_collect": 0}, "updates_per_collect = 0"),
-        ({"target": "soft"}, "target = 'soft'"),
+        ({"unroll": 20, "overlap": 20}, "overlap: got 20"),
+        (
+            {"unroll": 20, "overlap": 12},
+            "overlap: got 12.*a multiple of unroll - overlap",
+        ),
+        ({"overlap": -1}, "overlap: got -1"),
+        ({"burn_in": 20}, "burn_in: got 20; accepted: 0 .. 19"),
+        ({"n_step": 0}, "n_step: got 0"),
+        ({"batch_size": 0}, "batch_size: got 0"),
+        ({"updates_per_collect": 0}, "updates_per_collect: got 0"),
+        ({"target": "soft"}, "target: got 'soft'"),
     ],
 )
 def test_bad_configurations_are_refused(options, message):
@@ -721,13 +728,13 @@ def test_bad_configurations_are_refused(options, message):
 
 def test_sizes_follow_from_the_configuration():
     config = r2d2.R2D2Config(num_envs=32, replay_capacity=5000)
-    assert (config.period, config.capacity, config.opening) == (10, 5024, 1)
+    assert (config.period, config.capacity, config.collections_to_fill) == (10, 5024, 1)
     config = r2d2.R2D2Config(num_envs=8, replay_capacity=16, unroll=20, overlap=15)
-    assert (config.period, config.capacity, config.opening) == (5, 16, 3)
+    assert (config.period, config.capacity, config.collections_to_fill) == (5, 16, 3)
 
 
 def test_environments_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="num_envs = 32, but the batch has 3"):
+    with pytest.raises(ValueError, match="num_envs: got 32; accepted: 3, the size of the batch"):
         r2d2.make(r2d2.R2D2Config(), VEC, NETWORK)
 
     @dataclasses.dataclass(frozen=True)
@@ -735,7 +742,7 @@ def test_environments_that_do_not_fit_are_refused():
         def action_space(self, task=None):
             return spaces.Box(-1, 1, (2,))
 
-    with pytest.raises(ValueError, match="discrete actions"):
+    with pytest.raises(ValueError, match="actions: got Box.*accepted: Discrete"):
         r2d2.make(BASE, gpicljax.VectorEnv(Continuous(), ACTORS), NETWORK)
 
 

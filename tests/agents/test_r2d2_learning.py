@@ -113,11 +113,10 @@ def test_memory_is_learnt_and_needed():
         key, evaluation = jax.random.split(key)
         state = trainer.init(key, hparams, amnesia)
         state, metrics = jax.lax.scan(lambda s, _: trainer.update(s), state, length=150)
-        begin = start_rollout(evaluation, vec, trainer.agent(), amnesia)
+        begin = start_rollout(evaluation, vec, trainer.agent(greedy=True), amnesia)
         _, (rewards, ends) = rollout(
-            evaluation,
             vec,
-            trainer.agent(),
+            trainer.agent(greedy=True),
             state.params,
             begin,
             200,

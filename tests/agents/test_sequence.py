@@ -58,6 +58,11 @@ def make(config=None, sample=alternating, losses=None, **options):
     return sequence.make(config, as_network(Model()), sample, losses, **options)
 
 
+def evaluate(params, sequences):
+    losses = [sequence.cross_entropy("next_token")]
+    return sequence.evaluate(as_network(Model()), losses, params, sequences)["next_token"]
+
+
 def trained(trainer, hparams, updates, seed=0):
     @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
     def run(key):
@@ -73,7 +78,7 @@ def test_it_learns_in_context():
     state, metrics = trained(trainer, hparams, 250)
     assert metrics["loss"][0] == pytest.approx(np.log(TOKENS), abs=0.1)
     fresh = alternating(jax.random.split(jax.random.key(1), 512))
-    nats = trainer.evaluate(state.params, fresh)["next_token"].mean(1)
+    nats = evaluate(state.params, fresh).mean(1)
     # Nobody can know which of the five others comes first; once both are seen, all is known.
     # Without a memory beyond the last token it would stay at log 5 = 1.61.
     assert nats[0] > np.log(TOKENS - 1) - 0.05
@@ -149,7 +154,7 @@ class TestLosses:
         trainer = make(SequenceConfig(4), sample)
         state = trainer.init(jax.random.key(0), SequenceHParams())
         drawn = sample(jax.random.split(jax.random.key(5), 4), None)
-        nats = trainer.evaluate(state.params, drawn)["next_token"]
+        nats = evaluate(state.params, drawn)
         keyed = make(SequenceConfig(4), lambda keys, data: drawn)
         _, metrics = keyed.update(state)
         np.testing.assert_allclose(metrics["loss"], nats[:4].mean(), rtol=1e-5)
@@ -199,18 +204,18 @@ def test_only_matrices_decay():
 
 def test_bad_input_is_refused():
     for options, text in (
-        ({"batch_size": 0}, "batch_size = 0"),
-        ({"microbatches": 3}, "microbatches = 3: a divisor of batch_size = 16"),
-        ({"ramp": -1}, "ramp = -1"),
-        ({"schedule": "linear"}, "schedule = 'linear'"),
+        ({"batch_size": 0}, "batch_size: got 0"),
+        ({"microbatches": 3}, "microbatches: got 3; accepted: a divisor of batch_size = 16"),
+        ({"ramp": -1}, "ramp: got -1"),
+        ({"schedule": "linear"}, "schedule: got 'linear'"),
     ):
         with pytest.raises(ValueError, match=text):
             SequenceConfig(**options)
     twice = [sequence.cross_entropy("a"), sequence.cross_entropy("a")]
     for losses in ((), twice):
-        with pytest.raises(ValueError, match="different ones are needed"):
+        with pytest.raises(ValueError, match="one or more different ones"):
             sequence.make(SequenceConfig(), as_network(Model()), alternating, losses)
-    with pytest.raises(ValueError, match="devices = 3: a divisor"):
+    with pytest.raises(ValueError, match="devices: got 3; accepted: a divisor"):
         make(devices=3)
 
 

@@ -53,7 +53,7 @@ def returns_of(trainer, env, hparams, updates, seeds, episodes, steps):
         state = trainer.init(train_key, hparams)
         state, _ = jax.lax.scan(lambda s, _: trainer.update(s), state, None, updates)
         _, (rewards, ends) = rollout(
-            test_key, test, agent, state.params, start_rollout(test_key, test, agent), steps + 1,
+            test, agent, state.params, start_rollout(test_key, test, agent), steps + 1,
             keep=lambda record: (record.timestep.reward, record.timestep.last),
         )  # fmt: skip
         first = jnp.cumsum(ends, axis=0) - ends == 0

@@ -9,16 +9,22 @@ import pytest
 from test_r2d2 import ENV, jit
 
 import gpicljax
-from gpicljax.agents.optimisation import learnt_if
-from gpicljax.agents.transitions import collect, counted, opening
+from gpicljax.agents.optimisation import counted, learnt_if
+from gpicljax.data.transitions import collect, initial_window
 from gpicljax.interface import Agent
 from gpicljax.rollout import start_rollout
 
 ENVS, PERIOD, ROUNDS = 3, 4, 6
 VEC = gpicljax.VectorEnv(ENV, ENVS, resets="fresh", group=ENVS)
+
+
+def draw(key):
+    return jax.random.randint(key, (), 0, 3)
+
+
 AGENT = Agent(
     lambda batch: (),
-    lambda key, params, carry, timestep: (jax.random.randint(key, (ENVS,), 0, 3), {}, carry),
+    lambda keys, params, carry, timestep: (jax.vmap(draw)(keys), {}, carry),
 )
 
 
@@ -28,11 +34,11 @@ def test_collections_follow_each_other_without_a_gap(n_step):
     step = jit(functools.partial(collect, vec=VEC, agent=AGENT, period=PERIOD, n_step=n_step))
     state = start_rollout(jax.random.key(0), VEC, AGENT)
     action = jnp.zeros(ENVS, jnp.int32)
-    window, item = opening(state.timestep._replace(info={}), action, n_step)
+    window, item = initial_window(state.timestep._replace(info={}), action, n_step)
     assert jax.tree.map(jnp.shape, item.observation) == {"noise": (3,), "action_mask": (3,)}
     first, parts, ends = state.timestep, [], []
-    for round_ in range(ROUNDS):
-        new = step(jax.random.key(round_), params=None, start=state, window=window, discount=0.9)
+    for _ in range(ROUNDS):
+        new = step(params=None, start=state, window=window, discount=0.9)
         state, window = new.rollout, new.window
         parts.append(new)
         ends.append(int(new.metrics["episodes"]))
@@ -68,12 +74,12 @@ def test_collections_follow_each_other_without_a_gap(n_step):
 def test_a_renewal_ends_the_episode_without_a_transition():
     vec = gpicljax.VectorEnv(ENV, ENVS, resets="synchronous", steps_per_trial=50)
     state = start_rollout(jax.random.key(0), vec, AGENT)
-    window, _ = opening(state.timestep._replace(info={}), jnp.zeros(ENVS, jnp.int32), 2)
+    window, _ = initial_window(state.timestep._replace(info={}), jnp.zeros(ENVS, jnp.int32), 2)
     step = jit(functools.partial(collect, vec=vec, agent=AGENT, period=2, n_step=2))
-    before = step(jax.random.key(0), params=None, start=state, window=window, discount=0.9)
+    before = step(params=None, start=state, window=window, discount=0.9)
     vstate, timestep = vec.renew(before.rollout.vstate, before.rollout.timestep)
     state = before.rollout._replace(vstate=vstate, timestep=timestep)
-    after = step(jax.random.key(1), params=None, start=state, window=before.window, discount=0.9)
+    after = step(params=None, start=state, window=before.window, discount=0.9)
     # The window's one time step was followed by another trial.
     open_ = ~np.asarray(before.window[0].last[0])
     assert open_.any()

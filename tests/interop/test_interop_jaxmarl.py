@@ -323,7 +323,7 @@ def test_bad_input_is_refused(monkeypatch):
         to_jaxmarl(RG, RG.default_params.replace(min_values=9))
     uneven = spaces.MultiDiscrete((2, 3))
     monkeypatch.setattr(Stroll, "action_space", lambda self, task=None: uneven)
-    with pytest.raises(TypeError, match="does not give each of 2 agents the same"):
+    with pytest.raises(TypeError, match="what gives each of 2 agents the same"):
         to_jaxmarl(STROLL)
     moves = spaces.Box(-1.0, 1.0, (2, 4))
     monkeypatch.setattr(Stroll, "action_space", lambda self, task=None: moves)

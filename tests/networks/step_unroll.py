@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import spaces
-from gpicljax.networks.contract import Network, as_network
+from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.linear_attention import LinearAttention, LinearTransformer
-from gpicljax.networks.q_network import AgentInput, RecurrentQNetwork
+from gpicljax.networks.q_network import RecurrentQNetwork
 from gpicljax.networks.recurrent import LSTMStack
 
 LENGTH, BATCH, ACTIONS = 9, 4, 3

@@ -7,9 +7,8 @@ import pytest
 
 from gpicljax import spaces
 from gpicljax.networks.continuous import CriticInput, Critics, DeterministicActor, GaussianActor
-from gpicljax.networks.contract import as_network
+from gpicljax.networks.contract import AgentInput, as_network
 from gpicljax.networks.policies import TanhPolicy
-from gpicljax.networks.q_network import AgentInput
 
 SEEN = spaces.Dict.of(place=spaces.Box(-1, 1, (4,)), phase=spaces.Discrete(3))
 ACTIONS = spaces.Box(-1, 3, (2, 1))

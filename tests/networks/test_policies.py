@@ -8,9 +8,9 @@ from scipy import stats
 
 from gpicljax import spaces
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
-from gpicljax.networks.contract import as_network
+from gpicljax.networks.contract import AgentInput, as_network
 from gpicljax.networks.policies import GaussianPolicy, no_action, policy_for
-from gpicljax.networks.q_network import AgentInput, QNetwork
+from gpicljax.networks.q_network import QNetwork
 from gpicljax.networks.recurrent import LSTMStack
 
 LENGTH, BATCH = 7, 3

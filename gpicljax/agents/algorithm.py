@@ -1,0 +1,199 @@
+"""What an algorithm is, and the open catalogue of all of them; `catalogue` has the entries."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.checks import check, unknown
+from gpicljax.environment import Environment
+from gpicljax.interface import Agent, Trainer
+from gpicljax.spaces import Space
+from gpicljax.vector import VectorEnv
+
+Fits = Callable[[Space, Space], str | None]
+
+
+@struct.dataclass
+class Nothing:
+    """Where there is nothing to set: a rule has no sizes, and does not learn."""
+
+
+class Acting(NamedTuple):
+    """What is left of a trained agent: how it acts, and what its parameters look like.
+
+    Attributes:
+      agent: greedy.
+      params: pytree of `jax.ShapeDtypeStruct`.
+    """
+
+    agent: Agent
+    params: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+    """An entry of the catalogue.
+
+    Attributes:
+      name: as users write it.
+      make: `(config, vec, network) -> Trainer`.
+      fits: says why a pair of spaces (of one agent's observations and actions) does not fit, or
+        None.
+      config: the type of its static sizes and switches.
+      hparams: the type of its hyper-parameters.
+      network: the type of its network's settings.
+      trains: whether there is anything to train.
+      several: whether it trains several agents, with a leading agent axis.
+      privileged: whether its environments are built with `privileged=True`, for a teacher's sake.
+      to_act: a configuration without what only training needs; that of an agent from disk.
+    """
+
+    name: str
+    make: Callable[[Any, VectorEnv, Any], Trainer]
+    fits: Fits
+    config: type = Nothing
+    hparams: type = Nothing
+    network: type = Nothing
+    trains: bool = True
+    several: bool = False
+    privileged: bool = False
+    to_act: Callable[[Any], Any] = lambda config: config
+
+    def refusal(
+        self, observation_space: Space, action_space: Space, num_agents: int | None
+    ) -> str | None:
+        """Why an environment does not fit, in words; None if it does."""
+        if num_agents is None:
+            return self.fits(observation_space, action_space)
+        if not self.several:
+            return f"{self.name} is for one agent, not for {num_agents}"
+        try:
+            pair = [spaces.of_one_agent(s, num_agents) for s in (observation_space, action_space)]
+        except TypeError as error:
+            return str(error)
+        return self.fits(*pair)
+
+    def acting(self, env: Environment, num_envs: int, config: Any, network: Any) -> Acting:
+        """The acting part alone, and what its parameters look like. Nothing is computed.
+
+        Args:
+          env: the environment, or one with the same spaces.
+          num_envs: instances that it was trained on, which `config` may depend on.
+          config: as in training.
+          network: as in training.
+
+        Raises:
+          ValueError: if the environment does not fit.
+        """
+        reason = self.refusal(env.observation_space(), env.action_space(), env.num_agents)
+        check(reason is None, "env", env.name, str(reason))
+        vec = VectorEnv(env, num_envs, resets="fresh", privileged=self.privileged)
+        trainer = self.make(self.to_act(config), vec, network)
+        state = jax.eval_shape(lambda: trainer.init(jax.random.key(0), self.hparams()))
+        return Acting(trainer.agent(greedy=True), state.params)
+
+
+def greedy_agent(
+    name: str, env: Environment, num_envs: int, config: Any, network: Any, params: Any
+) -> Agent:
+    """The greedy agent of given parameters.
+
+    Args:
+      name: of the algorithm.
+      env: see `Algorithm.acting`, as for the next three.
+      num_envs: likewise.
+      config: likewise.
+      network: likewise.
+      params: its parameters, to be checked.
+
+    Raises:
+      ValueError: if the name is unknown, the environment does not fit, or the parameters have
+        another structure or other shapes than this agent's.
+    """
+    agent, expected = find(name).acting(env, num_envs, config, network)
+
+    def shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+        leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+        return {jax.tree_util.keystr(path): tuple(jnp.shape(leaf)) for path, leaf in leaves}
+
+    given, wanted = shapes(params), shapes(expected)
+    for leaf in wanted | given:
+        accepted = f"{wanted.get(leaf, 'nothing')}, what {name} on {env.name} has"
+        same = given.get(leaf) == wanted.get(leaf)
+        check(same, f"params{leaf}", given.get(leaf, "nothing"), accepted)
+    return agent
+
+
+@struct.dataclass
+class Untrained:
+    """The state of a rule: no parameters."""
+
+    params: tuple[()]
+    key: jax.Array
+    updates: jax.Array
+
+
+CATALOGUE: dict[str, Algorithm] = {}
+"""All algorithms by name."""
+
+
+def register(algorithm: Algorithm) -> Algorithm:
+    """Adds an algorithm to the catalogue.
+
+    Raises:
+      ValueError: if there is another one of this name.
+    """
+    new = CATALOGUE.get(algorithm.name, algorithm) == algorithm
+    check(new, "algorithm", algorithm.name, "a name that is not taken")
+    CATALOGUE[algorithm.name] = algorithm
+    return algorithm
+
+
+def rule(
+    name: str,
+    agent: Callable[[Any, Environment], Agent],
+    fits: Fits = lambda observations, actions: None,
+    config: type = Nothing,
+    several: bool = False,
+    privileged: bool = False,
+) -> Algorithm:
+    """An entry for an agent with nothing to train, such as an expert.
+
+    Args:
+      name: as users write it.
+      agent: `(config, env) -> Agent`; it is given no parameters.
+      fits: see `Algorithm`, as for the others.
+      config: likewise.
+      several: likewise.
+      privileged: likewise.
+    """
+
+    def make(config: Any, vec: VectorEnv, network: Nothing) -> Trainer:
+        del network
+
+        def init(key: jax.Array, hparams: Nothing, env_params: Any = None) -> Untrained:
+            del hparams, env_params
+            return Untrained((), key, jnp.zeros((), jnp.int32))
+
+        made = agent(config, vec.env)
+        return Trainer(init, lambda state: (state, {}), lambda greedy=False: made, 0)
+
+    return Algorithm(name, make, fits, config, trains=False, several=several, privileged=privileged)
+
+
+def find(name: str) -> Algorithm:
+    """The algorithm of this name.
+
+    Raises:
+      ValueError: if there is none; the nearest name is suggested.
+    """
+    if name not in CATALOGUE:
+        raise ValueError(unknown("algorithm", name, CATALOGUE))
+    return CATALOGUE[name]

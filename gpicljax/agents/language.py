@@ -1,0 +1,125 @@
+"""Language models as agents, and their trainer over any environment whose observations are tokens.
+
+A token is read at each step, and what the model says of the next one is the action: the token
+itself where actions are tokens, the log-probabilities of all tokens where actions are those
+(Meta-Language). The memory, a transformer's cache among them, is the agent's carry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax import spaces
+from gpicljax.agents import sequence
+from gpicljax.agents.acting import random_agent
+from gpicljax.agents.sequence import SequenceConfig, Sequences
+from gpicljax.checks import check, check_at_least
+from gpicljax.environment import Environment
+from gpicljax.interface import Agent, TimeStep, Trainer
+from gpicljax.networks.contract import Network
+from gpicljax.rollout import Record, RolloutState, rollout
+from gpicljax.vector import VectorEnv
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModelConfig(SequenceConfig):
+    """Sizes and switches, all static: those of `SequenceConfig`, and two more.
+
+    Attributes:
+      length: T, tokens of a sequence to learn from.
+      capacity: tokens that a transformer's cache holds when the model acts; 0 for `length`.
+    """
+
+    length: int = 512
+    capacity: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(1, length=self.length)
+        check_at_least(0, capacity=self.capacity)
+
+
+def fits(observations: spaces.Space, actions: spaces.Space) -> str | None:
+    """Why a language model cannot read these observations or take these actions; None if it can."""
+    if not isinstance(observations, spaces.Discrete):
+        return f"observations that are tokens are needed, not {observations}"
+    tokens, chances = spaces.Discrete(observations.n), (observations.n,)
+    if actions != tokens and not (isinstance(actions, spaces.Box) and actions.shape == chances):
+        return f"actions that are tokens, or one number for each token, are needed, not {actions}"
+    return None
+
+
+def language_agent(network: Network, actions: spaces.Space, greedy: bool = False) -> Agent:
+    """A language model that acts, over its network's parameters.
+
+    Args:
+      network: from tokens to logits float `[B, V]`.
+      actions: of the environment: `Discrete(V)`, the next token, or a box of V numbers, the
+        log-probabilities of all tokens.
+      greedy: whether to take the most probable token; else it is drawn.
+
+    Returns:
+      The agent; its `aux` is a dictionary with the `logits`.
+    """
+
+    def act(
+        keys: jax.Array, params: Any, carry: Any, timestep: TimeStep
+    ) -> tuple[jax.Array, Any, Any]:
+        logits, carry = network.step(params, carry, timestep.observation, timestep.trial_start)
+        if isinstance(actions, spaces.Box):
+            action = jax.nn.log_softmax(logits).astype(actions.jax_dtype)
+        elif greedy:
+            action = logits.argmax(-1).astype(jnp.int32)
+        else:
+            action = jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
+        return action, {"logits": logits}, carry
+
+    return Agent(network.initial_carry, act)
+
+
+def make(config: LanguageModelConfig, vec: VectorEnv, network: Network) -> Trainer:
+    """Builds the trainer of a model of the texts that environments show.
+
+    One update starts all instances afresh and reads the first `length` tokens of each, with random
+    actions: as many sequences as instances, whatever `config.batch_size` says.
+
+    Args:
+      config: sizes and switches.
+      vec: the environments; one agent.
+      network: from tokens to logits.
+
+    Returns:
+      The trainer (see `sequence.make`); its loss is `nats`, of every token but the first of a
+      trial. Its `env_params` are the distribution over tasks, the batch's own if None.
+
+    Raises:
+      ValueError: if the environments do not fit.
+    """
+    env: Environment = vec.env
+    check(env.num_agents is None, "num_agents", env.num_agents, "None, one agent")
+    reason = fits(env.observation_space(), env.action_space())
+    check(reason is None, "env", env.name, str(reason))
+    config = dataclasses.replace(config, batch_size=vec.num_envs)
+    part = vec.part(config.microbatches)
+    reader = random_agent(env)
+
+    def keep(record: Record) -> tuple[jax.Array, jax.Array, jax.Array]:
+        here, there = record.timestep, record.next_timestep
+        target = jnp.where(there.trial_start, -1, there.observation)
+        return here.observation, here.trial_start, target
+
+    def sample(keys: jax.Array, env_params: Any) -> Sequences:
+        vstate, timestep = part.init(keys[0], env_params)
+        start = RolloutState(vstate, timestep, reader.initial_carry(part.num_envs))
+        _, (tokens, starts, targets) = rollout(part, reader, (), start, config.length, keep)
+        return Sequences(tokens, starts, targets)
+
+    def agent(greedy: bool = False) -> Agent:
+        return language_agent(network, env.action_space(), greedy)
+
+    losses = [sequence.cross_entropy("nats")]
+    return sequence.make(config, network, sample, losses, length=config.length, agent=agent)

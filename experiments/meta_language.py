@@ -11,7 +11,6 @@ take on the machine at hand.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -185,12 +184,13 @@ def build(config: Config) -> Program:
         between=lambda state: dataclasses.replace(state, data=data(state.updates)),
         measures=measures,
         key_metric="nats",
-        save=functools.partial(
-            save_language_model,
-            settings=config.model,
+        save=lambda folder, cell, **about: save_language_model(
+            folder,
+            config.model,
             vocab_size=VOCABULARY,
             context=config.context,
             languages={"orders": list(config.orders), "tasks": config.tasks},
+            **about,
         ),
         spread=Spread(
             config.agent.batch_size // config.agent.microbatches,

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from meta_rg_settings import PRESETS, Config, make_env
+from meta_rg_settings import AUXILIARIES, PRESETS, Config, env_options, make_env
 from reports.meta_rg import cell_name, report
 
 import gpicljax
@@ -28,10 +28,7 @@ from gpicljax.envs.meta_rg import MetaRG, experts, memoryless
 from gpicljax.evaluation.meta_rg.games import Games, play_games
 from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
 from gpicljax.evaluation.returns import one_trial_each
-from gpicljax.networks.contract import Network, as_network
-from gpicljax.networks.fast_weights import DeltaMemory
-from gpicljax.networks.q_network import RecurrentQNetwork
-from gpicljax.networks.recurrent import LSTMStack
+from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.rollout import forgetful
 from gpicljax.runtime import (
     FAST_COMPILE,
@@ -40,6 +37,7 @@ from gpicljax.runtime import (
     Probe,
     Program,
     run_experiment,
+    save_agent,
     stream,
 )
 
@@ -54,37 +52,9 @@ def make_auxiliaries(config: Config, env: MetaRG) -> tuple[r2d2.Auxiliary, ...]:
     def stimulus(here: Any, following: Any) -> tuple[jax.Array, jax.Array]:
         return here["stimulus"], jnp.ones_like(here["previous_reward"])
 
-    kinds = {"both": ("feedback", "stimulus"), "none": ()}.get(
-        config.auxiliary, (config.auxiliary,)
-    )
     targets = {"feedback": feedback, "stimulus": stimulus}
-    return tuple(r2d2.Auxiliary(kind, targets[kind], config.auxiliary_weight) for kind in kinds)
-
-
-def make_network(config: Config, env: MetaRG) -> Network:
-    """The recurrent Q-network of the configuration."""
-    shape = config.network
-    space = env.observation_space()
-    size = gpicljax.spaces.flat_size(space["stimulus"])  # type: ignore[index]
-    if shape.core == "lstm":
-        core = LSTMStack(shape.core_sizes)
-    else:
-        core = DeltaMemory(shape.core_sizes[-1], shape.memory_heads, shape.memory_width)
-    names = [auxiliary.name for auxiliary in make_auxiliaries(config, env)]
-    return as_network(
-        RecurrentQNetwork(
-            space,
-            env.action_space().n,  # type: ignore[attr-defined]
-            encoded="stimulus",
-            encoder_sizes=shape.encoder,
-            mixer_sizes=shape.mixer,
-            core=core,
-            predictions=tuple((name, size) for name in names),
-            prediction_hidden=shape.predictor,
-            residual=shape.residual,
-            compare=("feedback",) if shape.compare else (),
-        )
-    )
+    names = AUXILIARIES[config.auxiliary]
+    return tuple(r2d2.Auxiliary(name, targets[name], config.auxiliary_weight) for name in names)
 
 
 CONDITIONS: dict[str, tuple[str, float, bool]] = {
@@ -107,7 +77,8 @@ def build(config: Config) -> Program:
         renew_share=config.renew_share,
         params=env.make_params(min_values=config.vmin, max_values=config.vmax),
     )
-    network = make_network(config, env)
+    settings = dataclasses.replace(config.network, predictions=AUXILIARIES[config.auxiliary])
+    network = recurrent_q_network(settings, env.observation_space(), env.action_space())
     trainer = r2d2.make(config.agent, vec, network, make_auxiliaries(config, env))
     longest = int(env.horizon())
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
@@ -142,7 +113,7 @@ def build(config: Config) -> Program:
             """`explore` scales the actors' epsilons; `forget` clears memories every game."""
             epsilons = r2d2.actor_epsilons(hparams, size) * explore
             agent = forgetful(
-                q_agent(network, env.action_space().n, epsilons),  # type: ignore[attr-defined]
+                q_agent(network, env.action_space(), epsilons),
                 lambda timestep: forget & (timestep.observation["round"] == 0),
             )
             sizes = {"max_games": env.max_games, "max_steps": longest}
@@ -179,6 +150,17 @@ def build(config: Config) -> Program:
         baselines=lambda: calibrate(config),
         probe=Probe(Measure(channels["episode"], (0.0, False)), accuracy),
         key_metric="query_accuracy",
+        save=lambda folder, env_params, **about: save_agent(
+            folder,
+            algorithm="r2d2",
+            env_id=config.env,
+            env_options=env_options(config),
+            env_params=env_params,
+            num_envs=config.agent.num_envs,
+            config=config.agent,
+            network=settings,
+            **about,
+        ),
         expected_seconds=570.0 if config.preset == "quick" else None,
         more=env,
     )
@@ -195,7 +177,14 @@ def cell_params(config: Config, env: MetaRG, cell: tuple[int, int]) -> Any:
 def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, float]]]:
     """Query and support accuracy of the rules that need no training, by cell."""
     env = make_env(dataclasses.replace(config, actions="compact"))
-    vec = gpicljax.VectorEnv(env, 256, resets="fresh", privileged=True)
+    longest = int(env.horizon())
+    vec = gpicljax.VectorEnv(
+        env,
+        config.evaluation_episodes,
+        resets="synchronous",
+        steps_per_trial=longest + 1,
+        privileged=True,
+    )
     panel, names = experts.calibration_panel(env), experts.calibration_rules(env)
 
     @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
@@ -206,8 +195,7 @@ def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, fl
             panel,
             None,
             max_games=env.max_games,
-            max_steps=int(env.horizon()),
-            episodes_per_env=math.ceil(config.evaluation_episodes / 256),
+            max_steps=longest,
             env_params=env_params,
         )
 

@@ -9,36 +9,22 @@ from typing import Any, Literal
 import gpicljax
 from gpicljax.agents import r2d2
 from gpicljax.envs.meta_rg import MetaRG
+from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check
 
 Auxiliary = Literal["feedback", "stimulus", "both", "none"]
 
 
-@dataclasses.dataclass(frozen=True)
-class NetworkConfig:
-    """The recurrent Q-network (appendix C by default).
-
-    Attributes:
-      encoder: hidden sizes of the stimulus encoder.
-      mixer: hidden sizes of the MLP over all inputs.
-      core: kind of recurrent core.
-      core_sizes: LSTM sizes; of a delta memory, the output size.
-      memory_heads: heads of a delta memory.
-      memory_width: width of its keys and values.
-      predictor: hidden size of the auxiliary predictors.
-      residual: feed the mixer's output to the heads too.
-      compare: show the Q head how far the predicted feedback is from the stimulus at hand.
-    """
-
-    encoder: tuple[int, ...] = (512, 256, 128)
-    mixer: tuple[int, ...] = (512, 256, 256)
-    core: Literal["lstm", "delta"] = "lstm"
-    core_sizes: tuple[int, ...] = (256, 128)
-    memory_heads: int = 4
-    memory_width: int = 16
-    predictor: int = 512
-    residual: bool = False
-    compare: bool = False
+APPENDIX_C = RecurrentQSettings(
+    encoded="stimulus", mixer=(512, 256, 256), core_sizes=(256, 128), memory_width=16
+)
+"""The paper's network."""
+AUXILIARIES: dict[Auxiliary, tuple[str, ...]] = {
+    "feedback": ("feedback",),
+    "stimulus": ("stimulus",),
+    "both": ("feedback", "stimulus"),
+    "none": (),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +43,7 @@ class Config(TrainingConfig):
       actions: Action layout: one action per decision, or the reference's 519.
       auxiliary: What the core predicts: the coming feedback, the current stimulus, both or none.
       auxiliary_weight: Weight of that loss.
-      network: Sizes of the network.
+      network: Sizes of the network; what it predicts is `auxiliary`'s.
       agent: Sizes and switches of R2D2.
       hparams: Hyper-parameters of R2D2.
       bank_size: Target lists kept ready for new episodes.
@@ -81,7 +67,7 @@ class Config(TrainingConfig):
     log_lines: int = 313
     auxiliary: Auxiliary = "stimulus"
     auxiliary_weight: float = 1.0
-    network: NetworkConfig = NetworkConfig()
+    network: RecurrentQSettings = APPENDIX_C
     agent: r2d2.R2D2Config = r2d2.R2D2Config()
     hparams: r2d2.R2D2HParams = r2d2.R2D2HParams()
     bank_size: int = 2048
@@ -102,12 +88,10 @@ class Config(TrainingConfig):
             check(len(value) > 0 and min(value) > 0, name, value, "one or more integers >= 1")
         for name in ("bank_size", "probe_episodes", "evaluation_episodes"):
             check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
-        check(
-            not self.network.compare or self.auxiliary in ("feedback", "both"),
-            "network.compare",
-            self.network.compare,
-            "False, or an auxiliary that predicts the feedback",
-        )
+        compared, known = self.network.compare, AUXILIARIES[self.auxiliary]
+        accepted = f"what auxiliary predicts, {' and '.join(known) or 'nothing'}"
+        check(set(compared) <= set(known), "network.compare", compared, accepted)
+        check(not self.network.predictions, "network.predictions", "names", "none; see auxiliary")
         stages = self.curriculum
         inside = all(self.vmin <= value <= self.vmax for value in stages)
         check(inside, "curriculum", stages, f"values from vmin = {self.vmin} to vmax = {self.vmax}")
@@ -124,13 +108,14 @@ QUICK = Config(
     log_lines=18,
     auxiliary="feedback",
     auxiliary_weight=10.0,
-    network=NetworkConfig(
+    network=RecurrentQSettings(
+        encoded="stimulus",
         encoder=(128, 128),
         mixer=(128,),
         core_sizes=(128,),
         predictor=128,
         residual=True,
-        compare=True,
+        compare=("feedback",),
     ),
     # The listener's decisions do not change what comes next, so that a discount of 0 is exact.
     agent=r2d2.R2D2Config(
@@ -158,7 +143,7 @@ CPU_TABLE2 = dataclasses.replace(
     vmax=3,
     observations=4_096_000,
     log_lines=32,
-    network=dataclasses.replace(NetworkConfig(), residual=True, compare=True),
+    network=dataclasses.replace(APPENDIX_C, residual=True, compare=("feedback",)),
 )
 PAPER_TABLE2 = Config(seeds=3, vmax=3)
 PAPER_TABLE3 = Config(shots=(1, 2, 4), samples=(1, 4, 16), observations=5_000_000, log_lines=157)
@@ -174,23 +159,22 @@ PRESETS = {
 }
 
 
-def make_env(config: Config, **options: Any) -> MetaRG:
-    """The game of a configuration; `options` override its static options.
+def env_options(config: Config) -> dict[str, Any]:
+    """Static options of the game of a configuration."""
+    return {
+        "max_values": max(config.vmax, 2),
+        "max_shots": max(config.shots),
+        "max_samples": max(config.samples),
+        "vocab_size": config.vocab_size,
+        "message_length": config.message_length,
+        "num_distractors": config.distractors,
+        "actions": config.actions,
+    }
 
-    Raises:
-      ValueError: where the configuration contradicts itself.
-    """
-    env = gpicljax.make(
-        config.env,
-        max_values=max(config.vmax, 2),
-        max_shots=max(config.shots),
-        max_samples=max(config.samples),
-        vocab_size=config.vocab_size,
-        message_length=config.message_length,
-        num_distractors=config.distractors,
-        actions=config.actions,
-        **options,
-    )
+
+def make_env(config: Config) -> MetaRG:
+    """The game of a configuration. ValueError where the configuration contradicts itself."""
+    env = gpicljax.make(config.env, **env_options(config))
     assert isinstance(env, MetaRG)
     for shots, samples in config.cells:
         env.make_params(

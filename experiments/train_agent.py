@@ -244,8 +244,8 @@ def build(config: Config) -> Program:
             },
         ),
         key_metric="return",
-        save=functools.partial(
-            save_agent,
+        save=lambda folder, cell, **about: save_agent(
+            folder,
             algorithm=config.algo,
             env_id=config.env,
             env_options=options,
@@ -253,6 +253,7 @@ def build(config: Config) -> Program:
             num_envs=config.num_envs,
             config=config.agent,
             network=config.network,
+            **about,
         ),
         more=env,
     )

@@ -121,7 +121,8 @@ class Program(NamedTuple):
       baselines: `() -> anything`, what is measured besides, without any agent, on the host.
       probe: what is measured after every chunk.
       key_metric: what the progress line shows.
-      save: `(folder, *, params, **about)`, writes one agent; None where there is nothing to keep.
+      save: `(folder, cell, *, params, **about)`, writes the agent of one seed, with what else its
+        card should say; None where there is nothing to keep.
       spread: how one run alone is spread over devices; None if it cannot be.
       expected_seconds: how long the run takes, if that is known.
       more: what the report needs to know besides.
@@ -454,7 +455,7 @@ def _save_agents(outcome: Outcome, written: Report, lanes: Lanes) -> None:
         if written.evaluations:
             about["evaluation"] = written.evaluations[i]
         params = jax.tree.map(lambda x, i=i: x[i], outcome.params)
-        save(folder, params=params, **about)
+        save(folder, outcome.program.cells[cell], params=params, **about)
 
 
 # Dry run -----------------------------------------------------------------------------------------

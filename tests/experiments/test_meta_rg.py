@@ -7,11 +7,14 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import meta_rg
+
+from gpicljax.runtime import load_agent
 
 TINY = [
     "--seeds=2",
@@ -56,6 +59,19 @@ def test_writes_everything(finished):
     text = (run / "summary.md").read_text()
     assert "62.2 ± 3.7" in text and "memory cleared every game" in text
     assert len(results.history) == 2
+
+
+def test_saved_listeners_load(finished):
+    _, run, results = finished
+    loaded = load_agent(run / "agents" / "seed_1")
+    mine, theirs = (jax.tree.leaves(p) for p in (loaded.params, results.params))
+    assert all(np.array_equal(a, b[1]) for a, b in zip(mine, theirs, strict=True))
+    assert loaded.env == results.program.more and loaded.info["training"]["lane"] == 1
+    assert loaded.info["evaluation"]["greedy"] == pytest.approx(
+        json.loads((run / "summary.json").read_text())["results"]["S = 1, O = 1"]["greedy"][
+            "query by game"
+        ]["seeds"][1]
+    )
 
 
 def test_games_are_those_of_whole_episodes(finished):

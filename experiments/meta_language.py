@@ -22,6 +22,7 @@ from reports.meta_language import Demonstration, Extras, report
 
 import gpicljax
 from gpicljax.agents import sequence
+from gpicljax.agents.language import LanguageModelConfig
 from gpicljax.agents.sequence import Sequences
 from gpicljax.data.meta_language.faulty_text import (
     SUM_SYMBOLS,
@@ -41,7 +42,7 @@ from gpicljax.runtime import (
     Program,
     Spread,
     run_experiment,
-    save_language_model,
+    save_agent,
     stream,
 )
 
@@ -106,7 +107,9 @@ def build(config: Config) -> Program:
 
     def make(devices: int = 1, axis: str | None = None) -> Any:
         losses = [sequence.cross_entropy("nats")]
-        return sequence.make(config.agent, network, sample, losses, devices, axis)
+        return sequence.make(
+            config.agent, network, sample, losses, devices, axis, length=config.context
+        )
 
     trainer = make()
 
@@ -184,11 +187,15 @@ def build(config: Config) -> Program:
         between=lambda state: dataclasses.replace(state, data=data(state.updates)),
         measures=measures,
         key_metric="nats",
-        save=lambda folder, cell, **about: save_language_model(
+        save=lambda folder, cell, **about: save_agent(
             folder,
-            config.model,
-            vocab_size=VOCABULARY,
-            context=config.context,
+            algorithm="language-model",
+            env_id="MetaLanguage-v0",
+            env_options={"slot_weights": config.slot_weights, "calibration": config.calibration},
+            env_params=env.make_params(min_order=config.orders[0], max_order=config.orders[1]),
+            num_envs=config.agent.batch_size,
+            config=LanguageModelConfig(**vars(config.agent), length=config.context),
+            network=config.model,
             languages={"orders": list(config.orders), "tasks": config.tasks},
             **about,
         ),

@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -179,6 +180,7 @@ def make(
             logits, inputs, core = logits_of(params, carry.student, timestep)
             own = jax.vmap(draw)(own_keys, logits)
             label, _, memory = teacher.act(teacher_keys, (), carry.teacher, timestep)
+            chex.assert_equal_shape([label, own])
             obeyed = jax.vmap(jax.random.uniform)(who_keys) < teacher_share
             action = jnp.where(obeyed, label, own)
             return action, Noted(inputs, label), Memories(AgentCarry(core, action), memory)

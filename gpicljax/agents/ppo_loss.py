@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -99,8 +100,12 @@ def loss(
     Returns:
       This device's part of the loss and of its metrics; summed over devices they are means.
 
+    `rlax.clipped_surrogate_pg_loss` is a plain mean, without weights for steps that do not count.
+
     Source: Schulman et al. (2017), equations 7 and 9.
     """
+
+    chex.assert_equal_shape([output.value, *batch[4:]])
 
     def total(x: jax.Array) -> jax.Array:
         return x if axis is None else jax.lax.psum(x, axis)

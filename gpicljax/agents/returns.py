@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -49,6 +50,7 @@ def generalised_advantages(
     """
     import rlax
 
+    chex.assert_equal_shape([reward, terminated, over, ignored, values[1:]])
     estimate: Any = rlax.truncated_generalized_advantage_estimation
     dtype = values.dtype
     discounts = jnp.where(ignored, 1.0, discount) * (1 - terminated.astype(dtype))
@@ -87,6 +89,8 @@ def n_step_targets(
       float `[T, ...]`, without gradient.
     """
     import rlax
+
+    chex.assert_equal_shape([rewards, discounts, continues, values])
 
     def returns(*of_one: jax.Array) -> Any:
         reward, discount, going, value = of_one

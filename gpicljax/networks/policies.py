@@ -11,6 +11,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,6 +102,7 @@ def chosen_value(space: Choices, values: jax.Array, action: jax.Array) -> jax.Ar
       mean for the sum, as in value decomposition (Sunehag et al., 2018): the best joint action is
       made of the best of every choice.
     """
+    chex.assert_equal_shape([values[..., 0], action])
     value = jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
     return value if isinstance(space, spaces.Discrete) else value.mean(-1)
 

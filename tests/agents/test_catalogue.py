@@ -88,6 +88,37 @@ def test_what_fits_is_not_refused_and_several_agents_where_it_says_so(name):
         assert algorithm.refusal(*spaces, 2) is not None
 
 
+@pytest.mark.parametrize("name", [n for n, a in catalogue.CATALOGUE.items() if a.several])
+def test_both_players_of_a_game_are_trained(name):
+    """A decision and a message each, with masks and an agent axis. Shapes only."""
+    algorithm, env = catalogue.find(name), gpicljax.make("MetaRG-v1", view="players")
+    assert algorithm.refusal(env.observation_space(), env.action_space(), 2) is None
+    vec = gpicljax.VectorEnv(env, 4, resets="fresh")
+    counts = []
+    for own in (False, True):
+        config = algorithm.config()
+        if algorithm.trains:
+            options = {"mixing": "vdn"} if name == "r2d2" and not own else {}
+            config = dataclasses.replace(config, share_parameters=not own, **options)
+        trainer = algorithm.make(algorithm.to_act(config), vec, algorithm.network())
+
+        def study(key, trainer=trainer):
+            state = trainer.init(key, algorithm.hparams())
+            following, metrics = trainer.update(state)
+            vstate, timestep = vec.init(key)
+            agent, keys = trainer.agent(), vec.choice_keys(vstate)
+            action, _, _ = agent.act(keys, state.params, agent.initial_carry(4), timestep)
+            return state, following, metrics, action, vec.step(vstate, action)
+
+        state, following, metrics, action, _ = jax.eval_shape(study, jax.random.key(0))
+        shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), tree) for tree in (state, following)]
+        assert shapes[0] == shapes[1]
+        assert all(metric.shape == () for metric in metrics.values())
+        assert action.shape == (4, *env.action_space().shape) and action.dtype == jnp.int32
+        counts.append(sum(x.size for x in jax.tree.leaves(state.params)))
+    assert counts[1] == 2 * counts[0]
+
+
 VECTOR = Box(-1, 1, (3,))
 REFUSED = [
     ("ppo", VECTOR, MultiDiscrete(((2, 2), (2, 2))), "discrete or continuous"),

@@ -1,5 +1,6 @@
 """Behaviour cloning: it learns in context, and spread over devices it is the same run."""
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,13 @@ import pytest
 
 import gpicljax
 from gpicljax.agents import cloning
+from gpicljax.envs.maze_world.experts import privileged_agent
 from gpicljax.interface import Agent
 from gpicljax.networks.actor_critic import RecurrentActorCritic
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.rollout import rollout, start_rollout
+from gpicljax.runtime import FAST_COMPILE
 
 
 def best_arm():
@@ -68,6 +71,53 @@ def test_a_clone_of_the_best_arm_learns_to_find_it():
 
 def chances(start):
     return start.vstate.task.probabilities
+
+
+def test_a_clone_of_the_mazes_privileged_agent_sees_what_it_can():
+    """The teacher remembers the maze; the student sees the cells around, or for the null nothing.
+
+    Both students train side by side, in one program; the blind one knows its last action and
+    reward, and how often the teacher goes where.
+    """
+    env = gpicljax.make(
+        "MazeWorld-v0", size=7, view="local", local_radius=1, actions="moves", max_landmarks=3
+    )
+    vec = gpicljax.VectorEnv(env, 16, bank_size=64, privileged=True)
+    teacher = privileged_agent(env, 1.0)
+    module = RecurrentActorCritic(
+        env.observation_space(), env.action_space(), (32,), LSTMStack((32,))
+    )
+    network = as_network(module)
+
+    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    @jax.vmap
+    def study(sight):
+        def seen(inputs):
+            shade = lambda x: x * (sight / 255) if x.dtype == jnp.uint8 else x * (sight > 0)  # noqa: E731
+            return inputs._replace(observation=jax.tree.map(shade, inputs.observation))
+
+        eyes = network._replace(
+            init=lambda key, inputs: network.init(key, seen(inputs)),
+            step=lambda p, carry, inputs, start: network.step(p, carry, seen(inputs), start),
+            unroll=lambda p, carry, inputs, starts: network.unroll(p, carry, seen(inputs), starts),
+        )
+        trainer = cloning.make(cloning.CloningConfig(12), vec, eyes, teacher)
+        hparams = cloning.CloningHParams(learning_rate=5e-3, teacher_share=0.5)
+        state = trainer.init(jax.random.key(0), hparams)
+        state, metrics = jax.lax.scan(lambda s, _: trainer.update(s), state, None, 150)
+        return metrics, state.rollout.carry
+
+    metrics, memories = study(jnp.array([1.0, 0.0]))
+    sighted, blind = np.asarray(metrics["agreement"][:, -30:]).mean(1)
+    assert sighted > blind + 0.15, (sighted, blind)
+    assert np.isfinite(metrics["loss"]).all()
+    # The teacher's memory went along: what it has kept is more than what is in view now.
+    kept, now = memories.teacher.kept.sum((-1, -2)), memories.teacher.recent[0].sum((-1, -2))
+    assert (kept > now).mean() > 0.5
+    # What is privileged is told to the teacher alone.
+    assert jax.tree.structure(memories.student) == jax.tree.structure(
+        cloning.make(cloning.CloningConfig(), vec, network, teacher).agent().initial_carry(1)
+    )
 
 
 def test_choices_do_not_depend_on_the_batch():

@@ -23,8 +23,7 @@ from step_unroll import (
 
 import gpicljax
 from gpicljax.networks.contract import AgentInput, as_network
-from gpicljax.networks.feedforward import DuelingHead
-from gpicljax.networks.q_network import RecurrentQNetwork
+from gpicljax.networks.q_network import DuelingHead, RecurrentQNetwork
 from gpicljax.networks.recurrent import LSTMLayer, LSTMStack, orthogonal
 
 

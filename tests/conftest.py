@@ -8,6 +8,8 @@ import pytest
 import gpicljax
 from gpicljax.runtime.mesh import enable_compilation_cache, one_device_per_core
 
+# LLVM's slow passes are left out, here and in child processes: most of the suite is compilation.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=1"
 enable_compilation_cache()
 one_device_per_core(most=1)
 

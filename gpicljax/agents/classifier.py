@@ -13,6 +13,7 @@ import optax
 from flax import linen as nn
 from jax.typing import ArrayLike
 
+from gpicljax.checks import check, check_at_least
 from gpicljax.networks.feedforward import MLP, dense
 
 
@@ -86,24 +87,16 @@ def fit_classifier(
     """
     inputs = np.asarray(features, jnp.result_type(float))
     targets = np.asarray(labels)
-    if inputs.ndim != 2 or inputs.size == 0:
-        raise ValueError(f"features has shape {inputs.shape}; accepted is float[N, F], N, F >= 1")
-    if targets.shape != inputs.shape[:1] or targets.dtype.kind not in "iu":
-        raise ValueError(
-            f"labels is {targets.dtype}{list(targets.shape)}; accepted is int[{inputs.shape[0]}], "
-            "one per row of features"
-        )
-    if targets.min() < 0:
-        raise ValueError(f"labels has {targets.min()}; accepted are 0, 1, 2, ...")
-    if not np.isfinite(inputs).all():
-        raise ValueError("features has values that are not finite")
-    for name, value in (("steps", steps), ("batch_size", batch_size)):
-        if value < 1:
-            raise ValueError(f"{name} = {value}: at least 1 is needed")
-    if any(size < 1 for size in hidden):
-        raise ValueError(f"hidden = {tuple(hidden)}: each layer needs at least 1 unit")
-    if not learning_rate > 0:
-        raise ValueError(f"learning_rate = {learning_rate}: a positive number is needed")
+    shape = inputs.shape
+    check(inputs.ndim == 2 and inputs.size, "features", shape, "float[N, F] with N, F >= 1")
+    one_each = targets.shape == shape[:1] and targets.dtype.kind in "iu"
+    given = f"{targets.dtype}{list(targets.shape)}"
+    check(one_each, "labels", given, f"int[{shape[0]}], one per row of features")
+    check(targets.min() >= 0, "labels", targets.min(), "0, 1, 2, ...")
+    check(np.isfinite(inputs).all(), "features", "infinite values or NaN", "finite ones")
+    check_at_least(1, steps=steps, batch_size=batch_size)
+    check(all(size >= 1 for size in hidden), "hidden", tuple(hidden), "integers >= 1")
+    check(learning_rate > 0, "learning_rate", learning_rate, "a number above 0")
     network = _Network(tuple(hidden), int(targets.max()) + 1)
     rate = jnp.asarray(learning_rate, inputs.dtype)
     params = _fit(key, inputs, targets.astype(np.int32), rate, network, steps, batch_size)
@@ -133,14 +126,14 @@ def _fit(
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels[batch]).mean()
 
     def update(carry: tuple[Any, Any], step: jax.Array) -> tuple[tuple[Any, Any], None]:
-        weights, memory = carry
+        weights, opt_state = carry
         batch = jax.random.randint(
             jax.random.fold_in(key, step), (batch_size,), 0, features.shape[0]
         )
-        changes, memory = adam.update(jax.grad(loss)(weights, batch), memory)
+        steps, opt_state = adam.update(jax.grad(loss)(weights, batch), opt_state)
         rate = -learning_rate * schedule(step)
-        changes = jax.tree.map(lambda change: rate * change, changes)
-        return (optax.apply_updates(weights, changes), memory), None
+        steps = jax.tree.map(lambda x: rate * x, steps)
+        return (optax.apply_updates(weights, steps), opt_state), None
 
     (weights, _), _ = jax.lax.scan(update, (weights, adam.init(weights)), jnp.arange(steps))
     return {**fixed, "network": weights}
@@ -165,11 +158,9 @@ def accuracy(
     """
     shape = jnp.shape(features)[:1]
     counts = jnp.ones(shape, bool) if where is None else jnp.asarray(where, bool)
-    if not shape == counts.shape == jnp.shape(labels):
-        raise ValueError(
-            f"features, labels and where have leading shapes {shape}, {jnp.shape(labels)} and "
-            f"{counts.shape}; accepted is one length N"
-        )
+    given = {"features": shape, "labels": jnp.shape(labels), "where": counts.shape}
+    for name, length in given.items():
+        check(length == shape, name, f"the leading shape {length}", f"one length N, here {shape}")
     right = classifier.predict(classifier.params, features) == jnp.asarray(labels)
     total = counts.sum()
     hits = (right & counts).sum() / jnp.maximum(total, 1)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from gpicljax.checks import check, check_at_least, check_choice, refusal
 from gpicljax.networks.tiled_attention import tiled_attention
 
 Implementation = Literal["auto", "tiled", "cudnn", "xla"]
@@ -102,11 +103,12 @@ def attention_across(
                 q, k, v, cuda=fused, default=partial(tiled_attention, first=None, span=span)
             )
         if implementation == "cudnn":
-            raise ValueError(
-                "implementation = 'cudnn': needs an NVIDIA GPU with cuDNN, float16 or bfloat16, "
-                "heads of a multiple of 8 up to 128, and neither starts, nor a cache, nor a window "
-                f"over steps of several tokens; got {q.dtype}, [B, H, d, T] = {q.shape}"
+            accepted = (
+                "an NVIDIA GPU with cuDNN, float16 or bfloat16, heads of a multiple of 8 to 128, "
+                "and neither starts, nor a cache, nor a window over steps of several tokens"
             )
+            given = f"cudnn with {q.dtype}, [B, H, d, T] = {q.shape}"
+            raise ValueError(refusal("implementation", given, accepted))
     if first is None and not (plain and span is None):
         if starts is None:
             positions = jnp.arange(offset, offset + length, dtype=jnp.int32)[None]
@@ -155,7 +157,8 @@ def earliest_keys(
 
 def _checked(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, ...]:
     if not q.ndim == k.ndim == v.ndim == 4:
-        raise ValueError(f"q, k, v: [B, T, H, d] expected; got {q.shape}, {k.shape}, {v.shape}")
+        given = f"{q.shape}, {k.shape}, {v.shape}"
+        raise ValueError(refusal("q, k, v", given, "[B, T, H, d] each"))
     return q, k, v
 
 
@@ -170,34 +173,24 @@ def _check(
     implementation: str,
 ) -> None:
     """Everything static; shapes are `[B, H, d, T]`."""
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(f"implementation = {implementation!r}: choose one of {IMPLEMENTATIONS}")
+    check_choice("implementation", implementation, IMPLEMENTATIONS)
     kinds = {x.dtype for x in (q, k, v)}
-    if len(kinds) > 1 or not jnp.issubdtype(q.dtype, jnp.floating):
-        raise ValueError(f"q, k, v: one float type expected; got {q.dtype}, {k.dtype}, {v.dtype}")
+    same = len(kinds) == 1 and jnp.issubdtype(q.dtype, jnp.floating)
+    check(same, "q, k, v", f"{q.dtype}, {k.dtype}, {v.dtype}", "one float type")
     batch, heads, width, length = q.shape
-    if k.shape[:3] != q.shape[:3] or k.shape[3] < length or v.shape != k.shape:
-        raise ValueError(
-            f"k, v: {batch} x {heads} heads of {width}, at least {length} keys expected as q has; "
-            f"got [B, H, d, S] = {k.shape}, {v.shape}"
-        )
-    if window is not None and window < 1:
-        raise ValueError(f"window = {window}: at least 1 step, or None")
-    if tokens_per_step < 1:
-        raise ValueError(f"tokens_per_step = {tokens_per_step}: at least 1")
+    fits = k.shape[:3] == q.shape[:3] and k.shape[3] >= length and v.shape == k.shape
+    accepted = f"[B, H, d, S] = {(batch, heads, width)} and S >= {length}, as q has"
+    check(fits, "k, v", f"{k.shape}, {v.shape}", accepted)
+    check_at_least(1, window=window, tokens_per_step=tokens_per_step)
     if starts is not None:
-        if first is not None or k.shape != q.shape:
-            raise ValueError("starts: with more keys than queries, or beside `first`, give `first`")
-        if starts.ndim != 2 or (starts.shape[0] * tokens_per_step, starts.shape[1]) != (
-            length,
-            batch,
-        ):
-            raise ValueError(
-                f"starts: [T / tokens_per_step, B] for T = {length}, B = {batch} and "
-                f"{tokens_per_step} tokens per step expected; got {starts.shape}"
-            )
-    if first is not None and first.shape != (batch, length):
-        raise ValueError(f"first: [B, T] = {(batch, length)} expected; got {first.shape}")
+        alone = first is None and k.shape == q.shape
+        check(alone, "starts", "starts beside `first`, or with more keys", "`first` instead")
+        wanted = (length // tokens_per_step, batch)
+        fits = starts.shape == wanted and length % tokens_per_step == 0
+        accepted = f"[T / tokens_per_step, B] = {wanted}"
+        check(fits, "starts", starts.shape, accepted)
+    if first is not None:
+        check(first.shape == (batch, length), "first", first.shape, f"[B, T] = {(batch, length)}")
 
 
 def _fused(q: jax.Array, k: jax.Array, v: jax.Array, span: int | None) -> jax.Array:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.checks import refusal
 from gpicljax.networks.layers import LayerNorm, Linear, default_float, gelu, scaled_uniform
 
 # Standard deviation of the vectors of types at the start.
@@ -74,7 +75,7 @@ class Interleaved(nn.Module):
     def __call__(self, inputs: Mapping[str, Any]) -> jax.Array:
         """A dictionary of `[..., *]` -> `float[..., len(order), width]`."""
         if sorted(self.order) != sorted(self.parts):
-            raise ValueError(f"order = {self.order}: each of {sorted(self.parts)} once")
+            raise ValueError(refusal("order", self.order, f"each of {sorted(self.parts)} once"))
         tokens = []
         for name in self.order:
             x = self.parts[name](inputs[name])  # type: ignore[operator]

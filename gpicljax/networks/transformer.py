@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.checks import check, check_at_least, refusal
 from gpicljax.networks.attention import Implementation, earliest_keys
 from gpicljax.networks.contract import Network
 from gpicljax.networks.layers import LayerNorm, default_float
@@ -120,10 +121,9 @@ class Transformer(nn.Module):
         steps, batch = inputs.shape[:2]
         count, slots = self.tokens_per_step, self._slots
         if carry is not None and self.window is None and steps * count > slots:
-            raise ValueError(
-                f"inputs: {steps} steps of {count} tokens, but the cache's capacity is {slots}; "
-                "raise `capacity`, or unroll from the carry None"
-            )
+            given = f"{steps} steps of {count} tokens"
+            accepted = f"{slots} tokens, the cache's capacity: raise it, or unroll from None"
+            raise ValueError(refusal("inputs", given, accepted))
         x = jnp.moveaxis(inputs.reshape(steps, batch, count, self.width), 1, 0)
         length = jnp.full(1, -self.lead, jnp.int32) if carry is None else carry.length
         positions = self._positions(length, starts, steps)
@@ -205,20 +205,14 @@ class Transformer(nn.Module):
 
 
 def _check(trunk: Transformer) -> None:
-    if trunk.width % (2 * trunk.heads):
-        raise ValueError(
-            f"width = {trunk.width}, heads = {trunk.heads}: a multiple of 2 x heads is needed"
-        )
+    divides = trunk.heads >= 1 and trunk.width % (2 * trunk.heads) == 0
+    check(divides, "width", trunk.width, f"a multiple of 2 x heads, with heads = {trunk.heads}")
     for name in ("layers", "heads", "capacity", "window", "tokens_per_step", "unrolled"):
-        value = getattr(trunk, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name} = {value}: at least 1")
-    if trunk.capacity < trunk.tokens_per_step:
-        raise ValueError(f"capacity = {trunk.capacity}: below tokens_per_step")
-    if not 0 <= trunk.lead < trunk.tokens_per_step:
-        raise ValueError(f"lead = {trunk.lead}: at least 0, below tokens_per_step")
-    if not 0 <= trunk.dropout < 1:
-        raise ValueError(f"dropout = {trunk.dropout}: at least 0, below 1")
+        check_at_least(1, **{name: getattr(trunk, name)})
+    count = trunk.tokens_per_step
+    check_at_least(count, capacity=trunk.capacity)
+    check(0 <= trunk.lead < count, "lead", trunk.lead, f"0 .. tokens_per_step - 1 = {count - 1}")
+    check(0 <= trunk.dropout < 1, "dropout", trunk.dropout, "at least 0 and below 1")
 
 
 class SequenceTransformer(nn.Module):
@@ -286,18 +280,14 @@ def generate(
     Raises:
       ValueError: if the prompt is empty, or the network's cache too small for both.
     """
-    if prompt.ndim != 2 or not prompt.shape[1] or not jnp.issubdtype(prompt.dtype, jnp.integer):
-        raise ValueError(f"prompt: int [B, T >= 1] expected; got {prompt.dtype}{prompt.shape}")
-    if length < 1:
-        raise ValueError(f"length = {length}: at least 1")
+    tokens = prompt.ndim == 2 and prompt.shape[1] and jnp.issubdtype(prompt.dtype, jnp.integer)
+    check(tokens, "prompt", f"{prompt.dtype}{list(prompt.shape)}", "int[B, T] with T >= 1")
+    check_at_least(1, length=length)
     carry = network.initial_carry(prompt.shape[0])
     if isinstance(carry, KVCache) and not carry.windowed:
         needed = prompt.shape[1] + length - 1
-        if needed > carry.capacity:
-            raise ValueError(
-                f"prompt of {prompt.shape[1]} tokens, length = {length}: the cache holds "
-                f"{carry.capacity} tokens, {needed} are needed; raise the trunk's `capacity`"
-            )
+        accepted = f"a prompt and a length for {carry.capacity} tokens, the trunk's `capacity`"
+        check(needed <= carry.capacity, "prompt", f"{needed} tokens to be kept", accepted)
     starts = jnp.zeros(prompt.T.shape, bool)
     logits, carry = network.unroll(params, carry, prompt.T, starts)
     going = starts[0]

@@ -60,11 +60,12 @@ from gpicljax.runtime.run_directory import (
     open_run,
     write_summary,
 )
-from gpicljax.runtime.saved_agents import LoadedAgent, load_agent, save_agent
-from gpicljax.runtime.saved_models import (
+from gpicljax.runtime.saved_agents import (
+    LoadedAgent,
     LoadedLanguageModel,
+    load_agent,
     load_language_model,
-    save_language_model,
+    save_agent,
     shipped,
     shipped_models,
 )
@@ -123,7 +124,6 @@ __all__ = [
     "run_chunks",
     "run_experiment",
     "save_agent",
-    "save_language_model",
     "say",
     "shard_leading",
     "shard_parts",

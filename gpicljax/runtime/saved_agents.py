@@ -8,11 +8,22 @@ episodes = episode_returns(
 )
 ```
 
-A folder holds `params.npz`, the arrays, and `agent.json`: everything else (see `array_folder`).
+A folder holds `params.npz`, the arrays, and `agent.json`: everything else (see `array_folder`), and
+a hash of all that decides how the agent acts: weights, configuration, environment.
+
+Language models are agents like all others. `load_language_model` gives their network instead, and
+a few come with the package: `shipped_models()` names them.
+
+```python
+model = load_language_model(shipped("meta_language_tiny"))
+logits, _ = model.network.unroll(model.params, None, tokens, None)  # int32[T, B] -> [T, B, V]
+```
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,15 +31,20 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from gpicljax import registration
+from gpicljax import registration, spaces
 from gpicljax.agents import catalogue
+from gpicljax.agents.language import LanguageModelConfig
+from gpicljax.checks import check_choice
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
+from gpicljax.networks.contract import Network
+from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.runtime.config_json import from_json, to_json
 from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
 
-FORMAT = 1
+FORMAT = 2
 CARD = "agent.json"
+SHIPPED = Path(__file__).parents[1] / "models"
 
 
 class LoadedAgent(NamedTuple):
@@ -40,7 +56,7 @@ class LoadedAgent(NamedTuple):
         environment.
       agent: it acts greedily, over `params`.
       params: its parameters.
-      info: the whole of `agent.json`: settings, evaluation, provenance.
+      info: the whole of `agent.json`: settings, evaluation, provenance, hash.
     """
 
     env: Environment
@@ -86,14 +102,18 @@ def save_agent(
     env = registration.make(env_id, **env_options)
     catalogue.greedy_agent(algorithm, env, num_envs, config, network, params)
     arrays = named("params", params) | named("env_params", env_params)
-    card = {
-        "format": FORMAT,
+    identity = {
         "algorithm": algorithm,
         "env": {"id": env_id, "options": to_json(dict(env_options), "env_options")},
-        "spaces": _spaces(env),
         "num_envs": num_envs,
         "config": to_json(config),
         "network": to_json(network),
+    }
+    card = {
+        "format": FORMAT,
+        **identity,
+        "hash": _hash(identity, arrays),
+        "spaces": _spaces(env),
         "parameters": sum(np.size(leaf) for leaf in jax.tree.leaves(params)),
         **about,
     }
@@ -133,11 +153,88 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
             f"({own.name}, {_in_words(own)}), not {env.name} ({_in_words(env)})"
         )
     params = restore(folder, arrays, "params", like)
+    if card.get("hash") != _hash({name: card[name] for name in _IDENTITY}, arrays):
+        raise SavedError(f"{folder / CARD} has changed (its hash differs)")
     if env is None or env == own:
         env_params = restore(folder, arrays, "env_params", own.default_params)
         return LoadedAgent(own, env_params, agent, params, card)
     agent = algorithm.acting(env, num_envs, config, network).agent
     return LoadedAgent(env, env.default_params, agent, params, card)
+
+
+class LoadedLanguageModel(NamedTuple):
+    """A language model from disk.
+
+    Attributes:
+      settings: its kind and size.
+      network: from tokens to logits.
+      params: its parameters.
+      info: the whole of `agent.json`.
+    """
+
+    settings: LanguageModelSettings
+    network: Network
+    params: Any
+    info: dict[str, Any]
+
+
+def load_language_model(
+    folder: str | Path,
+    capacity: int | None = None,
+    settings: LanguageModelSettings | None = None,
+) -> LoadedLanguageModel:
+    """Reads the network of an agent that is a language model.
+
+    Args:
+      folder: what `save_agent` wrote for the algorithm `language-model`.
+      capacity: tokens that a transformer's cache is to hold; those of the saved agent by default.
+      settings: those that the model is expected to have; any if None.
+
+    Raises:
+      SavedError: as `load_agent`; also if it is no language model, or another one than expected.
+    """
+    loaded = load_agent(folder)
+    card, tokens = loaded.info, loaded.env.observation_space()
+    if card["algorithm"] != "language-model" or not isinstance(tokens, spaces.Discrete):
+        raise SavedError(f"{folder} is a saved agent, but no language model: {card['algorithm']}")
+    found = from_json(LanguageModelSettings, card["network"])
+    if settings is not None and settings != found:
+        raise SavedError(f"{folder} is a saved model of another size: {found}, not {settings}")
+    config = from_json(LanguageModelConfig, card["config"])
+    network = language_model(found, tokens.n, capacity or config.capacity or config.length)
+    return LoadedLanguageModel(found, network, loaded.params, card)
+
+
+def shipped_models() -> list[str]:
+    """Names of the models that come with the package."""
+    return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD}"))
+
+
+def shipped(name: str) -> Path:
+    """The folder of a model that comes with the package.
+
+    `meta_language_tiny` is a transformer of 303,008 parameters that learns random languages in its
+    context, trained by `python experiments/meta_language.py --preset cpu-tiny`.
+
+    Raises:
+      ValueError: for an unknown name.
+    """
+    check_choice("model", name, shipped_models())
+    return SHIPPED / name
+
+
+_IDENTITY = ("algorithm", "env", "num_envs", "config", "network")
+
+
+def _hash(identity: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """Of what decides how an agent acts, SHA-256."""
+    text = json.dumps({name: identity[name] for name in _IDENTITY}, sort_keys=True)
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _spaces(env: Environment) -> dict[str, str]:

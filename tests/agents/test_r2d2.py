@@ -673,6 +673,17 @@ def test_a_state_resumes_exactly_through_the_host():
     assert update._cache_size() == compiled  # nothing in it was weakly typed
 
 
+def test_a_weakly_typed_network_is_definite_once_it_is_trained():
+    """Else the first update would compile a program of its own. Shapes only."""
+    network = bandit_network([0.0] * 3)
+    weak = network._replace(init=lambda key, inputs: jnp.full(3, 1.0))
+    assert weak.init(None, None).weak_type
+    trainer = r2d2.make(BASE, VEC, weak)
+    state = jax.eval_shape(trainer.init, jax.random.key(0), HPARAMS)
+    after, _ = jax.eval_shape(trainer.update, state)
+    assert not any(x.weak_type for x in jax.tree.leaves((state, after)))
+
+
 def test_seeds_under_vmap_are_the_seeds_alone_and_states_may_be_donated():
     _, alone, _, _, _ = updated("table 5")
     trainer = r2d2.make(BASE, VEC, NETWORK)

@@ -17,6 +17,7 @@ from gpicljax.agents import sequence
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.feedforward import dense
+from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.runtime import FAST_COMPILE
 
@@ -200,6 +201,34 @@ def test_only_matrices_decay():
     params = trainer.update(state.replace(params=ones))[0].params
     for leaf in jax.tree.leaves(params):
         np.testing.assert_allclose(leaf, 0.95 if leaf.ndim > 1 else 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_units_are_dropped_in_training_alone(rate):
+    settings = LanguageModelSettings(layers=1, width=8, heads=2, dropout=rate)
+    network, losses = language_model(settings, TOKENS, LENGTH), [sequence.cross_entropy("nats")]
+
+    def fixed(keys, data):
+        del data
+        return alternating(jnp.broadcast_to(jax.random.key(3), keys.shape))
+
+    trainer = sequence.make(SequenceConfig(2), network, fixed, losses, length=LENGTH)
+    assert trainer.observations == 2 * LENGTH
+    # Nothing moves, and the data are the same: what differs from update to update was dropped.
+    state = trainer.init(jax.random.key(0), SequenceHParams(learning_rate=0.0))
+    update = jax.jit(trainer.update, compiler_options=FAST_COMPILE)
+    again, (state, first) = update(state)[1], update(state)
+    assert again["nats"] == first["nats"]  # drawn from the state's key
+    second = update(state)[1]
+    expected = sequence.evaluate(network, losses, state.params, fixed(jnp.zeros(2), None))
+    if rate:
+        assert abs(first["nats"] - second["nats"]) > 1e-3
+        assert abs(first["nats"] - expected["nats"].mean()) > 1e-3
+    else:
+        np.testing.assert_allclose(first["nats"], second["nats"], rtol=1e-6)
+        np.testing.assert_allclose(first["nats"], expected["nats"].mean(), rtol=1e-5)
+    with pytest.raises(ValueError, match="agent: got None"):
+        trainer.agent()
 
 
 def test_bad_input_is_refused():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpicljax.data import text
+from gpicljax.data.meta_language import text
 from gpicljax.data.meta_language.text import (
     SYMBOLS,
     SymbolMap,

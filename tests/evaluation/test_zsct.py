@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpicljax.evaluation.meta_rg import (
-    Moments,
-    holm,
-    hypothesis_table,
-    hypothesis_tests,
-    published,
-    zsct_accuracy,
-)
+from gpicljax.evaluation import Moments, holm
+from gpicljax.evaluation.meta_rg import hypothesis_table, hypothesis_tests, published, zsct_accuracy
 
 
 def games(rng, episodes=30, length=20):

@@ -268,10 +268,10 @@ def test_implementations_agree(implementation):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"implementation": "flash"}, "implementation = 'flash'"),
-        ({"implementation": "cudnn"}, "implementation = 'cudnn'"),
-        ({"window": 0}, "window = 0"),
-        ({"tokens_per_step": 0}, "tokens_per_step = 0"),
+        ({"implementation": "flash"}, "implementation: got 'flash'"),
+        ({"implementation": "cudnn"}, "implementation: got 'cudnn"),
+        ({"window": 0}, "window: got 0"),
+        ({"tokens_per_step": 0}, "tokens_per_step: got 0"),
         ({"starts": jnp.zeros((3, 2), bool)}, "starts"),
         ({"starts": jnp.zeros((10, 2), bool), "first": jnp.zeros((2, 10), int)}, "starts"),
         ({"first": jnp.zeros((2, 9), jnp.int32)}, "first"),

@@ -53,10 +53,12 @@ def test_step_is_unroll(kind):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"layers": 0}, "layers = 0"),
-        ({"heads": 3}, "width = 64: a multiple of 2 x heads = 6"),
-        ({"window": -1}, "window = -1"),
-        ({"hidden": -1}, "hidden = -1"),
+        ({"layers": 0}, "layers: got 0"),
+        ({"heads": 3}, "width: got 64; accepted: a multiple of 2 x heads = 6"),
+        ({"window": -1}, "window: got -1"),
+        ({"dropout": 1.0}, "dropout: got 1.0"),
+        ({"dropout": 0.1, "kind": "lstm"}, "dropout: got 0.1.*0 without a transformer"),
+        ({"hidden": -1}, "hidden: got -1"),
     ],
 )
 def test_bad_settings_are_refused(options, text):

@@ -7,9 +7,16 @@ import pytest
 from scipy import stats
 
 from gpicljax import spaces
+from gpicljax.agents.acting import greedy
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
-from gpicljax.networks.contract import AgentInput, as_network
-from gpicljax.networks.policies import GaussianPolicy, no_action, policy_for
+from gpicljax.networks.contract import AgentInput, as_network, over_agents
+from gpicljax.networks.policies import (
+    GaussianPolicy,
+    chosen_value,
+    legal_actions,
+    no_action,
+    policy_for,
+)
 from gpicljax.networks.q_network import QNetwork
 from gpicljax.networks.recurrent import LSTMStack
 
@@ -125,6 +132,88 @@ def test_illegal_actions_have_no_probability_and_harm_no_gradient(key):
     np.testing.assert_array_equal(np.asarray(gradient)[~np.asarray(legal)], 0)
 
 
+def test_several_choices_at_once_are_drawn_independently(key):
+    space = spaces.MultiDiscrete((2, 4))
+    policy = policy_for(space)
+    assert policy.size == 6
+    outputs = jax.random.normal(key, (6,))
+    # A mask may be wider than the largest choice.
+    legal = jnp.ones((2, 5), bool).at[1, 2].set(False)
+    seen = {"action_mask": legal}
+    first = jax.nn.softmax(outputs[:2])
+    second = jax.nn.softmax(jnp.where(legal[1, :4], outputs[2:], -jnp.inf))
+    distribution = policy.distribution(outputs, seen)
+    action = jnp.array([1, 3])
+    expected = np.log(first[1] * second[3])
+    np.testing.assert_allclose(distribution.log_prob(action), expected, rtol=1e-5)
+    entropies = [-sum(float(p * np.log(p)) for p in each if p) for each in (first, second)]
+    np.testing.assert_allclose(distribution.entropy(), sum(entropies), rtol=1e-5)
+    samples = np.asarray(distribution.sample(seed=key, sample_shape=4000))
+    assert samples.shape == (4000, 2) and samples.dtype == np.int32
+    assert set(samples[:, 0]) == {0, 1} and set(samples[:, 1]) == {0, 1, 3}
+    joint = np.histogram2d(samples[:, 0], samples[:, 1], bins=(np.arange(3), np.arange(5)))[0]
+    np.testing.assert_allclose(joint / 4000, np.outer(first, second), atol=0.03)
+    best = [int(first.argmax()), int(second.argmax())]
+    np.testing.assert_array_equal(distribution.mode(), best)
+
+    def loss(outputs):
+        d = policy.distribution(outputs, seen)
+        return d.log_prob(action) + d.entropy()
+
+    gradient = np.asarray(jax.grad(loss)(outputs))
+    assert np.isfinite(gradient).all() and gradient[4] == 0
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_the_value_of_several_choices_is_the_mean_of_theirs(dueling, key):
+    space = spaces.MultiDiscrete((2, 4))
+    network = as_network(QNetwork(spaces.Box(-1, 1, (4,)), space, (8,), dueling))
+    inputs = AgentInput(jnp.ones((3, 4)), None, None)
+    params = network.init(key, inputs)
+    values = network.step(params, (), inputs, None)[0].q_values
+    assert values.shape == (3, 2, 4)
+    exists = np.isfinite(np.asarray(values))
+    np.testing.assert_array_equal(exists[0], [[True, True, False, False], [True] * 4])
+    if dueling:  # one value for all choices, over which advantages are centred
+        head = params["params"]["head"]
+        means = np.where(exists, values, 0).sum(-1) / exists.sum(-1)
+        features = jax.nn.relu(inputs.observation @ params["params"]["MLP_0"]["Dense_0"]["kernel"])
+        value = features @ head["value"]["kernel"] + head["value"]["bias"]
+        np.testing.assert_allclose(means, np.broadcast_to(value, (3, 2)), atol=1e-5)
+    action = jnp.array([[0, 0], [1, 2], [1, 3]])
+    expected = [(values[i, 0, a] + values[i, 1, b]) / 2 for i, (a, b) in enumerate(action)]
+    np.testing.assert_allclose(chosen_value(space, values, action), expected, rtol=1e-6)
+    # The best action of all is made of the best of each choice.
+    best = chosen_value(space, values, greedy(values, legal_actions(inputs.observation, space)))
+    every = [chosen_value(space, values, jnp.array([[a, b]] * 3)) for a in (0, 1) for b in range(4)]
+    np.testing.assert_allclose(best, np.max(every, axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_network_over_agents_is_the_network_of_each(shared, key):
+    one, params, inputs, starts = drawn("recurrent, discrete", key)
+    network = over_agents(one, 2, shared)
+    pair = jax.tree.map(lambda x: jnp.stack([x, -x if x.ndim > 2 else x], 2), inputs)
+    params = network.init(key, jax.tree.map(lambda x: x[0], pair))
+    kernel = params["params"]["value"]["kernel"]
+    assert kernel.shape == ((5, 1) if shared else (2, 5, 1))
+    assert shared or (kernel[0] != kernel[1]).any()
+    outputs, end = network.unroll(params, network.initial_carry(BATCH), pair, starts)
+    carry = network.initial_carry(BATCH)
+    assert all(x.shape[:2] == (BATCH, 2) for x in jax.tree.leaves(carry))
+    for t in range(2):
+        now = jax.tree.map(lambda x: x[t], pair)  # noqa: B023
+        output, carry = network.step(params, carry, now, starts[t])
+        np.testing.assert_allclose(outputs.logits[t], output.logits, atol=1e-5)
+    for agent in range(2):
+        mine = params if shared else jax.tree.map(lambda x: x[agent], params)  # noqa: B023
+        alone, last = one.unroll(
+            mine, None, jax.tree.map(lambda x: x[:, :, agent], pair), starts  # noqa: B023
+        )  # fmt: skip
+        np.testing.assert_allclose(outputs.logits[:, :, agent], alone.logits, atol=1e-5)
+        np.testing.assert_allclose(end[0][0][:, agent], last[0][0], atol=1e-5)
+
+
 def test_gaussian_log_probabilities_and_entropy():
     policy = policy_for(spaces.Box(-2, 2, (2,)))
     assert policy.size == 4
@@ -163,11 +252,13 @@ def test_no_action_is_zeros_to_the_network():
 
 
 def test_spaces_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="discrete or continuous"):
-        policy_for(spaces.MultiDiscrete((2, 2)))
-    with pytest.raises(ValueError, match="continuous actions are floats"):
+    with pytest.raises(ValueError, match="actions: got MultiDiscrete.*MultiDiscrete of one row"):
+        policy_for(spaces.MultiDiscrete(((2, 2), (2, 2))))
+    with pytest.raises(ValueError, match="space: got Dict"):
+        policy_for(OBSERVATIONS)
+    with pytest.raises(ValueError, match="accepted: a Box of floats"):
         policy_for(spaces.Box(0, 3, (2,), jnp.int32))
-    with pytest.raises(ValueError, match="bounds = 'fold'"):
+    with pytest.raises(ValueError, match="bounds: got 'fold'; accepted: clip, squash"):
         policy_for(spaces.Box(0, 1, (2,)), "fold")
-    with pytest.raises(ValueError, match="squash' needs finite bounds"):
+    with pytest.raises(ValueError, match="finite bounds, with bounds='squash'"):
         policy_for(spaces.Box(0, np.inf, (2,)), "squash")

@@ -7,11 +7,23 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import gpicljax
 from gpicljax.agents import catalogue
-from gpicljax.runtime import FAST_COMPILE, SavedError, load_agent, save_agent
+from gpicljax.agents.language import LanguageModelConfig
+from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.rollout import rollout, start_rollout
+from gpicljax.runtime import (
+    FAST_COMPILE,
+    SavedError,
+    load_agent,
+    load_language_model,
+    save_agent,
+    shipped,
+    shipped_models,
+)
 from gpicljax.storage import array_folder
 
 MAP = ("SFF", "FHF", "FFG")
@@ -22,6 +34,9 @@ CASES = {
     "td3": ("Pendulum-v1", {}),
     "ddpg": ("Pendulum-v1", {}),
     "sac": ("Pendulum-v1", {}),
+    "r2d2": ("BernoulliBandit-v0", {"num_arms": 3}),
+    "cloning": ("BernoulliBandit-v0", {"num_arms": 3}),
+    "language-model": ("MetaLanguage-v0", {"vocab_size": 5, "max_order": 3, "calibration": "none"}),
     "q-learning": ("CliffWalking-v1", {}),
     "ucb1": ("BernoulliBandit-v0", {"num_arms": 3}),
     "thompson": ("BernoulliBandit-v0", {}),
@@ -84,8 +99,9 @@ def first_actions(env, *agents):
     @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
     def act(*params):
         timestep = gpicljax.VectorEnv(env, 4, resets="fresh").init(jax.random.key(0))[1]
+        keys = jax.random.split(jax.random.key(1), 4)
         return [
-            agent.act(jax.random.key(1), mine, agent.initial_carry(4), timestep)[0]
+            agent.act(keys, mine, agent.initial_carry(4), timestep)[0]
             for agent, mine in zip(agents, params, strict=True)
         ]
 
@@ -167,11 +183,12 @@ def test_damage_is_reported_by_name(saved):
     fails("agent.json is damaged")
     for change, word in (
         ({"format": 99}, "format 99"),
-        ({"algorithm": "ppq"}, "Did you mean 'ppo'"),
+        ({"algorithm": "ppq"}, "did you mean 'ppo'"),
         ({"network": {"sizes": "many"}}, "sizes"),
         ({"network": {"sizes": [7]}}, "is needed"),
         ({"env": {"id": "FrozenLake-v9", "options": {}}}, "unknown environment"),
         ({"num_envs": 0}, "num_envs"),
+        ({"env": {"id": "FrozenLake-v1", "options": {"description": MAP}}}, "its hash differs"),
     ):
         card.write_text(json.dumps(json.loads(text) | change))
         fails(word)
@@ -211,8 +228,89 @@ def test_nothing_is_written_that_could_not_be_loaded(tmp_path):
         save_agent(tmp_path, **given | {"params": wrong})
     with pytest.raises(ValueError, match="unknown environment"):
         save_agent(tmp_path, **given | {"env_id": "FrozenLake-v9"})
-    with pytest.raises(ValueError, match="unknown algorithm"):
+    with pytest.raises(ValueError, match="algorithm: got 'ppq'"):
         save_agent(tmp_path, **given | {"algorithm": "ppq"})
     with pytest.raises(TypeError, match="about|value|note"):
         save_agent(tmp_path, **given, note=object())
     assert not list(tmp_path.iterdir())
+
+
+# Language models ----------------------------------------------------------------------------------
+
+SMALL = LanguageModelSettings("transformer", layers=1, width=8, heads=2)
+
+
+@pytest.fixture(scope="module")
+def saved_model(tmp_path_factory):
+    """A folder, and the parameters in it."""
+    folder = tmp_path_factory.mktemp("models") / "m"
+    options = {"vocab_size": 5, "max_order": 3, "calibration": "none"}
+    env = gpicljax.make("MetaLanguage-v0", **options)
+    params = jax.jit(language_model(SMALL, 5).init)(jax.random.key(0), jnp.zeros(1, jnp.int32))
+    save_agent(
+        folder,
+        algorithm="language-model",
+        env_id="MetaLanguage-v0",
+        env_options=options,
+        env_params=env.default_params,
+        num_envs=2,
+        config=LanguageModelConfig(batch_size=2, length=16),
+        network=SMALL,
+        params=params,
+    )
+    return folder, params
+
+
+def test_a_model_that_is_loaded_predicts_the_same(saved_model):
+    folder, params = saved_model
+    model = load_language_model(folder, capacity=32)
+    tokens = jnp.arange(12).reshape(6, 2) % 5
+    before, _ = language_model(SMALL, 5).unroll(params, None, tokens, None)
+    np.testing.assert_array_equal(model.network.unroll(model.params, None, tokens, None)[0], before)
+    assert model.settings == SMALL
+    assert model.info["parameters"] == sum(x.size for x in jax.tree.leaves(params))
+    assert model.network.initial_carry(3).capacity == 32
+    assert load_language_model(folder).network.initial_carry(3).capacity == 16
+    # As an agent it says the same: the log-probabilities of the next token.
+    loaded = load_agent(folder)
+    vec = gpicljax.VectorEnv(loaded.env, 2, resets="fresh")
+    start = start_rollout(jax.random.key(0), vec, loaded.agent)
+    _, (timestep, action, _) = rollout(vec, loaded.agent, loaded.params, start, 6)
+    logits, _ = model.network.unroll(params, None, timestep.observation, timestep.trial_start)
+    np.testing.assert_allclose(action, jax.nn.log_softmax(logits), atol=1e-5)
+
+
+def test_another_model_is_refused(saved_model, saved):
+    other = LanguageModelSettings("transformer", layers=2, width=8, heads=2)
+    with pytest.raises(SavedError, match="another size"):
+        load_language_model(saved_model[0], settings=other)
+    with pytest.raises(SavedError, match="no language model: ppo"):
+        load_language_model(saved[0])
+
+
+def test_the_shipped_model_learns_a_language_that_it_has_never_seen():
+    assert shipped_models() == ["meta_language_tiny"]
+    folder = shipped("meta_language_tiny")
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 2e6
+    model = load_language_model(folder)
+    assert model.info["parameters"] == 303_008
+    env = gpicljax.make("MetaLanguage-v0")
+    params = env.make_params(min_order=3, max_order=3)
+    keys = jax.random.split(jax.random.key(0), (2, 16))
+
+    @jax.jit
+    def nats(task_keys, keys):
+        tasks = jax.vmap(env.sample_task, (0, None))(task_keys, params)
+        tokens = env.sample_sequences(keys, tasks, 512)[:, 0].T.astype(jnp.int32)
+        logits, _ = model.network.unroll(model.params, None, tokens[:-1], None)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[1:]).mean(1)
+
+    nats = np.asarray(nats(*keys))
+    # The 16 languages are new. Without their context the best there is are log(32) = 3.47 nats.
+    assert nats[448:].mean() < nats[12:20].mean() - 0.3
+    assert nats[448:].mean() < 1.5
+
+
+def test_an_unknown_shipped_model_suggests_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'meta_language_tiny'"):
+        shipped("meta_langage")

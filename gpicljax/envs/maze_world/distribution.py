@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from gpicljax import random
 from gpicljax.envs._checks import check_horizon, check_order, check_pair, check_values
 from gpicljax.envs.maze_world import generation, motion, textures
 from gpicljax.envs.maze_world.types import Params, Task
@@ -148,13 +149,13 @@ def furnish(
     cells = maze.walls.shape[0] ** 2
     chosen = textures.texture_set(texture_set)
     # The bias of a remainder is below (number of textures) / 2**32.
-    bits = jax.random.bits(textures_key, (cells + 2,), jnp.uint32)
+    bits = random.bits(textures_key, (cells + 2,))
     walls = (bits[:cells] % len(chosen.walls)).astype(jnp.uint8)
     number = jnp.asarray(params.num_landmarks, jnp.int32)
     start, landmarks, landmark_at = generation.place(places_key, maze.walls, number, max_landmarks)
-    spread = jax.random.uniform(values_key, (max_landmarks,), dtype, -0.5, 0.5)
+    spread = random.uniform(values_key, (max_landmarks,), dtype, -0.5, 0.5)
     lengths = {}
-    shares = jax.random.uniform(lengths_key, (len(RANGES),), dtype)
+    shares = random.uniform(lengths_key, (len(RANGES),), dtype)
     for share, name in zip(shares, RANGES, strict=True):
         low, high = jnp.asarray(getattr(params, name), dtype)
         lengths[name] = low + share * (high - low)

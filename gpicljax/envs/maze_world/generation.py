@@ -35,6 +35,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax import random
 from gpicljax.batching import batch_last
 
 _TOLERANCE = 1e-6  # so that 0.28 of 25 cells are 7, however 0.28 is rounded
@@ -76,7 +77,7 @@ def carve(
     sites = (size.astype(jnp.int32) - 1) // 2
     opened = num_open(size.astype(jnp.int32), density, allow_loops)
     # float32 whatever the default, so that a key gives the same maze.
-    waits = jax.random.exponential(key, (2, cap - 2, cap - 2), jnp.float32)
+    waits = -jnp.log1p(-random.uniform(key, (2, cap - 2, cap - 2), jnp.float32))
     return _carve(waits, sites, opened.astype(jnp.int32))
 
 
@@ -242,7 +243,7 @@ def place(
       in each cell, `int8[N, N]`, -1 for none.
     """
     cap = walls.shape[0]
-    noise = jax.random.uniform(key, (cap * cap,), jnp.float32)
+    noise = random.uniform(key, (cap * cap,), jnp.float32)
     # The barrier keeps parts of the result from being cut out of a full sort.
     top = jax.lax.top_k(jnp.where(walls.ravel(), -1, noise), most + 1)
     chosen = jax.lax.optimization_barrier(top)[1].astype(jnp.int32)

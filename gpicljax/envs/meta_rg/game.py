@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from gpicljax import random
 from gpicljax.envs.meta_rg import structure
 from gpicljax.envs.meta_rg.targets import Skeleton
 
@@ -80,7 +81,7 @@ def draw_game(
     num_dims, max_values, _ = table.shape
     index = jnp.minimum(index, skeleton.num_games - 1)
     slots = num_distractors + 1
-    bits = jax.random.bits(jax.random.fold_in(key, index), (3 * slots + 3,), jnp.uint32)
+    bits = random.bits(jax.random.fold_in(key, index), (3 * slots + 3,))
 
     target = skeleton.targets[index].astype(jnp.int32)
     low = jnp.where(index < skeleton.num_support, 0, skeleton.query_pool[0])

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax import random
+
 
 def combinations(num_dims: int, max_values: int) -> np.ndarray:
     """All latent tuples below a cap, in lexicographic order (last dimension fastest).
@@ -47,7 +49,7 @@ def phase_masks(num_values: jax.Array, max_values: int) -> tuple[jax.Array, jax.
 
 def sample_num_values(key: jax.Array, num_dims: int, low: jax.Array, high: jax.Array) -> jax.Array:
     """d(i) ~ Uniform{V_min .. V_max}, independently, as `int32[N_dim]`."""
-    return jax.random.randint(key, (num_dims,), low, high + 1, jnp.int32)
+    return random.integers(key, (num_dims,), low, high + 1)
 
 
 def sample_scs(
@@ -79,7 +81,7 @@ def sample_scs(
     # (-1, 1), as `jax.random.normal` has it: at -1 a sample would be infinite.
     shape = (2 + max_samples, num_dims, max_values)
     low = np.nextafter(np.array(-1, dtype), np.array(0, dtype))
-    draws = jax.random.uniform(key, shape, dtype, low, 1)
+    draws = random.uniform(key, shape, dtype, low, 1)
     share = (1 + draws[:2]) / 2
     sigma = width * (1 + share[0]) / 12
     mean = start + 3 * sigma + (width - 6 * sigma) * share[1]
@@ -116,5 +118,5 @@ def sample_permutation(
         heard = jnp.broadcast_to(jnp.arange(vocab_size, dtype=jnp.int32), shape)
     else:
         rows = message_length if kind == "position" else 1
-        heard = jnp.broadcast_to(_ranks(jax.random.bits(key, (rows, vocab_size))), shape)
+        heard = jnp.broadcast_to(_ranks(random.bits(key, (rows, vocab_size))), shape)
     return jnp.pad(heard + 1, ((0, 0), (1, 0)))

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from gpicljax import random
 from gpicljax.envs.meta_rg import structure
 
 INDEX = jnp.int16  # of a latent tuple; the constructor of the game refuses larger spaces
@@ -134,9 +135,7 @@ def sample_targets(
 
     def propose(loop):
         trial, weights, listed, rejections, repeats, targets, length = loop
-        uniforms = jax.random.uniform(
-            jax.random.fold_in(key, trial), (2, num_dims), dtype=jnp.float32
-        )
+        uniforms = random.uniform(jax.random.fold_in(key, trial), (2, num_dims), jnp.float32)
         proposal = _pick(weights.astype(jnp.float32), uniforms[0])
         chosen = tuples == (proposal * strides).sum(dtype=jnp.int32)
         known = (chosen & listed).any()
@@ -237,7 +236,7 @@ def sample_skeleton(
             keys[0], num_values, support_valid, shots, repeats, yes, max_values, max_support
         )
         if query_targets == "iid":
-            draws = jax.random.randint(keys[1], (max_query,), 0, query_tuples, jnp.int32)
+            draws = random.integers(keys[1], (max_query,), 0, query_tuples)
             query, num_query = order[draws], query_tuples
         else:
             query, num_query = listed, samples * query_tuples

@@ -102,7 +102,7 @@ def test_truncated_checkpoint_falls_back_when_resuming(tmp_path, train, undistur
     victim.write_bytes(victim.read_bytes()[:-7])
     code, output = train(tmp_path, "--resume")
     assert code == 0, output
-    assert f"damaged checkpoint {newest}: {victim.relative_to(newest)} has" in output
+    assert f"damaged checkpoint {newest}: {victim} has" in output
     assert "going back to step 6" in output and "resuming after chunk 6 of 12" in output
     assert_same(result(tmp_path), undisturbed)
 
@@ -111,7 +111,9 @@ def test_a_second_process_and_other_flags_are_refused(tmp_path, start, train):
     process = start(tmp_path, "--pause", 3)
     wait_for_lines(tmp_path / "tiny" / "quick" / "metrics.jsonl", 1, process)
     code, output = train(tmp_path, "--resume")
-    assert code == 1 and "RunLockedError" in output and f"number {process.pid}" in output
+    assert (
+        code == 1 and "is in use by another process" in output and f"number {process.pid}" in output
+    )
     process.kill()
     process.wait()  # the lock goes with its owner: from now on it is only an existing run
     code, output = train(tmp_path, "--resume", "--learning-rate", 0.5)

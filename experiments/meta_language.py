@@ -22,6 +22,7 @@ from reports.meta_language import Demonstration, Extras, report
 
 import gpicljax
 from gpicljax.agents import sequence
+from gpicljax.agents.language import LanguageModelConfig
 from gpicljax.agents.sequence import Sequences
 from gpicljax.data.meta_language.faulty_text import (
     SUM_SYMBOLS,
@@ -41,7 +42,7 @@ from gpicljax.runtime import (
     Program,
     Spread,
     run_experiment,
-    save_language_model,
+    save_agent,
     stream,
 )
 
@@ -70,9 +71,8 @@ class Languages(NamedTuple):
 
 def build(config: Config) -> Program:
     """Wires generator, model and trainer together."""
-    env = gpicljax.make(
-        "MetaLanguage-v0", slot_weights=config.slot_weights, calibration=config.calibration
-    )
+    options = {"slot_weights": config.slot_weights, "calibration": config.calibration}
+    env = gpicljax.make("MetaLanguage-v0", **options)
     assert isinstance(env, MetaLanguage)
     longest = max(config.context, config.evaluation_context)
     network = language_model(config.model, VOCABULARY, longest)
@@ -184,12 +184,18 @@ def build(config: Config) -> Program:
         between=lambda state: dataclasses.replace(state, data=data(state.updates)),
         measures=measures,
         key_metric="nats",
-        save=lambda folder, cell, **about: save_language_model(
+        save=lambda folder, cell, **about: save_agent(
             folder,
-            config.model,
-            vocab_size=VOCABULARY,
-            context=config.context,
-            languages={"orders": list(config.orders), "tasks": config.tasks},
+            algorithm="language-model",
+            env_id="MetaLanguage-v0",
+            env_options=options,
+            env_params=env.make_params(min_order=config.orders[0], max_order=config.orders[1]),
+            num_envs=config.agent.batch_size,
+            config=LanguageModelConfig(
+                **dataclasses.asdict(config.agent), length=config.context, capacity=longest
+            ),
+            network=config.model,
+            tasks=config.tasks,
             **about,
         ),
         spread=Spread(

@@ -71,9 +71,8 @@ class Languages(NamedTuple):
 
 def build(config: Config) -> Program:
     """Wires generator, model and trainer together."""
-    env = gpicljax.make(
-        "MetaLanguage-v0", slot_weights=config.slot_weights, calibration=config.calibration
-    )
+    options = {"slot_weights": config.slot_weights, "calibration": config.calibration}
+    env = gpicljax.make("MetaLanguage-v0", **options)
     assert isinstance(env, MetaLanguage)
     longest = max(config.context, config.evaluation_context)
     network = language_model(config.model, VOCABULARY, longest)
@@ -107,9 +106,7 @@ def build(config: Config) -> Program:
 
     def make(devices: int = 1, axis: str | None = None) -> Any:
         losses = [sequence.cross_entropy("nats")]
-        return sequence.make(
-            config.agent, network, sample, losses, devices, axis, length=config.context
-        )
+        return sequence.make(config.agent, network, sample, losses, devices, axis)
 
     trainer = make()
 
@@ -191,12 +188,14 @@ def build(config: Config) -> Program:
             folder,
             algorithm="language-model",
             env_id="MetaLanguage-v0",
-            env_options={"slot_weights": config.slot_weights, "calibration": config.calibration},
+            env_options=options,
             env_params=env.make_params(min_order=config.orders[0], max_order=config.orders[1]),
             num_envs=config.agent.batch_size,
-            config=LanguageModelConfig(**vars(config.agent), length=config.context),
+            config=LanguageModelConfig(
+                **dataclasses.asdict(config.agent), length=config.context, capacity=longest
+            ),
             network=config.model,
-            languages={"orders": list(config.orders), "tasks": config.tasks},
+            tasks=config.tasks,
             **about,
         ),
         spread=Spread(

@@ -61,7 +61,7 @@ def test_writes_everything(finished):
     assert "adaptive n-gram" in text and "Tokens of the symbols" in text
     assert len(results.history) == 3 and results.parameters == summary["parameters"]
     model = load_language_model(run / "agents" / "seed_0")
-    assert model.info["parameters"] == results.parameters and model.info["context"] == 32
+    assert model.info["parameters"] == results.parameters and model.info["config"]["length"] == 32
     curves = meta_language_report.languages(results)[0]["n = 3"]
     assert curves.model.shape == curves.floor.shape == (4, 288)
     # Whoever made the language predicts it best; counting comes nearer with time.

@@ -19,14 +19,14 @@ def test_registered_is_sorted_and_holds_the_first_ids():
     [("FrozenLake-v0", "FrozenLake-v1"), ("BernouliBandit-v0", "BernoulliBandit-v0")],
 )
 def test_an_unknown_id_suggests_the_nearest(unknown, nearest):
-    with pytest.raises(ValueError, match=f"Did you mean '{nearest}'"):
+    with pytest.raises(ValueError, match=f"did you mean '{nearest}'"):
         gpicljax.make(unknown)
 
 
 def test_a_hopeless_id_lists_the_known_ones():
-    with pytest.raises(ValueError, match="Known: .*FrozenLake-v1") as error:
+    with pytest.raises(ValueError, match="accepted: .*FrozenLake-v1") as error:
         gpicljax.make("%%%")
-    assert "Did you mean" not in str(error.value)
+    assert "did you mean" not in str(error.value)
 
 
 def test_bad_static_configuration_names_the_id_and_the_argument():
@@ -39,5 +39,5 @@ def test_register(monkeypatch):
     gpicljax.register("Pond-v0", FrozenLake)
     gpicljax.register("Pond-v0", FrozenLake)  # the same again does no harm
     assert gpicljax.make("Pond-v0") == FrozenLake()
-    with pytest.raises(ValueError, match="'Pond-v0' is registered already"):
+    with pytest.raises(ValueError, match="env_id: got 'Pond-v0', which is registered already"):
         gpicljax.register("Pond-v0", lambda: FrozenLake(size=3))

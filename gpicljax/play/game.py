@@ -183,9 +183,8 @@ def _views(env: Environment) -> dict[str, Callable[[Any, Any], jax.Array]]:
                 views["what the agent sees"] = lambda state, task, name=name: env.observe(
                     state, task
                 )[name]
-    render = getattr(env, "render", None)
-    if render is not None:
-        views["from above" if views else "picture"] = render
+    if env.can_render:
+        views["from above" if views else "picture"] = env.render
     if not views:
         raise NotPlayableError(
             f"{env.name} cannot be seen; accepted: observations uint8[H, W, 3], or `render`"

@@ -218,7 +218,7 @@ def test_bad_input_is_refused(lake):
         to_gymnasium(gpicljax.make("BernoulliBandit-v0"), render_mode="rgb_array")
     with pytest.raises(ValueError, match="episodes_per_trial = 0"):
         to_gymnasium(lake, episodes_per_trial=0)
-    with pytest.raises(ValueError, match="horizon = 0"):
+    with pytest.raises(ValueError, match="horizon: got 0"):
         to_gymnasium(lake, lake.default_params.replace(horizon=0))
     env = to_gymnasium(lake)
     with pytest.raises(ResetNeeded):

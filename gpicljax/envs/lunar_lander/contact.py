@@ -74,23 +74,32 @@ _TABLES = {
 }
 
 
-def entry(table: str, i: int, like: jax.Array) -> Pair:
-    """Corner, following corner or normal number i of each body, in its coordinates."""
-    return column(_TABLES[table][i, :, 0], like), column(_TABLES[table][i, :, 1], like)
+def entries(table: str, like: jax.Array) -> Pair:
+    """All corners, following corners or normals of the bodies, in their coordinates.
 
-
-def entry_at(table: str, index: jax.Array, like: jax.Array) -> Pair:
-    """As `entry`, for an array of numbers that ends in `[3, B]`."""
-    x, y = (jnp.broadcast_to(v, index.shape) for v in entry(table, 0, like))
-    for i in range(1, 6):
-        new_x, new_y = entry(table, i, like)
-        x, y = jnp.where(index == i, new_x, x), jnp.where(index == i, new_y, y)
+    Each is `[6, 1, 3, 1]`, in the dtype of `like`.
+    """
+    x, y = (jnp.asarray(_TABLES[table][:, None, :, None, i], like.dtype) for i in range(2))
     return x, y
 
 
-def corners(frame: Frame) -> list[Pair]:
-    """The six corners of each body in the world."""
-    return [placed(frame, *entry("corner", i, frame.x)) for i in range(6)]
+def entry_at(table: str, index: jax.Array, like: jax.Array) -> Pair:
+    """One of `entries` for each of an array of numbers `[..., 3, B]`."""
+    body = jnp.arange(3, dtype=jnp.int32)[:, None]
+    flat = 3 * index + body
+    x, y = (jnp.asarray(_TABLES[table][..., i].ravel(), like.dtype) for i in range(2))
+    return x.at[flat].get(mode="promise_in_bounds"), y.at[flat].get(mode="promise_in_bounds")
+
+
+def corners(frame: Frame) -> Pair:
+    """The six corners of each body in the world, `[6, 2, 3, B]`, or with 1 for 2 slots."""
+    return placed(frame, *entries("corner", frame.x))
+
+
+def first_place(where: jax.Array) -> jax.Array:
+    """The lowest index along the first axis, of six, at which `where` holds: `int32[...]`."""
+    number = jnp.arange(6, dtype=jnp.int32).reshape(6, *(1,) * (where.ndim - 1))
+    return jnp.where(where, number, 5).min(0)
 
 
 def pick(condition: jax.Array, a: tuple, b: tuple) -> tuple:
@@ -147,22 +156,12 @@ def _axes(frame: Frame, edges: Edges) -> tuple[jax.Array, ...]:
     below = ey * (frame.x - ax) - ex * (frame.y - ay) >= 0
     face = jnp.where(below, 1.0, -1.0).astype(ex.dtype)
     nx, ny = face * ey, -face * ex
-    here = corners(frame)
-    edge_separation = nx * (here[0][0] - ax) + ny * (here[0][1] - ay)
-    for x, y in here[1:]:
-        edge_separation = jnp.minimum(edge_separation, nx * (x - ax) + ny * (y - ay))
-    most = least = None
-    side = facing = jnp.zeros(below.shape, jnp.int32)
-    for i, (x, y) in enumerate(here):
-        mx, my = turned(frame, *entry("normal", i, ex))
-        s = jnp.minimum(mx * (ax - x) + my * (ay - y), mx * (bx - x) + my * (by - y))
-        along = nx * mx + ny * my
-        if most is None or least is None:
-            most, least = s, along
-            continue
-        side, facing = jnp.where(s > most, i, side), jnp.where(along < least, i, facing)
-        most, least = jnp.maximum(most, s), jnp.minimum(least, along)
-    assert most is not None
+    x, y = corners(frame)
+    edge_separation = (nx * (x - ax) + ny * (y - ay)).min(0)
+    mx, my = turned(frame, *entries("normal", ex))
+    each = jnp.minimum(mx * (ax - x) + my * (ay - y), mx * (bx - x) + my * (by - y))
+    most, along = each.max(0), nx * mx + ny * my
+    side, facing = first_place(each == most), first_place(along == along.min(0))
     return below, nx, ny, edge_separation, most, side, facing
 
 
@@ -203,10 +202,9 @@ def manifold(always: jax.Array, frame: Frame, edges: Edges) -> Manifold:
         normal, plane = entry_at("normal", side, like), entry_at("corner", side, like)
         reference = pick(on_body, (*here, *following), pick(below, (*a, *b), (*b, *a)))
         segment = pick(on_body, (*a, *b), (*here, *following))
-        after = sum(
-            jnp.where(chosen == i, jnp.asarray(scene.NEXT_INDEX[i][:, None], jnp.int32), 0)
-            for i in range(6)
-        )
+        following_of = jnp.asarray(scene.NEXT_INDEX.ravel(), jnp.int32)
+        body = jnp.arange(3, dtype=jnp.int32)[:, None]
+        after = following_of.at[3 * chosen + body].get(mode="promise_in_bounds")
         # The numbers as in Box2D, where ends of the edge carry the number of the side.
         numbers = (
             jnp.where(on_body, side, jnp.where(below, 0, 1)),

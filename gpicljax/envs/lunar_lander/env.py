@@ -176,14 +176,14 @@ class LunarLander(Environment[Params, Task, State]):
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """A random ground, and constants drawn from their ranges."""
         dtype = jnp.result_type(float)
-        ground_key, key = jax.random.split(key)
-        shares = jax.random.uniform(key, (len(_RANGES),), dtype)
+        # One draw for everything: each call of the generator takes a second to compile.
+        shares = jax.random.uniform(key, (len(_RANGES) + 12,), dtype)
 
         def draw(name: str) -> jax.Array:
             low, high = jnp.asarray(getattr(params, name), dtype)
             return low + shares[_RANGES.index(name)] * (high - low)
 
-        deviation = jax.random.uniform(ground_key, (12,), dtype, -1.0, 1.0)
+        deviation = 2 * shares[len(_RANGES) :] - 1
         return Task(
             ground=scene.terrain(HEIGHT / 4 * (1 + params.roughness * deviation)).astype(dtype),
             first_force=jnp.asarray(params.first_force, dtype),
@@ -196,9 +196,9 @@ class LunarLander(Environment[Params, Task, State]):
     def initial(self, key: jax.Array, task: Task) -> State:
         """`initial_from` with what it needs drawn."""
         dtype = jnp.result_type(float)
-        force_key, wind_key, _ = jax.random.split(key, 3)
-        force = task.first_force * jax.random.uniform(force_key, (2,), dtype, -1.0, 1.0)
-        wind = jax.random.randint(wind_key, (2,), -9999, 9999, jnp.int32)
+        shares = jax.random.uniform(key, (4,), dtype)
+        force = task.first_force * (2 * shares[:2] - 1)
+        wind = jnp.floor(19_998 * shares[2:]).astype(jnp.int32) - 9999
         return self.initial_from(force, wind, task)
 
     def initial_from(self, force: jax.Array, wind: jax.Array, task: Task) -> State:

@@ -22,8 +22,9 @@ from gpicljax.envs.lunar_lander.contact import (
     Pair,
     Triple,
     corners,
-    entry,
+    entries,
     entry_at,
+    first_place,
     frame_of,
     pick,
     placed,
@@ -69,35 +70,31 @@ def _nearest(frame: Frame, edges: Edges) -> tuple[jax.Array, ...]:
     ax, ay, bx, by = edges
     ex, ey = bx - ax, by - ay
     length2 = ex * ex + ey * ey
-    here = corners(frame)
-    far = jnp.full(length2.shape, jnp.inf, ex.dtype)
-    nearest_corner = nearest_side = above = below = far
-    corner = side = jnp.zeros(length2.shape, jnp.int32)
-    apart = -far
-    for i, (x, y) in enumerate(here):
-        px, py = x - ax, y - ay
-        off = ey * px - ex * py
-        above, below = jnp.minimum(above, -off), jnp.minimum(below, off)
-        share = jnp.clip((px * ex + py * ey) / length2, 0, 1)
-        squared = (px - share * ex) ** 2 + (py - share * ey) ** 2
-        corner = jnp.where(squared < nearest_corner, i, corner)
-        nearest_corner = jnp.minimum(nearest_corner, squared)
+    x, y = corners(frame)  # [6, 2, 3, B], as everything that follows
+    px, py = x - ax, y - ay
+    off = ey * px - ex * py
+    share = jnp.clip((px * ex + py * ey) / length2, 0, 1)
+    to_corner = (px - share * ex) ** 2 + (py - share * ey) ** 2
+    nearest_corner = to_corner.min(0)
 
-        mx, my = turned(frame, *entry("normal", i, ex))
-        fx, fy = placed(frame, *entry("next", i, ex))
-        length = (fx - x) * -my + (fy - y) * mx
-        heights = []
-        for gx, gy in ((ax, ay), (bx, by)):
-            height = mx * (gx - x) + my * (gy - y)
-            reach = (gx - x) * -my + (gy - y) * mx
-            over = (reach > 0) & (reach < length)
-            squared = jnp.where(over, height * height, jnp.inf)
-            side = jnp.where(squared < nearest_side, i, side)
-            nearest_side = jnp.minimum(nearest_side, squared)
-            heights.append(height)
-        apart = jnp.maximum(apart, jnp.minimum(*heights))
-    overlapped = jnp.maximum(apart, jnp.maximum(above, below)) <= 0
-    return nearest_corner, corner, nearest_side, side, overlapped
+    mx, my = turned(frame, *entries("normal", ex))
+    fx, fy = placed(frame, *entries("next", ex))
+    length = (fx - x) * -my + (fy - y) * mx
+
+    def end(gx: jax.Array, gy: jax.Array) -> Pair:
+        """Height of an end of the edge over each side, and its squared distance if beside it."""
+        height = mx * (gx - x) + my * (gy - y)
+        reach = (gx - x) * -my + (gy - y) * mx
+        return height, jnp.where((reach > 0) & (reach < length), height * height, jnp.inf)
+
+    (height_a, to_a), (height_b, to_b) = end(ax, ay), end(bx, by)
+    to_side = jnp.minimum(to_a, to_b)
+    nearest_side = to_side.min(0)
+    apart = jnp.minimum(height_a, height_b).max(0)
+    beyond = jnp.maximum((-off).min(0), off.min(0))
+    corner = first_place(to_corner == nearest_corner)
+    side = first_place(to_side == nearest_side)
+    return nearest_corner, corner, nearest_side, side, jnp.maximum(apart, beyond) <= 0
 
 
 def _closest(always: jax.Array, frame: Frame, edges: Edges) -> tuple[jax.Array, jax.Array, _Axis]:
@@ -139,15 +136,13 @@ def _deepest(always: jax.Array, frame: Frame, edges: Edges, axis: _Axis) -> tupl
 
     def search() -> tuple[jax.Array, jax.Array]:
         (nx, ny), (ox, oy) = _measure(frame, axis)
-        ends = [(edges.ax, edges.ay), (edges.bx, edges.by)]
-        least, index = None, jnp.zeros(edges.ax.shape, jnp.int32)
-        for i, here in enumerate(corners(frame)):
-            x, y = pick(axis.on_body, ends[min(i, 1)], here)
-            s = nx * (x - ox) + ny * (y - oy)
-            index = index if least is None else jnp.where(s < least, i, index)
-            least = s if least is None else jnp.minimum(least, s)
-        assert least is not None
-        return least, index
+        at_a = nx * (edges.ax - ox) + ny * (edges.ay - oy)
+        at_b = nx * (edges.bx - ox) + ny * (edges.by - oy)
+        x, y = corners(frame)
+        each = nx * (x - ox) + ny * (y - oy)
+        least = each.min(0)
+        index = jnp.where(axis.on_body, at_b < at_a, first_place(each == least))
+        return jnp.where(axis.on_body, jnp.minimum(at_a, at_b), least), index
 
     least, index = stage(always, search)
     end = pick(index == 0, (edges.ax, edges.ay), (edges.bx, edges.by))

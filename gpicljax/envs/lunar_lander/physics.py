@@ -53,7 +53,7 @@ def _slot(tree: Any, slot: int) -> Any:
 def _joint_rows(world: World) -> tuple[list[joint.Row], jax.Array, jax.Array]:
     """The joints' constraints, their limit states, and their impulses to start from."""
     limit = joint.limit_states(world.pose[2])
-    both = joint.rows(world.pose[2], limit)
+    both = joint.rows(_always(world), world.pose[2], limit)
     stop = jnp.where((limit == world.limit) & (limit != 0), world.joint[2], 0)
     return [_slot(both, leg) for leg in range(2)], limit, world.joint.at[2].set(stop)
 
@@ -95,6 +95,7 @@ def _integrated(pose: Triple, velocity: Triple, time: jax.Array | float) -> tupl
 def _joint_corrections(
     always: jax.Array, limit: jax.Array, bodies: list[Triple]
 ) -> tuple[list[Triple], jax.Array]:
+    """One pass of corrections over both joints, and whether both were fine beforehand."""
     bodies = list(bodies)
     fine = jnp.ones(limit.shape[1:], bool)
     for leg in _ORDER:
@@ -225,8 +226,9 @@ class _Boxes(NamedTuple):
 
 def _bounds(pose: Triple) -> tuple[jax.Array, jax.Array]:
     """The tight boxes around bodies, lowest x, y and highest x, y, each `[2, 3, B]`."""
-    here = jnp.stack([jnp.stack(corner) for corner in contact.corners(frame_of(pose))])
-    return here.min(0) - contact.SKIN / 2, here.max(0) + contact.SKIN / 2
+    x, y = contact.corners(frame_of(pose))
+    low, high = (jnp.concatenate([f(x, 0), f(y, 0)]) for f in (jnp.min, jnp.max))
+    return low - contact.SKIN / 2, high + contact.SKIN / 2
 
 
 def _followed(boxes: _Boxes, start: Triple, end: Triple, heights: jax.Array) -> _Boxes:
@@ -329,29 +331,30 @@ def _turned(touch: _Touch, first: jax.Array) -> _Touch:
 
 
 def _four(impulse: jax.Array) -> contact.Impulses:
-    """Impulses of one slot, `[2, 2, 3, B]`, as four arrays."""
-    return impulse[0, 0], impulse[0, 1], impulse[1, 0], impulse[1, 1]
+    """Impulses, `[2, 2, 2, 3, B]`, as four arrays `[2, 3, B]`."""
+    return impulse[:, 0, 0], impulse[:, 0, 1], impulse[:, 1, 0], impulse[:, 1, 1]
 
 
 def _contact_sweep(
-    rows: contact.Rows, velocity: Triple, impulses: tuple[contact.Impulses, contact.Impulses]
-) -> tuple[Triple, tuple[contact.Impulses, contact.Impulses]]:
-    """One iteration over the contacts: the velocities and the changes of the impulses."""
-    velocity, first = contact.solve(velocity, _slot(rows, 0), impulses[0])
-    velocity, second = contact.solve(velocity, _slot(rows, 1), impulses[1])
-    return velocity, (first, second)
+    rows: contact.Rows, velocity: Triple, impulses: contact.Impulses
+) -> tuple[Triple, contact.Impulses]:
+    """One iteration over both slots, leaves `[2, 3, B]`: velocities, changes of the impulses."""
+
+    changes = []
+    for slot in range(2):
+        velocity, change = contact.solve(velocity, *_slot((rows, impulses), slot))
+        changes.append(change)
+    return velocity, jax.tree.map(lambda *x: jnp.stack(x), *changes)
 
 
 def land(world: World, heights: jax.Array) -> World:
     """A step with contacts. Leaves `[..., B]`; forces have changed the velocities already."""
     number, edges = _edges(heights, world.pose, world.velocity)
     start = (world.pose[0], world.pose[1], world.pose[2])
-    frame = frame_of(start)
-
     same_edge = number == world.edge
     first = _first(world.order, number)
 
-    # The contacts at the beginning of the step.
+    # Contacts with other edges than before end.
     left = world.touching & ~same_edge
     touch = _Touch(
         touching=world.touching & same_edge,
@@ -360,45 +363,182 @@ def land(world: World, heights: jax.Array) -> World:
         legs=world.legs & ~left.any(0)[1:],
         crashed=world.crashed,
     )
-    touch = _turned(touch, first)
     always = _always(world)
-    fresh = contact.manifold(always, frame, _ordered(edges, first))
-    touch = _updated(touch, fresh, jnp.ones_like(same_edge))
+    joint_rows, limit, joints = _joint_rows(world)
+    zero, no = jnp.zeros_like(start[0]), jnp.zeros(same_edge.shape[1:], bool)
+    loop = _Passes(
+        number=jnp.zeros((), jnp.int32),
+        start=start,
+        pose=start,
+        velocity=(world.velocity[0], world.velocity[1], world.velocity[2]),
+        joints=_unstacked(joints),
+        alpha=zero,
+        boxes=_Boxes(world.box, world.nearby, world.order),
+        touch=touch,
+        enabled=jnp.ones_like(same_edge),
+        counts=jnp.zeros(same_edge.shape, jnp.int32),
+        still=world.still,
+        asleep=jnp.zeros(limit.shape[1:], bool),
+        slot=first,
+        share=zero,
+        when=zero,
+        event=no,
+    )
+
+    def going(loop: _Passes) -> jax.Array:
+        return (loop.number == 0) | loop.event.any()
+
+    def one(loop: _Passes) -> _Passes:
+        return _look(
+            always, _solved(always, loop, joint_rows, limit, heights, edges), number, edges
+        )
+
+    loop = jax.lax.while_loop(going, one, loop)
+    return World(
+        pose=jnp.stack(loop.pose),
+        velocity=jnp.stack(loop.velocity),
+        joint=jnp.stack([jnp.stack(row) for row in zip(*loop.joints, strict=True)]),
+        limit=limit,
+        edge=number,
+        box=loop.boxes.box,
+        nearby=loop.boxes.nearby,
+        order=loop.boxes.order,
+        touching=loop.touch.touching,
+        feature=loop.touch.feature,
+        impulse=loop.touch.impulse,
+        still=loop.still,
+        legs=loop.touch.legs,
+        crashed=loop.touch.crashed,
+        asleep=loop.asleep,
+    )
+
+
+class _Passes(NamedTuple):
+    """What goes round in a step with contacts.
+
+    Its first pass is the step itself; each further one stops the bodies that hit the ground on
+    their way, and moves them on from there. Both are one program, for compiling it takes as long as
+    a thousand steps.
+
+    Attributes:
+      number: `int32[]`, of the pass.
+      start: pose from which bodies move.
+      pose: to which they move.
+      velocity: afterwards.
+      joints: impulses.
+      alpha: float `[3, B]`, share of the step that is over at `start`.
+      boxes: see `_Boxes`.
+      touch: see `_Touch`.
+      enabled: `bool[2, 3, B]`, contacts at which impacts are looked for.
+      counts: `int32[2, 3, B]`, impacts so far.
+      still: see `World`.
+      asleep: `bool[B]`.
+      slot: `int32[3, B]`, the contact that comes first.
+      share: float `[3, B]`, where between start and pose the impact is,
+      when: and when within the step.
+      event: `bool[3, B]`, there is one.
+    """
+
+    number: jax.Array
+    start: Triple
+    pose: Triple
+    velocity: Triple
+    joints: list[joint.Impulses]
+    alpha: jax.Array
+    boxes: _Boxes
+    touch: _Touch
+    enabled: jax.Array
+    counts: jax.Array
+    still: jax.Array
+    asleep: jax.Array
+    slot: jax.Array
+    share: jax.Array
+    when: jax.Array
+    event: jax.Array
+
+
+def _look(always: jax.Array, loop: _Passes, number: jax.Array, edges: Edges) -> _Passes:
+    """The next impact of each body: its slot, its time, and whether there is one."""
+    active = loop.enabled & (loop.counts <= _MOST_IMPACTS) & ~loop.asleep
+    first = _first(loop.boxes.order, number)
+    share, hit = time_of_impact(always, Sweep(loop.start, loop.pose), edges, active)
+    alpha = loop.alpha
+    when = jnp.where(hit, jnp.minimum(alpha + (1 - alpha) * share, 1), 1)
+    sooner, later = when[0] < when[1], when[1] < when[0]
+    slot = jnp.where(sooner, 0, jnp.where(later, 1, first))
+    share, when = _by_slot((share, when), slot)
+    event = when <= 1 - 10 * jnp.finfo(when.dtype).eps
+    return loop._replace(slot=slot, share=share, when=when, event=event)
+
+
+def _solved(
+    always: jax.Array,
+    loop: _Passes,
+    joint_rows: list[joint.Row],
+    limit: jax.Array,
+    heights: jax.Array,
+    edges: Edges,
+) -> _Passes:
+    """One pass: contacts where bodies are, their impulses, and the motion that follows."""
+    step = loop.number == 0  # the step itself, with joints; otherwise impacts
+    slot, event, share = loop.slot, loop.event, loop.share
+    chosen = jnp.stack([slot == 0, slot == 1])
+    x, y, z = ((1 - share) * a + share * b for a, b in zip(loop.start, loop.pose, strict=True))
+    here = (x, y, z)
+    fresh = contact.manifold(always, frame_of(here), _ordered(edges, slot))
+    meets = fresh.size[0] > 0
+    solid = step | (event & meets)
+    touch = _updated(_turned(loop.touch, slot), fresh, jnp.stack([step | event, solid]))
+
+    def part(turn: tuple) -> tuple:
+        pose, fine, count = turn
+        moved, least = contact.correct(pose, fresh, ~fine, _IMPACT_STIFFNESS)
+        return moved, fine | (least >= -1.5 * contact.SLOP), count + 1
+
+    safe, _, _ = jax.lax.while_loop(
+        lambda turn: ~turn[1].all() & (turn[2] < _IMPACT_ITERATIONS),
+        part,
+        (here, step | ~solid, jnp.zeros((), jnp.int32)),
+    )
 
     # Velocities.
-    rows, limit, joints = _joint_rows(world)
-    joint_impulses = _unstacked(joints)
-    contact_rows = contact.rows(always, frame, fresh)
-    warm = jnp.where(
-        jnp.stack([contact_rows.one[0] > 0, contact_rows.pair], 1)[:, None], touch.impulse, 0
-    )
-    velocity = (world.velocity[0], world.velocity[1], world.velocity[2])
-    for slot in range(2):
-        velocity = contact.push(velocity, _slot(contact_rows, slot), _four(warm[slot]))
-    bodies = _warm(rows, _bodies(velocity), joint_impulses)
+    rows = contact.rows(always, frame_of(safe), fresh)
+    old = jnp.where(step, touch.impulse, 0)
+    warm = jnp.where(jnp.stack([rows.one[0] > 0, rows.pair], 1)[:, None], old, 0)
+    velocity = loop.velocity
+    for contact_slot in range(2):
+        begun = _slot((rows, _four(warm)), contact_slot)
+        velocity = contact.push(velocity, *begun)
+    joints = jax.tree.map(lambda x: jnp.where(step, x, 0), loop.joints)
+    bodies = _warm(joint_rows, _bodies(velocity), joints)
 
-    def iterate(_, loop):
-        bodies, impulses, changes = loop
+    def iterate(_: jax.Array, turn: tuple) -> tuple:
+        bodies, impulses, changes = turn
         impulses = _sum(impulses, changes)
-        of_joints, of_contacts = impulses
-        bodies, joint_changes = _joint_sweep(rows, bodies, of_joints)
-        velocity, contact_changes = _contact_sweep(contact_rows, _stack(bodies), of_contacts)
+        bodies, joint_changes = jax.lax.cond(
+            step,
+            lambda bodies, old: _joint_sweep(joint_rows, bodies, old),
+            lambda bodies, old: (bodies, jax.tree.map(jnp.zeros_like, old)),
+            bodies,
+            impulses[0],
+        )
+        velocity, contact_changes = _contact_sweep(rows, _stack(bodies), impulses[1])
         return _bodies(velocity), impulses, (joint_changes, contact_changes)
 
-    impulses = (joint_impulses, (_four(touch.impulse[0]), _four(touch.impulse[1])))
+    impulses = (joints, _four(old))
     none = jax.tree.map(jnp.zeros_like, impulses)
     bodies, impulses, changes = jax.lax.fori_loop(
         0, _VELOCITY_ITERATIONS, iterate, (bodies, impulses, none)
     )
-    joint_impulses, impulses = _sum(impulses, changes)
-    impulse = jnp.stack([jnp.stack(i).reshape(2, 2, *i[0].shape) for i in impulses])
-    touch = _turned(touch._replace(impulse=impulse), first)
+    joints, impulses = _sum(impulses, changes)
+    impulse = jnp.stack(impulses, 1).reshape(old.shape)
+    touch = _turned(touch._replace(impulse=jnp.where(step, impulse, touch.impulse)), slot)
 
     # Positions.
-    pose, velocity = _integrated(start, _stack(bodies), STEP)
+    pose, velocity = _integrated(safe, _stack(bodies), (1 - loop.when) * STEP)
 
-    def correct(loop):
-        pose, fine, count = loop
+    def correct(turn: tuple) -> tuple:
+        pose, fine, count = turn
         moved, least = contact.correct(pose, fresh, ~fine, _STIFFNESS)
         shallow = (least >= -3 * contact.SLOP).all(0)
         bodies, okay = _joint_corrections(always, limit, _bodies(moved))
@@ -406,143 +546,38 @@ def land(world: World, heights: jax.Array) -> World:
         pose = jax.tree.map(lambda new, old: jnp.where(fine, old, new), moved, pose)
         return pose, fine | (okay & shallow), count + 1
 
-    loop = (pose, jnp.zeros(limit.shape[1:], bool), jnp.zeros((), jnp.int32))
     pose, settled, _ = jax.lax.while_loop(
-        lambda loop: ~loop[1].all() & (loop[2] < _POSITION_ITERATIONS), correct, loop
+        lambda turn: ~turn[1].all() & (turn[2] < _POSITION_ITERATIONS),
+        correct,
+        (pose, jnp.broadcast_to(~step, limit.shape[1:]), jnp.zeros((), jnp.int32)),
     )
 
     # Sleep.
     vx, vy, spin = velocity
     moving = (vx * vx + vy * vy > _REST_SPEED**2) | (spin * spin > _REST_SPIN**2)
-    still = jnp.where(moving, 0, world.still + STEP)
-    asleep = (still.min(0) >= _REST_TIME) & settled
-    velocity = jax.tree.map(lambda v: jnp.where(asleep, 0, v), velocity)
+    still = jnp.where(step, jnp.where(moving, 0, loop.still + STEP), loop.still)
+    asleep = jnp.where(step, (still.min(0) >= _REST_TIME) & settled, loop.asleep)
+    velocity = jax.tree.map(lambda v: jnp.where(step & asleep, 0, v), velocity)
+    boxes = _followed(loop.boxes, safe, pose, heights)
 
-    boxes = _followed(_Boxes(world.box, world.nearby, world.order), start, pose, heights)
-    pose, velocity, touch, boxes = _impacts(
-        always, start, pose, velocity, touch, boxes, heights, number, edges, ~asleep
-    )
-    joints = jnp.stack([jnp.stack(row) for row in zip(*joint_impulses, strict=True)])
-    return World(
-        pose=jnp.stack(pose),
-        velocity=jnp.stack(velocity),
-        joint=joints,
-        limit=limit,
-        edge=number,
-        box=boxes.box,
-        nearby=boxes.nearby,
-        order=boxes.order,
-        touching=touch.touching,
-        feature=touch.feature,
-        impulse=touch.impulse,
+    def changed(new: Any, old: Any) -> Any:
+        return jax.tree.map(lambda a, b: jnp.where(solid, a, b), new, old)
+
+    return loop._replace(
+        number=loop.number + 1,
+        start=changed(safe, loop.start),
+        pose=changed(pose, loop.pose),
+        velocity=changed(velocity, loop.velocity),
+        joints=jax.tree.map(lambda new, old: jnp.where(step, new, old), joints, loop.joints),
+        alpha=changed(loop.when, loop.alpha),
+        boxes=changed(boxes, loop.boxes),
+        touch=touch,
+        # A look at a contact enables it, and one that turns out to be none is disabled.
+        enabled=(loop.enabled | (solid & ~chosen)) & ~(chosen & event & ~meets),
+        counts=loop.counts + (chosen & event),
         still=still,
-        legs=touch.legs,
-        crashed=touch.crashed,
         asleep=asleep,
     )
-
-
-def _impacts(
-    always: jax.Array,
-    start: Triple,
-    pose: Triple,
-    velocity: Triple,
-    touch: _Touch,
-    boxes: _Boxes,
-    heights: jax.Array,
-    number: jax.Array,
-    edges: Edges,
-    awake: jax.Array,
-) -> tuple[Triple, Triple, _Touch, _Boxes]:
-    """Stops bodies where they hit the ground on their way, and moves them on from there."""
-
-    def look(loop: dict[str, Any]) -> dict[str, Any]:
-        """The next impact of each body: its slot, its time, and whether there is one."""
-        active = loop["enabled"] & (loop["counts"] <= _MOST_IMPACTS) & awake
-        first = _first(loop["boxes"].order, number)
-        sweep = Sweep(loop["start"], loop["pose"])
-        share, hit = time_of_impact(always, sweep, edges, active)
-        alpha = loop["alpha"]
-        when = jnp.where(hit, jnp.minimum(alpha + (1 - alpha) * share, 1), 1)
-        sooner, later = when[0] < when[1], when[1] < when[0]
-        slot = jnp.where(sooner, 0, jnp.where(later, 1, first))
-        share, when = _by_slot((share, when), slot)
-        event = when <= 1 - 10 * jnp.finfo(when.dtype).eps
-        return {"slot": slot, "share": share, "when": when, "event": event}
-
-    def resolve(loop: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-        slot, event, when = found["slot"], found["event"], found["when"]
-        share = found["share"]
-        chosen = jnp.stack([slot == 0, slot == 1])
-        here = tuple(
-            (1 - share) * a + share * b for a, b in zip(loop["start"], loop["pose"], strict=True)
-        )
-        here = (here[0], here[1], here[2])
-        fresh = contact.manifold(always, frame_of(here), _ordered(edges, slot))
-        meets = fresh.size[0] > 0
-        solid = event & meets
-
-        def correct(loop: tuple) -> tuple:
-            pose, fine, count = loop
-            moved, least = contact.correct(pose, fresh, ~fine, _IMPACT_STIFFNESS)
-            return moved, fine | (least >= -1.5 * contact.SLOP), count + 1
-
-        safe, _, _ = jax.lax.while_loop(
-            lambda loop: ~loop[1].all() & (loop[2] < _IMPACT_ITERATIONS),
-            correct,
-            (here, ~solid, jnp.zeros((), jnp.int32)),
-        )
-        rows = contact.rows(always, frame_of(safe), fresh)
-
-        def iterate(_: jax.Array, loop: tuple) -> tuple:
-            velocity, impulses, changes = loop
-            impulses = _sum(impulses, changes)
-            velocity, changes = _contact_sweep(rows, velocity, impulses)
-            return velocity, impulses, changes
-
-        none = ((jnp.zeros_like(share),) * 4,) * 2
-        bounced, _, _ = jax.lax.fori_loop(
-            0, _VELOCITY_ITERATIONS, iterate, (loop["velocity"], none, none)
-        )
-        moved, bounced = _integrated(safe, bounced, (1 - when) * STEP)
-        boxes = _followed(loop["boxes"], safe, moved, heights)
-
-        def changed(new: Any, old: Any) -> Any:
-            return jax.tree.map(lambda a, b: jnp.where(solid, a, b), new, old)
-
-        touch = _turned(loop["touch"], slot)
-        touch = _updated(touch, fresh, jnp.stack([event, solid]))
-        # A look at a contact enables it, and one that turns out to be none is disabled.
-        enabled = (loop["enabled"] | (solid & ~chosen)) & ~(chosen & event & ~meets)
-        return {
-            "start": changed(safe, loop["start"]),
-            "pose": changed(moved, loop["pose"]),
-            "velocity": changed(bounced, loop["velocity"]),
-            "alpha": changed(when, loop["alpha"]),
-            "boxes": changed(boxes, loop["boxes"]),
-            "touch": _turned(touch, slot),
-            "enabled": enabled,
-            "counts": loop["counts"] + (chosen & event),
-        }
-
-    def body(loop: tuple) -> tuple:
-        now, _ = loop
-        found = look(now)
-        some = found["event"].any()
-        return jax.lax.cond(some, resolve, lambda now, _: now, now, found), some
-
-    loop = {
-        "start": start,
-        "pose": pose,
-        "velocity": velocity,
-        "alpha": jnp.zeros_like(start[0]),
-        "boxes": boxes,
-        "touch": touch,
-        "enabled": jnp.ones_like(touch.touching),
-        "counts": jnp.zeros(touch.touching.shape, jnp.int32),
-    }
-    loop, _ = jax.lax.while_loop(lambda loop: loop[1], body, (loop, awake.any()))
-    return loop["pose"], loop["velocity"], loop["touch"], loop["boxes"]
 
 
 # The batch -----------------------------------------------------------------------------------

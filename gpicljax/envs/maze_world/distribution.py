@@ -129,7 +129,7 @@ def check(params: Params, size: int, max_landmarks: int, continuous: bool) -> No
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
-def furnish(
+def sample_contents(
     key: jax.Array, maze: Maze, params: Params, max_landmarks: int, texture_set: str
 ) -> Task:
     """Draws what stands in a maze: textures, start, landmarks and their values, and lengths.

@@ -146,7 +146,7 @@ class MazeWorld(Environment[Params, Task, State]):
         """Draws a maze and what stands in it."""
         maze_key, key = jax.random.split(key)
         maze = self.sample_blueprint(maze_key, params)
-        return distribution.furnish(key, maze, params, self.max_landmarks, self.textures)
+        return distribution.sample_contents(key, maze, params, self.max_landmarks, self.textures)
 
     def sample_blueprint(self, key: jax.Array, params: Params) -> Maze:
         """Draws the walls of a maze."""
@@ -157,7 +157,9 @@ class MazeWorld(Environment[Params, Task, State]):
     def start(self, key: jax.Array, blueprint: Maze, params: Params) -> tuple[Task, State]:
         """Draws what stands in the maze, and starts an episode."""
         task_key, state_key = jax.random.split(key)
-        task = distribution.furnish(task_key, blueprint, params, self.max_landmarks, self.textures)
+        task = distribution.sample_contents(
+            task_key, blueprint, params, self.max_landmarks, self.textures
+        )
         return task, self.initial(state_key, task)
 
     # One episode -----------------------------------------------------------------------------

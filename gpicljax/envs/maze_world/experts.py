@@ -10,6 +10,20 @@ the first by row and column, along a path on which costs fall from the target ba
 That path need not be a shortest one, so that a step may lead no closer to anything unknown, and the
 next one back, for ever.
 
+What it scores agrees with the reference's where memory is perfect or absent. At partial memory our
+means lie lower in 10 of 12 cases, each within 1.9 combined standard errors; all twelve together are
+2.7 below (fewer, as those of one size share their mazes). This is unexplained: memory, costs, paths
+and actions follow the written rules exactly (tested), and a view that reaches one cell farther
+closes a third of the gap at n = 15. Arrivals in 2,000 steps, over 512, 256 and 128 mazes of size
+15, 25 and 35, and the reference's over half as many, with standard errors:
+
+| memory | n = 15 | reference | n = 25 | reference | n = 35 | reference |
+|---|---|---|---|---|---|---|
+| 5 % | 8.6 ± 0.5 | 9.1 ± 0.6 | 1.6 ± 0.1 | 1.8 ± 0.3 | 1.0 ± 0.2 | 1.3 ± 0.3 |
+| 10 % | 35.7 ± 0.6 | 37.3 ± 0.9 | 5.3 ± 0.4 | 6.8 ± 0.7 | 2.5 ± 0.3 | 2.9 ± 0.5 |
+| 25 % | 59.2 ± 0.6 | 60.2 ± 0.7 | 46.1 ± 1.2 | 45.2 ± 1.6 | 13.9 ± 1.4 | 17.5 ± 2.3 |
+| 50 % | 64.7 ± 0.5 | 66.4 ± 0.8 | 70.1 ± 1.2 | 70.7 ± 1.4 | 60.2 ± 2.1 | 57.2 ± 2.8 |
+
 `rule="default"` takes the first step of a shortest path, of those the one that needs the fewest
 turns. As long as the map stays the same, each action from cell to cell lowers the cost from the
 agent to its goal or, at the same cost, the number of turns ahead, and both are whole numbers: so

@@ -126,7 +126,7 @@ def _spanning_tree(
     along = jnp.where(exists[:, None] & exists[None, 1:], along, far)
     columns = jnp.arange(batch)
 
-    def opening(_: jax.Array, loop: tuple) -> tuple:
+    def open_wall(_: jax.Array, loop: tuple) -> tuple:
         # A time of minus infinity marks what is open, infinity what is not yet eligible.
         label, times = loop
         joins = (
@@ -155,7 +155,7 @@ def _spanning_tree(
 
     label = jnp.broadcast_to(jnp.asarray(site)[..., None], (k, k, batch))
     start = label, (across, along, jnp.full_like(waits, far))
-    _, times = jax.lax.fori_loop(0, sites.max() ** 2 - 1, opening, start)
+    _, times = jax.lax.fori_loop(0, sites.max() ** 2 - 1, open_wall, start)
     return tuple(time == -far for time in times)
 
 

@@ -325,7 +325,7 @@ class MetaRG(Environment[Params, Task, State]):
         )
 
     def start(self, key: jax.Array, blueprint: Skeleton, params: Params) -> tuple[Task, State]:
-        """Dresses a skeleton with fresh Gaussians, samples, channel and draws."""
+        """Fills a skeleton with fresh Gaussians, samples, channel and draws."""
         table_key, channel_key, episode_key = jax.random.split(key, 3)
         task = self._task(table_key, channel_key, blueprint.num_values, params)
         return task, self._first_state(episode_key, blueprint, task)

@@ -2,7 +2,7 @@
 
 The loop that samples targets is by far the most expensive part of starting an episode. Its result,
 the *skeleton*, holds indices only: no value, token or draw of a game. It may therefore be kept in a
-bank and dressed afresh (`gpicljax.vector.VectorEnv(resets="bank")`).
+bank and filled afresh (`gpicljax.vector.VectorEnv(resets="bank")`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """gpicljax: simulators and trainers for general-purpose in-context learning, in JAX."""
 
+import importlib
+from typing import Any
+
 from gpicljax import spaces
 from gpicljax.environment import Environment, Step, Transition
-from gpicljax.interface import Agent, TimeStep
+from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.registration import make, register, registered
-from gpicljax.rollout import rollout
 from gpicljax.task_set import TaskSet
 from gpicljax.vector import VectorEnv, VectorState
 
@@ -16,6 +18,7 @@ __all__ = [
     "Step",
     "TaskSet",
     "TimeStep",
+    "Trainer",
     "Transition",
     "VectorEnv",
     "VectorState",
@@ -23,6 +26,30 @@ __all__ = [
     "make",
     "register",
     "registered",
-    "rollout",
     "spaces",
 ]
+
+_LAZY = (
+    "agents",
+    "data",
+    "envs",
+    "evaluation",
+    "interop",
+    "networks",
+    "play",
+    "rollout",
+    "runtime",
+    "storage",
+    "viz",
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a part of the package when it is first asked for, as `gpicljax.agents`."""
+    if name in _LAZY:
+        return importlib.import_module(f"gpicljax.{name}")
+    raise AttributeError(f"module 'gpicljax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

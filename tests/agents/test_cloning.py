@@ -138,7 +138,7 @@ def test_bad_input_is_refused():
 
 
 @pytest.mark.parametrize(
-    "resets", ["fresh", "bank", pytest.param("synchronous", marks=pytest.mark.slow)]
+    "resets", ["fresh", *(pytest.param(r, marks=pytest.mark.slow) for r in ("bank", "synchronous"))]
 )
 def test_eight_devices_train_as_one(resets, child_environment):
     script = Path(__file__).with_name("cloning_on_eight_devices.py")

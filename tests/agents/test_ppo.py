@@ -257,7 +257,7 @@ def test_windows_of_the_gradient_start_from_the_memories_of_the_rollout():
         (False, {"minibatches": 3}),  # of single steps
         (True, {"minibatches": 3, "window": 4}),  # of windows
         (True, {"minibatches": 2}),  # of instances
-        (True, {"minibatches": 4, "window": 4}),
+        pytest.param(True, {"minibatches": 4, "window": 4}, marks=pytest.mark.slow),
     ],
 )
 def test_each_epoch_goes_once_through_everything(recurrent, config):
@@ -375,7 +375,8 @@ def test_scales_are_those_of_what_was_seen():
 
 
 @pytest.mark.parametrize(
-    "case", ["feed-forward", pytest.param("recurrent", marks=pytest.mark.slow), "windows"]
+    "case",
+    [pytest.param(c, marks=pytest.mark.slow) for c in ("feed-forward", "recurrent")] + ["windows"],
 )
 def test_eight_devices_train_as_one(case, child_environment):
     script = Path(__file__).with_name("ppo_on_eight_devices.py")
@@ -426,7 +427,7 @@ class Archery(Environment):
         return spaces.Box(0, 200, (2,))
 
 
-@pytest.mark.parametrize("bounds", ["clip", "squash"])
+@pytest.mark.parametrize("bounds", ["clip", pytest.param("squash", marks=pytest.mark.slow)])
 def test_continuous_actions_are_learnt(bounds):
     env = Archery()
     vec = gpicljax.VectorEnv(env, 32, resets="fresh")

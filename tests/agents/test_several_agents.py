@@ -111,7 +111,7 @@ def check(outcome):
     assert abs(mute - chance) < 3 * np.sqrt(chance * (1 - chance) / int(episodes[1]))
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shared", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_independent_ppo_learns_to_talk(shared):
     network = as_network(ActorCritic(SEEN, spaces.Discrete(VALUES), (32,)))
     config = ppo.PPOConfig(unroll=12, minibatches=4, share_parameters=shared)
@@ -121,8 +121,7 @@ def test_independent_ppo_learns_to_talk(shared):
     check(success(lambda vec: ppo.make(config, vec, network), hparams, 120, 0))
 
 
-@pytest.mark.parametrize("mixing", ["vdn"])
-def test_r2d2_with_summed_values_learns_to_talk(mixing):
+def test_r2d2_with_summed_values_learns_to_talk():
     settings = RecurrentQSettings(mixer=(32,), core_sizes=(16,))
     network = recurrent_q_network(settings, SEEN, spaces.Discrete(VALUES))
     config = r2d2.R2D2Config(
@@ -135,7 +134,7 @@ def test_r2d2_with_summed_values_learns_to_talk(mixing):
         min_replay=256,
         batch_size=32,
         updates_per_collect=4,
-        mixing=mixing,
+        mixing="vdn",
     )
     hparams = r2d2.R2D2HParams(
         learning_rate=5e-3, adam_epsilon=1e-8, discount=0.9, target_period=25

@@ -436,7 +436,7 @@ def test_unigrams_agree_with_sequences_and_beat_the_uniform_distribution(key):
             return step.observation, step.reward, step.episode_start, step.trial_start
 
         state = start_rollout(key, vec, agent)
-        return rollout(key, vec, agent, (), state, 140, keep)[1]
+        return rollout(vec, agent, (), state, 140, keep)[1]
 
     tokens, rewards, episodes, trials = (np.asarray(x) for x in run(key))
     assert rewards[~episodes].mean() > -np.log(12) + 0.2

@@ -173,7 +173,7 @@ def test_presets_are_sound(preset):
         (["--context", "0"], "context"),
         (["--slot-weights", "heavy"], "slot-weights"),
         (["--calibration", "maybe"], "calibration"),
-        (["--model.width", "15"], "width = 15"),
+        (["--model.width", "15"], "width: got 15"),
         (["--warmup-share", "1"], "warmup-share"),
         (["--text-dir", "nowhere"], "text-dir"),
         (["--agent.batch-size", "0"], "batch_size"),

@@ -24,7 +24,7 @@ SECTION, NEAREST = "section oracle", "1-NN oracle"
 @functools.cache
 def player(env):
     """All calibration rules in one compiled pass, for any parameters of the game."""
-    vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048)
+    vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048, privileged=True)
     panel = experts.calibration_panel(env)
     sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
     return jax.jit(
@@ -116,7 +116,7 @@ def test_balanced_nonmatches_alone_leave_the_any_feedback_rule():
 @pytest.mark.parametrize("permutation", ["none", "shared", "position"])
 def test_digitising_pair_is_defeated_by_a_permutation(permutation):
     env = gpicljax.make("MetaRG-v0", speaker="digitising", permutation=permutation)
-    vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048)
+    vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048, privileged=True)
     agent = experts.listener(env, experts.digitising_rule(env))
     sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
     games = jax.jit(lambda key: play_games(key, vec, agent, None, **sizes))(jax.random.key(1))

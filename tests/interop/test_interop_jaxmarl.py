@@ -329,7 +329,7 @@ def test_bad_input_is_refused(monkeypatch):
     monkeypatch.setattr(Stroll, "action_space", lambda self, task=None: moves)
     with pytest.raises(TypeError, match="choose from Discrete, MultiDiscrete"):
         to_jaxmarl(STROLL)
-    many = spaces.Box(0, 99, (2, 9), jnp.int32)
+    many = spaces.repeat(spaces.MultiDiscrete((100,) * 9), 2)
     monkeypatch.setattr(Stroll, "action_space", lambda self, task=None: many)
     with pytest.raises(ValueError, match="do not fit into an int32"):
         to_jaxmarl(STROLL)

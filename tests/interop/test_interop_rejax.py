@@ -48,8 +48,10 @@ def train(algorithm, env, total, **config):
 
 @pytest.mark.parametrize(
     ("algorithm", "total", "config"),
-    [(rejax.PPO, 16_384, PPO), (rejax.DQN, 32_768, DQN)],
-    ids=["PPO", "DQN"],
+    [
+        pytest.param(rejax.PPO, 16_384, PPO, id="PPO"),
+        pytest.param(rejax.DQN, 32_768, DQN, id="DQN", marks=pytest.mark.slow),
+    ],
 )
 def test_learns_to_cross_the_lake(algorithm, total, config):
     returns = train(algorithm, "lake", total, gamma=0.95, **config).mean(-1)
@@ -59,7 +61,11 @@ def test_learns_to_cross_the_lake(algorithm, total, config):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "config"), [(rejax.PPO, PPO), (rejax.DQN, DQN)], ids=["PPO", "DQN"]
+    ("algorithm", "config"),
+    [
+        pytest.param(rejax.PPO, PPO, id="PPO", marks=pytest.mark.slow),
+        pytest.param(rejax.DQN, DQN, id="DQN"),
+    ],
 )
 def test_learns_to_learn_which_arm_pays(algorithm, config):
     """Stay with what paid, leave what did not: all that one step of memory allows."""

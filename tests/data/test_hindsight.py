@@ -341,7 +341,7 @@ def success(key, share, updates):
     state, _ = jax.lax.scan(lambda s, _: trainer.update(s), state, None, updates)
     test, agent = gpicljax.VectorEnv(env, 200, resets="fresh"), trainer.agent(greedy=True)
     start = start_rollout(key, test, agent)
-    end, _ = rollout(key, test, agent, state.params, start, LENGTH, keep=lambda record: None)
+    end, _ = rollout(test, agent, state.params, start, LENGTH, keep=lambda record: None)
     return end.timestep.info["success"].mean()
 
 

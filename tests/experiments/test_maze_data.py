@@ -79,7 +79,7 @@ def test_presets_are_sound(preset):
     ("arguments", "word"),
     [
         (["--episodes=0"], "episodes"),
-        (["--size=8"], "size = 8"),
+        (["--size=8"], "size: got 8"),
         (["--densities", "2"], "density"),
         (["--seeds=3"], "seeds"),
         (["--demonstration.length=0"], "length"),

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax import files as files_module
 from gpicljax.runtime import (
     ConfigMismatchError,
     MetricsError,
@@ -27,6 +26,7 @@ from gpicljax.runtime import (
     write_summary,
 )
 from gpicljax.runtime.progress import count, duration
+from gpicljax.storage import atomic
 
 
 def full_disk(*_):
@@ -38,7 +38,7 @@ def test_atomic_write_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
     write_atomically(path, "old")
     for place in ("fsync", "replace"):
         with monkeypatch.context() as patch:
-            patch.setattr(files_module.os, place, full_disk)
+            patch.setattr(atomic.os, place, full_disk)
             with pytest.raises(OSError, match="No space"):
                 write_atomically(path, "new")
         assert path.read_text() == "old"

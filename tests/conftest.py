@@ -1,6 +1,14 @@
 import gc
 import os
+import subprocess
+import sys
 from pathlib import Path
+
+# Most of the suite is compilation, and what it compiles runs once or twice: the slower ways of the
+# compiler are left out, here and in child processes, unless XLA_FLAGS asks for a level by name.
+if "xla_backend_optimization_level" not in (flags := os.environ.get("XLA_FLAGS", "")):
+    quick = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    os.environ["XLA_FLAGS"] = f"{flags} {quick}".strip()
 
 import jax
 import pytest
@@ -8,8 +16,6 @@ import pytest
 import gpicljax
 from gpicljax.runtime.mesh import enable_compilation_cache, one_device_per_core
 
-# LLVM's slow passes are left out, here and in child processes: most of the suite is compilation.
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=1"
 enable_compilation_cache()
 one_device_per_core(most=1)
 
@@ -47,3 +53,21 @@ def child_environment(tmp_path_factory):
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
+
+
+@pytest.fixture(scope="session")
+def on_eight_devices(child_environment):
+    """Runs a script, which says at its end that all is well, where JAX sees eight devices."""
+
+    def run(script, *arguments):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(script), *map(str, arguments)],
+            env=child_environment | {"JAX_NUM_CPU_DEVICES": "8"},
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert done.returncode == 0 and "all well" in done.stdout, done.stderr
+
+    return run

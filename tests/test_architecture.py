@@ -185,7 +185,7 @@ def test_examples_in_docstrings(name):
 def test_tests_are_collected_in_one_order_whatever_the_hash_seed(request):
     # Workers that collect different orders cannot share the work.
     collected = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", *request.config.args],
         cwd=PACKAGE.parent,
         env=os.environ | {"PYTHONHASHSEED": "12345"},
         capture_output=True,

@@ -13,7 +13,6 @@ from flax import struct
 import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment, Transition
-from gpicljax.runtime import FAST_COMPILE
 from gpicljax.task_set import TaskSet
 
 
@@ -108,7 +107,7 @@ class Programs:
 
     def __init__(self, **arguments):
         self.vec = batch(**arguments)
-        fast = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+        fast = functools.partial(jax.jit)
         self.init, self.step = fast(self.vec.init), fast(self.vec.step)
         self.renew = fast(self.vec.renew)
 
@@ -393,7 +392,7 @@ def test_vmapped_over_seeds_equals_one_by_one(kind):
         return vec.renew(vstate, jax.tree.map(lambda x: x[-1], t))
 
     keys = jax.random.split(jax.random.key(3), 2)
-    together = plain(jax.jit(jax.vmap(go), compiler_options=FAST_COMPILE)(keys))
+    together = plain(jax.jit(jax.vmap(go))(keys))
     for i, key in enumerate(keys):
         vstate, timestep = programs.init(key)
         for _ in range(9):

@@ -19,11 +19,13 @@ from gpicljax.storage.leaves import is_key, is_spread, to_storage
 T = TypeVar("T")
 AXIS = "data"
 
-FAST_COMPILE = {"xla_backend_optimization_level": 1}
+_LEVEL = "xla_backend_optimization_level"
+FAST_COMPILE = {} if _LEVEL in os.environ.get("XLA_FLAGS", "") else {_LEVEL: 1}
 """Options for `jax.jit(..., compiler_options=...)` that leave out LLVM's slow passes.
 
 Programs of many small loops (environments, mostly) compile two to three times faster on a CPU and
-run as fast; matrix products are compiled beforehand and do not change.
+run as fast; matrix products are compiled beforehand and do not change. None where `XLA_FLAGS` has
+a level of its own.
 """
 
 

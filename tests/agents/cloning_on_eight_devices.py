@@ -9,7 +9,7 @@ from test_cloning import make
 import gpicljax
 from gpicljax.agents.cloning import CloningHParams
 from gpicljax.runtime import make_mesh, per_part, shard_parts
-from gpicljax.runtime.mesh import AXIS, FAST_COMPILE
+from gpicljax.runtime.mesh import AXIS
 
 assert len(jax.devices()) == 8
 resets = sys.argv[1]
@@ -41,7 +41,7 @@ def chunk(trainer, vec):
 
 
 initial = jax.jit(whole.init)(jax.random.key(0), CloningHParams(teacher_share=0.3))
-one = jax.jit(chunk(whole, vec), compiler_options=FAST_COMPILE)
+one = jax.jit(chunk(whole, vec))
 state = initial
 for _ in range(5):
     state, metrics = one(state)

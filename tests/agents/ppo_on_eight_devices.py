@@ -14,7 +14,7 @@ with warnings.catch_warnings():
 from test_ppo import HPARAMS, trainer_of, vec_of
 
 from gpicljax.runtime import make_mesh, per_part, shard_parts
-from gpicljax.runtime.mesh import AXIS, FAST_COMPILE
+from gpicljax.runtime.mesh import AXIS
 
 assert len(jax.devices()) == 8
 NORMALISED = {"normalise_observations": True, "normalise_rewards": True}
@@ -39,7 +39,7 @@ def chunk(trainer):
 # Adam's epsilon is large enough not to blow rounding up, see test_ppo.
 hparams = dataclasses.replace(HPARAMS, learning_rate=3e-3)
 initial = jax.jit(whole.init)(jax.random.key(0), hparams)
-one = jax.jit(chunk(whole), compiler_options=FAST_COMPILE)
+one = jax.jit(chunk(whole))
 state = initial
 for _ in range(2):
     state, metrics = one(state)

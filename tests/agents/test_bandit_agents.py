@@ -1,7 +1,5 @@
 """Bandit agents against closed forms, plain Python and published means."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,8 +14,6 @@ from gpicljax.interface import TimeStep
 from gpicljax.rollout import rollout, start_rollout
 
 # Compiling takes longer than running.
-QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-jit = functools.partial(jax.jit, compiler_options=QUICK)
 TWO, TEN = spaces.Discrete(2), spaces.Discrete(10)
 
 
@@ -65,7 +61,7 @@ def test_mean_rewards_of_200_pulls(kind):
             env, trials, resets="synchronous", steps_per_trial=400, group=trials
         )
 
-        @jit
+        @jax.jit
         def play(key, vec=vec, agent=agent):
             # Every second step is ignored: it starts the next episode.
             state, rewards = rollout(
@@ -89,7 +85,7 @@ def test_ucb1s_regret_is_logarithmic_and_epsilon_greedys_is_not():
     )
 
     def study(agent):
-        @jit
+        @jax.jit
         def play(key):
             start = start_rollout(key, vec, agent)
             task = start.vstate.task.replace(
@@ -126,7 +122,7 @@ def gaussian_study(agent, batch=4, length=120, horizon=10, trial=3):
         env, batch, trial, resets="fresh", params=env.make_params(horizon=horizon)
     )
 
-    @jit
+    @jax.jit
     def play(key):
         return rollout(
             vec, agent, None, start_rollout(key, vec, agent), length,
@@ -174,7 +170,7 @@ def test_deviations_are_kept_without_cancelling():
 def share_of_first(agent, pulls):
     """How often the agent pulls the first arm, and the standard error."""
     batch = pulls.action.shape[0]
-    action, _, _ = jit(agent.act)(keys_of(batch, 0), None, pulls, timestep(batch))
+    action, _, _ = jax.jit(agent.act)(keys_of(batch, 0), None, pulls, timestep(batch))
     share = float((np.asarray(action) == 0).mean())
     return share, np.sqrt(share * (1 - share) / batch)
 
@@ -260,7 +256,7 @@ def test_masks_are_honoured_and_ties_broken_at_random(agent):
     pulls = pulls_of([200] * 10, np.where(legal, 20, 180), batch=batch)
     mask = jnp.broadcast_to(jnp.asarray(legal), (batch, 10))
     seen = timestep(batch, observation={"action_mask": mask})
-    action, _, _ = jit(agent.act)(keys_of(len(seen.reward)), None, pulls, seen)
+    action, _, _ = jax.jit(agent.act)(keys_of(len(seen.reward)), None, pulls, seen)
     counts = np.bincount(action, minlength=10)
     assert counts[:6].sum() == 0
     # Uniform over four: three degrees of freedom, p = 0.001.
@@ -274,7 +270,7 @@ def test_what_is_set_may_be_traced():
         agent = bandits.epsilon_greedy(TWO, epsilon)
         return (agent.act(keys_of(2_000), None, pulls, timestep(2_000))[0] == 1).mean()
 
-    shares = jit(jax.vmap(share))(jnp.array([0.0, 0.5, 1.0]))
+    shares = jax.jit(jax.vmap(share))(jnp.array([0.0, 0.5, 1.0]))
     np.testing.assert_allclose(shares, [0, 0.25, 0.5], atol=0.04)
 
 

@@ -1,7 +1,6 @@
 """Every algorithm of the catalogue fits what it says, and has the one interface."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,6 @@ import pytest
 import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.interface import Agent
-from gpicljax.runtime import FAST_COMPILE
 from gpicljax.spaces import Box, Dict, Discrete, MultiDiscrete, Space, repeat
 
 LAKE = "FrozenLake-v1"  # discrete in, discrete out
@@ -169,7 +167,7 @@ def test_greedy_agents_check_their_parameters():
     agent = catalogue.greedy_agent("ppo", env, 4, algorithm.config(), settings, params)
     vec = gpicljax.VectorEnv(env, 4, resets="fresh")
 
-    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    @jax.jit
     def first_action(params):
         timestep = vec.init(jax.random.key(0))[1]
         return agent.act(

@@ -1,8 +1,5 @@
 """Behaviour cloning: it learns in context, and spread over devices it is the same run."""
 
-import functools
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -18,7 +15,6 @@ from gpicljax.networks.actor_critic import RecurrentActorCritic
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.rollout import rollout, start_rollout
-from gpicljax.runtime import FAST_COMPILE
 
 
 def best_arm():
@@ -89,7 +85,7 @@ def test_a_clone_of_the_mazes_privileged_agent_sees_what_it_can():
     )
     network = as_network(module)
 
-    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    @jax.jit
     @jax.vmap
     def study(sight):
         def seen(inputs):
@@ -140,12 +136,5 @@ def test_bad_input_is_refused():
 @pytest.mark.parametrize(
     "resets", ["fresh", *(pytest.param(r, marks=pytest.mark.slow) for r in ("bank", "synchronous"))]
 )
-def test_eight_devices_train_as_one(resets, child_environment):
-    script = Path(__file__).with_name("cloning_on_eight_devices.py")
-    flags = "--xla_force_host_platform_device_count=8"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(script), resets],
-        env=child_environment | {"XLA_FLAGS": flags},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0 and "all well" in done.stdout, done.stderr
+def test_eight_devices_train_as_one(resets, on_eight_devices):
+    on_eight_devices(Path(__file__).with_name("cloning_on_eight_devices.py"), resets)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from test_r2d2 import ENV, jit, raw, through_the_host
+from test_r2d2 import ENV, raw, through_the_host
 
 import gpicljax
 from gpicljax import spaces
@@ -115,7 +115,7 @@ def trainer_of(**config):
 @functools.cache
 def compiled(**config):
     trainer = trainer_of(**config)
-    return jit(trainer.init), jit(trainer.update)
+    return jax.jit(trainer.init), jax.jit(trainer.update)
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
@@ -158,7 +158,7 @@ def test_one_update_is_the_definitions(double):
     noise = lambda p: p + 0.3 * jax.random.normal(jax.random.key(2), p.shape)  # noqa: E731
     state = state.replace(target_params=jax.tree.map(noise, state.target_params))
     trainer = trainer_of(double=double, batch_size=2 * PERIOD * ENVS, replay_capacity=24)
-    after, metrics = jit(trainer.update)(state)
+    after, metrics = jax.jit(trainer.update)(state)
     stored = np.asarray(after.replay.priorities) > 0
     # Every stored transition is drawn equally often, up to one.
     items = jax.tree.map(lambda x: x[np.flatnonzero(stored)], after.replay.items)
@@ -262,8 +262,8 @@ def test_seeds_under_vmap_are_the_seeds_alone():
     init, update = compiled(n_step=3)
     trainer = trainer_of(n_step=3)
     keys = jax.random.split(jax.random.key(6), 2)
-    states = jit(jax.vmap(trainer.init, (0, None)))(keys, HPARAMS)
-    together = jit(jax.vmap(trainer.update), donate_argnums=0)
+    states = jax.jit(jax.vmap(trainer.init, (0, None)))(keys, HPARAMS)
+    together = jax.jit(jax.vmap(trainer.update), donate_argnums=0)
     for _ in range(3):
         states, metrics = together(states)
     for i in range(2):

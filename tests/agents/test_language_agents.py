@@ -1,7 +1,6 @@
 """Language models as agents: they learn a text in its context and say what comes next."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,6 @@ from gpicljax.agents.sequence import SequenceHParams
 from gpicljax.environment import Environment, Transition
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.rollout import rollout, start_rollout
-from gpicljax.runtime import FAST_COMPILE
 
 TOKENS, LENGTH = 5, 16
 
@@ -66,7 +64,7 @@ def test_a_model_learns_to_continue_what_it_reads():
     hparams = SequenceHParams(learning_rate=1e-2, warmup_updates=20)
     fresh = gpicljax.VectorEnv(Refrain(), 64, resets="fresh")
 
-    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    @jax.jit
     def study(key):
         state = trainer.init(key, hparams)
         state, metrics = jax.lax.scan(lambda s, _: trainer.update(s), state, None, 150)

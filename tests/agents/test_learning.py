@@ -1,7 +1,5 @@
 """PPO and DQN learn what they should from fixed seeds, and more than a stated null allows."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,10 +11,8 @@ from gpicljax.networks.contract import as_network
 from gpicljax.networks.q_network import QNetwork
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.rollout import rollout, start_rollout
-from gpicljax.runtime import FAST_COMPILE
 
 SEEDS = 3
-jit = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
 
 
 def train(trainer, hparams, updates, key):
@@ -36,7 +32,7 @@ def lake(trainer, vec, agent, hparams, updates):
         )  # fmt: skip
         return rewards.sum() / ends.sum()
 
-    return jit(jax.vmap(study))(jax.random.split(jax.random.key(0), SEEDS))
+    return jax.jit(jax.vmap(study))(jax.random.split(jax.random.key(0), SEEDS))
 
 
 LAKE = gpicljax.make("FrozenLake-v1", is_slippery=False)
@@ -85,7 +81,7 @@ def test_recurrent_ppo_learns_in_context_across_the_episodes_of_a_trial():
     start = start_rollout(jax.random.key(1), fresh, agent)
     probabilities = start.vstate.task.probabilities
 
-    @jit
+    @jax.jit
     def study(key):
         params = train(trainer, hparams, 80, key).params
         # Fresh bandits: how good the pulled arm is, by position in the trial.

@@ -32,8 +32,6 @@ from gpicljax.networks.recurrent import LSTMStack
 
 ACTIONS, ACTORS = 3, 3
 # Semantics only are tested: compiling takes longer than running.
-QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-jit = functools.partial(jax.jit, compiler_options=QUICK)
 
 
 @struct.dataclass
@@ -163,7 +161,7 @@ def every_step(network, params, carry, inputs, starts):
     return jax.lax.scan(tick, carry, (inputs, starts))
 
 
-every_step_of_the_network = jit(functools.partial(every_step, NETWORK))
+every_step_of_the_network = jax.jit(functools.partial(every_step, NETWORK))
 
 
 # The definition of the targets --------------------------------------------------------------------
@@ -330,8 +328,8 @@ def test_stored_carries_reproduce_what_the_actors_computed(overlap):
     )
     trainer = r2d2.make(config, VEC, NETWORK)
     # Without exploration every action shows what the actor computed.
-    state = jit(trainer.init)(jax.random.key(1), dataclasses.replace(HPARAMS, epsilon_base=0.0))
-    update = jit(trainer.update)
+    state = jax.jit(trainer.init)(jax.random.key(1), dataclasses.replace(HPARAMS, epsilon_base=0.0))
+    update = jax.jit(trainer.update)
     for _ in range(opening + rounds):
         state, _ = update(state)
     assert int(state.updates) == 0 and config.collections_to_fill == opening
@@ -377,7 +375,7 @@ def test_stored_carries_reproduce_what_the_actors_computed(overlap):
 
     # Every stored carry, and what the learner computes from it: the same Q-values, at every step
     # that has been acted on, across the boundaries of episodes and trials.
-    unroll = jit(NETWORK.unroll)
+    unroll = jax.jit(NETWORK.unroll)
     for i in range(rounds):
         start = i * period
         stored = select(ring.carry, i)
@@ -427,7 +425,7 @@ def compiled(burn_in, constant_burn_in, auxiliary):
         side = (gap * wanted).sum() / wanted.sum()
         return q_loss + 0.7 * side if auxiliary else q_loss, (q_loss, side, errors)
 
-    return jit(outputs), jit(jax.grad(loss, has_aux=True))
+    return jax.jit(outputs), jax.jit(jax.grad(loss, has_aux=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -500,7 +498,7 @@ class Oracle:
 def started():
     """A state before its first update: target network unlike the online one, priorities set."""
     trainer = r2d2.make(BASE, VEC, NETWORK)
-    state = jit(trainer.init)(jax.random.key(2), HPARAMS)
+    state = jax.jit(trainer.init)(jax.random.key(2), HPARAMS)
     # One collection fills the window, the next is half of what learning waits for.
     for expected in ([0] * 6, [0] * 3 + [1] * 3):
         fresh = state
@@ -534,7 +532,7 @@ def configuration(name):
 @functools.cache
 def compiled_update(name):
     config, auxiliary = configuration(name)
-    return jit(r2d2.make(config, VEC, NETWORK, (AUXILIARY,) if auxiliary else ()).update)
+    return jax.jit(r2d2.make(config, VEC, NETWORK, (AUXILIARY,) if auxiliary else ()).update)
 
 
 @functools.cache
@@ -619,9 +617,9 @@ def test_the_double_q_target_honours_masks():
     config = dataclasses.replace(BASE, n_step=1, burn_in=0)
     trainer = r2d2.make(config, vec, network)
     hparams = dataclasses.replace(HPARAMS, epsilon_base=0.0)
-    state = jit(trainer.init)(jax.random.key(0), hparams)
+    state = jax.jit(trainer.init)(jax.random.key(0), hparams)
     state = state.replace(target_params=jnp.array([0.0, 100.0, 2.0]))
-    update = jit(trainer.update)
+    update = jax.jit(trainer.update)
     for _ in range(3):  # a window, and two to begin to learn with
         state, metrics = update(state)
     assert int(state.updates) == 1
@@ -687,15 +685,15 @@ def test_a_weakly_typed_network_is_definite_once_it_is_trained():
 def test_seeds_under_vmap_are_the_seeds_alone_and_states_may_be_donated():
     _, alone, _, _, _ = updated("table 5")
     trainer = r2d2.make(BASE, VEC, NETWORK)
-    first = jit(trainer.init)
+    first = jax.jit(trainer.init)
     keys = jax.random.split(jax.random.key(3), 2)
     grid = dataclasses.replace(HPARAMS, discount=jnp.array([0.9, 0.5]))
     axes = dataclasses.replace(
         r2d2.R2D2HParams(**{f.name: None for f in dataclasses.fields(HPARAMS)}), discount=0
     )
-    states = jit(jax.vmap(trainer.init, (0, axes)))(keys, grid)
+    states = jax.jit(jax.vmap(trainer.init, (0, axes)))(keys, grid)
     kinds = jax.tree.map(lambda x: (x.shape, x.dtype), states)
-    update = jit(jax.vmap(trainer.update), donate_argnums=0)
+    update = jax.jit(jax.vmap(trainer.update), donate_argnums=0)
     after = states
     for _ in range(4):  # learning begins with the third
         after, metrics = update(after)

@@ -1,9 +1,6 @@
 """The sequence trainer: it learns in context, in parts as in one, on eight devices as on one."""
 
 import dataclasses
-import functools
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -19,7 +16,6 @@ from gpicljax.networks.contract import as_network
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.networks.recurrent import LSTMStack
-from gpicljax.runtime import FAST_COMPILE
 
 TOKENS, LENGTH = 6, 20
 
@@ -65,7 +61,7 @@ def evaluate(params, sequences):
 
 
 def trained(trainer, hparams, updates, seed=0):
-    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    @jax.jit
     def run(key):
         state = trainer.init(key, hparams)
         return jax.lax.scan(lambda s, _: trainer.update(s), state, None, updates)
@@ -216,7 +212,7 @@ def test_units_are_dropped_in_training_alone(rate):
     assert trainer.observations == 2 * LENGTH
     # Nothing moves, and the data are the same: what differs from update to update was dropped.
     state = trainer.init(jax.random.key(0), SequenceHParams(learning_rate=0.0))
-    update = jax.jit(trainer.update, compiler_options=FAST_COMPILE)
+    update = jax.jit(trainer.update)
     again, (state, first) = update(state)[1], update(state)
     assert again["nats"] == first["nats"]  # drawn from the state's key
     second = update(state)[1]
@@ -248,15 +244,8 @@ def test_bad_input_is_refused():
         make(devices=3)
 
 
-def test_eight_devices_train_as_one(child_environment):
-    script = Path(__file__).with_name("sequence_on_eight_devices.py")
-    flags = "--xla_force_host_platform_device_count=8"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        env=child_environment | {"XLA_FLAGS": flags},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0 and "all well" in done.stdout, done.stderr
+def test_eight_devices_train_as_one(on_eight_devices):
+    on_eight_devices(Path(__file__).with_name("sequence_on_eight_devices.py"))
 
 
 def test_configurations_are_frozen():

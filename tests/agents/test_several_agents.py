@@ -7,7 +7,6 @@ mute players train side by side, in one program.
 """
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +22,6 @@ from gpicljax.networks.actor_critic import ActorCritic
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.q_network import RecurrentQSettings, recurrent_q_network
 from gpicljax.rollout import rollout, start_rollout
-from gpicljax.runtime import FAST_COMPILE
 
 VALUES, SPEAKER, LISTENER = 3, 0, 1
 
@@ -87,7 +85,7 @@ def success(trainer_of, hparams, updates, seed):
     vec = gpicljax.VectorEnv(ENV, 32, resets="fresh")
     trainer = trainer_of(vec)
 
-    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    @jax.jit
     @jax.vmap
     def study(mute):
         state = trainer.init(jax.random.key(seed), hparams, mute)

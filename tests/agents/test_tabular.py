@@ -1,6 +1,5 @@
 """Tabular Q-learning against plain Python, published means, and the optimum."""
 
-import functools
 import itertools
 
 import jax
@@ -15,8 +14,6 @@ from gpicljax.interface import TimeStep
 from gpicljax.rollout import rollout, start_rollout
 
 # Compiling takes longer than running.
-QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-jit = functools.partial(jax.jit, compiler_options=QUICK)
 STATES, ACTIONS = spaces.Discrete(5), spaces.Discrete(3)
 HPARAMS = tabular.TabularHParams(
     learning_rate=0.4,
@@ -66,7 +63,7 @@ def told(agent, hparams, seen, seed=0):
 
     keys = jax.random.split(jax.random.key(seed), seen.reward.shape)
     first = agent.initial_carry(seen.reward.shape[1])
-    carry, kept = jit(lambda c, s: jax.lax.scan(body, c, s))(first, (keys, seen))
+    carry, kept = jax.jit(lambda c, s: jax.lax.scan(body, c, s))(first, (keys, seen))
     return *jax.tree.map(np.asarray, kept), carry
 
 
@@ -145,7 +142,7 @@ def test_references_exploration_after_200_pulls_is_nine_tenths():
 
 def test_ties_are_broken_at_random_or_by_the_first():
     values = jnp.tile(jnp.array([1.0, 2.0, 2.0, 2.0]), (6_000, 1))
-    choose = jit(tabular.choose, static_argnums=3)
+    choose = jax.jit(tabular.choose, static_argnums=3)
     counts = np.bincount(choose(keys_of(6_000), values, 0.0, False), minlength=4)
     # Three standard deviations of a third of 6000.
     assert counts[0] == 0 and np.abs(counts[1:] - 2_000).max() < 110
@@ -168,7 +165,7 @@ def scores(env, agent, hparams, trials, length):
     """
     vec = gpicljax.VectorEnv(env, trials, resets="synchronous", steps_per_trial=10**6, group=trials)
 
-    @jit
+    @jax.jit
     def play(key):
         return rollout(
             vec, agent, hparams, start_rollout(key, vec, agent), length + 1,
@@ -272,9 +269,9 @@ def test_the_learner_and_the_trainer_agree_on_one_environment():
     """One environment and one trial: the trainer's table is the learner's on the same story."""
     vec = gpicljax.VectorEnv(LAKE, 1, 10**6, resets="fresh")
     trainer = tabular.make(tabular.TabularConfig(unroll=1), vec)
-    state, update = jit(trainer.init)(jax.random.key(0), HPARAMS), jit(trainer.update)
+    state, update = jax.jit(trainer.init)(jax.random.key(0), HPARAMS), jax.jit(trainer.update)
     learner = tabular.q_learner(LAKE.observation_space(), LAKE.action_space())
-    act, carry = jit(learner.act), learner.initial_carry(1)
+    act, carry = jax.jit(learner.act), learner.initial_carry(1)
     changes = 0
     for step in range(120):
         before, now = np.asarray(state.params), state.rollout.timestep
@@ -319,7 +316,7 @@ def test_the_optimum_is_found(env, optimum, episode, epsilon):
     trainer = trainer_of(env, unroll=64)
     hparams = tabular.TabularHParams(epsilon=epsilon, final_epsilon=0.1, decay=0.01)
 
-    @jit
+    @jax.jit
     @jax.vmap
     def study(key):
         state = trainer.init(key, hparams)
@@ -333,10 +330,10 @@ def test_the_optimum_is_found(env, optimum, episode, epsilon):
 
 def test_seeds_under_vmap_are_the_seeds_alone_and_resume_exactly():
     trainer = trainer_of(unroll=16, decay="step")
-    init, update = jit(trainer.init), jit(trainer.update)
+    init, update = jax.jit(trainer.init), jax.jit(trainer.update)
     keys = jax.random.split(jax.random.key(6), 2)
-    states = jit(jax.vmap(trainer.init, (0, None)))(keys, HPARAMS)
-    together = jit(jax.vmap(trainer.update), donate_argnums=0)
+    states = jax.jit(jax.vmap(trainer.init, (0, None)))(keys, HPARAMS)
+    together = jax.jit(jax.vmap(trainer.update), donate_argnums=0)
     for _ in range(3):
         states, _ = together(states)
     for i in range(2):

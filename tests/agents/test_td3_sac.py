@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 from flax import struct
-from test_r2d2 import ENV, jit, raw, through_the_host
+from test_r2d2 import ENV, raw, through_the_host
 
 import gpicljax
 from gpicljax import spaces
@@ -104,7 +104,7 @@ def trainer_of(name, replay=None, **config):
 @functools.cache
 def compiled(name, **config):
     trainer = trainer_of(name, **config)
-    return jit(trainer.init), jit(trainer.update)
+    return jax.jit(trainer.init), jax.jit(trainer.update)
 
 
 def close(a, b, **tolerance):
@@ -147,7 +147,7 @@ def valued(params, observation, action):
 def descend(rate, params, memory, loss):
     rule = optax.chain(optax.clip_by_global_norm(0.3), optax.adam(rate, eps=1e-2))
 
-    @jit
+    @jax.jit
     def step(params, memory):
         value, grads = jax.value_and_grad(loss)(params)
         changes, memory = rule.update(grads, memory, params)
@@ -437,8 +437,8 @@ def test_seeds_under_vmap_are_the_seeds_alone(name):
     init, update = compiled(name)
     trainer = trainer_of(name)
     keys = jax.random.split(jax.random.key(6), 2)
-    states = jit(jax.vmap(trainer.init, (0, None)))(keys, HPARAMS[name])
-    together = jit(jax.vmap(trainer.update), donate_argnums=0)
+    states = jax.jit(jax.vmap(trainer.init, (0, None)))(keys, HPARAMS[name])
+    together = jax.jit(jax.vmap(trainer.update), donate_argnums=0)
     for _ in range(3):
         states, metrics = together(states)
     for i in range(2):
@@ -466,7 +466,7 @@ def test_the_replay_is_changed_in_place():
     """What an update needs beside its state is far less than the replay: none of it is copied."""
     trainer = trainer_of("ddpg", replay_capacity=1_000_000)
     state = jax.eval_shape(trainer.init, jax.random.key(0), HPARAMS["ddpg"])
-    program = jit(trainer.update, donate_argnums=0).lower(state).compile()
+    program = jax.jit(trainer.update, donate_argnums=0).lower(state).compile()
     memory = program.memory_analysis()
     assert memory.alias_size_in_bytes > 40_000_000  # of the state, which is written over
     assert memory.temp_size_in_bytes < 400_000  # a tenth of the smallest part of the replay

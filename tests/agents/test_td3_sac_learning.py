@@ -1,7 +1,5 @@
 """TD3, DDPG and SAC learn to swing a pendulum up from fixed seeds; slowly, to balance two poles."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +10,8 @@ from gpicljax.agents import sac, td3
 from gpicljax.networks.continuous import Critics, DeterministicActor, GaussianActor
 from gpicljax.networks.contract import as_network
 from gpicljax.rollout import rollout, start_rollout
-from gpicljax.runtime import FAST_COMPILE
 
 # Compiling takes longer than running.
-QUICK = FAST_COMPILE | {"xla_cpu_use_fusion_emitters": False}
-jit = functools.partial(jax.jit, compiler_options=QUICK)
 # Return per episode of 200 steps of uniformly random actions: -1,229, one standard error 15 (N =
 # 400). Untrained greedy actors are below it.
 NULL = -1200
@@ -59,7 +54,7 @@ def returns_of(trainer, env, hparams, updates, seeds, episodes, steps):
         first = jnp.cumsum(ends, axis=0) - ends == 0
         return (rewards * first).sum(0).mean()
 
-    return np.asarray(jit(jax.vmap(study))(jax.vmap(jax.random.key)(jnp.arange(seeds))))
+    return np.asarray(jax.jit(jax.vmap(study))(jax.vmap(jax.random.key)(jnp.arange(seeds))))
 
 
 @pytest.mark.parametrize(("name", "updates"), [("td3", 2000), ("sac", 1750)])

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_r2d2 import ENV, jit
+from test_r2d2 import ENV
 
 import gpicljax
 from gpicljax.agents.optimisation import counted, learnt_if
@@ -31,7 +31,7 @@ AGENT = Agent(
 @pytest.mark.parametrize("n_step", [1, 3, 6])
 def test_collections_follow_each_other_without_a_gap(n_step):
     """Stored transitions, put together, are those of one recording: n = 6 outlasts a period."""
-    step = jit(functools.partial(collect, vec=VEC, agent=AGENT, period=PERIOD, n_step=n_step))
+    step = jax.jit(functools.partial(collect, vec=VEC, agent=AGENT, period=PERIOD, n_step=n_step))
     state = start_rollout(jax.random.key(0), VEC, AGENT)
     action = jnp.zeros(ENVS, jnp.int32)
     window, item = initial_window(state.timestep._replace(info={}), action, n_step)
@@ -75,7 +75,7 @@ def test_a_renewal_ends_the_episode_without_a_transition():
     vec = gpicljax.VectorEnv(ENV, ENVS, resets="synchronous", steps_per_trial=50)
     state = start_rollout(jax.random.key(0), vec, AGENT)
     window, _ = initial_window(state.timestep._replace(info={}), jnp.zeros(ENVS, jnp.int32), 2)
-    step = jit(functools.partial(collect, vec=vec, agent=AGENT, period=2, n_step=2))
+    step = jax.jit(functools.partial(collect, vec=vec, agent=AGENT, period=2, n_step=2))
     before = step(params=None, start=state, window=window, discount=0.9)
     vstate, timestep = vec.renew(before.rollout.vstate, before.rollout.timestep)
     state = before.rollout._replace(vstate=vstate, timestep=timestep)

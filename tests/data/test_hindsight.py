@@ -20,10 +20,7 @@ from gpicljax.environment import Transition as Moved
 from gpicljax.networks.continuous import Critics, DeterministicActor
 from gpicljax.networks.contract import as_network
 from gpicljax.rollout import rollout, start_rollout
-from gpicljax.runtime import FAST_COMPILE
 
-QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-jit = functools.partial(jax.jit, compiler_options=QUICK)
 ENVS, STEPS, DRAWS = 3, 4, 60_000
 
 
@@ -85,7 +82,7 @@ def futures(valid, last, rows, horizon):
 def stored(replay, told, steps=STEPS):
     items, valid, last = told
     state = replay.init(jax.tree.map(lambda x: x[0, 0], items), ENVS)
-    add = jit(replay.add)
+    add = jax.jit(replay.add)
     for t in range(0, len(valid), steps):
         part = jax.tree.map(lambda x: x[t : t + steps], (items, valid, last))  # noqa: B023
         state = add(state, *part)
@@ -93,7 +90,7 @@ def stored(replay, told, steps=STEPS):
 
 
 def drawn(replay, state, count=DRAWS, seed=0):
-    sample = jit(replay.sample, static_argnums=2)
+    sample = jax.jit(replay.sample, static_argnums=2)
     return jax.tree.map(np.asarray, sample(jax.random.key(seed), state, count))
 
 
@@ -194,8 +191,8 @@ def test_vmap_over_seeds():
         return state, replay.sample(key, state, 16)
 
     keys = jax.random.split(jax.random.key(0), 3)
-    together = jit(jax.vmap(turn))(keys, stack(states), stack(more))
-    alone = jit(turn)
+    together = jax.jit(jax.vmap(turn))(keys, stack(states), stack(more))
+    alone = jax.jit(turn)
     for i in range(3):
         jax.tree.map(
             lambda a, b: np.testing.assert_array_equal(a[i], b),  # noqa: B023
@@ -315,7 +312,7 @@ class Plane(Environment):
         return spaces.Dict.of(observation=box, achieved_goal=box, desired_goal=box)
 
 
-@functools.partial(jax.jit, compiler_options=FAST_COMPILE, static_argnums=2)
+@functools.partial(jax.jit, static_argnums=2)
 def success(key, share, updates):
     """Share of the goals at which a greedy agent is in the end, after training, float `[]`."""
     env = Plane()

@@ -22,7 +22,6 @@ from gpicljax.data.maze_world.demonstrations import (
     task_of,
 )
 from gpicljax.data.shards import ShardReader, StoreMismatchError
-from gpicljax.runtime import FAST_COMPILE
 
 SETTINGS = Demonstration(length=40)
 BATCH = 8
@@ -30,7 +29,7 @@ PAPER = ("navigation", "discrete")
 
 
 def fast(function):
-    return jax.jit(function, compiler_options=FAST_COMPILE)
+    return jax.jit(function)
 
 
 class Made(NamedTuple):

@@ -29,7 +29,6 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.envs.one_pull_bandits import KINDS
-from gpicljax.runtime import FAST_COMPILE
 
 # Every id has an entry in each of the three tables.
 
@@ -127,7 +126,6 @@ CASES = {
     for env_id in SUBJECTS
     for static in CONFIGURATIONS.get(env_id, [])
 }
-compiled = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
 FEW, MANY = 6, 2_000  # steps
 LONG_PLAY = (480, 2_100)  # instances, steps: a million
 
@@ -241,7 +239,7 @@ def subject_of(case):
     env = build(case)
     params, other = env.default_params, env.make_params(**OTHER_PARAMS[env_id])
     started = time.process_time()
-    program = compiled(functools.partial(life, env)).lower(make_key(0), params, FEW).compile()
+    program = jax.jit(functools.partial(life, env)).lower(make_key(0), params, FEW).compile()
     return Subject(case, env, params, other, program, time.process_time() - started)
 
 
@@ -299,7 +297,7 @@ def test_equal_keys_give_equal_results_in_any_batch_and_others_do_not(subject):
     if subject.env.name in BATCHED_ELSEWHERE:
         return
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *grid)
-    many = compiled(jax.vmap(functools.partial(life, subject.env), (0, 0, None)))
+    many = jax.jit(jax.vmap(functools.partial(life, subject.env), (0, 0, None)))
     many = many(jnp.stack(keys), stacked, FEW)[0]
     for i, one in enumerate(ones):
         assert_equal(jax.tree.map(lambda x, i=i: x[i], many), one, rounding=1e-5)
@@ -326,7 +324,7 @@ def test_random_steps_stay_inside_the_spaces_and_finite(subject, draws):
 
 @pytest.mark.slow
 def test_a_million_random_steps_stay_inside_the_spaces_and_finite(subject, key):
-    run = compiled(functools.partial(play_long, subject.env))
+    run = jax.jit(functools.partial(play_long, subject.env))
     for params in (subject.params, subject.other):
         flags = run(key, params)
         assert flags["observation"].all(), "an observation lies outside its space"

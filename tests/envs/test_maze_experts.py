@@ -13,7 +13,6 @@ from test_maze_planning import path_back, search
 
 from gpicljax.envs.maze_world import MazeWorld, experts
 from gpicljax.interface import Agent, TimeStep
-from gpicljax.runtime import FAST_COMPILE
 
 PROBABILITIES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 TIMES = (100, 250, 500, 1000, 1500, 2000)
@@ -59,7 +58,7 @@ def task_sampler(size, batch):
     env = MazeWorld(size=size)
     keys = jax.random.split(jax.random.key(7), batch)
     draw = jax.vmap(env.sample_task, (0, None))
-    return jax.jit(lambda params: draw(keys, params), compiler_options=FAST_COMPILE)
+    return jax.jit(lambda params: draw(keys, params))
 
 
 def tasks_of(env, batch, params=()):
@@ -94,7 +93,7 @@ def play(env, make_agent, batch, length, probability, params=(), keep=lambda *st
         return jax.lax.scan(body, carry, jax.random.split(key, length))[1]
 
     agent = None
-    program = jax.jit(run, compiler_options=FAST_COMPILE)
+    program = jax.jit(run)
     return jax.tree.map(np.asarray, program(jax.random.key(seed), jnp.asarray(probability)))
 
 
@@ -223,7 +222,7 @@ def test_memory_is_cleared_with_each_episode_and_each_trial():
         _, aux, carry = agent.act(keys, None, everything, timestep)
         return seen["exposed"], aux["known"], carry
 
-    exposed, known, memory = jax.jit(act, compiler_options=FAST_COMPILE)(state)
+    exposed, known, memory = jax.jit(act)(state)
     np.testing.assert_array_equal(known[:2], exposed[:2])
     assert known[2:].all() and memory.kept[2:].all() and memory.visited[2:].all()
     assert not (memory.kept[:2].any() or memory.visited[:2].any())

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from gpicljax.envs.maze_world import exposure
-from gpicljax.runtime import FAST_COMPILE
 
 SIZE, POSES = 21, 24
 
@@ -50,7 +49,7 @@ def seeing(kind, columns, field_of_view):
     one = lambda walls, position, heading, ratio: exposure.seen_by_rays(  # noqa: E731
         walls, position, heading, ratio, **camera
     )
-    return jax.jit(jax.vmap(one, (0, 0, 0, None)), compiler_options=FAST_COMPILE)
+    return jax.jit(jax.vmap(one, (0, 0, 0, None)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from slow_ray_caster import from_arrays, look, make_bar, make_task
 
 from gpicljax.envs.maze_world import first_person, ray_caster, textures
 from gpicljax.envs.maze_world.first_person import Bar, Camera, render
-from gpicljax.runtime import FAST_COMPILE
 
 GOLDEN = Path(__file__).parent / "golden"
 BATCH = 60
@@ -42,7 +41,7 @@ SYMMETRIC = Camera(45, 61, textures="test-symmetric")
 @functools.cache
 def program(camera):
     """Many pictures in one go, each with everything of its own."""
-    return jax.jit(jax.vmap(functools.partial(render, camera)), compiler_options=FAST_COMPILE)
+    return jax.jit(jax.vmap(functools.partial(render, camera)))
 
 
 def stacked(trees):
@@ -224,7 +223,6 @@ def test_textures_are_upright_and_never_mirrored():
     view = functools.partial(render, Camera(21, 21, 100.0, "test-arrow"), room)
     look_at = jax.jit(
         lambda heading: view(jnp.array([5.0, 5.0]), heading, FULL[:1], make_bar()),
-        compiler_options=FAST_COMPILE,
     )
     # Half a texture's width beside the middle of the wall's middle cell.
     for quarter in range(4):
@@ -237,7 +235,7 @@ def test_textures_are_upright_and_never_mirrored():
 def test_each_picture_is_the_same_on_its_own_and_in_any_batch():
     views = random_views()
     frames = pictures(ODD, views)
-    alone = jax.jit(functools.partial(render, ODD), compiler_options=FAST_COMPILE)
+    alone = jax.jit(functools.partial(render, ODD))
     for index in (0, 7, 31, 59):
         np.testing.assert_array_equal(alone(*views[index]), frames[index])
     shuffled = np.random.default_rng(0).permutation(BATCH)
@@ -278,7 +276,7 @@ def test_nested_batches_shared_mazes_and_scans():
         )
         return nested, crossed, flat.reshape(nested.shape), scanned.swapaxes(0, 1)
 
-    first, *others = jax.jit(everything, compiler_options=FAST_COMPILE)(tasks, spots, headings)
+    first, *others = jax.jit(everything)(tasks, spots, headings)
     assert first.shape == (3, 5, 10, 14, 3) and first.any()
     for other in others:
         np.testing.assert_array_equal(other, first)
@@ -299,7 +297,7 @@ def test_accelerators_get_the_same_pictures():
     views = random_views()
     screen = first_person._screen(ODD)
     at_once = functools.partial(ray_caster.at_once, screen, textures.table("default"))
-    frames = jax.jit(at_once, compiler_options=FAST_COMPILE)(*scene(views))
+    frames = jax.jit(at_once)(*scene(views))
     away = np.abs(frames.astype(int) - pictures(ODD, views)).max(-1)
     assert np.mean(away <= 1) > 0.999
 
@@ -315,8 +313,8 @@ def test_any_number_of_frames():
         return many(headings)
 
     assert seen(headings[:0]).shape == (0, 4, 5, 3)
-    whole = jax.jit(seen, compiler_options=FAST_COMPILE)(headings)  # three tiles, overlapping
-    part = jax.jit(seen, compiler_options=FAST_COMPILE)(headings[:65])  # two
+    whole = jax.jit(seen)(headings)  # three tiles, overlapping
+    part = jax.jit(seen)(headings[:65])  # two
     np.testing.assert_array_equal(part, whole[:65])
 
 
@@ -329,7 +327,7 @@ def test_the_same_under_double_precision():
             lambda v: v.astype(jnp.float64) if jnp.issubdtype(v.dtype, jnp.floating) else v,
             (stacked(tasks), jnp.asarray(np.array(positions)), stacked(bars)),
         )
-        frames = jax.jit(jax.vmap(functools.partial(render, ODD)), compiler_options=FAST_COMPILE)(
+        frames = jax.jit(jax.vmap(functools.partial(render, ODD)))(
             wide[0], wide[1], jnp.array(headings), jnp.stack(visible), wide[2]
         )
     assert frames.dtype == np.uint8
@@ -343,7 +341,7 @@ def test_frames_are_constants_to_gradients():
         frame = render(small, task, position, jnp.float32(1), FULL[:1], make_bar())
         return frame.astype(jnp.float32).sum() + position.sum()
 
-    grad = jax.jit(jax.grad(total), compiler_options=FAST_COMPILE)(jnp.array([3.0, 3.0]))
+    grad = jax.jit(jax.grad(total))(jnp.array([3.0, 3.0]))
     np.testing.assert_array_equal(grad, [1, 1])
 
 

@@ -12,9 +12,6 @@ from scipy import sparse, stats
 
 import gpicljax
 from gpicljax.envs.maze_world import generation
-from gpicljax.runtime import FAST_COMPILE
-
-compiled = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
 
 
 @functools.cache
@@ -22,7 +19,7 @@ def carver(cap):
     def carve(key, size, density, loops):
         return generation.carve(key, size, cap, density, loops)
 
-    return compiled(jax.vmap(carve, (0, None, None, None)))
+    return jax.jit(jax.vmap(carve, (0, None, None, None)))
 
 
 def mazes(number, size, density=0.36, loops=True, cap=None, seed=0):
@@ -182,8 +179,8 @@ def test_a_batch_of_batches_and_one_alone_are_carved_alike(key):
     def carve(key, size):
         return generation.carve(key, size, 9, jnp.float32(0.2), jnp.asarray(True))
 
-    nested = compiled(jax.vmap(jax.vmap(carve), (0, None)))(keys, sizes)
-    alone = compiled(carve)
+    nested = jax.jit(jax.vmap(jax.vmap(carve), (0, None)))(keys, sizes)
+    alone = jax.jit(carve)
     for i, j in itertools.product(range(2), range(3)):
         np.testing.assert_array_equal(nested[i, j], alone(keys[i, j], sizes[j]))
 
@@ -250,7 +247,7 @@ UNLUCKY = {(15, 0.45): 4.0}
 def compare(size, density, number, far):
     env = gpicljax.make("MazeWorld-v0", size=size)
     params = env.make_params(density=density)
-    sample = compiled(jax.vmap(env.sample_task, (0, None)))
+    sample = jax.jit(jax.vmap(env.sample_task, (0, None)))
     tasks = jax.tree.map(np.asarray, sample(jax.random.split(jax.random.key(1), number), params))
     measured, *wanted = MEASURED[size, density]
     ours = structure(~tasks.walls) + distances(tasks, far)
@@ -280,7 +277,7 @@ def test_landmarks_and_start_are_distinct_open_cells_drawn_uniformly(key):
     walls = np.ones((11, 11), bool)
     walls[1:8, 1:8] = np.arange(7) % 3 == 1
     number, most, wanted = 20_000, 5, 3
-    place = compiled(jax.vmap(lambda key: generation.place(key, walls, jnp.int32(wanted), most)))
+    place = jax.jit(jax.vmap(lambda key: generation.place(key, walls, jnp.int32(wanted), most)))
     start, landmarks, at = jax.tree.map(np.asarray, place(jax.random.split(key, number)))
     assert (landmarks[:, wanted:] == -1).all()
     cells = np.concatenate([start[:, None], landmarks[:, :wanted]], axis=1)

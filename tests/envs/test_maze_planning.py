@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from gpicljax.envs.maze_world import planning
-from gpicljax.runtime import FAST_COMPILE
 
 SIZE, BATCH = 13, 40  # not a multiple of 32
 SIDE = SIZE + 2
@@ -70,7 +69,7 @@ def solver():
         )
         return everywhere, planning.cost_at(costs, jnp.clip(places, SIDE, SIDE**2 - SIDE - 1), SIZE)
 
-    return jax.jit(solve, compiler_options=FAST_COMPILE)
+    return jax.jit(solve)
 
 
 def expected_costs(walls, known, start):

@@ -11,9 +11,6 @@ from scipy import stats
 
 import gpicljax
 from gpicljax.envs.maze_world import local_view, motion, overhead, textures
-from gpicljax.runtime import FAST_COMPILE
-
-compiled = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
 
 # Rows are y, columns are x; S is the start and digits are landmarks.
 MAZE = (
@@ -35,13 +32,13 @@ def make(**static):
 
 @functools.cache
 def programs(env):
-    return tuple(compiled(f) for f in (env.initial, env.transition, env.observe))
+    return tuple(jax.jit(f) for f in (env.initial, env.transition, env.observe))
 
 
 @functools.cache
 def some_task():
     env = make()
-    return compiled(env.sample_task)(jax.random.key(0), env.default_params)
+    return jax.jit(env.sample_task)(jax.random.key(0), env.default_params)
 
 
 def task_of(env, rows, **fields):
@@ -171,7 +168,7 @@ def test_walls_push_as_the_rules_say(size):
     rng = np.random.default_rng(0)
     walls = np.array([list(row) for row in MAZE]).T == "#"
     positions = rng.uniform(1.02, 5.98, (4000, 2)) * size
-    pushes = compiled(jax.vmap(motion.push, (None, 0, None)))(
+    pushes = jax.jit(jax.vmap(motion.push, (None, 0, None)))(
         jnp.asarray(walls), jnp.asarray(positions, jnp.float32), jnp.float32(size)
     )
     expected = np.array([literal_push(walls, p, size) for p in positions])
@@ -214,7 +211,7 @@ def test_long_driving_never_enters_walls_and_keeps_its_heading_in_a_turn(key):
 
         return jax.lax.scan(step, state, jnp.repeat(held, 20, axis=0))[1]
 
-    run, keys = compiled(jax.vmap(play, (0, None))), jax.random.split(key, number)
+    run, keys = jax.jit(jax.vmap(play, (0, None))), jax.random.split(key, number)
     for cell_size in 0.45, 2.0:
         params = env.make_params(cell_size=cell_size, density=0.3)
         entered, gap, heading, position = run(keys, params)
@@ -245,7 +242,7 @@ def test_an_arrival_is_worth_the_papers_reward():
     grid = [env.make_params(size=n) for n in sizes[:3]]
     grid.append(env.make_params(size=15, goal_scale=2.0, step_reward=-0.1))
     params = jax.tree.map(lambda *x: jnp.stack(x), *grid)
-    tasks = compiled(jax.vmap(env.sample_task))(jax.random.split(jax.random.key(0), 4), params)
+    tasks = jax.jit(jax.vmap(env.sample_task))(jax.random.split(jax.random.key(0), 4), params)
     net = np.asarray(tasks.goal_reward + tasks.step_reward)
     np.testing.assert_allclose(net[:3], [0.57, 1.24, 2.06], atol=5e-3)
     goal = sizes**1.5 * [0.01, 0.01, 0.01, 0.2]
@@ -303,7 +300,7 @@ def test_commands_are_uniform_independent_and_follow_from_the_script():
     task = task_of(env, MAZE).replace(num_landmarks=jnp.int32(5))
     scripts = jax.random.bits(jax.random.key(0), (400, 2), jnp.uint32)
     each = jax.vmap(env.command, (None, 0, None))
-    many = compiled(jax.vmap(each, (0, None, None)))
+    many = jax.jit(jax.vmap(each, (0, None, None)))
     commands = np.asarray(many(scripts, jnp.arange(100, dtype=jnp.int32), task))
     pairs = np.bincount((5 * commands[:, :-1] + commands[:, 1:]).ravel(), minlength=25)
     assert stats.chisquare(pairs).pvalue > 1e-3
@@ -354,7 +351,7 @@ def test_life_has_a_greatest_value_and_ends_below_zero():
 def test_textures_lengths_and_values_are_drawn_uniformly(key):
     env = make(size=15)
     params = env.make_params(view_range=(4.0, 12.0), mean_landmark_reward=0.1)
-    tasks = compiled(jax.vmap(env.sample_task, (0, None)))(jax.random.split(key, 500), params)
+    tasks = jax.jit(jax.vmap(env.sample_task, (0, None)))(jax.random.split(key, 500), params)
     number = len(textures.texture_set("default").walls)
     counts = np.bincount(np.asarray(tasks.textures).ravel(), minlength=number)
     assert len(counts) == number
@@ -384,7 +381,7 @@ def test_a_maze_in_larger_arrays_is_the_same_maze(key):
         return jax.lax.scan(step, env.initial(key, task), actions)[1]
 
     one, other = (
-        compiled(functools.partial(play, env))(task)
+        jax.jit(functools.partial(play, env))(task)
         for env, task in zip((small, large), tasks, strict=True)
     )
     jax.tree.map(np.testing.assert_array_equal, one, other)
@@ -398,7 +395,7 @@ def test_a_blueprint_is_walls_and_nothing_else(key):
         maze = env.sample_blueprint(maze_key, params)
         return jax.vmap(env.start, (0, None, None))(jax.random.split(key, 8), maze, params)
 
-    tasks, states = compiled(starts)(env.default_params)
+    tasks, states = jax.jit(starts)(env.default_params)
     assert (tasks.walls == tasks.walls[0]).all()
     for leaf in (tasks.landmarks, tasks.textures, tasks.start, states.script):
         assert len(np.unique(np.asarray(leaf).reshape(8, -1), axis=0)) > 1
@@ -495,7 +492,7 @@ def test_what_experts_are_told():
     task = task_of(env, MAZE)
     state = programs(env)[0](jax.random.key(0), task)
     state = state.replace(countdown=jnp.asarray([0, 5, 0, 0], jnp.int32))
-    seen = compiled(env.privileged)(state, task)
+    seen = jax.jit(env.privileged)(state, task)
     assert seen["cell"].tolist() == [1, 1]
     assert seen["position"].tolist() == [1.5, 1.5]
     assert seen["active"].tolist() == [True, False, True, False]
@@ -525,7 +522,7 @@ def test_the_map_shows_walls_landmarks_target_and_agent():
     env = make(max_landmarks=3)
     task = task_of(env, MAZE)
     state = programs(env)[0](jax.random.key(0), task).replace(command=jnp.int32(1))
-    picture = np.asarray(compiled(env.render)(state, task)).astype(int)
+    picture = np.asarray(jax.jit(env.render)(state, task)).astype(int)
     pixels = overhead.pixels_per_cell(7)
     assert picture.shape == (7 * pixels, 7 * pixels, 3)
 

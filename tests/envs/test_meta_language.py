@@ -10,9 +10,7 @@ from gpicljax.envs.meta_language import experts, parameter_count
 from gpicljax.envs.meta_language.env import State
 from gpicljax.interface import TimeStep
 from gpicljax.rollout import rollout, start_rollout
-from gpicljax.runtime import FAST_COMPILE
 
-compiled = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
 ORDERS = tuple(range(2, 9))
 # Of the reference generator, 500 languages for each order n = 2 .. 8: nats per token, and their
 # standard deviation over languages; the same normalised over the 500 jointly; entropy of the
@@ -37,7 +35,7 @@ def language_env(**static):
 @functools.cache
 def drawing(env, num):
     """The program that draws some languages."""
-    return compiled(
+    return jax.jit(
         lambda key, params: jax.vmap(env.sample_task, (0, None))(jax.random.split(key, num), params)
     )
 
@@ -54,7 +52,7 @@ def one_language(env, key, **params):
 @functools.cache
 def writing(env, length, each, tile=None):
     """The program that draws texts, with their log-probabilities."""
-    return compiled(
+    return jax.jit(
         lambda key, tasks: env.sample_sequences(
             key, tasks, length, each, with_log_probs=True, tile=tile
         )
@@ -64,13 +62,13 @@ def writing(env, length, each, tile=None):
 @functools.cache
 def judging(env):
     """The program that tells the log-probabilities of texts, language by language."""
-    return compiled(jax.vmap(jax.vmap(env.log_likelihood, (None, 0))))
+    return jax.jit(jax.vmap(jax.vmap(env.log_likelihood, (None, 0))))
 
 
 @functools.cache
 def predicting(env):
     """The program that predicts what follows each of some contexts."""
-    return compiled(jax.vmap(env.next_token_log_probs, (None, 0)))
+    return jax.jit(jax.vmap(env.next_token_log_probs, (None, 0)))
 
 
 def uniforms_of(key, language, sequence, length):
@@ -202,7 +200,7 @@ def test_the_environment_draws_the_same_tokens_from_the_same_noise(key):
 
         return jax.lax.scan(step, env.initial(key, task), uniforms)[1]
 
-    run = compiled(loop)
+    run = jax.jit(loop)
     for i in range(4):
         for j in range(2):
             task = jax.tree.map(lambda x, i=i: x[i], tasks)
@@ -263,9 +261,9 @@ def test_inside_a_program_over_seeds(key):
         return env.sample_sequences(key, tasks, 50, 2, tile=2)
 
     keys = jax.random.split(key, 2)
-    together = compiled(jax.vmap(batch))(keys)
+    together = jax.jit(jax.vmap(batch))(keys)
     for own, drawn in zip(keys, together, strict=True):
-        np.testing.assert_array_equal(compiled(batch)(own), drawn)
+        np.testing.assert_array_equal(jax.jit(batch)(own), drawn)
 
 
 def test_joint_normalisation_divides_by_the_deviation_of_all(key):
@@ -295,7 +293,7 @@ def program(num, normalisation="row", slot_weights="reference"):
     """Draws languages of one order and a text of 1,024 tokens of each; one program for all n."""
     env = language_env(normalisation=normalisation, slot_weights=slot_weights)
 
-    @compiled
+    @jax.jit
     def run(key, n):
         task_key, key = jax.random.split(key)
         params = env.default_params.replace(min_order=n, max_order=n)
@@ -405,7 +403,7 @@ def test_rewards_are_log_probabilities(key):
     truth = env.privileged(state, task)["log_probs"]
     np.testing.assert_allclose(jnp.exp(truth).sum(), 1, rtol=1e-5)
 
-    move = compiled(jax.vmap(env.transition, (0, None, None, None)))
+    move = jax.jit(jax.vmap(env.transition, (0, None, None, None)))
 
     def mean_reward(action):
         moved = move(jax.random.split(key, 4_000), state, action, task)
@@ -429,7 +427,7 @@ def test_unigrams_agree_with_sequences_and_beat_the_uniform_distribution(key):
     vec = gpicljax.VectorEnv(env, 16, episodes_per_trial=2, resets="fresh", params=params)
     agent = experts.unigram_agent(env)
 
-    @compiled
+    @jax.jit
     def run(key):
         def keep(record):
             step = record.timestep

@@ -1,7 +1,6 @@
 """Episode returns against episodes whose lengths, rewards and ends are known."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +11,7 @@ from flax import struct
 from gpicljax.environment import Environment, Transition
 from gpicljax.evaluation.returns import episode_returns, record_episode
 from gpicljax.interface import Agent
-from gpicljax.runtime import FAST_COMPILE
 from gpicljax.spaces import Box, Discrete
-
-jit = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
 
 
 @struct.dataclass
@@ -80,7 +76,7 @@ COUNTER = Agent(lambda batch: jnp.full(batch, 50, jnp.int32), act)
 def play(key, params=1, **options):
     options = {"episodes": 600, "max_steps": 40} | options
     study = lambda key, params: episode_returns(key, Corridor(), COUNTER, params, **options)  # noqa: E731
-    return jax.tree.map(np.asarray, jit(study)(key, params))
+    return jax.tree.map(np.asarray, jax.jit(study)(key, params))
 
 
 def test_whole_episodes_without_a_bias_towards_short_ones(key):
@@ -102,7 +98,7 @@ def test_what_is_not_over_in_time_is_cut_and_says_so(key):
 
 
 def test_env_params_may_be_traced(key):
-    study = jit(
+    study = jax.jit(
         jax.vmap(
             lambda long: episode_returns(
                 key, Corridor(), COUNTER, 1, episodes=50, max_steps=40, env_params=Params(long)
@@ -145,7 +141,7 @@ def test_a_recorded_episode_is_the_one_that_would_be_counted(key):
         ),
     )
 
-    @jit
+    @jax.jit
     @jax.vmap
     def both(key):
         options = {"max_steps": 12}

@@ -18,7 +18,7 @@ from train_agent_settings import GOALS, SETTINGS, default_algorithm
 import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.evaluation.returns import episode_returns
-from gpicljax.runtime import FAST_COMPILE, load_agent, parse, stream
+from gpicljax.runtime import load_agent, parse, stream
 
 # A table is learnt, so that there is little to compile.
 TINY = [
@@ -91,7 +91,6 @@ def test_saved_agents_do_what_was_measured(finished):
                 max_steps=100,
                 env_params=loaded.env_params,
             ),
-            compiler_options=FAST_COMPILE,
         )
         # Five groups of four episodes.
         keys = [jax.random.fold_in(jax.random.fold_in(root, seed), i) for i in range(5)]

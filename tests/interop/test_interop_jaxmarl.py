@@ -20,9 +20,7 @@ from jaxmarl.environments import spaces as jaxmarl_spaces  # noqa: E402
 from jaxmarl.wrappers import baselines  # noqa: E402
 
 from gpicljax.interop import to_jaxmarl  # noqa: E402
-from gpicljax.runtime import FAST_COMPILE  # noqa: E402
 
-compiled = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
 STROLL = Stroll(players=2)
 RG = gpicljax.make("MetaRG-v0", view="players")
 
@@ -40,7 +38,7 @@ def rg():
 @pytest.fixture(scope="module")
 def started(rg):
     """The first observations and state of a MetaRG episode."""
-    return compiled(rg.reset)(jax.random.key(0))
+    return jax.jit(rg.reset)(jax.random.key(0))
 
 
 def play(env, key, num_steps):
@@ -88,8 +86,8 @@ def test_the_contract_on_two_player_metarg(rg, key):
 
 
 def test_a_step_is_a_step_of_layer_1_and_a_reset_is_a_new_task_and_episode(stroll, key):
-    _, played = compiled(functools.partial(play, stroll, num_steps=25))(key)
-    layer_1, start = compiled(STROLL.step), compiled(new_episode)
+    _, played = jax.jit(functools.partial(play, stroll, num_steps=25))(key)
+    layer_1, start = jax.jit(STROLL.step), jax.jit(new_episode)
     ended = 0
     for t in range(25):
         before, actions, step_key, observations, after, rewards, dones, infos = at(played, t)
@@ -146,7 +144,7 @@ def test_step_env_never_resets(stroll, key):
 def test_batches_equal_single_instances(stroll, key):
     keys = jax.random.split(key, (2, 12))
     run = functools.partial(play, stroll, num_steps=8)
-    nested, one = compiled(jax.vmap(jax.vmap(run)))(keys), compiled(run)
+    nested, one = jax.jit(jax.vmap(jax.vmap(run)))(keys), jax.jit(run)
     assert nested[1][6]["__all__"].sum() > 20
     for i, j in (0, 0), (1, 11):
         assert_same(at(nested, i, j), one(keys[i, j]))
@@ -175,7 +173,7 @@ def test_the_flat_observation_holds_what_the_player_sees(rg, started):
 
 def test_one_integer_stands_for_a_decision_and_a_message(rg, started, key):
     _, state = started
-    step = compiled(rg.step_env)
+    step = jax.jit(rg.step_env)
     # Decision 2 is no-operation; tokens 4, 0 and 6 are cut at the end of sentence, 4, 1, 6 are not.
     for tokens, sent in ((4, 0, 6), (4, 0, 0)), ((4, 1, 6), (4, 1, 6)):
         index = np.ravel_multi_index((2, *tokens), (3, 7, 7, 7))
@@ -187,7 +185,7 @@ def test_one_integer_stands_for_a_decision_and_a_message(rg, started, key):
 
 def test_available_actions_are_the_masks_of_all_choices_together(rg, started):
     _, state = started
-    masks = compiled(rg.get_avail_actions)(state)
+    masks = jax.jit(rg.get_avail_actions)(state)
     native = RG.observe(state.state, state.task)["action_mask"]
     for i, agent in enumerate(rg.agents):
         assert masks[agent].shape == (3 * 7**3,)
@@ -216,7 +214,7 @@ def test_every_action_is_available_where_the_game_has_no_masks(stroll, key):
 def test_log_wrappers_count_what_happened(stroll, wrapper, factor, key):
     env = wrapper(stroll)
     keys = jax.random.split(key, 2)
-    _, (*_, rewards, dones, infos) = compiled(jax.vmap(functools.partial(play, env, num_steps=20)))(
+    _, (*_, rewards, dones, infos) = jax.jit(jax.vmap(functools.partial(play, env, num_steps=20)))(
         keys
     )
     rewards = np.stack([rewards[agent] for agent in env.agents], axis=-1)
@@ -286,7 +284,7 @@ def test_the_batching_of_the_ippo_baselines(stroll, key):
         return (observations, state), kept
 
     start = jax.vmap(env.reset)(jax.random.split(key, num_envs))
-    _, (inputs, actions, rewards, dones, infos) = compiled(
+    _, (inputs, actions, rewards, dones, infos) = jax.jit(
         lambda carry: jax.lax.scan(step, carry, jax.random.split(key, 12))
     )(start)
     assert inputs.shape == (12, num_actors, *env.observation_space("agent_0").shape)
@@ -312,7 +310,7 @@ def test_adapters_are_values(rg):
 
 def test_params_describe_the_tasks(key):
     env = to_jaxmarl(STROLL, STROLL.make_params(longest=2))
-    _, state = compiled(jax.vmap(env.reset))(jax.random.split(key, 9))
+    _, state = jax.jit(jax.vmap(env.reset))(jax.random.split(key, 9))
     assert (state.task.length == 2).all()
 
 

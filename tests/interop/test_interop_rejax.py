@@ -11,7 +11,6 @@ import gpicljax
 rejax = pytest.importorskip("rejax")
 
 from gpicljax.interop import to_gymnax  # noqa: E402
-from gpicljax.runtime import FAST_COMPILE  # noqa: E402
 
 SEEDS = 4
 ENVS = {
@@ -41,7 +40,7 @@ def train(algorithm, env, total, **config):
         env=ENVS[env](), total_timesteps=total, eval_freq=total, **COMMON, **config
     )
     keys = jax.random.split(jax.random.key(0), SEEDS)
-    _, (lengths, returns) = jax.jit(jax.vmap(agent.train), compiler_options=FAST_COMPILE)(keys)
+    _, (lengths, returns) = jax.jit(jax.vmap(agent.train))(keys)
     assert lengths.shape == returns.shape == (SEEDS, 2, 128)
     return np.asarray(returns)
 

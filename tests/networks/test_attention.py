@@ -10,7 +10,6 @@ import pytest
 from gpicljax.networks.attention import causal_attention, earliest_keys, trial_positions
 from gpicljax.networks.tiled_attention import _exp2
 
-QUICK = {"xla_backend_optimization_level": 0}
 # Against a plain softmax on unit-normal inputs, all in float32.
 OUTPUT, GRADIENT = 3e-6, 2e-5
 
@@ -49,12 +48,8 @@ def plain(q, k, v, mask, weight=None):
     return dq, dk, np.einsum("bhqk,bqhd->bkhd", p, weight)
 
 
-def run(function, *arrays):
-    return jax.jit(function, compiler_options=QUICK)(*arrays)
-
-
 def attend(q, k, v, **options):
-    return run(partial(causal_attention, **options), q, k, v)
+    return jax.jit(partial(causal_attention, **options))(q, k, v)
 
 
 def compare(inputs, mask, output=OUTPUT, gradient=GRADIENT, **options):
@@ -65,7 +60,7 @@ def compare(inputs, mask, output=OUTPUT, gradient=GRADIENT, **options):
         out, pull = jax.vjp(partial(causal_attention, **options), q, k, v)
         return out, pull(weight)
 
-    out, gradients = run(both, q, k, v)
+    out, gradients = jax.jit(both)(q, k, v)
     np.testing.assert_allclose(out, plain(q, k, v, mask), atol=output, rtol=output)
     for ours, theirs in zip(gradients, plain(q, k, v, mask, weight), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=gradient, rtol=gradient)
@@ -177,9 +172,9 @@ def test_vmap_and_checkpoint():
         return (causal_attention(q, k, v, starts=starts) * weight).sum()
 
     gradient = jax.grad(loss, (0, 1, 2))
-    together = run(jax.vmap(gradient), q, k, v, weight, starts)
+    together = jax.jit(jax.vmap(gradient))(q, k, v, weight, starts)
     again = jax.grad(jax.checkpoint(loss), (0, 1, 2))
-    alone = run(again, *(x[1] for x in (q, k, v, weight, starts)))
+    alone = jax.jit(again)(*(x[1] for x in (q, k, v, weight, starts)))
     for a, b in zip(together, alone, strict=True):
         np.testing.assert_allclose(a[1], b, atol=GRADIENT)
     for i in (0, 2):
@@ -222,8 +217,8 @@ def test_sharded_over_the_batch():
     )
     sharded = jax.device_put(inputs, jax.sharding.NamedSharding(mesh, spec))
     expected = plain(*inputs, allowed(140))
-    np.testing.assert_allclose(run(mapped, *sharded), expected, atol=OUTPUT)
-    np.testing.assert_allclose(run(causal_attention, *sharded), expected, atol=OUTPUT)
+    np.testing.assert_allclose(jax.jit(mapped)(*sharded), expected, atol=OUTPUT)
+    np.testing.assert_allclose(jax.jit(causal_attention)(*sharded), expected, atol=OUTPUT)
 
 
 @pytest.mark.parametrize("window", [None, 256])
@@ -234,7 +229,7 @@ def test_memory_grows_with_the_length_only(window):
     def loss(q, k, v):
         return causal_attention(q, k, v, window=window).sum()
 
-    gradient = jax.jit(jax.grad(loss, (0, 1, 2)), compiler_options=QUICK)
+    gradient = jax.jit(jax.grad(loss, (0, 1, 2)))
     program = gradient.lower(shape, shape, shape).compile()
     # One head's scores alone would be 64 MiB; one array of queries is 1 MiB.
     assert program.memory_analysis().temp_size_in_bytes < 16 * 2**20

@@ -1,14 +1,11 @@
 """Language models of every kind: sizes, and step against unroll."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from gpicljax.networks.language import LanguageModelSettings, language_model
-from gpicljax.runtime import FAST_COMPILE
 
 KINDS = ("transformer", "linear", "lstm")
 
@@ -34,19 +31,20 @@ def test_kinds_have_about_equal_budgets(shape):
 @pytest.mark.parametrize("kind", KINDS)
 def test_step_is_unroll(kind):
     network = language_model(LanguageModelSettings(kind, 2, 8, 2), 5, capacity=12)
-    jit = functools.partial(jax.jit, compiler_options=FAST_COMPILE)
     draw = np.random.default_rng(0)
     tokens = jnp.asarray(draw.integers(5, size=(12, 3)), jnp.int32)
     starts = jnp.asarray(draw.random((12, 3)) < 0.2)
     params = network.init(jax.random.key(0), tokens[0])
-    whole, _ = jit(network.unroll)(params, network.initial_carry(3), tokens, starts)
-    step, carry, logits = jit(network.step), network.initial_carry(3), []
+    whole, _ = jax.jit(network.unroll)(params, network.initial_carry(3), tokens, starts)
+    step, carry, logits = jax.jit(network.step), network.initial_carry(3), []
     for token, start in zip(tokens, starts, strict=True):
         output, carry = step(params, carry, token, start)
         logits.append(output)
     np.testing.assert_allclose(whole, np.stack(logits), atol=3e-6)
-    alone, _ = jit(network.unroll)(params, None, tokens, None)
-    fresh, _ = jit(network.unroll)(params, network.initial_carry(3), tokens, jnp.zeros_like(starts))
+    alone, _ = jax.jit(network.unroll)(params, None, tokens, None)
+    fresh, _ = jax.jit(network.unroll)(
+        params, network.initial_carry(3), tokens, jnp.zeros_like(starts)
+    )
     np.testing.assert_allclose(alone, fresh, atol=3e-6)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from gpicljax.networks.linear_attention import decayed_attention
-from gpicljax.runtime import FAST_COMPILE
 
 T, B, H, K, V = 13, 3, 2, 4, 5
 
@@ -58,7 +57,7 @@ def test_memory_grows_with_the_length_alone():
     def temporary(length):
         arguments = jax.eval_shape(lambda: drawn(length))
         grad = jax.grad(lambda *x: decayed_attention(*x, 64)[0].sum(), (0, 1, 2, 3))
-        program = jax.jit(grad, compiler_options=FAST_COMPILE).lower(*arguments).compile()
+        program = jax.jit(grad).lower(*arguments).compile()
         return program.memory_analysis().temp_size_in_bytes
 
     assert temporary(4096) < 4.5 * temporary(1024)

@@ -25,13 +25,8 @@ from gpicljax.networks.transformer import (
 )
 
 LENGTH, BATCH, WIDTH = 13, 3, 8
-QUICK = {"xla_backend_optimization_level": 0}
 TOLERANCE = 2e-5
 trunk = partial(Transformer, 2, WIDTH, 2, capacity=64)
-
-
-def jit(function):
-    return jax.jit(function, compiler_options=QUICK)
 
 
 def count(module, *inputs, method=None):
@@ -127,13 +122,13 @@ def compare_step_with_unroll(name):
     params = random_params(network, inputs[0])
 
     # A carry that is not empty: the first third, by steps.
-    steps = jit(partial(stepwise, network, params))
+    steps = jax.jit(partial(stepwise, network, params))
     first, second, third = (
         (inputs[i : i + LENGTH], starts[i : i + LENGTH]) for i in (0, LENGTH, 2 * LENGTH)
     )
     _, carry = steps(network.initial_carry(BATCH), *first)
     stepped, kept = steps(carry, *second)
-    unrolled, also_kept = jit(partial(network.unroll, params))(carry, *second)
+    unrolled, also_kept = jax.jit(partial(network.unroll, params))(carry, *second)
     outputs = np.stack([stepped, steps(kept, *third)[0]])
     differences = np.abs(outputs - np.stack([unrolled, steps(also_kept, *third)[0]]))
     if module.lead:  # outputs of tokens that are not there mean nothing
@@ -164,7 +159,7 @@ def test_without_a_carry_the_beginning_is_a_start(name):
     network = as_network(module)
     params = random_params(network, inputs[0])
 
-    @jit
+    @jax.jit
     def three(params):
         first = jnp.arange(LENGTH)[:, None] == 0
         begun = network.unroll(params, network.initial_carry(BATCH), inputs, starts | first)[0]
@@ -186,7 +181,7 @@ def test_equals_a_plain_transformer():
     tokens = jnp.asarray(np.random.default_rng(0).integers(7, size=(LENGTH, 1)))
     network = as_network(module)
     params = random_params(network, tokens[0])
-    out = jit(lambda p: network.unroll(p, None, tokens, None)[0])(params)[:, 0]
+    out = jax.jit(lambda p: network.unroll(p, None, tokens, None)[0])(params)[:, 0]
 
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
 
@@ -224,7 +219,7 @@ def test_reach_of_a_window_is_one_more_step_per_layer():
         network = as_network(trunk(window=window, tokens_per_step=2))
         inputs = draw((8, 1, 2, WIDTH))
         params = random_params(network, inputs[0])
-        seen = jit(
+        seen = jax.jit(
             jax.grad(lambda x: jnp.square(network.unroll(params, None, x, None)[0][5, :, 1]).sum())  # noqa: B023
         )(inputs)
         used = np.abs(seen).max((1, 2, 3)) > 0
@@ -242,9 +237,9 @@ def test_the_order_of_a_last_action_is_no_other_function():
     inputs = {"latent": latent, "action": action}
     params = random_params(trained, jax.tree.map(lambda x: x[0], inputs))
     last = {"latent": latent, "action": jnp.roll(action, 1, 0).at[0].set(-1)}
-    at_z = jit(lambda p: trained.unroll(p, None, inputs, None)[0][:, :, 0])(params)
+    at_z = jax.jit(lambda p: trained.unroll(p, None, inputs, None)[0][:, :, 0])(params)
     starts = jnp.zeros((LENGTH, BATCH), bool)
-    acted = jit(lambda p: stepwise(acting, p, acting.initial_carry(BATCH), last, starts)[0])
+    acted = jax.jit(lambda p: stepwise(acting, p, acting.initial_carry(BATCH), last, starts)[0])
     assert_close(at_z, acted(params)[:, :, 1])
 
 
@@ -256,7 +251,7 @@ def test_heads_sit_on_their_tokens():
     masked = jnp.zeros((5, 2), bool).at[2, 0].set(True)
     inputs = {"latent": (draw((5, 2, 4)), masked), "action": jnp.zeros((5, 2), jnp.int32)}
     params = random_params(network, jax.tree.map(lambda x: x[0], inputs))
-    unroll = jit(lambda p, x: network.unroll(p, None, x, None)[0])
+    unroll = jax.jit(lambda p, x: network.unroll(p, None, x, None)[0])
     out = unroll(params, inputs)
     assert {name: x.shape for name, x in out.items()} == {"policy": (5, 2, 3), "latent": (5, 2, 4)}
     # The policy does not see the action of its own step; the next latent's prediction does.
@@ -274,9 +269,9 @@ def test_a_full_cache_forgets_the_oldest():
     inputs = draw((12, 1, WIDTH))
     params = random_params(network, inputs[0])
     starts = jnp.zeros((12, 1), bool)
-    kept = jit(lambda: stepwise(network, params, network.initial_carry(1), inputs, starts)[0])()
+    kept = jax.jit(lambda: stepwise(network, params, network.initial_carry(1), inputs, starts)[0])()
     windowed = as_network(module.clone(window=5))
-    assert_close(kept, jit(lambda: windowed.unroll(params, None, inputs, None)[0])())
+    assert_close(kept, jax.jit(lambda: windowed.unroll(params, None, inputs, None)[0])())
     with pytest.raises(ValueError, match="accepted: 5 tokens, the cache"):
         network.unroll(params, network.initial_carry(1), inputs, starts)
 
@@ -284,7 +279,7 @@ def test_a_full_cache_forgets_the_oldest():
 def test_dtypes_and_options_change_rounding_only():
     tokens = jnp.asarray(np.random.default_rng(0).integers(7, size=(LENGTH, 2)))
     base = Transformer(2, WIDTH, 2)
-    params = jit(as_network(over(base, 7)).init)(jax.random.key(0), tokens[0])
+    params = jax.jit(as_network(over(base, 7)).init)(jax.random.key(0), tokens[0])
 
     def loss(base, params, rngs=None):
         module = over(base, 7)
@@ -293,14 +288,14 @@ def test_dtypes_and_options_change_rounding_only():
         return nn.log_softmax(logits)[..., 0].mean()
 
     def gradient(base):
-        return jit(jax.value_and_grad(partial(loss, base)))(params)
+        return jax.jit(jax.value_and_grad(partial(loss, base)))(params)
 
     expected = gradient(base)
     assert_close(gradient(base.clone(remat=True)), expected)
-    rounded = jit(partial(loss, base.clone(dtype=jnp.bfloat16)))(params)
+    rounded = jax.jit(partial(loss, base.clone(dtype=jnp.bfloat16)))(params)
     assert 0 < abs(rounded - expected[0]) < 0.02
     # Dropout needs a key; without one, nothing is dropped.
-    dropping = jit(partial(loss, base.clone(dropout=0.5)))
+    dropping = jax.jit(partial(loss, base.clone(dropout=0.5)))
     assert_close(dropping(params), expected[0])
     drops = [dropping(params, {"dropout": jax.random.key(i)}) for i in (1, 1, 2)]
     assert drops[0] == drops[1] != drops[2]
@@ -317,7 +312,9 @@ def test_fast_layers_are_linens():
         return (nn.gelu(x @ w + b, approximate=False) * weight).sum()
 
     arguments = x, draw((6, 3), 2), draw((3,), 3), draw((6,), 4)
-    assert_close(*(jit(jax.value_and_grad(f, (0, 1, 2, 3)))(*arguments) for f in (ours, theirs)))
+    assert_close(
+        *(jax.jit(jax.value_and_grad(f, (0, 1, 2, 3)))(*arguments) for f in (ours, theirs))
+    )
 
 
 def test_embeddings_of_small_and_large_vocabularies_agree():
@@ -339,21 +336,21 @@ def model():
 
 def test_greedy_generation_is_the_likeliest_continuation(model):
     network, params, prompt = model
-    drawn = jit(partial(generate, network=network, length=9, temperature=0.0))(
+    drawn = jax.jit(partial(generate, network=network, length=9, temperature=0.0))(
         jax.random.key(0), params=params, prompt=prompt
     )
     assert drawn.shape == (2, 9) and drawn.dtype == jnp.int32
     text = jnp.concatenate([prompt, drawn], 1).T
-    logits = jit(lambda: network.unroll(params, None, text[:-1], None)[0])()
+    logits = jax.jit(lambda: network.unroll(params, None, text[:-1], None)[0])()
     np.testing.assert_array_equal(logits[5:].argmax(-1).T, drawn)
 
 
 def test_generation_draws_from_the_logits(model):
     network, params, prompt = model
     many = jnp.repeat(prompt[:1], 4000, 0)
-    draw_one = jit(partial(generate, network=network, length=1))
+    draw_one = jax.jit(partial(generate, network=network, length=1))
     drawn = draw_one(jax.random.key(1), params=params, prompt=many, temperature=2.0)[:, 0]
-    read = jit(lambda: nn.softmax(network.unroll(params, None, prompt[:1].T, None)[0] / 2.0))
+    read = jax.jit(lambda: nn.softmax(network.unroll(params, None, prompt[:1].T, None)[0] / 2.0))
     p = np.asarray(read()[-1, 0])
     shares = np.bincount(drawn, minlength=7) / 4000
     assert (np.abs(shares - p) < 5 * np.sqrt(p * (1 - p) / 4000) + 1e-9).all()
@@ -381,7 +378,7 @@ def test_any_core_generates():
     network = as_network(Model())
     prompt = jnp.zeros((2, 3), jnp.int32)
     params = random_params(network, prompt[:, 0])
-    drawn = jit(partial(generate, network=network, length=5))(
+    drawn = jax.jit(partial(generate, network=network, length=5))(
         jax.random.key(0), params=params, prompt=prompt
     )
     assert drawn.shape == (2, 5)
@@ -436,9 +433,9 @@ def test_vmap_over_seeds(model):
     stacked = jax.tree.map(lambda p: np.stack([p, 0.5 * np.asarray(p)]), params)
     starts = jnp.zeros((6, 2), bool).at[3, 1].set(True)
     carry = network.initial_carry(2)
-    unroll = jit(jax.vmap(network.unroll, (0, None, None, None)))
+    unroll = jax.jit(jax.vmap(network.unroll, (0, None, None, None)))
     outputs, _ = unroll(stacked, carry, prompt.T, starts)
-    alone = jit(network.unroll)(params, carry, prompt.T, starts)[0]
+    alone = jax.jit(network.unroll)(params, carry, prompt.T, starts)[0]
     assert_close(outputs[0], alone)
     assert np.abs(outputs[1] - alone).max() > 0.01
 

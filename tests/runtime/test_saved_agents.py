@@ -1,7 +1,6 @@
 """Saved agents come back as they were, and whatever is wrong with them is named."""
 
 import dataclasses
-import functools
 import json
 
 import jax
@@ -16,7 +15,6 @@ from gpicljax.agents.language import LanguageModelConfig
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.rollout import rollout, start_rollout
 from gpicljax.runtime import (
-    FAST_COMPILE,
     SavedError,
     load_agent,
     load_language_model,
@@ -96,7 +94,7 @@ def test_agents_of_every_kind_come_back(name, tmp_path):
 def first_actions(env, *agents):
     """What agents do at the first time step, as one program."""
 
-    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    @jax.jit
     def act(*params):
         timestep = gpicljax.VectorEnv(env, 4, resets="fresh").init(jax.random.key(0))[1]
         keys = jax.random.split(jax.random.key(1), 4)

@@ -20,12 +20,16 @@ def select(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
     return jax.tree.map(pick, on_true, on_false)
 
 
-def strong(leaf: Any) -> jax.Array:
-    """An array of a definite dtype, of a Python number too; `params` are carried state."""
-    if isinstance(leaf, bool | int | float):
-        dtype = jnp.result_type(float) if isinstance(leaf, float) else jnp.int32
-        return jnp.asarray(leaf, bool if isinstance(leaf, bool) else dtype)
-    return jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype)
+def strong(tree: Any) -> Any:
+    """Leaves as arrays of definite dtypes, also Python numbers: `params` are carried state."""
+
+    def leaf(x: Any) -> jax.Array:
+        if isinstance(x, bool | int | float):
+            dtype = jnp.result_type(float) if isinstance(x, float) else jnp.int32
+            return jnp.asarray(x, bool if isinstance(x, bool) else dtype)
+        return jax.lax.convert_element_type(x, jnp.asarray(x).dtype)
+
+    return jax.tree.map(leaf, tree)
 
 
 def for_those(need: jax.Array, current: Any, make: Callable[[jax.Array], Any], group: int) -> Any:

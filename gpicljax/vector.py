@@ -191,7 +191,7 @@ class VectorEnv:
         Returns:
           The state and the first time step.
         """
-        params = jax.tree.map(strong, self.params if params is None else params)
+        params = strong(self.params if params is None else params)
         # All from one call, which takes long to compile: instances, renewals, bank entries.
         entries = self._bank_size if self.resets == "bank" else 0
         numbers = np.concatenate([np.arange(self.num_envs), _ENTRY - 1 + np.arange(entries + 1)])

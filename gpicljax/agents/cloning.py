@@ -225,11 +225,11 @@ def make(
     # The trainer -----------------------------------------------------------------------------
 
     def init(key: jax.Array, hparams: CloningHParams, env_params: Any = None) -> TrainState:
-        hparams = jax.tree.map(strong, hparams)
+        hparams = strong(hparams)
         init_key, env_key = jax.random.split(key)
         start = start_rollout(env_key, vec, both(hparams.teacher_share), env_params)
         inputs = agent_input(space, start.carry.student, start.timestep)
-        params = jax.tree.map(strong, network.init(init_key, inputs))
+        params = strong(network.init(init_key, inputs))
         opt_state = optimiser(hparams).init(params)
         return TrainState(params, opt_state, start, hparams, key, jnp.zeros((), jnp.int32))
 

@@ -244,12 +244,12 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
     # The trainer -----------------------------------------------------------------------------
 
     def init(key: jax.Array, hparams: DQNHParams, env_params: Any = None) -> TrainState:
-        hparams = jax.tree.map(strong, hparams)
+        hparams = strong(hparams)
         init_key, env_key, key = jax.random.split(key, 3)
         rollout_state = start_rollout(env_key, vec, agent(), env_params)
         timestep = rollout_state.timestep._replace(info={})
         inputs = agent_input(space, rollout_state.carry, timestep)
-        params = jax.tree.map(strong, network.init(init_key, inputs))
+        params = strong(network.init(init_key, inputs))
         action = rollout_state.carry.last_action
         window, item = initial_window(timestep, action, config.n_step)
         count = jnp.zeros((), jnp.int32)

@@ -161,14 +161,14 @@ class OffPolicy:
         rollout = start_rollout(env_key, self.vec, agent, env_params)
         timestep = rollout.timestep._replace(info={})
         inputs = agent_input(self.policy.space, rollout.carry, timestep)
-        network_params = jax.tree.map(strong, self.actor.init(actor_key, inputs))
+        network_params = strong(self.actor.init(actor_key, inputs))
         scale = None
         if config.normalise_observations:
             scale = no_moments(jax.tree.map(lambda x: x[0], timestep.observation))
         action = rollout.carry.last_action
         sample = self.policy.to_sample(action)
         seen = CriticInput(timestep.observation, sample)
-        critic_params = jax.tree.map(strong, self.critic.init(critic_key, seen))
+        critic_params = strong(self.critic.init(critic_key, seen))
         values = jax.eval_shape(self.q_values, critic_params, timestep.observation, sample)
         shape = (num_envs, config.critics)
         accepted = f"{shape}, with critics = {config.critics}"

@@ -251,12 +251,12 @@ class PPO:
 
     def init(self, key: jax.Array, hparams: PPOHParams, env_params: Any = None) -> TrainState:
         """See `interface.Trainer`."""
-        hparams = jax.tree.map(strong, hparams)
+        hparams = strong(hparams)
         init_key, env_key, key = jax.random.split(key, 3)
         start = start_rollout(env_key, self.vec, self.agent(), env_params)
         timestep = start.timestep
         inputs = agent_input(self._space, start.carry, timestep)
-        params = jax.tree.map(strong, self.network.init(init_key, inputs))
+        params = strong(self.network.init(init_key, inputs))
         output, _ = jax.eval_shape(
             self.network.step, params, start.carry.core, inputs, timestep.trial_start
         )

@@ -293,13 +293,13 @@ class R2D2:
     def init(self, key: jax.Array, hparams: R2D2HParams, env_params: Any = None) -> TrainState:
         """See `interface.Trainer`."""
         config = self.config
-        hparams = jax.tree.map(strong, hparams)
+        hparams = strong(hparams)
         init_key, env_key, key = jax.random.split(key, 3)
         start = start_rollout(env_key, self.vec, self.agent(), env_params)
         timestep, action = start.timestep._replace(info={}), start.carry.last_action
         inputs = agent_input(self._joint_space, start.carry, timestep)
         # Of definite types: a weak one would compile everything anew after the first update.
-        params = jax.tree.map(strong, self.network.init(init_key, inputs))
+        params = strong(self.network.init(init_key, inputs))
         overlap = lambda x, n: jnp.zeros((n, *x.shape), x.dtype)  # noqa: E731
         one = jax.tree.map(
             lambda x: jnp.zeros((config.unroll + 1, *x.shape[1:]), x.dtype), (timestep, action)

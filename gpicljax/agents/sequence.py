@@ -319,12 +319,12 @@ def make(
         ), metrics
 
     def init(key: jax.Array, hparams: SequenceHParams, data: Any = None) -> TrainState:
-        hparams = jax.tree.map(strong, hparams)
+        hparams = strong(hparams)
         init_key, key = jax.random.split(key)
         # Shapes only: no sequence is made here.
         like = jax.eval_shape(sample, jax.random.split(key, each), data)
         first = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), like.inputs)
-        params = jax.tree.map(strong, network.init(init_key, first))
+        params = strong(network.init(init_key, first))
         opt_state = optimiser(hparams).init(params)
         return TrainState(params, opt_state, data, hparams, key, jnp.zeros((), jnp.int32))
 

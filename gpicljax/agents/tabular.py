@@ -364,7 +364,7 @@ def make(config: TabularConfig, vec: VectorEnv) -> Trainer:
         ), metrics
 
     def init(key: jax.Array, hparams: TabularHParams, env_params: Any = None) -> TrainState:
-        hparams = jax.tree.map(strong, hparams)
+        hparams = strong(hparams)
         env_key, key = jax.random.split(key)
         count = lambda: jnp.zeros((), jnp.int32)  # noqa: E731
         return TrainState(

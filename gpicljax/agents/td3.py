@@ -223,7 +223,7 @@ def make(
     # The trainer -----------------------------------------------------------------------------
 
     def init(key: jax.Array, hparams: TD3HParams, env_params: Any = None) -> TrainState:
-        hparams = jax.tree.map(strong, hparams)
+        hparams = strong(hparams)
         start_key, key = jax.random.split(key)
         params, critic_params, common = shared.start(start_key, agent(), env_params)
         shared.check_actor(params, common["rollout"], shared.policy.size)

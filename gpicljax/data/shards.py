@@ -47,6 +47,7 @@ from gpicljax.data.shard_files import (
 from gpicljax.storage.atomic import sync_folder
 from gpicljax.storage.lock import LockedError, exclusive
 from gpicljax.storage.manifest import MANIFEST, describe_files
+from gpicljax.storage.nested import differences
 
 __all__ = [
     "DamagedShardError",
@@ -155,7 +156,7 @@ class ShardWriter:
             write_manifest(self.path, manifest)
             return manifest
         manifest = read_manifest(self.path)
-        lines = _differences(manifest.about, wanted)
+        lines = differences(manifest.about, wanted)
         if lines:
             raise StoreMismatchError(
                 f"{self.path} was made with another configuration (stored -> wanted):"
@@ -356,25 +357,12 @@ def _compare(path: Path, stored: Sequence[Leaf], given: Sequence[Leaf]) -> None:
     def said(leaves: Sequence[Leaf]) -> dict[str, str]:
         return {leaf.name: f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves}
 
-    lines = _differences(said(stored), said(given))
+    lines = differences(said(stored), said(given))
     if lines:
         raise StoreMismatchError(
             f"{path} holds other records (stored -> given):"
             + "".join(f"\n  {line}" for line in lines)
         )
-
-
-def _differences(stored: Any, wanted: Any, name: str = "") -> list[str]:
-    if isinstance(stored, dict) and isinstance(wanted, dict):
-        absent = "(absent)"
-        return [
-            line
-            for key in [*stored, *(k for k in wanted if k not in stored)]
-            for line in _differences(
-                stored.get(key, absent), wanted.get(key, absent), f"{name}.{key}".lstrip(".")
-            )
-        ]
-    return [] if stored == wanted else [f"{name}: {stored} -> {wanted}"]
 
 
 @contextlib.contextmanager

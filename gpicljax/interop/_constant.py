@@ -25,7 +25,7 @@ class Constant:
     @classmethod
     def of(cls, tree: Any) -> Constant:
         """Makes one from a pytree of concrete leaves."""
-        return cls(jax.tree.map(lambda leaf: np.asarray(strong(leaf)), tree))
+        return cls(jax.tree.map(np.asarray, strong(tree)))
 
     @property
     def value(self) -> Any:

@@ -186,7 +186,7 @@ class GymnaxEnv:
             return self.default_params
         if not isinstance(params, GymnaxParams):
             raise TypeError(f"params: GymnaxParams are needed, not {type(params)}; see make_params")
-        return jax.tree.map(strong, params)
+        return strong(params)
 
     def _start(self, key: jax.Array, distribution: Any) -> GymnaxState:
         task_key, state_key = jax.random.split(key)

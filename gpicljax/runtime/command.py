@@ -27,7 +27,6 @@ from rich.table import Table
 from gpicljax.checks import refusal, unknown
 from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.registration import registered
-from gpicljax.runtime.config_json import flatten
 from gpicljax.runtime.progress import count, duration
 from gpicljax.runtime.stored_runs import (
     StoredRun,
@@ -37,6 +36,7 @@ from gpicljax.runtime.stored_runs import (
     find_runs,
     read_run,
 )
+from gpicljax.storage.nested import flatten
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
 

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+from gpicljax.storage.nested import differences
+
 T = TypeVar("T")
 _NON_FINITE = ("nan", "inf", "-inf")
 
@@ -148,31 +150,4 @@ def describe_difference(a: Any, b: Any, ignore: tuple[str, ...] = ()) -> list[st
       One line per differing field, `agent.learning_rate: 0.1 -> 0.2`, in the order of `a`; empty if
       the two agree.
     """
-    left, right = flatten(to_json(a)), flatten(to_json(b))
-    names = [*left, *(name for name in right if name not in left)]
-    absent = "(absent)"
-    return [
-        f"{name}: {left.get(name, absent)!r} -> {right.get(name, absent)!r}"
-        for name in names
-        if name not in ignore and left.get(name, absent) != right.get(name, absent)
-    ]
-
-
-def flatten(data: Any, prefix: str = "", separator: str = ".") -> dict[str, Any]:
-    """Turns nested mappings into one, joining names by `separator`.
-
-    Args:
-      data: mappings within mappings; a mapping that is empty stays as it is.
-      prefix: put before every name.
-      separator: between the names of two levels.
-
-    Returns:
-      The innermost values by their joined names.
-    """
-    if not isinstance(data, Mapping) or (prefix and not data):
-        return {prefix: data}
-    flat: dict[str, Any] = {}
-    for key, value in data.items():
-        name = f"{prefix}{separator}{key}" if prefix else str(key)
-        flat.update(flatten(value, name, separator))
-    return flat
+    return differences(to_json(a), to_json(b), ignore)

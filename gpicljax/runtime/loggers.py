@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gpicljax.runtime.config_json import flatten
 from gpicljax.runtime.distributed import is_main
 from gpicljax.runtime.metrics import as_numbers
 from gpicljax.storage.atomic import plain, to_json_text, write_atomically
+from gpicljax.storage.nested import flatten
 
 if TYPE_CHECKING:
     from gpicljax.runtime.run_directory import RunDirectory

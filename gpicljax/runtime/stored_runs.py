@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpicljax.checks import refusal, unknown
-from gpicljax.runtime.config_json import flatten
 from gpicljax.runtime.metrics import (
     NOT_FINITE,
     MetricsError,
@@ -22,6 +21,7 @@ from gpicljax.runtime.metrics import (
 from gpicljax.runtime.run_directory import IRRELEVANT, PLAN
 from gpicljax.storage.lock import is_locked
 from gpicljax.storage.manifest import MANIFEST, find_damage
+from gpicljax.storage.nested import flatten
 
 Floats = NDArray[np.float64]
 BOOKKEEPING = ("step", "observations", "time", NOT_FINITE)

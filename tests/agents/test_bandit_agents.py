@@ -47,7 +47,10 @@ ANCHORS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["TwoArmedHighLowFixed", "TenArmedRandomFixed"])
+@pytest.mark.parametrize(
+    "kind",
+    ["TwoArmedHighLowFixed", pytest.param("TenArmedRandomFixed", marks=pytest.mark.slow)],
+)
 def test_mean_rewards_of_200_pulls(kind):
     env = gpicljax.make(f"Bandit{kind}-v0")
     space = env.action_space()

@@ -36,6 +36,7 @@ def make(vec, unroll=20, axis=None, size=32):
     return cloning.make(config, vec, as_network(network), best_arm(), axis)
 
 
+@pytest.mark.slow
 def test_a_clone_of_the_best_arm_learns_to_find_it():
     env = gpicljax.make("BernoulliBandit-v0", num_arms=3)
     params = env.make_params(horizon=20)

@@ -53,6 +53,7 @@ class Refrain(Environment):
         return spaces.Discrete(TOKENS)
 
 
+@pytest.mark.slow
 def test_a_model_learns_to_continue_what_it_reads():
     vec = gpicljax.VectorEnv(Refrain(), 32, resets="fresh")
     settings = LanguageModelSettings(layers=2, width=16, heads=2)

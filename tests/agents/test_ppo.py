@@ -254,7 +254,8 @@ def test_windows_of_the_gradient_start_from_the_memories_of_the_rollout():
     [
         (False, {"minibatches": 3}),  # of single steps
         (True, {"minibatches": 3, "window": 4}),  # of windows
-        (True, {"minibatches": 2}),  # of instances
+        # Of instances, and one window each.
+        pytest.param(True, {"minibatches": 2}, marks=pytest.mark.slow),
         pytest.param(True, {"minibatches": 4, "window": 4}, marks=pytest.mark.slow),
     ],
 )

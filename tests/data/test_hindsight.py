@@ -342,6 +342,7 @@ def success(key, share, updates):
     return end.timestep.info["success"].mean()
 
 
+@pytest.mark.slow
 def test_goals_are_learnt_that_are_hardly_found_otherwise():
     """TD3, after 40 updates of 26 steps in 8 environments: with hindsight, and without.
 

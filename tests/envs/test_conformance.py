@@ -119,6 +119,8 @@ COMPILE_BUDGETS = {
 }
 # Batches are one call of a batched program, compared with single instances in their own tests.
 BATCHED_ELSEWHERE = {"LunarLander", "MazeWorld"}
+# Those whose `VectorEnv` is traced in double precision: it takes a second each.
+IN_DOUBLE = {"FrozenLake", "MetaLanguage", "Pendulum"}
 # Two names of one environment are one subject.
 SUBJECTS = sorted({gpicljax.make(env_id): env_id for env_id in gpicljax.registered()}.values())
 CASES = {
@@ -283,7 +285,8 @@ def test_every_id_is_in_every_table():
 def test_compile_time_against_its_budget(subject):
     budget = COMPILE_BUDGETS[CASES[subject.case][0]]
     print(f"\n{subject.case}: compiled in {subject.seconds:.1f} CPU-seconds, budget {budget}")
-    assert subject.seconds < 3 * budget  # other programs on the machine inflate the figure
+    # Other programs on the machine inflate the figure, the small ones most.
+    assert subject.seconds < 5 + 3 * budget
 
 
 def test_equal_keys_give_equal_results_in_any_batch_and_others_do_not(subject):
@@ -445,7 +448,7 @@ def type_problems(env):
             problems.append("terminated and truncated are bool[]")
     if moved.reward.dtype != default:
         problems.append(f"the reward is {moved.reward.dtype}")
-    if jax.config.jax_enable_x64:  # once is enough: it takes a second each
+    if jax.config.jax_enable_x64 and env.name in IN_DOUBLE:
         jax.eval_shape(functools.partial(batch, env), key, params)
     return sorted(set(problems))
 

@@ -16,6 +16,8 @@ from gpicljax.evaluation.meta_rg.games import play_games
 from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
 
 EPISODES = 600
+# These programs run longer than they compile.
+OPTIMISED = {"xla_backend_optimization_level": 1}
 LEAK, FEEDBACK = "leak rule (message-free)", "any-feedback rule (message-free)"
 MESSAGE_FREE = ("random", "always same", "always different", LEAK, FEEDBACK)
 SECTION, NEAREST = "section oracle", "1-NN oracle"
@@ -28,7 +30,8 @@ def player(env):
     panel = experts.calibration_panel(env)
     sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
     return jax.jit(
-        lambda key, params: play_games(key, vec, panel, None, env_params=params, **sizes)
+        lambda key, params: play_games(key, vec, panel, None, env_params=params, **sizes),
+        compiler_options=OPTIMISED,
     )
 
 

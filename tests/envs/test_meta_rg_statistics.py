@@ -18,6 +18,8 @@ import gpicljax
 from gpicljax.envs.meta_rg import language, structure
 from gpicljax.envs.meta_rg.targets import sample_skeleton
 
+# These programs run longer than they compile.
+OPTIMISED = {"xla_backend_optimization_level": 1}
 EPISODES = 5_000
 PAPER = (2, 5)
 SLOW = pytest.mark.slow
@@ -44,7 +46,7 @@ def sampler(**static):
         # In tiles: the slowest episode of a tile holds up only that tile.
         return jax.lax.map(lambda key: env.sample_blueprint(key, params), keys, batch_size=250)
 
-    return env, jax.jit(sample)
+    return env, jax.jit(sample, compiler_options=OPTIMISED)
 
 
 @functools.cache
@@ -413,7 +415,7 @@ def game_drawer(env_id):
     def draw(keys, params):
         return jax.lax.map(lambda key: episode(key, params), keys, batch_size=100)
 
-    return env, jax.jit(draw)
+    return env, jax.jit(draw, compiler_options=OPTIMISED)
 
 
 def test_stimuli_are_finite_at_the_ends_of_every_draw():
@@ -443,7 +445,8 @@ def test_answers_are_balanced_and_views_are_as_often_the_same_as_stated(env_id, 
     for phase in (query, ~query):
         error = 0.5 / np.sqrt(phase.sum())
         assert abs(games.answer[phase].mean() - 0.5) <= 3 * error
-    view = (games.speaker == games.listener).all((1, 2))[same]
+    # The compiler may compute one sample twice, with other roundings.
+    view = np.isclose(games.speaker, games.listener, atol=1e-5).all((1, 2))[same]
     # The reference draws the speaker's sample anew, so that it coincides in 1 of O games.
     expected = 1.0 if samples == 1 else {"MetaRG-v0": 1 / samples, "MetaRG-v1": 0.0}[env_id]
     error = np.sqrt(expected * (1 - expected) / view.size)

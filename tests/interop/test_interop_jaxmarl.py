@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import importlib.util
 import pickle
 
 import jax
@@ -12,14 +13,10 @@ from stroll import Stroll, assert_same, at
 
 import gpicljax
 from gpicljax import spaces
+from gpicljax.interop import to_jaxmarl
 
-jaxmarl = pytest.importorskip("jaxmarl")
-
-from jaxmarl.environments import MultiAgentEnv  # noqa: E402
-from jaxmarl.environments import spaces as jaxmarl_spaces  # noqa: E402
-from jaxmarl.wrappers import baselines  # noqa: E402
-
-from gpicljax.interop import to_jaxmarl  # noqa: E402
+if not importlib.util.find_spec("jaxmarl"):
+    pytest.skip("needs jaxmarl", allow_module_level=True)
 
 STROLL = Stroll(players=2)
 RG = gpicljax.make("MetaRG-v0", view="players")
@@ -39,6 +36,12 @@ def rg():
 def started(rg):
     """The first observations and state of a MetaRG episode."""
     return jax.jit(rg.reset)(jax.random.key(0))
+
+
+@pytest.fixture
+def baselines():
+    """Imported by what uses it alone: it takes four seconds, in every process that collects."""
+    return importlib.import_module("jaxmarl.wrappers.baselines")
 
 
 def play(env, key, num_steps):
@@ -62,6 +65,9 @@ def play(env, key, num_steps):
 
 
 def test_the_contract_on_two_player_metarg(rg, key):
+    from jaxmarl.environments import MultiAgentEnv
+    from jaxmarl.environments import spaces as jaxmarl_spaces
+
     assert isinstance(rg, MultiAgentEnv)
     assert (rg.agents, rg.num_agents, rg.name) == (["agent_0", "agent_1"], 2, "MetaRG")
     assert rg.agent_classes == {"agent": rg.agents}
@@ -209,10 +215,10 @@ def test_every_action_is_available_where_the_game_has_no_masks(stroll, key):
 
 @pytest.mark.parametrize(
     ("wrapper", "factor"),
-    [(baselines.LogWrapper, 1), (baselines.MPELogWrapper, 2), (baselines.SMAXLogWrapper, 1)],
+    [("LogWrapper", 1), ("MPELogWrapper", 2), ("SMAXLogWrapper", 1)],
 )
-def test_log_wrappers_count_what_happened(stroll, wrapper, factor, key):
-    env = wrapper(stroll)
+def test_log_wrappers_count_what_happened(stroll, baselines, wrapper, factor, key):
+    env = getattr(baselines, wrapper)(stroll)
     keys = jax.random.split(key, 2)
     _, (*_, rewards, dones, infos) = jax.jit(jax.vmap(functools.partial(play, env, num_steps=20)))(
         keys
@@ -228,16 +234,14 @@ def test_log_wrappers_count_what_happened(stroll, wrapper, factor, key):
         assert start > 0
 
 
-@pytest.mark.parametrize(
-    "wrapper", [baselines.LogWrapper, baselines.MPELogWrapper, baselines.SMAXLogWrapper]
-)
-def test_log_wrappers_go_around_two_player_metarg(rg, wrapper, key):
-    run = jax.vmap(functools.partial(play, wrapper(rg), num_steps=4))
+@pytest.mark.parametrize("wrapper", ["LogWrapper", "MPELogWrapper", "SMAXLogWrapper"])
+def test_log_wrappers_go_around_two_player_metarg(rg, baselines, wrapper, key):
+    run = jax.vmap(functools.partial(play, getattr(baselines, wrapper)(rg), num_steps=4))
     *_, infos = jax.eval_shape(run, jax.random.split(key, 3))[1]
     assert {leaf.shape for leaf in infos.values()} == {(3, 4, 2)}
 
 
-def test_rollout_manager_of_the_q_learning_baselines(stroll, rg, key):
+def test_rollout_manager_of_the_q_learning_baselines(stroll, rg, baselines, key):
     manager = baselines.CTRolloutManager(stroll, batch_size=3)
     observations, state = manager.batch_reset(key)
     actions = {agent: manager.batch_sample(key, agent) for agent in manager.agents}
@@ -257,7 +261,7 @@ def test_rollout_manager_of_the_q_learning_baselines(stroll, rg, key):
     assert manager.get_valid_actions(state)["agent_0"].shape == (3, 3 * 7**3)
 
 
-def test_the_batching_of_the_ippo_baselines(stroll, key):
+def test_the_batching_of_the_ippo_baselines(stroll, baselines, key):
     """All agents of all environments as one batch of actors, and their actions back again."""
     env = baselines.LogWrapper(stroll)
     num_envs, num_actors = 5, 10

@@ -33,7 +33,8 @@ def count(params):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_step_is_unroll(name):
-    assert largest_difference(name) < 3e-6
+    # Rounding, which depends on the compiler's level; the sharp test is the next one.
+    assert largest_difference(name) < 1e-5
 
 
 def test_step_is_unroll_in_double_precision():

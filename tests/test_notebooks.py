@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom: one of them always, those that take long as slow tests."""
+"""Every notebook runs from top to bottom: a quick one always, the others as slow tests."""
 
 import ast
 import importlib

@@ -357,7 +357,7 @@ def _compare(path: Path, stored: Sequence[Leaf], given: Sequence[Leaf]) -> None:
     def said(leaves: Sequence[Leaf]) -> dict[str, str]:
         return {leaf.name: f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves}
 
-    lines = differences(said(stored), said(given))
+    lines = differences(said(stored), said(given), show=str)
     if lines:
         raise StoreMismatchError(
             f"{path} holds other records (stored -> given):"

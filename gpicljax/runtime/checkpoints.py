@@ -28,6 +28,7 @@ from gpicljax.storage.leaves import (
     to_storage,
 )
 from gpicljax.storage.manifest import MANIFEST, find_damage, read_manifest, write_manifest
+from gpicljax.storage.nested import differences
 
 T = TypeVar("T")
 DAMAGED = "damaged"
@@ -258,13 +259,7 @@ def _compare(folder: Path, stored: list[Spec], wanted: list[Spec]) -> None:
         # The running number is left out, so that one added leaf does not make all others differ.
         return {s["name"][5:]: f"{s['dtype']}{s['shape']}" for s in specs}
 
-    old, new = table(stored), table(wanted)
-    names = [*old, *(name for name in new if name not in old)]
-    lines = [
-        f"\n  {name}: {old.get(name, '(absent)')} -> {new.get(name, '(absent)')}"
-        for name in names
-        if old.get(name) != new.get(name)
-    ]
+    lines = [f"\n  {line}" for line in differences(table(stored), table(wanted), show=str)]
     if not lines and [s["name"] for s in stored] != [s["name"] for s in wanted]:
         lines = ["\n  the order of the leaves"]
     if lines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -26,13 +26,16 @@ def flatten(data: Any, prefix: str = "", separator: str = ".") -> dict[str, Any]
     return flat
 
 
-def differences(a: Any, b: Any, ignore: tuple[str, ...] = ()) -> list[str]:
+def differences(
+    a: Any, b: Any, ignore: tuple[str, ...] = (), show: Callable[[Any], str] = repr
+) -> list[str]:
     """Lists where two nested mappings differ.
 
     Args:
       a: mappings within mappings.
       b: others.
       ignore: dotted names that do not matter.
+      show: makes a string of a value.
 
     Returns:
       One line per differing entry, `agent.learning_rate: 0.1 -> 0.2`, in the order of `a`; empty if
@@ -40,9 +43,13 @@ def differences(a: Any, b: Any, ignore: tuple[str, ...] = ()) -> list[str]:
     """
     left, right = flatten(a), flatten(b)
     names = [*left, *(name for name in right if name not in left)]
-    absent = "(absent)"
+
+    def shown(values: dict[str, Any], name: str) -> str:
+        return show(values[name]) if name in values else "(absent)"
+
     return [
-        f"{name}: {left.get(name, absent)!r} -> {right.get(name, absent)!r}"
+        f"{name}: {shown(left, name)} -> {shown(right, name)}"
         for name in names
-        if name not in ignore and left.get(name, absent) != right.get(name, absent)
+        if name not in ignore
+        and (name not in left or name not in right or left[name] != right[name])
     ]

@@ -173,4 +173,4 @@ def test_differences_are_listed_by_dotted_name():
     assert describe_difference(a, a) == []
     old = to_json(a)
     del old["env"]
-    assert describe_difference(old, a) == ["env: '(absent)' -> 'MazeWorld-v0'"]
+    assert describe_difference(old, a) == ["env: (absent) -> 'MazeWorld-v0'"]

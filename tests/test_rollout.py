@@ -100,7 +100,7 @@ def kept(record):
     return {"action": record.action, "reward": record.next_timestep.reward}
 
 
-@pytest.mark.parametrize("resets", ["fresh", "bank"])
+@pytest.mark.parametrize("resets", ["fresh", pytest.param("bank", marks=pytest.mark.slow)])
 def test_three_drivers_give_the_same_episodes(vec, key, resets):
     vec = gpicljax.VectorEnv(
         vec.env, 3, episodes_per_trial=2, resets=resets, params=vec.params, bank_size=16

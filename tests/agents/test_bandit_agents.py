@@ -80,6 +80,7 @@ def test_mean_rewards_of_200_pulls(kind):
         assert abs(np.mean(means) - expected) < 3 * error, name
 
 
+@pytest.mark.slow
 def test_ucb1s_regret_is_logarithmic_and_epsilon_greedys_is_not():
     env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
     horizon, trials = 4000, 100

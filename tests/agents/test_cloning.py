@@ -134,6 +134,7 @@ def test_bad_input_is_refused():
         make(vec, unroll=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "resets", ["fresh", *(pytest.param(r, marks=pytest.mark.slow) for r in ("bank", "synchronous"))]
 )

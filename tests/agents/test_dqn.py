@@ -258,6 +258,7 @@ def test_a_state_resumes_exactly_through_the_host():
     assert not any(x.weak_type for x in jax.tree.leaves(raw(on)))
 
 
+@pytest.mark.slow
 def test_seeds_under_vmap_are_the_seeds_alone():
     init, update = compiled(n_step=3)
     trainer = trainer_of(n_step=3)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import gpicljax
 from gpicljax.agents import dqn, ppo
@@ -50,6 +51,7 @@ def test_ppo_crosses_the_lake():
     assert (returns > 0.95).all() and returns.min() > 50 * NULL
 
 
+@pytest.mark.slow
 def test_dqn_crosses_the_lake():
     vec = gpicljax.VectorEnv(LAKE, 16, resets="fresh")
     network = as_network(QNetwork(LAKE.observation_space(), 4, (32,), dueling=True))

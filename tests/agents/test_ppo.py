@@ -253,8 +253,8 @@ def test_windows_of_the_gradient_start_from_the_memories_of_the_rollout():
     ("recurrent", "config"),
     [
         (False, {"minibatches": 3}),  # of single steps
-        (True, {"minibatches": 3, "window": 4}),  # of windows
-        # Of instances, and one window each.
+        # Of windows, of instances, and one window each.
+        pytest.param(True, {"minibatches": 3, "window": 4}, marks=pytest.mark.slow),
         pytest.param(True, {"minibatches": 2}, marks=pytest.mark.slow),
         pytest.param(True, {"minibatches": 4, "window": 4}, marks=pytest.mark.slow),
     ],
@@ -334,6 +334,7 @@ def test_seeds_under_vmap_are_the_seeds_alone():
         )
 
 
+@pytest.mark.slow
 def test_the_rate_falls_from_update_to_update():
     trainer = trainer_of(False, epochs=2, minibatches=2)
     sizes = []

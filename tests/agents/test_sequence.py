@@ -95,6 +95,7 @@ def test_microbatches_add_up_to_the_batch():
         np.testing.assert_allclose(a, b, rtol=2e-5)
 
 
+@pytest.mark.slow
 def test_seeds_are_vmapped():
     trainer = make(SequenceConfig(4))
     hparams = SequenceHParams()
@@ -199,7 +200,7 @@ def test_only_matrices_decay():
         np.testing.assert_allclose(leaf, 0.95 if leaf.ndim > 1 else 1.0, rtol=1e-6)
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.5])
+@pytest.mark.parametrize("rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.5])
 def test_units_are_dropped_in_training_alone(rate):
     settings = LanguageModelSettings(layers=1, width=8, heads=2, dropout=rate)
     network, losses = language_model(settings, TOKENS, LENGTH), [sequence.cross_entropy("nats")]

@@ -119,6 +119,7 @@ def test_independent_ppo_learns_to_talk(shared):
     check(success(lambda vec: ppo.make(config, vec, network), hparams, 120, 0))
 
 
+@pytest.mark.slow
 def test_r2d2_with_summed_values_learns_to_talk():
     settings = RecurrentQSettings(mixer=(32,), core_sizes=(16,))
     network = recurrent_q_network(settings, SEEN, spaces.Discrete(VALUES))

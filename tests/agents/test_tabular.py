@@ -306,7 +306,8 @@ def greedy_returns(env, trainer, params, length):
 
 
 @pytest.mark.parametrize(
-    ("env", "optimum", "episode", "epsilon"), [(LAKE, 1.0, 6, 1.0), (CLIFF, -13.0, 13, 0.1)]
+    ("env", "optimum", "episode", "epsilon"),
+    [(LAKE, 1.0, 6, 1.0), pytest.param(CLIFF, -13.0, 13, 0.1, marks=pytest.mark.slow)],
 )
 def test_the_optimum_is_found(env, optimum, episode, epsilon):
     """Random play reaches the goal of the lake in 1.4 % of the episodes, and falls off the cliff.

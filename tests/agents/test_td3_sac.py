@@ -194,7 +194,7 @@ def drawn(key, state):
     return batch, (np.asarray(batch.action) - 1) / 2
 
 
-@pytest.mark.parametrize("name", ["td3", "ddpg"])
+@pytest.mark.parametrize("name", ["td3", pytest.param("ddpg", marks=pytest.mark.slow)])
 def test_a_td3_update_is_the_definitions(name):
     """Critics twice and then the actor, or, for DDPG, in turns."""
     state, after, metrics = under_way(name)
@@ -432,6 +432,7 @@ def test_a_state_resumes_exactly_through_the_host(name):
     assert not any(x.weak_type for x in jax.tree.leaves(raw(on)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["td3", "sac"])
 def test_seeds_under_vmap_are_the_seeds_alone(name):
     init, update = compiled(name)

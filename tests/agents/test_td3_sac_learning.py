@@ -57,6 +57,7 @@ def returns_of(trainer, env, hparams, updates, seeds, episodes, steps):
     return np.asarray(jax.jit(jax.vmap(study))(jax.vmap(jax.random.key)(jnp.arange(seeds))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "updates"), [("td3", 2000), ("sac", 1750)])
 def test_pendulum_is_swung_up(name, updates):
     """At 8 steps per update; the best that is known is about -140."""

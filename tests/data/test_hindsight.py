@@ -179,6 +179,7 @@ def test_what_is_not_valid_is_never_drawn_and_none_is_no_error():
     np.testing.assert_array_equal(batch.observation["achieved_goal"][:, 1], 1)
 
 
+@pytest.mark.slow
 def test_vmap_over_seeds():
     told = [story(seed, 8) for seed in range(3)]
     replay = hindsight(30, 5, near)

@@ -191,6 +191,7 @@ def test_wind_equals_gymnasiums():
     assert flight_error(theirs, replay(theirs)) > 0.1  # it does blow
 
 
+@pytest.mark.slow
 def test_continuous_actions_equal_gymnasiums(key):
     """Without compiling the step: the physics is compiled by itself, once for every kind."""
     env = LunarLander(continuous=True)

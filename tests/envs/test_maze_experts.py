@@ -148,7 +148,7 @@ def written_rule(seen, known, visited=None):
     return np.array(path[min(1, len(path) - 1)]), path
 
 
-@pytest.mark.parametrize("mode", ["navigation", "survival"])
+@pytest.mark.parametrize("mode", ["navigation", pytest.param("survival", marks=pytest.mark.slow)])
 def test_the_reference_rule_as_it_is_written(mode):
     env, batch, length = MazeWorld(size=11, mode=mode), 8, 96
     params = () if mode == "navigation" else (("mean_landmark_reward", 0.35),)
@@ -282,6 +282,7 @@ def test_scores_of_the_reference_rule():
     np.testing.assert_allclose(shares[-1], [0.6, 12.8, 21.1, 0, 65.5], atol=0.5)
 
 
+@pytest.mark.slow
 def test_the_default_rule_never_stops_reaching_targets_and_is_better():
     gains, _ = scores(15, "default", (1.0,), tasks=192)
     assert_no_live_lock(gains[:, 0])

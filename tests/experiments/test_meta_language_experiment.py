@@ -72,6 +72,7 @@ def test_writes_everything(finished):
     assert "words after 96" in results.measured
 
 
+@pytest.mark.slow
 def test_resumes_where_it_stopped(finished, tmp_path, monkeypatch):
     run_chunks = experiment.run_chunks
 

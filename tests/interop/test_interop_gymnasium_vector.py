@@ -146,7 +146,7 @@ def test_vector_wrappers_go_around(wrap):
 @pytest.mark.parametrize(
     "options",
     [
-        {"resets": "fresh"},
+        pytest.param({"resets": "fresh"}, marks=pytest.mark.slow),
         {"resets": "fresh", "episodes_per_trial": 3},
         {"resets": "bank", "bank_size": 32},
     ],

@@ -45,6 +45,7 @@ def train(algorithm, env, total, **config):
     return np.asarray(returns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "total", "config"),
     [

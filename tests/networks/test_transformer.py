@@ -276,6 +276,7 @@ def test_a_full_cache_forgets_the_oldest():
         network.unroll(params, network.initial_carry(1), inputs, starts)
 
 
+@pytest.mark.slow
 def test_dtypes_and_options_change_rounding_only():
     tokens = jnp.asarray(np.random.default_rng(0).integers(7, size=(LENGTH, 2)))
     base = Transformer(2, WIDTH, 2)

@@ -64,7 +64,10 @@ def test_kill_9_at_20_random_moments(tmp_path, start, train):
     print(f"{kills} kills in {runs} runs, {torn} of them during a save")
 
 
-@pytest.mark.parametrize("kind", ["full", "read-only"])
+KINDS = ["full", pytest.param("read-only", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_disk_that_stops_writing_for_a_while(tmp_path, train, undisturbed, kind):
     code, output = train(tmp_path, "--every", 1, "--disk", f"{kind}:5:6")
     assert code == 0, output
@@ -74,7 +77,7 @@ def test_a_disk_that_stops_writing_for_a_while(tmp_path, train, undisturbed, kin
     assert checkpoints(tmp_path) == [11, 12]
 
 
-@pytest.mark.parametrize("kind", ["full", "read-only"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_disk_that_stops_writing_for_good(tmp_path, train, undisturbed, kind):
     code, output = train(tmp_path, "--every", 2, "--disk", f"{kind}:6:99")
     assert code == 1, output

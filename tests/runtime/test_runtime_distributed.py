@@ -150,6 +150,7 @@ def test_two_processes_train_like_one(two_by_two, one):
     assert "4/12" in loud and "4/12" not in quiet  # one of them shows what happens
 
 
+@pytest.mark.slow
 def test_resume_with_another_number_of_devices(two_by_two, one, train, undisturbed, tmp_path):
     """What is restored is what was saved, bit for bit; what follows, that of as many devices."""
     for name, source in (("a", two_by_two), ("b", two_by_two), ("c", one)):

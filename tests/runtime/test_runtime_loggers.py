@@ -258,6 +258,7 @@ def wandb_records(file):
             parts = b""
 
 
+@pytest.mark.slow
 @needs_packages
 def test_wandb_offline_goes_on_after_a_kill(tmp_path, child_environment):
     quiet = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_CONFIG_DIR": str(tmp_path)}

@@ -62,6 +62,7 @@ def test_kill_at_a_given_place_then_resume(tmp_path, train, undisturbed, die):
     assert_same(result(tmp_path), undisturbed)
 
 
+@pytest.mark.slow
 def test_kill_9_from_outside_again_and_again(tmp_path, start, train, undisturbed):
     log = tmp_path / "tiny" / "quick" / "metrics.jsonl"
     generator = np.random.default_rng(0)

@@ -28,10 +28,6 @@ BATCH = 8
 PAPER = ("navigation", "discrete")
 
 
-def fast(function):
-    return jax.jit(function)
-
-
 class Made(NamedTuple):
     """An environment, two distributions, episodes of them, and what makes and renders them."""
 
@@ -54,9 +50,9 @@ def made(mode, actions):
     # The second one's episodes end early: with the first arrival, or for want of life.
     short = {"size": 7, "num_commands": 1, "initial_life": 0.1, "mean_landmark_reward": 0.1}
     params = env.make_params(num_landmarks=2), env.make_params(num_landmarks=2, **short)
-    run = fast(lambda key: maze_world.trajectories(key, env, params, BATCH, SETTINGS))
+    run = jax.jit(lambda key: maze_world.trajectories(key, env, params, BATCH, SETTINGS))
 
-    @fast
+    @jax.jit
     def replay(episode):
         task = task_of(env, params, episode)
         states = states_of(env, task, episode)
@@ -88,7 +84,7 @@ def test_replays_to_the_same_pixels(mode, actions):
     space = env.action_space()
     dtype = jax.eval_shape(space.sample, jax.random.key(0)).dtype
 
-    @fast
+    @jax.jit
     def live(key, task, actions):
         """The same episode, lived through with the environment alone."""
 
@@ -169,7 +165,7 @@ def test_draws_are_within_their_ranges_and_random_actions_act():
 def test_without_noise_the_best_agent_follows_its_own_advice():
     env, params, *_ = made(*PAPER)
     settings = dataclasses.replace(SETTINGS, probability=(1.0, 1.0), epsilon=(0.0, 0.0))
-    run = fast(lambda key: maze_world.trajectories(key, env, params, BATCH, settings))
+    run = jax.jit(lambda key: maze_world.trajectories(key, env, params, BATCH, settings))
     episodes = run(jax.random.key(2))
     assert np.array_equal(episodes.action, episodes.label)
 
@@ -213,7 +209,7 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
         tasks.append(task)
         whole.append(pictures)
     tasks = jax.tree.map(lambda *x: jnp.stack(x), *tasks)
-    render = fast(jax.vmap(lambda task, episode: frames(again, task, episode)))
+    render = jax.jit(jax.vmap(lambda task, episode: frames(again, task, episode)))
     assert np.array_equal(render(tasks, piece), np.stack(whole)[:, 5:9])
 
 

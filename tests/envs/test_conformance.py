@@ -285,8 +285,7 @@ def test_every_id_is_in_every_table():
 def test_compile_time_against_its_budget(subject):
     budget = COMPILE_BUDGETS[CASES[subject.case][0]]
     print(f"\n{subject.case}: compiled in {subject.seconds:.1f} CPU-seconds, budget {budget}")
-    # Other programs on the machine inflate the figure, the small ones most.
-    assert subject.seconds < 5 + 3 * budget
+    assert subject.seconds < 3 * budget  # other programs on the machine inflate the figure
 
 
 def test_equal_keys_give_equal_results_in_any_batch_and_others_do_not(subject):

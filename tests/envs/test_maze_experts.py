@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import OPTIMISED
 from test_maze_planning import path_back, search
 
 from gpicljax.envs.maze_world import MazeWorld, experts
 from gpicljax.interface import Agent, TimeStep
 
-# These programs run longer than they compile.
-OPTIMISED = {"xla_backend_optimization_level": 1}
 PROBABILITIES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 TIMES = (100, 250, 500, 1000, 1500, 2000)
 # Mean scores at TIMES of random actions and of PROBABILITIES, and the standard errors at the last,

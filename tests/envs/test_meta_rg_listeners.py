@@ -9,6 +9,7 @@ import functools
 import jax
 import numpy as np
 import pytest
+from compiling import OPTIMISED
 
 import gpicljax
 from gpicljax.envs.meta_rg import experts
@@ -16,8 +17,6 @@ from gpicljax.evaluation.meta_rg.games import play_games
 from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
 
 EPISODES = 600
-# These programs run longer than they compile.
-OPTIMISED = {"xla_backend_optimization_level": 1}
 LEAK, FEEDBACK = "leak rule (message-free)", "any-feedback rule (message-free)"
 MESSAGE_FREE = ("random", "always same", "always different", LEAK, FEEDBACK)
 SECTION, NEAREST = "section oracle", "1-NN oracle"

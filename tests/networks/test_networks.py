@@ -33,7 +33,7 @@ def count(params):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_step_is_unroll(name):
-    # Rounding, which depends on the compiler's level; the sharp test is the next one.
+    # Rounding, which depends on processor and compiler; the sharp test is the next one.
     assert largest_difference(name) < 1e-5
 
 

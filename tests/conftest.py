@@ -20,7 +20,7 @@ enable_compilation_cache()
 one_device_per_core(most=1)
 
 MAPS = Path("/proc/self/maps")
-MOST_MAPS = 10_000
+MOST_MAPS = 30_000
 
 
 @pytest.fixture(scope="module", autouse=True)

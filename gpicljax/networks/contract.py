@@ -89,7 +89,8 @@ def as_network(module: nn.Module) -> Network:
         rngs = None if key is None else {"dropout": key}
         return module.apply(params, carry, inputs, starts, rngs=rngs, method="unroll")  # type: ignore[return-value]
 
-    return Network(init, module.initial_carry, step, unroll)  # type: ignore[attr-defined]
+    # Outside a compiled program, each of an initialiser's operations would be compiled alone.
+    return Network(jax.jit(init), module.initial_carry, step, unroll)  # type: ignore[attr-defined]
 
 
 def over_agents(network: Network, num_agents: int, share_parameters: bool = True) -> Network:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from variants import daily
 
 import gpicljax
 from gpicljax.agents import catalogue
@@ -86,7 +87,9 @@ def test_what_fits_is_not_refused_and_several_agents_where_it_says_so(name):
         assert algorithm.refusal(*spaces, 2) is not None
 
 
-@pytest.mark.parametrize("name", [n for n, a in catalogue.CATALOGUE.items() if a.several])
+@pytest.mark.parametrize(
+    "name", daily(["r2d2", "random"], [n for n, a in catalogue.CATALOGUE.items() if a.several])
+)
 def test_both_players_of_a_game_are_trained(name):
     """A decision and a message each, with masks and an agent axis. Shapes only."""
     algorithm, env = catalogue.find(name), gpicljax.make("MetaRG-v1", view="players")

@@ -70,6 +70,7 @@ def chances(start):
     return start.vstate.task.probabilities
 
 
+@pytest.mark.slow
 def test_a_clone_of_the_mazes_privileged_agent_sees_what_it_can():
     """The teacher remembers the maze; the student sees the cells around, or for the null nothing.
 

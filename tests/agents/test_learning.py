@@ -66,6 +66,7 @@ def test_dqn_crosses_the_lake():
     assert (returns > 0.95).all() and returns.min() > 50 * NULL
 
 
+@pytest.mark.slow
 def test_recurrent_ppo_learns_in_context_across_the_episodes_of_a_trial():
     """Four episodes of five pulls with one bandit of three arms; then another one."""
     env = gpicljax.make("BernoulliBandit-v0", num_arms=3)

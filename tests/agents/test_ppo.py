@@ -12,6 +12,7 @@ import optax
 import pytest
 from flax import struct
 from test_r2d2 import ENV, raw, through_the_host
+from variants import daily
 
 import gpicljax
 from gpicljax import spaces
@@ -146,7 +147,7 @@ def one_update(horizon):
     return state, after, metrics, *played
 
 
-@pytest.mark.parametrize("horizon", ["episode", "trial"])
+@pytest.mark.parametrize("horizon", daily(["episode"], ["episode", "trial"]))
 def test_one_update_is_the_definitions(horizon):
     state, after, metrics, steps, closing = one_update(horizon)
     inputs = stacked(steps, lambda s: s[0])
@@ -188,7 +189,7 @@ def test_one_update_is_the_definitions(horizon):
         entropy = -(jnp.exp(log_probs) * log_probs).sum(-1)[acted].mean()
         return gradient + 0.5 * errors - 0.01 * entropy, (errors, entropy)
 
-    grads, (errors, entropy) = jax.grad(loss, has_aux=True)(state.params.network)
+    grads, (errors, entropy) = jax.jit(jax.grad(loss, has_aux=True))(state.params.network)
     np.testing.assert_allclose(metrics["value_loss"], errors, rtol=1e-4)
     np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4)
     np.testing.assert_allclose(metrics["gradient_norm"], optax.tree.norm(grads), rtol=1e-3)
@@ -205,7 +206,10 @@ def test_one_update_is_the_definitions(horizon):
     assert max(jax.tree.leaves(moved)) > 1e-3
 
 
-@pytest.mark.parametrize(("clip", "value_clip"), [(0.01, np.inf), (np.inf, 0.01)])
+@pytest.mark.parametrize(
+    ("clip", "value_clip"),
+    [(0.01, np.inf), pytest.param(np.inf, 0.01, marks=pytest.mark.slow)],
+)
 def test_ratios_and_values_are_followed_no_further_than_the_clip(clip, value_clip):
     """Over many epochs on one rollout, what is clipped changes less than what is not."""
     changes = []
@@ -374,10 +378,8 @@ def test_scales_are_those_of_what_was_seen():
     np.testing.assert_allclose(after.reward_scale.returns, running, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(c, marks=pytest.mark.slow) for c in ("feed-forward", "recurrent")] + ["windows"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["feed-forward", "recurrent", "windows"])
 def test_eight_devices_train_as_one(case, on_eight_devices):
     on_eight_devices(Path(__file__).with_name("ppo_on_eight_devices.py"), case)
 
@@ -475,4 +477,4 @@ def test_what_does_not_fit_is_refused():
     network = as_network(ActorCritic(ENV.observation_space(), spaces.Discrete(7)))
     trainer = ppo.make(ppo.PPOConfig(), vec_of(), network)
     with pytest.raises(ValueError, match=r"logits of shape \(4, 7\)'; accepted: \(4, 3\)"):
-        trainer.init(jax.random.key(0), HPARAMS)
+        jax.eval_shape(trainer.init, jax.random.key(0), HPARAMS)

@@ -1,6 +1,7 @@
 """The sequence trainer: it learns in context, in parts as in one, on eight devices as on one."""
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import jax
@@ -118,7 +119,7 @@ def test_every_update_draws_anew_and_the_host_may_change_the_data():
 
     trainer = make(SequenceConfig(2), sample, [sequence.Loss("first", lambda o, s: s.inputs * 1.0)])
     update = jax.jit(trainer.update)
-    state = trainer.init(jax.random.key(0), SequenceHParams(), jnp.int32(0))
+    state = jax.jit(trainer.init)(jax.random.key(0), SequenceHParams(), jnp.int32(0))
     for data in (0, 0, 1):
         state, metrics = update(state.replace(data=jnp.int32(data)))
         seen.append(float(metrics["first"]))
@@ -150,11 +151,11 @@ class TestLosses:
             return full._replace(targets=full.targets.at[4:].set(-1))
 
         trainer = make(SequenceConfig(4), sample)
-        state = trainer.init(jax.random.key(0), SequenceHParams())
+        state = jax.jit(trainer.init)(jax.random.key(0), SequenceHParams())
         drawn = sample(jax.random.split(jax.random.key(5), 4), None)
         nats = evaluate(state.params, drawn)
         keyed = make(SequenceConfig(4), lambda keys, data: drawn)
-        _, metrics = keyed.update(state)
+        _, metrics = jax.jit(keyed.update)(state)
         np.testing.assert_allclose(metrics["loss"], nats[:4].mean(), rtol=1e-5)
 
     def test_terms_are_weighed_and_positions_ramped(self):
@@ -163,7 +164,8 @@ class TestLosses:
             return sequence.Loss(name, index, weight)
 
         trainer = make(SequenceConfig(2, ramp=4), losses=[position("a", 0.5), position("b", 2.0)])
-        _, metrics = trainer.update(trainer.init(jax.random.key(0), SequenceHParams()))
+        state = jax.jit(trainer.init)(jax.random.key(0), SequenceHParams())
+        _, metrics = jax.jit(trainer.update)(state)
         weights = np.minimum(np.arange(1, LENGTH + 1) / 4, 1)
         mean = (weights * np.arange(LENGTH)).sum() / weights.sum()
         np.testing.assert_allclose([metrics["a"], metrics["loss"]], [mean, 2.5 * mean], rtol=1e-6)
@@ -212,12 +214,13 @@ def test_units_are_dropped_in_training_alone(rate):
     trainer = sequence.make(SequenceConfig(2), network, fixed, losses, length=LENGTH)
     assert trainer.observations == 2 * LENGTH
     # Nothing moves, and the data are the same: what differs from update to update was dropped.
-    state = trainer.init(jax.random.key(0), SequenceHParams(learning_rate=0.0))
+    state = jax.jit(trainer.init)(jax.random.key(0), SequenceHParams(learning_rate=0.0))
     update = jax.jit(trainer.update)
     again, (state, first) = update(state)[1], update(state)
     assert again["nats"] == first["nats"]  # drawn from the state's key
     second = update(state)[1]
-    expected = sequence.evaluate(network, losses, state.params, fixed(jnp.zeros(2), None))
+    of_all = jax.jit(functools.partial(sequence.evaluate, network, losses))
+    expected = of_all(state.params, fixed(jnp.zeros(2), None))
     if rate:
         assert abs(first["nats"] - second["nats"]) > 1e-3
         assert abs(first["nats"] - expected["nats"].mean()) > 1e-3

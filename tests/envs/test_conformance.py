@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from variants import daily
 
 sys.path.insert(0, str(Path(__file__).parent))
 from extreme_draws import EXTREME, make_key
@@ -127,6 +128,11 @@ CASES = {
     env_id + "".join(f",{name}={value}" for name, value in static.items()): (env_id, static)
     for env_id in SUBJECTS
     for static in CONFIGURATIONS.get(env_id, [])
+}
+# Slow tests: the differences to the case before them have tests of their own.
+RELATED = {
+    "InvertedDoublePendulum-v4",
+    "MetaRG-v0,max_values=3,view=players,num_distractors=2,stimulus=mhe",
 }
 FEW, MANY = 6, 2_000  # steps
 LONG_PLAY = (480, 2_100)  # instances, steps: a million
@@ -245,7 +251,7 @@ def subject_of(case):
     return Subject(case, env, params, other, program, time.process_time() - started)
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=daily([case for case in CASES if case not in RELATED], CASES))
 def case(request):
     return request.param
 
@@ -389,10 +395,9 @@ def test_params(case):
         gpicljax.make(CASES[case][0], nonsense=1)
 
 
-def test_spaces_and_views(case, key):
-    env = build(case)
-    task = env.sample_task(key, env.default_params)
-    state = env.initial(key, task)
+def test_spaces_and_views(subject, key):
+    env = subject.env
+    task, (_, state), _ = subject.life(make_key(0), subject.params, FEW)[0]
     for space in (env.action_space(), env.observation_space()):
         assert isinstance(space, spaces.Space)
         hash(space)

@@ -273,6 +273,7 @@ def assert_no_live_lock(gains):
     assert (gains[-1] > gains[len(gains) // 2]).all()
 
 
+@pytest.mark.slow
 def test_scores_of_the_reference_rule():
     probabilities = (0.0, 0.25, 1.0)
     gains, shares = scores(15, "reference", probabilities, tasks=48)

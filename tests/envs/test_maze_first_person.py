@@ -302,6 +302,7 @@ def test_accelerators_get_the_same_pictures():
     assert np.mean(away <= 1) > 0.999
 
 
+@pytest.mark.slow
 def test_any_number_of_frames():
     small = Camera(4, 5)
     task = make_task(PLAN, MARKS[:1], most=1)
@@ -318,6 +319,7 @@ def test_any_number_of_frames():
     np.testing.assert_array_equal(part, whole[:65])
 
 
+@pytest.mark.slow
 def test_the_same_under_double_precision():
     views = random_views()[:6]
     tasks, positions, headings, visible, bars = zip(*views, strict=True)

@@ -31,12 +31,13 @@ def test_rows_of_the_data_set(key):
     assert np.unique(features[:, :3], axis=0).shape[0] > 1_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env_id", "support", "query", "tolerance"),
     [
         # The reference's own classifier: 74 / 73, of about 170 held-out episodes.
         ("MetaRG-v0", 74, 73, 3),
-        pytest.param("MetaRG-v1", 50, 50, 2.5, marks=pytest.mark.slow),
+        ("MetaRG-v1", 50, 50, 2.5),
     ],
 )
 def test_memoryless_classifier(env_id, support, query, tolerance):

@@ -91,6 +91,7 @@ def test_resumes_where_it_stopped(finished, tmp_path, monkeypatch):
     assert [row["nats"] for row in again.history] == whole
 
 
+@pytest.mark.slow
 def test_compares_runs(finished, tmp_path, capsys):
     runs = finished[0]
     other = ["--model.kind=linear", "--tasks=3", "--name=other", "--demonstrations=0"]

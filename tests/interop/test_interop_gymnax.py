@@ -379,6 +379,7 @@ def test_gym_wrappers():
 # Types ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_types_under_x64():
     script = """
 import sys, jax, gpicljax

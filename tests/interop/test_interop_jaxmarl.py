@@ -13,13 +13,17 @@ from stroll import Stroll, assert_same, at
 
 import gpicljax
 from gpicljax import spaces
-from gpicljax.interop import to_jaxmarl
 
 if not importlib.util.find_spec("jaxmarl"):
     pytest.skip("needs jaxmarl", allow_module_level=True)
 
 STROLL = Stroll(players=2)
 RG = gpicljax.make("MetaRG-v0", view="players")
+
+
+def to_jaxmarl(*arguments):
+    """Imported when it is used: that takes three seconds, in every process that collects."""
+    return importlib.import_module("gpicljax.interop.jaxmarl").to_jaxmarl(*arguments)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,7 @@ def started(rg):
 
 @pytest.fixture
 def baselines():
-    """Imported by what uses it alone: it takes four seconds, in every process that collects."""
+    """Another four seconds, for what uses it alone."""
     return importlib.import_module("jaxmarl.wrappers.baselines")
 
 

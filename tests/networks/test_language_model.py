@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from variants import daily
 
 from gpicljax.networks.language import LanguageModelSettings, language_model
 
@@ -28,7 +29,7 @@ def test_kinds_have_about_equal_budgets(shape):
     assert max(counts) / min(counts) < 1.03, counts
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", daily(["transformer"], KINDS))
 def test_step_is_unroll(kind):
     network = language_model(LanguageModelSettings(kind, 2, 8, 2), 5, capacity=12)
     draw = np.random.default_rng(0)

@@ -74,7 +74,8 @@ def test_without_a_memory_only_the_observation_counts(key):
     network, params, inputs, starts = drawn("feed-forward, discrete", key)
     assert network.initial_carry(BATCH) == ()
     other = inputs._replace(last_action=1 - inputs.last_action, last_reward=inputs.last_reward + 1)
-    outputs = [network.unroll(params, (), x, starts)[0] for x in (inputs, other)]
+    unroll = jax.jit(network.unroll)
+    outputs = [unroll(params, (), x, starts)[0] for x in (inputs, other)]
     jax.tree.map(np.testing.assert_array_equal, *outputs)
 
 
@@ -82,10 +83,8 @@ def test_without_a_memory_only_the_observation_counts(key):
 def test_with_a_memory_the_last_action_counts(name, key):
     network, params, inputs, starts = drawn(name, key)
     other = inputs._replace(last_action=-inputs.last_action)
-    outputs = [
-        network.unroll(params, network.initial_carry(BATCH), x, starts)[0].value
-        for x in (inputs, other)
-    ]
+    unroll, carry = jax.jit(network.unroll), network.initial_carry(BATCH)
+    outputs = [unroll(params, carry, x, starts)[0].value for x in (inputs, other)]
     assert np.abs(outputs[0] - outputs[1]).max() > 1e-3
 
 
@@ -198,16 +197,17 @@ def test_a_network_over_agents_is_the_network_of_each(shared, key):
     kernel = params["params"]["value"]["kernel"]
     assert kernel.shape == ((5, 1) if shared else (2, 5, 1))
     assert shared or (kernel[0] != kernel[1]).any()
-    outputs, end = network.unroll(params, network.initial_carry(BATCH), pair, starts)
+    outputs, end = jax.jit(network.unroll)(params, network.initial_carry(BATCH), pair, starts)
+    step, unroll = jax.jit(network.step), jax.jit(one.unroll)
     carry = network.initial_carry(BATCH)
     assert all(x.shape[:2] == (BATCH, 2) for x in jax.tree.leaves(carry))
     for t in range(2):
         now = jax.tree.map(lambda x: x[t], pair)  # noqa: B023
-        output, carry = network.step(params, carry, now, starts[t])
+        output, carry = step(params, carry, now, starts[t])
         np.testing.assert_allclose(outputs.logits[t], output.logits, atol=1e-5)
     for agent in range(2):
         mine = params if shared else jax.tree.map(lambda x: x[agent], params)  # noqa: B023
-        alone, last = one.unroll(
+        alone, last = unroll(
             mine, None, jax.tree.map(lambda x: x[:, :, agent], pair), starts  # noqa: B023
         )  # fmt: skip
         np.testing.assert_allclose(outputs.logits[:, :, agent], alone.logits, atol=1e-5)

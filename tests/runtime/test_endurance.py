@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from test_runtime_resume import assert_same, result, wait_for_lines
+from variants import daily
 
 from gpicljax.runtime import read_metrics
 from gpicljax.storage.manifest import find_damage
@@ -64,10 +65,7 @@ def test_kill_9_at_20_random_moments(tmp_path, start, train):
     print(f"{kills} kills in {runs} runs, {torn} of them during a save")
 
 
-KINDS = ["full", pytest.param("read-only", marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", daily(["full"], ["full", "read-only"]))
 def test_a_disk_that_stops_writing_for_a_while(tmp_path, train, undisturbed, kind):
     code, output = train(tmp_path, "--every", 1, "--disk", f"{kind}:5:6")
     assert code == 0, output
@@ -77,7 +75,8 @@ def test_a_disk_that_stops_writing_for_a_while(tmp_path, train, undisturbed, kin
     assert checkpoints(tmp_path) == [11, 12]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["full", "read-only"])
 def test_a_disk_that_stops_writing_for_good(tmp_path, train, undisturbed, kind):
     code, output = train(tmp_path, "--every", 2, "--disk", f"{kind}:6:99")
     assert code == 1, output

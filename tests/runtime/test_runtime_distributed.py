@@ -177,6 +177,7 @@ def started(launch, folder):
     raise AssertionError("the run does not get going")
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_process_stops_all_at_the_same_chunk(launch, train, undisturbed, tmp_path):
     processes = started(launch, tmp_path)
     processes[1].send_signal(signal.SIGTERM)

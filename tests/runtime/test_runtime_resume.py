@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from variants import daily
 
 from gpicljax.runtime import read_metrics
 
@@ -42,6 +43,9 @@ def assert_same(a, b, chunks=12):
     assert [record["step"] for record in a[1]] == list(range(1, chunks + 1))
 
 
+PLACES = ["before-manifest:1", "before-manifest:3", "torn-line:5"]
+
+
 def wait_for_lines(path, number, process):
     for _ in range(2000):
         if path.exists() and path.read_bytes().count(b"\n") >= number:
@@ -51,7 +55,7 @@ def wait_for_lines(path, number, process):
     raise AssertionError("the run does not get going")
 
 
-@pytest.mark.parametrize("die", ["before-manifest:1", "before-manifest:3", "torn-line:5"])
+@pytest.mark.parametrize("die", daily(["before-manifest:3", "torn-line:5"], PLACES))
 def test_kill_at_a_given_place_then_resume(tmp_path, train, undisturbed, die):
     assert train(tmp_path, "--die", die)[0] == -signal.SIGKILL
     code, output = train(tmp_path, "--resume")
@@ -79,7 +83,10 @@ def test_kill_9_from_outside_again_and_again(tmp_path, start, train, undisturbed
     assert_same(result(tmp_path), undisturbed)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+)
 def test_a_signal_saves_and_stops_cleanly(tmp_path, start, train, undisturbed, number, code):
     process = start(tmp_path, "--pause", 0.2)
     wait_for_lines(tmp_path / "tiny" / "quick" / "metrics.jsonl", 2, process)

@@ -263,8 +263,9 @@ def test_a_model_that_is_loaded_predicts_the_same(saved_model):
     folder, params = saved_model
     model = load_language_model(folder, capacity=32)
     tokens = jnp.arange(12).reshape(6, 2) % 5
-    before, _ = language_model(SMALL, 5).unroll(params, None, tokens, None)
-    np.testing.assert_array_equal(model.network.unroll(model.params, None, tokens, None)[0], before)
+    before, _ = jax.jit(language_model(SMALL, 5).unroll)(params, None, tokens, None)
+    unroll = jax.jit(model.network.unroll)
+    np.testing.assert_array_equal(unroll(model.params, None, tokens, None)[0], before)
     assert model.settings == SMALL
     assert model.info["parameters"] == sum(x.size for x in jax.tree.leaves(params))
     assert model.network.initial_carry(3).capacity == 32
@@ -274,7 +275,7 @@ def test_a_model_that_is_loaded_predicts_the_same(saved_model):
     vec = gpicljax.VectorEnv(loaded.env, 2, resets="fresh")
     start = start_rollout(jax.random.key(0), vec, loaded.agent)
     _, (timestep, action, _) = rollout(vec, loaded.agent, loaded.params, start, 6)
-    logits, _ = model.network.unroll(params, None, timestep.observation, timestep.trial_start)
+    logits, _ = unroll(params, None, timestep.observation, timestep.trial_start)
     np.testing.assert_allclose(action, jax.nn.log_softmax(logits), atol=1e-5)
 
 

@@ -190,7 +190,7 @@ def test_what_a_comparison_draws(ask, monkeypatch):
             ["compare", "slow", "fast", "--metric", "rewad"],
             "--metric: got 'rewad' (did you mean 'reward'?)",
         ),
-        (["compare", "slow", "fast", "--out", "x.xyz"], "accepted suffixes are"),
+        (["compare", "slow", "fast", "--out", "x.xyz"], "accepted: a path that ends in"),
     ],
 )
 def test_wrong_arguments_exit_with_2(ask, arguments, message):

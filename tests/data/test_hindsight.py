@@ -257,7 +257,7 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="accepted: a dictionary with .*desired_goal"):
         hindsight(9, 5, near).init(item._replace(observation=np.zeros(3)), ENVS)
     goals = {"achieved_goal": np.zeros(2), "desired_goal": np.zeros(3)}
-    with pytest.raises(ValueError, match=r"different shapes, \[\(2,\), \(3,\)\]"):
+    with pytest.raises(ValueError, match=r"got .*\(2,\), \(3,\).*; accepted: one shape"):
         hindsight(9, 5, near).init(item._replace(observation=goals), ENVS)
 
 

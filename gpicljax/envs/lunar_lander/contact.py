@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs._stages import stage
+from gpicljax.envs._stages import apart, stage
 from gpicljax.envs.lunar_lander import scene
 
 SLOP = 0.005  # penetration that is let stand
@@ -319,65 +319,76 @@ def rows(always: jax.Array, frame: Frame, m: Manifold) -> Rows:
 Impulses = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # normal 0, 1; tangential 0, 1
 
 
-def push(velocity: Triple, r: Rows, change: Impulses) -> Triple:
-    """Applies impulses at the two points of contacts."""
+def _pushed(velocity: Triple, arm: Pair, px: jax.Array, py: jax.Array) -> Triple:
+    """Velocities after an impulse (px, py) at a point."""
     vx, vy, spin = velocity
+    rx, ry = arm
+    vx = vx + column(scene.INVERSE_MASS, vx) * px
+    vy = vy + column(scene.INVERSE_MASS, vx) * py
+    return vx, vy, spin + column(scene.INVERSE_INERTIA, vx) * (rx * py - ry * px)
+
+
+def push(velocity: Triple, r: Rows, impulses: Impulses) -> Triple:
+    """Applies impulses at the two points of contacts."""
     nx, ny = r.normal
-    for point in range(2):
-        px = change[point] * nx + change[2 + point] * ny
-        py = change[point] * ny - change[2 + point] * nx
-        rx, ry = r.arm[point]
-        vx = vx + column(scene.INVERSE_MASS, vx) * px
-        vy = vy + column(scene.INVERSE_MASS, vx) * py
-        spin = spin + column(scene.INVERSE_INERTIA, vx) * (rx * py - ry * px)
-    return vx, vy, spin
+    for arm, along, across in zip(r.arm, impulses[:2], impulses[2:], strict=True):
+        velocity = _pushed(velocity, arm, along * nx + across * ny, along * ny - across * nx)
+    return velocity
 
 
-def solve(velocity: Triple, r: Rows, old: Impulses) -> tuple[Triple, Impulses]:
+def solve(r: Rows, velocity: Triple, old: Impulses) -> tuple[Triple, Impulses]:
     """One iteration over one contact of each body: friction, then the normal impulses.
 
     Returns:
-      The velocities, and the changes of the impulses.
+      The velocities and the impulses.
     """
     nx, ny = r.normal
-    friction = column(scene.FRICTION, nx)
-    zero = jnp.zeros_like(nx)
 
-    def speed(velocity: Triple, point: int) -> Pair:
+    def speed(velocity: Triple, arm: Pair) -> Pair:
         vx, vy, spin = velocity
-        rx, ry = r.arm[point]
+        rx, ry = arm
         return vx - spin * ry, vy + spin * rx
+
+    def rub(
+        velocity: Triple, arm: Pair, mass: jax.Array, pressure: jax.Array, old: jax.Array
+    ) -> jax.Array:
+        ux, uy = speed(velocity, arm)
+        most = column(scene.FRICTION, nx) * pressure
+        new = jnp.clip(old - mass * (ux * ny - uy * nx), -most, most)
+        return jnp.where(mass > 0, new - old, 0)
 
     slides = []
     for point in range(2):
-        ux, uy = speed(velocity, point)
-        most = friction * old[point]
-        new = jnp.clip(old[2 + point] - r.slide[point] * (ux * ny - uy * nx), -most, most)
-        change = jnp.where(r.slide[point] > 0, new - old[2 + point], 0)
-        slides.append(change)
-        changes = (zero, zero, change, zero) if point == 0 else (zero, zero, zero, change)
-        velocity = push(velocity, r, changes)
-    b0, b1 = (ux * nx + uy * ny for ux, uy in (speed(velocity, 0), speed(velocity, 1)))
-    k11, k12, k22 = r.coupling
-    single = jnp.maximum(old[0] - r.one[0] * b0, 0)
-    b0 = b0 - k11 * old[0] - k12 * old[1]
-    b1 = b1 - k12 * old[0] - k22 * old[1]
-    both0 = -(r.inverse[0] * b0 + r.inverse[1] * b1)
-    both1 = -(r.inverse[1] * b0 + r.inverse[2] * b1)
-    only0, only1 = -r.one[0] * b0, -r.one[1] * b1
-    new0, new1 = old[0], old[1]
-    for valid, x0, x1 in (
-        ((b0 >= 0) & (b1 >= 0), zero, zero),
-        ((only1 >= 0) & (k12 * only1 + b0 >= 0), zero, only1),
-        ((only0 >= 0) & (k12 * only0 + b1 >= 0), only0, zero),
-        ((both0 >= 0) & (both1 >= 0), both0, both1),
-    ):  # what comes last is tried first
-        new0, new1 = jnp.where(valid, x0, new0), jnp.where(valid, x1, new1)
-    new0 = jnp.where(r.pair, new0, jnp.where(r.one[0] > 0, single, old[0]))
-    new1 = jnp.where(r.pair, new1, old[1])
-    pressed = (new0 - old[0], new1 - old[1])
-    velocity = push(velocity, r, (*pressed, zero, zero))
-    return velocity, (*pressed, slides[0], slides[1])
+        arm = r.arm[point]
+        change = apart(rub, velocity, arm, r.slide[point], old[point], old[2 + point])
+        velocity = apart(_pushed, velocity, arm, change * ny, -change * nx)
+        slides.append(old[2 + point] + change)
+
+    def press(velocity: Triple) -> Pair:
+        zero = jnp.zeros_like(nx)
+        b0, b1 = (ux * nx + uy * ny for ux, uy in (speed(velocity, arm) for arm in r.arm))
+        k11, k12, k22 = r.coupling
+        single = jnp.maximum(old[0] - r.one[0] * b0, 0)
+        b0 = b0 - k11 * old[0] - k12 * old[1]
+        b1 = b1 - k12 * old[0] - k22 * old[1]
+        both0 = -(r.inverse[0] * b0 + r.inverse[1] * b1)
+        both1 = -(r.inverse[1] * b0 + r.inverse[2] * b1)
+        only0, only1 = -r.one[0] * b0, -r.one[1] * b1
+        new0, new1 = old[0], old[1]
+        for valid, x0, x1 in (
+            ((b0 >= 0) & (b1 >= 0), zero, zero),
+            ((only1 >= 0) & (k12 * only1 + b0 >= 0), zero, only1),
+            ((only0 >= 0) & (k12 * only0 + b1 >= 0), only0, zero),
+            ((both0 >= 0) & (both1 >= 0), both0, both1),
+        ):  # what comes last is tried first
+            new0, new1 = jnp.where(valid, x0, new0), jnp.where(valid, x1, new1)
+        new0 = jnp.where(r.pair, new0, jnp.where(r.one[0] > 0, single, old[0]))
+        return new0 - old[0], jnp.where(r.pair, new1, old[1]) - old[1]
+
+    pressed = apart(press, velocity)
+    for arm, change in zip(r.arm, pressed, strict=True):
+        velocity = _pushed(velocity, arm, change * nx, change * ny)
+    return velocity, (old[0] + pressed[0], old[1] + pressed[1], slides[0], slides[1])
 
 
 def correct(

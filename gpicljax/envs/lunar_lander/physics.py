@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.batching import batch_last
-from gpicljax.envs._stages import stage
+from gpicljax.envs._stages import kernel, stage
 from gpicljax.envs.lunar_lander import contact, joint, scene
 from gpicljax.envs.lunar_lander.contact import Edges, Manifold, Triple, column, frame_of
 from gpicljax.envs.lunar_lander.impact import Sweep, time_of_impact
@@ -71,13 +71,13 @@ def _warm(
 def _joint_sweep(
     rows: list[joint.Row], bodies: list[Triple], impulses: list[joint.Impulses]
 ) -> tuple[list[Triple], list[joint.Impulses]]:
-    """One iteration over the joints: the velocities and the changes of the impulses."""
-    bodies, changes = list(bodies), list(impulses)
+    """One iteration over the joints: the velocities and the impulses."""
+    bodies, impulses = list(bodies), list(impulses)
     for leg in _ORDER:
-        bodies[0], bodies[leg + 1], changes[leg] = joint.solve(
+        bodies[0], bodies[leg + 1], impulses[leg] = joint.solve(
             leg, rows[leg], bodies[0], bodies[leg + 1], impulses[leg]
         )
-    return bodies, changes
+    return bodies, impulses
 
 
 def _integrated(pose: Triple, velocity: Triple, time: jax.Array | float) -> tuple[Triple, Triple]:
@@ -110,15 +110,6 @@ def _unstacked(joints: jax.Array) -> list[joint.Impulses]:
     return [(joints[0, leg], joints[1, leg], joints[2, leg], joints[3, leg]) for leg in range(2)]
 
 
-def _sum(impulses: Any, changes: Any) -> Any:
-    """Impulses after their last changes, which loops carry apart.
-
-    What several others need, XLA:CPU computes once for each of them unless it is an output of the
-    loop: without this, the chain of impulses would be computed some fifteen times over.
-    """
-    return jax.tree.map(jnp.add, impulses, changes)
-
-
 def fly(world: World, heights: jax.Array, patience: int) -> tuple[World, jax.Array]:
     """A step without contacts. Leaves `[..., B]`; forces have changed the velocities already.
 
@@ -137,17 +128,13 @@ def fly(world: World, heights: jax.Array, patience: int) -> tuple[World, jax.Arr
     velocity = (world.velocity[0], world.velocity[1], world.velocity[2])
     bodies = _warm(rows, _bodies(velocity), impulses)
 
-    def iterate(_: jax.Array, loop: tuple) -> tuple:
-        bodies, impulses, changes = loop
-        impulses = _sum(impulses, changes)
-        bodies, changes = _joint_sweep(rows, bodies, impulses)
-        return bodies, impulses, changes
+    def iterations(bodies: list[Triple], impulses: list[joint.Impulses]) -> tuple:
+        def one(_: jax.Array, loop: tuple) -> tuple:
+            return _joint_sweep(rows, *loop)
 
-    none = jax.tree.map(jnp.zeros_like, impulses)
-    bodies, impulses, changes = jax.lax.fori_loop(
-        0, _VELOCITY_ITERATIONS, iterate, (bodies, impulses, none)
-    )
-    impulses = _sum(impulses, changes)
+        return jax.lax.fori_loop(0, _VELOCITY_ITERATIONS, one, (bodies, impulses))
+
+    bodies, impulses = kernel(iterations, bodies, impulses)
     start = (world.pose[0], world.pose[1], world.pose[2])
     pose, velocity = _integrated(start, _stack(bodies), STEP)
     near = _near_ground(world, jnp.stack(pose), heights)
@@ -335,18 +322,6 @@ def _four(impulse: jax.Array) -> contact.Impulses:
     return impulse[:, 0, 0], impulse[:, 0, 1], impulse[:, 1, 0], impulse[:, 1, 1]
 
 
-def _contact_sweep(
-    rows: contact.Rows, velocity: Triple, impulses: contact.Impulses
-) -> tuple[Triple, contact.Impulses]:
-    """One iteration over both slots, leaves `[2, 3, B]`: velocities, changes of the impulses."""
-
-    changes = []
-    for slot in range(2):
-        velocity, change = contact.solve(velocity, *_slot((rows, impulses), slot))
-        changes.append(change)
-    return velocity, jax.tree.map(lambda *x: jnp.stack(x), *changes)
-
-
 def land(world: World, heights: jax.Array) -> World:
     """A step with contacts. Leaves `[..., B]`; forces have changed the velocities already."""
     number, edges = _edges(heights, world.pose, world.velocity)
@@ -512,25 +487,29 @@ def _solved(
     joints = jax.tree.map(lambda x: jnp.where(step, x, 0), loop.joints)
     bodies = _warm(joint_rows, _bodies(velocity), joints)
 
-    def iterate(_: jax.Array, turn: tuple) -> tuple:
-        bodies, impulses, changes = turn
-        impulses = _sum(impulses, changes)
-        bodies, joint_changes = jax.lax.cond(
-            step,
-            lambda bodies, old: _joint_sweep(joint_rows, bodies, old),
-            lambda bodies, old: (bodies, jax.tree.map(jnp.zeros_like, old)),
-            bodies,
-            impulses[0],
-        )
-        velocity, contact_changes = _contact_sweep(rows, _stack(bodies), impulses[1])
-        return _bodies(velocity), impulses, (joint_changes, contact_changes)
+    def iterations(bodies: list[Triple], joints: list, impulses: list) -> tuple:
+        def one(_: jax.Array, turn: tuple) -> tuple:
+            bodies, joints, impulses = turn
+            bodies, joints = jax.lax.cond(
+                step,
+                lambda *loop: _joint_sweep(joint_rows, *loop),
+                lambda *loop: loop,
+                bodies,
+                joints,
+            )
+            velocity, impulses = _stack(bodies), list(impulses)
+            for slot in range(2):
+                velocity, impulses[slot] = contact.solve(
+                    contact_rows[slot], velocity, impulses[slot]
+                )
+            return _bodies(velocity), joints, impulses
 
-    impulses = (joints, _four(old))
-    none = jax.tree.map(jnp.zeros_like, impulses)
-    bodies, impulses, changes = jax.lax.fori_loop(
-        0, _VELOCITY_ITERATIONS, iterate, (bodies, impulses, none)
-    )
-    joints, impulses = _sum(impulses, changes)
+        return jax.lax.fori_loop(0, _VELOCITY_ITERATIONS, one, (bodies, joints, impulses))
+
+    contact_rows = [_slot(rows, slot) for slot in range(2)]
+    impulses = [_slot(_four(old), slot) for slot in range(2)]
+    bodies, joints, impulses = kernel(iterations, bodies, joints, impulses)
+    impulses = jax.tree.map(lambda *x: jnp.stack(x), *impulses)
     impulse = jnp.stack(impulses, 1).reshape(old.shape)
     touch = _turned(touch._replace(impulse=jnp.where(step, impulse, touch.impulse)), slot)
 

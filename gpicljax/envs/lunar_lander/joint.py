@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs._stages import apart, stage
+from gpicljax.envs._stages import apart
 from gpicljax.envs.lunar_lander import scene
 
 POINT_SLOP = 0.005
@@ -87,11 +87,11 @@ class Row(NamedTuple):
     limit: jax.Array
 
 
-def rows(always: jax.Array, angles: jax.Array, limit: jax.Array) -> Row:
-    """Prepares the velocity constraints of both joints, leaves `[2, B]` (`always`: see `stage`)."""
+def rows(angles: jax.Array, limit: jax.Array) -> Row:
+    """Prepares the velocity constraints of both joints, leaves `[2, B]`."""
     mass_a, inertia_a, mass_b, inertia_b = _masses(0)
     away = _column(scene.LEG_SIDE * scene.LEG_AWAY, angles)
-    ax, ay, bx, by = stage(always, _arms, away, angles[:1], angles[1:])
+    ax, ay, bx, by = apart(_arms, away, angles[:1], angles[1:])
     k33 = inertia_a + inertia_b
 
     def matrix() -> tuple[jax.Array, ...]:
@@ -101,7 +101,7 @@ def rows(always: jax.Array, angles: jax.Array, limit: jax.Array) -> Row:
         k13, k23 = -inertia_a * ay - inertia_b * by, inertia_a * ax + inertia_b * bx
         return k11, k12, k13, k22, k23
 
-    k11, k12, k13, k22, k23 = stage(always, matrix)
+    k11, k12, k13, k22, k23 = apart(matrix)
     two = 1 / (k11 * k22 - k12 * k12)
     c11, c12, c13 = k22 * k33 - k23 * k23, k13 * k23 - k12 * k33, k12 * k23 - k13 * k22
     three = 1 / (k11 * c11 + k12 * c12 + k13 * c13)

@@ -18,7 +18,7 @@ _PATIENCE = 4
 
 
 def _group(size: int) -> int:
-    # Up to 16 instances cost no more than 8 do, and a batch of trained agents lands as one.
+    # 16 instances cost a third more than 8 do, and a batch of trained agents lands as one.
     return min(size, max(16, size // 8))
 
 

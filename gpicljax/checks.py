@@ -141,6 +141,11 @@ class Range:
         return f"{numbers} {'<=' if right else 'below'} {high}" if math.isfinite(high) else numbers
 
 
+Count = Annotated[int, Range(1)]
+Size = Annotated[int, Range(1, 2**16)]
+Share = Annotated[float, Range(0, 1)]
+Rate = Annotated[float, Range(0)]
+
 _NUMBERS = {int: "an integer", float: "a number", bool: "True or False", str: "text"}
 
 

@@ -12,7 +12,7 @@ into small groups for which alone the work is done (`for_those`).
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.batching import for_those, strong
-from gpicljax.checks import Range, check, check_fields
+from gpicljax.checks import Count, Share, check, check_fields
 from gpicljax.environment import Environment, Transition
 from gpicljax.interface import TimeStep
 from gpicljax.random import check_key
@@ -29,7 +29,6 @@ from gpicljax.registration import resolve
 from gpicljax.task_set import TaskSet
 
 Resets = Literal["fresh", "bank", "synchronous"]
-Count = Annotated[int, Range(1)]
 
 # Numbers of an instance's subkeys: 2 t for the noise of step t, 2 t + 1 for the reset after it, and
 # from here on 2 t for the agent's choice at it and 2 t + 1 for a renewal after it.
@@ -118,7 +117,7 @@ class VectorEnv:
     params: Any = None
     tasks: TaskSet | None = None
     bank_size: Count | None = None
-    renew_share: Annotated[float, Range(0, 1)] = 0.25
+    renew_share: Share = 0.25
     steps_per_trial: Count | None = None
     group: Count | None = None
     privileged: bool = False

@@ -11,8 +11,8 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
+from gpicljax.checks import Size
 from gpicljax.environment import Environment, Params, Transition
-from gpicljax.envs._checks import Size
 
 Task = TypeVar("Task")
 

@@ -1,7 +1,4 @@
-"""What environments accept: annotations for static fields and params, and checks of several values.
-
-A `Size` is a static field, the others are fields of params.
-"""
+"""What params of environments accept: annotations for fields, and checks of several values."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ import numpy as np
 
 from gpicljax.checks import Range, check, numbers
 
-Size = Annotated[int, Range(1, 2**16)]
 Real = Annotated[jax.Array, Range()]
 Positive = Annotated[jax.Array, Range(above=0)]
 NotNegative = Annotated[jax.Array, Range(0)]

@@ -245,7 +245,7 @@ def run_experiment(
             f"{name} {config.run_name}: {program.title}",
             {
                 **program.details,
-                "observations": f"{per_chunk * num_chunks * program.observations:,} per seed",
+                "observations": _observations_in_words(config, program),
                 "seeds": _devices_in_words(config, program, lanes),
                 "results": str(run.path),
             },
@@ -332,6 +332,15 @@ def _cells(config: TrainingConfig, program: Program) -> Any:
     return jax.tree.map(
         lambda *each: np.repeat(np.stack(each), config.seeds, axis=0), *program.cells.values()
     )
+
+
+def _observations_in_words(config: TrainingConfig, program: Program) -> str:
+    each, chunks = config.chunks(program.observations)
+    chunk = each * program.observations
+    words = f"{chunk * chunks:,} per seed"
+    if chunk * chunks <= config.observations:
+        return words
+    return f"{words} (for {config.observations:,}: rounded up to whole log lines of {chunk:,})"
 
 
 def _devices_in_words(config: TrainingConfig, program: Program, lanes: Lanes) -> str:
@@ -470,7 +479,7 @@ def _dry_run(config: TrainingConfig, program: Program, lanes: Lanes, updates: in
         {
             **program.details,
             "parameters per agent": f"{parameter_count(shapes.params):,}",
-            "observations": f"{updates * program.observations:,} per seed, in {updates:,} updates",
+            "observations": f"{_observations_in_words(config, program)}, in {updates:,} updates",
             "seeds": _devices_in_words(config, program, lanes),
         },
     )

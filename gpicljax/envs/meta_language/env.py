@@ -11,9 +11,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import Range, check, check_at_least
+from gpicljax.checks import Range, Size, check, check_at_least
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._checks import Count, NotNegative, Positive, Size, check_values
+from gpicljax.envs._checks import Count, NotNegative, Positive, check_values
 from gpicljax.envs.meta_language import calibration, language
 from gpicljax.envs.meta_language.language import SlotWeights, Theta
 from gpicljax.envs.meta_language.sequences import Normalisation, sequences

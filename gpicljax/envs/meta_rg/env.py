@@ -22,9 +22,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import Range, check
+from gpicljax.checks import Range, Size, check
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._checks import Count, Size, check_values
+from gpicljax.envs._checks import Count, check_values
 from gpicljax.envs.meta_rg import language, structure
 from gpicljax.envs.meta_rg.game import Game, draw_game
 from gpicljax.envs.meta_rg.targets import INDEX, Skeleton, sample_skeleton
@@ -172,8 +172,8 @@ class MetaRG(Environment[Params, Task, State]):
     def __post_init__(self) -> None:
         super().__post_init__()
         most, tuples = int(jnp.iinfo(INDEX).max), self.max_values**self.num_dims
-        sizes = (self.max_values, self.num_dims)
-        check(tuples <= most, "max_values, num_dims", sizes, f"at most {most} combinations")
+        accepted = f"at most {most} combinations of num_dims = {self.num_dims} values"
+        check(tuples <= most, "max_values", self.max_values, accepted)
         fewest = 0 if self.descriptive else 1
         check(
             fewest <= self.num_distractors <= 8,

@@ -198,7 +198,7 @@ def checked(space: Space, value: Any, argument: str, batch: tuple[int, ...] = ()
     Example:
       >>> checked(Discrete(3), [[0], [2]], "actions", (2,))
       Traceback (most recent call last):
-      ValueError: actions: got int64[2, 1]; accepted: int32[2], each in Discrete(n=3)
+      ValueError: actions: got [[0], [2]]; accepted: int32[2], each in Discrete(n=3)
     """
     if isinstance(space, Dict):
         entries = isinstance(value, Mapping) and set(value) == set(space.spaces)
@@ -217,8 +217,9 @@ def checked(space: Space, value: Any, argument: str, batch: tuple[int, ...] = ()
         raise ValueError(refusal(argument, value, each)) from None
     kinds = {"f": (jnp.floating, jnp.integer), "b": (bool,)}.get(dtype.kind, (jnp.integer,))
     kind = any(jnp.issubdtype(array.dtype, kind) for kind in kinds)
-    form = value if array.dtype.kind in "OSU" else jax.ShapeDtypeStruct(array.shape, array.dtype)
-    check(kind and array.shape == (*batch, *shape), argument, form, each)
+    arrays = isinstance(value, jax.Array | np.ndarray)
+    given = jax.ShapeDtypeStruct(array.shape, array.dtype) if arrays else value
+    check(kind and array.shape == (*batch, *shape), argument, given, each)
     return jnp.asarray(array, None if array.dtype.kind == dtype.kind != "b" else dtype)
 
 

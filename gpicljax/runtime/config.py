@@ -111,7 +111,6 @@ class RunConfig:
         plain_name = bool(name) and name[0] != "." and not {"/", "\\", "\0"} & set(name)
         check(plain_name, "name", name, "a folder name without separators or a leading dot")
         for name in self.log_to:
-            check(name in LOG_PACKAGES, "log_to", name, f"any of {', '.join(LOG_PACKAGES)}")
             found = importlib.util.find_spec(LOG_PACKAGES[name])
             # Without an origin it is but a folder of that name, such as the one W&B itself makes.
             installed = found is not None and found.origin is not None

@@ -281,6 +281,9 @@ def test_bad_input_is_refused():
     lake = gpicljax.make("FrozenLake-v1")
     with pytest.raises(ValueError, match="num_agents: got 2; accepted: one; to_jaxmarl"):
         to_gymnax(gpicljax.make("MetaRG-v0", view="players"))
+    with pytest.raises(ValueError, match="env_id: got 'B'"):
+        to_gymnax("B")
+    assert to_gymnax("FrozenLake-v1").env == lake
     with pytest.raises(ValueError, match="step_api: got 4; accepted: 5, 6"):
         to_gymnax(lake, 4)
     with pytest.raises(ValueError, match="flatten_observation: got False"):

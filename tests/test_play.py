@@ -124,7 +124,7 @@ def test_what_cannot_be_played_is_refused(env_id):
         (["Pendulum-v1"], "Discrete actions"),
         (["GaussianBandit-v0"], "cannot be seen"),
         (["FrozenLake-v1", "--set", "width=3"], "width"),
-        (["FrozenLake-v1", "--set", "size"], "NAME=VALUE"),
+        (["FrozenLake-v1", "--set", "size"], "name=value"),
         (["FrozenLake-v1", "--params", "horizon=-1"], "horizon"),
         (["FrozenLake-v1", "--params", "nothing=1"], "nothing"),
         (["FrozenLake-v1", "--terminal"], "must be a terminal"),

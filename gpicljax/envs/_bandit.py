@@ -11,9 +11,8 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check_at_least
+from gpicljax.checks import Size
 from gpicljax.environment import Environment, Params, Transition
-from gpicljax.envs._checks import check_values
 
 Task = TypeVar("Task")
 
@@ -73,10 +72,7 @@ class Bandit(Environment[Params, Task, State]):
 class LongBandit(Bandit[Params, Task]):
     """Base class of bandits with `num_arms` arms and episodes of `horizon` pulls."""
 
-    num_arms: int = 10
-
-    def __post_init__(self) -> None:
-        check_at_least(1, num_arms=self.num_arms)
+    num_arms: Size = 10
 
     @property
     def arms(self) -> int:
@@ -103,11 +99,3 @@ class LongBandit(Bandit[Params, Task]):
 def in_words(numbers: jax.Array) -> str:
     """Two decimals each, separated by commas."""
     return ", ".join(f"{number:.2f}" for number in np.asarray(numbers))
-
-
-def check_deviations(params: Any) -> None:
-    """Raises ValueError unless `spread` and `noise` can be standard deviations."""
-    for field in ("spread", "noise"):
-        value = np.asarray(getattr(params, field))
-        fine = (value >= 0) & np.isfinite(value)
-        check_values(field, value, fine, "a standard deviation, finite and at least 0")

@@ -14,7 +14,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax.envs._bandit import LongBandit, State, in_words
-from gpicljax.envs._checks import check_horizon, check_values
+from gpicljax.envs._checks import Count, Probability, check_values
 
 
 @struct.dataclass
@@ -27,9 +27,9 @@ class Params:
       horizon: `int32[]`, pulls in an episode.
     """
 
-    low: jax.Array
-    high: jax.Array
-    horizon: jax.Array
+    low: Probability
+    high: Probability
+    horizon: Count
 
 
 @struct.dataclass
@@ -78,10 +78,9 @@ class BernoulliBandit(LongBandit[Params, Task]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError unless 0 <= low <= high <= 1 and horizon >= 1."""
+        super().validate(params)
         low, high = np.asarray(params.low), np.asarray(params.high)
-        fine = (low >= 0) & (low <= high) & (high <= 1)
-        check_values("low, high", (low, high), fine, "0 <= low <= high <= 1")
-        check_horizon(params.horizon, "pull")
+        check_values("low, high", (low, high), low <= high, "low <= high")
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws one success probability for each arm."""

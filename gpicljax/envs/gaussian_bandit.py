@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax.envs._bandit import LongBandit, State, check_deviations, in_words
-from gpicljax.envs._checks import check_horizon, check_values
+from gpicljax.envs._bandit import LongBandit, State, in_words
+from gpicljax.envs._checks import Count, NotNegative, Real, check_values
 
 
 @struct.dataclass
@@ -30,11 +30,11 @@ class Params:
       horizon: `int32[]`, pulls in an episode.
     """
 
-    low: jax.Array
-    high: jax.Array
-    spread: jax.Array
-    noise: jax.Array
-    horizon: jax.Array
+    low: Real
+    high: Real
+    spread: NotNegative
+    noise: NotNegative
+    horizon: Count
 
 
 @struct.dataclass
@@ -83,11 +83,9 @@ class GaussianBandit(LongBandit[Params, Task]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError unless low <= high, deviations are not negative, and horizon >= 1."""
+        super().validate(params)
         low, high = np.asarray(params.low), np.asarray(params.high)
-        fine = (low <= high) & np.isfinite(low) & np.isfinite(high)
-        check_values("low, high", (low, high), fine, "finite numbers, low <= high")
-        check_deviations(params)
-        check_horizon(params.horizon, "pull")
+        check_values("low, high", (low, high), low <= high, "low <= high")
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws an average for each arm."""

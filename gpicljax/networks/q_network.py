@@ -12,7 +12,7 @@ import numpy as np
 from flax import linen as nn
 
 from gpicljax import spaces
-from gpicljax.checks import check
+from gpicljax.checks import Size, check
 from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.encoder import Encoder
 from gpicljax.networks.fast_weights import DeltaMemory
@@ -164,10 +164,10 @@ class RecurrentQSettings:
     """
 
     encoded: str | None = None
-    encoder: tuple[int, ...] = (512, 256, 128)
-    mixer: tuple[int, ...] = (128,)
+    encoder: tuple[Size, ...] = (512, 256, 128)
+    mixer: tuple[Size, ...] = (128,)
     core: Literal["lstm", "delta"] = "lstm"
-    core_sizes: tuple[int, ...] = (128,)
+    core_sizes: tuple[Size, ...] = (128,)
     memory_heads: int = 4
     memory_width: int = 32
     predictions: tuple[str, ...] = ()

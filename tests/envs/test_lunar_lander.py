@@ -425,7 +425,7 @@ def test_render_shows_the_craft_where_it_is():
         ({"gravity": 1.0}, r"gravity: got \[1.0, 1.0\]; .* within \(-12, 0\)"),
         ({"gravity": (-5.0, -6.0)}, "gravity: .* a range .lowest, highest."),
         ({"gravity": (-5.0, -4.0, -3.0)}, "gravity: .* a number or a range"),
-        ({"wind_power": -1.0}, "wind_power: .* at least 0"),
+        ({"wind_power": -1.0}, "wind_power: .* >= 0"),
         ({"first_force": -1.0}, "first_force"),
         ({"roughness": 1.5}, "roughness"),
         ({"horizon": 0}, "horizon"),

@@ -271,6 +271,15 @@ class Environment(Generic[Params, Task, State]):
         """The space of observations."""
         raise self._missing("observation_space")
 
+    def observation_bounds(self, params: Params) -> tuple[Any, Any] | None:
+        """The least and the greatest entries of a Box observation under concrete params.
+
+        The space cannot tell them where they depend on params: it is one for all of these. None,
+        by default, where the space's own bounds are all there is to say.
+        """
+        del params
+        return None
+
     def privileged(self, state: State, task: Task) -> Any:
         """What experts and evaluators may see and agents may not."""
         raise self._missing("privileged")

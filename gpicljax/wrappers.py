@@ -99,6 +99,10 @@ class Wrapper(Environment):
         """As the other's."""
         return self.env.observation_space(task)
 
+    def observation_bounds(self, params: Any) -> tuple[Any, Any] | None:
+        """As the other's."""
+        return self.env.observation_bounds(params)
+
     def privileged(self, state: Any, task: Any) -> Any:
         """As the other's."""
         return self.env.privileged(self.inner(state), task)
@@ -261,6 +265,11 @@ class FrameStack(Wrapper):
     def observation_space(self, task: Any = None) -> Space:
         """The other's, `size` times along the last axis."""
         return self._stacked(self.env.observation_space(task))
+
+    def observation_bounds(self, params: Any) -> tuple[Any, Any] | None:
+        """The other's, `size` times."""
+        bounds = self.env.observation_bounds(params)
+        return None if bounds is None else ([*bounds[0]] * self.size, [*bounds[1]] * self.size)
 
     def _stacked(self, space: Space) -> Space:
         if isinstance(space, spaces.Dict):

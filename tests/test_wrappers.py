@@ -76,6 +76,7 @@ def test_frames_are_side_by_side_the_newest_last():
     env = FrameStack(CAR, 3)
     task, first, state = started(env)
     assert env.observation_space().shape == (6,) and first.shape == (6,)
+    np.testing.assert_allclose(env.observation_bounds(CAR.default_params)[1], [0.6, 0.07] * 3)
     np.testing.assert_array_equal(first.reshape(3, 2), np.stack([first[:2]] * 3))
     step, seen = jax.jit(env.step), [first[:2]] * 3
     for t in range(4):
@@ -89,7 +90,7 @@ def test_frames_are_side_by_side_the_newest_last():
 @pytest.mark.parametrize(
     ("env_id", "options", "shape"),
     [
-        ("MazeWorld-v0", {"size": 7, "resolution": (8, 8)}, {"image": (8, 8, 6)}),
+        ("MazeWorld-v0", {"size": 7, "resolution": (8, 8)}, None),
         ("FrozenLake-v1", {}, (2,)),
         ("MetaRG-v1", {"view": "players"}, None),
     ],

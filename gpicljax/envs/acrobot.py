@@ -10,7 +10,7 @@ Source: Sutton & Barto (1998), "Reinforcement learning: an introduction", sectio
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -207,8 +207,13 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
         return spaces.Discrete(3)
 
     def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """Six numbers; the bounds of the speeds depend on the task."""
+        """Six numbers; see `observation_bounds`."""
         return spaces.Box(-np.inf, np.inf, (6,))
+
+    def observation_bounds(self, params: Params) -> tuple[Any, Any]:
+        """Of cosines and sines, and the greatest speeds."""
+        speeds = params.max_speed_1[1], params.max_speed_2[1]
+        return [-1, -1, -1, -1, -speeds[0], -speeds[1]], [1, 1, 1, 1, *speeds]
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """The task's constants by name, float `[]` each."""

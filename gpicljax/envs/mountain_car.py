@@ -10,7 +10,7 @@ Source: Moore (1990), "Efficient memory-based learning for robot control"; Gymna
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -155,8 +155,13 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
         return spaces.Discrete(3)
 
     def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """Two numbers; their bounds depend on the task."""
+        """Two numbers; see `observation_bounds`."""
         return spaces.Box(-np.inf, np.inf, (2,))
+
+    def observation_bounds(self, params: Params) -> tuple[Any, Any]:
+        """The walls, and the greatest speed."""
+        speed = params.max_speed[1]
+        return [params.min_position[0], -speed], [params.max_position[1], speed]
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """The task's constants by name, float `[]` each."""

@@ -9,7 +9,7 @@ Source: Gymnasium 1.3, `gymnasium/envs/classic_control/pendulum.py`.
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -159,8 +159,13 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
         return spaces.Box(-self.max_torque, self.max_torque, (1,))
 
     def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """Three numbers; the bounds of the speed depend on the task."""
+        """Three numbers; see `observation_bounds`."""
         return spaces.Box(-np.inf, np.inf, (3,))
+
+    def observation_bounds(self, params: Params) -> tuple[Any, Any]:
+        """Of cosine and sine, and the greatest speed."""
+        speed = params.max_speed[1]
+        return [-1, -1, -speed], [1, 1, speed]
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """The task's constants by name, float `[]` each."""

@@ -1,4 +1,8 @@
-"""Gymnasium's interface for one environment: compiled inside, NumPy outside."""
+"""Gymnasium's interface for one environment: compiled inside, NumPy outside.
+
+Importing this module enters all registered ids in Gymnasium's own registry, below `gpicljax/`; in
+one line, `gymnasium.make("gpicljax.interop.gymnasium:gpicljax/MountainCar-v0")`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from gpicljax.checks import check, check_at_least, check_choice, refusal
 from gpicljax.environment import Environment
 from gpicljax.interop._packages import missing
 from gpicljax.interop._spaces import of_one_agent
+from gpicljax.registration import registered
 
 try:
     import gymnasium
@@ -78,7 +83,7 @@ class GymnasiumEnv(gymnasium.Env):
         self.render_mode = render_mode
         self._native_observations = env.observation_space()
         self._native_actions = env.action_space()
-        self.observation_space = converted(self._native_observations)
+        self.observation_space = observations_of(env, params)
         self.action_space = converted(self._native_actions)
         self.spec = EnvSpec(
             f"gpicljax/{env.name}",
@@ -236,6 +241,17 @@ def converted(space: spaces.Space) -> gymnasium.Space:
     return gymnasium.spaces.Box(low, high, space.shape, dtype.type)
 
 
+def observations_of(env: Environment, params: Any) -> gymnasium.Space:
+    """The space of observations, with the bounds that they have under these params."""
+    space = env.observation_space()
+    bounds = env.observation_bounds(params)
+    if bounds is None or not isinstance(space, spaces.Box):
+        return converted(space)
+    dtype = np.dtype(space.jax_dtype)
+    low, high = (np.asarray([float(x) for x in end], dtype) for end in bounds)
+    return gymnasium.spaces.Box(low, high, dtype=dtype.type)
+
+
 def to_host(tree: Any) -> Any:
     """The leaves as NumPy arrays; `jax.device_get` takes three times as long for small ones."""
     return jax.tree.map(np.asarray, tree)
@@ -271,3 +287,12 @@ def to_action(space: Any, action: Any, batch: tuple[int, ...] = ()) -> np.ndarra
             return array.astype(np.int32)
     several = f"a batch {[*batch]} of members" if batch else "a member"
     raise ValueError(refusal("action", action, f"{several} of {space}"))
+
+
+for _id in registered():
+    gymnasium.register(
+        f"gpicljax/{_id}",
+        "gpicljax.interop.gymnasium:to_gymnasium",
+        vector_entry_point="gpicljax.interop.gymnasium_vector:to_gymnasium_vector",
+        kwargs={"env": _id},
+    )

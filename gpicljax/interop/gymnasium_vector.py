@@ -106,7 +106,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         }
         self._native_observations = vec.env.observation_space()
         self._native_actions = vec.env.action_space()
-        self.single_observation_space = single.converted(self._native_observations)
+        self.single_observation_space = single.observations_of(vec.env, vec.params)
         self.single_action_space = single.converted(self._native_actions)
         self.observation_space = batch_space(self.single_observation_space, vec.num_envs)
         self.action_space = batch_space(self.single_action_space, vec.num_envs)

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import numpy as np
 import tyro
 from rich.console import Console
@@ -31,7 +33,7 @@ from gpicljax.evaluation.aggregate import (
     probability_of_improvement,
 )
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.registration import registered
+from gpicljax.registration import make, registered
 from gpicljax.runtime.progress import count, duration
 from gpicljax.runtime.stored_runs import (
     StoredRun,
@@ -241,12 +243,36 @@ class CompareRuns:
 
 @dataclasses.dataclass(frozen=True)
 class Environments:
-    """Lists the ids that `gpicljax.make` accepts."""
+    """Lists the ids that `gpicljax.make` accepts, with their spaces, options and params."""
+
+    env_id: tyro.conf.Positional[str | None] = None
+    """One of them, to be described at length."""
 
     def __call__(self, out: Console) -> None:
-        """Prints one per line."""
+        """Prints a table, or what `gpicljax.make` makes of an id."""
+        if self.env_id is not None:
+            env = make(self.env_id)
+            out.print(f"[bold]{escape(self.env_id)}[/]\n")
+            out.print(escape(inspect.cleandoc(type(env).__doc__ or "")))
+            params = type(jax.eval_shape(lambda: env.default_params))
+            out.print(f"\n[bold]Params[/]\n\n{escape(inspect.cleandoc(params.__doc__ or ''))}")
+            return
         for env_id in registered():
-            out.print(env_id)
+            env = make(env_id)
+            params = jax.eval_shape(lambda env=env: env.default_params)
+            options = ", ".join(field.name for field in dataclasses.fields(env)) or "none"
+            out.print(
+                f"[bold]{escape(env_id)}[/]: {(type(env).__doc__ or '').partition(chr(10))[0]}"
+            )
+            lines = {
+                "observations": env.observation_space(),
+                "actions": env.action_space(),
+                "options": options,
+                "params": ", ".join(params.__dataclass_fields__),
+            }
+            for name, line in lines.items():
+                out.print(f"    {name}: {escape(str(line))}", soft_wrap=True)
+        out.print("\n`gpicljax environments ID` describes one.")
 
 
 def _named(name: str) -> Any:

@@ -274,7 +274,16 @@ def test_a_run_without_any_file_is_none(runs):
 
 def test_environments_and_what_is_neither(capsys):
     assert main(["environments"]) == 0
-    assert "MetaRG-v0" in capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    (place,) = [i for i, line in enumerate(lines) if line.startswith("FrozenLake-v1: ")]
+    assert lines[place + 1 : place + 3] == [
+        "    observations: Discrete(n=16)", "    actions: Discrete(n=4)"
+    ]  # fmt: skip
+    assert "is_slippery" in lines[place + 3] and "success_rate" in lines[place + 4]
+    assert main(["environments", "Pendulum-v1"]) == 0
+    assert "max_torque" in capsys.readouterr().out
+    assert main(["environments", "Pendulum-v2"]) == 2
+    assert "did you mean 'Pendulum-v1'" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:
         main(["runs", "lst"])
     assert caught.value.code == 2

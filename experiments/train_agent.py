@@ -39,7 +39,9 @@ from gpicljax.runtime import (
     refuse,
     run_experiment,
     save_agent,
+    say,
 )
+from gpicljax.task_set import tasks_vary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +108,8 @@ class Config(TrainingConfig):
 def make_env(config: Config) -> gpicljax.Environment:
     """The environment. ConfigError for an unknown id or option, with the argument's name."""
     options = assignments("env_options", config.env_options)
-    argument = "env_options" if config.env in gpicljax.registered() else "env"
+    known = config.env.rpartition(":")[2] in gpicljax.registered()
+    argument = "env_options" if known else "env"
     try:
         return gpicljax.make(config.env, **options)
     except ValueError as error:
@@ -173,6 +176,12 @@ def build(config: Config) -> Program:
         trainer = algorithm.make(config.agent, vec, config.network)
     except ValueError as error:
         raise ConfigError(f"agent, network or num_envs: {error}") from error
+    if algorithm.trains and not algorithm.remembers and tasks_vary(env, env_params):
+        say(
+            f"note: tasks vary and {config.algo} has no memory: what tells tasks apart has to be "
+            "seen at once. Memories: "
+            + ", ".join(n for n, a in catalogue.CATALOGUE.items() if a.remembers)
+        )
     hparams = config.hparams
     if hasattr(hparams, "decay_updates"):
         updates = config.updates(trainer.observations)

@@ -1,8 +1,19 @@
-"""The registry of environments: `make`, `register`, `registered`."""
+"""The registry of environments: `make`, `register`, `registered`.
+
+A package of one's own enters its environments with `register` when it is imported, or without being
+imported by entry points: in its `pyproject.toml`,
+
+```toml
+[project.entry-points."gpicljax.environments"]
+"Chain-v0" = "mypackage.chain:Chain"
+```
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.metadata
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -36,15 +47,24 @@ def register(env_id: str, factory: Factory | str) -> None:
 
 
 def registered() -> list[str]:
-    """The registered ids, sorted."""
+    """The registered ids, those of installed packages' entry points included, sorted."""
+    _enter_installed()
     return sorted(_FACTORIES)
+
+
+@functools.cache
+def _enter_installed() -> None:
+    """Registers what installed packages name; their modules are imported when first used."""
+    for entry in importlib.metadata.entry_points(group="gpicljax.environments"):
+        if entry.name not in _FACTORIES:
+            register(entry.name, entry.value)
 
 
 def make(env_id: str, **static: Any) -> Environment:
     """Builds an environment.
 
     Args:
-      env_id: a registered id.
+      env_id: a registered id, or `"module:id"` of one that a module registers when imported.
       **static: static configuration and caps of that environment.
 
     Raises:
@@ -56,7 +76,10 @@ def make(env_id: str, **static: Any) -> Environment:
       Discrete(n=4)
     """
     check(isinstance(env_id, str), "env_id", env_id, "an id, as registered() lists them")
-    if env_id not in _FACTORIES:
+    module, _, env_id = env_id.rpartition(":")
+    if module:
+        _module(module, "env_id", f"{module}:{env_id}")
+    if env_id not in _FACTORIES and env_id not in registered():
         raise ValueError(unknown("env_id", env_id, registered()))
     factory = _imported(env_id)
     options = inspect.signature(factory).parameters
@@ -71,12 +94,18 @@ def _imported(env_id: str) -> Factory:
     factory = _FACTORIES[env_id]
     if not isinstance(factory, str):
         return factory
-    module, _, attribute = factory.partition(":")
+    name, _, attribute = factory.partition(":")
+    module = _module(name, f"factory of {env_id}", factory)
+    check(hasattr(module, attribute), f"factory of {env_id}", factory, f"an attribute of {name}")
+    return getattr(module, attribute)
+
+
+def _module(name: str, argument: str, given: str) -> Any:
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        return importlib.import_module(name)
+    except ImportError as error:
         accepted = f"what can be imported ({error})"
-        raise ValueError(refusal(f"factory of {env_id}", factory, accepted)) from error
+        raise ValueError(refusal(argument, given, accepted)) from error
 
 
 def resolve(env: Environment | str) -> Environment:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
+import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from gpicljax.checks import check, check_at_least
+from gpicljax.environment import Environment
 
 
 @struct.dataclass
@@ -49,3 +54,12 @@ class TaskSet:
     def sample(self, key: jax.Array) -> jax.Array:
         """The key of one task, drawn uniformly."""
         return self.keys[jax.random.randint(key, (), 0, len(self))]
+
+
+def tasks_vary(env: Environment, params: Any) -> bool:
+    """Whether a distribution holds more than one task, as far as eight draws tell (on the host)."""
+    keys = jax.random.split(jax.random.key(0), 8)
+    drawn = jax.jit(jax.vmap(env.sample_task, (0, None)))(keys, params)
+    keyed = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
+    data = [jax.random.key_data(x) if keyed(x) else x for x in jax.tree.leaves(drawn)]
+    return any(bool((x != x[:1]).any()) for x in map(np.asarray, data))

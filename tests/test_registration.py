@@ -1,3 +1,6 @@
+import importlib.metadata
+import sys
+
 import pytest
 
 import gpicljax
@@ -41,3 +44,35 @@ def test_register(monkeypatch):
     assert gpicljax.make("Pond-v0") == FrozenLake()
     with pytest.raises(ValueError, match="env_id: got 'Pond-v0', which is registered already"):
         gpicljax.register("Pond-v0", lambda: FrozenLake(size=3))
+
+
+@pytest.fixture
+def own_package(tmp_path, monkeypatch):
+    """A module that registers an environment when it is imported, and an empty registry's copy."""
+    monkeypatch.setattr(registration, "_FACTORIES", dict(registration._FACTORIES))
+    (tmp_path / "my_ponds.py").write_text(
+        "import gpicljax\nfrom gpicljax.envs.frozen_lake import FrozenLake\n"
+        "gpicljax.register('Puddle-v0', FrozenLake)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("my_ponds", None)
+
+
+def test_an_id_of_ones_own_module(own_package):
+    with pytest.raises(ValueError, match="env_id: got 'Puddle-v0'"):
+        gpicljax.make("Puddle-v0")
+    assert gpicljax.make("my_ponds:Puddle-v0", size=5) == FrozenLake(size=5)
+    assert "Puddle-v0" in gpicljax.registered()
+    with pytest.raises(ValueError, match="env_id: got 'my_pond:Puddle-v0'.*No module named"):
+        gpicljax.make("my_pond:Puddle-v0")
+
+
+def test_entry_points_of_installed_packages(own_package, monkeypatch):
+    entry = importlib.metadata.EntryPoint(
+        "Mere-v0", "gpicljax.envs.frozen_lake:FrozenLake", "gpicljax.environments"
+    )
+    found = {"gpicljax.environments": [entry]}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found[group])
+    registration._enter_installed.cache_clear()
+    assert gpicljax.make("Mere-v0") == FrozenLake() and "Mere-v0" in gpicljax.registered()

@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.task_set import TaskSet
+import gpicljax
+from gpicljax.task_set import TaskSet, tasks_vary
 
 
 def names(keys):
@@ -44,3 +45,11 @@ def test_bad_sizes(key):
     for first in (0, 3, -1):
         with pytest.raises(ValueError, match=f"first: got {first}"):
             TaskSet.create(key, 3).split(first)
+
+
+def test_whether_tasks_vary():
+    lake, bandit = gpicljax.make("FrozenLake-v1"), gpicljax.make("BernoulliBandit-v0")
+    assert not tasks_vary(lake, lake.default_params)
+    assert tasks_vary(lake, lake.make_params(permute_actions=True))
+    assert tasks_vary(bandit, bandit.default_params)
+    assert not tasks_vary(bandit, bandit.make_params(low=0.5, high=0.5))

@@ -51,6 +51,7 @@ class Algorithm:
       network: the type of its network's settings.
       trains: whether there is anything to train.
       several: whether it trains several agents, with a leading agent axis.
+      remembers: whether its policy has a memory of the trial.
       privileged: whether its environments are built with `privileged=True`, for a teacher's sake.
       to_act: a configuration without what only training needs; that of an agent from disk.
     """
@@ -63,6 +64,7 @@ class Algorithm:
     network: type = Nothing
     trains: bool = True
     several: bool = False
+    remembers: bool = False
     privileged: bool = False
     to_act: Callable[[Any], Any] = lambda config: config
 

@@ -335,6 +335,7 @@ for _entry in (
         ppo.PPOHParams,
         RecurrentSettings,
         several=True,
+        remembers=True,
     ),
     Algorithm("dqn", _dqn, _discrete, dqn.DQNConfig, dqn.DQNHParams, QSettings),
     Algorithm(
@@ -345,6 +346,7 @@ for _entry in (
         r2d2.R2D2HParams,
         RecurrentQSettings,
         several=True,
+        remembers=True,
         to_act=lambda config: dataclasses.replace(config, replay_capacity=1, min_replay=1),
     ),
     Algorithm("td3", _td3, _bounded, td3.TD3Config, td3.TD3HParams, ActorAndCriticsSettings),
@@ -359,6 +361,7 @@ for _entry in (
         cloning.CloningHParams,
         RecurrentSettings,
         privileged=True,
+        remembers=True,
         to_act=lambda config: dataclasses.replace(config, teacher="random"),
     ),
     Algorithm(
@@ -368,6 +371,7 @@ for _entry in (
         language.LanguageModelConfig,
         SequenceHParams,
         LanguageModelSettings,
+        remembers=True,
         to_act=lambda config: dataclasses.replace(
             config,
             batch_size=1,

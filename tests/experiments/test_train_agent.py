@@ -1,5 +1,6 @@
 """Training, saving and filming agents as a user does, at toy sizes; and what is refused."""
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -147,6 +148,15 @@ def test_rounding_is_announced(capsys):
     train_agent.main([*TINY, "--observations=10", "--log-lines=1", "--dry-run"])
     told = " ".join(capsys.readouterr().out.split())
     assert "256 per seed (for 10: rounded up to whole log lines of 256)" in told
+
+
+def test_a_policy_without_memory_is_told_where_tasks_vary(capsys):
+    config = train_agent.starting_point([])
+    for params, told in ((), False), (("permute_actions=True",), True):
+        train_agent.build(dataclasses.replace(config, env_params=params))
+        assert ("ppo has no memory" in capsys.readouterr().out) == told
+    train_agent.build(train_agent.starting_point(["--env", "BernoulliBandit-v0", "--algo", "r2d2"]))
+    assert not capsys.readouterr().out
 
 
 def test_existing_runs_are_refused(finished, capsys):

@@ -12,6 +12,7 @@ Everything is unbatched: `jax.vmap` adds the batch.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
@@ -32,6 +33,28 @@ Info = dict[str, jax.Array]
 
 NO_LIMIT = 2**31 - 1
 """The horizon of an environment that never cuts an episode off."""
+
+
+# What a subclass's own methods are to return, for the message about one that is missing.
+_RETURNED = {
+    "default_params": "the distribution over tasks used when none is given, a pytree of arrays",
+    "sample_task": "a task, a pytree of arrays",
+    "initial": "the state at the start of an episode, a pytree of arrays",
+    "move": "Transition(state, reward, terminated, truncated, info)",
+    "horizon": "the most steps of an episode, int32[]: the params' field `horizon`, or its own",
+    "observe": "an observation, a member of observation_space(task)",
+    "action_space": "one of gpicljax.spaces",
+    "observation_space": "one of gpicljax.spaces",
+    "privileged": "what experts may see and agents may not, a pytree of arrays",
+    "describe": "the situation in words, a str",
+    "render": "a picture, uint8[H, W, 3]",
+    "physical_state": "what a reference simulator has of the state, float[N]",
+    "with_physical_state": "the state with that part replaced",
+}
+
+
+def _arguments(method: Any) -> list[str]:
+    return [name for name in inspect.signature(method).parameters if name != "self"]
 
 
 def _like(field: str, value: Any, default: Any) -> jax.Array:
@@ -84,7 +107,22 @@ class Environment(Generic[Params, Task, State]):
 
     Subclasses are `@dataclasses.dataclass(frozen=True)` with static fields only. The rest follows,
     but for two abilities that not every environment has, which `can_render` and
-    `has_physical_state` tell of. A method that is missing raises NotImplementedError.
+    `has_physical_state` tell of. A method that is missing raises NotImplementedError, which names
+    it, the class, and what it is to return.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> env = gpicljax.make("FrozenLake-v1", size=4)
+      >>> task = env.sample_task(jax.random.key(0), env.default_params)
+      >>> observation, state = env.reset(jax.random.key(1), task)
+      >>> step = env.step(jax.random.key(2), state, 1, task)
+      >>> step._fields
+      ('observation', 'state', 'reward', 'terminated', 'truncated', 'info')
+      >>> Environment().observe(state, task)
+      Traceback (most recent call last):
+      NotImplementedError: Environment has no observe: class gpicljax.environment.Environment does
+      not define observe(state, task), which is to return an observation, a member of
+      observation_space(task)
     """
 
     @property
@@ -230,7 +268,12 @@ class Environment(Generic[Params, Task, State]):
         raise self._missing("with_physical_state")
 
     def _missing(self, method: str) -> NotImplementedError:
-        return NotImplementedError(f"{self.name} has no {method}")
+        kind, base = type(self), getattr(Environment, method)
+        arguments = "" if isinstance(base, property) else f"({', '.join(_arguments(base))})"
+        return NotImplementedError(
+            f"{self.name} has no {method}: class {kind.__module__}.{kind.__qualname__} does not "
+            f"define {method}{arguments}, which is to return {_RETURNED[method]}"
+        )
 
     # The start of a trial, in two parts ------------------------------------------------------
 

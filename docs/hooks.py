@@ -1,6 +1,7 @@
 """What the manual shows that lies elsewhere: notebooks, results, the API of the docstrings."""
 
 import ast
+import re
 from pathlib import Path
 
 from mkdocs.plugins import event_priority
@@ -40,28 +41,42 @@ def modules():
 
 
 def _page(name, path, public):
-    """A module's page."""
-    imported = path.name == "__init__.py" and not public
-    members = _exports(path) if imported else None
+    """A module's page: all of it, or of a folder where each of its names is defined."""
     lines = [f"# {name}\n", f"::: {name}", "    options:", "      heading_level: 2"]
-    if imported:
-        lines.append("      members: false")
-        if members:
-            lines.append("\nFrom here:\n")
-            lines += [f"- [`{name}.{member}`][{target}]" for member, target in members]
+    if path.name == "__init__.py" and not public:
+        lines.append("      members: false\n")
+        exports = _exports(path)
+        if exports:
+            lines += ["| name | |", "|---|---|"]
+            lines += [f"| [`{name}.{each}`][{where}] | {what} |" for each, where, what in exports]
     return "\n".join(lines) + "\n"
 
 
 def _exports(path):
-    """What a folder's `__init__` offers, with where it is defined."""
-    found = []
+    """What a folder's `__init__` offers: name, where it is defined, and the first line on it."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpicljax"):
             for alias in node.names:
-                name = alias.asname or alias.name
-                if not name.startswith("_") and name[0] != "T":
-                    found.append((name, f"{node.module}.{alias.name}"))
-    return found
+                inner = ROOT.joinpath(*node.module.split("."), f"{alias.name}.py")
+                source = inner if inner.exists() else inner.parent.with_suffix(".py")
+                if alias.asname is None and source.exists():
+                    yield alias.name, f"{node.module}.{alias.name}", _first_line(source, alias.name)
+
+
+def _first_line(source, name):
+    """Of the docstring of a module, or of what is defined in one."""
+    tree = ast.parse(source.read_text())
+    if source.stem == name:
+        return (ast.get_docstring(tree) or "").split("\n")[0]
+    for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            return (ast.get_docstring(node) or "").split("\n")[0].replace("|", "\\|")
+        targets = [
+            ast.unparse(x) for x in getattr(node, "targets", [getattr(node, "target", 0)]) if x
+        ]
+        if name in targets and isinstance(following, ast.Expr):
+            return str(getattr(following.value, "value", "")).split("\n")[0].replace("|", "\\|")
+    return ""
 
 
 def on_config(config):
@@ -97,3 +112,13 @@ def on_files(files, config):
         index.append(f"| [`{name}`]({name}.md) | {docstring.splitlines()[0]} |")
     files.append(File.generated(config, "api/index.md", content="\n".join(index) + "\n"))
     return files
+
+
+def on_post_page(output, page, config):
+    """Takes out what notebooks would load from elsewhere if they had diagrams; none has."""
+    return re.sub(
+        r'<script type="module">(?:(?!</script>).)*mermaid(?:(?!</script>).)*</script>',
+        "",
+        output,
+        flags=re.DOTALL,
+    )

@@ -112,7 +112,7 @@ class Environment(Generic[Params, Task, State]):
 
     Example:
       >>> import gpicljax, jax
-      >>> env = gpicljax.make("FrozenLake-v1", size=4)
+      >>> env = gpicljax.make("BernoulliBandit-v0")
       >>> task = env.sample_task(jax.random.key(0), env.default_params)
       >>> observation, state = env.reset(jax.random.key(1), task)
       >>> step = env.step(jax.random.key(2), state, 1, task)
@@ -151,6 +151,15 @@ class Environment(Generic[Params, Task, State]):
         Raises:
           ValueError: for an unknown field, a value that its dtype cannot hold (half a step), or
             values that contradict each other or a cap.
+
+        Example:
+          >>> import gpicljax
+          >>> env = gpicljax.make("BernoulliBandit-v0")
+          >>> env.make_params(horizon=20).horizon.dtype.name
+          'int32'
+          >>> env.make_params(horizont=20)
+          Traceback (most recent call last):
+          ValueError: BernoulliBandit.make_params: got 'horizont' (did you mean 'horizon'?); ...
         """
         params: Any = self.default_params
         defaults = {field: getattr(params, field) for field in params.__dataclass_fields__}
@@ -203,6 +212,12 @@ class Environment(Generic[Params, Task, State]):
           `int32[]` (of a grid of params `int32[...]`): their field `horizon` unless overridden;
           `NO_LIMIT` if episodes may go on for ever. As concrete as the params are:
           `int(env.horizon(params))` is a static bound, in a traced function too.
+
+        Example:
+          >>> import gpicljax
+          >>> env = gpicljax.make("BernoulliBandit-v0")
+          >>> int(env.horizon()), int(env.horizon(env.make_params(horizon=20)))
+          (100, 20)
         """
         given: Any = self.default_params if params is None else params
         try:

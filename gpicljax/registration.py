@@ -25,6 +25,12 @@ def register(env_id: str, factory: Factory | str) -> None:
 
     Raises:
       ValueError: if the id is taken by another factory.
+
+    Example:
+      >>> import gpicljax
+      >>> gpicljax.register("ThreeArms-v0", lambda: gpicljax.make("BernoulliBandit-v0", num_arms=3))
+      >>> gpicljax.make("ThreeArms-v0").action_space()
+      Discrete(n=3)
     """
     if _FACTORIES.get(env_id, factory) != factory:
         raise ValueError(f"env_id: got {env_id!r}, which is registered already; accepted: a new id")
@@ -32,7 +38,13 @@ def register(env_id: str, factory: Factory | str) -> None:
 
 
 def registered() -> list[str]:
-    """The registered ids, sorted."""
+    """The registered ids, sorted.
+
+    Example:
+      >>> import gpicljax
+      >>> "MazeWorld-v0" in gpicljax.registered()
+      True
+    """
     return sorted(_FACTORIES)
 
 

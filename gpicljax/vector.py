@@ -190,6 +190,13 @@ class VectorEnv:
 
         Returns:
           The state and the first time step.
+
+        Example:
+          >>> import gpicljax, jax
+          >>> vec = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), num_envs=8)
+          >>> vstate, timestep = jax.eval_shape(vec.init, jax.random.key(0))
+          >>> timestep.observation.shape, timestep.trial_start.shape
+          ((8, 1), (8,))
         """
         params = strong(self.params if params is None else params)
         # All from one call, which takes long to compile: instances, renewals, bank entries.

@@ -145,6 +145,12 @@ def ucb1(space: spaces.Space, exploration: Number = 2.0) -> Agent:
       The agent.
 
     Source: Auer, Cesa-Bianchi & Fischer (2002), figure 1.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> agent = ucb1(spaces.Discrete(10))
+      >>> agent.initial_carry(4).counts.shape
+      (4, 10)
     """
 
     def index(key: jax.Array, pulls: Pulls) -> jax.Array:
@@ -198,6 +204,12 @@ def thompson_bernoulli(
       The agent.
 
     Source: Thompson (1933); Chapelle & Li (2011).
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> agent = thompson_bernoulli(spaces.Discrete(10))
+      >>> agent.initial_carry(4).counts.shape
+      (4, 10)
     """
 
     def draw(key: jax.Array, pulls: Pulls) -> jax.Array:

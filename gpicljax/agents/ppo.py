@@ -80,6 +80,13 @@ class PPOConfig:
       normalise_rewards: whether to divide them by the running deviation of the return.
       bounds: how continuous actions come within theirs, see `policies.GaussianPolicy`.
       share_parameters: whether several agents have the same parameters.
+
+    Example:
+      >>> PPOConfig(unroll=64, minibatches=2).horizon
+      'episode'
+      >>> PPOConfig(unroll=64, window=10)
+      Traceback (most recent call last):
+      ValueError: window: got 10; accepted: a divisor of unroll = 64
     """
 
     unroll: int = 128

@@ -284,6 +284,11 @@ def policy_for(space: spaces.Space, bounds: Bounds = "clip") -> Policy:
 
     Raises:
       ValueError: for another space.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> policy_for(spaces.Discrete(3))
+      CategoricalPolicy(space=Discrete(n=3))
     """
     if isinstance(space, spaces.Box):
         return GaussianPolicy(space, bounds)

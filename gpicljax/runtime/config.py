@@ -48,6 +48,11 @@ def check(condition: bool, argument: str, value: object, accepted: str) -> None:
 
     Raises:
       ConfigError: if `condition` is false.
+
+    Example:
+      >>> check(0 >= 1, "seeds", 0, "an integer >= 1")
+      Traceback (most recent call last):
+      gpicljax.runtime.config.ConfigError: seeds: got 0; accepted: an integer >= 1
     """
     if not condition:
         raise ConfigError(refusal(argument, value, accepted))
@@ -148,6 +153,10 @@ class TrainingConfig(RunConfig):
 
         Returns:
           Updates in a chunk, and chunks.
+
+        Example:
+          >>> TrainingConfig(observations=100_000, log_lines=10).chunks(1_000)
+          (10, 10)
         """
         updates = self.updates(observations_per_update)
         each = max(1, math.ceil(updates / self.log_lines))
@@ -201,6 +210,11 @@ def parse(
       SystemExit: with code 2, after a message on stderr, for an unknown preset, an unknown flag or
         a value that is not accepted; with code 0 after `--help`.
       ValueError: if `presets` is empty.
+
+    Example:
+      >>> config = parse({"quick": TrainingConfig()}, ["--seeds", "2", "--observations", "5000"])
+      >>> config.seeds, config.observations
+      (2, 5000)
     """
     if not presets:
         raise ValueError(

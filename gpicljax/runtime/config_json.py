@@ -33,6 +33,11 @@ def to_json(config: Any, _name: str = "config") -> Any:
 
     Raises:
       TypeError: for a field of another type, by name.
+
+    Example:
+      >>> from gpicljax.agents.tabular import TabularConfig
+      >>> to_json(TabularConfig(unroll=64))
+      {'unroll': 64, 'decay': 'episode'}
     """
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
         fields = dataclasses.fields(config)
@@ -67,6 +72,11 @@ def from_json(kind: type[T], data: Any) -> T:
 
     Raises:
       ValueError: if a field is unknown or a value does not fit its field's type.
+
+    Example:
+      >>> from gpicljax.agents.tabular import TabularConfig
+      >>> from_json(TabularConfig, {"unroll": 64, "decay": "step"})
+      TabularConfig(unroll=64, decay='step')
     """
     return _read(kind, data, "config")
 

@@ -60,6 +60,10 @@ def stream(seed: int, name: str) -> jax.Array:
 
     Returns:
       A typed key.
+
+    Example:
+      >>> bool(stream(0, "train") == stream(0, "evaluate"))
+      False
     """
     return jax.random.fold_in(jax.random.key(seed), np.uint32(zlib.crc32(name.encode())))
 

@@ -134,6 +134,11 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
     Raises:
       SavedError: if a file is missing, damaged or of a later version, or if `env` is another
         kind of environment.
+
+    Example:
+      >>> loaded = load_agent(shipped("meta_language_tiny"))
+      >>> loaded.info["algorithm"], f"{loaded.info['parameters']:,}"
+      ('language-model', '303,008')
     """
     folder = Path(folder)
     card, arrays = read_folder(folder, CARD, FORMAT, "saved agent")
@@ -206,7 +211,12 @@ def load_language_model(
 
 
 def shipped_models() -> list[str]:
-    """Names of the models that come with the package."""
+    """Names of the models that come with the package.
+
+    Example:
+      >>> shipped_models()
+      ['meta_language_tiny']
+    """
     return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD}"))
 
 

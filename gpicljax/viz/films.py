@@ -65,6 +65,10 @@ def choose_frames(length: int, most: int) -> NDArray[np.int32]:
 
     Raises:
       ValueError: if `length` < 0 or `most` < 2.
+
+    Example:
+      >>> choose_frames(10, 4).tolist()
+      [0, 4, 8, 10]
     """
     if length < 0 or most < 2:
         raise ValueError(
@@ -90,6 +94,12 @@ def animation(frames: Frames, *, frames_per_second: float = 15.0, most_pixels: i
 
     Raises:
       ValueError: if the frames are of another shape or dtype, or a number is out of range.
+
+    Example:
+      >>> import numpy as np
+      >>> gif = animation(np.zeros((3, 8, 8, 3), np.uint8))
+      >>> gif[:6]
+      b'GIF89a'
     """
     from PIL import Image
 

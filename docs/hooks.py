@@ -48,7 +48,7 @@ def _page(name, path, public):
         exports = _exports(path)
         if exports:
             lines += ["| name | |", "|---|---|"]
-            lines += [f"| [`{name}.{each}`][{where}] | {what} |" for each, where, what in exports]
+            lines += [f"| [`{each}`][{where}] | {what} |" for each, where, what in exports]
     return "\n".join(lines) + "\n"
 
 

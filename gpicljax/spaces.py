@@ -23,11 +23,15 @@ class Space:
 
     def sample(self, key: jax.Array, mask: Any = None) -> Any:
         """Draws a member uniformly; `mask` marks the legal choices of a discrete space."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} has no sample(key, mask), which is to return a member"
+        )
 
     def contains(self, value: Any) -> jax.Array:
         """Whether `value` has the space's shape, kind of dtype and range, as `bool[]`."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} has no contains(value), which is to return bool[]"
+        )
 
 
 def _is_integer(value: jax.Array) -> bool:

@@ -35,15 +35,15 @@ class Bandit(Environment[Params, Task, State]):
     @property
     def arms(self) -> int:
         """How many there are."""
-        raise NotImplementedError(f"{self.name} has no arms: an int, how many there are")
+        raise NotImplementedError(f"{self.name} has no arms, which is to be an int: how many")
 
     def means(self, task: Task) -> jax.Array:
         """What a pull of each arm pays on average, float `[arms]`."""
-        raise NotImplementedError(f"{self.name} has no means(task): float[arms], on average")
+        raise NotImplementedError(f"{self.name} has no means(task), which is to return float[arms]")
 
     def payment(self, action: jax.Array, noise: jax.Array, task: Task) -> jax.Array:
         """What arm `action: int32[]` pays, float `[]`, given the noise."""
-        raise NotImplementedError(f"{self.name} has no payment(action, noise, task): float[]")
+        raise NotImplementedError(f"{self.name} has no payment(action, noise, task), a float[]")
 
     def initial(self, key: jax.Array, task: Task) -> State:
         """No pull made yet."""

@@ -82,3 +82,10 @@ def test_what_a_page_calls_is_there(page):
 def test_the_manual_is_built_from_files_that_exist():
     named = re.findall(r": (\w+\.md)$", (ROOT / "docs" / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(named) == [page.name for page in PAGES]
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_lead_to_files(page):
+    # The manual's own links are checked by its strict build.
+    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
+        assert link.startswith("https:") or (ROOT / link).exists(), link

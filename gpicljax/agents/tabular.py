@@ -157,6 +157,12 @@ def q_learner(
 
     Raises:
       ValueError: for another space, variant or decay.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> agent = q_learner(spaces.Discrete(16), spaces.Discrete(4))
+      >>> agent.initial_carry(2).table.shape
+      (2, 16, 4)
     """
     num_states, num_actions = _sizes(observations, actions)
     check_choice("variant", variant, get_args(Variant))

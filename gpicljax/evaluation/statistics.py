@@ -229,6 +229,11 @@ def welch_test_from_moments(
         accepted.
 
     Source: Welch (1947); equals `scipy.stats.ttest_ind_from_stats(..., equal_var=False)`.
+
+    Example:
+      >>> result = welch_test_from_moments(62.2, 3.7, 6, 60.4, 1.5, 6)
+      >>> f"t = {result.t:.2f} with {result.dof:.1f} degrees of freedom"
+      't = 1.10 with 6.6 degrees of freedom'
     """
     for name, n in (("n_a", n_a), ("n_b", n_b)):
         if n < 2:

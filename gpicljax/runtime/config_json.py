@@ -159,5 +159,9 @@ def describe_difference(a: Any, b: Any, ignore: tuple[str, ...] = ()) -> list[st
     Returns:
       One line per differing field, `agent.learning_rate: 0.1 -> 0.2`, in the order of `a`; empty if
       the two agree.
+
+    Example:
+      >>> describe_difference({"seeds": 6, "seed": 0}, {"seeds": 3, "seed": 0})
+      ['seeds: 6 -> 3']
     """
     return differences(to_json(a), to_json(b), ignore)

@@ -97,7 +97,12 @@ def _leave_at_once_after_errors() -> None:
 
 
 def is_main() -> bool:
-    """Whether this process is the one that writes and prints (process 0)."""
+    """Whether this process is the one that writes and prints (process 0).
+
+    Example:
+      >>> is_main()
+      True
+    """
     # A process on its own is not asked for its number: that would start its devices.
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
@@ -151,6 +156,10 @@ def on_main(function: Callable[[], T]) -> T:
 
     Raises:
       Exception: what the function raised in process 0, in every process.
+
+    Example:
+      >>> on_main(lambda: 2 + 2)
+      4
     """
     if not several():
         return function()

@@ -67,6 +67,10 @@ def devices_for(lanes: int) -> int:
     Returns:
       The smallest number of devices that keeps the longest queue as short as all of them would; the
       same number in every process.
+
+    Example:
+      >>> devices_for(6) >= 1
+      True
     """
     processes = jax.process_count()
     each = -(-lanes // processes)

@@ -146,7 +146,12 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def throughput(records: Sequence[Mapping[str, Any]]) -> float:
-    """Median observations per second over all seeds, without compilation; NaN if never measured."""
+    """Median observations per second over all seeds, without compilation; NaN if never measured.
+
+    Example:
+      >>> throughput([{"step": 1, "time": {"observations_per_s": 1000.0}}])
+      1000.0
+    """
     rates = [record["time"].get("observations_per_s") for record in records]
     rates = [rate for rate in rates if rate is not None]
     return float(np.median(rates)) if rates else float("nan")

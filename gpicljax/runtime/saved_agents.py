@@ -228,6 +228,13 @@ def shipped(name: str) -> Path:
 
     Raises:
       ValueError: for an unknown name.
+
+    Example:
+      >>> shipped("meta_language_tiny").name
+      'meta_language_tiny'
+      >>> shipped("meta_language_tny")
+      Traceback (most recent call last):
+      ValueError: model: got 'meta_language_tny' (did you mean 'meta_language_tiny'?); ...
     """
     check_choice("model", name, shipped_models())
     return SHIPPED / name

@@ -133,6 +133,12 @@ def icl_figure(
       ValueError: if there is no curve, or a profile has no curve of its name.
 
     Source: Figure 1 of the GPICL paper, with data.
+
+    Example:
+      >>> import numpy as np
+      >>> from gpicljax.evaluation import icl_curve
+      >>> curve = icl_curve(np.random.default_rng(0).random((20, 8)))
+      >>> figure = icl_figure(curve, ylabel="accuracy")
     """
     named = dict(curves) if isinstance(curves, Mapping) else {"": curves}
     profiles = (

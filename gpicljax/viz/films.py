@@ -152,6 +152,10 @@ def contact_sheet(
     Raises:
       ValueError: if the frames are of another shape or dtype, `labels` of another number, or
         `columns` < 1.
+
+    Example:
+      >>> import numpy as np
+      >>> figure = contact_sheet(np.zeros((2, 8, 8, 3), np.uint8), labels=["before", "after"])
     """
     frames = _checked(frames)
     count, height, width, _ = frames.shape

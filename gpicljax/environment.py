@@ -82,7 +82,12 @@ def _like(field: str, value: Any, default: Any) -> jax.Array:
 
 
 class Transition(NamedTuple):
-    """What `Environment.transition` returns."""
+    """What `Environment.transition` returns.
+
+    Example:
+      >>> Transition(state=(), reward=1.0, terminated=False, truncated=False, info={}).reward
+      1.0
+    """
 
     state: Any
     reward: jax.Array

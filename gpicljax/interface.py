@@ -24,6 +24,13 @@ class TimeStep(NamedTuple):
       info: scalars per instance, as the environment reports them.
       privileged: what `Environment.privileged` tells experts, oracles and teachers; None unless the
         batch was built with `privileged=True`. Learners are never given it.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), num_envs=3)
+      >>> timestep = jax.eval_shape(vec.init, jax.random.key(0))[1]
+      >>> timestep.reward.shape, timestep.trial_start.dtype.name, timestep.privileged
+      ((3,), 'bool', None)
     """
 
     observation: Any

@@ -22,6 +22,12 @@ class EpisodeReturns(NamedTuple):
       lengths: int32, steps.
       terminated: bool, the episode came to its end.
       truncated: bool, the environment cut it off.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> no = jnp.zeros(2, bool)
+      >>> EpisodeReturns(jnp.array([1.0, 0.0]), jnp.array([7, 100]), ~no, no).cut.tolist()
+      [False, False]
     """
 
     returns: jax.Array

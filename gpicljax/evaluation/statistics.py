@@ -27,7 +27,12 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Interval:
-    """Mean, sample standard deviation (ddof 1), interval and number of samples."""
+    """Mean, sample standard deviation (ddof 1), interval and number of samples.
+
+    Example:
+      >>> Interval(mean=94.0, std=0.6, low=93.4, high=94.6, count=6).moments
+      Moments(mean=94.0, std=0.6, n=6)
+    """
 
     mean: float
     std: float

@@ -130,6 +130,11 @@ class TrainingConfig(RunConfig):
       observations: Environment steps (or tokens) of each seed.
       log_lines: Log lines of the whole run.
       checkpoint_every: Log lines between checkpoints.
+
+    Example:
+      >>> config = TrainingConfig(seeds=3, observations=100_000)
+      >>> config.run_name, config.updates(1_024)
+      ('quick', 98)
     """
 
     observations: int = 1_000_000
@@ -175,6 +180,11 @@ def validate(config: Any, prefix: str = "") -> None:
 
     Raises:
       ConfigError: for the first value that is not accepted, under its dotted name.
+
+    Example:
+      >>> validate(TrainingConfig(seeds=0))
+      Traceback (most recent call last):
+      gpicljax.runtime.config.ConfigError: seeds: got 0; accepted: an integer >= 1
     """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)

@@ -113,7 +113,12 @@ def several() -> bool:
 
 
 def say(text: str) -> None:
-    """Prints a line, once for all processes."""
+    """Prints a line, once for all processes.
+
+    Example:
+      >>> say("evaluating ...")
+      evaluating ...
+    """
     if is_main():
         print(text, flush=True)
 
@@ -225,6 +230,11 @@ def to_host(tree: Any) -> Any:
 
     Returns:
       The same structure with numpy arrays for JAX arrays; other leaves as they are.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> to_host({"x": jnp.arange(3)})
+      {'x': array([0, 1, 2], dtype=int32)}
     """
     leaves, structure = jax.tree.flatten(tree)
     spread: dict[Mesh, list[int]] = {}

@@ -99,6 +99,12 @@ def per_lane(
 
     Returns:
       The compiled function.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> double = per_lane(lambda x: 2 * x, make_mesh(1))
+      >>> double(jnp.arange(3)).tolist()
+      [0, 2, 4]
     """
 
     def batched(*arguments: Any) -> Any:
@@ -152,6 +158,10 @@ def make_mesh(num_devices: int | None = None) -> Mesh:
 
     Raises:
       ValueError: if there are not that many devices, or not equally many in every process.
+
+    Example:
+      >>> make_mesh(1).axis_names
+      ('data',)
     """
     devices = jax.devices()
     wanted = len(devices) if num_devices is None else num_devices

@@ -37,6 +37,14 @@ class MetricsLog:
     Args:
       path: the file; made if absent, continued otherwise (a torn last line is cut off).
       max_failures: consecutive write errors after which `append` raises.
+
+    Example:
+      >>> import tempfile
+      >>> path = Path(tempfile.mkdtemp()) / "metrics.jsonl"
+      >>> log = MetricsLog(path)
+      >>> log.append(1, {"return": 0.5})
+      >>> log.read()
+      [{'step': 1, 'return': 0.5}]
     """
 
     def __init__(self, path: Path, *, max_failures: int = 3) -> None:
@@ -141,6 +149,13 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
     Raises:
       MetricsError: if any other line is not a JSON object with a `step`.
+
+    Example:
+      >>> import tempfile
+      >>> path = Path(tempfile.mkdtemp()) / "metrics.jsonl"
+      >>> MetricsLog(path).append(1, {"return": 0.5})
+      >>> read_metrics(path)
+      [{'step': 1, 'return': 0.5}]
     """
     return [record for record, _ in _parse(path)]
 

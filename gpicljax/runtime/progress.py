@@ -56,6 +56,12 @@ def announce(
       details: what a reader wants to know, by name (seeds, updates, parameters, devices, ...).
       expected_seconds: estimated duration in seconds, compilation included.
       stream: where to print; standard output by default.
+
+    Example:
+      >>> announce("mazes quick: PPO on MazeWorld-v0", {"seeds": 6}, expected_seconds=200)
+      mazes quick: PPO on MazeWorld-v0
+        seeds: 6
+        expected: about 3 min 20 s, compilation included
     """
     if not is_main():
         return

@@ -197,6 +197,11 @@ def load_language_model(
 
     Raises:
       SavedError: as `load_agent`; also if it is no language model, or another one than expected.
+
+    Example:
+      >>> model = load_language_model(shipped("meta_language_tiny"))
+      >>> model.settings.layers, model.settings.width
+      (6, 64)
     """
     loaded = load_agent(folder)
     card, tokens = loaded.info, loaded.env.observation_space()

@@ -172,12 +172,26 @@ def env_options(config: Config) -> dict[str, Any]:
     }
 
 
+_FLAGS = {
+    "max_values": "vmax",
+    "min_values": "vmin",
+    "max_shots": "shots",
+    "max_samples": "samples",
+    "num_distractors": "distractors",
+}
+"""What the game calls otherwise."""
+
+
 def make_env(config: Config) -> MetaRG:
     """The game of a configuration. ValueError where the configuration contradicts itself."""
-    env = gpicljax.make(config.env, **env_options(config))
-    assert isinstance(env, MetaRG)
-    for shots, samples in config.cells:
-        env.make_params(
-            shots=shots, samples=samples, min_values=config.vmin, max_values=config.vmax
-        )
+    try:
+        env = gpicljax.make(config.env, **env_options(config))
+        assert isinstance(env, MetaRG)
+        values = {"min_values": config.vmin, "max_values": config.vmax}
+        for shots, samples in config.cells:
+            env.make_params(shots=shots, samples=samples, **values)
+    except ValueError as error:
+        names, colon, rest = str(error).partition(":")
+        names = ", ".join(_FLAGS.get(name, name) for name in names.split(", "))
+        raise ValueError(f"{names}{colon}{rest}") from error
     return env

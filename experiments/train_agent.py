@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from reports.train_agent import report
-from train_agent_settings import SETTINGS, default_algorithm, named_values
+from train_agent_settings import SETTINGS, default_algorithm
 
 import gpicljax
 from gpicljax.agents import catalogue
@@ -34,6 +34,7 @@ from gpicljax.runtime import (
     Probe,
     Program,
     TrainingConfig,
+    assignments,
     check,
     refuse,
     run_experiment,
@@ -94,8 +95,8 @@ class Config(TrainingConfig):
         for name in ("probe_episodes", "evaluation_episodes"):
             whole = getattr(self, name) % self.episodes_per_trial == 0
             check(whole, name, getattr(self, name), "a multiple of episodes_per_trial")
-        named_values("env_params", self.env_params)
         env = make_env(self)
+        make_params(self, env)
         spaces = env.observation_space(), env.action_space(), env.num_agents
         reason = catalogue.find(self.algo).refusal(*spaces)
         if reason is not None:
@@ -104,12 +105,21 @@ class Config(TrainingConfig):
 
 def make_env(config: Config) -> gpicljax.Environment:
     """The environment. ConfigError for an unknown id or option, with the argument's name."""
-    options = named_values("env_options", config.env_options)
+    options = assignments("env_options", config.env_options)
     argument = "env_options" if config.env in gpicljax.registered() else "env"
     try:
         return gpicljax.make(config.env, **options)
     except ValueError as error:
         raise ConfigError(f"{argument}: {error}") from error
+
+
+def make_params(config: Config, env: gpicljax.Environment) -> Any:
+    """The distribution over tasks. ConfigError for an unknown or bad param."""
+    params = assignments("env_params", config.env_params)
+    try:
+        return env.make_params(**params)
+    except ValueError as error:
+        raise ConfigError(f"env_params: {error}") from error
 
 
 def config_type(algorithm: catalogue.Algorithm) -> type[Config]:
@@ -153,11 +163,8 @@ class Film(NamedTuple):
 def build(config: Config) -> Program:
     """Wires environment and trainer together. ConfigError where they contradict each other."""
     algorithm, env = catalogue.find(config.algo), make_env(config)
-    options = named_values("env_options", config.env_options)
-    try:
-        env_params = env.make_params(**named_values("env_params", config.env_params))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"env_params: {error}") from error
+    options = assignments("env_options", config.env_options)
+    env_params = make_params(config, env)
     each = config.episodes_per_trial
     vec = gpicljax.VectorEnv(
         env, config.num_envs, episodes_per_trial=each, resets=config.resets, params=env_params

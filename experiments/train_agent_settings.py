@@ -1,4 +1,4 @@
-"""What `train_agent.py` is told: tuned settings, and settings written as name=value.
+"""The tuned settings of `train_agent.py`.
 
 The entries of `SETTINGS` override fields of `Config`; the first one of an environment is its
 default. `GOALS` are the mean returns that they are to reach.
@@ -6,12 +6,9 @@ default. `GOALS` are the mean returns that they are to reach.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Sequence
 from typing import Any
 
 from gpicljax.agents import catalogue, dqn, ppo, sac, tabular, td3
-from gpicljax.runtime import check
 
 GOALS: dict[str, float] = {
     "FrozenLake-v1": 1.0,
@@ -162,17 +159,3 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
 def default_algorithm(env_id: str) -> str:
     """The algorithm of an environment's first entry; PPO where there is none."""
     return next((algo for env, algo in SETTINGS if env == env_id), "ppo")
-
-
-def named_values(argument: str, items: Sequence[str]) -> dict[str, Any]:
-    """Settings such as `size=8` by name; what is no Python literal is a string."""
-    values = {}
-    for item in items:
-        name, equals, text = item.partition("=")
-        check(bool(equals) and name.isidentifier(), argument, item, "name=value")
-        check(name not in values, argument, item, "every name once")
-        try:
-            values[name] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            values[name] = text
-    return values

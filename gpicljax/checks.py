@@ -1,10 +1,30 @@
-"""What is refused, in one form: the argument, what was given, what is accepted."""
+"""What is refused, in one form: the argument, what was given, what is accepted.
+
+What a field of a dataclass accepts is declared where the field is, by its annotation:
+
+```python
+@dataclasses.dataclass(frozen=True)
+class Pond:
+    size: Annotated[int, Range(2, 64)] = 8
+    water: Literal["salt", "fresh"] = "fresh"
+
+    def __post_init__(self):
+        check_fields(self)
+```
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import functools
+import math
+import types
+import typing
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import numpy as np
 
 
 def check(condition: Any, argument: str, given: Any, accepted: str) -> None:
@@ -35,7 +55,8 @@ def check_at_least(minimum: int, **arguments: int | None) -> None:
       ValueError: group: got 0; accepted: an integer >= 1
     """
     for argument, given in arguments.items():
-        check(given is None or given >= minimum, argument, given, f"an integer >= {minimum}")
+        kind = Annotated[int, Range(minimum)]
+        check(given is None or fits(given, kind), argument, given, in_words(kind))
 
 
 def check_choice(argument: str, given: Any, known: Iterable[Any]) -> None:
@@ -61,7 +82,20 @@ def refusal(argument: str, given: Any, accepted: str) -> str:
       >>> refusal("size", 4, "an odd number of at least 7")
       'size: got 4; accepted: an odd number of at least 7'
     """
-    return f"{argument}: got {given!r}; accepted: {accepted}"
+    return f"{argument}: got {shown(given)}; accepted: {accepted}"
+
+
+def shown(given: Any) -> str:
+    """A value in a message: a larger array by dtype and shape, params and the like by class."""
+    kind = type(given)
+    if isinstance(given, np.ndarray | np.generic) and given.size <= 8:
+        return repr(given.tolist())
+    if all(hasattr(given, name) for name in ("dtype", "shape", "ndim")):
+        return f"{given.dtype}{[*given.shape]}"
+    if hasattr(kind, "_flax_dataclass"):
+        return f"{kind.__module__}.{kind.__qualname__}"
+    text = repr(given)
+    return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
 def unknown(argument: str, given: Any, known: Iterable[Any]) -> str:
@@ -74,4 +108,154 @@ def unknown(argument: str, given: Any, known: Iterable[Any]) -> str:
     names = [str(name) for name in known]
     near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.4)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"{argument}: got {given!r}{hint}; accepted: {', '.join(names)}"
+    return f"{argument}: got {shown(given)}{hint}; accepted: {', '.join(names)}"
+
+
+# What fields declare -----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Which numbers are accepted; in an annotation, `Annotated[int, Range(1)]`.
+
+    NaN and infinities never are.
+
+    Attributes:
+      least: the least number,
+      most: the greatest.
+      above: or what numbers must exceed,
+      below: or stay below.
+
+    Example:
+      >>> Range(1).of("integers"), Range(0, 1).of("numbers"), Range(above=0).of("numbers")
+      ('integers >= 1', 'numbers within [0, 1]', 'finite numbers above 0')
+    """
+
+    least: float = -math.inf
+    most: float = math.inf
+    above: float = -math.inf
+    below: float = math.inf
+
+    def accepts(self, values: Any) -> bool:
+        """Whether all of the numbers are accepted."""
+        values = np.asarray(values)
+        low = (values >= self.least) if self.least > -math.inf else (values > self.above)
+        high = (values <= self.most) if self.most < math.inf else (values < self.below)
+        return bool(np.all(low & high))
+
+    def of(self, numbers: str) -> str:
+        """The numbers that are accepted, in words."""
+        low, high = max(self.least, self.above), min(self.most, self.below)
+        left, right = low == self.least, high == self.most
+        if math.isfinite(low) and math.isfinite(high):
+            if "integer" in numbers:
+                return f"{numbers} from {low} to {high}"
+            return f"{numbers} within {'[' if left else '('}{low}, {high}{']' if right else ')'}"
+        numbers = numbers.replace("number", "finite number")
+        if math.isfinite(low):
+            return f"{numbers} {'>=' if left else 'above'} {low}"
+        return f"{numbers} {'<=' if right else 'below'} {high}" if math.isfinite(high) else numbers
+
+
+Count = Annotated[int, Range(1)]
+Size = Annotated[int, Range(1, 2**16)]
+Share = Annotated[float, Range(0, 1)]
+Rate = Annotated[float, Range(0)]
+
+_NUMBERS = {int: "an integer", float: "a number", bool: "True or False", str: "text"}
+
+
+def check_fields(instance: Any) -> None:
+    """Refuses a dataclass that has a value in a field which its annotation does not accept.
+
+    Numbers are not booleans, nor text numbers; integers pass for floats. Fields of other classes
+    must be instances of them, and `Any` accepts everything.
+
+    Raises:
+      ValueError: for the first of them.
+    """
+    for argument, kind in declared(type(instance)).items():
+        given = getattr(instance, argument)
+        if not fits(given, kind):
+            choices = get_args(kind) if get_origin(kind) is Literal else ()
+            raise ValueError(
+                unknown(argument, given, choices)
+                if choices
+                else refusal(argument, given, in_words(kind))
+            )
+
+
+def check_ranges(values: Any) -> None:
+    """Refuses a dataclass of arrays that has numbers in a field outside its declared range.
+
+    Raises:
+      ValueError: for the first of them.
+    """
+    for argument, kind in declared(type(values)).items():
+        given = getattr(values, argument)
+        for mark in getattr(kind, "__metadata__", ()):
+            kind = "integers" if np.asarray(given).dtype.kind in "iu" else "numbers"
+            check(mark.accepts(given), argument, numbers(given), mark.of(kind))
+
+
+@functools.cache
+def declared(kind: type) -> dict[str, Any]:
+    """The annotations of a dataclass's fields, by name; none of another class."""
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether an annotation accepts a value."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return True
+    if origin is Annotated:
+        marks = [mark for mark in arguments[1:] if isinstance(mark, Range)]
+        return fits(value, arguments[0]) and all(mark.accepts(value) for mark in marks)
+    if origin in (Union, types.UnionType):
+        return any(fits(value, each) for each in arguments)
+    if origin is Literal:
+        return any(value == each and type(value) is type(each) for each in arguments)
+    if origin is tuple and isinstance(value, tuple):
+        if arguments[-1] is ...:
+            return all(fits(each, arguments[0]) for each in value)
+        return len(value) == len(arguments) and all(map(fits, value, arguments))
+    if kind in (int, float):
+        numbers = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
+        return isinstance(value, numbers) and not isinstance(value, bool) and value == value
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    kind = origin or kind
+    return isinstance(value, kind) if isinstance(kind, type) else True
+
+
+def in_words(kind: Any) -> str:
+    """What an annotation accepts."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        words = in_words(arguments[0])
+        return next((mark.of(words) for mark in arguments[1:] if isinstance(mark, Range)), words)
+    if origin in (Union, types.UnionType):
+        return " or ".join(map(in_words, arguments))
+    if origin is Literal:
+        return ", ".join(map(str, arguments))
+    if origin is tuple:
+        if arguments[-1] is ...:
+            return f"a tuple, each entry {in_words(arguments[0])}"
+        return f"({', '.join(map(in_words, arguments))})"
+    if kind is types.NoneType:
+        return "None"
+    return _NUMBERS.get(kind, f"a {getattr(kind, '__name__', kind)}")
+
+
+def numbers(values: Any) -> Any:
+    """Numbers as they were given: 0.2 and not what a float32 makes of it."""
+    if isinstance(values, tuple):
+        return tuple(numbers(x) for x in values)
+    values = np.asarray(values)
+    if values.dtype != np.float32:
+        return values.tolist()
+    return np.reshape([float(str(x)) for x in values.ravel()], values.shape).tolist()

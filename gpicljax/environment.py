@@ -8,12 +8,17 @@ no arrays. What it computes on is passed in and returned:
 - `state`: one episode in progress; a pytree.
 
 Everything is unbatched: `jax.vmap` adds the batch.
+
+Arguments are refused at the door, when a method is called or traced, by what is known then: their
+classes, shapes and dtypes. Nothing of it is left in a compiled program.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +27,15 @@ from jax.core import Tracer
 
 from gpicljax import spaces
 from gpicljax.batching import strong
-from gpicljax.checks import check, check_choice, refusal
+from gpicljax.checks import (
+    check,
+    check_choice,
+    check_fields,
+    check_ranges,
+    declared,
+    refusal,
+)
+from gpicljax.random import check_key
 
 Params = TypeVar("Params")
 Task = TypeVar("Task")
@@ -60,7 +73,8 @@ def _arguments(method: Any) -> list[str]:
 def _like(field: str, value: Any, default: Any) -> jax.Array:
     """`value` in the dtype of `default`. ValueError where that would change it."""
     default = strong(default)
-    accepted = f"numbers that {default.dtype} holds"
+    kind = "integers" if jnp.issubdtype(default.dtype, jnp.integer) else "numbers"
+    accepted = "True or False" if default.dtype == bool else f"{kind} that {default.dtype} holds"
     given = value
     if isinstance(value, Tracer):
         kept = jnp.promote_types(value.dtype, default.dtype) == default.dtype
@@ -110,10 +124,12 @@ class Step(NamedTuple):
 class Environment(Generic[Params, Task, State]):
     """Base class: implement `sample_task`, `initial`, `move`, `observe`, spaces and views.
 
-    Subclasses are `@dataclasses.dataclass(frozen=True)` with static fields only. The rest follows,
-    but for two abilities that not every environment has, which `can_render` and
-    `has_physical_state` tell of. A method that is missing raises NotImplementedError, which names
-    it, the class, and what it is to return.
+    Subclasses are `@dataclasses.dataclass(frozen=True)` with static fields only, whose annotations
+    say what they accept (see `gpicljax.checks`). The rest follows, but for two abilities that not
+    every environment has, which `can_render` and `has_physical_state` tell of. A method that is
+    missing raises NotImplementedError, which names it, the class, and what it is to return.
+
+    Keys, params, tasks, states and actions of another kind are refused with a ValueError.
 
     Example:
       >>> import gpicljax, jax
@@ -129,6 +145,24 @@ class Environment(Generic[Params, Task, State]):
       not define observe(state, task), which is to return an observation, a member of
       observation_space(task)
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Puts a door in front of what the subclass implements."""
+        super().__init_subclass__(**options)
+        for name in _DOORS & vars(cls).keys():
+            setattr(cls, name, _at_the_door(vars(cls)[name]))
+        if "move" in vars(cls):
+            cls.move = _with_nearest_action(cls.move)
+
+    def __post_init__(self) -> None:
+        """Refuses static fields by their annotations; lists become tuples, which are hashable.
+
+        A subclass that checks more calls this first.
+        """
+        for field, value in vars(self).items():
+            if isinstance(value, list):
+                object.__setattr__(self, field, tuple(value))
+        check_fields(self)
 
     @property
     def name(self) -> str:
@@ -176,7 +210,29 @@ class Environment(Generic[Params, Task, State]):
         return params
 
     def validate(self, params: Params) -> None:
-        """Raises ValueError where concrete `params` contradict each other or exceed a cap."""
+        """Raises ValueError where concrete `params` contradict each other or exceed a cap.
+
+        What a single one may be is declared at its field, `Annotated[jax.Array, Range(0, 1)]`, and
+        checked here; a subclass that checks more calls this first.
+        """
+        _check_class(self, "params", params)
+        check_ranges(params)
+
+    def params_or_default(self, params: Params | None) -> Params:
+        """Params for one batch, for whoever accepts None: the default ones, or these if valid.
+
+        Raises:
+          ValueError: for params of another environment or other shapes, and see `validate`.
+        """
+        default: Any = self.default_params
+        if params is None:
+            return default
+        self.validate(params)
+        for field in declared(type(default)):
+            wanted, given = np.shape(getattr(default, field)), np.shape(getattr(params, field))
+            accepted = f"shape {[*wanted]}; jax.vmap runs a grid of params"
+            check(given == wanted, f"params.{field}", [*given], accepted)
+        return params
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws a task. May be expensive."""
@@ -199,7 +255,8 @@ class Environment(Generic[Params, Task, State]):
     def move(self, state: State, action: Any, noise: Any, task: Task) -> Transition:
         """One step of the dynamics with its noise given: deterministic.
 
-        So an episode of an outside simulator, whose noise is known, can be replayed.
+        So an episode of an outside simulator, whose noise is known, can be replayed. What it is
+        given of an action out of range is the nearest member of the action space, see `step`.
         """
         raise self._missing("move")
 
@@ -240,7 +297,22 @@ class Environment(Generic[Params, Task, State]):
         return self.observe(state, task), state
 
     def step(self, key: jax.Array, state: State, action: Any, task: Task) -> Step:
-        """`transition`, then `observe`. Never resets by itself."""
+        """`transition`, then `observe`. Never resets by itself.
+
+        Args:
+          key: a typed key.
+          state: the state.
+          action: of the shape and kind of dtype of `action_space()`, or it is refused. Its values
+            are not looked at: those out of range (99, -1, 1e9) stand for the nearest ones of the
+            space, and an action with a NaN makes the reward NaN, whatever becomes of the state.
+          task: the task; not the params, which stand in this place in gymnax.
+
+        Returns:
+          Six values, see `Step`.
+
+        Raises:
+          ValueError: for arguments of another kind.
+        """
         state, reward, terminated, truncated, info = self.transition(key, state, action, task)
         observation = self.observe(state, task)
         return Step(observation, state, reward, terminated, truncated, info)
@@ -254,6 +326,15 @@ class Environment(Generic[Params, Task, State]):
     def observation_space(self, task: Task | None = None) -> spaces.Space:
         """The space of observations."""
         raise self._missing("observation_space")
+
+    def observation_bounds(self, params: Params) -> tuple[Any, Any] | None:
+        """The least and the greatest entries of a Box observation under concrete params.
+
+        The space cannot tell them where they depend on params: it is one for all of these. None,
+        by default, where the space's own bounds are all there is to say.
+        """
+        del params
+        return None
 
     def privileged(self, state: State, task: Task) -> Any:
         """What experts and evaluators may see and agents may not."""
@@ -311,3 +392,71 @@ class Environment(Generic[Params, Task, State]):
         """A task and the state of its first episode, from a blueprint. Cheap."""
         del key, params
         return blueprint
+
+
+# The door ----------------------------------------------------------------------------------------
+
+_SOURCES = {
+    "params": (Params, "env.default_params or env.make_params(...)"),
+    "task": (Task, "env.sample_task(key, params)"),
+    "state": (State, "env.initial(key, task) or env.reset(key, task)"),
+}
+
+
+@functools.cache
+def _classes(env_class: type) -> dict[Any, Any]:
+    """What an environment's class has put in the places of `Params`, `Task` and `State`."""
+    if env_class is Environment:
+        return {kind: kind for kind, _ in _SOURCES.values()}
+    classes: dict[Any, Any] = {}
+    for base in vars(env_class).get("__orig_bases__", env_class.__bases__):
+        origin = get_origin(base) or base
+        if issubclass(origin, Environment):
+            given = dict(zip(getattr(origin, "__parameters__", ()), get_args(base), strict=False))
+            classes |= {kind: given.get(x, x) for kind, x in _classes(origin).items()}
+    return classes
+
+
+def _check_class(env: Environment, argument: str, given: Any) -> None:
+    kind, source = _SOURCES[argument]
+    wanted = _classes(type(env)).get(kind)
+    if isinstance(wanted, type) and not isinstance(given, wanted):
+        accepted = f"{wanted.__module__}.{wanted.__qualname__}, as from {source}"
+        raise ValueError(refusal(argument, given, accepted))
+
+
+def _at_the_door(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, which refuses arguments of another kind before anything else."""
+    _, *names = inspect.signature(method).parameters
+
+    @functools.wraps(method)
+    def checked(self: Any, *values: Any, **named: Any) -> Any:
+        given = dict(zip(names, values, strict=False)) | named
+        if "key" in given:
+            check_key("key", given["key"])
+        for argument in _SOURCES.keys() & given.keys():
+            _check_class(self, argument, given[argument])
+        if "action" in given:
+            spaces.checked(self.action_space(), given["action"], "action")
+        return method(self, *values, **named)
+
+    return checked
+
+
+def _with_nearest_action(move: Callable[..., Transition]) -> Callable[..., Transition]:
+    """`move` that is only ever given members of the action space; see `Environment.step`."""
+
+    @functools.wraps(move)
+    def moved(self: Any, state: Any, action: Any, noise: Any, task: Any) -> Transition:
+        space = self.action_space()
+        action = spaces.checked(space, action, "action")
+        made = move(self, state, spaces.nearest(space, action), noise, task)
+        if not (isinstance(space, spaces.Box) and jnp.issubdtype(space.jax_dtype, jnp.floating)):
+            return made
+        return made._replace(reward=jnp.where(jnp.isnan(action).any(), jnp.nan, made.reward))
+
+    return moved
+
+
+_DOORS = {"sample_task", "sample_blueprint", "start", "initial", "transition", "move", "observe"}
+Environment.transition = _at_the_door(Environment.transition)

@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from gpicljax.checks import check
+
 _ROW = 8
 
 
@@ -50,3 +52,15 @@ def integers(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any) -> jax
     """
     span = (jnp.asarray(high, jnp.int32) - jnp.asarray(low, jnp.int32)).astype(jnp.uint32)
     return (bits(key, shape) % span).astype(jnp.int32) + jnp.asarray(low, jnp.int32)
+
+
+def check_key(argument: str, key: Any) -> None:
+    """Refuses what is not one key, typed or (as of old) of `uint32[N]`; it may be traced.
+
+    Raises:
+      ValueError: `argument: got ...; accepted: ...`.
+    """
+    dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
+    typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    one = shape == () if typed else dtype == jnp.uint32 and len(shape or ()) == 1
+    check(one, argument, key, "one key, such as jax.random.key(0); jax.vmap takes many")

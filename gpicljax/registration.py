@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from gpicljax.checks import unknown
+from gpicljax.checks import check, refusal, unknown
 from gpicljax.environment import Environment
 
 Factory = Callable[..., Environment]
@@ -24,7 +24,7 @@ def register(env_id: str, factory: Factory | str) -> None:
         first used.
 
     Raises:
-      ValueError: if the id is taken by another factory.
+      ValueError: if the id is taken by another factory, or the factory is none.
 
     Example:
       >>> import gpicljax
@@ -32,6 +32,10 @@ def register(env_id: str, factory: Factory | str) -> None:
       >>> gpicljax.make("ThreeArms-v0").action_space()
       Discrete(n=3)
     """
+    check(isinstance(env_id, str) and env_id, "env_id", env_id, "a name such as 'MazeWorld-v0'")
+    module, colon, attribute = factory.partition(":") if isinstance(factory, str) else ("",) * 3
+    named = bool(module and colon and attribute.isidentifier())
+    check(named or callable(factory), "factory", factory, "a callable, or 'module:attribute'")
     if _FACTORIES.get(env_id, factory) != factory:
         raise ValueError(f"env_id: got {env_id!r}, which is registered already; accepted: a new id")
     _FACTORIES[env_id] = factory
@@ -63,17 +67,40 @@ def make(env_id: str, **static: Any) -> Environment:
       >>> gpicljax.make("FrozenLake-v1", size=4).action_space()
       Discrete(n=4)
     """
+    check(isinstance(env_id, str), "env_id", env_id, "an id, as registered() lists them")
     if env_id not in _FACTORIES:
         raise ValueError(unknown("env_id", env_id, registered()))
-    factory: Any = _FACTORIES[env_id]
-    if isinstance(factory, str):
-        module, attribute = factory.split(":")
-        factory = getattr(importlib.import_module(module), attribute)
+    factory = _imported(env_id)
+    options = inspect.signature(factory).parameters
+    anything = any(option.kind is option.VAR_KEYWORD for option in options.values())
+    for name in static:
+        if name not in options and not anything:
+            raise ValueError(unknown(f"option of {env_id}", name, options or ["none"]))
+    return factory(**static)
+
+
+def _imported(env_id: str) -> Factory:
+    factory = _FACTORIES[env_id]
+    if not isinstance(factory, str):
+        return factory
+    module, _, attribute = factory.partition(":")
     try:
-        return factory(**static)
-    except TypeError as error:
-        accepted = ", ".join(inspect.signature(factory).parameters) or "no options"
-        raise ValueError(f"{env_id}: {error}; accepted: {accepted}") from error
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        accepted = f"what can be imported ({error})"
+        raise ValueError(refusal(f"factory of {env_id}", factory, accepted)) from error
+
+
+def resolve(env: Environment | str) -> Environment:
+    """An environment as it is, or made by its id: for whoever accepts both.
+
+    Raises:
+      ValueError: for an unknown id, or anything else.
+    """
+    if isinstance(env, str):
+        return make(env)
+    check(isinstance(env, Environment), "env", env, "an environment, or its id")
+    return env
 
 
 _BANDITS = (

@@ -211,6 +211,65 @@ class Dict(Space):
         return jnp.all(jnp.stack(inside))
 
 
+def checked(space: Space, value: Any, argument: str, batch: tuple[int, ...] = ()) -> Any:
+    """A value as arrays, if it has the shape and kind of dtype of the space's members.
+
+    For integers any integer dtype will do, for floats integers too. This looks at nothing that is
+    not known when a program is traced.
+
+    Args:
+      space: the space.
+      value: a member, or a batch of them.
+      argument: its name in messages.
+      batch: the leading axes of a batch.
+
+    Raises:
+      ValueError: for another shape, another kind of dtype, or other entries of a Dict.
+
+    Example:
+      >>> checked(Discrete(3), [[0], [2]], "actions", (2,))
+      Traceback (most recent call last):
+      ValueError: actions: got [[0], [2]]; accepted: int32[2], each in Discrete(n=3)
+    """
+    if isinstance(space, Dict):
+        entries = isinstance(value, Mapping) and set(value) == set(space.spaces)
+        check(entries, argument, value, f"a dictionary of {', '.join(space.spaces)}")
+        return {
+            name: checked(entry, value[name], f"{argument}[{name!r}]", batch)
+            for name, entry in space.items
+        }
+    if (shape := getattr(space, "shape", None)) is None:
+        return value
+    dtype = jnp.dtype(space.jax_dtype if isinstance(space, Box) else jnp.int32)
+    each = f"{dtype}{[*batch, *shape]}, {'each ' if batch else ''}in {space}"
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+    except ValueError:  # ragged
+        raise ValueError(refusal(argument, value, each)) from None
+    kinds = {"f": (jnp.floating, jnp.integer), "b": (bool,)}.get(dtype.kind, (jnp.integer,))
+    kind = any(jnp.issubdtype(array.dtype, kind) for kind in kinds)
+    arrays = isinstance(value, jax.Array | np.ndarray)
+    given = jax.ShapeDtypeStruct(array.shape, array.dtype) if arrays else value
+    check(kind and array.shape == (*batch, *shape), argument, given, each)
+    return jnp.asarray(array, None if array.dtype.kind == dtype.kind != "b" else dtype)
+
+
+def nearest(space: Space, value: Any) -> Any:
+    """The member that is nearest to an array of the right shape; where that is NaN it stays so."""
+    if isinstance(space, Dict):
+        return {name: nearest(entry, value[name]) for name, entry in space.items}
+    if isinstance(space, Box):
+        if space.dtype == bool or math.isinf(space.high - space.low):
+            return value
+        low, high = space.low, space.high
+    elif (counts := getattr(space, "n", None) or getattr(space, "nvec", None)) is not None:
+        low, high = 0, np.asarray(counts) - 1
+    else:
+        return value
+    low, high = (np.broadcast_to(end, value.shape).astype(value.dtype) for end in (low, high))
+    return jax.lax.clamp(low, value, high)
+
+
 def repeat(space: Space, count: int) -> Space:
     """The space of `count` stacked members, e.g. the actions of several agents.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 from flax import struct
 
+from gpicljax.checks import check, check_at_least
+
 
 @struct.dataclass
 class TaskSet:
@@ -25,8 +27,7 @@ class TaskSet:
     @classmethod
     def create(cls, key: jax.Array, size: int) -> TaskSet:
         """A set of `size` tasks. Raises ValueError if `size` is below 1."""
-        if size < 1:
-            raise ValueError(f"size = {size}: a task set holds at least one task")
+        check_at_least(1, size=size)
         return cls(jax.random.split(key, size))
 
     def __len__(self) -> int:
@@ -38,8 +39,7 @@ class TaskSet:
         Raises:
           ValueError: unless both sets keep at least one task.
         """
-        if not 0 < first < len(self):
-            raise ValueError(f"first = {first}: choose from 1 .. {len(self) - 1}")
+        check(0 < first < len(self), "first", first, f"1 .. {len(self) - 1}")
         return TaskSet(self.keys[:first]), TaskSet(self.keys[first:])
 
     def take(self, indices: jax.Array) -> TaskSet:

@@ -12,17 +12,20 @@ into small groups for which alone the work is done (`for_those`).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from gpicljax import spaces
 from gpicljax.batching import for_those, strong
+from gpicljax.checks import Count, Share, check, check_fields
 from gpicljax.environment import Environment, Transition
 from gpicljax.interface import TimeStep
+from gpicljax.random import check_key
+from gpicljax.registration import resolve
 from gpicljax.task_set import TaskSet
 
 Resets = Literal["fresh", "bank", "synchronous"]
@@ -79,7 +82,7 @@ class VectorEnv:
     """A batch of `num_envs` instances of one environment.
 
     Args:
-      env: the environment.
+      env: the environment, or its id.
       num_envs: batch size B.
       episodes_per_trial: episodes of one task before a new one is drawn.
       resets: where the tasks of new trials come from. `"fresh"`: each is drawn when a trial ends.
@@ -96,7 +99,7 @@ class VectorEnv:
         teachers, never for learners.
 
     Raises:
-      ValueError: for a bad size, or `params` that `env.validate` refuses.
+      ValueError: for an unknown id, a bad size, or `params` that `env.validate` refuses.
 
     Example:
       >>> import gpicljax, jax, jax.numpy as jnp
@@ -108,32 +111,24 @@ class VectorEnv:
     """
 
     env: Environment
-    num_envs: int
-    episodes_per_trial: int = 1
+    num_envs: Count
+    episodes_per_trial: Count = 1
     resets: Resets = "bank"
     params: Any = None
     tasks: TaskSet | None = None
-    bank_size: int | None = None
-    renew_share: float = 0.25
-    steps_per_trial: int | None = None
-    group: int | None = None
+    bank_size: Count | None = None
+    renew_share: Share = 0.25
+    steps_per_trial: Count | None = None
+    group: Count | None = None
     privileged: bool = False
 
     def __post_init__(self) -> None:
-        for field in ("num_envs", "episodes_per_trial", "bank_size", "steps_per_trial", "group"):
-            value = getattr(self, field)
-            if value is not None and value < 1:
-                raise ValueError(f"{field} = {value}: at least 1 is needed")
-        if self.resets not in get_args(Resets):
-            raise ValueError(f"resets = {self.resets!r}: choose from {get_args(Resets)}")
-        if not 0 <= self.renew_share <= 1:
-            raise ValueError(f"renew_share = {self.renew_share}: a share lies within [0, 1]")
-        if (self.resets == "synchronous") != (self.steps_per_trial is not None):
-            raise ValueError('steps_per_trial goes with resets="synchronous", and only with it')
-        if self.params is None:
-            object.__setattr__(self, "params", self.env.default_params)
-        else:
-            self.env.validate(self.params)
+        object.__setattr__(self, "env", resolve(self.env))
+        check_fields(self)
+        steps = self.steps_per_trial
+        fits = (self.resets == "synchronous") == (steps is not None)
+        check(fits, "steps_per_trial", steps, 'an integer with resets="synchronous", else None')
+        object.__setattr__(self, "params", self.env.params_or_default(self.params))
 
     # Generation ------------------------------------------------------------------------------
 
@@ -191,6 +186,9 @@ class VectorEnv:
         Returns:
           The state and the first time step.
 
+        Raises:
+          ValueError: for what is no key.
+
         Example:
           >>> import gpicljax, jax
           >>> vec = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), num_envs=8)
@@ -198,6 +196,7 @@ class VectorEnv:
           >>> timestep.observation.shape, timestep.trial_start.shape
           ((8, 1), (8,))
         """
+        check_key("key", key)
         params = strong(self.params if params is None else params)
         # All from one call, which takes long to compile: instances, renewals, bank entries.
         entries = self._bank_size if self.resets == "bank" else 0
@@ -261,13 +260,18 @@ class VectorEnv:
 
         Args:
           vstate: the state.
-          actions: the actions, leaves `[B, ...]`; ignored where the last time step was `last`.
+          actions: the actions, leaves `[B, ...]`; ignored where the last time step was `last`. What
+            is refused, and what becomes of values out of range, says `Environment.step`.
 
         Returns:
           The new state and time step.
+
+        Raises:
+          ValueError: for what is no state of a batch, and actions of another shape or kind of dtype
+            than `B` members of the action space.
         """
-        chex.assert_tree_has_only_ndarrays(actions)
-        chex.assert_tree_shape_prefix(actions, (self.num_envs,))
+        check(isinstance(vstate, VectorState), "vstate", vstate, "the state that init or step gave")
+        actions = spaces.checked(self.env.action_space(), actions, "actions", (self.num_envs,))
         moved = self._transition(vstate, actions)
         ended = vstate.ended
 
@@ -354,8 +358,8 @@ class VectorEnv:
         Raises:
           ValueError: if `count` does not divide `num_envs`.
         """
-        if count < 1 or self.num_envs % count:
-            raise ValueError(f"count = {count}: a divisor of num_envs = {self.num_envs} is needed")
+        divides = count >= 1 and self.num_envs % count == 0
+        check(divides, "count", count, f"a divisor of num_envs = {self.num_envs}")
         bank_size = self._bank_size if self.resets == "bank" else self.bank_size
         return dataclasses.replace(self, num_envs=self.num_envs // count, bank_size=bank_size)
 

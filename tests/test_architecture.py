@@ -20,7 +20,7 @@ FLOORS = (
     {"batching", "checks", "random", "storage"},
     {"environment", "interface", "spaces", "registration"},
     {"envs"},
-    {"vector", "task_set", "interop"},
+    {"vector", "task_set", "wrappers", "interop"},
     {"networks"},
     {"rollout", "data"},
     {"agents"},

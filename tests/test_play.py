@@ -124,7 +124,7 @@ def test_what_cannot_be_played_is_refused(env_id):
         (["Pendulum-v1"], "Discrete actions"),
         (["GaussianBandit-v0"], "cannot be seen"),
         (["FrozenLake-v1", "--set", "width=3"], "width"),
-        (["FrozenLake-v1", "--set", "size"], "NAME=VALUE"),
+        (["FrozenLake-v1", "--set", "size"], "name=value"),
         (["FrozenLake-v1", "--params", "horizon=-1"], "horizon"),
         (["FrozenLake-v1", "--params", "nothing=1"], "nothing"),
         (["FrozenLake-v1", "--terminal"], "must be a terminal"),
@@ -164,7 +164,8 @@ def test_the_page_is_served_here_only(game):
         assert ask("POST", "/other", "1")[0] == 400
         assert ask("POST", "/key", "1" * 100)[0] == 400
         assert ask("POST", "/key", "1", Origin="http://elsewhere.example")[0] == 403
-        assert ask("POST", "/key", "1", Host="elsewhere.example")[0] == 403
+        for method, path in (("POST", "/key"), ("GET", "/")):
+            assert ask(method, path, "1", Host="elsewhere.example")[0] == 403
         now = json.loads(ask("POST", "/key", "m")[1])
         assert now["facts"]["step"] == "1" and now["said"] == "cell 1"
     finally:

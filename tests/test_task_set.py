@@ -39,8 +39,8 @@ def test_it_is_a_pytree(key):
 
 
 def test_bad_sizes(key):
-    with pytest.raises(ValueError, match="size = 0"):
+    with pytest.raises(ValueError, match="size: got 0"):
         TaskSet.create(key, 0)
     for first in (0, 3, -1):
-        with pytest.raises(ValueError, match=f"first = {first}"):
+        with pytest.raises(ValueError, match=f"first: got {first}"):
             TaskSet.create(key, 3).split(first)

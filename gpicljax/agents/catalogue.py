@@ -35,7 +35,7 @@ from gpicljax.agents.algorithm import (
     rule,
 )
 from gpicljax.agents.sequence import SequenceHParams
-from gpicljax.checks import check
+from gpicljax.checks import Size, check
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
@@ -80,7 +80,7 @@ class ActorCriticSettings:
       separate_value: whether the value has hidden layers of its own.
     """
 
-    sizes: tuple[int, ...] = (64, 64)
+    sizes: tuple[Size, ...] = (64, 64)
     activation: Activation = "tanh"
     separate_value: bool = True
 
@@ -94,8 +94,8 @@ class RecurrentSettings:
       core: sizes of its LSTM layers.
     """
 
-    sizes: tuple[int, ...] = (128,)
-    core: tuple[int, ...] = (128,)
+    sizes: tuple[Size, ...] = (128,)
+    core: tuple[Size, ...] = (128,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +107,7 @@ class QSettings:
       dueling: whether value and advantages have heads of their own.
     """
 
-    sizes: tuple[int, ...] = (64, 64)
+    sizes: tuple[Size, ...] = (64, 64)
     dueling: bool = True
 
 
@@ -121,8 +121,8 @@ class ActorAndCriticsSettings:
       activation: of the hidden layers.
     """
 
-    actor: tuple[int, ...] = (256, 256)
-    critic: tuple[int, ...] = (256, 256)
+    actor: tuple[Size, ...] = (256, 256)
+    critic: tuple[Size, ...] = (256, 256)
     activation: Activation = "relu"
 
 

@@ -27,7 +27,7 @@ from gpicljax import spaces
 from gpicljax.agents.acting import AgentCarry, agent_input, initial_memory
 from gpicljax.agents.optimisation import adam
 from gpicljax.batching import strong
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import Rate, Share, check, check_at_least
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import legal_actions
@@ -61,9 +61,9 @@ class CloningHParams:
       teacher_share: probability with which the teacher's action is played instead of the agent's.
     """
 
-    learning_rate: float = 1e-3
+    learning_rate: Rate = 1e-3
     max_gradient_norm: float = 1.0
-    teacher_share: float = 0.0
+    teacher_share: Share = 0.0
 
 
 @struct.dataclass

@@ -23,7 +23,7 @@ from flax import struct
 from gpicljax.agents.acting import agent_input, first_input, greedy, q_agent
 from gpicljax.agents.optimisation import Target, clipped_adam, counted, learnt_if, target_update
 from gpicljax.batching import strong
-from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.checks import Count, Rate, Share, check, check_at_least, check_choice
 from gpicljax.data import replay as replay_buffer
 from gpicljax.data.transitions import Transition, collect, initial_window
 from gpicljax.interface import Agent, Trainer
@@ -86,17 +86,17 @@ class DQNHParams:
       importance_exponent: beta.
     """
 
-    learning_rate: float = 5e-4
-    final_share: float = 1.0
+    learning_rate: Rate = 5e-4
+    final_share: Share = 1.0
     decay_updates: int = 1
-    adam_epsilon: float = 1e-8
+    adam_epsilon: Rate = 1e-8
     max_gradient_norm: float = 10.0
-    discount: float = 0.99
+    discount: Share = 0.99
     huber_delta: float = 1.0
-    target_period: int = 200
-    target_rate: float = 5e-3
-    epsilon: float = 1.0
-    final_epsilon: float = 0.05
+    target_period: Count = 200
+    target_rate: Share = 5e-3
+    epsilon: Share = 1.0
+    final_epsilon: Share = 0.05
     exploration_steps: int = 10_000
     priority_exponent: float = 0.0
     importance_exponent: float = 0.4

@@ -51,7 +51,7 @@ from gpicljax.agents.optimisation import clipped_adam
 from gpicljax.agents.ppo_loss import Batch, into_windows, loss, minibatches
 from gpicljax.agents.returns import generalised_advantages
 from gpicljax.batching import strong
-from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.checks import Rate, Share, check, check_at_least, check_choice
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.actor_critic import PolicyOutput
 from gpicljax.networks.contract import AgentInput, Network, over_agents
@@ -126,14 +126,14 @@ class PPOHParams:
       entropy_coefficient: weight of the entropy bonus.
     """
 
-    learning_rate: float = 3e-4
-    final_share: float = 1.0
+    learning_rate: Rate = 3e-4
+    final_share: Share = 1.0
     decay_updates: int = 1
-    adam_epsilon: float = 1e-5
+    adam_epsilon: Rate = 1e-5
     max_gradient_norm: float = 0.5
-    discount: float = 0.99
-    gae_lambda: float = 0.95
-    clip: float = 0.2
+    discount: Share = 0.99
+    gae_lambda: Share = 0.95
+    clip: Rate = 0.2
     value_clip: float = float("inf")
     value_coefficient: float = 0.5
     entropy_coefficient: float = 0.01

@@ -34,7 +34,7 @@ from gpicljax.agents.acting import (
 from gpicljax.agents.optimisation import Target, clipped_adam, counted, learnt_if, target_update
 from gpicljax.agents.returns import n_step_targets, rescale
 from gpicljax.batching import strong
-from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.checks import Count, Rate, Share, check, check_at_least, check_choice
 from gpicljax.data import replay as replay_buffer
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network, over_agents
@@ -151,14 +151,14 @@ class R2D2HParams:
       epsilon_alpha: alpha in that formula.
     """
 
-    learning_rate: float = 6.25e-5
-    final_share: float = 1.0
+    learning_rate: Rate = 6.25e-5
+    final_share: Share = 1.0
     decay_updates: int = 1
-    adam_epsilon: float = 1e-12
+    adam_epsilon: Rate = 1e-12
     max_gradient_norm: float = float("inf")
-    discount: float = 0.997
-    target_period: int = 2500
-    target_rate: float = 4e-4
+    discount: Share = 0.997
+    target_period: Count = 2500
+    target_rate: Share = 4e-4
     priority_exponent: float = 0.9
     importance_exponent: float = 0.6
     priority_eta: float = 0.9

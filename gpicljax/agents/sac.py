@@ -24,6 +24,7 @@ from gpicljax.agents.acting import box_agent
 from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
 from gpicljax.agents.optimisation import adam, polyak
 from gpicljax.batching import strong
+from gpicljax.checks import Rate, Share
 from gpicljax.data.replay import Replay
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
@@ -54,13 +55,13 @@ class SACHParams:
       entropy_scale: the target entropy is -D times this, in nats.
     """
 
-    actor_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    temperature_learning_rate: float = 3e-4
-    adam_epsilon: float = 1e-8
+    actor_learning_rate: Rate = 3e-4
+    critic_learning_rate: Rate = 3e-4
+    temperature_learning_rate: Rate = 3e-4
+    adam_epsilon: Rate = 1e-8
     max_gradient_norm: float = float("inf")
-    discount: float = 0.99
-    target_rate: float = 5e-3
+    discount: Share = 0.99
+    target_rate: Share = 5e-3
     temperature: float = 1.0
     entropy_scale: float = 1.0
 

@@ -22,7 +22,7 @@ import optax
 from flax import struct
 
 from gpicljax.batching import strong
-from gpicljax.checks import check, check_at_least, check_choice, refusal
+from gpicljax.checks import Rate, Share, check, check_at_least, check_choice, refusal
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
 
@@ -151,14 +151,14 @@ class SequenceHParams:
       max_gradient_norm: clip by global norm; infinite for none.
     """
 
-    learning_rate: float = 1e-3
+    learning_rate: Rate = 1e-3
     warmup_updates: int = 1_000
     decay_updates: int = 100_000
-    final_share: float = 0.1
+    final_share: Share = 0.1
     adam_b1: float = 0.9
     adam_b2: float = 0.999
-    adam_epsilon: float = 1e-8
-    weight_decay: float = 0.0
+    adam_epsilon: Rate = 1e-8
+    weight_decay: Rate = 0.0
     max_gradient_norm: float = 1.0
 
 

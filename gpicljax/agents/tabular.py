@@ -20,7 +20,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.agents.optimisation import counted
 from gpicljax.batching import select, strong
-from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.checks import Rate, Share, check, check_at_least, check_choice
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.rollout import RolloutState, agent_step, start_rollout
 from gpicljax.vector import VectorEnv
@@ -47,10 +47,10 @@ class TabularHParams:
         is tried before long.
     """
 
-    learning_rate: float = 0.7
-    discount: float = 0.95
-    epsilon: float = 0.1
-    final_epsilon: float = 0.0
+    learning_rate: Rate = 0.7
+    discount: Share = 0.95
+    epsilon: Share = 0.1
+    final_epsilon: Share = 0.0
     decay: float = 0.1
     initial_value: float = 1.0
 

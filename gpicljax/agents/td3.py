@@ -26,7 +26,7 @@ from gpicljax.agents.acting import box_agent
 from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
 from gpicljax.agents.optimisation import adam, polyak
 from gpicljax.batching import strong
-from gpicljax.checks import check
+from gpicljax.checks import Rate, Share, check
 from gpicljax.data.replay import Replay
 from gpicljax.data.transitions import Transition
 from gpicljax.interface import Agent, Trainer
@@ -78,14 +78,14 @@ class TD3HParams:
       target_clip: largest size of that noise.
     """
 
-    actor_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    adam_epsilon: float = 1e-8
+    actor_learning_rate: Rate = 3e-4
+    critic_learning_rate: Rate = 3e-4
+    adam_epsilon: Rate = 1e-8
     max_gradient_norm: float = float("inf")
-    discount: float = 0.99
-    target_rate: float = 5e-3
-    exploration_noise: float = 0.1
-    target_noise: float = 0.2
+    discount: Share = 0.99
+    target_rate: Share = 5e-3
+    exploration_noise: Rate = 0.1
+    target_noise: Rate = 0.2
     target_clip: float = 0.5
 
 

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax.batching import select
+from gpicljax.checks import check, refusal
 from gpicljax.data.replay import Replay
 from gpicljax.data.transitions import Transition
 
@@ -83,15 +84,14 @@ def hindsight(
     Source: Andrychowicz et al. (2017), algorithm 1 and section 4.5.
     """
     for field, value in (("capacity", capacity), ("horizon", horizon)):
-        if value < 1:
-            raise ValueError(f"{field} = {value}: at least 1 is needed")
-    if isinstance(share, int | float) and not 0 <= share <= 1:
-        raise ValueError(f"share = {share}: a share lies within [0, 1]")
+        check(value >= 1, field, value, "an integer >= 1")
+    fine = not isinstance(share, int | float) or 0 <= share <= 1
+    check(fine, "share", share, "a number within [0, 1]")
 
     def init(item: Transition, num_envs: int) -> HindsightState:
         _check_goals(item.observation)
-        if capacity < num_envs:
-            raise ValueError(f"capacity = {capacity} is less than the {num_envs} environments")
+        accepted = f"at least the {num_envs} environments"
+        check(capacity >= num_envs, "capacity", capacity, accepted)
         rows = capacity // num_envs
         blank = lambda x: jnp.zeros((rows, num_envs, *x.shape), x.dtype)  # noqa: E731
         # Each an array of its own, so that the state may be donated at once.
@@ -110,11 +110,8 @@ def hindsight(
         state: HindsightState, items: Transition, valid: jax.Array, last: jax.Array
     ) -> HindsightState:
         rows, columns = state.valid.shape
-        if valid.shape[0] > rows:
-            raise ValueError(
-                f"capacity = {capacity} is {rows} rows of {columns} environments, less than the "
-                f"{valid.shape[0]} steps to add"
-            )
+        accepted = f"rows of {columns} environments for the {valid.shape[0]} steps added"
+        check(valid.shape[0] <= rows, "capacity", capacity, accepted)
         places = (state.cursor + jnp.arange(valid.shape[0], dtype=jnp.int32)) % rows
         # What is written over are the oldest rows, so the head of the queue.
         lost = state.valid[places].sum(dtype=jnp.int32)
@@ -184,7 +181,6 @@ def hindsight(
 def _check_goals(observation: Any) -> None:
     if not isinstance(observation, Mapping) or not set(_GOALS) <= set(observation):
         given = list(observation) if isinstance(observation, Mapping) else type(observation)
-        raise ValueError(f"observation: a dictionary with {_GOALS} is needed, not {given}")
+        raise ValueError(refusal("observation", given, f"a dictionary with {_GOALS}"))
     shapes = [jnp.shape(observation[name]) for name in _GOALS]
-    if shapes[0] != shapes[1]:
-        raise ValueError(f"observation: goals {_GOALS} have different shapes, {shapes}")
+    check(shapes[0] == shapes[1], "observation", shapes, f"one shape for the goals {_GOALS}")

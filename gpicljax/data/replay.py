@@ -21,6 +21,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from gpicljax.checks import check
+
 
 @struct.dataclass
 class ReplayState:
@@ -58,8 +60,7 @@ def init(item: Any, capacity: int) -> ReplayState:
     Raises:
       ValueError: if `capacity` is below 1.
     """
-    if capacity < 1:
-        raise ValueError(f"capacity = {capacity}: at least 1 is needed")
+    check(capacity >= 1, "capacity", capacity, "an integer >= 1")
     items = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), item)
     return ReplayState(
         items,
@@ -78,8 +79,8 @@ def add(replay: ReplayState, items: Any, valid: jax.Array | bool = True) -> Repl
       ValueError: if the capacity is not a multiple of N (so that no write wraps around).
     """
     count = jax.tree.leaves(items)[0].shape[0]
-    if replay.capacity % count:
-        raise ValueError(f"capacity = {replay.capacity} is not a multiple of {count} items")
+    accepted = f"a multiple of the {count} items added"
+    check(replay.capacity % count == 0, "capacity", replay.capacity, accepted)
 
     def write(old: jax.Array, new: jax.Array) -> jax.Array:
         return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), replay.cursor, 0)
@@ -190,8 +191,7 @@ def uniform(capacity: int) -> Replay:
     Raises:
       ValueError: if `capacity` is below 1 or, in `add`, below the number of items of one call.
     """
-    if capacity < 1:
-        raise ValueError(f"capacity = {capacity}: at least 1 is needed")
+    check(capacity >= 1, "capacity", capacity, "an integer >= 1")
 
     def init_uniform(item: Any, num_envs: int) -> UniformState:
         del num_envs
@@ -203,8 +203,8 @@ def uniform(capacity: int) -> Replay:
         state: UniformState, items: Any, valid: jax.Array, last: jax.Array
     ) -> UniformState:
         del last
-        if valid.size > capacity:
-            raise ValueError(f"capacity = {capacity} is less than the {valid.size} items to add")
+        accepted = f"at least the {valid.size} items added"
+        check(valid.size <= capacity, "capacity", capacity, accepted)
         valid = valid.ravel()
         count = jnp.cumsum(valid, dtype=jnp.int32)
         # Beyond the end is where those go that are not stored.

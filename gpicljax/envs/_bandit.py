@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,6 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.environment import Environment, Params
-from gpicljax.envs._checks import check_values
 
 Task = TypeVar("Task")
 
@@ -71,11 +70,3 @@ class Bandit(Environment[Params, Task, State]):
 def in_words(numbers: jax.Array) -> str:
     """Two decimals each, separated by commas."""
     return ", ".join(f"{number:.2f}" for number in np.asarray(numbers))
-
-
-def check_deviations(params: Any) -> None:
-    """Raises ValueError unless `spread` and `noise` can be standard deviations."""
-    for field in ("spread", "noise"):
-        value = np.asarray(getattr(params, field))
-        fine = (value >= 0) & np.isfinite(value)
-        check_values(field, value, fine, "a standard deviation, finite and at least 0")

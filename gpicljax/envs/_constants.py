@@ -6,53 +6,28 @@ constant, and a `Task` with the value drawn, float `[]`; both have a `horizon`.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from gpicljax.environment import Environment, Params, State, Task
-from gpicljax.envs._checks import check_horizon, check_order, check_pair, check_values, widened
+from gpicljax.envs._checks import check_order, check_pair, widened
 from gpicljax.random import uniform
-
-
-@dataclasses.dataclass(frozen=True)
-class Constant:
-    """A constant's default, and what values are accepted.
-
-    Attributes:
-      default: the reference simulator's value.
-      above: values must exceed this,
-      at_least: values must not be below this.
-    """
-
-    default: float
-    above: float = -np.inf
-    at_least: float = -np.inf
-
-    def accepts(self, values: np.ndarray) -> bool:
-        """Whether all of them are accepted; infinities and NaN are not."""
-        return bool(np.all(np.isfinite(values) & (values > self.above) & (values >= self.at_least)))
-
-    def __str__(self) -> str:
-        if self.at_least > -np.inf:
-            return f"finite and at least {self.at_least:g}"
-        return f"finite and above {self.above:g}" if self.above > -np.inf else "finite"
 
 
 class PhysicalEnvironment(Environment[Params, Task, State]):
     """Base class: subclasses set the four class attributes.
 
     Attributes:
-      constants: the constants' names, which are fields of `Params` and of `Task`.
+      constants: the reference simulator's values by name; fields of `Params`, whose annotations say
+        what is accepted, and of `Task`.
       steps_limit: default of `Params.horizon`.
       params_type: `Params`.
       task_type: `Task`.
     """
 
-    constants: ClassVar[dict[str, Constant]]
+    constants: ClassVar[dict[str, float]]
     steps_limit: ClassVar[int]
     params_type: ClassVar[type]
     task_type: ClassVar[type]
@@ -61,7 +36,7 @@ class PhysicalEnvironment(Environment[Params, Task, State]):
     def default_params(self) -> Params:
         """The reference simulator's constants, without any spread."""
         dtype = jnp.result_type(float)
-        ranges = {name: jnp.full(2, c.default, dtype) for name, c in self.constants.items()}
+        ranges = {name: jnp.full(2, value, dtype) for name, value in self.constants.items()}
         return self.params_type(**ranges, horizon=jnp.asarray(self.steps_limit, jnp.int32))
 
     def make_params(self, **overrides: Any) -> Params:
@@ -70,12 +45,10 @@ class PhysicalEnvironment(Environment[Params, Task, State]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for a range that is malformed or holds values not accepted."""
-        for name, constant in self.constants.items():
-            values = np.asarray(getattr(params, name))
-            check_pair(name, values)
-            check_values(name, values, constant.accepts(values), f"values {constant}")
-            check_order(name, values)
-        check_horizon(self.horizon(params))
+        super().validate(params)
+        for name in self.constants:
+            check_pair(name, getattr(params, name))
+            check_order(name, getattr(params, name))
 
     def sample_constants(self, key: jax.Array, params: Params) -> dict[str, jax.Array]:
         """Every constant drawn from its range, float `[]` each, and the horizon, `int32[]`."""

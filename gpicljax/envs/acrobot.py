@@ -10,7 +10,7 @@ Source: Sutton & Barto (1998), "Reinforcement learning: an introduction", sectio
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,10 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check_choice
 from gpicljax.environment import Transition
 from gpicljax.envs._canvas import Canvas
-from gpicljax.envs._constants import Constant, PhysicalEnvironment
+from gpicljax.envs._checks import Count, NotNegative, Positive, Real
+from gpicljax.envs._constants import PhysicalEnvironment
 from gpicljax.envs._integrate import Vector, runge_kutta
 
 Equations = Literal["book", "nips"]
@@ -31,19 +31,19 @@ Equations = Literal["book", "nips"]
 class Constants:
     """What `Params` has ranges of, and `Task` values."""
 
-    mass_1: jax.Array
-    mass_2: jax.Array
-    length_1: jax.Array
-    length_2: jax.Array
-    centre_1: jax.Array
-    centre_2: jax.Array
-    inertia: jax.Array
-    gravity: jax.Array
-    torque: jax.Array
-    time_step: jax.Array
-    max_speed_1: jax.Array
-    max_speed_2: jax.Array
-    horizon: jax.Array
+    mass_1: Positive
+    mass_2: Positive
+    length_1: Positive
+    length_2: Positive
+    centre_1: NotNegative
+    centre_2: NotNegative
+    inertia: Positive
+    gravity: Real
+    torque: NotNegative
+    time_step: Positive
+    max_speed_1: Positive
+    max_speed_2: Positive
+    horizon: Count
 
 
 @struct.dataclass
@@ -129,23 +129,20 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
     params_type: ClassVar[type] = Params
     task_type: ClassVar[type] = Task
     steps_limit: ClassVar[int] = 500
-    constants: ClassVar[dict[str, Constant]] = {
-        "mass_1": Constant(1.0, above=0),
-        "mass_2": Constant(1.0, above=0),
-        "length_1": Constant(1.0, above=0),
-        "length_2": Constant(1.0, above=0),
-        "centre_1": Constant(0.5, at_least=0),
-        "centre_2": Constant(0.5, at_least=0),
-        "inertia": Constant(1.0, above=0),
-        "gravity": Constant(9.8),
-        "torque": Constant(1.0, at_least=0),
-        "time_step": Constant(0.2, above=0),
-        "max_speed_1": Constant(4 * np.pi, above=0),
-        "max_speed_2": Constant(9 * np.pi, above=0),
+    constants: ClassVar[dict[str, float]] = {
+        "mass_1": 1.0,
+        "mass_2": 1.0,
+        "length_1": 1.0,
+        "length_2": 1.0,
+        "centre_1": 0.5,
+        "centre_2": 0.5,
+        "inertia": 1.0,
+        "gravity": 9.8,
+        "torque": 1.0,
+        "time_step": 0.2,
+        "max_speed_1": 4 * np.pi,
+        "max_speed_2": 9 * np.pi,
     }
-
-    def __post_init__(self) -> None:
-        check_choice("equations", self.equations, get_args(Equations))
 
     def initial(self, key: jax.Array, task: Task) -> State:
         """Hanging down, nearly at rest."""
@@ -210,8 +207,13 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
         return spaces.Discrete(3)
 
     def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """Six numbers; the bounds of the speeds depend on the task."""
+        """Six numbers; see `observation_bounds`."""
         return spaces.Box(-np.inf, np.inf, (6,))
+
+    def observation_bounds(self, params: Params) -> tuple[Any, Any]:
+        """Of cosines and sines, and the greatest speeds."""
+        speeds = params.max_speed_1[1], params.max_speed_2[1]
+        return [-1, -1, -1, -1, -speeds[0], -speeds[1]], [1, 1, 1, 1, *speeds]
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """The task's constants by name, float `[]` each."""

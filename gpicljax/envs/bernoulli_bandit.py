@@ -16,9 +16,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check_at_least
+from gpicljax.checks import Size
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._checks import check_horizon, check_values
+from gpicljax.envs._checks import Count, Probability, check_values
 
 
 @struct.dataclass
@@ -31,9 +31,9 @@ class Params:
       horizon: `int32[]`, pulls in an episode.
     """
 
-    low: jax.Array
-    high: jax.Array
-    horizon: jax.Array
+    low: Probability
+    high: Probability
+    horizon: Count
 
 
 @struct.dataclass
@@ -85,10 +85,7 @@ class BernoulliBandit(Environment[Params, Task, State]):
       (2,)
     """
 
-    num_arms: int = 10
-
-    def __post_init__(self) -> None:
-        check_at_least(1, num_arms=self.num_arms)
+    num_arms: Size = 10
 
     # The distribution over tasks -------------------------------------------------------------
 
@@ -100,10 +97,9 @@ class BernoulliBandit(Environment[Params, Task, State]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError unless 0 <= low <= high <= 1 and horizon >= 1."""
+        super().validate(params)
         low, high = np.asarray(params.low), np.asarray(params.high)
-        fine = (low >= 0) & (low <= high) & (high <= 1)
-        check_values("low, high", (low, high), fine, "0 <= low <= high <= 1")
-        check_horizon(params.horizon, "pull")
+        check_values("low, high", (low, high), low <= high, "low <= high")
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws one success probability for each arm."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,13 +20,14 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check_at_least
+from gpicljax.checks import Range
 from gpicljax.environment import NO_LIMIT, Transition
 from gpicljax.envs._checks import (
-    check_horizon,
+    Count,
+    Probability,
+    Real,
     check_order,
     check_pair,
-    check_probability,
     check_values,
     widened,
 )
@@ -34,6 +35,7 @@ from gpicljax.envs._grid import MOVES, GridWorld, State, draw_directions
 from gpicljax.envs._sprites import Sprite, overlay, tiled
 
 ACTIONS = ("up", "right", "down", "left")
+Side = Annotated[int, Range(2, 512)]
 _MOVES = tuple(MOVES[name] for name in ACTIONS)
 
 
@@ -56,9 +58,9 @@ class Params:
       turn: `bool[]`, whether each task may be mirrored, left to right and upside down.
     """
 
-    success_rate: jax.Array
-    reward_schedule: jax.Array
-    horizon: jax.Array
+    success_rate: Probability
+    reward_schedule: Real
+    horizon: Count
     permute_actions: jax.Array
     rows: jax.Array
     columns: jax.Array
@@ -137,12 +139,9 @@ class CliffWalking(GridWorld[Params, Task]):
 
     directions = ACTIONS
 
-    max_rows: int = 4
-    max_columns: int = 12
+    max_rows: Side = 4
+    max_columns: Side = 12
     is_slippery: bool = False
-
-    def __post_init__(self) -> None:
-        check_at_least(2, max_rows=self.max_rows, max_columns=self.max_columns)
 
     # The distribution over tasks -------------------------------------------------------------
 
@@ -168,12 +167,10 @@ class CliffWalking(GridWorld[Params, Task]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for a bad probability, schedule or horizon, or malformed corridors."""
-        check_probability("success_rate", params.success_rate)
+        super().validate(params)
         rewards = np.asarray(params.reward_schedule)
-        fine = np.isfinite(rewards).all() & (rewards.shape[-1:] == (2,))
-        accepted = "two finite rewards, for a step and for a fall"
-        check_values("reward_schedule", rewards, fine, accepted)
-        check_horizon(params.horizon)
+        accepted = "two rewards, for a step and for a fall"
+        check_values("reward_schedule", rewards, rewards.shape[-1:] == (2,), accepted)
         most = {
             "rows": (2, self.max_rows),
             "columns": (2, self.max_columns),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +21,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.checks import Range, check, check_choice
 from gpicljax.environment import Transition
-from gpicljax.envs._checks import check_horizon, check_probability, check_values
+from gpicljax.envs._checks import Count, Probability, Real, check_values
 from gpicljax.envs._grid import MOVES, GridWorld, State, draw_directions
 from gpicljax.envs._sprites import SIDE, Sprite, overlay, tiled
 
@@ -44,6 +45,8 @@ FROZEN, START, HOLE, GOAL = range(4)
 ACTIONS = ("left", "down", "right", "up")
 _MOVES = tuple(MOVES[name] for name in ACTIONS)
 _MAX_ATTEMPTS = 10_000
+MAX_SIZE = 512
+"""The greatest static size of random lakes."""
 
 
 @struct.dataclass
@@ -61,11 +64,11 @@ class Params:
       size: `int32[]`, side of the square lake, up to the static `size` (random lakes only).
     """
 
-    success_rate: jax.Array
-    reward_schedule: jax.Array
-    horizon: jax.Array
+    success_rate: Probability
+    reward_schedule: Real
+    horizon: Count
     permute_actions: jax.Array
-    hole_probability: jax.Array
+    hole_probability: Probability
     size: jax.Array
 
 
@@ -220,25 +223,24 @@ class FrozenLake(GridWorld[Params, Task]):
     directions = ACTIONS
 
     map_name: str | None = None
-    size: int | None = None
+    size: Annotated[int, Range(2, MAX_SIZE)] | None = None
     is_slippery: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given = [f for f in ("description", "map_name", "size") if getattr(self, f) is not None]
         check(len(given) <= 1, "FrozenLake", given, "one of description, map_name and size")
         if self.size is not None:
-            check_at_least(2, size=self.size)
             return
         description = self.description
         if description is None:
             name = self.map_name or "4x4"
             check_choice("map_name", name, MAPS)
             description = MAPS[name]
-        check(not isinstance(description, str), "description", description, _ROWS)
         # One value for one lake, however it was named, so that equal lakes compare equal.
-        object.__setattr__(self, "description", tuple(description))
+        object.__setattr__(self, "description", description)
         object.__setattr__(self, "map_name", None)
-        _parse(tuple(description))
+        _parse(description)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -269,12 +271,10 @@ class FrozenLake(GridWorld[Params, Task]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for probabilities outside [0, 1], a bad size, horizon or schedule."""
-        for field in ("success_rate", "hole_probability"):
-            check_probability(field, getattr(params, field))
+        super().validate(params)
         rewards = np.asarray(params.reward_schedule)
         accepted = "three rewards, for goal, hole and ice"
         check_values("reward_schedule", rewards, rewards.shape[-1:] == (3,), accepted)
-        check_horizon(params.horizon)
         size = np.asarray(params.size)
         if self.description is None:
             fine = (size >= 2) & (size <= self.shape[0])

@@ -15,10 +15,10 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check_at_least
+from gpicljax.checks import Size
 from gpicljax.environment import Transition
-from gpicljax.envs._bandit import Bandit, State, check_deviations, in_words
-from gpicljax.envs._checks import check_horizon, check_values
+from gpicljax.envs._bandit import Bandit, State, in_words
+from gpicljax.envs._checks import Count, NotNegative, Real, check_values
 
 
 @struct.dataclass
@@ -33,11 +33,11 @@ class Params:
       horizon: `int32[]`, pulls in an episode.
     """
 
-    low: jax.Array
-    high: jax.Array
-    spread: jax.Array
-    noise: jax.Array
-    horizon: jax.Array
+    low: Real
+    high: Real
+    spread: NotNegative
+    noise: NotNegative
+    horizon: Count
 
 
 @struct.dataclass
@@ -78,10 +78,7 @@ class GaussianBandit(Bandit[Params, Task]):
       (5,)
     """
 
-    num_arms: int = 10
-
-    def __post_init__(self) -> None:
-        check_at_least(1, num_arms=self.num_arms)
+    num_arms: Size = 10
 
     @property
     def arms(self) -> int:
@@ -96,11 +93,9 @@ class GaussianBandit(Bandit[Params, Task]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError unless low <= high, deviations are not negative, and horizon >= 1."""
+        super().validate(params)
         low, high = np.asarray(params.low), np.asarray(params.high)
-        fine = (low <= high) & np.isfinite(low) & np.isfinite(high)
-        check_values("low, high", (low, high), fine, "finite numbers, low <= high")
-        check_deviations(params)
-        check_horizon(params.horizon, "pull")
+        check_values("low, high", (low, high), low <= high, "low <= high")
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws an average for each arm."""

@@ -23,11 +23,10 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check_choice
 from gpicljax.environment import Transition
 from gpicljax.envs._canvas import Canvas
-from gpicljax.envs._checks import check_values
-from gpicljax.envs._constants import Constant, PhysicalEnvironment
+from gpicljax.envs._checks import Count, NotNegative, Positive, Real, check_values
+from gpicljax.envs._constants import PhysicalEnvironment
 from gpicljax.envs._integrate import Vector, runge_kutta
 
 SUBSTEP, SUBSTEPS = 0.01, 5
@@ -43,15 +42,15 @@ _STIFFNESS = 1 / (_HARDEST * _TIME_CONSTANT) ** 2
 class Constants:
     """What `Params` has ranges of, and `Task` values."""
 
-    cart_mass: jax.Array
-    pole_mass_1: jax.Array
-    pole_mass_2: jax.Array
-    length_1: jax.Array
-    length_2: jax.Array
-    damping: jax.Array
-    gravity: jax.Array
-    force: jax.Array
-    horizon: jax.Array
+    cart_mass: Positive
+    pole_mass_1: Positive
+    pole_mass_2: Positive
+    length_1: Positive
+    length_2: Positive
+    damping: NotNegative
+    gravity: Real
+    force: NotNegative
+    horizon: Count
 
 
 @struct.dataclass
@@ -157,19 +156,16 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
     params_type: ClassVar[type] = Params
     task_type: ClassVar[type] = Task
     steps_limit: ClassVar[int] = 1000
-    constants: ClassVar[dict[str, Constant]] = {
-        "cart_mass": Constant(10.471975511965978, above=0),
-        "pole_mass_1": Constant(4.198738581522758, above=0),
-        "pole_mass_2": Constant(4.198738581522758, above=0),
-        "length_1": Constant(0.6, above=0),
-        "length_2": Constant(0.6, above=0),
-        "damping": Constant(0.05, at_least=0),
-        "gravity": Constant(9.81),
-        "force": Constant(500.0, at_least=0),
+    constants: ClassVar[dict[str, float]] = {
+        "cart_mass": 10.471975511965978,
+        "pole_mass_1": 4.198738581522758,
+        "pole_mass_2": 4.198738581522758,
+        "length_1": 0.6,
+        "length_2": 0.6,
+        "damping": 0.05,
+        "gravity": 9.81,
+        "force": 500.0,
     }
-
-    def __post_init__(self) -> None:
-        check_choice("version", self.version, (4, 5))
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for malformed ranges, or poles too short to stand above 1 m."""

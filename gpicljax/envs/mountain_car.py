@@ -10,7 +10,7 @@ Source: Moore (1990), "Efficient memory-based learning for robot control"; Gymna
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,8 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.environment import Transition
 from gpicljax.envs._canvas import Canvas
-from gpicljax.envs._checks import check_values
-from gpicljax.envs._constants import Constant, PhysicalEnvironment
+from gpicljax.envs._checks import Count, NotNegative, Positive, Real, check_values
+from gpicljax.envs._constants import PhysicalEnvironment
 
 ACTIONS = ("left", "nothing", "right")
 
@@ -30,14 +30,14 @@ ACTIONS = ("left", "nothing", "right")
 class Constants:
     """What `Params` has ranges of, and `Task` values."""
 
-    force: jax.Array
-    gravity: jax.Array
-    max_speed: jax.Array
-    min_position: jax.Array
-    max_position: jax.Array
-    goal_position: jax.Array
-    goal_velocity: jax.Array
-    horizon: jax.Array
+    force: NotNegative
+    gravity: NotNegative
+    max_speed: Positive
+    min_position: Real
+    max_position: Real
+    goal_position: Real
+    goal_velocity: Real
+    horizon: Count
 
 
 @struct.dataclass
@@ -101,14 +101,14 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
     params_type: ClassVar[type] = Params
     task_type: ClassVar[type] = Task
     steps_limit: ClassVar[int] = 200
-    constants: ClassVar[dict[str, Constant]] = {
-        "force": Constant(0.001, at_least=0),
-        "gravity": Constant(0.0025, at_least=0),
-        "max_speed": Constant(0.07, above=0),
-        "min_position": Constant(-1.2),
-        "max_position": Constant(0.6),
-        "goal_position": Constant(0.5),
-        "goal_velocity": Constant(0.0),
+    constants: ClassVar[dict[str, float]] = {
+        "force": 0.001,
+        "gravity": 0.0025,
+        "max_speed": 0.07,
+        "min_position": -1.2,
+        "max_position": 0.6,
+        "goal_position": 0.5,
+        "goal_velocity": 0.0,
     }
 
     def validate(self, params: Params) -> None:
@@ -155,8 +155,13 @@ class MountainCar(PhysicalEnvironment[Params, Task, State]):
         return spaces.Discrete(3)
 
     def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """Two numbers; their bounds depend on the task."""
+        """Two numbers; see `observation_bounds`."""
         return spaces.Box(-np.inf, np.inf, (2,))
+
+    def observation_bounds(self, params: Params) -> tuple[Any, Any]:
+        """The walls, and the greatest speed."""
+        speed = params.max_speed[1]
+        return [params.min_position[0], -speed], [params.max_position[1], speed]
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """The task's constants by name, float `[]` each."""

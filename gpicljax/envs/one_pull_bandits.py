@@ -22,8 +22,8 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.checks import check_choice
 from gpicljax.environment import Transition
-from gpicljax.envs._bandit import Bandit, State, check_deviations, in_words
-from gpicljax.envs._checks import check_probability, check_values
+from gpicljax.envs._bandit import Bandit, State, in_words
+from gpicljax.envs._checks import NotNegative, Probability, Real, check_values
 
 Range = tuple[float, float]
 
@@ -66,10 +66,10 @@ class Params:
       noise: float `[]`, standard deviation of a single payment.
     """
 
-    chances: jax.Array
-    payments: jax.Array
-    spread: jax.Array
-    noise: jax.Array
+    chances: Probability
+    payments: Real
+    spread: NotNegative
+    noise: NotNegative
 
 
 @struct.dataclass
@@ -112,6 +112,7 @@ class OnePullBandit(Bandit[Params, Task]):
     kind: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("kind", self.kind, KINDS)
 
     @property
@@ -137,14 +138,12 @@ class OnePullBandit(Bandit[Params, Task]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for ranges out of order, bad probabilities or standard deviations."""
+        super().validate(params)
         for field in ("chances", "payments"):
             ranges = np.asarray(getattr(params, field))
-            each = f"a finite range (lowest, highest) for each of the {self.arms} arms"
+            each = f"a range (lowest, highest) for each of the {self.arms} arms"
             check_values(field, ranges, ranges.shape[-2:] == (self.arms, 2), each)
-            fine = np.isfinite(ranges).all(-1) & (ranges[..., 0] <= ranges[..., 1])
-            check_values(field, ranges, fine, each)
-        check_probability("chances", params.chances)
-        check_deviations(params)
+            check_values(field, ranges, ranges[..., 0] <= ranges[..., 1], each)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws every arm's chance and payment."""

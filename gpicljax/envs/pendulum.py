@@ -9,7 +9,7 @@ Source: Gymnasium 1.3, `gymnasium/envs/classic_control/pendulum.py`.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,22 +17,23 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check
+from gpicljax.checks import Range
 from gpicljax.environment import Transition
 from gpicljax.envs._canvas import Canvas
-from gpicljax.envs._constants import Constant, PhysicalEnvironment
+from gpicljax.envs._checks import Count, Positive, Real
+from gpicljax.envs._constants import PhysicalEnvironment
 
 
 @struct.dataclass
 class Constants:
     """What `Params` has ranges of, and `Task` values."""
 
-    gravity: jax.Array
-    mass: jax.Array
-    length: jax.Array
-    time_step: jax.Array
-    max_speed: jax.Array
-    horizon: jax.Array
+    gravity: Real
+    mass: Positive
+    length: Positive
+    time_step: Positive
+    max_speed: Positive
+    horizon: Count
 
 
 @struct.dataclass
@@ -108,22 +109,18 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
       'pendulum 0.50 rad from upright, turning at -1.00 rad/s, step 0 of 200'
     """
 
-    max_torque: float = 2.0
+    max_torque: Annotated[float, Range(above=0)] = 2.0
 
     params_type: ClassVar[type] = Params
     task_type: ClassVar[type] = Task
     steps_limit: ClassVar[int] = 200
-    constants: ClassVar[dict[str, Constant]] = {
-        "gravity": Constant(10.0),
-        "mass": Constant(1.0, above=0),
-        "length": Constant(1.0, above=0),
-        "time_step": Constant(0.05, above=0),
-        "max_speed": Constant(8.0, above=0),
+    constants: ClassVar[dict[str, float]] = {
+        "gravity": 10.0,
+        "mass": 1.0,
+        "length": 1.0,
+        "time_step": 0.05,
+        "max_speed": 8.0,
     }
-
-    def __post_init__(self) -> None:
-        torque = self.max_torque
-        check(0 < torque < np.inf, "max_torque", torque, "a finite number above 0")
 
     def initial(self, key: jax.Array, task: Task) -> State:
         """Anywhere, turning slowly."""
@@ -162,8 +159,13 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
         return spaces.Box(-self.max_torque, self.max_torque, (1,))
 
     def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """Three numbers; the bounds of the speed depend on the task."""
+        """Three numbers; see `observation_bounds`."""
         return spaces.Box(-np.inf, np.inf, (3,))
+
+    def observation_bounds(self, params: Params) -> tuple[Any, Any]:
+        """Of cosine and sine, and the greatest speed."""
+        speed = params.max_speed[1]
+        return [-1, -1, -speed], [1, 1, speed]
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """The task's constants by name, float `[]` each."""

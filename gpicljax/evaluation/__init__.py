@@ -1,5 +1,11 @@
 """Measures: in-context learning, returns, intervals and tests, n-gram baselines."""
 
+from gpicljax.evaluation.aggregate import (
+    Aggregate,
+    aggregate,
+    interquartile_mean,
+    probability_of_improvement,
+)
 from gpicljax.evaluation.icl import Estimate, ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.ngrams import adaptive_ngram
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
@@ -15,6 +21,7 @@ from gpicljax.evaluation.statistics import (
 )
 
 __all__ = [
+    "Aggregate",
     "EpisodeReturns",
     "Estimate",
     "ICLCurve",
@@ -23,12 +30,15 @@ __all__ = [
     "Moments",
     "WelchResult",
     "adaptive_ngram",
+    "aggregate",
     "bootstrap_interval",
     "episode_returns",
     "holm",
     "icl_curve",
     "icl_profile",
+    "interquartile_mean",
     "mean_interval",
+    "probability_of_improvement",
     "welch_test",
     "welch_test_from_moments",
 ]

@@ -247,18 +247,18 @@ def icl_profile(
     x, w = _trials(values, mask, "mask")
     check_confidence(confidence)
     if not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing is {smoothing}; accepted is 0 <= smoothing < 1")
+        raise ValueError(f"smoothing: got {smoothing}; accepted: 0 <= smoothing < 1")
     if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance is {tolerance}; accepted is 0 < tolerance < 1")
+        raise ValueError(f"tolerance: got {tolerance}; accepted: 0 < tolerance < 1")
     if bootstrap < 0 or 0 < bootstrap < 100:
-        raise ValueError(f"bootstrap is {bootstrap}; accepted is 0 (none) or at least 100")
+        raise ValueError(f"bootstrap: got {bootstrap}; accepted: 0 (none) or at least 100")
 
     length = int(np.flatnonzero(w.any(0))[-1]) + 1
     starts = _bin_starts(bins, x.shape[1])
     starts = starts[starts < length]
     if length < 2 or starts.size < 2:
         raise ValueError(
-            f"values has data at {length} positions, {starts.size} bins; accepted is 2 or more"
+            f"values: got data at {length} positions, {starts.size} bins; accepted: 2 or more"
         )
     keep = w.any(1)
     x, w = x[keep, :length], w[keep, :length]
@@ -418,23 +418,21 @@ def _trials(
     """Checked `float64[N, T]` values, 0 where they do not count, and weights."""
     x = np.asarray(values, np.float64)
     if x.ndim != 2:
-        raise ValueError(
-            f"values has shape {x.shape}; accepted is float[N, T], trials by positions"
-        )
+        raise ValueError(f"values: got shape {x.shape}; accepted: float[N, T], trials by positions")
     if x.shape[0] < 1 or x.shape[1] < 2:
         raise ValueError(
-            f"values has shape {x.shape}; at least one trial of at least 2 positions is needed"
+            f"values: got shape {x.shape}; accepted: at least one trial of at least 2 positions"
         )
     w = np.ones_like(x) if weights is None else np.asarray(weights)
     if w.shape != x.shape:
         raise ValueError(
-            f"{weights_name} has shape {w.shape}; accepted is that of values, {x.shape}"
+            f"{weights_name}: got shape {w.shape}; accepted: that of values, {x.shape}"
         )
     if weights_name == "mask" and weights is not None and w.dtype != np.bool_:
-        raise ValueError(f"mask has dtype {w.dtype}; accepted is bool, True where data exist")
+        raise ValueError(f"mask: got dtype {w.dtype}; accepted: bool, True where data exist")
     w = w.astype(np.float64)
     if not np.all(np.isfinite(w)) or np.any(w < 0):
-        raise ValueError(f"{weights_name} has negative or non-finite entries; accepted are >= 0")
+        raise ValueError(f"{weights_name}: got negative or non-finite entries; accepted: >= 0")
     if not w.any():
         raise ValueError(f"there is no data: {weights_name} is zero (or False) everywhere")
     bad = int(np.sum(~np.isfinite(x) & (w > 0)))
@@ -452,13 +450,13 @@ def _bin_starts(bins: Bins, length: int) -> NDArray[np.int64]:
         return np.arange(length)
     if isinstance(bins, int):
         if not 2 <= bins <= length:
-            raise ValueError(f"bins is {bins}; accepted is 2 to the number of positions, {length}")
+            raise ValueError(f"bins: got {bins}; accepted: 2 to the number of positions, {length}")
         return np.arange(bins) * length // bins
     starts = np.asarray(bins)
     valid = starts.ndim == 1 and starts.size >= 2 and np.issubdtype(starts.dtype, np.integer)
     if not valid or starts[0] != 0 or np.any(np.diff(starts) < 1) or starts[-1] >= length:
         raise ValueError(
-            f"bins is {bins}; accepted are 2 or more ascending start positions, from 0 to at most "
+            f"bins: got {bins}; accepted: 2 or more ascending start positions, from 0 to at most "
             f"{length - 1}"
         )
     return starts.astype(np.int64)

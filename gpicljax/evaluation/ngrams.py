@@ -42,13 +42,13 @@ def adaptive_ngram(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np
     x = np.asarray(tokens)
     if x.ndim != 2 or x.shape[1] < 2:
         raise ValueError(
-            f"tokens has shape {x.shape}; accepted is int[N, T + 1] with T of at least 1"
+            f"tokens: got shape {x.shape}; accepted: int[N, T + 1] with T of at least 1"
         )
     if order < 0:
-        raise ValueError(f"order is {order}; accepted is an integer >= 0")
+        raise ValueError(f"order: got {order}; accepted: an integer >= 0")
     x = x.astype(np.int64)
     if x.min() < 0 or x.max() >= vocab_size:
-        raise ValueError(f"tokens span {x.min()} to {x.max()}; accepted is 0 to {vocab_size - 1}")
+        raise ValueError(f"tokens: got {x.min()} to {x.max()}; accepted: 0 to {vocab_size - 1}")
     count, length = x.shape[0], x.shape[1] - 1
     instance = np.arange(count)
     contexts = [_context_numbers(x, k) for k in range(order + 1)]

@@ -122,13 +122,13 @@ def bootstrap_interval(
     x = np.asarray(samples, np.float64)
     if x.ndim < 1 or x.shape[0] < 2:
         raise ValueError(
-            f"samples has shape {x.shape}; a bootstrap needs float[N, ...] with N of at least 2"
+            f"samples: got shape {x.shape}; accepted: float[N, ...] with N of at least 2"
         )
     check_confidence(confidence)
     if resamples < 100:
-        raise ValueError(f"resamples is {resamples}; at least 100 are needed for an interval")
+        raise ValueError(f"resamples: got {resamples}; accepted: at least 100")
     if method not in ("bca", "percentile"):
-        raise ValueError(f"method is {method!r}; accepted are 'bca' and 'percentile'")
+        raise ValueError(f"method: got {method!r}; accepted: 'bca', 'percentile'")
 
     def measure(sample: NDArray[np.float64]) -> float:
         return float(np.asarray(statistic(sample), np.float64))
@@ -242,13 +242,13 @@ def welch_test_from_moments(
     """
     for name, n in (("n_a", n_a), ("n_b", n_b)):
         if n < 2:
-            raise ValueError(f"{name} is {n}; a variance needs at least 2 samples")
+            raise ValueError(f"{name}: got {n}; accepted: at least 2 samples, for a variance")
     for name, std in (("std_a", std_a), ("std_b", std_b)):
         if std < 0:
-            raise ValueError(f"{name} is {std}; a standard deviation is not negative")
+            raise ValueError(f"{name}: got {std}; accepted: at least 0")
     if alternative not in ("two-sided", "greater", "less"):
         raise ValueError(
-            f"alternative is {alternative!r}; accepted are 'two-sided', 'greater' and 'less'"
+            f"alternative: got {alternative!r}; accepted: 'two-sided', 'greater', 'less'"
         )
     part_a, part_b = std_a**2 / n_a, std_b**2 / n_b
     variance = part_a + part_b
@@ -287,7 +287,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     p = as_samples(p_values, "p_values", minimum=0)
     known = p[~np.isnan(p)]
     if np.any((known < 0) | (known > 1)):
-        raise ValueError(f"p_values spans {known.min()} to {known.max()}; accepted is [0, 1]")
+        raise ValueError(f"p_values: got {known.min()} to {known.max()}; accepted: [0, 1]")
     order = np.argsort(p)  # NaN sorts last, where it takes the smallest factors
     steps = np.minimum(p[order] * np.arange(p.size, 0, -1), 1.0)
     adjusted = np.empty_like(p)
@@ -306,7 +306,7 @@ def t_quantile(confidence: float, dof: ArrayLike) -> NDArray[np.float64]:
 def check_confidence(confidence: float) -> None:
     """Raise `ValueError` unless `confidence` lies strictly between 0 and 1."""
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}; accepted is 0 < confidence < 1, e.g. 0.95")
+        raise ValueError(f"confidence: got {confidence}; accepted: 0 < confidence < 1, e.g. 0.95")
 
 
 def as_samples(values: ArrayLike | Sequence[float], name: str, minimum: int) -> NDArray[np.float64]:
@@ -314,6 +314,6 @@ def as_samples(values: ArrayLike | Sequence[float], name: str, minimum: int) -> 
     x = np.asarray(values, np.float64)
     if x.ndim != 1 or x.size < minimum:
         raise ValueError(
-            f"{name} has shape {x.shape}; accepted is float[N] with N of at least {minimum}"
+            f"{name}: got shape {x.shape}; accepted: float[N] with N of at least {minimum}"
         )
     return x

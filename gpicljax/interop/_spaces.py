@@ -9,8 +9,18 @@ import jax
 import jax.numpy as jnp
 
 from gpicljax import spaces
+from gpicljax.checks import check
+from gpicljax.environment import Environment
+from gpicljax.registration import resolve
 
 _LARGEST = 2**31 - 1
+
+
+def of_one_agent(env: Environment | str) -> Environment:
+    """The environment, or that of an id. ValueError if it has several agents."""
+    env = resolve(env)
+    check(env.num_agents is None, "num_agents", env.num_agents, "one; to_jaxmarl takes several")
+    return env
 
 
 def flat_box(space: spaces.Space) -> spaces.Box:

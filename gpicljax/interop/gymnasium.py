@@ -1,4 +1,8 @@
-"""Gymnasium's interface for one environment: compiled inside, NumPy outside."""
+"""Gymnasium's interface for one environment: compiled inside, NumPy outside.
+
+Importing this module enters all registered ids in Gymnasium's own registry, below `gpicljax/`; in
+one line, `gymnasium.make("gpicljax.interop.gymnasium:gpicljax/MountainCar-v0")`.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,11 @@ import jax
 import numpy as np
 
 from gpicljax import spaces
+from gpicljax.checks import check, check_at_least, check_choice, refusal
 from gpicljax.environment import Environment
 from gpicljax.interop._packages import missing
+from gpicljax.interop._spaces import of_one_agent
+from gpicljax.registration import registered
 
 try:
     import gymnasium
@@ -76,7 +83,7 @@ class GymnasiumEnv(gymnasium.Env):
         self.render_mode = render_mode
         self._native_observations = env.observation_space()
         self._native_actions = env.action_space()
-        self.observation_space = converted(self._native_observations)
+        self.observation_space = observations_of(env, params)
         self.action_space = converted(self._native_actions)
         self.spec = EnvSpec(
             f"gpicljax/{env.name}",
@@ -103,10 +110,12 @@ class GymnasiumEnv(gymnasium.Env):
         Returns:
           The observation and `{"trial_start": bool}`.
         """
+        whole = seed is None or (isinstance(seed, int | np.integer) and seed >= 0)
+        check(whole, "seed", seed, "an integer >= 0, or None")
         super().reset(seed=seed)
         options = options or {}
         if set(options) - {"task_key"}:
-            raise ValueError(f"options {sorted(options)}: choose from ['task_key']")
+            raise ValueError(refusal("options", options, "{'task_key': an integer or a typed key}"))
         if seed is not None or self._root is None:
             self._root = jax.random.key(int(self.np_random.integers(2**31)))
             self._resets, self.task = 0, None
@@ -157,7 +166,7 @@ class GymnasiumEnv(gymnasium.Env):
 
 
 def to_gymnasium(
-    env: Environment,
+    env: Environment | str,
     params: Any = None,
     *,
     episodes_per_trial: int | None = 1,
@@ -169,7 +178,7 @@ def to_gymnasium(
     environment: for throughput take `to_gymnasium_vector` or `VectorEnv`.
 
     Args:
-      env: an environment of one agent.
+      env: an environment of one agent, or its id.
       params: the distribution over tasks; `env.default_params` if None.
       episodes_per_trial: episodes of one task before `reset` draws a new one; None keeps the first
         until a reset is seeded or given a `task_key`.
@@ -186,25 +195,21 @@ def to_gymnasium(
       >>> env.reset(seed=0)
       (np.int64(0), {'trial_start': True})
     """
-    params = checked(env, params, render_mode)
-    if episodes_per_trial is not None and episodes_per_trial < 1:
-        raise ValueError(f"episodes_per_trial = {episodes_per_trial}: at least 1 is needed")
+    env, params = checked(env, params, render_mode)
+    check_at_least(1, episodes_per_trial=episodes_per_trial)
     return GymnasiumEnv(env, params, episodes_per_trial, render_mode)
 
 
 # Shared with the vector adapter ----------------------------------------------------------------
 
 
-def checked(env: Environment, params: Any, render_mode: str | None) -> Any:
-    """The params to use; ValueError where environment, params or render mode do not fit."""
-    if env.num_agents is not None:
-        raise ValueError(f"env = {env.name} has {env.num_agents} agents: use to_jaxmarl")
-    if render_mode is not None and render_mode not in render_modes(env):
-        raise ValueError(f"render_mode = {render_mode!r}: choose from {render_modes(env)}, None")
-    if params is None:
-        return env.default_params
-    env.validate(params)
-    return params
+def checked(
+    env: Environment | str, params: Any, render_mode: str | None
+) -> tuple[Environment, Any]:
+    """The environment and the params to use; ValueError where they or the mode do not fit."""
+    env = of_one_agent(env)
+    check_choice("render_mode", render_mode, [*render_modes(env), None])
+    return env, env.params_or_default(params)
 
 
 def render_modes(env: Environment) -> list[str]:
@@ -234,6 +239,17 @@ def converted(space: spaces.Space) -> gymnasium.Space:
         largest = float(np.finfo(dtype).max) / 2
         low, high = max(low, -largest), min(high, largest)
     return gymnasium.spaces.Box(low, high, space.shape, dtype.type)
+
+
+def observations_of(env: Environment, params: Any) -> gymnasium.Space:
+    """The space of observations, with the bounds that they have under these params."""
+    space = env.observation_space()
+    bounds = env.observation_bounds(params)
+    if bounds is None or not isinstance(space, spaces.Box):
+        return converted(space)
+    dtype = np.dtype(space.jax_dtype)
+    low, high = (np.asarray([float(x) for x in end], dtype) for end in bounds)
+    return gymnasium.spaces.Box(low, high, dtype=dtype.type)
 
 
 def to_host(tree: Any) -> Any:
@@ -269,5 +285,14 @@ def to_action(space: Any, action: Any, batch: tuple[int, ...] = ()) -> np.ndarra
         integer = np.issubdtype(array.dtype, np.integer)
         if integer and ((array >= 0) & (array < counts)).all():
             return array.astype(np.int32)
-    several = f"a batch {batch} of members" if batch else "a member"
-    raise ValueError(f"action = {action!r}: {several} of {space} is needed")
+    several = f"a batch {[*batch]} of members" if batch else "a member"
+    raise ValueError(refusal("action", action, f"{several} of {space}"))
+
+
+for _id in registered():
+    gymnasium.register(
+        f"gpicljax/{_id}",
+        "gpicljax.interop.gymnasium:to_gymnasium",
+        vector_entry_point="gpicljax.interop.gymnasium_vector:to_gymnasium_vector",
+        kwargs={"env": _id},
+    )

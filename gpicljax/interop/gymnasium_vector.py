@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from gpicljax.batching import select
+from gpicljax.checks import check, check_at_least, check_choice, refusal
 from gpicljax.environment import Environment
 from gpicljax.interface import TimeStep
 from gpicljax.interop import gymnasium as single
@@ -105,7 +106,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         }
         self._native_observations = vec.env.observation_space()
         self._native_actions = vec.env.action_space()
-        self.single_observation_space = single.converted(self._native_observations)
+        self.single_observation_space = single.observations_of(vec.env, vec.params)
         self.single_action_space = single.converted(self._native_actions)
         self.observation_space = batch_space(self.single_observation_space, vec.num_envs)
         self.action_space = batch_space(self.single_action_space, vec.num_envs)
@@ -125,11 +126,11 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         Returns:
           The observations and `{"trial_start": bool[B]}`.
         """
-        if seed is not None and not isinstance(seed, int | np.integer):
-            raise ValueError(f"seed = {seed!r}: one integer is needed for the whole batch")
+        whole = seed is None or (isinstance(seed, int | np.integer) and seed >= 0)
+        check(whole, "seed", seed, "one integer >= 0 for the whole batch, or None")
         super().reset(seed=None if seed is None else int(seed))
         if options:
-            raise ValueError(f"options {sorted(options)}: none are known")
+            raise ValueError(refusal("options", options, "none"))
         if seed is not None or self._root is None:
             self._root = jax.random.key(int(self.np_random.integers(2**31)))
             self._resets = 0
@@ -229,7 +230,7 @@ def _started(timestep: TimeStep) -> dict[str, Any]:
 
 
 def to_gymnasium_vector(
-    env: Environment,
+    env: Environment | str,
     num_envs: int,
     params: Any = None,
     *,
@@ -243,7 +244,7 @@ def to_gymnasium_vector(
     """Puts a `VectorEnv` behind Gymnasium's interface.
 
     Args:
-      env: an environment of one agent.
+      env: an environment of one agent, or its id.
       num_envs: batch size B.
       params: the distribution over tasks; `env.default_params` if None.
       episodes_per_trial: episodes of one task before a new one is drawn.
@@ -265,15 +266,12 @@ def to_gymnasium_vector(
       >>> observations
       array([0, 0, 0])
     """
-    params = single.checked(env, params, render_mode)
-    if resets not in ("fresh", "bank"):
-        raise ValueError(f"resets = {resets!r}: choose from ('fresh', 'bank')")
+    env, params = single.checked(env, params, render_mode)
+    check_choice("resets", resets, ("fresh", "bank"))
     modes = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP]
-    if autoreset_mode not in [*modes, *[mode.value for mode in modes]]:
-        accepted = [mode.value for mode in modes]
-        raise ValueError(f"autoreset_mode = {autoreset_mode!r}: choose from {accepted}")
-    if renew_every < 1:
-        raise ValueError(f"renew_every = {renew_every}: at least 1 is needed")
+    if autoreset_mode not in modes:
+        check_choice("autoreset_mode", autoreset_mode, [mode.value for mode in modes])
+    check_at_least(1, renew_every=renew_every)
     vec = VectorEnv(
         env,
         num_envs,

@@ -16,6 +16,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.batching import restart, strong
+from gpicljax.checks import check, check_choice, refusal
 from gpicljax.environment import Environment, Info
 from gpicljax.interop import _spaces
 from gpicljax.interop._constant import Constant
@@ -185,7 +186,7 @@ class GymnaxEnv:
         if params is None:
             return self.default_params
         if not isinstance(params, GymnaxParams):
-            raise TypeError(f"params: GymnaxParams are needed, not {type(params)}; see make_params")
+            raise TypeError(refusal("params", params, "GymnaxParams, see make_params"))
         return strong(params)
 
     def _start(self, key: jax.Array, distribution: Any) -> GymnaxState:
@@ -235,7 +236,7 @@ class GymnaxEnv:
 
 
 def to_gymnax(
-    env: Environment,
+    env: Environment | str,
     step_api: Literal[5, 6] = 5,
     params: Any = None,
     *,
@@ -246,7 +247,7 @@ def to_gymnax(
     """Puts an environment behind gymnax's interface.
 
     Args:
-      env: an environment of one agent.
+      env: an environment of one agent, or its id.
       step_api: 5 for what shipping trainers take, `(observation, state, reward, done, info)`; 6
         for gymnax 1.x, with `terminated` and `truncated`.
       params: the distribution over tasks; `env.default_params` if None. Traced or batched ones go
@@ -270,27 +271,23 @@ def to_gymnax(
       >>> observation.shape
       (16,)
     """
-    if env.num_agents is not None:
-        raise ValueError(f"env = {env.name} has {env.num_agents} agents: use to_jaxmarl")
-    if step_api not in (5, 6):
-        raise ValueError(f"step_api = {step_api!r}: choose from 5, 6")
+    env = _spaces.of_one_agent(env)
+    check_choice("step_api", step_api, (5, 6))
     if flatten_observation is None:
         box = isinstance(env.observation_space(), spaces.Box)
         flatten_observation = observe_previous or not box
-    if observe_previous and not flatten_observation:
-        raise ValueError("flatten_observation = False: observe_previous needs flat observations")
+    flat = flatten_observation or not observe_previous
+    check(flat, "flatten_observation", False, "True or None, with observe_previous")
     _spaces.joint_space(env.action_space())
-    if params is None:
-        params = env.default_params
-    env.validate(params)
+    params = env.params_or_default(params)
     defaults = Constant.of(_with_limit(env, params, max_steps_in_episode))
     return GymnaxEnv(env, step_api, defaults, flatten_observation, observe_previous)
 
 
 def _with_limit(env: Environment, params: Any, limit: Any) -> GymnaxParams:
     limit = env.horizon(params) if limit is None else limit
-    if not np.all(np.asarray(limit) >= 1):
-        raise ValueError(f"max_steps_in_episode = {limit}: at least 1 is needed")
+    fits = np.all(np.asarray(limit) >= 1)
+    check(fits, "max_steps_in_episode", limit, "an integer >= 1")
     return GymnaxParams(params, jnp.asarray(limit, jnp.int32))
 
 

@@ -12,10 +12,12 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.batching import restart
+from gpicljax.checks import refusal
 from gpicljax.environment import Environment
 from gpicljax.interop import _spaces
 from gpicljax.interop._constant import Constant
 from gpicljax.interop._packages import missing
+from gpicljax.registration import resolve
 
 try:
     from jaxmarl.environments import MultiAgentEnv, State
@@ -170,12 +172,12 @@ class JaxMARLEnv(MultiAgentEnv):
         return arrived, self._by_agent(rewards), infos
 
 
-def to_jaxmarl(env: Environment, params: Any = None) -> JaxMARLEnv:
+def to_jaxmarl(env: Environment | str, params: Any = None) -> JaxMARLEnv:
     """Puts an environment of several agents behind JaxMARL's interface.
 
     Args:
-      env: an environment with an agent axis, all of whose agents have the same spaces, and
-        discrete actions. Several choices at once (a decision and a message, say) become one
+      env: an environment, or its id, with an agent axis, all of whose agents have the same spaces,
+        and discrete actions. Several choices at once (a decision and a message, say) become one
         integer that numbers all combinations.
       params: the distribution over tasks, one of which is drawn at each reset;
         `env.default_params` if None.
@@ -192,12 +194,11 @@ def to_jaxmarl(env: Environment, params: Any = None) -> JaxMARLEnv:
       >>> sorted(observations), env.action_space("agent_0").n
       (['agent_0', 'agent_1'], 1029)
     """
+    env = resolve(env)
     if env.num_agents is None:
-        raise ValueError(f"env = {env.name} has one agent: use to_gymnax or to_gymnasium")
+        accepted = "several agents; to_gymnax and to_gymnasium take one"
+        raise ValueError(refusal("num_agents", None, accepted))
     one_action = spaces.of_one_agent(env.action_space(), env.num_agents)
     if not isinstance(one_action, spaces.Discrete | spaces.MultiDiscrete):
-        raise TypeError(f"action space {one_action}: choose from Discrete, MultiDiscrete")
-    if params is None:
-        params = env.default_params
-    env.validate(params)
-    return JaxMARLEnv(env, Constant.of(params))
+        raise TypeError(refusal("action_space", one_action, "Discrete, MultiDiscrete"))
+    return JaxMARLEnv(env, Constant.of(env.params_or_default(params)))

@@ -11,6 +11,7 @@ from flax import linen as nn
 
 from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.encoder import Encoder
 from gpicljax.networks.feedforward import MLP, FeedForward, dense
 from gpicljax.networks.policies import policy_for
 from gpicljax.networks.q_network import RecurrentCore
@@ -54,7 +55,7 @@ class ActorCritic(FeedForward):
     """MLPs over the observation alone: one for the policy and one for the value, or a shared one.
 
     Attributes:
-      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      observation_space: of the unbatched observation; see `encoder.Encoder`.
       action_space: of the unbatched action.
       sizes: hidden sizes of the MLP.
       separate_value: whether the value has an MLP of its own.
@@ -75,7 +76,7 @@ class ActorCritic(FeedForward):
     @nn.compact
     def __call__(self, inputs: AgentInput) -> PolicyOutput:
         """Inputs with any leading axes -> `PolicyOutput`."""
-        seen = spaces.flatten(self.observation_space, inputs.observation)
+        seen = Encoder(self.observation_space, name="encoder")(inputs.observation)
         torso = MLP(self.sizes, self.activation, name="torso")(seen)
         value_torso = torso
         if self.separate_value:
@@ -91,7 +92,7 @@ class RecurrentActorCritic(nn.Module):
     al., 2016; Wang et al., 2016).
 
     Attributes:
-      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      observation_space: of the unbatched observation; see `encoder.Encoder`.
       action_space: of the unbatched action.
       sizes: hidden sizes of the MLP.
       core: the recurrent core.
@@ -104,6 +105,7 @@ class RecurrentActorCritic(nn.Module):
 
     def setup(self) -> None:
         """The submodules."""
+        self.encoder = Encoder(self.observation_space)
         self.torso = MLP(self.sizes)
         self.policy = PolicyHead(self.action_space)
         self.value = dense(1)
@@ -113,7 +115,7 @@ class RecurrentActorCritic(nn.Module):
         return self.core.initial_carry(batch)
 
     def _features(self, inputs: AgentInput) -> jax.Array:
-        seen = spaces.flatten(self.observation_space, inputs.observation)
+        seen = self.encoder(inputs.observation)
         action = spaces.flatten(self.action_space, inputs.last_action).astype(seen.dtype)
         reward = inputs.last_reward[..., None].astype(seen.dtype)
         return self.torso(jnp.concatenate([seen, action, reward], axis=-1))

@@ -11,6 +11,7 @@ from flax import linen as nn
 
 from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.encoder import Encoder
 from gpicljax.networks.feedforward import MLP, FeedForward, dense
 
 _SMALL = nn.initializers.variance_scaling(1e-2, "fan_in", "normal")
@@ -27,7 +28,7 @@ class DeterministicActor(FeedForward):
     """An MLP over the observation and a linear layer, squashed by tanh; it starts near 0.
 
     Attributes:
-      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      observation_space: of the unbatched observation; see `encoder.Encoder`.
       action_space: of the unbatched action, with D entries.
       sizes: hidden sizes of the MLP.
       activation: of the hidden layers.
@@ -41,7 +42,7 @@ class DeterministicActor(FeedForward):
     @nn.compact
     def __call__(self, inputs: AgentInput) -> jax.Array:
         """Inputs with any leading axes -> float `[..., D]` within [-1, 1]."""
-        seen = spaces.flatten(self.observation_space, inputs.observation)
+        seen = Encoder(self.observation_space, name="encoder")(inputs.observation)
         torso = MLP(self.sizes, self.activation, name="torso")(seen)
         size = spaces.flat_size(self.action_space)
         return jnp.tanh(dense(size, kernel_init=_SMALL, name="action")(torso))
@@ -53,7 +54,7 @@ class GaussianActor(FeedForward):
     Its outputs are what `policies.TanhPolicy` reads; they start near 0.
 
     Attributes:
-      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      observation_space: of the unbatched observation; see `encoder.Encoder`.
       action_space: of the unbatched action, with D entries.
       sizes: hidden sizes of the MLP.
       activation: of the hidden layers.
@@ -71,7 +72,7 @@ class GaussianActor(FeedForward):
     @nn.compact
     def __call__(self, inputs: AgentInput) -> jax.Array:
         """Inputs with any leading axes -> float `[..., 2 D]`."""
-        seen = spaces.flatten(self.observation_space, inputs.observation)
+        seen = Encoder(self.observation_space, name="encoder")(inputs.observation)
         torso = MLP(self.sizes, self.activation, name="torso")(seen)
         size = spaces.flat_size(self.action_space)
         mean = dense(size, kernel_init=_SMALL, name="mean")(torso)
@@ -96,7 +97,7 @@ class Critics(FeedForward):
     Their parameters are stacked: every leaf has a leading axis K.
 
     Attributes:
-      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      observation_space: of the unbatched observation; see `encoder.Encoder`.
       sizes: hidden sizes of every MLP.
       count: K.
       activation: of the hidden layers.
@@ -110,7 +111,7 @@ class Critics(FeedForward):
     @nn.compact
     def __call__(self, inputs: CriticInput) -> jax.Array:
         """Inputs with any leading axes -> float `[..., K]`."""
-        seen = spaces.flatten(self.observation_space, inputs.observation)
+        seen = Encoder(self.observation_space, name="encoder")(inputs.observation)
         flat = jnp.concatenate([seen, inputs.action.astype(seen.dtype)], axis=-1)
         ensemble = nn.vmap(
             _Critic,

@@ -12,8 +12,9 @@ import numpy as np
 from flax import linen as nn
 
 from gpicljax import spaces
-from gpicljax.checks import check
+from gpicljax.checks import Size, check
 from gpicljax.networks.contract import AgentInput, Network, as_network
+from gpicljax.networks.encoder import Encoder
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.feedforward import MLP, FeedForward, Predictor, dense
 from gpicljax.networks.policies import by_choice, choices
@@ -95,6 +96,7 @@ class RecurrentQNetwork(nn.Module):
 
     def setup(self) -> None:
         """The submodules, named after their part."""
+        self.pictures = Encoder(self.observation_space)
         self.encoder = MLP(self.encoder_sizes)
         self.mixer = MLP(self.mixer_sizes)
         self.head = DuelingHead(self.actions)
@@ -109,7 +111,7 @@ class RecurrentQNetwork(nn.Module):
     def _mix(self, inputs: AgentInput) -> tuple[jax.Array, jax.Array | None]:
         observation, raw = inputs.observation, None
         if self.encoded is None:
-            parts = [spaces.flatten(self.observation_space, observation)]
+            parts = [self.pictures(observation)]
         else:
             assert isinstance(self.observation_space, spaces.Dict)
             raw = spaces.flatten(self.observation_space[self.encoded], observation[self.encoded])
@@ -162,10 +164,10 @@ class RecurrentQSettings:
     """
 
     encoded: str | None = None
-    encoder: tuple[int, ...] = (512, 256, 128)
-    mixer: tuple[int, ...] = (128,)
+    encoder: tuple[Size, ...] = (512, 256, 128)
+    mixer: tuple[Size, ...] = (128,)
     core: Literal["lstm", "delta"] = "lstm"
-    core_sizes: tuple[int, ...] = (128,)
+    core_sizes: tuple[Size, ...] = (128,)
     memory_heads: int = 4
     memory_width: int = 32
     predictions: tuple[str, ...] = ()
@@ -206,7 +208,7 @@ class QNetwork(FeedForward):
     """An MLP over the observation alone, and a linear or dueling head.
 
     Attributes:
-      observation_space: of the unbatched observation; its entries are flattened, integers one-hot.
+      observation_space: of the unbatched observation; see `encoder.Encoder`.
       actions: the space of actions, of one choice or of several (see `policies.choices`).
       sizes: hidden sizes of the MLP.
       dueling: whether the head is `DuelingHead`.
@@ -220,7 +222,8 @@ class QNetwork(FeedForward):
     @nn.compact
     def __call__(self, inputs: AgentInput) -> QOutput:
         """Inputs with any leading axes -> `QOutput` without predictions."""
-        features = MLP(self.sizes)(spaces.flatten(self.observation_space, inputs.observation))
+        seen = Encoder(self.observation_space, name="encoder")(inputs.observation)
+        features = MLP(self.sizes)(seen)
         if self.dueling:
             return QOutput(DuelingHead(self.actions, name="head")(features), {})
         space = choices(self.actions)

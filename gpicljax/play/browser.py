@@ -35,7 +35,9 @@ def server(game: Game, title: str, port: int = 0) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if self.path in ("/", "/index.html"):
+            if not self._is_local():
+                self.send_error(403)
+            elif self.path in ("/", "/index.html"):
                 self._answer(page, "text/html; charset=utf-8")
             else:
                 self.send_error(404)
@@ -55,7 +57,7 @@ def server(game: Game, title: str, port: int = 0) -> ThreadingHTTPServer:
             self._answer(content, "application/json")
 
         def _is_local(self) -> bool:
-            # Other sites' pages, too, may send requests here.
+            # Other sites' pages, too, may send requests here, under names that lead here.
             port = self.connection.getsockname()[1]
             here = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
             origin = self.headers.get("Origin")

@@ -11,33 +11,18 @@ its observation is a picture, or it has `render`. Time stands still between two 
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import os
 import sys
 import webbrowser
 from collections.abc import Sequence
-from typing import Any
 
 from gpicljax.play.browser import server
 from gpicljax.play.game import Game
 from gpicljax.play.terminal import keys_at_once, play_in_terminal
 from gpicljax.registration import make
+from gpicljax.runtime.config import assignments
 from gpicljax.runtime.mesh import enable_compilation_cache
-
-
-def _assignments(words: Sequence[str], flag: str) -> dict[str, Any]:
-    """`size=21` as a name and a Python value; what is no literal stays text."""
-    values: dict[str, Any] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals or not name.isidentifier():
-            raise ValueError(f"{flag}: got {word!r}; accepted: NAME=VALUE")
-        try:
-            values[name] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            values[name] = text
-    return values
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,8 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     enable_compilation_cache()
     try:
-        env = make(options.env_id, **_assignments(options.set, "--set"))
-        params = env.make_params(**_assignments(options.params, "--params"))
+        env = make(options.env_id, **assignments("--set", options.set))
+        params = env.make_params(**assignments("--params", options.params))
         print("compiling ...", flush=True)
         game = Game(env, params, options.seed)
         game.pictures()

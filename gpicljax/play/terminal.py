@@ -37,7 +37,7 @@ def half_blocks(picture: Picture, columns: int, lines: int, *, true_colour: bool
     from PIL import Image
 
     if columns < 1 or lines < 1:
-        raise ValueError(f"columns is {columns}, lines is {lines}; accepted are at least 1 each")
+        raise ValueError(f"columns, lines: got {columns}, {lines}; accepted: at least 1 each")
     height, width = picture.shape[:2]
     scale = min(columns / width, 2 * lines / height)
     size = max(1, round(width * scale)), max(2, 2 * round(height * scale / 2))

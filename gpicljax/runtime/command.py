@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import numpy as np
 import tyro
 from rich.console import Console
@@ -25,16 +27,23 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpicljax.checks import refusal, unknown
+from gpicljax.evaluation.aggregate import (
+    aggregate,
+    interquartile_mean,
+    probability_of_improvement,
+)
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.registration import registered
+from gpicljax.registration import make, registered
 from gpicljax.runtime.progress import count, duration
 from gpicljax.runtime.stored_runs import (
     StoredRun,
     UnknownRunError,
+    by_method,
     config_differences,
     find_run,
     find_runs,
     read_run,
+    write_values,
 )
 from gpicljax.storage.nested import flatten
 from gpicljax.viz.curves import learning_curves
@@ -139,6 +148,12 @@ class CompareRuns:
     """What to draw; by default what the first run's progress line showed."""
     out: Path = Path("comparison.png")
     """Where to draw it; the suffix chooses the format."""
+    by: str | None = None
+    """A field of the configuration that names the method: runs that agree in it are pooled, and
+    what else they differ in is the task. Prints interquartile means and probabilities of
+    improvement of the metric, as last measured; across tasks it must be on one scale."""
+    csv: Path | None = None
+    """Where to write every value of every metric: run, chunk, observations, metric, seed, value."""
     runs_dir: Path = Path("runs")
     """Folder that holds all runs."""
 
@@ -173,8 +188,30 @@ class CompareRuns:
             _print(out, table)
             out.print("mean over seeds ± half of its 95 % t-interval (number of seeds)")
             _print_not_finite(out, runs)
+        if self.by is not None and metric is not None:
+            _print(out, self._aggregates(runs, metric))
+        if self.csv is not None:
+            write_values(self.csv, runs)
+            out.print(f"values: {escape(str(self.csv))}")
         if metric is not None:
             self._draw(out, dict(zip(names, runs, strict=True)), metric)
+
+    def _aggregates(self, runs: Sequence[StoredRun], metric: str) -> Table:
+        """Methods, their interquartile means, and how likely each beats the first."""
+        methods = by_method(runs, self.by or "", metric)
+        first = next(iter(methods.values()))
+        table = _table(f"{metric} by {self.by}", "tasks", "runs", "IQM", "beats the first")
+        for name, scores in methods.items():
+            middle = aggregate(interquartile_mean, scores)
+            better = aggregate(probability_of_improvement, scores, first)
+            table.add_row(
+                escape(name),
+                str(len(scores)),
+                str(sum(len(x) for x in scores)),
+                "{:.4g} [{:.4g}, {:.4g}]".format(*middle),
+                "-" if scores is first else "{:.0%} [{:.0%}, {:.0%}]".format(*better),
+            )
+        return table
 
     def _draw(self, out: Console, runs: dict[str, StoredRun], metric: str) -> None:
         curves = {name: run.curve(metric) for name, run in runs.items() if metric in run.metrics}
@@ -206,12 +243,36 @@ class CompareRuns:
 
 @dataclasses.dataclass(frozen=True)
 class Environments:
-    """Lists the ids that `gpicljax.make` accepts."""
+    """Lists the ids that `gpicljax.make` accepts, with their spaces, options and params."""
+
+    env_id: tyro.conf.Positional[str | None] = None
+    """One of them, to be described at length."""
 
     def __call__(self, out: Console) -> None:
-        """Prints one per line."""
+        """Prints a table, or what `gpicljax.make` makes of an id."""
+        if self.env_id is not None:
+            env = make(self.env_id)
+            out.print(f"[bold]{escape(self.env_id)}[/]\n")
+            out.print(escape(inspect.cleandoc(type(env).__doc__ or "")))
+            params = type(jax.eval_shape(lambda: env.default_params))
+            out.print(f"\n[bold]Params[/]\n\n{escape(inspect.cleandoc(params.__doc__ or ''))}")
+            return
         for env_id in registered():
-            out.print(env_id)
+            env = make(env_id)
+            params = jax.eval_shape(lambda env=env: env.default_params)
+            options = ", ".join(field.name for field in dataclasses.fields(env)) or "none"
+            out.print(
+                f"[bold]{escape(env_id)}[/]: {(type(env).__doc__ or '').partition(chr(10))[0]}"
+            )
+            lines = {
+                "observations": env.observation_space(),
+                "actions": env.action_space(),
+                "options": options,
+                "params": ", ".join(params.__dataclass_fields__),
+            }
+            for name, line in lines.items():
+                out.print(f"    {name}: {escape(str(line))}", soft_wrap=True)
+        out.print("\n`gpicljax environments ID` describes one.")
 
 
 def _named(name: str) -> Any:

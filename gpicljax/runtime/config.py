@@ -16,6 +16,7 @@ Nothing here imports JAX.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib.util
 import math
@@ -27,7 +28,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 import tyro
 
-from gpicljax.checks import refusal, unknown
+from gpicljax.checks import check_fields, refusal, unknown
 
 LOG_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 """What a log may also be sent to, and the package that this needs."""
@@ -69,6 +70,7 @@ class RunConfig:
       name: Name of the run's folder; by default the preset (and what the experiment adds to it).
       runs_dir: Folder that holds all runs.
       resume: Continue this run from its newest checkpoint.
+      requeue: Continue this run if there is one, else start it: for jobs that are started again.
       overwrite: Delete an existing run of this name first.
       dry_run: Report size, memory and expected duration without training.
       progress: Draw a progress line.
@@ -85,6 +87,7 @@ class RunConfig:
     name: str | None = None
     runs_dir: Path = Path("runs")
     resume: bool = False
+    requeue: bool = False
     overwrite: bool = False
     dry_run: bool = False
     progress: bool = True
@@ -113,13 +116,15 @@ class RunConfig:
         plain_name = bool(name) and name[0] != "." and not {"/", "\\", "\0"} & set(name)
         check(plain_name, "name", name, "a folder name without separators or a leading dot")
         for name in self.log_to:
-            check(name in LOG_PACKAGES, "log_to", name, f"any of {', '.join(LOG_PACKAGES)}")
             found = importlib.util.find_spec(LOG_PACKAGES[name])
             # Without an origin it is but a folder of that name, such as the one W&B itself makes.
             installed = found is not None and found.origin is not None
             check(installed, "log_to", name, "what is installed; pip install 'gpicljax[log]'")
-        both = self.resume and self.overwrite
-        check(not both, "resume and overwrite", (True, True), "at most one of the two")
+        ways = [way for way in ("resume", "requeue", "overwrite") if getattr(self, way)]
+        check(len(ways) <= 1, " and ".join(ways), (True,) * len(ways), "at most one of them")
+        above = next(path for path in (self.runs_dir, *self.runs_dir.parents) if path.exists())
+        accepted = f"a folder, or where one can be made; {above} is none"
+        check(above.is_dir(), "runs_dir", str(self.runs_dir), accepted)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,10 +177,12 @@ ConfigT = TypeVar("ConfigT", bound=RunConfig)
 
 
 def validate(config: Any, prefix: str = "") -> None:
-    """Runs `validate()` of a configuration and of every dataclass nested in it.
+    """Checks a configuration and every dataclass nested in it.
+
+    Fields are checked by their annotations (see `gpicljax.checks`), then `validate()` is called.
 
     Args:
-      config: a dataclass instance; those without a `validate` method are only descended into.
+      config: a dataclass instance; it need not have a `validate` method.
       prefix: dotted name of `config` within the whole, put before the argument in errors.
 
     Raises:
@@ -190,12 +197,34 @@ def validate(config: Any, prefix: str = "") -> None:
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             validate(value, f"{prefix}{field.name}.")
-    hook = getattr(config, "validate", None)
-    if hook is not None:
+    try:
+        check_fields(config)
+        if hasattr(config, "validate"):
+            config.validate()
+    except ValueError as error:
+        raise ConfigError(f"{prefix}{error}") from error
+
+
+def assignments(argument: str, items: Sequence[str]) -> dict[str, Any]:
+    """Settings such as `size=8` by name.
+
+    Values are Python literals, `true`, `false` and `none` in any case, or else text; whether a
+    value is accepted is decided where it is used, by the annotation of what it sets.
+
+    Raises:
+      ConfigError: for what is no `name=value`, or a name that comes twice.
+    """
+    words = {"true": True, "false": False, "none": None}
+    values: dict[str, Any] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        check(bool(equals) and name.isidentifier(), argument, item, "name=value")
+        check(name not in values, argument, item, "every name once")
         try:
-            hook()
-        except ValueError as error:
-            raise ConfigError(f"{prefix}{error}") from error
+            values[name] = words[text.lower()] if text.lower() in words else ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            values[name] = text
+    return values
 
 
 def parse(

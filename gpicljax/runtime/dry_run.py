@@ -29,24 +29,25 @@ class Cost(NamedTuple):
         return (self.argument_bytes + self.temporary_bytes) / 2**30
 
 
-def measure(function: Any, argument: Any) -> Cost:
+def measure(function: Any, argument: Any, *more: Any) -> Cost:
     """Compiles a function of one pytree, asks for its memory analysis and times one call.
 
     Args:
       function: a jitted function that maps the argument to `(argument of the next call,
         anything)`, such as one update.
       argument: the first one; it is consumed if the function donates.
+      *more: further arguments, the same at every call.
 
     Returns:
       The cost.
     """
     start = time.monotonic()
-    compiled = function.lower(argument).compile()
+    compiled = function.lower(argument, *more).compile()
     compile_s = time.monotonic() - start
     memory = compiled.memory_analysis()
-    argument, _ = jax.block_until_ready(compiled(argument))
+    argument, _ = jax.block_until_ready(compiled(argument, *more))
     start = time.monotonic()
-    jax.block_until_ready(compiled(argument))
+    jax.block_until_ready(compiled(argument, *more))
     return Cost(
         compile_s,
         int(getattr(memory, "argument_size_in_bytes", 0)),

@@ -14,6 +14,7 @@ agents, summary. `experiments/train_agent.py` is an example.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import sys
@@ -275,7 +276,7 @@ def run_experiment(
             f"{name} {config.run_name}: {program.title}",
             {
                 **program.details,
-                "observations": f"{per_chunk * num_chunks * program.observations:,} per seed",
+                "observations": _observations_in_words(config, program),
                 "seeds": _devices_in_words(config, program, lanes),
                 "results": str(run.path),
             },
@@ -284,13 +285,13 @@ def run_experiment(
 
         # Training.
         alone = config.seeds == len(program.cells) == 1 and program.spread is not None
-        state, update_chunk = (_one_run if alone else _side_by_side)(
-            config, program, lanes, per_chunk
-        )
+        training = (_one_run if alone else _side_by_side)(config, program, lanes, per_chunk)
         take = _measurer(config, program, lanes)
         state, history = run_chunks(
-            update_chunk,
-            state,
+            training.finish,
+            training.running,
+            advance=training.advance,
+            updates=per_chunk,
             num_chunks=num_chunks,
             run=run,
             lanes=None if alone else lanes,
@@ -364,6 +365,15 @@ def _cells(config: TrainingConfig, program: Program) -> Any:
     )
 
 
+def _observations_in_words(config: TrainingConfig, program: Program) -> str:
+    each, chunks = config.chunks(program.observations)
+    chunk = each * program.observations
+    words = f"{chunk * chunks:,} per seed"
+    if chunk * chunks <= config.observations:
+        return words
+    return f"{words} (for {config.observations:,}: rounded up to whole log lines of {chunk:,})"
+
+
 def _devices_in_words(config: TrainingConfig, program: Program, lanes: Lanes) -> str:
     cells = f" of each of {len(program.cells)} cells" if len(program.cells) > 1 else ""
     return f"{config.seeds}{cells}, side by side on up to {lanes.mesh.size} device(s)"
@@ -372,37 +382,94 @@ def _devices_in_words(config: TrainingConfig, program: Program, lanes: Lanes) ->
 # Training ----------------------------------------------------------------------------------------
 
 
-def _chunk(program: Program, update: Callable[[Any], Any], updates: int) -> Callable[[Any], Any]:
-    """So many updates of one run, then what comes between two chunks."""
+class _Running(NamedTuple):
+    """One run in the middle of a chunk: all that the rest of it depends on.
 
-    def chunk(state: Any) -> tuple[Any, dict[str, jax.Array]]:
-        state, metrics = jax.lax.scan(lambda s, _: update(s), state, None, updates)
-        return program.between(state), {name: metric.mean(0) for name, metric in metrics.items()}
+    Attributes:
+      state: the trainer's.
+      sums: of the metrics of this chunk's updates so far.
+    """
 
-    return watched(chunk)
+    state: Any
+    sums: dict[str, jax.Array]
+
+    @property
+    def params(self) -> Any:
+        """The agent's parameters."""
+        return self.state.params
+
+
+class _Training(NamedTuple):
+    """What is trained, compiled.
+
+    Attributes:
+      running: as it begins.
+      advance: `(running, n: int32[]) -> (running, ())`, by n updates. The bits do not depend on how
+        a chunk is cut into such stretches: there is one program for all of them.
+      finish: `running -> (running, metrics)`, at a chunk's end.
+    """
+
+    running: Any
+    advance: Callable[..., tuple[Any, tuple[()]]]
+    finish: Callable[[Any], Any]
+
+
+def _begin(program: Program, key: jax.Array, cell: Any) -> _Running:
+    state = program.init(key, cell)
+    metrics = jax.eval_shape(program.update, state)[1] if program.observations else {}
+    dtypes = {name: jnp.result_type(x.dtype, jnp.float32) for name, x in metrics.items()}
+    return _Running(state, {n: jnp.zeros(x.shape, dtypes[n]) for n, x in metrics.items()})
+
+
+def _advance(update: Callable[[Any], Any]) -> Callable[..., tuple[_Running, tuple[()]]]:
+    def step(_: Any, running: _Running) -> _Running:
+        state, metrics = update(running.state)
+        return _Running(state, {n: total + metrics[n] for n, total in running.sums.items()})
+
+    return lambda running, n: (jax.lax.fori_loop(0, n, step, running), ())
+
+
+def _finish(program: Program, updates: int) -> Callable[[_Running], Any]:
+    """Means of the metrics, then what comes between two chunks."""
+
+    def finish(running: _Running) -> tuple[_Running, dict[str, jax.Array]]:
+        means = {name: total / updates for name, total in running.sums.items()}
+        sums = jax.tree.map(jnp.zeros_like, running.sums)
+        return _Running(program.between(running.state), sums), means
+
+    return watched(finish)
 
 
 def _side_by_side(
     config: TrainingConfig, program: Program, lanes: Lanes, updates: int
-) -> tuple[Any, Callable[[Any], Any]]:
-    """All runs, each on one device: initial state and compiled chunk."""
+) -> _Training:
+    """All runs, each on one device."""
     keys, cells = _keys(config, program, "train"), _cells(config, program)
-    state = per_lane(program.init, lanes.mesh)(*lanes.spread((keys, cells)))
-    return state, per_lane(_chunk(program, program.update, updates), lanes.mesh, donate_argnums=0)
+    begin = functools.partial(_begin, program)
+    return _Training(
+        per_lane(begin, lanes.mesh)(*lanes.spread((keys, cells))),
+        per_lane(_advance(program.update), lanes.mesh, (0, None), donate_argnums=0),
+        per_lane(_finish(program, updates), lanes.mesh, donate_argnums=0),
+    )
 
 
-def _one_run(
-    config: TrainingConfig, program: Program, lanes: Lanes, updates: int
-) -> tuple[Any, Callable[[Any], Any]]:
-    """A single run spread over all devices: initial state and compiled chunk."""
+def _one_run(config: TrainingConfig, program: Program, lanes: Lanes, updates: int) -> _Training:
+    """A single run spread over all devices."""
     del lanes
     spread = program.spread
     assert spread is not None
     mesh = make_mesh(math.gcd(spread.instances, len(jax.devices())))
     cell = next(iter(program.cells.values()))
-    state = jax.jit(program.init)(_keys(config, program, "train")[0], cell)
-    chunk = _chunk(program, spread.update(mesh.size, AXIS), updates)
-    return shard_parts(state, mesh, spread.partition), per_part(chunk, mesh, spread.partition)
+    running = jax.jit(functools.partial(_begin, program))(_keys(config, program, "train")[0], cell)
+
+    def partition(batch: Any, whole: Any) -> Any:
+        return _Running(spread.partition(batch, whole), whole)
+
+    return _Training(
+        shard_parts(running, mesh, partition),
+        per_part(_advance(spread.update(mesh.size, AXIS)), mesh, partition, more=1),
+        per_part(_finish(program, updates), mesh, partition),
+    )
 
 
 def _params(state: Any, lanes: Lanes, alone: bool) -> Any:
@@ -500,16 +567,15 @@ def _dry_run(config: TrainingConfig, program: Program, lanes: Lanes, updates: in
         {
             **program.details,
             "parameters per agent": f"{parameter_count(shapes.params):,}",
-            "observations": f"{updates * program.observations:,} per seed, in {updates:,} updates",
+            "observations": f"{_observations_in_words(config, program)}, in {updates:,} updates",
             "seeds": _devices_in_words(config, program, lanes),
         },
     )
     if not updates:
         return
     alone = config.seeds == len(program.cells) == 1 and program.spread is not None
-    program = program._replace(between=lambda state: state)
-    state, update = (_one_run if alone else _side_by_side)(config, program, lanes, 1)
-    cost = measure(update, state)
+    training = (_one_run if alone else _side_by_side)(config, program, lanes, 1)
+    cost = measure(training.advance, training.running, np.int32(1))
     rate = program.observations * lanes.count / cost.seconds
     announce(
         "one update of all seeds",

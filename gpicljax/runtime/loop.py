@@ -30,6 +30,8 @@ Metrics = Mapping[str, Any]
 RESERVED = ("step", "observations", "time", NOT_FINITE)
 FINITE = "finite"
 """The metric by which `watched` says which runs are sound."""
+STRETCH = 2.0
+"""Seconds of training between two looks for a signal, as far as updates are shorter."""
 NOT_FINITE_CODE = 3
 """The exit code where a run's loss or parameters have stopped being finite."""
 
@@ -61,6 +63,8 @@ def run_chunks(
     *,
     num_chunks: int,
     run: RunDirectory,
+    advance: Callable[[StateT, Any], tuple[StateT, Any]] | None = None,
+    updates: int = 1,
     lanes: Lanes | None = None,
     probe: Callable[[int, StateT], Metrics] | None = None,
     checkpointer: Checkpointer | None = None,
@@ -73,7 +77,8 @@ def run_chunks(
 
     A run that is killed at any moment and resumed ends with the state and, fields below `time`
     apart, the log of an undisturbed one, provided that the state holds everything the next update
-    depends on. SIGTERM and SIGINT end the process after the current chunk has been saved.
+    depends on. SIGTERM and SIGINT end the process after the current chunk has been saved; or, with
+    `advance`, after a few seconds, in the middle of a chunk.
 
     The processes of a run call it together, stop at the same chunk if any of them is told to, and
     get the same metrics and the same log. `on_metrics` is called in all of them.
@@ -84,6 +89,9 @@ def run_chunks(
       state: the initial state; a resumed run only uses its structure, shapes and shardings. It is
         consumed if `update_chunk` donates.
       num_chunks: chunks of the whole run, those before a resume included.
+      advance: compiled function from a state and a number of updates, `int32[]`, to the state after
+        them (and anything). With it, `update_chunk` is what comes after the updates of a chunk.
+      updates: of a chunk. Checkpoints are numbered by updates.
       run: the open run. Every chunk becomes one record of its log: `step` (chunks so far),
         `observations` (so far), the metrics, and `time` with `chunk_s`, `elapsed_s` (over all
         processes of the run, evaluation and saving included), `compile_s` (the part of `chunk_s`
@@ -116,6 +124,7 @@ def run_chunks(
     """
     for name, value, least in (
         ("num_chunks", num_chunks, 0),
+        ("updates", updates, 1),
         ("checkpoint_every", checkpoint_every, 1),
         ("observations_per_chunk", observations_per_chunk, 0),
     ):
@@ -124,14 +133,15 @@ def run_chunks(
     say: Callable[[str], None] = say_once if progress is None else progress.note
     saver = Checkpointer(run.checkpoints, report=say) if checkpointer is None else checkpointer
     log = MetricsLog(run.metrics_file)
-    first = saved = tried = 0
+    done = saved = tried = 0
     names = ("the run",) if lanes is None else lanes.names
     like = state if lanes is None else lanes.stored_like(state)
     restored = saver.restore_latest(like) if run.resumed else None
     if restored is not None:
-        first, state = restored[0], restored[1] if lanes is None else lanes.restored(restored[1])
-        saved = tried = first
-        say(f"resuming after chunk {first} of {num_chunks}")
+        done, state = restored[0], restored[1] if lanes is None else lanes.restored(restored[1])
+        saved = tried = done
+        say(f"resuming after {_chunks(done, updates, num_chunks)}")
+    first = done // updates
     log.truncate_after(first)
     records = log.read()
     before = records[-1].get("time", {}).get("elapsed_s", 0.0) if records else 0.0
@@ -147,27 +157,38 @@ def run_chunks(
         with contextlib.suppress(OSError):  # for `gpicljax runs` only
             write_atomically(run.plan_file, to_json_text(plan, indent=2) + "\n")
 
-    def save(step: int) -> None:
+    def save() -> None:
         nonlocal saved, tried
         # A checkpoint must not be ahead of the log: a resume could not fill the gap.
-        if log.complete and step > tried:
-            tried = step
+        if log.complete and done > tried:
+            tried = done
             kept = state if lanes is None else lanes.stored(state)
-            saved = step if saver.save(step, kept) else saved
+            saved = done if saver.save(done, kept) else saved
 
     nothing = contextlib.nullcontext()
     watch = _Stopwatch(observations_per_chunk, before)
-    done = first
     shown = nothing if progress is None else contextlib.closing(progress)
     with watch.clock, shown, open_loggers(run, records, report=say) as views:
         with catch_stop() as stop:
             for step in range(first + 1, num_chunks + 1):
                 profiled = leader and run.config.profile and step == first + 2
+                metrics, probed = {}, {}
                 with profile(run.path / "profile", report=say) if profiled else nothing:
                     watch.start()
-                    state, metrics = jax.block_until_ready(update_chunk(state))
-                    probed = {} if probe is None else probe(step, state)
+                    while advance is not None and (left := step * updates - done):
+                        count = watch.affordable(left)
+                        state, _ = jax.block_until_ready(advance(state, np.int32(count)))
+                        watch.took(count)
+                        done += count
+                        if count < left and _agreed(stop) is not None:
+                            break
+                    else:
+                        done = step * updates
+                        state, metrics = jax.block_until_ready(update_chunk(state))
+                        probed = {} if probe is None else probe(step, state)
                     spent = watch.stop(count=not profiled)
+                if done < step * updates:
+                    break
                 fetch = to_host if lanes is None else lanes.fetch
                 metrics = fetch(dict(metrics)) | dict(probed)
                 sound = np.atleast_1d(metrics.pop(FINITE, np.ones(len(names), bool)))
@@ -189,9 +210,8 @@ def run_chunks(
                 views.log(step, record)
                 if on_metrics is not None:
                     on_metrics(step, metrics)
-                done = step
                 if step % checkpoint_every == 0 or step == num_chunks:
-                    save(step)
+                    save()
                 if progress is not None:
                     progress.update(
                         step,
@@ -205,22 +225,29 @@ def run_chunks(
         # Only now, with the usual handlers back: no signal can slip in between look and leave.
         if progress is not None:
             progress.close()
-        if run.config.profile and done < first + 2:
+        if run.config.profile and done < (first + 2) * updates:
             say("note: nothing profiled; only the second chunk of a process is, when all is warm")
         asked = _agreed(stop)
         if asked is not None:
             with contextlib.suppress(OSError):
                 log.flush()
-            save(done)
-            kept = f"saved after chunk {saved}" if saved else "nothing saved"
+            save()
+            kept = f"saved after {_chunks(saved, updates)}" if saved else "nothing saved"
             say(f"stopped by {asked.name}: {kept}; --resume continues")
             raise SystemExit(exit_code(asked))
         log.flush()
-        save(done)
+        save()
         if len(unsound) == len(names):
             say(f"stopped: {in_words(unsound)}")
             raise SystemExit(NOT_FINITE_CODE)
         return state, log.read()
+
+
+def _chunks(done: int, updates: int, of: int | None = None) -> str:
+    """So many updates, in words."""
+    chunks, more = divmod(done, updates)
+    whole = f"chunk {chunks}" if of is None else f"chunk {chunks} of {of}"
+    return f"{whole} and {more} of {updates} updates" if more else whole
 
 
 class _Stopwatch:
@@ -238,11 +265,26 @@ class _Stopwatch:
         self._chunk = 0.0
         self._warm = False
         self._pace: list[float] = []
+        self._stretch = 0.0
+        self._update: float | None = None
 
     def start(self) -> None:
         """A chunk begins."""
         self.clock.take()
-        self._chunk = time.monotonic()
+        self._chunk = self._stretch = time.monotonic()
+
+    def affordable(self, left: int) -> int:
+        """How many of the updates that are left to do at once; the same in every process.
+
+        The first is timed alone, compilation and all.
+        """
+        slowest = max(exchange(STRETCH if self._update is None else self._update))
+        return max(1, min(left, int(STRETCH / max(slowest, 1e-9))))
+
+    def took(self, updates: int) -> None:
+        """So many updates are done."""
+        now = time.monotonic()
+        self._update, self._stretch = (now - self._stretch) / updates, now
 
     def stop(self, count: bool) -> dict[str, float]:
         """The `time` of the chunk that ends; `count` says whether its pace is the usual one."""

@@ -116,8 +116,11 @@ def per_lane(
 
 
 def per_part(
-    update: Callable[[T], tuple[T, Any]], mesh: Mesh, partition: Callable[[Any, Any], T]
-) -> Callable[[T], tuple[T, Any]]:
+    update: Callable[..., tuple[T, Any]],
+    mesh: Mesh,
+    partition: Callable[[Any, Any], T],
+    more: int = 0,
+) -> Callable[..., tuple[T, Any]]:
     """Compiles an update of one training run whose batch of environments is spread over the mesh.
 
     Every device runs `update` on its part of the instances and its copy of everything else.
@@ -127,13 +130,14 @@ def per_part(
         learnt from all parts it sums over the axis `AXIS` itself (see `agents.cloning`).
       mesh: from `make_mesh`.
       partition: `(batch, whole) -> prefix of the state`, as trainers have it.
+      more: how many further arguments there are, the same on every device.
 
     Returns:
       The compiled function. It donates its argument, whose arrays are those of a whole run (see
       `shard_parts`).
     """
-    specs = partition(PartitionSpec(AXIS), PartitionSpec())
-    spread = _spread(update, mesh, (specs,), (specs, PartitionSpec()))
+    specs, same = partition(PartitionSpec(AXIS), PartitionSpec()), PartitionSpec()
+    spread = _spread(update, mesh, (specs, *[same] * more), (specs, same))
     return jax.jit(spread, donate_argnums=0, compiler_options=FAST_COMPILE)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpicljax.checks import unknown
 from gpicljax.runtime.config import RunConfig, validate
 from gpicljax.runtime.config_json import describe_difference, to_json
 from gpicljax.runtime.distributed import everywhere, exchange, is_main, on_main
@@ -25,6 +26,7 @@ from gpicljax.storage.lock import Held, LockedError, exclusive
 
 IRRELEVANT = (
     "resume",
+    "requeue",
     "overwrite",
     "progress",
     "dry_run",
@@ -121,18 +123,18 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
     Args:
       experiment: the experiment's name; the folder is `config.runs_dir/experiment/config.run_name`.
       config: the configuration. `resume` continues a run made with an equal one (fields in
-        `IRRELEVANT` apart), `overwrite` deletes an existing run.
+        `IRRELEVANT` apart), `requeue` does so or starts it, `overwrite` deletes an existing run.
 
     Returns:
       The open run.
 
     Raises:
       ConfigError: if the configuration is not valid.
-      RunExistsError: if the run exists and neither flag is set.
+      RunExistsError: if the run exists and none of these is set.
       ConfigMismatchError: if the run to be resumed has another configuration.
       RunLockedError: if another process (or another `RunDirectory` here) has the run open.
-      RunError: if the run to be resumed has lost its `config.json`; if the processes were given
-        different configurations, or do not share the file system.
+      RunError: if the run to be resumed does not exist, or has lost its `config.json`; if the
+        processes were given different configurations, or do not share the file system.
     """
     everywhere(lambda: validate(config))
     first, *others = exchange(to_json(config))
@@ -145,6 +147,10 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
     locks: list[Held] = []
 
     def prepare() -> bool:
+        if config.resume and not _entries(path):
+            known = sorted(file.parent.name for file in path.parent.glob("*/config.json"))
+            none = f"the name of a run in {path.parent}, where there is none; --requeue starts one"
+            raise RunError(unknown("--resume", config.run_name, known or [none]))
         path.mkdir(parents=True, exist_ok=True)
         try:
             locks.append(exclusive(path))
@@ -175,6 +181,11 @@ def _find(file: Path) -> None:
         )
 
 
+def _entries(path: Path) -> list[Path]:
+    """What lies in a run's folder, locks and the like apart; nothing where there is none."""
+    return [entry for entry in path.glob("*") if not entry.name.startswith(".")]
+
+
 def _prepare(path: Path, config: RunConfig) -> bool:
     """Brings a locked folder into the state asked for; returns whether it holds earlier work."""
     config_file = path / "config.json"
@@ -182,18 +193,16 @@ def _prepare(path: Path, config: RunConfig) -> bool:
     wanted = to_json(dataclasses.replace(config, name=config.run_name))
     for leftover in path.glob(".*.tmp"):  # of atomic writes that were killed
         leftover.unlink()
-    entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
+    entries = _entries(path)
     if entries and config.overwrite:
         # The configuration goes first: if this is interrupted, the rest cannot pass for a run.
         for entry in sorted(entries, key=lambda entry: entry != config_file):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         entries = []
     if not entries:
-        if config.resume:
-            print(f"note: nothing to resume in {path}; starting from the beginning")
         write_atomically(config_file, to_json_text(wanted, indent=2) + "\n")
         return False
-    if not config.resume:
+    if not (config.resume or config.requeue):
         raise RunExistsError(
             f"the run {path} exists already; --resume continues it, --overwrite "
             "deletes it and starts again, --name NAME keeps both"

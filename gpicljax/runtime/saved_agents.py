@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ import numpy as np
 from gpicljax import registration, spaces
 from gpicljax.agents import catalogue
 from gpicljax.agents.language import LanguageModelConfig
-from gpicljax.checks import check_choice
+from gpicljax.checks import check, check_choice
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
 from gpicljax.networks.contract import Network
@@ -134,12 +135,14 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
     Raises:
       SavedError: if a file is missing, damaged or of a later version, or if `env` is another
         kind of environment.
+      ValueError: for what is no path.
 
     Example:
       >>> loaded = load_agent(shipped("meta_language_tiny"))
       >>> loaded.info["algorithm"], f"{loaded.info['parameters']:,}"
       ('language-model', '303,008')
     """
+    check(isinstance(folder, str | PathLike), "folder", folder, "the path of a saved agent")
     folder = Path(folder)
     card, arrays = read_folder(folder, CARD, FORMAT, "saved agent")
     try:

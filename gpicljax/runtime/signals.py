@@ -43,9 +43,7 @@ def catch_stop() -> Iterator[StopRequest]:
     def handle(number: int, _: FrameType | None) -> None:
         request.signal = signal.Signals(number)
         restore()
-        heard = (
-            f"\n{request.signal.name}: finishing this chunk, then saving; again to stop at once\n"
-        )
+        heard = f"\n{request.signal.name}: saving as soon as possible; again to stop at once\n"
         # Past Python's buffers: the signal may have come while one of them was being written.
         with contextlib.suppress(OSError):
             os.write(2, heard.encode())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -257,3 +259,51 @@ def config_differences(runs: list[StoredRun]) -> dict[str, list[Any]]:
         for name, values in table.items()
         if name not in ignored and any(value != values[0] for value in values)
     }
+
+
+def by_method(runs: Sequence[StoredRun], field: str, metric: str) -> dict[str, list[Floats]]:
+    """A metric's last values, for `evaluation.aggregate`: one list of tasks for each method.
+
+    Args:
+      runs: with different configurations.
+      field: the dotted name of the field of the configuration that names the method.
+      metric: its name.
+
+    Returns:
+      By the field's value, one `float64[seeds]` per task in one order: a task is what else the
+      configurations differ in, and runs of one method and task are pooled.
+
+    Raises:
+      UnknownRunError: if the runs do not differ in the field, or a method lacks one of the tasks.
+    """
+    differences = config_differences(list(runs))
+    if field not in differences:
+        raise UnknownRunError(unknown("--by", field, differences))
+    methods = [str(value) for value in differences.pop(field)]
+    tasks = [tuple(str(values[i]) for values in differences.values()) for i in range(len(runs))]
+    pools: dict[str, dict[tuple[str, ...], list[Floats]]] = {}
+    for run, method, task in zip(runs, methods, tasks, strict=True):
+        pools.setdefault(method, {}).setdefault(task, []).append(run.seeds(metric))
+    every = dict.fromkeys(tasks)
+    for method, found in pools.items():
+        if missing := [task for task in every if task not in found]:
+            where = ", ".join(map("=".join, zip(differences, missing[0], strict=True)))
+            accepted = f"runs of every task for each; {method} has none with {where}"
+            raise UnknownRunError(refusal("--by", field, accepted))
+    return {
+        method: [np.concatenate(found[task]) for task in every] for method, found in pools.items()
+    }
+
+
+def write_values(path: Path, runs: Sequence[StoredRun]) -> None:
+    """Every value of every metric as a CSV file: one row for each run, chunk, metric and seed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["run", "chunk", "observations", "metric", "seed", "value"])
+        for run in runs:
+            for index, record in enumerate(run.records):
+                place = [run.name, record["step"], record.get("observations", "")]
+                for metric in run.metrics:
+                    for seed, value in enumerate(run.seeds(metric, index)):
+                        rows.writerow([*place, metric, seed, repr(float(value))])

@@ -25,7 +25,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
       content: text (written as UTF-8) or bytes.
 
     Raises:
-      OSError: if writing fails. `path` is untouched and the temporary file is gone.
+      OSError: if writing fails; it names `path`, which is untouched. The temporary file is gone.
 
     Example:
       >>> import tempfile
@@ -45,9 +45,11 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes private files; results are to be read by others
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno is not None:
+            error.filename = str(path)
         raise
     sync_folder(path.parent)
 

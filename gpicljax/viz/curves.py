@@ -57,21 +57,19 @@ def learning_curves(
     agents = cast(Mapping[str, ArrayLike], values if isinstance(values, Mapping) else {"": values})
     axis = dict(steps) if isinstance(steps, Mapping) else dict.fromkeys(agents, steps)
     if set(axis) != set(agents):
-        raise ValueError(f"steps names {list(axis)}; accepted are the agents, {list(agents)}")
+        raise ValueError(f"steps: got {list(axis)}; accepted: the agents, {list(agents)}")
     axis = {name: np.asarray(x, np.float64) for name, x in axis.items()}
     for x in axis.values():
         if x.ndim != 1 or x.size < 2 or np.any(np.diff(x) <= 0):
-            raise ValueError(f"steps has shape {x.shape}; accepted is float[T], T >= 2, ascending")
+            raise ValueError(f"steps: got shape {x.shape}; accepted: float[T], T >= 2, ascending")
     if not agents:
-        raise ValueError(
-            "values names no agent; accepted is float[seeds, T] or at least one of them"
-        )
+        raise ValueError("values: got no agent; accepted: float[seeds, T] or at least one of them")
     runs = {name: np.asarray(v, np.float64) for name, v in agents.items()}
     for name, run in runs.items():
         if run.ndim != 2 or run.shape[1] != axis[name].size:
             of = f" of {name!r}" if name else ""
             raise ValueError(
-                f"values{of} has shape {run.shape}; accepted is float[seeds, "
+                f"values{of}: got shape {run.shape}; accepted: float[seeds, "
                 f"{axis[name].size}], as steps"
             )
 
@@ -145,10 +143,10 @@ def icl_figure(
         dict(profile) if isinstance(profile, Mapping) else {} if profile is None else {"": profile}
     )
     if not named:
-        raise ValueError("curves is empty; accepted is an ICLCurve or at least one by name")
+        raise ValueError("curves: got none; accepted: an ICLCurve or at least one by name")
     unknown = sorted(set(profiles) - set(named))
     if unknown:
-        raise ValueError(f"profile names {unknown}; accepted are names of curves, {sorted(named)}")
+        raise ValueError(f"profile: got {unknown}; accepted: names of curves, {sorted(named)}")
 
     figure = style.new_figure(6.4, 3.9)
     axes = figure.add_subplot()
@@ -235,10 +233,10 @@ def results_bars(
         shapes["samples"] = (len(samples),)
     for name, shape in shapes.items():
         if shape != (count,) or count == 0:
-            raise ValueError(f"{name} has shape {shape} for {count} names; accepted is [N], N >= 1")
+            raise ValueError(f"{name}: got shape {shape} for {count} names; accepted: [N], N >= 1")
     unknown = sorted(set(highlight) - set(names))
     if unknown:
-        raise ValueError(f"highlight names {unknown}; accepted are names, {list(names)}")
+        raise ValueError(f"highlight: got {unknown}; accepted: names, {list(names)}")
 
     figure = style.new_figure(6.4, 1.05 + 0.36 * count + (0.25 if title else 0))
     axes = figure.add_subplot()

@@ -45,7 +45,7 @@ def render_frames(
     indices = np.asarray(chosen, np.int32)
     if indices.ndim != 1 or indices.size == 0 or chunk < 1:
         raise ValueError(
-            f"chosen has shape {indices.shape}, chunk is {chunk}; accepted is int[N] with N >= 1, "
+            f"chosen, chunk: got shape {indices.shape}, {chunk}; accepted: int[N] with N >= 1, "
             "and a chunk of at least 1"
         )
     chunk = min(chunk, indices.size)
@@ -71,9 +71,7 @@ def choose_frames(length: int, most: int) -> NDArray[np.int32]:
       [0, 4, 8, 10]
     """
     if length < 0 or most < 2:
-        raise ValueError(
-            f"length is {length}, most is {most}; accepted are at least 0, and at least 2"
-        )
+        raise ValueError(f"length, most: got {length}, {most}; accepted: at least 0, at least 2")
     stride = max(1, -(-length // (most - 1)))
     return np.append(np.arange(0, length, stride, dtype=np.int32), np.int32(length))
 
@@ -106,7 +104,7 @@ def animation(frames: Frames, *, frames_per_second: float = 15.0, most_pixels: i
     frames = _checked(frames)
     if not 0 < frames_per_second <= 50 or most_pixels < 1:
         raise ValueError(
-            f"frames_per_second is {frames_per_second}, most_pixels is {most_pixels}; accepted are "
+            f"frames_per_second, most_pixels: got {frames_per_second}, {most_pixels}; accepted: "
             "0 < frames_per_second <= 50 and most_pixels >= 1"
         )
     height, width = frames.shape[1:3]
@@ -161,7 +159,7 @@ def contact_sheet(
     count, height, width, _ = frames.shape
     if columns < 1 or (labels and len(labels) != count):
         raise ValueError(
-            f"columns is {columns}, labels has {len(labels)} for {count} frames; accepted are at "
+            f"columns, labels: got {columns}, {len(labels)} for {count} frames; accepted: at "
             "least 1, and as many as frames, or none"
         )
     columns = min(columns, count)
@@ -186,6 +184,6 @@ def _checked(frames: Frames) -> Frames:
     frames = np.asarray(frames)
     if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not frames.size:
         raise ValueError(
-            f"frames is {frames.dtype}{list(frames.shape)}; accepted is uint8[T, H, W, 3], T >= 1"
+            f"frames: got {frames.dtype}{list(frames.shape)}; accepted: uint8[T, H, W, 3], T >= 1"
         )
     return frames

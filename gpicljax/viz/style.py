@@ -179,7 +179,7 @@ def label_right(axes: "Axes", labels: Sequence[Label]) -> None:
     """
     figure = axes.get_figure(root=True)
     if figure is None:
-        raise ValueError("axes belongs to no figure; accepted are axes of a figure")
+        raise ValueError("axes: got axes of no figure; accepted: those of a figure")
     figure.draw_without_rendering()
     low, high = axes.get_ylim()
     shown = [label for label in labels if low <= label.level <= high]
@@ -247,7 +247,7 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> Path:
     known = figure.canvas.get_supported_filetypes()
     if kind not in known:
         accepted = ", ".join(f".{k}" for k in sorted(known))
-        raise ValueError(f"path is {str(target)!r}; accepted suffixes are {accepted}")
+        raise ValueError(f"path: got {str(target)!r}; accepted: a path that ends in {accepted}")
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".tmp")
     try:

@@ -41,7 +41,7 @@ def test_judges_look_at_whole_items():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="count is 0"):
+    with pytest.raises(ValueError, match="count: got 0"):
         words(0, 0)
-    with pytest.raises(ValueError, match="wrong is 1.5"):
+    with pytest.raises(ValueError, match="wrong: got 1.5"):
         sums(0, 3, 1.5)

@@ -122,9 +122,9 @@ def test_the_ring_overwrites_the_oldest():
 
 
 def test_bad_sizes_are_refused():
-    with pytest.raises(ValueError, match="capacity = 6 is not a multiple of 4 items"):
+    with pytest.raises(ValueError, match="capacity: got 6; accepted: a multiple of the 4 items"):
         r.add(r.init(item(), 6), items(0, 1, 2, 3))
-    with pytest.raises(ValueError, match="capacity = 0: at least 1 is needed"):
+    with pytest.raises(ValueError, match="capacity: got 0; accepted: an integer >= 1"):
         r.init(item(), 0)
 
 
@@ -316,8 +316,8 @@ def test_uniform_replay_under_vmap_and_donated():
 
 
 def test_uniform_replay_refuses_sizes_that_do_not_fit():
-    with pytest.raises(ValueError, match="capacity = 0: at least 1 is needed"):
+    with pytest.raises(ValueError, match="capacity: got 0; accepted: an integer >= 1"):
         r.uniform(0)
     replay = r.uniform(3)
-    with pytest.raises(ValueError, match="capacity = 3 is less than the 4 items to add"):
+    with pytest.raises(ValueError, match="capacity: got 3; accepted: at least the 4 items"):
         replay.add(replay.init(item(), 2), *grid(0, [[1, 1], [1, 1]]))

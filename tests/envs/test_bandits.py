@@ -148,8 +148,8 @@ def test_one_pull_views(key):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"chances": [(0.5, 1.1), (0, 1)]}, "chances.*probability"),
-        ({"chances": [(-0.1, 0.5), (0, 1)]}, "chances.*probability"),
+        ({"chances": [(0.5, 1.1), (0, 1)]}, "chances.*within .0, 1"),
+        ({"chances": [(-0.1, 0.5), (0, 1)]}, "chances.*within .0, 1"),
         ({"chances": [(0.6, 0.5), (0, 1)]}, "chances.*lowest, highest"),
         ({"chances": [0.5, 0.5]}, "chances.*2 arms"),
         ({"chances": [(0, 1)] * 3}, "chances.*2 arms"),
@@ -243,5 +243,5 @@ def test_bad_gaussian_params(params, message):
 
 
 def test_bad_num_arms():
-    with pytest.raises(ValueError, match="num_arms: got 0; accepted: an integer >= 1"):
+    with pytest.raises(ValueError, match="num_arms: got 0; accepted: an integer from 1 to 65536"):
         gaussian(num_arms=0)

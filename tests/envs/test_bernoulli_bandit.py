@@ -78,5 +78,5 @@ def test_bad_params(params, message):
 
 
 def test_bad_num_arms():
-    with pytest.raises(ValueError, match="num_arms: got 0; accepted: an integer >= 1"):
+    with pytest.raises(ValueError, match="num_arms: got 0; accepted: an integer from 1 to 65536"):
         gpicljax.make("BernoulliBandit-v0", num_arms=0)

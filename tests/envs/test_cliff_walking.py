@@ -249,7 +249,7 @@ def test_render_shows_every_kind_of_cell_and_the_walker_moving(key):
 
 @pytest.mark.parametrize("static", [{"max_rows": 1}, {"max_columns": 1}], ids=str)
 def test_bad_caps(static):
-    with pytest.raises(ValueError, match="got 1; accepted: an integer >= 2"):
+    with pytest.raises(ValueError, match="got 1; accepted: an integer from 2 to 512"):
         gpicljax.make("CliffWalking-v1", **static)
 
 

@@ -487,7 +487,7 @@ def test_describe():
 @pytest.mark.parametrize(
     ("env_id", "params", "message"),
     [
-        ("MountainCar-v0", {"force": -0.001}, "force.*at least 0"),
+        ("MountainCar-v0", {"force": -0.001}, "force.*>= 0"),
         ("MountainCar-v0", {"max_speed": 0.0}, "max_speed.*above 0"),
         ("MountainCar-v0", {"gravity": (0.003, 0.002)}, "gravity.*a range .lowest, highest."),
         ("MountainCar-v0", {"gravity": (0.1, 0.2, 0.3)}, "gravity.*range"),

@@ -486,10 +486,10 @@ def test_describe(key):
 @pytest.mark.parametrize(
     ("static", "message"),
     [
-        ({"vocab_size": 1}, "vocab_size: got 1; accepted: an integer >= 2"),
-        ({"embedding_size": 0}, "embedding_size: got 0; accepted: an integer >= 1"),
-        ({"hidden_size": 0}, "hidden_size: got 0; accepted: an integer >= 1"),
-        ({"max_order": 0}, "max_order: got 0; accepted: an integer >= 1"),
+        ({"vocab_size": 1}, "vocab_size: got 1; accepted: an integer from 2"),
+        ({"embedding_size": 0}, "embedding_size: got 0; accepted: an integer from 1"),
+        ({"hidden_size": 0}, "hidden_size: got 0; accepted: an integer from 1"),
+        ({"max_order": 0}, "max_order: got 0; accepted: an integer from 1"),
         ({"calibration_rounds": 0}, "calibration_rounds: got 0; accepted: an integer >= 1"),
         ({"slot_weights": "equal"}, "slot_weights: got 'equal'.*; accepted: "),
         ({"normalisation": "batch"}, "normalisation: got 'batch'.*; accepted: "),
@@ -509,15 +509,15 @@ def test_bad_configurations_are_refused(static, message):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"min_order": 0}, "min_order: got 0; accepted: orders n of at least 1"),
+        ({"min_order": 0}, "min_order: got 0; accepted: integers >= 1"),
         ({"max_order": 9}, r"max_order: got 9; accepted: orders n up to 8; make\(..., max_order"),
         ({"min_order": 5, "max_order": 4}, r"got \(5, 4\); accepted: min_order <= max_order"),
-        ({"scale": 0.0}, "scale: got 0.0; accepted: a finite number above 0"),
-        ({"scale": np.inf}, "scale: got inf; accepted: a finite number above 0"),
-        ({"sigma": -1.0}, "sigma: got -1.0; accepted: a finite number above 0"),
-        ({"min_nats": 1.0, "max_nats": 0.5}, r"got \(1.0, 0.5\); accepted: 0 <= min_nats"),
+        ({"scale": 0.0}, "scale: got 0.0; accepted: finite numbers above 0"),
+        ({"scale": np.inf}, "scale: got inf; accepted: finite numbers above 0"),
+        ({"sigma": -1.0}, "sigma: got -1.0; accepted: finite numbers above 0"),
+        ({"min_nats": 1.0, "max_nats": 0.5}, r"got \(1.0, 0.5\); accepted: min_nats"),
         ({"min_nats": 4.0, "max_nats": 5.0}, r"min_nats below log\(32\)"),
-        ({"horizon": 0}, "horizon: got 0; accepted: at least 1 token"),
+        ({"horizon": 0}, "horizon: got 0; accepted: integers >= 1"),
     ],
     ids=str,
 )

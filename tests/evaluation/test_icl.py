@@ -243,21 +243,21 @@ GOOD = np.ones((3, 4))
 @pytest.mark.parametrize(
     ("args", "options", "message"),
     [
-        ((np.ones(4),), {}, r"values has shape \(4,\); accepted is float\[N, T\]"),
-        ((np.ones((3, 1)),), {}, r"values has shape \(3, 1\)"),
-        ((np.ones((0, 4)),), {}, r"values has shape \(0, 4\)"),
+        ((np.ones(4),), {}, r"values: got shape \(4,\); accepted: float\[N, T\]"),
+        ((np.ones((3, 1)),), {}, r"values: got shape \(3, 1\)"),
+        ((np.ones((0, 4)),), {}, r"values: got shape \(0, 4\)"),
         ((GOOD, np.zeros((3, 4), bool)), {}, "no data"),
         (
             (GOOD, np.ones((3, 5), bool)),
             {},
-            r"has shape \(3, 5\); accepted is that of values, \(3, 4\)",
+            r"has shape \(3, 5\); accepted: that of values, \(3, 4\)",
         ),
         ((np.full((3, 4), np.nan),), {}, "12 entries that are not finite"),
-        ((GOOD,), {"confidence": 1.0}, "confidence is 1.0"),
-        ((GOOD,), {"bins": 5}, "bins is 5"),
-        ((GOOD,), {"bins": 1}, "bins is 1"),
-        ((GOOD,), {"bins": [1, 2]}, r"bins is \[1, 2\]"),
-        ((GOOD,), {"bins": [0, 4]}, r"bins is \[0, 4\]"),
+        ((GOOD,), {"confidence": 1.0}, "confidence: got 1.0"),
+        ((GOOD,), {"bins": 5}, "bins: got 5"),
+        ((GOOD,), {"bins": 1}, "bins: got 1"),
+        ((GOOD,), {"bins": [1, 2]}, r"bins: got \[1, 2\]"),
+        ((GOOD,), {"bins": [0, 4]}, r"bins: got \[0, 4\]"),
     ],
 )
 def test_bad_input_is_named(measure, args, options, message):
@@ -268,12 +268,12 @@ def test_bad_input_is_named(measure, args, options, message):
 @pytest.mark.parametrize(
     ("args", "options", "message"),
     [
-        ((GOOD, np.ones((3, 4))), {}, "mask has dtype float64"),
-        ((GOOD,), {"smoothing": 1.0}, "smoothing is 1.0"),
-        ((GOOD,), {"tolerance": 0.0}, "tolerance is 0.0"),
-        ((GOOD,), {"bootstrap": 5}, "bootstrap is 5"),
+        ((GOOD, np.ones((3, 4))), {}, "mask: got dtype float64"),
+        ((GOOD,), {"smoothing": 1.0}, "smoothing: got 1.0"),
+        ((GOOD,), {"tolerance": 0.0}, "tolerance: got 0.0"),
+        ((GOOD,), {"bootstrap": 5}, "bootstrap: got 5"),
         ((GOOD, np.arange(4) > np.zeros((3, 1))), {}, "no data at the first position"),
-        ((GOOD, np.arange(4) < np.ones((3, 1))), {}, "values has data at 1 positions"),
+        ((GOOD, np.arange(4) < np.ones((3, 1))), {}, "values: got data at 1 positions"),
     ],
 )
 def test_bad_input_of_the_profile_is_named(args, options, message):
@@ -282,5 +282,5 @@ def test_bad_input_of_the_profile_is_named(args, options, message):
 
 
 def test_bad_weights_are_named():
-    with pytest.raises(ValueError, match="weights has negative or non-finite"):
+    with pytest.raises(ValueError, match="weights: got negative or non-finite"):
         icl_curve(GOOD, -np.ones((3, 4)))

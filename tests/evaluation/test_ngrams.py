@@ -50,7 +50,7 @@ def test_bad_input():
         (np.zeros(5, int), 1, "shape"),
         (np.zeros((2, 1), int), 1, "shape"),
         (np.full((2, 5), 4), 1, "0 to 3"),
-        (np.zeros((2, 5), int), -1, "order is -1"),
+        (np.zeros((2, 5), int), -1, "order: got -1"),
     ):
         with pytest.raises(ValueError, match=text):
             adaptive_ngram(tokens, order, 4)

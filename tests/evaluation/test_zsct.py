@@ -92,11 +92,11 @@ def test_jit_vmap_and_types():
 
 def test_bad_input_is_named():
     good = np.ones((2, 3), bool)
-    with pytest.raises(TypeError, match="correct has dtype float32; accepted is bool"):
+    with pytest.raises(TypeError, match="correct: got dtype float32; accepted: bool"):
         zsct_accuracy(np.full((2, 3), -2, np.float32), good, good)
-    with pytest.raises(ValueError, match=r"valid has shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"valid: got shape \(3,\)"):
         zsct_accuracy(good, good[0], good)
-    with pytest.raises(ValueError, match="accepted is one shape"):
+    with pytest.raises(ValueError, match="accepted: one shape"):
         zsct_accuracy(good, good[:1], good)
 
 
@@ -149,14 +149,14 @@ def test_cells_without_spread_decide_nothing():
     [
         ({(1, 1): [0.5, 0.6]}, "at least two must share"),
         ({(1, 1): [0.5, 0.6], (2, 4): [0.5, 0.6]}, "at least two must share"),
-        ({(1, 1): [0.5], (1, 4): [0.5, 0.6]}, r"cells\[\(1, 1\)\] has shape \(1,\)"),
+        ({(1, 1): [0.5], (1, 4): [0.5, 0.6]}, r"cells\[\(1, 1\)\]: got shape \(1,\)"),
         ({(1, 1): [0.5, float("nan")], (1, 4): [0.5, 0.6]}, "not finite"),
     ],
 )
 def test_bad_cells_are_named(cells, message):
     with pytest.raises(ValueError, match=message):
         hypothesis_tests(cells)
-    with pytest.raises(ValueError, match="level is 5"):
+    with pytest.raises(ValueError, match="level: got 5"):
         hypothesis_tests(cells, level=5)
 
 

@@ -103,10 +103,10 @@ def test_refuses_to_resume_another_configuration(finished, capsys):
     [
         (["--seeds", "0"], "seeds"),
         (["--preset", "quik"], "quick"),
-        (["--vmin", "4", "--vmax", "3"], "min_values"),
+        (["--vmin", "4", "--vmax", "3"], "vmin"),
         (["--vmax", "7"], "vocab_size"),
         (["--shots", "0"], "shots"),
-        (["--distractors", "9"], "num_distractors"),
+        (["--distractors", "9"], "distractors"),
         (["--agent.unroll", "0"], "unroll"),
         (["--auxiliary", "none"], "compare"),
         (["--env", "MetaRG-v9"], "env"),

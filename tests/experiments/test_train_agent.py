@@ -106,7 +106,7 @@ def test_an_interrupted_run_resumes_as_if_nothing_had_happened(finished, tmp_pat
     copy = tmp_path / "train_agent" / NAME
     shutil.copytree(run, copy)
     # As if killed after the checkpoint of the second line.
-    shutil.rmtree(copy / "checkpoints" / "4")
+    shutil.rmtree(copy / "checkpoints" / "8")
     for name in ("agents", "figures"):
         shutil.rmtree(copy / name)
     (copy / "summary.json").unlink()
@@ -125,8 +125,35 @@ def test_an_interrupted_run_resumes_as_if_nothing_had_happened(finished, tmp_pat
     assert (copy / "agents" / "seed_1" / "agent.json").exists()
 
 
+def test_options_are_read_by_what_they_set():
+    for text, slippery in ("false", False), ("True", True), ("FALSE", False):
+        config = train_agent.Config(env_options=(f"is_slippery={text}",))
+        assert train_agent.make_env(config).is_slippery is slippery
+    config = train_agent.Config(env_options=("map_name=8x8",), env_params=("horizon=30",))
+    env = train_agent.make_env(config)
+    assert env.shape == (8, 8) and train_agent.make_params(config, env).horizon == 30
+
+
+def test_resuming_what_is_not_there_is_an_error(finished, capsys):
+    run, _ = finished
+    with pytest.raises(SystemExit) as stop:
+        train_agent.main([*TINY, f"--runs-dir={run.parents[1]}", "--resume", "--name=nothere"])
+    assert stop.value.code == 1
+    assert f"--resume: got 'nothere'; accepted: {NAME}" in capsys.readouterr().err
+    assert not (run.parent / "nothere").exists()
+
+
+def test_rounding_is_announced(capsys):
+    train_agent.main([*TINY, "--observations=10", "--log-lines=1", "--dry-run"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "256 per seed (for 10: rounded up to whole log lines of 256)" in told
+
+
 def test_existing_runs_are_refused(finished, capsys):
     run, _ = finished
+    with pytest.raises(SystemExit) as stop:  # values come first
+        train_agent.main([*TINY, "--hparams.discount=2", f"--runs-dir={run.parents[1]}"])
+    assert stop.value.code == 2 and "--hparams.discount: got 2" in capsys.readouterr().err
     for more, word in ([], "--resume"), (["--resume", "--num-envs=4"], "num_envs"):
         with pytest.raises(SystemExit) as stop:
             train_agent.main([*TINY, *more, f"--runs-dir={run.parents[1]}"])
@@ -175,7 +202,19 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
         (["--env-options", "size=4", "size=5"], ["--env-options:", "once"]),
         (["--env-params", "horizon=0"], ["--env-params:", "horizon"]),
         (["--env-params", "horizn=9"], ["--env-params:", "horizn", "success_rate"]),
-        (["--env-params", "horizon=soon"], ["--env-params:"]),
+        (["--env-params", "horizon=soon"], ["--env-params: horizon: got 'soon'", "integers"]),
+        (["--env-params", "horizon=nan"], ["--env-params: horizon: got 'nan'"]),
+        (["--env-params", "success_rate=2"], ["--env-params: success_rate: got 2.0", "[0, 1]"]),
+        (["--env-options", "is_slippery=maybe"], ["is_slippery: got 'maybe'", "True or False"]),
+        (["--env-options", "is_slippery=0"], ["is_slippery: got 0", "True or False"]),
+        (["--env-options", "size=4.5"], ["size: got 4.5", "an integer"]),
+        (["--hparams.learning-rate", "nan"], ["--hparams.learning-rate: got nan", "finite"]),
+        (["--hparams.learning-rate", "-1"], ["--hparams.learning-rate: got -1.0", ">= 0"]),
+        (["--hparams.discount", "1.5"], ["--hparams.discount: got 1.5", "within [0, 1]"]),
+        (["--network.sizes", "-3"], ["--network.sizes: got (-3,)", "an integer from 1"]),
+        (["--runs-dir", __file__], ["--runs-dir: got", "test_train_agent.py is none"]),
+        (["--runs-dir", f"{__file__}/runs"], ["--runs-dir: got", "a folder"]),
+        (["--resume", "--overwrite"], ["--resume and overwrite", "at most one"]),
         (["--agent.minibatches", "7"], ["--agent", "minibatches"]),
         (["--agent.unroll", "0"], ["unroll"]),
         (["--agent.bank", "3"], ["--agent.bank"]),
@@ -189,7 +228,7 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
 )
 def test_bad_arguments_are_refused_before_anything_happens(arguments, words, capsys, tmp_path):
     with pytest.raises(SystemExit) as stop:
-        train_agent.main([*arguments, f"--runs-dir={tmp_path}"])
+        train_agent.main([f"--runs-dir={tmp_path}", *arguments])
     assert stop.value.code == 2
     told = capsys.readouterr().err
     assert all(word in told for word in words), told

@@ -14,7 +14,7 @@ gymnasium = pytest.importorskip("gymnasium")
 from gymnasium.error import ResetNeeded  # noqa: E402
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
-from gpicljax.interop import to_gymnasium  # noqa: E402
+from gpicljax.interop import to_gymnasium, to_gymnasium_vector  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -210,20 +210,20 @@ def test_a_task_can_be_asked_for():
 
 
 def test_bad_input_is_refused(lake):
-    with pytest.raises(ValueError, match="2 agents: use to_jaxmarl"):
+    with pytest.raises(ValueError, match="num_agents: got 2; accepted: one; to_jaxmarl"):
         to_gymnasium(gpicljax.make("MetaRG-v0", view="players"))
-    with pytest.raises(ValueError, match=r"render_mode = 'human': choose from \['rgb_array'"):
+    with pytest.raises(ValueError, match=r"render_mode: got 'human'.*; accepted: rgb_array"):
         to_gymnasium(lake, render_mode="human")
-    with pytest.raises(ValueError, match="render_mode = 'rgb_array'"):
+    with pytest.raises(ValueError, match="render_mode: got 'rgb_array'"):
         to_gymnasium(gpicljax.make("BernoulliBandit-v0"), render_mode="rgb_array")
-    with pytest.raises(ValueError, match="episodes_per_trial = 0"):
+    with pytest.raises(ValueError, match="episodes_per_trial: got 0"):
         to_gymnasium(lake, episodes_per_trial=0)
     with pytest.raises(ValueError, match="horizon: got 0"):
         to_gymnasium(lake, lake.default_params.replace(horizon=0))
     env = to_gymnasium(lake)
     with pytest.raises(ResetNeeded):
         env.step(0)
-    with pytest.raises(ValueError, match="choose from \\['task_key'\\]"):
+    with pytest.raises(ValueError, match="accepted: {'task_key'"):
         env.reset(options={"nonsense": 1})
     env.reset()
     for action in -1, 4, 0.5, [1]:
@@ -279,3 +279,31 @@ def test_tabular_q_learning_reaches_the_optimum():
     # The shortest way round the holes has six moves; its value follows.
     assert (reward, steps) == (1.0, 6)
     np.testing.assert_allclose(values[0].max(), gamma**5, rtol=1e-3)
+
+
+def test_ids_are_in_gymnasiums_registry():
+    ids = {f"gpicljax/{env_id}" for env_id in gpicljax.registered()}
+    assert ids <= set(gymnasium.registry)
+    env = gymnasium.make("gpicljax.interop.gymnasium:gpicljax/FrozenLake-v1", episodes_per_trial=3)
+    assert env.unwrapped.env == gpicljax.make("FrozenLake-v1")
+    assert env.unwrapped.episodes_per_trial == 3 and env.spec.id == "gpicljax/FrozenLake-v1"
+    envs = gymnasium.make_vec("gpicljax/Pendulum-v1", 3, vectorization_mode="vector_entry_point")
+    assert envs.num_envs == 3 and envs.unwrapped.vec.env == gpicljax.make("Pendulum-v1")
+
+
+@pytest.mark.parametrize(
+    "env_id", ["Acrobot-v1", "LunarLander-v3", "MountainCar-v0", "Pendulum-v1"]
+)
+def test_bounds_of_observations_are_gymnasiums(env_id):
+    if env_id == "LunarLander-v3":
+        pytest.importorskip("Box2D")
+    ours, theirs = to_gymnasium(env_id), gymnasium.make(env_id)
+    for space in (ours.observation_space, to_gymnasium_vector(env_id, 2).single_observation_space):
+        np.testing.assert_allclose(space.low, theirs.observation_space.low, rtol=1e-6)
+        np.testing.assert_allclose(space.high, theirs.observation_space.high, rtol=1e-6)
+        assert space.dtype == theirs.observation_space.dtype
+
+
+def test_bounds_follow_the_params():
+    params = gpicljax.make("Pendulum-v1").make_params(max_speed=(4.0, 12.0))
+    assert to_gymnasium("Pendulum-v1", params).observation_space.high[2] == 12

@@ -269,26 +269,26 @@ def test_render():
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="2 agents: use to_jaxmarl"):
+    with pytest.raises(ValueError, match="num_agents: got 2; accepted: one; to_jaxmarl"):
         to_gymnasium_vector(Stroll(players=2), 3)
-    with pytest.raises(ValueError, match="num_envs = 0"):
+    with pytest.raises(ValueError, match="num_envs: got 0"):
         to_gymnasium_vector(STROLL, 0)
-    with pytest.raises(ValueError, match="resets = 'synchronous'"):
+    with pytest.raises(ValueError, match="resets: got 'synchronous'"):
         to_gymnasium_vector(STROLL, 3, resets="synchronous")
-    with pytest.raises(ValueError, match=r"'Disabled': choose from \['NextStep', 'SameStep'\]"):
+    with pytest.raises(ValueError, match=r"'Disabled'.*; accepted: NextStep, SameStep"):
         to_gymnasium_vector(STROLL, 3, autoreset_mode="Disabled")
-    with pytest.raises(ValueError, match="renew_every = 0"):
+    with pytest.raises(ValueError, match="renew_every: got 0"):
         to_gymnasium_vector(STROLL, 3, renew_every=0)
     with pytest.raises(ValueError, match="longest = 9"):
         to_gymnasium_vector(STROLL, 3, STROLL.make_params(longest=2).replace(longest=9))
     envs = to_gymnasium_vector(STROLL, 3)
     with pytest.raises(ResetNeeded):
         envs.step(np.zeros(3, int))
-    with pytest.raises(ValueError, match=r"seed = \[1, 2, 3\]"):
+    with pytest.raises(ValueError, match=r"seed: got \[1, 2, 3\]"):
         envs.reset(seed=[1, 2, 3])
-    with pytest.raises(ValueError, match="options \\['reset_mask'\\]"):
+    with pytest.raises(ValueError, match="options: got {'reset_mask'"):
         envs.reset(options={"reset_mask": np.ones(3, bool)})
     envs.reset()
     for actions in (np.zeros(2, int), np.full(3, 3), np.zeros(3)):
-        with pytest.raises(ValueError, match=r"a batch \(3,\) of members of Discrete"):
+        with pytest.raises(ValueError, match=r"a batch \[3\] of members of Discrete"):
             envs.step(actions)

@@ -279,13 +279,16 @@ def test_adapters_tell_distributions_apart():
 
 def test_bad_input_is_refused():
     lake = gpicljax.make("FrozenLake-v1")
-    with pytest.raises(ValueError, match="2 agents: use to_jaxmarl"):
+    with pytest.raises(ValueError, match="num_agents: got 2; accepted: one; to_jaxmarl"):
         to_gymnax(gpicljax.make("MetaRG-v0", view="players"))
-    with pytest.raises(ValueError, match="step_api = 4: choose from 5, 6"):
+    with pytest.raises(ValueError, match="env_id: got 'B'"):
+        to_gymnax("B")
+    assert to_gymnax("FrozenLake-v1").env == lake
+    with pytest.raises(ValueError, match="step_api: got 4; accepted: 5, 6"):
         to_gymnax(lake, 4)
-    with pytest.raises(ValueError, match="flatten_observation = False"):
+    with pytest.raises(ValueError, match="flatten_observation: got False"):
         to_gymnax(lake, flatten_observation=False, observe_previous=True)
-    with pytest.raises(ValueError, match="max_steps_in_episode = 0"):
+    with pytest.raises(ValueError, match="max_steps_in_episode: got 0"):
         to_gymnax(lake, max_steps_in_episode=0)
     with pytest.raises(ValueError, match="horizon: got 0"):
         to_gymnax(lake, params=lake.default_params.replace(horizon=0))

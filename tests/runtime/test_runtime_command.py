@@ -1,5 +1,6 @@
 """The command `gpicljax`: its tables, its figure, and what it makes of damaged runs."""
 
+import csv
 import dataclasses
 import json
 import shutil
@@ -12,10 +13,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from gpicljax.evaluation.aggregate import aggregate, interquartile_mean
 from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.runtime import Progress, RunConfig, open_run, run_chunks, write_summary
 from gpicljax.runtime.command import main
-from gpicljax.runtime.stored_runs import find_runs, read_run
+from gpicljax.runtime.stored_runs import UnknownRunError, by_method, find_runs, read_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,14 +29,17 @@ class Config(RunConfig):
     widths: tuple[int, ...] = (8, 8)
 
 
-def train(runs_dir, name, rate, chunks, experiment="mazes", lanes=3, summary=True):
+RATES = ((0.1, 11), (0.5, 7))  # of the runs below, with their last step
+
+
+def train(runs_dir, name, rate, chunks, experiment="mazes", lanes=3, summary=True, **more):
     @jax.jit
     def chunk(state):
         reward = jnp.tanh(rate * state) + 0.1 * jnp.arange(lanes)
         broken = jnp.where(jnp.arange(lanes) == 1, jnp.nan, state)
         return state + 1, {"loss": 1 / (1 + state), "reward": reward, "net": {"norm": broken}}
 
-    config = Config(runs_dir=runs_dir, name=name, rate=rate)
+    config = Config(runs_dir=runs_dir, name=name, rate=rate, **more)
     with open_run(experiment, config) as run:
         run_chunks(
             chunk,
@@ -151,6 +156,36 @@ def test_compare(ask, runs):
     assert imread(runs.parent / "figures" / "c.png").std() > 0.01
 
 
+def test_a_comparison_pools_runs_by_method_and_writes_values(ask, runs):
+    code, lines, _ = ask("compare", "slow", "fast", "--by", "rate", "--csv", "tables/values.csv")
+    assert code == 0
+    seeds = {rate: np.tanh(np.float32(rate * t)) + 0.1 * np.arange(3) for rate, t in RATES}
+    middle = {rate: aggregate(interquartile_mean, [x]) for rate, x in seeds.items()}
+    shown = line(lines, "0.1").split()
+    assert shown[:3] == ["0.1", "1", "3"] and float(shown[3]) == pytest.approx(middle[0.1][0], 1e-3)
+    # Of nine pairs, the seeds of the fast learner win or lose by what they end at.
+    share = np.mean(seeds[0.5][:, None] > seeds[0.1])
+    assert f"{share:.0%}" in line(lines, "0.5")
+    with (runs.parent / "tables" / "values.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == (12 + 8) * (1 + 3 + 3)  # a loss, three rewards and three norms a chunk
+    last = [r for r in rows if (r["run"], r["chunk"], r["metric"]) == ("mazes/fast", "8", "reward")]
+    np.testing.assert_allclose([float(r["value"]) for r in last], seeds[0.5], rtol=1e-6)
+    assert [r["seed"] for r in last] == ["0", "1", "2"] and last[0]["observations"] == "2400"
+
+
+def test_methods_without_all_tasks_are_refused(tmp_path):
+    train(tmp_path, "a", 0.1, 2)
+    train(tmp_path, "b", 0.5, 2)
+    train(tmp_path, "c", 0.5, 2, widths=(4,))
+    read = [read_run(tmp_path / "mazes" / name) for name in "abc"]
+    assert [len(x) for x in by_method(read[1:], "widths", "reward").values()] == [1, 1]
+    with pytest.raises(UnknownRunError, match="0.1 has none"):
+        by_method(read, "rate", "reward")
+    with pytest.raises(UnknownRunError, match="--by: got 'seeds'"):
+        by_method(read, "seeds", "reward")
+
+
 def test_what_a_comparison_draws(ask, monkeypatch):
     drawn = []
 
@@ -190,7 +225,7 @@ def test_what_a_comparison_draws(ask, monkeypatch):
             ["compare", "slow", "fast", "--metric", "rewad"],
             "--metric: got 'rewad' (did you mean 'reward'?)",
         ),
-        (["compare", "slow", "fast", "--out", "x.xyz"], "accepted suffixes are"),
+        (["compare", "slow", "fast", "--out", "x.xyz"], "accepted: a path that ends in"),
     ],
 )
 def test_wrong_arguments_exit_with_2(ask, arguments, message):
@@ -239,7 +274,16 @@ def test_a_run_without_any_file_is_none(runs):
 
 def test_environments_and_what_is_neither(capsys):
     assert main(["environments"]) == 0
-    assert "MetaRG-v0" in capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    (place,) = [i for i, line in enumerate(lines) if line.startswith("FrozenLake-v1: ")]
+    assert lines[place + 1 : place + 3] == [
+        "    observations: Discrete(n=16)", "    actions: Discrete(n=4)"
+    ]  # fmt: skip
+    assert "is_slippery" in lines[place + 3] and "success_rate" in lines[place + 4]
+    assert main(["environments", "Pendulum-v1"]) == 0
+    assert "max_torque" in capsys.readouterr().out
+    assert main(["environments", "Pendulum-v2"]) == 2
+    assert "did you mean 'Pendulum-v1'" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:
         main(["runs", "lst"])
     assert caught.value.code == 2

@@ -59,7 +59,7 @@ def test_padding_is_in_no_count_and_no_record(three_on_two):
     summary = json.loads((folder / "tiny" / "quick" / "summary.json").read_text())
     assert len(summary["results"]["once"]) == 3
     assert np.shape(summary["results"]["twice"]["error"]) == (3, 2)
-    manifest = next((folder / "tiny" / "quick" / "checkpoints" / "6").glob("*.json")).read_text()
+    manifest = next((folder / "tiny" / "quick" / "checkpoints" / "30").glob("*.json")).read_text()
     assert {leaf["shape"][0] for leaf in json.loads(manifest)["leaves"]} == {3}
 
 

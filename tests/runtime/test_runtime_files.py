@@ -1,5 +1,6 @@
 """The run folder, the metrics log, atomic files and the summary."""
 
+import dataclasses
 import errno
 import io
 import json
@@ -47,20 +48,26 @@ def test_atomic_write_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
     assert path.read_text() == "new"
 
 
-def test_open_run_refuses_continues_and_replaces(tmp_path, capsys):
+def test_open_run_refuses_continues_and_replaces(tmp_path):
     config = RunConfig(runs_dir=tmp_path, seeds=2)
     resume = RunConfig(runs_dir=tmp_path, seeds=2, resume=True, progress=False, name="quick")
-    with open_run("e", resume) as run:
+    with pytest.raises(RunError, match="--resume: got 'quick'; accepted: .* where there is none"):
+        open_run("e", resume)
+    assert not list(tmp_path.iterdir())
+    with open_run("e", dataclasses.replace(resume, resume=False, requeue=True)) as run:
         assert run.path == tmp_path / "e" / "quick" and not run.resumed
-        assert "nothing to resume" in capsys.readouterr().out
         assert json.loads(run.config_file.read_text())["seeds"] == 2
         with pytest.raises(RunLockedError, match=f"another process .number {os.getpid()}"):
             open_run("e", resume)
     with pytest.raises(RunExistsError, match="--resume .* --overwrite"):
         open_run("e", config)
     run.metrics_file.write_text("kept")
-    with open_run("e", resume) as run:
-        assert run.resumed and run.metrics_file.read_text() == "kept"
+    for way in ("resume", "requeue"):
+        again = dataclasses.replace(config, **{way: True})
+        with open_run("e", again) as run:
+            assert run.resumed and run.metrics_file.read_text() == "kept"
+    with pytest.raises(RunError, match=r"--resume: got 'quik' .did you mean 'quick'.*: quick"):
+        open_run("e", dataclasses.replace(resume, name="quik"))
     other = RunConfig(runs_dir=tmp_path, seeds=3, seed=1, resume=True)
     with pytest.raises(ConfigMismatchError, match=r"seeds: 2 -> 3\n  seed: 0 -> 1"):
         open_run("e", other)
@@ -71,7 +78,7 @@ def test_open_run_refuses_continues_and_replaces(tmp_path, capsys):
 
 def test_a_run_without_its_config_is_not_resumed(tmp_path):
     resume = RunConfig(runs_dir=tmp_path, resume=True)
-    with open_run("e", resume) as run:
+    with open_run("e", RunConfig(runs_dir=tmp_path)) as run:
         run.config_file.write_text('{"seeds"')
     with pytest.raises(RunError, match=r"config\.json is missing or damaged"):
         open_run("e", resume)

@@ -210,7 +210,7 @@ def test_missing_packages_and_unknown_names_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"log_to: got 'wandb'; .*gpicljax\[log\]"):
         validate(RunConfig(runs_dir=tmp_path, log_to=("wandb",)))
-    with pytest.raises(ConfigError, match="log_to: got 'comet'; accepted: any of tensorboard, "):
+    with pytest.raises(ConfigError, match="log_to: got .*'comet'.*; accepted: .*tensorboard"):
         open_run("e", RunConfig(runs_dir=tmp_path, log_to=("comet",)))
     assert not list(tmp_path.iterdir())
 

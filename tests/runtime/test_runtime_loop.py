@@ -1,5 +1,6 @@
 """The loop and the devices, in this process where possible."""
 
+import dataclasses
 import io
 import os
 import signal
@@ -133,7 +134,50 @@ def test_a_signal_during_the_last_steps_of_a_chunk_still_saves_it(tmp_path, monk
     assert before == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))
 
 
-@pytest.mark.parametrize("name", ["num_chunks", "checkpoint_every", "observations_per_chunk"])
+def test_a_signal_in_the_middle_of_a_chunk_is_heard_and_nothing_is_lost(tmp_path, monkeypatch):
+    """The bits do not depend on how chunks are cut: here into single updates, there into whole."""
+    asked = []
+
+    def advance(state, count):
+        asked.append(int(count))
+        if len(asked) == 12 and stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(int(count)):
+            state = {"x": state["x"] * jnp.float32(1.1) + 1, "sum": state["sum"] + state["x"]}
+        return state, ()
+
+    def finish(state):
+        return {"x": state["x"], "sum": jnp.float32(0)}, {"mean": state["sum"] / 5}
+
+    start = {"x": jnp.float32(0), "sum": jnp.float32(0)}
+    plan = {"advance": advance, "updates": 5, "num_chunks": 4}
+    finals, logs = [], []
+    for name, stretch in (("whole", 100.0), ("single", 0.0)):
+        monkeypatch.setattr("gpicljax.runtime.loop.STRETCH", stretch)
+        stop = name == "single"
+        asked.clear()
+        config = RunConfig(runs_dir=tmp_path, name=name)
+        with open_run("e", config) as run:
+            if stop:
+                with pytest.raises(SystemExit, match="143"):
+                    run_chunks(finish, start, run=run, **plan)
+                assert Checkpointer(run.checkpoints).steps() == [10, 12]
+                assert len(read_metrics(run.metrics_file)) == 2
+            else:
+                state, log = run_chunks(finish, start, run=run, **plan)
+                assert asked == [1, 4, 5, 5, 5]
+        if stop:
+            with open_run("e", dataclasses.replace(config, resume=True)) as run:
+                state, log = run_chunks(finish, start, run=run, **plan)
+            assert asked == [1] * 20
+        finals.append(state)
+        logs.append([record["mean"] for record in log])
+    assert finals[0] == finals[1] and logs[0] == logs[1] and len(logs[0]) == 4
+
+
+@pytest.mark.parametrize(
+    "name", ["num_chunks", "updates", "checkpoint_every", "observations_per_chunk"]
+)
 def test_counts_are_checked(tmp_path, name):
     arguments = {"num_chunks": 1} | {name: -1}
     with open_run("e", RunConfig(runs_dir=tmp_path)) as run:

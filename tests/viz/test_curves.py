@@ -75,7 +75,7 @@ def test_agents_with_steps_of_their_own():
     for mean, x in zip(means, steps.values(), strict=True):
         np.testing.assert_array_equal(mean.get_xdata(), x)
     assert axes.get_xlim() == (0, STEPS[-1])
-    with pytest.raises(ValueError, match=r"steps names \['long'\]; accepted are .*'short'"):
+    with pytest.raises(ValueError, match=r"steps: got \['long'\]; accepted: .*'short'"):
         learning_curves({"long": STEPS}, {"long": SEEDS, "short": SEEDS})
 
 
@@ -157,20 +157,23 @@ def test_results_bars_in_other_units():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: learning_curves(STEPS[::-1], SEEDS), r"steps has shape \(30,\)"),
-        (lambda: learning_curves(STEPS, SEEDS[0]), r"values has shape \(30,\)"),
-        (lambda: learning_curves(STEPS, {"x": SEEDS[:, :5]}), r"values of 'x' has shape \(6, 5\)"),
-        (lambda: learning_curves(STEPS, {}), "names no agent"),
+        (lambda: learning_curves(STEPS[::-1], SEEDS), r"steps: got shape \(30,\)"),
+        (lambda: learning_curves(STEPS, SEEDS[0]), r"values: got shape \(30,\)"),
+        (lambda: learning_curves(STEPS, {"x": SEEDS[:, :5]}), r"values of 'x': got shape \(6, 5\)"),
+        (lambda: learning_curves(STEPS, {}), "got no agent"),
         (lambda: learning_curves(STEPS, np.full((2, 30), np.nan)), "no data"),
-        (lambda: icl_figure({}), "curves is empty"),
+        (lambda: icl_figure({}), "curves: got none"),
         (
             lambda: icl_figure({"a": icl_curve(LINE)}, profile={"b": icl_profile(LINE)}),
-            r"profile names \['b'\]",
+            r"profile: got \['b'\]",
         ),
         (lambda: results_bars([], [], [], []), "for 0 names"),
-        (lambda: results_bars(["a"], [0.5], [0.4, 0.5], [0.6]), r"lows has shape \(2,\)"),
-        (lambda: results_bars(["a"], [0.5], [0.4], [0.6], samples=[]), r"samples has shape \(0,\)"),
-        (lambda: results_bars(["a"], [0.5], [0.4], [0.6], highlight=["b"]), r"names \['b'\]"),
+        (lambda: results_bars(["a"], [0.5], [0.4, 0.5], [0.6]), r"lows: got shape \(2,\)"),
+        (
+            lambda: results_bars(["a"], [0.5], [0.4], [0.6], samples=[]),
+            r"samples: got shape \(0,\)",
+        ),
+        (lambda: results_bars(["a"], [0.5], [0.4], [0.6], highlight=["b"]), r"got \['b'\]"),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -70,15 +70,15 @@ GOOD = episode((5, 3), 10)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({0: GOOD[0][:, 0]}, "stimuli has shape"),
-        ({1: GOOD[1][:5]}, r"latents is int64\[5, 2\]"),
-        ({1: GOOD[1] + 3}, r"latents spans .* accepted is 0 to \[4, 2\]"),
-        ({1: GOOD[0]}, "latents is float64"),
-        ({2: GOOD[2][:1]}, r"means has shape \(1, 5\)"),
-        ({3: np.zeros((2, 5))}, r"sigmas\[0\] has values of 0"),
-        ({4: np.array([5, 6])}, r"means has shape \(2, 5\); .* V >= 6"),
-        ({4: np.array([5])}, r"num_values is int64\[1\]"),
-        ({5: 11}, "num_support is 11"),
+        ({0: GOOD[0][:, 0]}, "stimuli: got shape"),
+        ({1: GOOD[1][:5]}, r"latents: got int64\[5, 2\]"),
+        ({1: GOOD[1] + 3}, r"latents: got .* accepted: 0 to \[4, 2\]"),
+        ({1: GOOD[0]}, "latents: got float64"),
+        ({2: GOOD[2][:1]}, r"means: got shape \(1, 5\)"),
+        ({3: np.zeros((2, 5))}, r"sigmas\[0\]: got values of 0"),
+        ({4: np.array([5, 6])}, r"means: got shape \(2, 5\); .* V >= 6"),
+        ({4: np.array([5])}, r"num_values: got int64\[1\]"),
+        ({5: 11}, "num_support: got 11"),
     ],
 )
 def test_bad_stimuli_are_named(change, message):
@@ -90,10 +90,10 @@ def test_bad_stimuli_are_named(change, message):
 @pytest.mark.parametrize(
     ("messages", "support", "vocabulary", "message"),
     [
-        (np.zeros(4, int), 0, 6, r"messages is int64\[4\]"),
-        (np.zeros((4, 3)), 0, 6, r"messages is float64\[4, 3\]"),
-        (np.full((4, 3), 7), 0, 6, "messages spans 7 to 7"),
-        (np.zeros((4, 3), int), 5, 6, "num_support is 5"),
+        (np.zeros(4, int), 0, 6, r"messages: got int64\[4\]"),
+        (np.zeros((4, 3)), 0, 6, r"messages: got float64\[4, 3\]"),
+        (np.full((4, 3), 7), 0, 6, "messages: got 7 to 7"),
+        (np.zeros((4, 3), int), 5, 6, "num_support: got 5"),
     ],
 )
 def test_bad_messages_are_named(messages, support, vocabulary, message):

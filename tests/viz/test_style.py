@@ -108,6 +108,6 @@ def test_a_failed_write_loses_nothing(tmp_path, monkeypatch):
 
 def test_unknown_suffix_is_named(tmp_path):
     for name in ("a", "a.doc"):
-        with pytest.raises(ValueError, match=r"accepted suffixes are .*\.png"):
+        with pytest.raises(ValueError, match=r"accepted: a path that ends in .*\.png"):
             save_figure(style.new_figure(2, 1), tmp_path / name)
     assert list(tmp_path.iterdir()) == []

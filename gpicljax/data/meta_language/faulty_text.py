@@ -96,6 +96,6 @@ def _holds(item: str) -> bool:
 
 def _check(count: int, wrong: float) -> None:
     if count < 1:
-        raise ValueError(f"count is {count}; accepted is an integer >= 1")
+        raise ValueError(f"count: got {count}; accepted: an integer >= 1")
     if not 0 <= wrong <= 1:
-        raise ValueError(f"wrong is {wrong}; accepted is a share in [0, 1]")
+        raise ValueError(f"wrong: got {wrong}; accepted: a share in [0, 1]")

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs._stages import stage
+from gpicljax.envs._stages import apart
 from gpicljax.envs.lunar_lander import scene
 
 SLOP = 0.005  # penetration that is let stand
@@ -96,10 +96,20 @@ def corners(frame: Frame) -> Pair:
     return placed(frame, *entries("corner", frame.x))
 
 
-def first_place(where: jax.Array) -> jax.Array:
-    """The lowest index along the first axis, of six, at which `where` holds: `int32[...]`."""
-    number = jnp.arange(6, dtype=jnp.int32).reshape(6, *(1,) * (where.ndim - 1))
-    return jnp.where(where, number, 5).min(0)
+def least(values: jax.Array) -> Pair:
+    """The least value along the first axis, and the lowest index that has it, `int32[...]`.
+
+    Both in one go, which a kernel can hold at any size: see `kernel`.
+    """
+
+    def lower(a: Pair, b: Pair) -> Pair:
+        (x, i), (y, j) = a, b
+        first = (x < y) | ((x == y) & (i < j))
+        return jax.lax.select(first, x, y), jax.lax.select(first, i, j)
+
+    index = jax.lax.broadcasted_iota(jnp.int32, values.shape, 0)
+    start = (jnp.asarray(np.inf, values.dtype), jnp.int32(len(values)))
+    return jax.lax.reduce((values, index), start, lower, (0,))
 
 
 def pick(condition: jax.Array, a: tuple, b: tuple) -> tuple:
@@ -116,23 +126,33 @@ class Edges(NamedTuple):
     by: jax.Array
 
 
+class Side(NamedTuple):
+    """A plane of contact.
+
+    Attributes:
+      on_body: it is a side of the body, which the edge's ends touch, or what is left of them.
+        Otherwise it is the edge, which the body's points touch.
+      normal: in the coordinates of what the plane belongs to.
+      plane: a point of it, in those coordinates.
+    """
+
+    on_body: jax.Array
+    normal: Pair
+    plane: Pair
+
+
 class Manifold(NamedTuple):
     """Where a body and an edge touch.
 
     Attributes:
       size: `int32`, points in contact: 0, 1 or 2.
-      on_body: the plane of contact is a side of the body, and the points are the edge's ends, or
-        what is left of them. Otherwise the plane is the edge, and the points are the body's.
-      normal: of the plane, in the coordinates of what the plane belongs to.
-      plane: a point of the plane, in those coordinates.
-      points: two points, in the coordinates of the other party.
+      side: the plane of contact.
+      points: two points, in the coordinates of the party that the plane does not belong to.
       feature: `int32`, what meets in each of the two points.
     """
 
     size: jax.Array
-    on_body: jax.Array
-    normal: Pair
-    plane: Pair
+    side: Side
     points: tuple[Pair, Pair]
     feature: Pair
 
@@ -157,12 +177,12 @@ def _axes(frame: Frame, edges: Edges) -> tuple[jax.Array, ...]:
     face = jnp.where(below, 1.0, -1.0).astype(ex.dtype)
     nx, ny = face * ey, -face * ex
     x, y = corners(frame)
-    edge_separation = (nx * (x - ax) + ny * (y - ay)).min(0)
+    edge_separation, _ = least(nx * (x - ax) + ny * (y - ay))
     mx, my = turned(frame, *entries("normal", ex))
     each = jnp.minimum(mx * (ax - x) + my * (ay - y), mx * (bx - x) + my * (by - y))
-    most, along = each.max(0), nx * mx + ny * my
-    side, facing = first_place(each == most), first_place(along == along.min(0))
-    return below, nx, ny, edge_separation, most, side, facing
+    most, side = least(-each)
+    _, facing = least(nx * mx + ny * my)
+    return below, nx, ny, edge_separation, -most, side, facing
 
 
 def _cut(points: tuple, features: tuple, origin: Pair, tangent: Pair, index: jax.Array) -> tuple:
@@ -184,12 +204,10 @@ def _cut(points: tuple, features: tuple, origin: Pair, tangent: Pair, index: jax
     return (pick(keep, *points), pick(crossing, new, points[1])), features, whole
 
 
-def manifold(always: jax.Array, frame: Frame, edges: Edges) -> Manifold:
-    """Where bodies in given poses touch given edges (`always`: see `stage`)."""
-    below, nx, ny, edge_separation, side_separation, side, facing = stage(
-        always, _axes, frame, edges
-    )
-    apart = (edge_separation > SKIN) | (side_separation > SKIN)
+def manifold(frame: Frame, edges: Edges) -> Manifold:
+    """Where bodies in given poses touch given edges."""
+    below, nx, ny, edge_separation, side_separation, side, facing = apart(_axes, frame, edges)
+    away = (edge_separation > SKIN) | (side_separation > SKIN)
     on_body = side_separation > 0.98 * edge_separation + 0.001
 
     def sides() -> tuple:
@@ -215,14 +233,14 @@ def manifold(always: jax.Array, frame: Frame, edges: Edges) -> Manifold:
         across = pick(on_body, turned(frame, *normal), (nx, ny))
         return reference, segment, across, pick(on_body, normal, (nx, ny)), plane, numbers, features
 
-    reference, segment, across, normal, plane, numbers, features = stage(always, sides)
+    reference, segment, across, normal, plane, numbers, features = apart(sides)
     (r1x, r1y, r2x, r2y), (rnx, rny) = reference, across
 
     def cut(points: tuple, features: tuple) -> tuple:
         once = _cut(points, features, (r1x, r1y), (rny, -rnx), numbers[0])
         return once
 
-    points, features, whole = stage(always, cut, (segment[:2], segment[2:]), features)
+    points, features, whole = apart(cut, (segment[:2], segment[2:]), features)
 
     def finish(points: tuple, features: tuple) -> Manifold:
         points, features, still_whole = _cut(points, features, (r2x, r2y), (-rny, rnx), numbers[1])
@@ -232,10 +250,8 @@ def manifold(always: jax.Array, frame: Frame, edges: Edges) -> Manifold:
         feature = jnp.where(near0, features[0], features[1])
         count = near0.astype(jnp.int32) + near1
         return Manifold(
-            size=jnp.where(whole & still_whole & ~apart, count, 0),
-            on_body=on_body,
-            normal=normal,
-            plane=pick(on_body, plane, (r1x, r1y)),
+            size=jnp.where(whole & still_whole & ~away, count, 0),
+            side=Side(on_body, normal, pick(on_body, plane, (r1x, r1y))),
             points=(
                 pick(on_body, first, local(frame, *first)),
                 pick(on_body, second, local(frame, *second)),
@@ -243,18 +259,18 @@ def manifold(always: jax.Array, frame: Frame, edges: Edges) -> Manifold:
             feature=(feature + 256 * on_body, features[1] + 256 * on_body),
         )
 
-    return stage(always, finish, points, features)
+    return apart(finish, points, features)
 
 
 def _facts(
-    frame: Frame, m: Manifold, points: Pair
+    frame: Frame, side: Side, points: Pair
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
     """Normal from the ground into the body, the contact point, and its distance to the plane."""
-    nx, ny = pick(m.on_body, turned(frame, *m.normal), m.normal)
-    ox, oy = pick(m.on_body, placed(frame, *m.plane), m.plane)
-    x, y = pick(m.on_body, points, placed(frame, *points))
+    nx, ny = pick(side.on_body, turned(frame, *side.normal), side.normal)
+    ox, oy = pick(side.on_body, placed(frame, *side.plane), side.plane)
+    x, y = pick(side.on_body, points, placed(frame, *points))
     distance = (x - ox) * nx + (y - oy) * ny
-    flip = jnp.where(m.on_body, -1.0, 1.0).astype(nx.dtype)
+    flip = jnp.where(side.on_body, -1.0, 1.0).astype(nx.dtype)
     return flip * nx, flip * ny, x, y, distance
 
 
@@ -280,20 +296,20 @@ class Rows(NamedTuple):
     pair: jax.Array
 
 
-def rows(always: jax.Array, frame: Frame, m: Manifold) -> Rows:
+def rows(frame: Frame, m: Manifold) -> Rows:
     """Prepares the velocity constraints of contacts (those with `size` 0 do nothing)."""
 
     def geometry() -> tuple[Pair, list[Pair]]:
         arms = []
-        nx, ny, *_ = _facts(frame, m, m.points[0])
+        nx, ny, *_ = _facts(frame, m.side, m.points[0])
         for points in m.points:
-            _, _, x, y, distance = _facts(frame, m, points)
+            _, _, x, y, distance = _facts(frame, m.side, points)
             # In the middle between the two surfaces; `distance` is along the plane's own normal.
-            half = 0.5 * distance * jnp.where(m.on_body, -1.0, 1.0).astype(x.dtype)
+            half = 0.5 * distance * jnp.where(m.side.on_body, -1.0, 1.0).astype(x.dtype)
             arms.append((x - half * nx - frame.x, y - half * ny - frame.y))
         return (nx, ny), arms
 
-    (nx, ny), arms = stage(always, geometry)
+    (nx, ny), arms = apart(geometry)
     inverse_mass = column(scene.INVERSE_MASS, frame.x)
     inverse_inertia = column(scene.INVERSE_INERTIA, frame.x)
     p, q = (rx * ny - ry * nx for rx, ry in arms)
@@ -319,65 +335,76 @@ def rows(always: jax.Array, frame: Frame, m: Manifold) -> Rows:
 Impulses = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # normal 0, 1; tangential 0, 1
 
 
-def push(velocity: Triple, r: Rows, change: Impulses) -> Triple:
-    """Applies impulses at the two points of contacts."""
+def _pushed(velocity: Triple, arm: Pair, px: jax.Array, py: jax.Array) -> Triple:
+    """Velocities after an impulse (px, py) at a point."""
     vx, vy, spin = velocity
+    rx, ry = arm
+    vx = vx + column(scene.INVERSE_MASS, vx) * px
+    vy = vy + column(scene.INVERSE_MASS, vx) * py
+    return vx, vy, spin + column(scene.INVERSE_INERTIA, vx) * (rx * py - ry * px)
+
+
+def push(velocity: Triple, r: Rows, impulses: Impulses) -> Triple:
+    """Applies impulses at the two points of contacts."""
     nx, ny = r.normal
-    for point in range(2):
-        px = change[point] * nx + change[2 + point] * ny
-        py = change[point] * ny - change[2 + point] * nx
-        rx, ry = r.arm[point]
-        vx = vx + column(scene.INVERSE_MASS, vx) * px
-        vy = vy + column(scene.INVERSE_MASS, vx) * py
-        spin = spin + column(scene.INVERSE_INERTIA, vx) * (rx * py - ry * px)
-    return vx, vy, spin
+    for arm, along, across in zip(r.arm, impulses[:2], impulses[2:], strict=True):
+        velocity = _pushed(velocity, arm, along * nx + across * ny, along * ny - across * nx)
+    return velocity
 
 
-def solve(velocity: Triple, r: Rows, old: Impulses) -> tuple[Triple, Impulses]:
+def solve(r: Rows, velocity: Triple, old: Impulses) -> tuple[Triple, Impulses]:
     """One iteration over one contact of each body: friction, then the normal impulses.
 
     Returns:
-      The velocities, and the changes of the impulses.
+      The velocities and the impulses.
     """
     nx, ny = r.normal
-    friction = column(scene.FRICTION, nx)
-    zero = jnp.zeros_like(nx)
 
-    def speed(velocity: Triple, point: int) -> Pair:
+    def speed(velocity: Triple, arm: Pair) -> Pair:
         vx, vy, spin = velocity
-        rx, ry = r.arm[point]
+        rx, ry = arm
         return vx - spin * ry, vy + spin * rx
+
+    def rub(
+        velocity: Triple, arm: Pair, mass: jax.Array, pressure: jax.Array, old: jax.Array
+    ) -> jax.Array:
+        ux, uy = speed(velocity, arm)
+        most = column(scene.FRICTION, nx) * pressure
+        new = jnp.clip(old - mass * (ux * ny - uy * nx), -most, most)
+        return jnp.where(mass > 0, new - old, 0)
 
     slides = []
     for point in range(2):
-        ux, uy = speed(velocity, point)
-        most = friction * old[point]
-        new = jnp.clip(old[2 + point] - r.slide[point] * (ux * ny - uy * nx), -most, most)
-        change = jnp.where(r.slide[point] > 0, new - old[2 + point], 0)
-        slides.append(change)
-        changes = (zero, zero, change, zero) if point == 0 else (zero, zero, zero, change)
-        velocity = push(velocity, r, changes)
-    b0, b1 = (ux * nx + uy * ny for ux, uy in (speed(velocity, 0), speed(velocity, 1)))
-    k11, k12, k22 = r.coupling
-    single = jnp.maximum(old[0] - r.one[0] * b0, 0)
-    b0 = b0 - k11 * old[0] - k12 * old[1]
-    b1 = b1 - k12 * old[0] - k22 * old[1]
-    both0 = -(r.inverse[0] * b0 + r.inverse[1] * b1)
-    both1 = -(r.inverse[1] * b0 + r.inverse[2] * b1)
-    only0, only1 = -r.one[0] * b0, -r.one[1] * b1
-    new0, new1 = old[0], old[1]
-    for valid, x0, x1 in (
-        ((b0 >= 0) & (b1 >= 0), zero, zero),
-        ((only1 >= 0) & (k12 * only1 + b0 >= 0), zero, only1),
-        ((only0 >= 0) & (k12 * only0 + b1 >= 0), only0, zero),
-        ((both0 >= 0) & (both1 >= 0), both0, both1),
-    ):  # what comes last is tried first
-        new0, new1 = jnp.where(valid, x0, new0), jnp.where(valid, x1, new1)
-    new0 = jnp.where(r.pair, new0, jnp.where(r.one[0] > 0, single, old[0]))
-    new1 = jnp.where(r.pair, new1, old[1])
-    pressed = (new0 - old[0], new1 - old[1])
-    velocity = push(velocity, r, (*pressed, zero, zero))
-    return velocity, (*pressed, slides[0], slides[1])
+        arm = r.arm[point]
+        change = apart(rub, velocity, arm, r.slide[point], old[point], old[2 + point])
+        velocity = apart(_pushed, velocity, arm, change * ny, -change * nx)
+        slides.append(old[2 + point] + change)
+
+    def press(velocity: Triple) -> Pair:
+        zero = jnp.zeros_like(nx)
+        b0, b1 = (ux * nx + uy * ny for ux, uy in (speed(velocity, arm) for arm in r.arm))
+        k11, k12, k22 = r.coupling
+        single = jnp.maximum(old[0] - r.one[0] * b0, 0)
+        b0 = b0 - k11 * old[0] - k12 * old[1]
+        b1 = b1 - k12 * old[0] - k22 * old[1]
+        both0 = -(r.inverse[0] * b0 + r.inverse[1] * b1)
+        both1 = -(r.inverse[1] * b0 + r.inverse[2] * b1)
+        only0, only1 = -r.one[0] * b0, -r.one[1] * b1
+        new0, new1 = old[0], old[1]
+        for valid, x0, x1 in (
+            ((b0 >= 0) & (b1 >= 0), zero, zero),
+            ((only1 >= 0) & (k12 * only1 + b0 >= 0), zero, only1),
+            ((only0 >= 0) & (k12 * only0 + b1 >= 0), only0, zero),
+            ((both0 >= 0) & (both1 >= 0), both0, both1),
+        ):  # what comes last is tried first
+            new0, new1 = jnp.where(valid, x0, new0), jnp.where(valid, x1, new1)
+        new0 = jnp.where(r.pair, new0, jnp.where(r.one[0] > 0, single, old[0]))
+        return new0 - old[0], jnp.where(r.pair, new1, old[1]) - old[1]
+
+    pressed = apart(press, velocity)
+    for arm, change in zip(r.arm, pressed, strict=True):
+        velocity = _pushed(velocity, arm, change * nx, change * ny)
+    return velocity, (old[0] + pressed[0], old[1] + pressed[1], slides[0], slides[1])
 
 
 def correct(
@@ -401,12 +428,12 @@ def correct(
     def one(turn: jax.Array, loop: tuple) -> tuple:
         (x, y, angle), least = loop
         contact, point = turn // 2, turn % 2
-        m = jax.tree.map(lambda leaf: leaf[contact], both)
+        size, side = jax.tree.map(lambda leaf: leaf[contact], (both.size, both.side))
         frame = frame_of((x, y, angle))
         nx, ny, px, py, distance = _facts(
-            frame, m, (points[0][contact, point], points[1][contact, point])
+            frame, side, (points[0][contact, point], points[1][contact, point])
         )
-        on = active & (m.size > point)
+        on = active & (size > point)
         separation = distance - SKIN
         least = jnp.where(on, jnp.minimum(least, separation), least)
         error = jnp.clip(stiffness * (separation + SLOP), -_MOST_CORRECTION, 0)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gpicljax.envs._stages import stage
+from gpicljax.envs._stages import apart
 from gpicljax.envs.lunar_lander.contact import (
     SLOP,
     Edges,
@@ -24,8 +24,8 @@ from gpicljax.envs.lunar_lander.contact import (
     corners,
     entries,
     entry_at,
-    first_place,
     frame_of,
+    least,
     pick,
     placed,
     turned,
@@ -75,7 +75,7 @@ def _nearest(frame: Frame, edges: Edges) -> tuple[jax.Array, ...]:
     off = ey * px - ex * py
     share = jnp.clip((px * ex + py * ey) / length2, 0, 1)
     to_corner = (px - share * ex) ** 2 + (py - share * ey) ** 2
-    nearest_corner = to_corner.min(0)
+    nearest_corner, corner = least(to_corner)
 
     mx, my = turned(frame, *entries("normal", ex))
     fx, fy = placed(frame, *entries("next", ex))
@@ -89,17 +89,16 @@ def _nearest(frame: Frame, edges: Edges) -> tuple[jax.Array, ...]:
 
     (height_a, to_a), (height_b, to_b) = end(ax, ay), end(bx, by)
     to_side = jnp.minimum(to_a, to_b)
-    nearest_side = to_side.min(0)
-    apart = jnp.minimum(height_a, height_b).max(0)
-    beyond = jnp.maximum((-off).min(0), off.min(0))
-    corner = first_place(to_corner == nearest_corner)
-    side = first_place(to_side == nearest_side)
-    return nearest_corner, corner, nearest_side, side, jnp.maximum(apart, beyond) <= 0
+    nearest_side, side = least(to_side)
+    above, _ = least(-jnp.minimum(height_a, height_b))
+    (left, _), (right, _) = least(-off), least(off)
+    overlap = (above >= 0) & (left <= 0) & (right <= 0)
+    return nearest_corner, corner, nearest_side, side, overlap
 
 
-def _closest(always: jax.Array, frame: Frame, edges: Edges) -> tuple[jax.Array, jax.Array, _Axis]:
+def _closest(frame: Frame, edges: Edges) -> tuple[jax.Array, jax.Array, _Axis]:
     """Distance of body and edge, whether they overlap, and the axis between closest features."""
-    nearest_corner, corner, nearest_side, side, overlapped = stage(always, _nearest, frame, edges)
+    nearest_corner, corner, nearest_side, side, overlapped = apart(_nearest, frame, edges)
     ax, ay, bx, by = edges
     ex, ey = bx - ax, by - ay
     length2 = ex * ex + ey * ey
@@ -120,7 +119,7 @@ def _closest(always: jax.Array, frame: Frame, edges: Edges) -> tuple[jax.Array, 
         normal, plane = entry_at("normal", side, ex), entry_at("corner", side, ex)
         return _Axis(on_body, pick(on_body, normal, across), pick(on_body, plane, (qx, qy)))
 
-    return distance, overlapped, stage(always, axis)
+    return distance, overlapped, apart(axis)
 
 
 def _measure(frame: Frame, axis: _Axis) -> tuple[Pair, Pair]:
@@ -131,7 +130,7 @@ def _measure(frame: Frame, axis: _Axis) -> tuple[Pair, Pair]:
     )
 
 
-def _deepest(always: jax.Array, frame: Frame, edges: Edges, axis: _Axis) -> tuple[jax.Array, Pair]:
+def _deepest(frame: Frame, edges: Edges, axis: _Axis) -> tuple[jax.Array, Pair]:
     """The least separation along an axis and where it is: a corner (in the body) or an end."""
 
     def search() -> tuple[jax.Array, jax.Array]:
@@ -139,14 +138,13 @@ def _deepest(always: jax.Array, frame: Frame, edges: Edges, axis: _Axis) -> tupl
         at_a = nx * (edges.ax - ox) + ny * (edges.ay - oy)
         at_b = nx * (edges.bx - ox) + ny * (edges.by - oy)
         x, y = corners(frame)
-        each = nx * (x - ox) + ny * (y - oy)
-        least = each.min(0)
-        index = jnp.where(axis.on_body, at_b < at_a, first_place(each == least))
-        return jnp.where(axis.on_body, jnp.minimum(at_a, at_b), least), index
+        deepest, corner = least(nx * (x - ox) + ny * (y - oy))
+        index = jnp.where(axis.on_body, at_b < at_a, corner)
+        return jnp.where(axis.on_body, jnp.minimum(at_a, at_b), deepest), index
 
-    least, index = stage(always, search)
+    deepest, index = apart(search)
     end = pick(index == 0, (edges.ax, edges.ay), (edges.bx, edges.by))
-    return least, pick(axis.on_body, end, entry_at("corner", index, least))
+    return deepest, pick(axis.on_body, end, entry_at("corner", index, deepest))
 
 
 def _separation(frame: Frame, axis: _Axis, witness: Pair) -> jax.Array:
@@ -156,13 +154,10 @@ def _separation(frame: Frame, axis: _Axis, witness: Pair) -> jax.Array:
     return nx * (x - ox) + ny * (y - oy)
 
 
-def time_of_impact(
-    always: jax.Array, sweep: Sweep, edges: Edges, active: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def time_of_impact(sweep: Sweep, edges: Edges, active: jax.Array) -> tuple[jax.Array, jax.Array]:
     """When bodies come within `_TARGET` of edges.
 
     Args:
-      always: see `stage`.
       sweep: the motion, leaves broadcastable to `[2, 3, B]`.
       edges: `[2, 3, B]`.
       active: `bool[2, 3, B]`, which pairs to look at.
@@ -175,16 +170,16 @@ def time_of_impact(
     def settle_point(loop: tuple) -> tuple:
         # The deepest point, again and again until it stays on the target.
         now, later, axis, searching, stays, hit, count = loop
-        depth, witness = _deepest(always, sweep.at(later), edges, axis)
-        apart = depth > _TARGET + _TOLERANCE
-        arrived = ~apart & (depth > _TARGET - _TOLERANCE)
+        depth, witness = _deepest(sweep.at(later), edges, axis)
+        beyond = depth > _TARGET + _TOLERANCE
+        arrived = ~beyond & (depth > _TARGET - _TOLERANCE)
         before = _separation(sweep.at(now), axis, witness)
-        failed = ~apart & ~arrived & (before < _TARGET - _TOLERANCE)
-        touching = ~apart & ~arrived & ~failed & (before <= _TARGET + _TOLERANCE)
-        stays = stays | (searching & (apart | failed | touching))
+        failed = ~beyond & ~arrived & (before < _TARGET - _TOLERANCE)
+        touching = ~beyond & ~arrived & ~failed & (before <= _TARGET + _TOLERANCE)
+        stays = stays | (searching & (beyond | failed | touching))
         hit = hit | (searching & touching)
         next_now = jnp.where(searching & arrived, later, now)
-        searching = searching & ~(apart | arrived | failed | touching)
+        searching = searching & ~(beyond | arrived | failed | touching)
         root = _root(sweep, axis, witness, (now, before), (later, depth), searching)
         later = jnp.where(searching, root, later)
         count = count + 1
@@ -192,7 +187,7 @@ def time_of_impact(
 
     def settle_axis(loop: tuple) -> tuple:
         now, hit, active, count = loop
-        distance, overlapped, axis = _closest(always, sweep.at(now), edges)
+        distance, overlapped, axis = _closest(sweep.at(now), edges)
         touching = ~overlapped & (distance < _TARGET + _TOLERANCE)
         hit = hit | (active & touching)
         active = active & ~overlapped & ~touching

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs._stages import stage
+from gpicljax.envs._stages import apart
 from gpicljax.envs.lunar_lander import scene
 
 POINT_SLOP = 0.005
@@ -87,11 +87,11 @@ class Row(NamedTuple):
     limit: jax.Array
 
 
-def rows(always: jax.Array, angles: jax.Array, limit: jax.Array) -> Row:
-    """Prepares the velocity constraints of both joints, leaves `[2, B]` (`always`: see `stage`)."""
+def rows(angles: jax.Array, limit: jax.Array) -> Row:
+    """Prepares the velocity constraints of both joints, leaves `[2, B]`."""
     mass_a, inertia_a, mass_b, inertia_b = _masses(0)
     away = _column(scene.LEG_SIDE * scene.LEG_AWAY, angles)
-    ax, ay, bx, by = stage(always, _arms, away, angles[:1], angles[1:])
+    ax, ay, bx, by = apart(_arms, away, angles[:1], angles[1:])
     k33 = inertia_a + inertia_b
 
     def matrix() -> tuple[jax.Array, ...]:
@@ -101,7 +101,7 @@ def rows(always: jax.Array, angles: jax.Array, limit: jax.Array) -> Row:
         k13, k23 = -inertia_a * ay - inertia_b * by, inertia_a * ax + inertia_b * bx
         return k11, k12, k13, k22, k23
 
-    k11, k12, k13, k22, k23 = stage(always, matrix)
+    k11, k12, k13, k22, k23 = apart(matrix)
     two = 1 / (k11 * k22 - k12 * k12)
     c11, c12, c13 = k22 * k33 - k23 * k23, k13 * k23 - k12 * k33, k12 * k23 - k13 * k22
     three = 1 / (k11 * c11 + k12 * c12 + k13 * c13)
@@ -144,36 +144,34 @@ def solve(
     """One iteration: the motor, then point and limit.
 
     Returns:
-      Velocities of lander and leg, and the changes of the impulses.
+      Velocities of lander and leg, and the impulses.
     """
     _, inertia_a, _, inertia_b = _masses(leg)
-    ax, ay, bx, by = r.arms
-    most = scene.MOTOR_IMPULSE
     wanted = float(scene.MOTOR_SPEED[leg])
-    motor = jnp.clip(old[3] - _MOTOR_MASS * (body[2] - lander[2] - wanted), -most, most)
-    driven = motor - old[3]
-    spin_a, spin_b = lander[2] - inertia_a * driven, body[2] + inertia_b * driven
-    ux = body[0] - spin_b * by - lander[0] + spin_a * ay
-    uy = body[1] + spin_b * bx - lander[1] - spin_a * ax
-    uz = spin_b - spin_a
-    e11, e12, e13, e22, e23, e33 = r.three
-    x = -(e11 * ux + e12 * uy + e13 * uz)
-    y = -(e12 * ux + e22 * uy + e23 * uz)
-    z = -(e13 * ux + e23 * uy + e33 * uz)
-    # Without a limit its impulse is zero, and this is the case too.
-    loose = (r.limit == 0) | (r.limit * (old[2] + z) > 0)
-    tx, ty = old[2] * r.couple[0] - ux, old[2] * r.couple[1] - uy
-    x = jnp.where(loose, r.two[0] * tx + r.two[1] * ty, x)
-    y = jnp.where(loose, r.two[1] * tx + r.two[2] * ty, y)
-    z = jnp.where(loose, -old[2], z)
-    lander, body = push(
-        leg,
-        (lander[0], lander[1], spin_a),
-        (body[0], body[1], spin_b),
-        r.arms,
-        (x, y, z, jnp.zeros_like(z)),
-    )
-    return lander, body, (x, y, z, driven)
+
+    def changes() -> Impulses:
+        ax, ay, bx, by = r.arms
+        most = scene.MOTOR_IMPULSE
+        motor = jnp.clip(old[3] - _MOTOR_MASS * (body[2] - lander[2] - wanted), -most, most)
+        driven = motor - old[3]
+        spin_a, spin_b = lander[2] - inertia_a * driven, body[2] + inertia_b * driven
+        ux = body[0] - spin_b * by - lander[0] + spin_a * ay
+        uy = body[1] + spin_b * bx - lander[1] - spin_a * ax
+        uz = spin_b - spin_a
+        e11, e12, e13, e22, e23, e33 = r.three
+        x = -(e11 * ux + e12 * uy + e13 * uz)
+        y = -(e12 * ux + e22 * uy + e23 * uz)
+        z = -(e13 * ux + e23 * uy + e33 * uz)
+        # Without a limit its impulse is zero, and this is the case too.
+        loose = (r.limit == 0) | (r.limit * (old[2] + z) > 0)
+        tx, ty = old[2] * r.couple[0] - ux, old[2] * r.couple[1] - uy
+        x = jnp.where(loose, r.two[0] * tx + r.two[1] * ty, x)
+        y = jnp.where(loose, r.two[1] * tx + r.two[2] * ty, y)
+        return x, y, jnp.where(loose, -old[2], z), driven
+
+    change = apart(changes)
+    lander, body = push(leg, lander, body, r.arms, change)
+    return lander, body, jax.tree.map(jnp.add, old, change)
 
 
 def correct(

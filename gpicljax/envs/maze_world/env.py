@@ -7,16 +7,16 @@ simulator, Xenoverse's MazeWorld v1.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import spaces
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import Range, check
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._checks import check_literals, widened
+from gpicljax.envs._checks import widened
 from gpicljax.envs.maze_world import (
     distribution,
     exposure,
@@ -32,6 +32,8 @@ from gpicljax.envs.maze_world.distribution import Maze
 from gpicljax.envs.maze_world.types import Params, State, Task
 
 LIFE_COLOUR = (255, 0, 0)
+MAX_SIZE = 511
+Pixels = Annotated[int, Range(1, 4096)]
 MAX_LANDMARKS = len(textures.LANDMARK_COLOURS)
 
 
@@ -95,30 +97,20 @@ class MazeWorld(Environment[Params, Task, State]):
       (3, 3, 3)
     """
 
-    size: int = 15
-    max_landmarks: int = 10
+    size: Annotated[int, Range(7, MAX_SIZE)] = 15
+    max_landmarks: Annotated[int, Range(1, MAX_LANDMARKS)] = 10
     mode: Literal["navigation", "survival"] = "navigation"
     actions: Literal["discrete", "continuous", "moves"] = "discrete"
     view: Literal["first_person", "local"] = "first_person"
-    resolution: tuple[int, int] = (128, 128)
-    field_of_view: float = 108.0
-    local_radius: int = 1
+    resolution: tuple[Pixels, Pixels] = (128, 128)
+    field_of_view: Annotated[float, Range(above=0, most=170)] = 108.0
+    local_radius: Annotated[int, Range(1, MAX_SIZE)] = 1
     textures: str = "default"
     with_pose: bool = False
 
     def __post_init__(self) -> None:
-        check_literals(self)
-        odd = self.size >= 7 and self.size % 2 == 1
-        check(odd, "size", self.size, "an odd number of at least 7")
-        landmarks = self.max_landmarks
-        check(1 <= landmarks <= MAX_LANDMARKS, "max_landmarks", landmarks, f"1 .. {MAX_LANDMARKS}")
-        resolution, field = self.resolution, self.field_of_view
-        pair = isinstance(resolution, list | tuple) and len(resolution) == 2
-        fine = pair and all(isinstance(x, int) and x >= 1 for x in resolution)
-        check(fine, "resolution", resolution, "height and width, two integers of at least 1")
-        object.__setattr__(self, "resolution", tuple(resolution))
-        check(0 < field <= 170, "field_of_view", field, "degrees above 0, at most 170")
-        check_at_least(1, local_radius=self.local_radius)
+        super().__post_init__()
+        check(self.size % 2 == 1, "size", self.size, f"an odd number from 7 to {MAX_SIZE}")
         textures.texture_set(self.textures)  # refuses unknown names
 
     @property
@@ -139,6 +131,7 @@ class MazeWorld(Environment[Params, Task, State]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError where params contradict each other or exceed a cap."""
+        super().validate(params)
         continuous = self.actions == "continuous"
         distribution.check(params, self.size, self.max_landmarks, continuous)
 

@@ -7,8 +7,15 @@ and grows towards +y.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import jax
 from flax import struct
+
+from gpicljax.checks import Range
+from gpicljax.envs._checks import Count, NotNegative, Positive, Real
+
+Long = Annotated[jax.Array, Range(1, 2**30)]  # so that nothing overflows
 
 
 @struct.dataclass
@@ -37,22 +44,22 @@ class Params:
       max_life: float `[]`, the most there can be of it (survival only).
     """
 
-    size: jax.Array
-    density: jax.Array
+    size: Annotated[jax.Array, Range(7)]
+    density: Annotated[jax.Array, Range(0, below=1)]
     allow_loops: jax.Array
-    num_landmarks: jax.Array
-    mean_landmark_reward: jax.Array
-    step_reward: jax.Array
-    goal_scale: jax.Array
-    cell_size: jax.Array
-    wall_height: jax.Array
-    eye_height: jax.Array
-    view_range: jax.Array
-    horizon: jax.Array
-    num_commands: jax.Array
-    refresh_interval: jax.Array
-    initial_life: jax.Array
-    max_life: jax.Array
+    num_landmarks: Count
+    mean_landmark_reward: Real
+    step_reward: Annotated[jax.Array, Range(below=0)]
+    goal_scale: NotNegative
+    cell_size: Positive
+    wall_height: Positive
+    eye_height: Positive
+    view_range: Positive
+    horizon: Count
+    num_commands: Long
+    refresh_interval: Long
+    initial_life: NotNegative
+    max_life: NotNegative
 
 
 @struct.dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import Range, Size, check, check_at_least
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._checks import check_horizon, check_literals, check_values
+from gpicljax.envs._checks import Count, NotNegative, Positive, check_values
 from gpicljax.envs.meta_language import calibration, language
 from gpicljax.envs.meta_language.language import SlotWeights, Theta
 from gpicljax.envs.meta_language.sequences import Normalisation, sequences
@@ -35,13 +35,13 @@ class Params:
       horizon: `int32[]`, tokens in an episode.
     """
 
-    min_order: jax.Array
-    max_order: jax.Array
-    scale: jax.Array
-    sigma: jax.Array
-    min_nats: jax.Array
-    max_nats: jax.Array
-    horizon: jax.Array
+    min_order: Count
+    max_order: Count
+    scale: Positive
+    sigma: Positive
+    min_nats: NotNegative
+    max_nats: Positive
+    horizon: Count
 
 
 @struct.dataclass
@@ -127,20 +127,17 @@ class MetaLanguage(Environment[Params, Task, State]):
       (10, 1, 21)
     """
 
-    vocab_size: int = 32
-    embedding_size: int = 32
-    hidden_size: int = 64
-    max_order: int = 8
+    vocab_size: Annotated[int, Range(2, 2**20)] = 32
+    embedding_size: Size = 32
+    hidden_size: Size = 64
+    max_order: Size = 8
     slot_weights: SlotWeights = "reference"
     normalisation: Normalisation = "row"
     calibration: Calibration = "none"
-    calibration_rounds: int = 16
+    calibration_rounds: Annotated[int, Range(1)] = 16
 
     def __post_init__(self) -> None:
-        check_literals(self)
-        sizes = ("embedding_size", "hidden_size", "max_order", "calibration_rounds")
-        check_at_least(2, vocab_size=self.vocab_size)
-        check_at_least(1, **{field: getattr(self, field) for field in sizes})
+        super().__post_init__()
         alone = self.normalisation == "row" or self.calibration == "none"
         check(alone, "calibration", self.calibration, 'none, or normalisation="row"')
 
@@ -172,19 +169,15 @@ class MetaLanguage(Environment[Params, Task, State]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError for orders outside 1 .. cap, and numbers out of range."""
+        super().validate(params)
         low, high = np.asarray(params.min_order), np.asarray(params.max_order)
         cap = f"orders n up to {self.max_order}; make(..., max_order=...) raises the cap"
-        check_values("min_order", low, low >= 1, "orders n of at least 1")
         check_values("max_order", high, high <= self.max_order, cap)
         check_values("min_order, max_order", (low, high), low <= high, "min_order <= max_order")
-        for field in ("scale", "sigma"):
-            value = np.asarray(getattr(params, field))
-            check_values(field, value, (value > 0) & np.isfinite(value), "a finite number above 0")
         low, high = np.asarray(params.min_nats), np.asarray(params.max_nats)
-        fine = (low >= 0) & (low < high) & (low < np.log(self.vocab_size))
-        accepted = f"0 <= min_nats < max_nats, and min_nats below log({self.vocab_size})"
+        fine = (low < high) & (low < np.log(self.vocab_size))
+        accepted = f"min_nats < max_nats, and min_nats below log({self.vocab_size})"
         check_values("min_nats, max_nats", (low, high), fine, accepted)
-        check_horizon(params.horizon, "token")
 
     def sample_theta(self, key: jax.Array, params: Params) -> Theta:
         """Draws the parameters of a generator, for the largest order."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,9 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import Range, Size, check
 from gpicljax.environment import Environment, Transition
-from gpicljax.envs._checks import check_literals, check_values
+from gpicljax.envs._checks import Count, check_values
 from gpicljax.envs.meta_rg import language, structure
 from gpicljax.envs.meta_rg.game import Game, draw_game
 from gpicljax.envs.meta_rg.targets import INDEX, Skeleton, sample_skeleton
@@ -43,10 +43,10 @@ class Params:
       samples: O, object-centric samples per meaning.
     """
 
-    min_values: jax.Array
-    max_values: jax.Array
-    shots: jax.Array
-    samples: jax.Array
+    min_values: Annotated[jax.Array, Range(2)]
+    max_values: Annotated[jax.Array, Range(2)]
+    shots: Count
+    samples: Count
 
 
 @struct.dataclass
@@ -145,14 +145,14 @@ class MetaRG(Environment[Params, Task, State]):
     """
 
     view: Literal["listener", "players"] = "listener"
-    max_values: int = 5
-    max_shots: int = 1
-    max_samples: int = 1
-    num_dims: int = 3
-    vocab_size: int = 6
-    message_length: int = 3
-    num_rounds: int = 1
-    num_distractors: int = 0
+    max_values: Annotated[int, Range(2)] = 5
+    max_shots: Size = 1
+    max_samples: Size = 1
+    num_dims: Size = 3
+    vocab_size: Size = 6
+    message_length: Size = 3
+    num_rounds: Size = 1
+    num_distractors: Annotated[int, Range(0, 8)] = 0
     descriptive: bool = True
     feedback: bool = True
     stimulus: Literal["scs", "mhe"] = "scs"
@@ -170,13 +170,10 @@ class MetaRG(Environment[Params, Task, State]):
     query_penalty: float = -2.0
 
     def __post_init__(self) -> None:
-        check_literals(self)
-        sizes = ("max_shots", "max_samples", "num_dims", "vocab_size", "message_length")
-        check_at_least(2, max_values=self.max_values)
-        check_at_least(1, num_rounds=self.num_rounds, **{f: getattr(self, f) for f in sizes})
+        super().__post_init__()
         most, tuples = int(jnp.iinfo(INDEX).max), self.max_values**self.num_dims
-        sizes = (self.max_values, self.num_dims)
-        check(tuples <= most, "max_values, num_dims", sizes, f"at most {most} combinations")
+        accepted = f"at most {most} combinations of num_dims = {self.num_dims} values"
+        check(tuples <= most, "max_values", self.max_values, accepted)
         fewest = 0 if self.descriptive else 1
         check(
             fewest <= self.num_distractors <= 8,
@@ -252,14 +249,14 @@ class MetaRG(Environment[Params, Task, State]):
 
     def validate(self, params: Params) -> None:
         """Raises ValueError where params contradict each other, the caps or the speaker."""
+        super().validate(params)
         low, high = np.asarray(params.min_values), np.asarray(params.max_values)
         check_values("min_values, max_values", (low, high), low <= high, "min <= max")
-        check_values("min_values", low, low >= 2, "2 or more: the split needs two values")
         for field in ("max_values", "shots", "samples"):
             name = field if field == "max_values" else f"max_{field}"
             value, cap = np.asarray(getattr(params, field)), getattr(self, name)
-            accepted = f"1 .. {cap}; make(..., {name}=...) raises the cap"
-            check_values(field, value, (value >= 1) & (value <= cap), accepted)
+            accepted = f"up to {cap}; make(..., {name}=...) raises the cap"
+            check_values(field, value, value <= cap, accepted)
         if self.view == "listener" and self.speaker == "posdis":
             accepted = f"up to vocab_size, {self.vocab_size}: posdis needs a token for each value"
             check_values("max_values", high, high <= self.vocab_size, accepted)

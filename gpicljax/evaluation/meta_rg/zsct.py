@@ -82,7 +82,7 @@ def zsct_accuracy(correct: ArrayLike, valid: ArrayLike, is_query: ArrayLike) -> 
     if not right.shape == played.shape == query.shape:
         raise ValueError(
             f"correct, valid and is_query have shapes {right.shape}, {played.shape} and "
-            f"{query.shape}; accepted is one shape [B, G] for all"
+            f"{query.shape}; accepted: one shape [B, G] for all"
         )
     return ZSCTAccuracy(query=_phase(right, played & query), support=_phase(right, played & ~query))
 
@@ -90,9 +90,9 @@ def zsct_accuracy(correct: ArrayLike, valid: ArrayLike, is_query: ArrayLike) -> 
 def _games(name: str, value: ArrayLike) -> jax.Array:
     x = jnp.asarray(value)
     if x.dtype != jnp.bool_:
-        raise TypeError(f"{name} has dtype {x.dtype}; accepted is bool")
+        raise TypeError(f"{name}: got dtype {x.dtype}; accepted: bool")
     if x.ndim != 2:
-        raise ValueError(f"{name} has shape {x.shape}; accepted is bool[B, G], episodes by games")
+        raise ValueError(f"{name}: got shape {x.shape}; accepted: bool[B, G], episodes by games")
     return x
 
 
@@ -173,7 +173,7 @@ def hypothesis_tests(
       and "non-significant"; the tests are ours.
     """
     if not 0 < level < 1:
-        raise ValueError(f"level is {level}; accepted is 0 < level < 1")
+        raise ValueError(f"level: got {level}; accepted: 0 < level < 1")
     moments = {key: _moments(key, cell) for key, cell in cells.items()}
     by_samples = _compare(moments, hypothesis=1, level=level)
     by_shots = _compare(moments, hypothesis=2, level=level)
@@ -247,7 +247,7 @@ def _moments(key: tuple[int, int], cell: HostArrayLike | Moments) -> Moments:
         seeds = np.asarray(cell, np.float64)
         if seeds.ndim != 1 or seeds.size < 2:
             raise ValueError(
-                f"cells[{key}] has shape {seeds.shape}; accepted is float[N] of N >= 2 seeds, "
+                f"cells[{key}]: got shape {seeds.shape}; accepted: float[N] of N >= 2 seeds, "
                 "or Moments"
             )
         moments = mean_interval(seeds).moments

@@ -61,13 +61,13 @@ def episode_page(
     moments = len(episode.position)
     if frames.ndim != 4 or frames.dtype != np.uint8 or frames.shape[::3] != (moments, 3):
         raise ValueError(
-            f"frames is {frames.dtype}{list(frames.shape)}; accepted is uint8[{moments}, H, W, 3]"
+            f"frames: got {frames.dtype}{list(frames.shape)}; accepted: uint8[{moments}, H, W, 3]"
         )
     for name, words in (("actions", actions), ("advice", advice)):
         if words is not None and len(words) != moments - 1:
-            raise ValueError(f"{name} has {len(words)} entries; accepted are {moments - 1}")
+            raise ValueError(f"{name}: got {len(words)} entries; accepted: {moments - 1}")
     if not 1 <= quality <= 100:
-        raise ValueError(f"quality is {quality}; accepted is 1 .. 100")
+        raise ValueError(f"quality: got {quality}; accepted: 1 .. 100")
     height, width = frames.shape[1:3]
     tile_height, tile_width = (-(-side // _BLOCK) * _BLOCK for side in (height, width))
     parts = [frames[i : i + TILES] for i in range(0, moments, TILES)]

@@ -79,9 +79,11 @@ class MazeEpisode(NamedTuple):
         for name, shape in expected.items():
             array = arrays[name]
             if array is not None and (array.shape != shape or array.size == 0 < math.prod(shape)):
-                raise ValueError(f"{name} has shape {list(array.shape)}; accepted is {list(shape)}")
+                raise ValueError(f"{name}: got shape {list(array.shape)}; accepted: {list(shape)}")
         if n < 1 or steps < 0:
-            raise ValueError(f"walls has {n} rows, position {steps + 1}; accepted is at least 1")
+            raise ValueError(
+                f"walls, position: got {n} rows, {steps + 1} moments; accepted: at least 1 each"
+            )
         return MazeEpisode(**arrays)
 
 
@@ -126,7 +128,7 @@ def trajectory_figure(
     shown = [episodes] if isinstance(episodes, MazeEpisode) else list(episodes)
     if not shown or columns < 1 or (labels and len(labels) != len(shown)):
         raise ValueError(
-            f"{len(shown)} episodes, {len(labels)} labels, columns is {columns}; accepted are at "
+            f"episodes, labels, columns: got {len(shown)}, {len(labels)}, {columns}; accepted: at "
             "least one episode, as many labels or none, and at least 1 column"
         )
     shown = [episode.checked() for episode in shown]
@@ -207,10 +209,10 @@ def map_frames(
     moments = len(episode.position)
     places = np.arange(moments) if chosen is None else np.asarray(chosen)
     if places.ndim != 1 or not places.size or places.min() < 0 or places.max() >= moments:
-        raise ValueError(f"chosen is {places.tolist()}; accepted are moments 0 .. {moments - 1}")
+        raise ValueError(f"chosen: got {places.tolist()}; accepted: moments 0 .. {moments - 1}")
     n = len(episode.walls)
     if pixels < 3 * n:
-        raise ValueError(f"pixels is {pixels}; accepted is at least {3 * n}, 3 for each cell")
+        raise ValueError(f"pixels: got {pixels}; accepted: at least {3 * n}, 3 for each cell")
     scale = FINE * pixels / n
     canvas = _Canvas(episode, scale, FINE * pixels)
     frames, drawn = [], 0
@@ -333,10 +335,10 @@ def film_frames(
     maps = map_frames(episode, chosen, pixels=pixels)
     if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8:
         raise ValueError(
-            f"first_person is {frames.dtype}{list(frames.shape)}; accepted is uint8[K, H, W, 3]"
+            f"first_person: got {frames.dtype}{list(frames.shape)}; accepted: uint8[K, H, W, 3]"
         )
     if len(frames) != len(maps):
-        raise ValueError(f"first_person has {len(frames)} frames; accepted is {len(maps)}")
+        raise ValueError(f"first_person: got {len(frames)} frames; accepted: {len(maps)}")
     height, width = frames.shape[1:3]
     size = max(1, round(pixels * width / height)), pixels
     views = [np.asarray(Image.fromarray(f).resize(size, Image.Resampling.NEAREST)) for f in frames]

@@ -117,10 +117,10 @@ def messages_figure(
 
     m = np.asarray(messages)
     if m.ndim != 2 or m.size == 0 or not np.issubdtype(m.dtype, np.integer):
-        raise ValueError(f"messages is {m.dtype}{list(m.shape)}; accepted is int[G, L]")
+        raise ValueError(f"messages: got {m.dtype}{list(m.shape)}; accepted: int[G, L]")
     if vocab_size < 1 or m.min() < 0 or m.max() > vocab_size:
         raise ValueError(
-            f"messages spans {m.min()} to {m.max()}; accepted is 0 to vocab_size, {vocab_size}"
+            f"messages: got {m.min()} to {m.max()}; accepted: 0 to vocab_size, {vocab_size}"
         )
     games, length = m.shape
     _check_support(num_support, games)
@@ -255,7 +255,7 @@ def _width(games: int) -> float:
 def _check_support(num_support: int, games: int) -> None:
     if not 0 <= num_support <= games:
         raise ValueError(
-            f"num_support is {num_support}; accepted is 0 to the number of games, {games}"
+            f"num_support: got {num_support}; accepted: 0 to the number of games, {games}"
         )
 
 
@@ -267,22 +267,22 @@ def _check_structure(
     count: NDArray[np.int64],
 ) -> None:
     if x.ndim != 2 or x.size == 0:
-        raise ValueError(f"stimuli has shape {x.shape}; accepted is float[G, N_dim]")
+        raise ValueError(f"stimuli: got shape {x.shape}; accepted: float[G, N_dim]")
     dims = x.shape[1]
     if z.shape != x.shape or not np.issubdtype(z.dtype, np.integer):
-        raise ValueError(f"latents is {z.dtype}{list(z.shape)}; accepted is int{list(x.shape)}")
+        raise ValueError(f"latents: got {z.dtype}{list(z.shape)}; accepted: int{list(x.shape)}")
     if count.shape != (dims,) or not np.issubdtype(count.dtype, np.integer):
-        raise ValueError(f"num_values is {count.dtype}{list(count.shape)}; accepted is int[{dims}]")
+        raise ValueError(f"num_values: got {count.dtype}{list(count.shape)}; accepted: int[{dims}]")
     for name, table in (("means", mean), ("sigmas", sigma)):
         if table.ndim != 2 or table.shape[0] != dims or table.shape[1] < count.max():
             raise ValueError(
-                f"{name} has shape {table.shape}; accepted is float[{dims}, V], V >= {count.max()}"
+                f"{name}: got shape {table.shape}; accepted: float[{dims}, V], V >= {count.max()}"
             )
     if count.min() < 1 or z.min() < 0 or np.any(z >= count):
         raise ValueError(
-            f"latents spans {z.min(0).tolist()} to {z.max(0).tolist()}; accepted is 0 to "
+            f"latents: got {z.min(0).tolist()} to {z.max(0).tolist()}; accepted: 0 to "
             f"{(count - 1).tolist()}, as num_values says"
         )
     for i in range(dims):
         if np.any(sigma[i, : count[i]] <= 0):
-            raise ValueError(f"sigmas[{i}] has values of 0 or less; accepted are positive ones")
+            raise ValueError(f"sigmas[{i}]: got values of 0 or less; accepted: positive ones")

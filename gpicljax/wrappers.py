@@ -1,0 +1,290 @@
+"""Environments made of others: frame stacks, repeated actions, statistics of episodes.
+
+Each is an `Environment` around another one, and nests. What a learner needs running statistics for,
+as normalised observations and rewards, is a switch of the trainers, which see the whole batch.
+
+Example:
+  >>> import gpicljax
+  >>> env = FrameStack(ActionRepeat(gpicljax.make("MountainCar-v0"), 4), 3)
+  >>> env.observation_space().shape
+  (6,)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.checks import check
+from gpicljax.environment import Environment, Transition
+from gpicljax.spaces import Space
+
+__all__ = ["ActionRepeat", "EpisodeStatistics", "FrameStack", "Wrapper"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrapper(Environment):
+    """An environment that behaves as another one where a subclass does not say otherwise.
+
+    Params and tasks are the other's; so are states, unless a subclass gives `inner` something to
+    unpack.
+
+    Attributes:
+      env: the other one.
+    """
+
+    env: Environment
+
+    def inner(self, state: Any) -> Any:
+        """The other environment's state in one of this one's."""
+        return state
+
+    @property
+    def name(self) -> str:
+        """That of the other environment, with what is around it."""
+        return f"{type(self).__name__}({self.env.name})"
+
+    @property
+    def num_agents(self) -> int | None:
+        """As the other's."""
+        return self.env.num_agents
+
+    @property
+    def default_params(self) -> Any:
+        """As the other's."""
+        return self.env.default_params
+
+    def validate(self, params: Any) -> None:
+        """As the other's."""
+        self.env.validate(params)
+
+    def make_params(self, **overrides: Any) -> Any:
+        """As the other's."""
+        return self.env.make_params(**overrides)
+
+    def sample_task(self, key: jax.Array, params: Any) -> Any:
+        """As the other's."""
+        return self.env.sample_task(key, params)
+
+    def initial(self, key: jax.Array, task: Any) -> Any:
+        """As the other's."""
+        return self.env.initial(key, task)
+
+    def draw_noise(self, key: jax.Array, state: Any, task: Any) -> Any:
+        """As the other's."""
+        return self.env.draw_noise(key, self.inner(state), task)
+
+    def move(self, state: Any, action: Any, noise: Any, task: Any) -> Transition:
+        """As the other's."""
+        return self.env.move(self.inner(state), action, noise, task)
+
+    def horizon(self, params: Any = None) -> Any:
+        """As the other's."""
+        return self.env.horizon(params)
+
+    def observe(self, state: Any, task: Any) -> Any:
+        """As the other's."""
+        return self.env.observe(self.inner(state), task)
+
+    def action_space(self, task: Any = None) -> Space:
+        """As the other's."""
+        return self.env.action_space(task)
+
+    def observation_space(self, task: Any = None) -> Space:
+        """As the other's."""
+        return self.env.observation_space(task)
+
+    def observation_bounds(self, params: Any) -> tuple[Any, Any] | None:
+        """As the other's."""
+        return self.env.observation_bounds(params)
+
+    def privileged(self, state: Any, task: Any) -> Any:
+        """As the other's."""
+        return self.env.privileged(self.inner(state), task)
+
+    def describe(self, state: Any, task: Any) -> str:
+        """As the other's."""
+        return self.env.describe(self.inner(state), task)
+
+    @property
+    def can_render(self) -> bool:
+        """As the other's."""
+        return self.env.can_render
+
+    def render(self, state: Any, task: Any) -> jax.Array:
+        """As the other's."""
+        return self.env.render(self.inner(state), task)
+
+    @property
+    def has_physical_state(self) -> bool:
+        """False: a reference simulator knows nothing of what is around it."""
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
+class ActionRepeat(Wrapper):
+    """Every action is taken several times, or until the episode ends; rewards add up.
+
+    `info` is that of the last step taken. The noise of a step is a key, from which that of each
+    step within it is drawn.
+
+    Attributes:
+      times: how often, at least 1.
+    """
+
+    times: int
+
+    def __post_init__(self) -> None:
+        check(isinstance(self.times, int) and self.times >= 1, "times", self.times, "an int >= 1")
+
+    def draw_noise(self, key: jax.Array, state: Any, task: Any) -> jax.Array:
+        """The key."""
+        del state, task
+        return key
+
+    def move(self, state: Any, action: Any, noise: jax.Array, task: Any) -> Transition:
+        """Up to `times` steps of the other environment."""
+        keys = jax.random.split(noise, self.times)
+        first = self.env.transition(keys[0], state, action, task)
+
+        def again(moved: Transition, key: jax.Array) -> tuple[Transition, None]:
+            following = self.env.transition(key, moved.state, action, task)
+            following = following._replace(reward=moved.reward + following.reward)
+            over = moved.terminated | moved.truncated
+            return jax.tree.map(lambda a, b: jnp.where(over, a, b), moved, following), None
+
+        return jax.lax.scan(again, first, keys[1:])[0]
+
+    def horizon(self, params: Any = None) -> Any:
+        """The other's, in steps of this one."""
+        return -(-self.env.horizon(params) // self.times)
+
+
+@struct.dataclass
+class EpisodeState:
+    """A state of `EpisodeStatistics`.
+
+    Attributes:
+      inner: the other environment's.
+      total: float `[]` (with several agents `[A]`), rewards of the episode so far.
+      length: `int32[]`, its steps.
+    """
+
+    inner: Any
+    total: jax.Array
+    length: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeStatistics(Wrapper):
+    """`info["episode"]` is a dictionary with the episode's `return` and `length` up to now."""
+
+    def inner(self, state: EpisodeState) -> Any:
+        """The other environment's state."""
+        return state.inner
+
+    def initial(self, key: jax.Array, task: Any) -> EpisodeState:
+        """The other's, and nothing summed up."""
+        shape = () if self.num_agents is None else (self.num_agents,)
+        none = jnp.zeros(shape, jnp.result_type(float))
+        return EpisodeState(self.env.initial(key, task), none, jnp.zeros((), jnp.int32))
+
+    def move(self, state: EpisodeState, action: Any, noise: Any, task: Any) -> Transition:
+        """The other's step, summed up."""
+        moved = self.env.move(state.inner, action, noise, task)
+        total, length = state.total + moved.reward, state.length + 1
+        info = moved.info | {"episode": {"return": total, "length": length}}
+        return moved._replace(state=EpisodeState(moved.state, total, length), info=info)
+
+
+@struct.dataclass
+class StackState:
+    """A state of `FrameStack`.
+
+    Attributes:
+      inner: the other environment's.
+      frames: the observations that are seen, the newest last.
+    """
+
+    inner: Any
+    frames: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class FrameStack(Wrapper):
+    """The last few observations at once, side by side along their last axis, the newest last.
+
+    A picture `uint8[H, W, C]` becomes `[H, W, size * C]`; a number, a vector; a category, several
+    choices. An episode starts with its first observation in all places.
+
+    Attributes:
+      size: how many, at least 1.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        check(isinstance(self.size, int) and self.size >= 1, "size", self.size, "an int >= 1")
+
+    def inner(self, state: StackState) -> Any:
+        """The other environment's state."""
+        return state.inner
+
+    def initial(self, key: jax.Array, task: Any) -> StackState:
+        """The other's, with its first observation in all places."""
+        state = self.env.initial(key, task)
+        seen = self.env.observe(state, task)
+        copies = jax.tree.map(lambda x: jnp.stack([x] * self.size), seen)
+        return StackState(state, copies)
+
+    def move(self, state: StackState, action: Any, noise: Any, task: Any) -> Transition:
+        """The other's step; the oldest observation goes."""
+        moved = self.env.move(state.inner, action, noise, task)
+        seen = self.env.observe(moved.state, task)
+        frames = jax.tree.map(
+            lambda old, new: jnp.concatenate([old[1:], new[None]]), state.frames, seen
+        )
+        return moved._replace(state=StackState(moved.state, frames))
+
+    def observe(self, state: StackState, task: Any) -> Any:
+        """The observations, side by side."""
+        del task
+
+        def beside(frames: jax.Array) -> jax.Array:
+            if frames.ndim == 1:
+                return frames
+            return jnp.concatenate(list(frames), axis=-1)
+
+        return jax.tree.map(beside, state.frames)
+
+    def observation_space(self, task: Any = None) -> Space:
+        """The other's, `size` times along the last axis."""
+        return self._stacked(self.env.observation_space(task))
+
+    def observation_bounds(self, params: Any) -> tuple[Any, Any] | None:
+        """The other's, `size` times."""
+        bounds = self.env.observation_bounds(params)
+        return None if bounds is None else ([*bounds[0]] * self.size, [*bounds[1]] * self.size)
+
+    def _stacked(self, space: Space) -> Space:
+        if isinstance(space, spaces.Dict):
+            return spaces.Dict(tuple((name, self._stacked(s)) for name, s in space.items))
+        if isinstance(space, spaces.Discrete):
+            return spaces.MultiDiscrete((space.n,) * self.size)
+        if isinstance(space, spaces.MultiDiscrete):
+            return spaces.MultiDiscrete(_repeated(space.nvec, self.size))
+        assert isinstance(space, spaces.Box)
+        last = space.shape[-1] if space.shape else 1
+        return dataclasses.replace(space, shape=(*space.shape[:-1], self.size * last))
+
+
+def _repeated(nvec: Any, size: int) -> Any:
+    """The numbers of choices, `size` times along the last axis of the nested tuples."""
+    if isinstance(nvec[0], tuple):
+        return tuple(_repeated(row, size) for row in nvec)
+    return tuple(nvec) * size

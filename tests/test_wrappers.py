@@ -1,0 +1,114 @@
+"""Wrappers against loops in plain Python over the environment inside."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax import spaces
+from gpicljax.wrappers import ActionRepeat, EpisodeStatistics, FrameStack, Wrapper
+
+CAR = gpicljax.make("MountainCar-v0")
+LAKE = gpicljax.make("FrozenLake-v1", description=("SFF", "FHF", "FFG"))
+
+
+@functools.cache
+def started(env):
+    task = jax.jit(env.sample_task)(jax.random.key(0), env.default_params)
+    return task, *jax.jit(env.reset)(jax.random.key(1), task)
+
+
+def test_a_plain_wrapper_changes_nothing():
+    env = Wrapper(LAKE)
+    assert env.name == "Wrapper(FrozenLake)" and env.horizon() == LAKE.horizon()
+    vecs = [gpicljax.VectorEnv(e, 3, resets="fresh") for e in (env, LAKE)]
+
+    @jax.jit
+    def play(key, actions):
+        lives = []
+        for vec in vecs:
+            body = lambda carry, action, vec=vec: vec.step(carry, action)  # noqa: E731
+            lives.append(jax.lax.scan(body, vec.init(key)[0], actions)[1])
+        return lives
+
+    actions = jax.random.randint(jax.random.key(2), (30, 3), 0, 4, jnp.int32)
+    jax.tree.map(np.testing.assert_array_equal, *play(jax.random.key(3), actions))
+
+
+def test_repeated_actions_end_with_the_episode_and_add_up():
+    env, key = ActionRepeat(LAKE, 5), jax.random.key(4)
+    task, _, state = started(LAKE)
+    step, single = jax.jit(env.step), jax.jit(LAKE.transition)
+    assert int(env.horizon()) == -(-int(LAKE.horizon()) // 5)
+    ended = 0
+    for action in (1, 2, 2, 1, 1, 2):
+        key, now = jax.random.split(key)
+        found = step(now, state, jnp.int32(action), task)
+        total, inner = 0.0, state
+        for one in jax.random.split(now, 5):
+            moved = single(one, inner, jnp.int32(action), task)
+            total, inner = total + moved.reward, moved.state
+            if moved.terminated | moved.truncated:
+                break
+        jax.tree.map(np.testing.assert_array_equal, found.state, inner)
+        assert found.reward == total and found.terminated == moved.terminated
+        ended += bool(found.terminated)
+        state = started(LAKE)[2] if found.terminated else found.state
+    assert ended
+
+
+def test_statistics_of_an_episode():
+    env = EpisodeStatistics(CAR)
+    task, _, state = started(env)
+    step, rewards = jax.jit(env.step), []
+    for t in range(4):
+        moved = step(jax.random.key(t), state, jnp.int32(2), task)
+        state = moved.state
+        rewards.append(float(moved.reward))
+        assert float(moved.info["episode"]["return"]) == pytest.approx(sum(rewards))
+        assert int(moved.info["episode"]["length"]) == t + 1
+
+
+def test_frames_are_side_by_side_the_newest_last():
+    env = FrameStack(CAR, 3)
+    task, first, state = started(env)
+    assert env.observation_space().shape == (6,) and first.shape == (6,)
+    np.testing.assert_allclose(env.observation_bounds(CAR.default_params)[1], [0.6, 0.07] * 3)
+    np.testing.assert_array_equal(first.reshape(3, 2), np.stack([first[:2]] * 3))
+    step, seen = jax.jit(env.step), [first[:2]] * 3
+    for t in range(4):
+        moved = step(jax.random.key(t), state, jnp.int32(2), task)
+        state = moved.state
+        seen.append(CAR.observe(state.inner, task))
+        np.testing.assert_allclose(moved.observation, np.concatenate(seen[-3:]), rtol=1e-6)
+        assert env.observation_space().contains(moved.observation)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "shape"),
+    [
+        ("MazeWorld-v0", {"size": 7, "resolution": (8, 8)}, None),
+        ("FrozenLake-v1", {}, (2,)),
+        ("MetaRG-v1", {"view": "players"}, None),
+    ],
+)
+def test_stacks_of_all_kinds_of_observations(env_id, options, shape):
+    """Types only: pictures along their channels, categories as several choices."""
+    env = FrameStack(gpicljax.make(env_id, **options), 2)
+    task = jax.eval_shape(env.sample_task, jax.random.key(0), env.default_params)
+    seen, _ = jax.eval_shape(env.reset, jax.random.key(0), task)
+    member = jax.eval_shape(env.observation_space().sample, jax.random.key(0))
+    kinds = [jax.tree.map(lambda x: (x.shape, x.dtype), tree) for tree in (seen, member)]
+    assert kinds[0] == kinds[1]
+    if isinstance(env.observation_space(), spaces.MultiDiscrete):
+        assert seen.shape == shape
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="times: got 0"):
+        ActionRepeat(CAR, 0)
+    with pytest.raises(ValueError, match="size: got 1.5"):
+        FrameStack(CAR, 1.5)

@@ -1,7 +1,6 @@
 """gpicljax: simulators and trainers for general-purpose in-context learning, in JAX."""
 
-import importlib
-from typing import Any
+import lazy_loader
 
 from gpicljax import spaces
 from gpicljax.environment import Environment, Step, Transition
@@ -29,7 +28,7 @@ __all__ = [
     "spaces",
 ]
 
-_LAZY = (
+_PARTS = [
     "agents",
     "data",
     "envs",
@@ -41,15 +40,10 @@ _LAZY = (
     "runtime",
     "storage",
     "viz",
-)
-
-
-def __getattr__(name: str) -> Any:
-    """Imports a part of the package when it is first asked for, as `gpicljax.agents`."""
-    if name in _LAZY:
-        return importlib.import_module(f"gpicljax.{name}")
-    raise AttributeError(f"module 'gpicljax' has no attribute {name!r}")
+    "wrappers",
+]
+__getattr__, _, _ = lazy_loader.attach(__name__, submodules=_PARTS)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_PARTS})

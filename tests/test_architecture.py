@@ -203,6 +203,24 @@ def test_tests_are_collected_in_one_order_whatever_the_hash_seed(request):
     assert [test for test in here if test in both] == [test for test in there if test in both]
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, path in FILES.items() if path.name == "__init__.py"]
+)
+def test_every_folder_names_what_is_in_it(name):
+    package = importlib.import_module(name)
+    names = package.__all__
+    assert names == sorted(set(names), key=names.index) and set(names) <= {*dir(package)}
+    parts = {part for part in FILES if part.rpartition(".")[0] == name}
+    if names and f"{name}.{names[0]}" in parts:  # of folders that give out modules, all of them
+        assert {f"{name}.{part}" for part in names} == {p for p in parts if "._" not in p}
+
+
+def test_parts_are_reached_after_importing_the_package():
+    script = "import gpicljax as g; print(g.agents.ppo, g.envs.maze_world.env, g.rollout.rollout)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0 and "function rollout" in done.stdout, done.stderr
+
+
 def test_test_modules_have_different_names():
     # Without packages, pytest imports them by name: two of a kind cannot be collected together.
     names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]

@@ -1,6 +1,6 @@
 """Measures: in-context learning, returns, intervals and tests, n-gram baselines."""
 
-from gpicljax.evaluation.aggregate import (
+from gpicljax.evaluation.aggregates import (
     Aggregate,
     aggregate,
     interquartile_mean,

@@ -10,8 +10,9 @@
 The libraries come with `pip install "gpicljax[interop]"`.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 if TYPE_CHECKING:
     from gpicljax.interop.gymnasium import to_gymnasium
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
     from gpicljax.interop.jaxmarl import to_jaxmarl
 
 __all__ = ["to_gymnasium", "to_gymnasium_vector", "to_gymnax", "to_jaxmarl"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{name.removeprefix('to_')}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__, submod_attrs={name.removeprefix("to_"): [name] for name in __all__}
+)

@@ -1,1 +1,26 @@
 """Networks: Flax Linen modules behind one step/unroll contract (`networks.contract.Network`)."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=[
+        "actor_critic",
+        "attention",
+        "continuous",
+        "contract",
+        "embeddings",
+        "encoder",
+        "fast_weights",
+        "feedforward",
+        "language",
+        "layers",
+        "linear_attention",
+        "policies",
+        "q_network",
+        "recurrent",
+        "tiled_attention",
+        "transformer",
+        "transformer_block",
+    ],
+)

@@ -1,1 +1,7 @@
 """Playing an environment by hand: `python -m gpicljax.play ID`."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, submodules=["browser", "command", "game", "terminal"]
+)

@@ -27,7 +27,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpicljax.checks import refusal, unknown
-from gpicljax.evaluation.aggregate import (
+from gpicljax.evaluation.aggregates import (
     aggregate,
     interquartile_mean,
     probability_of_improvement,
@@ -260,7 +260,7 @@ class Environments:
         for env_id in registered():
             env = make(env_id)
             params = jax.eval_shape(lambda env=env: env.default_params)
-            options = ", ".join(field.name for field in dataclasses.fields(env)) or "none"
+            options = ", ".join(vars(env)) or "none"
             out.print(
                 f"[bold]{escape(env_id)}[/]: {(type(env).__doc__ or '').partition(chr(10))[0]}"
             )

@@ -262,7 +262,7 @@ def config_differences(runs: list[StoredRun]) -> dict[str, list[Any]]:
 
 
 def by_method(runs: Sequence[StoredRun], field: str, metric: str) -> dict[str, list[Floats]]:
-    """A metric's last values, for `evaluation.aggregate`: one list of tasks for each method.
+    """A metric's last values, for `evaluation.aggregates`: one list of tasks for each method.
 
     Args:
       runs: with different configurations.

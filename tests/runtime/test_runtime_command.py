@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from gpicljax.evaluation.aggregate import aggregate, interquartile_mean
+from gpicljax.evaluation.aggregates import aggregate, interquartile_mean
 from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.runtime import Progress, RunConfig, open_run, run_chunks, write_summary
 from gpicljax.runtime.command import main

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from gpicljax.evaluation.aggregate import (
+from gpicljax.evaluation.aggregates import (
     aggregate,
     interquartile_mean,
     probability_of_improvement,

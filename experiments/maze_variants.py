@@ -1,6 +1,6 @@
 """The variants of Maze World in one picture (Figure 19 of the paper).
 
-python experiments/maze_variants.py docs/maze_world.png
+python experiments/maze_variants.py docs/manual/images/maze_world.png
 """
 
 from __future__ import annotations

@@ -12,7 +12,13 @@ from jax.custom_batching import custom_vmap
 
 
 def select(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
-    """`where` over two pytrees; `condition` broadcasts from the left. Typed keys allowed."""
+    """`where` over two pytrees; `condition` broadcasts from the left. Typed keys allowed.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> select(jnp.array([True, False]), {"x": jnp.ones(2)}, {"x": jnp.zeros(2)})["x"].tolist()
+      [1.0, 0.0]
+    """
 
     def pick(a: jax.Array, b: jax.Array) -> jax.Array:
         return jnp.where(condition.reshape(condition.shape + (1,) * (a.ndim - 1)), a, b)
@@ -21,7 +27,12 @@ def select(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
 
 
 def strong(tree: Any) -> Any:
-    """Leaves as arrays of definite dtypes, also Python numbers: `params` are carried state."""
+    """Leaves as arrays of definite dtypes, also Python numbers: `params` are carried state.
+
+    Example:
+      >>> jax.tree.map(lambda x: (x.dtype.name, x.weak_type), strong({"rate": 0.1, "count": 3}))
+      {'count': ('int32', False), 'rate': ('float32', False)}
+    """
 
     def leaf(x: Any) -> jax.Array:
         if isinstance(x, bool | int | float):

@@ -47,6 +47,12 @@ def check_at_least(minimum: int, **arguments: int | None) -> None:
 
     Raises:
       ValueError: for the first of them.
+
+    Example:
+      >>> check_at_least(1, num_envs=4, group=None)
+      >>> check_at_least(1, num_envs=4, group=0)
+      Traceback (most recent call last):
+      ValueError: group: got 0; accepted: an integer >= 1
     """
     for argument, given in arguments.items():
         kind = Annotated[int, Range(minimum)]
@@ -58,6 +64,11 @@ def check_choice(argument: str, given: Any, known: Iterable[Any]) -> None:
 
     Raises:
       ValueError: see `unknown`.
+
+    Example:
+      >>> check_choice("mode", "navigate", ["navigation", "survival"])
+      Traceback (most recent call last):
+      ValueError: mode: got 'navigate' (did you mean 'navigation'?); accepted: navigation, survival
     """
     known = list(known)
     if given not in known:
@@ -65,7 +76,12 @@ def check_choice(argument: str, given: Any, known: Iterable[Any]) -> None:
 
 
 def refusal(argument: str, given: Any, accepted: str) -> str:
-    """The message about an argument that is refused."""
+    """The message about an argument that is refused.
+
+    Example:
+      >>> refusal("size", 4, "an odd number of at least 7")
+      'size: got 4; accepted: an odd number of at least 7'
+    """
     return f"{argument}: got {shown(given)}; accepted: {accepted}"
 
 

@@ -48,6 +48,28 @@ NO_LIMIT = 2**31 - 1
 """The horizon of an environment that never cuts an episode off."""
 
 
+# What a subclass's own methods are to return, for the message about one that is missing.
+_RETURNED = {
+    "default_params": "the distribution over tasks used when none is given, a pytree of arrays",
+    "sample_task": "a task, a pytree of arrays",
+    "initial": "the state at the start of an episode, a pytree of arrays",
+    "move": "Transition(state, reward, terminated, truncated, info)",
+    "horizon": "the most steps of an episode, int32[]: the params' field `horizon`, or its own",
+    "observe": "an observation, a member of observation_space(task)",
+    "action_space": "one of gpicljax.spaces",
+    "observation_space": "one of gpicljax.spaces",
+    "privileged": "what experts may see and agents may not, a pytree of arrays",
+    "describe": "the situation in words, a str",
+    "render": "a picture, uint8[H, W, 3]",
+    "physical_state": "what a reference simulator has of the state, float[N]",
+    "with_physical_state": "the state with that part replaced",
+}
+
+
+def _arguments(method: Any) -> list[str]:
+    return [name for name in inspect.signature(method).parameters if name != "self"]
+
+
 def _like(field: str, value: Any, default: Any) -> jax.Array:
     """`value` in the dtype of `default`. ValueError where that would change it."""
     default = strong(default)
@@ -74,7 +96,12 @@ def _like(field: str, value: Any, default: Any) -> jax.Array:
 
 
 class Transition(NamedTuple):
-    """What `Environment.transition` returns."""
+    """What `Environment.transition` returns.
+
+    Example:
+      >>> Transition(state=(), reward=1.0, terminated=False, truncated=False, info={}).reward
+      1.0
+    """
 
     state: Any
     reward: jax.Array
@@ -100,9 +127,23 @@ class Environment(Generic[Params, Task, State]):
     Subclasses are `@dataclasses.dataclass(frozen=True)` with static fields only, whose annotations
     say what they accept (see `gpicljax.checks`). The rest follows, but for two abilities that not
     every environment has, which `can_render` and `has_physical_state` tell of. A method that is
-    missing raises NotImplementedError.
+    missing raises NotImplementedError, which names it, the class, and what it is to return.
 
     Keys, params, tasks, states and actions of another kind are refused with a ValueError.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> env = gpicljax.make("BernoulliBandit-v0")
+      >>> task = env.sample_task(jax.random.key(0), env.default_params)
+      >>> observation, state = env.reset(jax.random.key(1), task)
+      >>> step = env.step(jax.random.key(2), state, 1, task)
+      >>> step._fields
+      ('observation', 'state', 'reward', 'terminated', 'truncated', 'info')
+      >>> Environment().observe(state, task)
+      Traceback (most recent call last):
+      NotImplementedError: Environment has no observe: class gpicljax.environment.Environment does
+      not define observe(state, task), which is to return an observation, a member of
+      observation_space(task)
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -149,6 +190,15 @@ class Environment(Generic[Params, Task, State]):
         Raises:
           ValueError: for an unknown field, a value that its dtype cannot hold (half a step), or
             values that contradict each other or a cap.
+
+        Example:
+          >>> import gpicljax
+          >>> env = gpicljax.make("BernoulliBandit-v0")
+          >>> env.make_params(horizon=20).horizon.dtype.name
+          'int32'
+          >>> env.make_params(horizont=20)
+          Traceback (most recent call last):
+          ValueError: BernoulliBandit.make_params: got 'horizont' (did you mean 'horizon'?); ...
         """
         params: Any = self.default_params
         defaults = {field: getattr(params, field) for field in params.__dataclass_fields__}
@@ -224,6 +274,12 @@ class Environment(Generic[Params, Task, State]):
           `int32[]` (of a grid of params `int32[...]`): their field `horizon` unless overridden;
           `NO_LIMIT` if episodes may go on for ever. As concrete as the params are:
           `int(env.horizon(params))` is a static bound, in a traced function too.
+
+        Example:
+          >>> import gpicljax
+          >>> env = gpicljax.make("BernoulliBandit-v0")
+          >>> int(env.horizon()), int(env.horizon(env.make_params(horizon=20)))
+          (100, 20)
         """
         given: Any = self.default_params if params is None else params
         try:
@@ -313,7 +369,12 @@ class Environment(Generic[Params, Task, State]):
         raise self._missing("with_physical_state")
 
     def _missing(self, method: str) -> NotImplementedError:
-        return NotImplementedError(f"{self.name} has no {method}")
+        kind, base = type(self), getattr(Environment, method)
+        arguments = "" if isinstance(base, property) else f"({', '.join(_arguments(base))})"
+        return NotImplementedError(
+            f"{self.name} has no {method}: class {kind.__module__}.{kind.__qualname__} does not "
+            f"define {method}{arguments}, which is to return {_RETURNED[method]}"
+        )
 
     # The start of a trial, in two parts ------------------------------------------------------
 

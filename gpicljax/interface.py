@@ -24,6 +24,13 @@ class TimeStep(NamedTuple):
       info: scalars per instance, as the environment reports them.
       privileged: what `Environment.privileged` tells experts, oracles and teachers; None unless the
         batch was built with `privileged=True`. Learners are never given it.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), num_envs=3)
+      >>> timestep = jax.eval_shape(vec.init, jax.random.key(0))[1]
+      >>> timestep.reward.shape, timestep.trial_start.dtype.name, timestep.privileged
+      ((3,), 'bool', None)
     """
 
     observation: Any
@@ -50,6 +57,12 @@ class Agent(NamedTuple):
         instance, `[B]`: what an instance's agent chooses depends on no other instance. It clears
         the memory itself where `timestep.trial_start` is set. `aux` is a pytree of what its learner
         or a reader of results needs (Q-values, log-probabilities, ...), an empty dict if nothing.
+
+    Example:
+      >>> import gpicljax, jax.numpy as jnp
+      >>> def act(keys, params, carry, timestep):
+      ...     return jnp.zeros(keys.shape[0], jnp.int32), {}, carry
+      >>> always_the_first = gpicljax.Agent(lambda batch: (), act)
     """
 
     initial_carry: Callable[[int], Any]
@@ -70,6 +83,16 @@ class Trainer(NamedTuple):
       partition: `(batch, whole) -> prefix of TrainState`, with `batch` at what belongs to single
         instances and `whole` at what all of them share, such as partition specs; None where one run
         cannot be spread over devices.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> from gpicljax.agents import catalogue, ppo
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), num_envs=8, resets="fresh")
+      >>> algorithm = catalogue.find("ppo")
+      >>> trainer = algorithm.make(ppo.PPOConfig(unroll=16), vec, algorithm.network())
+      >>> trainer.observations
+      128
+      >>> state = jax.eval_shape(trainer.init, jax.random.key(0), algorithm.hparams())
     """
 
     init: Callable[..., Any]

@@ -44,6 +44,11 @@ def integers(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any) -> jax
     """`int32`, uniform over `low .. high - 1`; the bias is below `(high - low) / 2**32`.
 
     One draw where `jax.random.randint` takes two.
+
+    Example:
+      >>> import jax
+      >>> integers(jax.random.key(0), (5,), 0, 10).shape
+      (5,)
     """
     span = (jnp.asarray(high, jnp.int32) - jnp.asarray(low, jnp.int32)).astype(jnp.uint32)
     return (bits(key, shape) % span).astype(jnp.int32) + jnp.asarray(low, jnp.int32)

@@ -36,6 +36,12 @@ def register(env_id: str, factory: Factory | str) -> None:
 
     Raises:
       ValueError: if the id is taken by another factory, or the factory is none.
+
+    Example:
+      >>> import gpicljax
+      >>> gpicljax.register("ThreeArms-v0", lambda: gpicljax.make("BernoulliBandit-v0", num_arms=3))
+      >>> gpicljax.make("ThreeArms-v0").action_space()
+      Discrete(n=3)
     """
     check(isinstance(env_id, str) and env_id, "env_id", env_id, "a name such as 'MazeWorld-v0'")
     module, colon, attribute = factory.partition(":") if isinstance(factory, str) else ("",) * 3
@@ -47,7 +53,13 @@ def register(env_id: str, factory: Factory | str) -> None:
 
 
 def registered() -> list[str]:
-    """The registered ids, those of installed packages' entry points included, sorted."""
+    """The registered ids, those of installed packages' entry points included, sorted.
+
+    Example:
+      >>> import gpicljax
+      >>> "MazeWorld-v0" in gpicljax.registered()
+      True
+    """
     _enter_installed()
     return sorted(_FACTORIES)
 

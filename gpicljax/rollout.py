@@ -58,7 +58,18 @@ class RolloutState(NamedTuple):
 def start_rollout(
     key: jax.Array, vec: VectorEnv, agent: Agent, env_params: Any = None
 ) -> RolloutState:
-    """Starts the environments and the agent's memory."""
+    """Starts the environments and the agent's memory.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
+      >>> vec = gpicljax.VectorEnv(env, 8, resets="fresh")
+      >>> start = lambda key: start_rollout(key, vec, random_agent(env))
+      >>> state = jax.eval_shape(start, jax.random.key(0))
+      >>> state.timestep.observation.shape
+      (8, 1)
+    """
     vstate, timestep = vec.init(key, env_params)
     return RolloutState(vstate, timestep, agent.initial_carry(vec.num_envs))
 
@@ -94,6 +105,19 @@ def rollout(
 
     Returns:
       The state to go on from, and what was kept with leaves `[length, B, ...]`.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
+      >>> vec, agent = gpicljax.VectorEnv(env, 8, resets="fresh"), random_agent(env)
+      >>> @jax.jit
+      ... def some(key):
+      ...     start = start_rollout(key, vec, agent)
+      ...     return rollout(vec, agent, (), start, 5, lambda record: record.next_timestep.reward)
+      >>> state, rewards = some(jax.random.key(0))
+      >>> rewards.shape
+      (5, 8)
     """
 
     def body(state: RolloutState, _: None) -> tuple[RolloutState, Any]:
@@ -162,6 +186,19 @@ def play(
 
     Raises:
       ValueError: if a count is below 1.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
+      >>> vec = gpicljax.VectorEnv(env, 8, resets="fresh", params=env.make_params(horizon=5))
+      >>> agent = random_agent(env)
+      >>> @jax.jit
+      ... def episodes(key):
+      ...     return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=5)
+      >>> played = episodes(jax.random.key(0))
+      >>> played.records.shape, played.length.tolist()[0]
+      ((8, 1, 5), [5])
     """
     size = max_steps if slots is None else slots
     for name, value in (("max_steps", max_steps), ("trials", trials), ("slots", size)):
@@ -335,6 +372,16 @@ def host_play(
 
     Raises:
       ValueError: if a count is below 1, or the agent answers for nobody, or for one not asked.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
+      >>> vec = gpicljax.VectorEnv(env, 2, resets="fresh", params=env.make_params(horizon=3))
+      >>> def always_the_first(moments):
+      ...     return {instance: 0 for instance in moments}
+      >>> played = host_play(jax.random.key(0), vec, always_the_first, max_steps=3)
+      >>> played.records.shape, played.length.tolist()
+      ((2, 1, 3), [[3], [3]])
     """
     for name, value in (("max_steps", max_steps), ("trials", trials)):
         if value < 1:
@@ -401,7 +448,14 @@ def on_host(agent: Agent, params: Any) -> HostAgent:
 
 
 def forgetful(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Agent:
-    """The agent with its memory cleared wherever `when(timestep)`, `bool[B]`: an ablation."""
+    """The agent with its memory cleared wherever `when(timestep)`, `bool[B]`: an ablation.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.bandits import ucb1
+      >>> agent = ucb1(gpicljax.make("BernoulliBandit-v0").action_space())
+      >>> without_memory = forgetful(agent, lambda timestep: timestep.reward == timestep.reward)
+    """
 
     def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
         start = timestep.trial_start | when(timestep)

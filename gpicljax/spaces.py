@@ -23,11 +23,15 @@ class Space:
 
     def sample(self, key: jax.Array, mask: Any = None) -> Any:
         """Draws a member uniformly; `mask` marks the legal choices of a discrete space."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} has no sample(key, mask), which is to return a member"
+        )
 
     def contains(self, value: Any) -> jax.Array:
         """Whether `value` has the space's shape, kind of dtype and range, as `bool[]`."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} has no contains(value), which is to return bool[]"
+        )
 
 
 def _is_integer(value: jax.Array) -> bool:
@@ -36,7 +40,16 @@ def _is_integer(value: jax.Array) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Discrete(Space):
-    """The integers 0 .. n - 1, as a scalar `int32[]`."""
+    """The integers 0 .. n - 1, as a scalar `int32[]`.
+
+    Example:
+      >>> import jax
+      >>> space = Discrete(3)
+      >>> bool(space.contains(2)), bool(space.contains(3))
+      (True, False)
+      >>> int(space.sample(jax.random.key(0), mask=jax.numpy.array([False, True, False])))
+      1
+    """
 
     n: int
 
@@ -68,6 +81,11 @@ class MultiDiscrete(Space):
 
     `nvec` is a tuple of integers, or of further such tuples: `MultiDiscrete(((3, 5), (3, 5)))` are
     the choices of two agents that choose from 3 and from 5 each.
+
+    Example:
+      >>> space = MultiDiscrete((3, 5))
+      >>> space.shape, space.sizes
+      ((2,), (3, 5))
     """
 
     nvec: tuple[Any, ...]
@@ -109,6 +127,13 @@ class Box(Space):
     """Arrays of one shape and dtype with every entry within [low, high].
 
     `dtype=None` means JAX's default float (float32, or float64 under `JAX_ENABLE_X64`).
+
+    Example:
+      >>> space = Box(-1.0, 1.0, (2,))
+      >>> bool(space.contains(np.array([0.5, -1.0], np.float32)))
+      True
+      >>> bool(space.contains(np.array([0.5, -1.5], np.float32)))
+      False
     """
 
     low: float
@@ -146,7 +171,13 @@ class Box(Space):
 
 @dataclasses.dataclass(frozen=True)
 class Dict(Space):
-    """Dictionaries with one named space per entry. Build it with `Dict.of(name=space, ...)`."""
+    """Dictionaries with one named space per entry. Build it with `Dict.of(name=space, ...)`.
+
+    Example:
+      >>> space = Dict.of(image=Box(0, 255, (8, 8), jnp.uint8), life=Discrete(4))
+      >>> list(space.spaces), space["life"]
+      (['image', 'life'], Discrete(n=4))
+    """
 
     items: tuple[tuple[str, Space], ...]
 
@@ -247,6 +278,12 @@ def repeat(space: Space, count: int) -> Space:
 
     Raises:
       TypeError: if the space cannot be stacked into one of the native kinds.
+
+    Example:
+      >>> repeat(Discrete(3), 2)
+      MultiDiscrete(nvec=(3, 3))
+      >>> repeat(Box(0.0, 1.0, (4,)), 2).shape
+      (2, 4)
     """
     if isinstance(space, Discrete):
         return MultiDiscrete((space.n,) * count)
@@ -264,6 +301,10 @@ def of_one_agent(space: Space, count: int) -> Space:
 
     Raises:
       TypeError: if the space does not give each of them the same.
+
+    Example:
+      >>> of_one_agent(MultiDiscrete((3, 3)), 2)
+      Discrete(n=3)
     """
     if isinstance(space, Dict):
         return Dict(tuple((name, of_one_agent(entry, count)) for name, entry in space.items))
@@ -282,7 +323,12 @@ def of_one_agent(space: Space, count: int) -> Space:
 
 
 def flat_size(space: Space) -> int:
-    """The number of entries of `flatten(space, value)`."""
+    """The number of entries of `flatten(space, value)`.
+
+    Example:
+      >>> flat_size(Dict.of(image=Box(0, 255, (8, 8), jnp.uint8), life=Discrete(4)))
+      68
+    """
     if isinstance(space, Discrete):
         return space.n
     if isinstance(space, MultiDiscrete):
@@ -303,6 +349,10 @@ def flatten(space: Space, value: Any) -> jax.Array:
 
     Returns:
       float `[..., flat_size(space)]`.
+
+    Example:
+      >>> flatten(Discrete(3), jnp.array([2, 0])).tolist()
+      [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
     dtype = jnp.result_type(float)
     if isinstance(space, Discrete):

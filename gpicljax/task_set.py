@@ -48,7 +48,13 @@ class TaskSet:
         return TaskSet(self.keys[:first]), TaskSet(self.keys[first:])
 
     def take(self, indices: jax.Array) -> TaskSet:
-        """The tasks at `int32[M]` indices."""
+        """The tasks at `int32[M]` indices.
+
+        Example:
+          >>> import jax
+          >>> len(TaskSet.create(jax.random.key(0), 100).take(jax.numpy.arange(10)))
+          10
+        """
         return TaskSet(self.keys[indices])
 
     def sample(self, key: jax.Array) -> jax.Array:

@@ -188,6 +188,13 @@ class VectorEnv:
 
         Raises:
           ValueError: for what is no key.
+
+        Example:
+          >>> import gpicljax, jax
+          >>> vec = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), num_envs=8)
+          >>> vstate, timestep = jax.eval_shape(vec.init, jax.random.key(0))
+          >>> timestep.observation.shape, timestep.trial_start.shape
+          ((8, 1), (8,))
         """
         check_key("key", key)
         params = strong(self.params if params is None else params)

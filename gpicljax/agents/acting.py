@@ -172,7 +172,14 @@ def box_agent(
 
 
 def random_agent(env: Environment) -> Agent:
-    """Draws uniformly from the action space, or from the legal actions where there is a mask."""
+    """Draws uniformly from the action space, or from the legal actions where there is a mask.
+
+    Example:
+      >>> import gpicljax
+      >>> agent = random_agent(gpicljax.make("FrozenLake-v1"))
+      >>> agent.initial_carry(4)
+      ()
+    """
     space = env.action_space()
     masked = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
 

@@ -71,7 +71,17 @@ class Algorithm:
     def refusal(
         self, observation_space: Space, action_space: Space, num_agents: int | None
     ) -> str | None:
-        """Why an environment does not fit, in words; None if it does."""
+        """Why an environment does not fit, in words; None if it does.
+
+        Example:
+          >>> from gpicljax import spaces
+          >>> from gpicljax.agents import catalogue
+          >>> observations, actions = spaces.Box(0.0, 1.0, (4,)), spaces.Box(-1.0, 1.0, (1,))
+          >>> catalogue.find("dqn").refusal(observations, actions, None)
+          'discrete actions are needed, not Box(low=-1.0, high=1.0, shape=(1,), dtype=None)'
+          >>> catalogue.find("ppo").refusal(observations, actions, None) is None
+          True
+        """
         if num_agents is None:
             return self.fits(observation_space, action_space)
         if not self.several:
@@ -175,6 +185,12 @@ def rule(
       config: likewise.
       several: likewise.
       privileged: likewise.
+
+    Example:
+      >>> from gpicljax.agents.acting import random_agent
+      >>> entry = rule("a-random-one", lambda config, env: random_agent(env))
+      >>> entry.name, entry.trains
+      ('a-random-one', False)
     """
 
     def make(config: Any, vec: VectorEnv, network: Nothing) -> Trainer:
@@ -195,6 +211,14 @@ def find(name: str) -> Algorithm:
 
     Raises:
       ValueError: if there is none; the nearest name is suggested.
+
+    Example:
+      >>> from gpicljax.agents import catalogue
+      >>> catalogue.find("thompson").trains, catalogue.find("recurrent-ppo").config.__name__
+      (False, 'PPOConfig')
+      >>> catalogue.find("thomson")
+      Traceback (most recent call last):
+      ValueError: algorithm: got 'thomson' (did you mean 'thompson'?); accepted: ppo, ...
     """
     if name not in CATALOGUE:
         raise ValueError(unknown("algorithm", name, CATALOGUE))

@@ -145,6 +145,12 @@ def ucb1(space: spaces.Space, exploration: Number = 2.0) -> Agent:
       The agent.
 
     Source: Auer, Cesa-Bianchi & Fischer (2002), figure 1.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> agent = ucb1(spaces.Discrete(10))
+      >>> agent.initial_carry(4).counts.shape
+      (4, 10)
     """
 
     def index(key: jax.Array, pulls: Pulls) -> jax.Array:
@@ -171,6 +177,10 @@ def epsilon_greedy(
       The agent.
 
     Source: Sutton & Barto (2018), section 2.2.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> agent = epsilon_greedy(spaces.Discrete(10), epsilon=0.05)
     """
 
     def value(key: jax.Array, pulls: Pulls) -> jax.Array:
@@ -198,6 +208,12 @@ def thompson_bernoulli(
       The agent.
 
     Source: Thompson (1933); Chapelle & Li (2011).
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> agent = thompson_bernoulli(spaces.Discrete(10))
+      >>> agent.initial_carry(4).counts.shape
+      (4, 10)
     """
 
     def draw(key: jax.Array, pulls: Pulls) -> jax.Array:
@@ -235,6 +251,13 @@ def thompson_gaussian(
       ValueError: unless `variance` and `noise` are positive, and `noise_shape` exceeds 1.
 
     Source: Gelman et al. (2013), "Bayesian data analysis", sections 2.5 and 3.3.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> agent = thompson_gaussian(spaces.Discrete(10), noise=0.3)
+      >>> thompson_gaussian(spaces.Discrete(10), noise=-0.3)
+      Traceback (most recent call last):
+      ValueError: noise: got -0.3; accepted: a number above 0
     """
     least = {"variance": (variance, 0), "noise": (noise, 0), "noise_shape": (noise_shape, 1)}
     for field, (value, bound) in least.items():

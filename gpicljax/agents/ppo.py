@@ -80,6 +80,13 @@ class PPOConfig:
       normalise_rewards: whether to divide them by the running deviation of the return.
       bounds: how continuous actions come within theirs, see `policies.GaussianPolicy`.
       share_parameters: whether several agents have the same parameters.
+
+    Example:
+      >>> PPOConfig(unroll=64, minibatches=2).horizon
+      'episode'
+      >>> PPOConfig(unroll=64, window=10)
+      Traceback (most recent call last):
+      ValueError: window: got 10; accepted: a divisor of unroll = 64
     """
 
     unroll: int = 128
@@ -201,6 +208,17 @@ def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None =
 
     Raises:
       ValueError: if the environments do not fit, or cannot be parted into minibatches.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax import spaces
+      >>> from gpicljax.networks.actor_critic import ActorCritic
+      >>> from gpicljax.networks.contract import as_network
+      >>> env = gpicljax.make("FrozenLake-v1")
+      >>> network = as_network(ActorCritic(env.observation_space(), env.action_space()))
+      >>> vec = gpicljax.VectorEnv(env, num_envs=4, resets="fresh")
+      >>> make(PPOConfig(unroll=32, minibatches=2), vec, network).observations
+      128
     """
     policy = policy_for(one_agents_actions(vec.env), config.bounds)
     agents = vec.env.num_agents

@@ -243,6 +243,13 @@ def make(
 
     Raises:
       ValueError: if the environments do not fit.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents import catalogue
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("MetaRG-v1"), num_envs=4, resets="fresh")
+      >>> algorithm = catalogue.find("r2d2")
+      >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     agents = vec.env.num_agents
     actions = choices(one_agents_actions(vec.env))

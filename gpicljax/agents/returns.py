@@ -60,7 +60,12 @@ def generalised_advantages(
 
 
 def rescale(x: Any) -> Any:
-    """h(x), which shrinks large values. Source: Pohlen et al. (2018), proposition 2."""
+    """h(x), which shrinks large values. Source: Pohlen et al. (2018), proposition 2.
+
+    Example:
+      >>> round(float(rescale(100.0)), 2)
+      9.15
+    """
     import rlax
 
     return rlax.signed_hyperbolic(x)

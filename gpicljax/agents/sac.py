@@ -113,6 +113,13 @@ def make(
 
     Raises:
       ValueError: if environments or networks do not fit.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents import catalogue
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("Pendulum-v1"), num_envs=4, resets="fresh")
+      >>> algorithm = catalogue.find("sac")
+      >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     shared = OffPolicy("SAC", config, vec, actor, critic, replay)
     policy, act, q_values = shared.policy, shared.act, shared.q_values

@@ -157,6 +157,12 @@ def q_learner(
 
     Raises:
       ValueError: for another space, variant or decay.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> agent = q_learner(spaces.Discrete(16), spaces.Discrete(4))
+      >>> agent.initial_carry(2).table.shape
+      (2, 16, 4)
     """
     num_states, num_actions = _sizes(observations, actions)
     check_choice("variant", variant, get_args(Variant))
@@ -331,6 +337,12 @@ def make(config: TabularConfig, vec: VectorEnv) -> Trainer:
 
     Raises:
       ValueError: if the environments do not fit.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), num_envs=4, resets="fresh")
+      >>> make(TabularConfig(unroll=32), vec).observations
+      128
     """
     actions = vec.env.action_space()
     sizes = _sizes(vec.env.observation_space(), actions)

@@ -133,6 +133,13 @@ def make(
 
     Raises:
       ValueError: if environments or networks do not fit.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents import catalogue
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("Pendulum-v1"), num_envs=4, resets="fresh")
+      >>> algorithm = catalogue.find("td3")
+      >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     shared = OffPolicy("TD3", config, vec, actor, critic, replay)
     act, q_values = shared.act, shared.q_values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import Size
-from gpicljax.environment import Environment, Params, Transition
+from gpicljax.environment import Environment, Params
 
 Task = TypeVar("Task")
 
@@ -35,15 +34,15 @@ class Bandit(Environment[Params, Task, State]):
     @property
     def arms(self) -> int:
         """How many there are."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} has no arms, which is to be an int: how many")
 
     def means(self, task: Task) -> jax.Array:
         """What a pull of each arm pays on average, float `[arms]`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} has no means(task), which is to return float[arms]")
 
     def payment(self, action: jax.Array, noise: jax.Array, task: Task) -> jax.Array:
         """What arm `action: int32[]` pays, float `[]`, given the noise."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} has no payment(action, noise, task), a float[]")
 
     def initial(self, key: jax.Array, task: Task) -> State:
         """No pull made yet."""
@@ -66,34 +65,6 @@ class Bandit(Environment[Params, Task, State]):
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
         """The state with as many pulls made as float `[1]` says."""
         return dataclasses.replace(state, pulls=jnp.asarray(vector)[0].astype(jnp.int32))
-
-
-@dataclasses.dataclass(frozen=True)
-class LongBandit(Bandit[Params, Task]):
-    """Base class of bandits with `num_arms` arms and episodes of `horizon` pulls."""
-
-    num_arms: Size = 10
-
-    @property
-    def arms(self) -> int:
-        """`num_arms`."""
-        return self.num_arms
-
-    def move(self, state: State, action: jax.Array, noise: jax.Array, task: Any) -> Transition:
-        """Pulls arm `action: int32[]`, with the noise given, see `draw_noise`."""
-        pulls = jnp.minimum(state.pulls + 1, task.horizon)
-        reward = self.payment(action, noise, task)
-        info = {"regret": self.regret(action, task)}
-        return Transition(State(pulls), reward, jnp.zeros((), bool), pulls >= task.horizon, info)
-
-    def observe(self, state: State, task: Any) -> jax.Array:
-        """The elapsed fraction of the episode, float `[1]`."""
-        dtype = jnp.result_type(float)
-        return (state.pulls.astype(dtype) / task.horizon.astype(dtype))[None]
-
-    def observation_space(self, task: Task | None = None) -> spaces.Box:
-        """One number in [0, 1]."""
-        return spaces.Box(0.0, 1.0, (1,))
 
 
 def in_words(numbers: jax.Array) -> str:

@@ -96,7 +96,9 @@ class GridWorld(Environment[Params, Task, State]):
 
     def letters(self, task: Any) -> list[str]:
         """The grid at its full size, one string a row (on the host)."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{self.name} has no letters(task), which is to return the grid, one string a row"
+        )
 
     def describe(self, state: State, task: Any) -> str:
         """Position, step, the map with the position in brackets, and how slippery it is."""

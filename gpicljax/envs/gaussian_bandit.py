@@ -14,7 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax.envs._bandit import LongBandit, State, in_words
+from gpicljax import spaces
+from gpicljax.checks import Size
+from gpicljax.environment import Transition
+from gpicljax.envs._bandit import Bandit, State, in_words
 from gpicljax.envs._checks import Count, NotNegative, Real, check_values
 
 
@@ -53,7 +56,7 @@ class Task:
 
 
 @dataclasses.dataclass(frozen=True)
-class GaussianBandit(LongBandit[Params, Task]):
+class GaussianBandit(Bandit[Params, Task]):
     """Arms with unknown average payments; truncated at the horizon.
 
     The observation is the elapsed fraction of the episode, float `[1]` in [0, 1]. What was pulled
@@ -74,6 +77,13 @@ class GaussianBandit(LongBandit[Params, Task]):
       >>> env.sample_task(jax.random.key(0), params).averages.shape
       (5,)
     """
+
+    num_arms: Size = 10
+
+    @property
+    def arms(self) -> int:
+        """`num_arms`."""
+        return self.num_arms
 
     @property
     def default_params(self) -> Params:
@@ -108,6 +118,22 @@ class GaussianBandit(LongBandit[Params, Task]):
     def payment(self, action: jax.Array, noise: jax.Array, task: Task) -> jax.Array:
         """The arm's average plus noise."""
         return task.averages[action] + task.noise * noise
+
+    def move(self, state: State, action: jax.Array, noise: jax.Array, task: Task) -> Transition:
+        """Pulls arm `action: int32[]`, with the noise given, see `draw_noise`."""
+        pulls = jnp.minimum(state.pulls + 1, task.horizon)
+        reward = self.payment(action, noise, task)
+        info = {"regret": self.regret(action, task)}
+        return Transition(State(pulls), reward, jnp.zeros((), bool), pulls >= task.horizon, info)
+
+    def observe(self, state: State, task: Task) -> jax.Array:
+        """The elapsed fraction of the episode, float `[1]`."""
+        dtype = jnp.result_type(float)
+        return (state.pulls.astype(dtype) / task.horizon.astype(dtype))[None]
+
+    def observation_space(self, task: Task | None = None) -> spaces.Box:
+        """One number in [0, 1]."""
+        return spaces.Box(0.0, 1.0, (1,))
 
     def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
         """`averages`: float `[num_arms]`; `best_arm`: `int32[]`, the first if several."""

@@ -146,6 +146,12 @@ def icl_curve(
         finite, or `weights`, `confidence` or `bins` is not accepted.
 
     Source: the ICL axis of Figure 1 of the GPICL paper.
+
+    Example:
+      >>> import numpy as np
+      >>> curve = icl_curve(np.array([[0.5, 0.75, 1.0], [0.25, 0.75, 1.0]]))
+      >>> curve.mean.tolist()
+      [0.375, 0.75, 1.0]
     """
     x, w = _trials(values, weights, "weights")
     check_confidence(confidence)
@@ -230,6 +236,13 @@ def icl_profile(
 
     Source: Figure 1 of the GPICL paper and the paragraph below it (low zero-shot, high potential,
     long horizon); the tolerances are ours.
+
+    Example:
+      >>> import numpy as np
+      >>> accuracy = 1 - 0.5 * np.exp(-np.arange(40) / 4) + np.zeros((10, 1))
+      >>> profile = icl_profile(accuracy, bootstrap=0)
+      >>> f"{profile.zero_shot.value:.2f} {profile.asymptote.value:.2f} {profile.trend}"
+      '0.50 1.00 settled'
     """
     x, w = _trials(values, mask, "mask")
     check_confidence(confidence)

@@ -31,6 +31,13 @@ def adaptive_ngram(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np
 
     Source: Witten & Bell (1991), method C, as an interpolation; the blending of orders is that of
     prediction by partial matching (Cleary & Witten, 1984).
+
+    Example:
+      >>> import numpy as np
+      >>> text = np.tile([0, 1, 2], 30)[None]
+      >>> nats = adaptive_ngram(text, order=1, vocab_size=3)
+      >>> nats.shape, bool(nats[0, -1] < 0.2)
+      ((1, 89), True)
     """
     x = np.asarray(tokens)
     if x.ndim != 2 or x.shape[1] < 2:

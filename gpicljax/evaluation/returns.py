@@ -22,6 +22,12 @@ class EpisodeReturns(NamedTuple):
       lengths: int32, steps.
       terminated: bool, the episode came to its end.
       truncated: bool, the environment cut it off.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> no = jnp.zeros(2, bool)
+      >>> EpisodeReturns(jnp.array([1.0, 0.0]), jnp.array([7, 100]), ~no, no).cut.tolist()
+      [False, False]
     """
 
     returns: jax.Array
@@ -95,6 +101,16 @@ def episode_returns(
 
     Raises:
       ValueError: if a count is below 1, `episodes` is no multiple, or there are several agents.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("BanditTwoArmedDeterministicFixed-v0")
+      >>> agent = random_agent(env)
+      >>> sizes = {"episodes": 6, "max_steps": 3, "episodes_per_trial": 2}
+      >>> play_some = jax.jit(lambda key: episode_returns(key, env, agent, (), **sizes))
+      >>> play_some(jax.random.key(0)).lengths.tolist()
+      [1, 1, 1, 1, 1, 1]
     """
     check(env.num_agents is None, "env", f"{env.name} with {env.num_agents} agents", "one agent")
     check_at_least(1, episodes=episodes, max_steps=max_steps, episodes_per_trial=episodes_per_trial)

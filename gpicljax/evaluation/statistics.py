@@ -27,7 +27,12 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Interval:
-    """Mean, sample standard deviation (ddof 1), interval and number of samples."""
+    """Mean, sample standard deviation (ddof 1), interval and number of samples.
+
+    Example:
+      >>> Interval(mean=94.0, std=0.6, low=93.4, high=94.6, count=6).moments
+      Moments(mean=94.0, std=0.6, n=6)
+    """
 
     mean: float
     std: float
@@ -64,6 +69,11 @@ def mean_interval(samples: ArrayLike, confidence: float = 0.95) -> Interval:
       ValueError: if `samples` is not one-dimensional or is empty, or `confidence` is not in (0, 1).
 
     Source: Student (1908); scipy's `ttest_1samp(...).confidence_interval()` is the tests' oracle.
+
+    Example:
+      >>> interval = mean_interval([94.1, 93.2, 94.8])
+      >>> f"{interval.mean:.1f} ± {interval.std:.1f} [{interval.low:.1f}, {interval.high:.1f}]"
+      '94.0 ± 0.8 [92.0, 96.0]'
     """
     x = as_samples(samples, "samples", minimum=1)
     check_confidence(confidence)
@@ -103,6 +113,11 @@ def bootstrap_interval(
       ValueError: if N < 2, `resamples` < 100, or `confidence` or `method` is not accepted.
 
     Source: Efron & Tibshirani (1993), chapters 13 (percentile) and 14 (BCa).
+
+    Example:
+      >>> low, high = bootstrap_interval([0.1, 0.4, 0.2, 0.3, 0.2, 0.5])
+      >>> f"[{low:.2f}, {high:.2f}]"
+      '[0.18, 0.40]'
     """
     x = np.asarray(samples, np.float64)
     if x.ndim < 1 or x.shape[0] < 2:
@@ -171,6 +186,11 @@ def welch_test(a: ArrayLike, b: ArrayLike, alternative: Alternative = "two-sided
       ValueError: if a set has fewer than two samples or `alternative` is not accepted.
 
     Source: Welch (1947); equals `scipy.stats.ttest_ind(a, b, equal_var=False)`.
+
+    Example:
+      >>> result = welch_test([94.1, 93.2, 94.8], [52.4, 53.0, 52.6], alternative="greater")
+      >>> result.p < 0.001
+      True
     """
     x, y = as_samples(a, "a", minimum=2), as_samples(b, "b", minimum=2)
     return welch_test_from_moments(
@@ -214,6 +234,11 @@ def welch_test_from_moments(
         accepted.
 
     Source: Welch (1947); equals `scipy.stats.ttest_ind_from_stats(..., equal_var=False)`.
+
+    Example:
+      >>> result = welch_test_from_moments(62.2, 3.7, 6, 60.4, 1.5, 6)
+      >>> f"t = {result.t:.2f} with {result.dof:.1f} degrees of freedom"
+      't = 1.10 with 6.6 degrees of freedom'
     """
     for name, n in (("n_a", n_a), ("n_b", n_b)):
         if n < 2:
@@ -254,6 +279,10 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
       ValueError: if `p_values` is not one-dimensional or a value lies outside [0, 1].
 
     Source: Holm (1979), "A simple sequentially rejective multiple test procedure".
+
+    Example:
+      >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03]).tolist()]
+      [0.03, 0.06, 0.06]
     """
     p = as_samples(p_values, "p_values", minimum=0)
     known = p[~np.isnan(p)]

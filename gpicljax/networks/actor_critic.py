@@ -60,6 +60,11 @@ class ActorCritic(FeedForward):
       sizes: hidden sizes of the MLP.
       separate_value: whether the value has an MLP of its own.
       activation: of the hidden layers.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(ActorCritic(spaces.Box(0.0, 1.0, (4,)), spaces.Discrete(3)))
     """
 
     observation_space: spaces.Space

@@ -65,6 +65,15 @@ def as_network(module: nn.Module) -> Network:
 
     Where the module has an attribute `reads_none` that is true, its `unroll` is handed a carry or
     starts of None as they come; others get the empty memory, and no start.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from gpicljax.networks.recurrent import LSTMStack
+      >>> network = as_network(LSTMStack((16,)))
+      >>> inputs = jnp.zeros((7, 4, 3))  # [T, B, features]
+      >>> params = jax.eval_shape(network.init, jax.random.key(0), inputs[0])
+      >>> jax.eval_shape(network.unroll, params, None, inputs, None)[0].shape
+      (7, 4, 16)
     """
 
     def init(key: jax.Array, inputs: Any) -> Any:

@@ -16,7 +16,14 @@ def dense(size: int, **options: Any) -> nn.Dense:
 
 
 class MLP(nn.Module):
-    """Dense layers, each followed by an activation; `float[..., F] -> float[..., sizes[-1]]`."""
+    """Dense layers, each followed by an activation; `float[..., F] -> float[..., sizes[-1]]`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> outputs, params = MLP((16, 8)).init_with_output(jax.random.key(0), jnp.zeros((3, 4)))
+      >>> outputs.shape
+      (3, 8)
+    """
 
     sizes: Sequence[int]
     activation: Callable[[jax.Array], jax.Array] = nn.relu

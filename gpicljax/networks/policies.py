@@ -75,6 +75,11 @@ def legal_actions(observation: Any, actions: spaces.Space | int) -> jax.Array:
 
     Returns:
       `bool[..., n]`, or `bool[..., K, max]` of K choices; without leading axes if there is no mask.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> legal_actions({"action_mask": jnp.array([True, False])}, 2).tolist()
+      [True, False]
     """
     space = choices(actions)
     if isinstance(space, spaces.Discrete):
@@ -118,6 +123,11 @@ def no_action(space: spaces.Space, *batch: int) -> jax.Array:
 
     Returns:
       `[*batch, *space.shape]`.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> no_action(spaces.Discrete(3), 2).tolist()
+      [-1, -1]
     """
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return jnp.full((*batch, *space.shape), -1, jnp.int32)
@@ -284,6 +294,11 @@ def policy_for(space: spaces.Space, bounds: Bounds = "clip") -> Policy:
 
     Raises:
       ValueError: for another space.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> policy_for(spaces.Discrete(3))
+      CategoricalPolicy(space=Discrete(n=3))
     """
     if isinstance(space, spaces.Box):
         return GaussianPolicy(space, bounds)

@@ -87,7 +87,14 @@ class LSTMLayer(nn.Module):
 
 
 class LSTMStack(nn.Module):
-    """LSTM layers, each reading the one below; the output is the last one's hidden state."""
+    """LSTM layers, each reading the one below; the output is the last one's hidden state.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(LSTMStack((32, 16)))
+      >>> jax.tree.leaves(network.initial_carry(4))[0].shape
+      (4, 32)
+    """
 
     sizes: Sequence[int]
 

@@ -51,6 +51,10 @@ class Transformer(nn.Module):
       implementation: of the attention.
 
     Source: appendix A.1 of the GPICL paper.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(Transformer(layers=2, width=16, heads=2, capacity=32))
     """
 
     layers: int

@@ -49,6 +49,11 @@ def check(condition: bool, argument: str, value: object, accepted: str) -> None:
 
     Raises:
       ConfigError: if `condition` is false.
+
+    Example:
+      >>> check(0 >= 1, "seeds", 0, "an integer >= 1")
+      Traceback (most recent call last):
+      gpicljax.runtime.config.ConfigError: seeds: got 0; accepted: an integer >= 1
     """
     if not condition:
         raise ConfigError(refusal(argument, value, accepted))
@@ -130,6 +135,11 @@ class TrainingConfig(RunConfig):
       observations: Environment steps (or tokens) of each seed.
       log_lines: Log lines of the whole run.
       checkpoint_every: Log lines between checkpoints.
+
+    Example:
+      >>> config = TrainingConfig(seeds=3, observations=100_000)
+      >>> config.run_name, config.updates(1_024)
+      ('quick', 98)
     """
 
     observations: int = 1_000_000
@@ -153,6 +163,10 @@ class TrainingConfig(RunConfig):
 
         Returns:
           Updates in a chunk, and chunks.
+
+        Example:
+          >>> TrainingConfig(observations=100_000, log_lines=10).chunks(1_000)
+          (10, 10)
         """
         updates = self.updates(observations_per_update)
         each = max(1, math.ceil(updates / self.log_lines))
@@ -173,6 +187,11 @@ def validate(config: Any, prefix: str = "") -> None:
 
     Raises:
       ConfigError: for the first value that is not accepted, under its dotted name.
+
+    Example:
+      >>> validate(TrainingConfig(seeds=0))
+      Traceback (most recent call last):
+      gpicljax.runtime.config.ConfigError: seeds: got 0; accepted: an integer >= 1
     """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -230,6 +249,11 @@ def parse(
       SystemExit: with code 2, after a message on stderr, for an unknown preset, an unknown flag or
         a value that is not accepted; with code 0 after `--help`.
       ValueError: if `presets` is empty.
+
+    Example:
+      >>> config = parse({"quick": TrainingConfig()}, ["--seeds", "2", "--observations", "5000"])
+      >>> config.seeds, config.observations
+      (2, 5000)
     """
     if not presets:
         raise ValueError(

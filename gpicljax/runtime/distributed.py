@@ -97,7 +97,12 @@ def _leave_at_once_after_errors() -> None:
 
 
 def is_main() -> bool:
-    """Whether this process is the one that writes and prints (process 0)."""
+    """Whether this process is the one that writes and prints (process 0).
+
+    Example:
+      >>> is_main()
+      True
+    """
     # A process on its own is not asked for its number: that would start its devices.
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
@@ -108,7 +113,12 @@ def several() -> bool:
 
 
 def say(text: str) -> None:
-    """Prints a line, once for all processes."""
+    """Prints a line, once for all processes.
+
+    Example:
+      >>> say("evaluating ...")
+      evaluating ...
+    """
     if is_main():
         print(text, flush=True)
 
@@ -151,6 +161,10 @@ def on_main(function: Callable[[], T]) -> T:
 
     Raises:
       Exception: what the function raised in process 0, in every process.
+
+    Example:
+      >>> on_main(lambda: 2 + 2)
+      4
     """
     if not several():
         return function()
@@ -216,6 +230,11 @@ def to_host(tree: Any) -> Any:
 
     Returns:
       The same structure with numpy arrays for JAX arrays; other leaves as they are.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> to_host({"x": jnp.arange(3)})
+      {'x': array([0, 1, 2], dtype=int32)}
     """
     leaves, structure = jax.tree.flatten(tree)
     spread: dict[Mesh, list[int]] = {}

@@ -61,6 +61,10 @@ def stream(seed: int, name: str) -> jax.Array:
 
     Returns:
       A typed key.
+
+    Example:
+      >>> bool(stream(0, "train") == stream(0, "evaluate"))
+      False
     """
     return jax.random.fold_in(jax.random.key(seed), np.uint32(zlib.crc32(name.encode())))
 
@@ -73,6 +77,16 @@ class Measure(NamedTuple):
         the same function share its compiled program, where arguments have the same shapes.
       arguments: arrays or numbers, the same for all lanes; traced.
       repeats: how often, with different keys; results are joined along their leading axis.
+
+    Example:
+      >>> from gpicljax.agents.acting import random_agent
+      >>> from gpicljax.evaluation.returns import episode_returns
+      >>> import gpicljax
+      >>> env = gpicljax.make("FrozenLake-v1")
+      >>> def returns(key, params, cell):
+      ...     agent = random_agent(env)
+      ...     return episode_returns(key, env, agent, params, episodes=100, max_steps=100).returns
+      >>> measure = Measure(returns, repeats=4)
     """
 
     function: Callable[..., Any]
@@ -127,6 +141,18 @@ class Program(NamedTuple):
       spread: how one run alone is spread over devices; None if it cannot be.
       expected_seconds: how long the run takes, if that is known.
       more: what the report needs to know besides.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents import tabular
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), num_envs=8, resets="fresh")
+      >>> trainer = tabular.make(tabular.TabularConfig(unroll=64), vec)
+      >>> program = Program(
+      ...     title="Q-learning on ice",
+      ...     init=lambda key, cell: trainer.init(key, tabular.TabularHParams()),
+      ...     update=trainer.update,
+      ...     observations=trainer.observations,
+      ... )
     """
 
     title: str
@@ -196,6 +222,10 @@ class Report(NamedTuple):
       text: the summary, in Markdown.
       results: its numbers.
       evaluations: what each saved agent's card says of its evaluation; none by default.
+
+    Example:
+      >>> Report("arrivals: 0.75", {"arrivals": 0.75}).results
+      {'arrivals': 0.75}
     """
 
     text: str

@@ -28,6 +28,12 @@ class Lanes:
     Attributes:
       names: of the runs, in order.
       mesh: the devices; see `devices_for`.
+
+    Example:
+      >>> from gpicljax.runtime import make_mesh
+      >>> lanes = Lanes(("seed 0", "seed 1"), make_mesh(1))
+      >>> lanes.count
+      2
     """
 
     names: tuple[str, ...]

@@ -67,6 +67,10 @@ def devices_for(lanes: int) -> int:
     Returns:
       The smallest number of devices that keeps the longest queue as short as all of them would; the
       same number in every process.
+
+    Example:
+      >>> devices_for(6) >= 1
+      True
     """
     processes = jax.process_count()
     each = -(-lanes // processes)
@@ -95,6 +99,12 @@ def per_lane(
 
     Returns:
       The compiled function.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> double = per_lane(lambda x: 2 * x, make_mesh(1))
+      >>> double(jnp.arange(3)).tolist()
+      [0, 2, 4]
     """
 
     def batched(*arguments: Any) -> Any:
@@ -152,6 +162,10 @@ def make_mesh(num_devices: int | None = None) -> Mesh:
 
     Raises:
       ValueError: if there are not that many devices, or not equally many in every process.
+
+    Example:
+      >>> make_mesh(1).axis_names
+      ('data',)
     """
     devices = jax.devices()
     wanted = len(devices) if num_devices is None else num_devices

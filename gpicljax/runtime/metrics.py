@@ -37,6 +37,14 @@ class MetricsLog:
     Args:
       path: the file; made if absent, continued otherwise (a torn last line is cut off).
       max_failures: consecutive write errors after which `append` raises.
+
+    Example:
+      >>> import tempfile
+      >>> path = Path(tempfile.mkdtemp()) / "metrics.jsonl"
+      >>> log = MetricsLog(path)
+      >>> log.append(1, {"return": 0.5})
+      >>> log.read()
+      [{'step': 1, 'return': 0.5}]
     """
 
     def __init__(self, path: Path, *, max_failures: int = 3) -> None:
@@ -141,12 +149,24 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
     Raises:
       MetricsError: if any other line is not a JSON object with a `step`.
+
+    Example:
+      >>> import tempfile
+      >>> path = Path(tempfile.mkdtemp()) / "metrics.jsonl"
+      >>> MetricsLog(path).append(1, {"return": 0.5})
+      >>> read_metrics(path)
+      [{'step': 1, 'return': 0.5}]
     """
     return [record for record, _ in _parse(path)]
 
 
 def throughput(records: Sequence[Mapping[str, Any]]) -> float:
-    """Median observations per second over all seeds, without compilation; NaN if never measured."""
+    """Median observations per second over all seeds, without compilation; NaN if never measured.
+
+    Example:
+      >>> throughput([{"step": 1, "time": {"observations_per_s": 1000.0}}])
+      1000.0
+    """
     rates = [record["time"].get("observations_per_s") for record in records]
     rates = [rate for rate in rates if rate is not None]
     return float(np.median(rates)) if rates else float("nan")

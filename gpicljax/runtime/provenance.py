@@ -37,6 +37,10 @@ def provenance() -> dict[str, Any]:
       A dict of JSON values: `date` (UTC, ISO 8601), `command`, `git` (`commit` and `modified`, or
       None outside a repository), `hardware` (`cpu`, `cores` usable by this process, `devices` as
       counts by kind, `processes`) and `versions` by package.
+
+    Example:
+      >>> sorted(provenance())[:3]
+      ['command', 'date', 'git']
     """
     devices = Counter(f"{d.platform}: {d.device_kind}" for d in jax.devices())
     return {

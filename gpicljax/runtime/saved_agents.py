@@ -136,6 +136,11 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
       SavedError: if a file is missing, damaged or of a later version, or if `env` is another
         kind of environment.
       ValueError: for what is no path.
+
+    Example:
+      >>> loaded = load_agent(shipped("meta_language_tiny"))
+      >>> loaded.info["algorithm"], f"{loaded.info['parameters']:,}"
+      ('language-model', '303,008')
     """
     check(isinstance(folder, str | PathLike), "folder", folder, "the path of a saved agent")
     folder = Path(folder)
@@ -195,6 +200,11 @@ def load_language_model(
 
     Raises:
       SavedError: as `load_agent`; also if it is no language model, or another one than expected.
+
+    Example:
+      >>> model = load_language_model(shipped("meta_language_tiny"))
+      >>> model.settings.layers, model.settings.width
+      (6, 64)
     """
     loaded = load_agent(folder)
     card, tokens = loaded.info, loaded.env.observation_space()
@@ -209,7 +219,12 @@ def load_language_model(
 
 
 def shipped_models() -> list[str]:
-    """Names of the models that come with the package."""
+    """Names of the models that come with the package.
+
+    Example:
+      >>> shipped_models()
+      ['meta_language_tiny']
+    """
     return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD}"))
 
 
@@ -221,6 +236,13 @@ def shipped(name: str) -> Path:
 
     Raises:
       ValueError: for an unknown name.
+
+    Example:
+      >>> shipped("meta_language_tiny").name
+      'meta_language_tiny'
+      >>> shipped("meta_language_tny")
+      Traceback (most recent call last):
+      ValueError: model: got 'meta_language_tny' (did you mean 'meta_language_tiny'?); ...
     """
     check_choice("model", name, shipped_models())
     return SHIPPED / name

@@ -26,6 +26,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
     Raises:
       OSError: if writing fails; it names `path`, which is untouched. The temporary file is gone.
+
+    Example:
+      >>> import tempfile
+      >>> folder = Path(tempfile.mkdtemp())
+      >>> write_atomically(folder / "summary.md", "# Done")
+      >>> (folder / "summary.md").read_text()
+      '# Done'
     """
     data = content.encode() if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(
@@ -99,5 +106,11 @@ def plain(value: Any) -> Any:
 
 
 def to_json_text(value: Any, *, indent: int | None = None) -> str:
-    """Writes `plain(value)` as strict JSON (see `plain` for what becomes of NaN)."""
+    """Writes `plain(value)` as strict JSON (see `plain` for what becomes of NaN).
+
+    Example:
+      >>> import numpy as np
+      >>> to_json_text({"mean": np.float32(0.5)})
+      '{"mean": 0.5}'
+    """
     return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)

@@ -16,6 +16,10 @@ def flatten(data: Any, prefix: str = "", separator: str = ".") -> dict[str, Any]
 
     Returns:
       The innermost values by their joined names.
+
+    Example:
+      >>> flatten({"agent": {"unroll": 32}, "seeds": 6})
+      {'agent.unroll': 32, 'seeds': 6}
     """
     if not isinstance(data, Mapping) or (prefix and not data):
         return {prefix: data}

@@ -48,6 +48,11 @@ def learning_curves(
     Raises:
       ValueError: if `steps` is not `[T]`, does not ascend or lacks an agent, `values` is not
         `[seeds, T]` or has no data, or there is no agent.
+
+    Example:
+      >>> import numpy as np
+      >>> steps, returns = np.arange(1, 6) * 1000, np.random.default_rng(0).normal(size=(3, 5))
+      >>> figure = learning_curves(steps, {"ppo": returns}, baselines={"random": 0.0})
     """
     agents = cast(Mapping[str, ArrayLike], values if isinstance(values, Mapping) else {"": values})
     axis = dict(steps) if isinstance(steps, Mapping) else dict.fromkeys(agents, steps)
@@ -126,6 +131,12 @@ def icl_figure(
       ValueError: if there is no curve, or a profile has no curve of its name.
 
     Source: Figure 1 of the GPICL paper, with data.
+
+    Example:
+      >>> import numpy as np
+      >>> from gpicljax.evaluation import icl_curve
+      >>> curve = icl_curve(np.random.default_rng(0).random((20, 8)))
+      >>> figure = icl_figure(curve, ylabel="accuracy")
     """
     named = dict(curves) if isinstance(curves, Mapping) else {"": curves}
     profiles = (
@@ -211,6 +222,9 @@ def results_bars(
 
     Raises:
       ValueError: if there is no agent, the lengths differ, or `highlight` names an unknown agent.
+
+    Example:
+      >>> figure = results_bars(["agent", "random"], [0.94, 0.49], [0.93, 0.48], [0.95, 0.50])
     """
     mean, low, high = (np.asarray(v, np.float64) for v in (means, lows, highs))
     count = len(names)

@@ -65,6 +65,10 @@ def choose_frames(length: int, most: int) -> NDArray[np.int32]:
 
     Raises:
       ValueError: if `length` < 0 or `most` < 2.
+
+    Example:
+      >>> choose_frames(10, 4).tolist()
+      [0, 4, 8, 10]
     """
     if length < 0 or most < 2:
         raise ValueError(f"length, most: got {length}, {most}; accepted: at least 0, at least 2")
@@ -88,6 +92,12 @@ def animation(frames: Frames, *, frames_per_second: float = 15.0, most_pixels: i
 
     Raises:
       ValueError: if the frames are of another shape or dtype, or a number is out of range.
+
+    Example:
+      >>> import numpy as np
+      >>> gif = animation(np.zeros((3, 8, 8, 3), np.uint8))
+      >>> gif[:6]
+      b'GIF89a'
     """
     from PIL import Image
 
@@ -140,6 +150,10 @@ def contact_sheet(
     Raises:
       ValueError: if the frames are of another shape or dtype, `labels` of another number, or
         `columns` < 1.
+
+    Example:
+      >>> import numpy as np
+      >>> figure = contact_sheet(np.zeros((2, 8, 8, 3), np.uint8), labels=["before", "after"])
     """
     frames = _checked(frames)
     count, height, width, _ = frames.shape

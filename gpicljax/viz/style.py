@@ -234,6 +234,13 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> Path:
     Raises:
       ValueError: if the suffix is missing or names no format.
       OSError: if it cannot be written; an existing file is then left as it was.
+
+    Example:
+      >>> import tempfile
+      >>> from gpicljax.viz import results_bars
+      >>> figure = results_bars(["agent"], [0.94], [0.93], [0.95])
+      >>> save_figure(figure, Path(tempfile.mkdtemp()) / "results.png").name
+      'results.png'
     """
     target = Path(path)
     kind = target.suffix.lower().lstrip(".")

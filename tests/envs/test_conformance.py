@@ -463,10 +463,10 @@ def test_carried_types_are_strong_and_stable(case):
 
 @functools.cache
 def problems_under_x64():
+    folders = str(Path(gpicljax.__file__).parents[1]), str(Path(__file__).parents[1])
     result = subprocess.run(
         [sys.executable, __file__],
-        env=os.environ
-        | {"JAX_ENABLE_X64": "1", "PYTHONPATH": str(Path(gpicljax.__file__).parents[1])},
+        env=os.environ | {"JAX_ENABLE_X64": "1", "PYTHONPATH": os.pathsep.join(folders)},
         capture_output=True,
         text=True,
         timeout=300,

@@ -58,6 +58,11 @@ class SymbolMap:
     Attributes:
       tokens: of every symbol, in their order; each once.
       symbols: different ASCII characters.
+
+    Example:
+      >>> symbols = SymbolMap.draw(seed=0)
+      >>> symbols.decode(symbols.encode("mi ro ka"))
+      'mi ro ka'
     """
 
     tokens: tuple[int, ...]

@@ -52,6 +52,10 @@ def parameter_count(
 
     Raises:
       ValueError: if `order` is below 1.
+
+    Example:
+      >>> parameter_count(4)
+      11552
     """
     check_at_least(1, order=order)
     slots = order * (embedding_size + 1) * hidden_size

@@ -12,7 +12,12 @@ def regularise(message: jax.Array) -> jax.Array:
 
 
 def num_sentences(vocab_size: int, length: int) -> int:
-    """M, the number of messages with up to `length` tokens: sum over k of V**k."""
+    """M, the number of messages with up to `length` tokens: sum over k of V**k.
+
+    Example:
+      >>> num_sentences(vocab_size=6, length=3)
+      259
+    """
     return sum(vocab_size**k for k in range(length + 1))
 
 

@@ -106,6 +106,11 @@ def messages_figure(
         [0, G].
 
     Source: Figure 7 of the Meta-Referential Games paper.
+
+    Example:
+      >>> import numpy as np
+      >>> messages = np.random.default_rng(0).integers(0, 7, size=(12, 3))
+      >>> figure = messages_figure(messages, num_support=8, vocab_size=6)
     """
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch

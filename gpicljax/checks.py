@@ -90,7 +90,8 @@ def shown(given: Any) -> str:
     kind = type(given)
     if isinstance(given, np.ndarray | np.generic) and given.size <= 8:
         return repr(given.tolist())
-    if all(hasattr(given, name) for name in ("dtype", "shape", "ndim")):
+    arrays = all(hasattr(given, name) for name in ("dtype", "shape", "ndim"))
+    if arrays and not isinstance(given, type):
         return f"{given.dtype}{[*given.shape]}"
     if hasattr(kind, "_flax_dataclass"):
         return f"{kind.__module__}.{kind.__qualname__}"

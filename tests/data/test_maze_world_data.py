@@ -90,7 +90,7 @@ def test_replays_to_the_same_pixels(mode, actions):
 
         def step(state, action):
             seen = env.observe(state, task)
-            moved = env.transition(None, state, action.astype(dtype), task)
+            moved = env.transition(jax.random.key(0), state, action.astype(dtype), task)
             return moved.state, (seen, moved.reward, moved.terminated | moved.truncated)
 
         last, lived = jax.lax.scan(step, env.initial(key, task), actions)

@@ -250,7 +250,7 @@ GOOD = np.ones((3, 4))
         (
             (GOOD, np.ones((3, 5), bool)),
             {},
-            r"has shape \(3, 5\); accepted: that of values, \(3, 4\)",
+            r"got shape \(3, 5\); accepted: that of values, \(3, 4\)",
         ),
         ((np.full((3, 4), np.nan),), {}, "12 entries that are not finite"),
         ((GOOD,), {"confidence": 1.0}, "confidence: got 1.0"),

@@ -12,7 +12,7 @@ from flax import linen as nn
 from gpicljax import spaces
 from gpicljax.networks.feedforward import dense
 
-_LEAST_SIDE = 8  # pixels; what is smaller is flattened
+_LEAST_SIDE = 8  # pixels; what is smaller is flattened, as it is in the end
 
 
 def is_picture(space: spaces.Space) -> bool:
@@ -38,7 +38,8 @@ class Encoder(nn.Module):
 
     Attributes:
       observation_space: of the unbatched observation, of one agent.
-      channels: of the convolutions, from the first to the last.
+      channels: of the convolutions, from the first to the last; there are further ones like the
+        last until no side is longer than 8.
       features: size of a picture's vector.
 
     Source: after Mnih et al. (2015), with strides instead of larger kernels, so that pictures of
@@ -66,7 +67,9 @@ class Encoder(nn.Module):
         dtype = jnp.result_type(float)
         batch = picture.shape[:-3]
         x = picture.reshape(-1, *picture.shape[-3:]).astype(dtype) / 255
-        for i, channels in enumerate(self.channels):
+        halvings = (max(x.shape[1:3]) - 1).bit_length() - (_LEAST_SIDE - 1).bit_length()
+        further = [self.channels[-1]] * max(halvings - len(self.channels), 0)
+        for i, channels in enumerate([*self.channels, *further]):
             layer = nn.Conv(
                 channels,
                 (3, 3),

@@ -63,7 +63,7 @@ def test_a_picture_needs_less_than_a_million_and_a_half_parameters(name):
     kernels = jax.tree_util.tree_leaves_with_path(state.params)
     sizes = {jax.tree_util.keystr(path): x.size for path, x in kernels}
     assert any("picture_conv_0" in path for path in sizes)
-    assert max(sizes.values()) == 16 * 16 * 64 * 256
+    assert max(sizes.values()) == 8 * 8 * 64 * 256
 
 
 def test_it_learns_to_see_what_lies_anywhere():

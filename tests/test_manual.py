@@ -52,7 +52,8 @@ def quick_part(page):
     return page.read_text().split(SLOW)[0]
 
 
-QUICK = [page for page in PAGES if examples(quick_part(page)).strip()]
+README = ROOT / "README.md"
+QUICK = [page for page in [*PAGES, README] if examples(quick_part(page)).strip()]
 WHOLE = [page for page in PAGES if SLOW in page.read_text()]
 
 
@@ -69,7 +70,7 @@ def test_all_examples_of_a_page_run(page, afterwards_as_before, tmp_path, monkey
     run_page(page, text, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, README], ids=lambda page: page.stem)
 def test_what_a_page_calls_is_there(page):
     text = page.read_text()
     for path in re.findall(r"python (experiments/\w+\.py)", text):

@@ -46,7 +46,7 @@ from gpicljax.task_set import tasks_vary
 
 @dataclasses.dataclass(frozen=True)
 class Config(TrainingConfig):
-    """Trains agents on an environment.
+    """Trains agents on an environment: any id of `gpicljax environments`, or `module:id` of yours.
 
     Attributes:
       env: Id of the environment.
@@ -128,11 +128,13 @@ def make_params(config: Config, env: gpicljax.Environment) -> Any:
 def config_type(algorithm: catalogue.Algorithm) -> type[Config]:
     """`Config` with the fields of one algorithm, for the command line."""
     kinds = {"network": algorithm.network, "agent": algorithm.config, "hparams": algorithm.hparams}
+    summary, _, rest = str(Config.__doc__).partition("\n\n")
+    summary = f"{summary}\n\nAlgorithms: {', '.join(catalogue.CATALOGUE)}."
     return dataclasses.make_dataclass(
         Config.__name__,
         [(name, kind, dataclasses.field(default=kind())) for name, kind in kinds.items()],
         bases=(Config,),
-        namespace={"__doc__": Config.__doc__, "__module__": __name__},
+        namespace={"__doc__": f"{summary}\n\n{rest}", "__module__": __name__},
         frozen=True,
     )
 

@@ -239,7 +239,8 @@ def parse(
     Args:
       presets: configurations by name. `quick` is the default one; without it, the first is.
       argv: arguments without the program's name; `sys.argv[1:]` by default.
-      description: text at the top of `--help`; the configuration's docstring by default.
+      description: text at the top of `--help`, which shows each flag in a line (`--help-verbose`
+        describes them); by default the first paragraph of the configuration's docstring.
       prog: the program's name in messages.
 
     Returns:
@@ -270,8 +271,11 @@ def parse(
         refuse(unknown("--preset", chosen, presets))
     base = dataclasses.replace(presets[chosen], preset=chosen)
     text = description if description is not None else type(base).__doc__ or ""
-    text = f"{text.strip()}\n\nPresets: {', '.join(presets)} (default: {default})."
-    config = tyro.cli(type(base), default=base, args=arguments, description=text, prog=prog)
+    text = text.partition("Attributes:")[0].strip()  # which are said at each flag
+    text = f"{text}\n\nPresets: {', '.join(presets)} (default: {default})."
+    config = tyro.cli(
+        type(base), default=base, args=arguments, description=text, prog=prog, compact_help=True
+    )
     try:
         validate(config)
     except ConfigError as error:

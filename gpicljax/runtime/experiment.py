@@ -574,7 +574,9 @@ def _dry_run(config: TrainingConfig, program: Program, lanes: Lanes, updates: in
     if not updates:
         return
     alone = config.seeds == len(program.cells) == 1 and program.spread is not None
+    say("compiling the start of the training ...")
     training = (_one_run if alone else _side_by_side)(config, program, lanes, 1)
+    say("compiling one update ...")
     cost = measure(training.advance, training.running, np.int32(1))
     rate = program.observations * lanes.count / cost.seconds
     announce(

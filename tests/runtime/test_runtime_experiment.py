@@ -137,4 +137,5 @@ def test_a_dry_run_leaves_no_trace(tmp_path, capsys):
     assert tiny_training.main([str(tmp_path), "--seeds=2", "--dry-run"]) is None
     told = capsys.readouterr().out
     assert "parameters per agent: 40" in told and "projected training" in told
+    assert "compiling one update" in told
     assert not os.listdir(tmp_path)

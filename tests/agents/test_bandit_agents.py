@@ -47,10 +47,8 @@ ANCHORS = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["TwoArmedHighLowFixed", pytest.param("TenArmedRandomFixed", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["TwoArmedHighLowFixed", "TenArmedRandomFixed"])
 def test_mean_rewards_of_200_pulls(kind):
     env = gpicljax.make(f"Bandit{kind}-v0")
     space = env.action_space()

@@ -42,6 +42,7 @@ LAKE = gpicljax.make("FrozenLake-v1", is_slippery=False)
 NULL = 0.014
 
 
+@pytest.mark.slow
 def test_ppo_crosses_the_lake():
     vec = gpicljax.VectorEnv(LAKE, 32, resets="fresh")
     network = as_network(ActorCritic(LAKE.observation_space(), LAKE.action_space(), (32,)))

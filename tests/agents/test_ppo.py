@@ -206,10 +206,8 @@ def test_one_update_is_the_definitions(horizon):
     assert max(jax.tree.leaves(moved)) > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("clip", "value_clip"),
-    [(0.01, np.inf), pytest.param(np.inf, 0.01, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("clip", "value_clip"), [(0.01, np.inf), (np.inf, 0.01)])
 def test_ratios_and_values_are_followed_no_further_than_the_clip(clip, value_clip):
     """Over many epochs on one rollout, what is clipped changes less than what is not."""
     changes = []
@@ -236,6 +234,7 @@ def test_ratios_and_values_are_followed_no_further_than_the_clip(clip, value_cli
 # Windows and minibatches --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_windows_of_the_gradient_start_from_the_memories_of_the_rollout():
     """With one epoch over all of it, windows change nothing but how far the gradient reaches."""
     results = []
@@ -253,14 +252,15 @@ def test_windows_of_the_gradient_start_from_the_memories_of_the_rollout():
     assert max(jax.tree.leaves(differences)) > 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recurrent", "config"),
     [
         (False, {"minibatches": 3}),  # of single steps
         # Of windows, of instances, and one window each.
-        pytest.param(True, {"minibatches": 3, "window": 4}, marks=pytest.mark.slow),
-        pytest.param(True, {"minibatches": 2}, marks=pytest.mark.slow),
-        pytest.param(True, {"minibatches": 4, "window": 4}, marks=pytest.mark.slow),
+        (True, {"minibatches": 3, "window": 4}),
+        (True, {"minibatches": 2}),
+        (True, {"minibatches": 4, "window": 4}),
     ],
 )
 def test_each_epoch_goes_once_through_everything(recurrent, config):

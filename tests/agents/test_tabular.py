@@ -329,6 +329,7 @@ def test_the_optimum_is_found(env, optimum, episode, epsilon):
     assert (metrics["error"][:, -1] < metrics["error"][:, 0]).all()
 
 
+@pytest.mark.slow
 def test_seeds_under_vmap_are_the_seeds_alone_and_resume_exactly():
     trainer = trainer_of(unroll=16, decay="step")
     init, update = jax.jit(trainer.init), jax.jit(trainer.update)

@@ -131,6 +131,11 @@ CASES = {
 }
 # Slow tests: the differences to the case before them have tests of their own.
 RELATED = {
+    *(
+        f"Bandit{kind}-v1"
+        for kind in KINDS
+        if kind not in ("TenArmedGaussian", "TwoArmedLowLowFixed")
+    ),
     "InvertedDoublePendulum-v4",
     "MetaRG-v0,max_values=3,view=players,num_distractors=2,stimulus=mhe",
 }

@@ -210,6 +210,7 @@ def test_continuous_actions_equal_gymnasiums(key):
             np.testing.assert_allclose(moved.reward, theirs.rewards[t], atol=0.01)
 
 
+@pytest.mark.slow
 def test_one_step_from_a_state_of_gymnasium():
     theirs, _, heights, begin = reset(400)
     env, move, observe = ours()

@@ -331,12 +331,11 @@ SETTINGS = {
     "moves": ({"actions": "moves"}, (), 512),
     "survival": ({"mode": "survival"}, (("mean_landmark_reward", 0.4),), 512),
 }
-DAILY = [("moves", "default")]
-SLOW = [(n, r) for n in SETTINGS for r in ("default", "reference") if (n, r) not in DAILY]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "rule"), DAILY + [pytest.param(*pair, marks=pytest.mark.slow) for pair in SLOW]
+    ("name", "rule"), [(name, rule) for name in SETTINGS for rule in ("default", "reference")]
 )
 def test_better_than_random(name, rule):
     static, params, length = SETTINGS[name]

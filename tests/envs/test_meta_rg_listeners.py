@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 from compiling import OPTIMISED
+from variants import daily
 
 import gpicljax
 from gpicljax.envs.meta_rg import experts
@@ -53,7 +54,7 @@ def assert_close(ours, error, expected, its_error=1.0):
     assert abs(ours - expected) <= 3 * combined, (ours, error, expected)
 
 
-@pytest.mark.parametrize("env_id", ["MetaRG-v0", "MetaRG-v1"])
+@pytest.mark.parametrize("env_id", daily(["MetaRG-v1"], ["MetaRG-v0", "MetaRG-v1"]))
 @pytest.mark.parametrize("rule", ["random", "always same", "always different"])
 def test_what_does_not_look_is_at_chance(env_id, rule):
     for phase in scores(env_id)[rule]:
@@ -61,6 +62,7 @@ def test_what_does_not_look_is_at_chance(env_id, rule):
         assert_close(phase.by_episode, phase.by_episode_error, 50, its_error=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shots", "values", "query"), [(1, (2, 5), 72.1), (2, (2, 5), 77.4), (1, (2, 3), 77.7)]
 )
@@ -69,6 +71,7 @@ def test_leak_rule(shots, values, query):
     assert_close(accuracy.by_game, accuracy.by_game_error, query)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("values", "query"), [((2, 5), 77.8), ((2, 3), 87.9)])
 def test_any_feedback_rule(values, query):
     # Measured as a mean over the accuracies of 600 episodes, which long query lists, where more
@@ -77,6 +80,7 @@ def test_any_feedback_rule(values, query):
     assert_close(accuracy.by_episode, accuracy.by_episode_error, query, its_error=0.6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shots", "values", "section", "nearest"),
     [(1, (2, 5), 81.3, 69.5), (2, (2, 5), 89.5, 83.3), (1, (2, 3), 75.0, 64.1)],

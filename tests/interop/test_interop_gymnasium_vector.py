@@ -147,7 +147,7 @@ def test_vector_wrappers_go_around(wrap):
     "options",
     [
         pytest.param({"resets": "fresh"}, marks=pytest.mark.slow),
-        {"resets": "fresh", "episodes_per_trial": 3},
+        pytest.param({"resets": "fresh", "episodes_per_trial": 3}, marks=pytest.mark.slow),
         {"resets": "bank", "bank_size": 32},
     ],
 )

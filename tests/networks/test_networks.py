@@ -31,6 +31,7 @@ def count(params):
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_step_is_unroll(name):
     # Rounding, which depends on processor and compiler; the sharp test is the next one.

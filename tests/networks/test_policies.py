@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
+from variants import daily
 
 from gpicljax import spaces
 from gpicljax.agents.acting import greedy
@@ -54,7 +55,9 @@ def drawn(name, key):
     return network, params, inputs, jax.random.bernoulli(keys[3], 0.3, (LENGTH, BATCH))
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(
+    "name", daily(["recurrent, discrete", "recurrent, continuous", "q"], MODULES)
+)
 def test_step_is_unroll(name, key):
     network, params, inputs, starts = drawn(name, key)
     carry = network.initial_carry(BATCH)

@@ -430,6 +430,7 @@ def test_bad_configurations_are_named(options, match):
             )
 
 
+@pytest.mark.slow
 def test_vmap_over_seeds(model):
     network, params, prompt = model
     stacked = jax.tree.map(lambda p: np.stack([p, 0.5 * np.asarray(p)]), params)

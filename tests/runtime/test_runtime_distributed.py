@@ -192,7 +192,8 @@ def test_a_signal_to_one_process_stops_all_at_the_same_chunk(launch, train, undi
         assert_same(state, undisturbed)
 
 
-@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_process_does_not_leave_the_others_waiting(
     launch, train, undisturbed, tmp_path, victim
 ):

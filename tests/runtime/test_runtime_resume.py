@@ -55,7 +55,7 @@ def wait_for_lines(path, number, process):
     raise AssertionError("the run does not get going")
 
 
-@pytest.mark.parametrize("die", daily(["before-manifest:3", "torn-line:5"], PLACES))
+@pytest.mark.parametrize("die", daily(["before-manifest:3"], PLACES))
 def test_kill_at_a_given_place_then_resume(tmp_path, train, undisturbed, die):
     assert train(tmp_path, "--die", die)[0] == -signal.SIGKILL
     code, output = train(tmp_path, "--resume")

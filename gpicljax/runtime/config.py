@@ -22,7 +22,7 @@ import importlib.util
 import math
 import sys
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -233,6 +233,7 @@ def parse(
     *,
     description: str | None = None,
     prog: str | None = None,
+    prepare: Callable[[ConfigT], None] | None = None,
 ) -> ConfigT:
     """Reads the command line.
 
@@ -242,6 +243,7 @@ def parse(
       description: text at the top of `--help`, which shows each flag in a line (`--help-verbose`
         describes them); by default the first paragraph of the configuration's docstring.
       prog: the program's name in messages.
+      prepare: called before the values are checked, which may be JAX's first computation.
 
     Returns:
       The chosen preset with the given fields replaced, validated.
@@ -276,6 +278,8 @@ def parse(
     config = tyro.cli(
         type(base), default=base, args=arguments, description=text, prog=prog, compact_help=True
     )
+    if prepare is not None:
+        prepare(config)
     try:
         validate(config)
     except ConfigError as error:

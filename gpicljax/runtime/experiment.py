@@ -258,10 +258,13 @@ def run_experiment(
         that cannot be used, 143 or 130 after a signal, and 3 if the loss or the parameters of a
         seed have stopped being finite (where others have not, all results are written first).
     """
-    config = parse(presets, argv, prog=f"{name}.py")
-    enable_compilation_cache()
-    join_cluster(config)
-    one_device_per_core()
+
+    def prepare(config: TrainingConfig) -> None:
+        enable_compilation_cache()
+        join_cluster(config)
+        one_device_per_core()
+
+    config = parse(presets, argv, prog=f"{name}.py", prepare=prepare)
     try:
         program = build(config)
     except ConfigError as error:

@@ -174,3 +174,16 @@ def test_differences_are_listed_by_dotted_name():
     old = to_json(a)
     del old["env"]
     assert describe_difference(old, a) == ["env: (absent) -> 'MazeWorld-v0'"]
+
+
+def test_what_is_prepared_comes_before_the_check_of_values():
+    """The check may be JAX's first computation, after which devices are what they are."""
+    order = []
+
+    @dataclasses.dataclass(frozen=True)
+    class Watched(RunConfig):
+        def validate(self):
+            order.append("validate")
+
+    parse({"quick": Watched()}, [], prepare=lambda config: order.append(config.preset))
+    assert order[0] == "quick" and "validate" in order[1:]

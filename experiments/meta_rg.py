@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,7 +23,7 @@ from reports.meta_rg import cell_name, report
 import gpicljax
 from gpicljax.agents import classifier, r2d2
 from gpicljax.agents.acting import q_agent
-from gpicljax.envs.meta_rg import MetaRG, experts, memoryless
+from gpicljax.envs.meta_rg import CHANNELS, MetaRG, experts, memoryless
 from gpicljax.evaluation.meta_rg.games import Games, play_games
 from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
 from gpicljax.evaluation.returns import one_trial_each
@@ -102,26 +101,37 @@ def build(config: Config) -> Program:
         rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
         return dataclasses.replace(state, rollout=rollout)
 
-    def games_over(channel: str) -> Callable[..., Games]:
-        """Plays an episode on each of `probe_episodes` instances, over a channel."""
-        game, size = dataclasses.replace(env, channel=channel), config.probe_episodes
-        batch = one_trial_each(game, size, longest)
+    # One program for all conditions: what they differ in is traced.
+    evaluated = dataclasses.replace(env, ablations=True)
+    batch = one_trial_each(evaluated, config.probe_episodes, longest)
 
-        def play(
-            key: jax.Array, params: Any, env_params: Any, explore: jax.Array, forget: jax.Array
-        ) -> Games:
-            """`explore` scales the actors' epsilons; `forget` clears memories every game."""
-            epsilons = r2d2.actor_epsilons(hparams, size) * explore
-            agent = forgetful(
-                q_agent(network, env.action_space(), epsilons),
-                lambda timestep: forget & (timestep.observation["round"] == 0),
-            )
-            sizes = {"max_games": env.max_games, "max_steps": longest}
-            return play_games(key, batch, agent, params, **sizes, env_params=env_params)
+    def games(
+        key: jax.Array,
+        params: Any,
+        env_params: Any,
+        channel: jax.Array,
+        explore: jax.Array,
+        forget: jax.Array,
+    ) -> Games:
+        """Plays an episode on each of `probe_episodes` instances.
 
-        return play
+        `explore` scales the actors' epsilons; `forget` clears memories every game.
+        """
+        epsilons = r2d2.actor_epsilons(hparams, config.probe_episodes) * explore
+        agent = forgetful(
+            q_agent(network, env.action_space(), epsilons),
+            lambda timestep: forget & (timestep.observation["round"] == 0),
+        )
+        return play_games(
+            key,
+            batch,
+            agent,
+            params,
+            max_games=env.max_games,
+            max_steps=longest,
+            env_params=dataclasses.replace(env_params, channel=jnp.asarray(channel, jnp.int32)),
+        )
 
-    channels = {channel: games_over(channel) for channel, *_ in CONDITIONS.values()}
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
 
     def accuracy(games: Games) -> dict[str, np.ndarray]:
@@ -144,11 +154,11 @@ def build(config: Config) -> Program:
             for cell in config.cells
         },
         measures={
-            name: Measure(channels[channel], (explore, forget), groups)
+            name: Measure(games, (CHANNELS.index(channel), explore, forget), groups)
             for name, (channel, explore, forget) in CONDITIONS.items()
         },
         baselines=lambda: calibrate(config),
-        probe=Probe(Measure(channels["episode"], (0.0, False)), accuracy),
+        probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), accuracy),
         key_metric="query_accuracy",
         save=lambda folder, env_params, **about: save_agent(
             folder,

@@ -103,20 +103,38 @@ class Config(TrainingConfig):
         return list(itertools.product(self.shots, self.samples))
 
 
+LSTM = RecurrentQSettings(
+    encoded="stimulus",
+    encoder=(128, 128),
+    mixer=(128,),
+    core_sizes=(128,),
+    predictor=128,
+    residual=True,
+    compare=("feedback",),
+)
+EVENTS = RecurrentQSettings(
+    encoded="stimulus",
+    encoder=(),
+    mixer=(),
+    core="events",
+    memory_heads=8,
+    memory_width=16,
+    event_keys=("message",),
+    event_values=("stimulus",),
+    event_when="round=2",
+    predictor=128,
+    residual=True,
+    compare=("feedback",),
+    head=(128,),
+)
+"""Stores what the feedback shows beside the message that it was called by."""
 QUICK = Config(
-    observations=2_304_000,
-    log_lines=18,
+    env="MetaRG-v1",
+    observations=640_000,
+    log_lines=10,
     auxiliary="feedback",
     auxiliary_weight=10.0,
-    network=RecurrentQSettings(
-        encoded="stimulus",
-        encoder=(128, 128),
-        mixer=(128,),
-        core_sizes=(128,),
-        predictor=128,
-        residual=True,
-        compare=("feedback",),
-    ),
+    network=EVENTS,
     # The listener's decisions do not change what comes next, so that a discount of 0 is exact.
     agent=r2d2.R2D2Config(
         unroll=40,
@@ -137,23 +155,37 @@ QUICK = Config(
         importance_exponent=0.0,
     ),
 )
+CPU_LSTM_V0 = dataclasses.replace(
+    QUICK, env="MetaRG-v0", network=LSTM, observations=2_304_000, log_lines=18
+)
 CPU_TABLE2 = dataclasses.replace(
-    QUICK,
+    CPU_LSTM_V0,
     seeds=3,
     vmax=3,
     observations=4_096_000,
     log_lines=32,
     network=dataclasses.replace(APPENDIX_C, residual=True, compare=("feedback",)),
 )
+CPU_TABLE3 = dataclasses.replace(
+    QUICK,
+    seeds=6,
+    shots=(1, 2, 4),
+    samples=(1, 4, 16),
+    observations=1_280_000,
+    log_lines=10,
+    network=dataclasses.replace(EVENTS, memory_slots=128),
+)
 PAPER_TABLE2 = Config(seeds=3, vmax=3)
 PAPER_TABLE3 = Config(shots=(1, 2, 4), samples=(1, 4, 16), observations=5_000_000, log_lines=157)
 PRESETS = {
     "quick": QUICK,
+    "cpu-lstm-v0": CPU_LSTM_V0,
     # Without shortcuts nothing rewards a first step towards binding: fewer values make it easier.
-    "cpu-v1": dataclasses.replace(
-        QUICK, env="MetaRG-v1", curriculum=(2, 3), observations=24_064_000, log_lines=188
+    "cpu-lstm-v1": dataclasses.replace(
+        CPU_LSTM_V0, env="MetaRG-v1", curriculum=(2, 3), observations=24_064_000, log_lines=188
     ),
     "cpu-table2": CPU_TABLE2,
+    "cpu-table3": CPU_TABLE3,
     "paper-table2": PAPER_TABLE2,
     "paper-table3": PAPER_TABLE3,
 }

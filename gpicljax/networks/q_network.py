@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from gpicljax import spaces
 from gpicljax.checks import Size, check
 from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.encoder import Encoder
+from gpicljax.networks.event_store import Event, EventStore, event_of
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.feedforward import MLP, FeedForward, Predictor, dense
 from gpicljax.networks.policies import by_choice, choices
@@ -64,7 +65,7 @@ class RecurrentQNetwork(nn.Module):
 
     One entry of a dictionary observation has an encoder of its own; its code, all other entries
     (integers one-hot), the last action (one-hot) and the last reward pass through a second MLP
-    into the core.
+    into the core. Without sizes, either MLP hands on what it is given.
 
     Attributes:
       observation_space: of the unbatched observation.
@@ -74,11 +75,13 @@ class RecurrentQNetwork(nn.Module):
       encoder_sizes: hidden sizes of that encoder.
       mixer_sizes: hidden sizes of the second MLP.
       core: the recurrent core.
+      event: what a step is to a core that stores events; None for cores that read the mixer.
       predictions: (name, size) of each auxiliary prediction from the core's output.
       prediction_hidden: hidden size of the predictors.
       residual: also feed the mixer's output to the heads, beside the core's.
       compare: predictions, of the encoded entry's size, whose squared difference from that entry
         is given to the Q head: "is what I see what I expect?".
+      head_sizes: hidden sizes of the head.
 
     Source: appendix C and table 5 of the Meta-Referential Games paper (the defaults).
     """
@@ -88,11 +91,13 @@ class RecurrentQNetwork(nn.Module):
     encoded: str | None = None
     encoder_sizes: Sequence[int] = (512, 256, 128)
     mixer_sizes: Sequence[int] = (512, 256, 256)
-    core: RecurrentCore = LSTMStack((256, 128))
+    core: RecurrentCore | EventStore = LSTMStack((256, 128))
+    event: Callable[[Any], Event] | None = None
     predictions: Sequence[tuple[str, int]] = ()
     prediction_hidden: int = 512
     residual: bool = False
     compare: Sequence[str] = ()
+    head_sizes: Sequence[int] = ()
 
     def setup(self) -> None:
         """The submodules, named after their part."""
@@ -100,6 +105,7 @@ class RecurrentQNetwork(nn.Module):
         self.encoder = MLP(self.encoder_sizes)
         self.mixer = MLP(self.mixer_sizes)
         self.head = DuelingHead(self.actions)
+        self.before_head = MLP(self.head_sizes)
         self.predictors = {
             name: Predictor(size, self.prediction_hidden) for name, size in self.predictions
         }
@@ -122,6 +128,9 @@ class RecurrentQNetwork(nn.Module):
         parts.append(inputs.last_reward[..., None].astype(dtype))
         return self.mixer(jnp.concatenate(parts, axis=-1)), raw
 
+    def _core_input(self, inputs: AgentInput, mixed: jax.Array) -> Any:
+        return mixed if self.event is None else self.event(inputs.observation)
+
     def _heads(self, mixed: jax.Array, core: jax.Array, raw: jax.Array | None) -> QOutput:
         features = jnp.concatenate([mixed, core], axis=-1) if self.residual else core
         predictions = {name: predict(features) for name, predict in self.predictors.items()}
@@ -130,18 +139,18 @@ class RecurrentQNetwork(nn.Module):
             # The expectation is trained by its own loss alone.
             gap = jnp.square(jax.lax.stop_gradient(predictions[name]) - raw)
             features = jnp.concatenate([features, gap], axis=-1)
-        return QOutput(self.head(features), predictions)
+        return QOutput(self.head(self.before_head(features)), predictions)
 
     def unroll(self, carry: Any, inputs: AgentInput, starts: jax.Array) -> tuple[QOutput, Any]:
         """Inputs `[T, B, ...]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
         mixed, raw = self._mix(inputs)
-        core, carry = self.core.unroll(carry, mixed, starts)
+        core, carry = self.core.unroll(carry, self._core_input(inputs, mixed), starts)
         return self._heads(mixed, core, raw), carry
 
     def step(self, carry: Any, inputs: AgentInput, start: jax.Array) -> tuple[QOutput, Any]:
         """Inputs `[B, ...]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
         mixed, raw = self._mix(inputs)
-        core, carry = self.core.step(carry, mixed, start)
+        core, carry = self.core.step(carry, self._core_input(inputs, mixed), start)
         return self._heads(mixed, core, raw), carry
 
 
@@ -153,37 +162,62 @@ class RecurrentQSettings:
       encoded: see `RecurrentQNetwork`, as for `residual` and `compare`.
       encoder: hidden sizes of the encoder.
       mixer: hidden sizes of the second MLP.
-      core: LSTM layers, or one layer of fast weights.
+      core: LSTM layers, one layer of fast weights, or a store of events.
       core_sizes: of the LSTM layers; of fast weights the last one counts.
-      memory_heads: of fast weights.
-      memory_width: of fast weights, of keys and values.
+      memory_heads: of fast weights and of the event store.
+      memory_width: of both, of keys (and of values, in fast weights).
+      memory_slots: of the event store.
+      tied_keys: whether the event store asks by the projection by which it finds.
+      event_keys: entries of the observation by which events are found; none for all of it.
+      event_values: entries that are stored beside them.
+      event_when: NAME=NUMBER, the steps that are stored; every step if empty.
       predictions: names of the auxiliary predictions, each of the encoded entry's size.
       predictor: hidden size of the predictors.
       residual: likewise.
       compare: likewise.
+      head: hidden sizes of the head.
     """
 
     encoded: str | None = None
     encoder: tuple[Size, ...] = (512, 256, 128)
     mixer: tuple[Size, ...] = (128,)
-    core: Literal["lstm", "delta"] = "lstm"
+    core: Literal["lstm", "delta", "events"] = "lstm"
     core_sizes: tuple[Size, ...] = (128,)
-    memory_heads: int = 4
-    memory_width: int = 32
+    memory_heads: Size = 4
+    memory_width: Size = 32
+    memory_slots: Size = 64
+    tied_keys: bool = False
+    event_keys: tuple[str, ...] = ()
+    event_values: tuple[str, ...] = ()
+    event_when: str = ""
     predictions: tuple[str, ...] = ()
     predictor: int = 512
     residual: bool = False
     compare: tuple[str, ...] = ()
+    head: tuple[Size, ...] = ()
+
+    def event(
+        self, observation_space: spaces.Space
+    ) -> tuple[Callable[[Any], Event], tuple[int, int]]:
+        """See `event_of`."""
+        name, equals, number = self.event_when.partition("=")
+        whole = not self.event_when or (equals and number.strip().isdigit())
+        check(whole, "event_when", self.event_when, "NAME=NUMBER, or nothing")
+        write = (name.strip(), int(number)) if equals else None
+        return event_of(observation_space, self.event_keys, self.event_values, write)
 
 
 def recurrent_q_network(
     settings: RecurrentQSettings, observation_space: spaces.Space, actions: spaces.Space | int
 ) -> Network:
     """The network of some settings, for one agent's spaces."""
-    core: RecurrentCore = LSTMStack(settings.core_sizes)
+    core: RecurrentCore | EventStore = LSTMStack(settings.core_sizes)
+    event, heads, width = None, settings.memory_heads, settings.memory_width
     if settings.core == "delta":
-        sizes = settings.core_sizes[-1], settings.memory_heads, settings.memory_width
-        core = DeltaMemory(*sizes)
+        core = DeltaMemory(settings.core_sizes[-1], heads, width)
+    if settings.core == "events":
+        event, sizes = settings.event(observation_space)
+        core = EventStore(*sizes, settings.memory_slots, heads, width, settings.tied_keys)
     size = 0
     if settings.encoded is not None:
         assert isinstance(observation_space, spaces.Dict)
@@ -196,10 +230,12 @@ def recurrent_q_network(
         encoder_sizes=settings.encoder,
         mixer_sizes=settings.mixer,
         core=core,
+        event=event,
         predictions=tuple((name, size) for name in settings.predictions),
         prediction_hidden=settings.predictor,
         residual=settings.residual,
         compare=settings.compare,
+        head_sizes=settings.head,
     )
     return as_network(module)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.envs.meta_rg import language, structure
+from gpicljax.envs.meta_rg import CHANNELS, language, structure
 from gpicljax.envs.meta_rg.game import draw_game
 from gpicljax.envs.meta_rg.targets import INDEX, Skeleton
 
@@ -50,9 +50,9 @@ def written(support=SUPPORT, query=QUERY, num_values=(4, 4, 4), repeated=()):
 def player(env):
     """Plays a written episode with given actions, or rightly and wrongly where they are None."""
 
-    def play(key, skeleton, actions, right):
+    def play(key, skeleton, actions, right, channel):
         params = env.default_params
-        params = params.replace(samples=jnp.int32(env.max_samples))
+        params = params.replace(samples=jnp.int32(env.max_samples), channel=channel)
         task, state = env.start(key, skeleton, params)
 
         def body(state, inputs):
@@ -75,16 +75,15 @@ def player(env):
     return jax.jit(play)
 
 
-def play(env, actions=None, *, right=None, seed=0, skeleton=None, games=GAMES):
+def play(env, actions=None, *, right=None, seed=0, skeleton=None, games=GAMES, channel="episode"):
     steps = games * (env.num_rounds + 1 + env.feedback) - env.feedback
     if actions is None:
         shape = () if env.view == "listener" else (2, 1 + env.message_length)
         actions = np.full((steps, *shape), -1)
     right = np.ones(steps, bool) if right is None else right
     skeleton = written() if skeleton is None else skeleton
-    return jax.device_get(
-        player(env)(jax.random.key(seed), skeleton, jnp.asarray(actions, jnp.int32), right)
-    )
+    actions, channel = jnp.asarray(actions, jnp.int32), jnp.int32(CHANNELS.index(channel))
+    return jax.device_get(player(env)(jax.random.key(seed), skeleton, actions, right, channel))
 
 
 def posdis(targets):
@@ -281,12 +280,12 @@ def test_multi_hot_stimuli_tell_the_latents():
 # The channel of evaluations ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("channel", ["episode", "game", "random"])
+@pytest.mark.parametrize("channel", CHANNELS)
 def test_ablations_of_the_channel(channel):
     # The same target in every game: what is heard differs by the channel only.
-    env = gpicljax.make("MetaRG-v0", channel=channel)
+    env = gpicljax.make("MetaRG-v0", ablations=True)
     skeleton = written([SUPPORT[1]] * 6, [QUERY[0]])
-    task, steps = play(env, skeleton=skeleton, games=7)
+    task, steps = play(env, skeleton=skeleton, games=7, channel=channel)
     heard = steps["observation"]["message"]
     deciding, feedback = heard[1::3][:6], heard[2::3][:6]
     assert (heard[::3] == 0).all()
@@ -302,14 +301,23 @@ def test_ablations_of_the_channel(channel):
 
 
 def test_a_random_channel_breaks_the_equality_of_tokens():
-    env = gpicljax.make("MetaRG-v0", channel="random")
+    env = gpicljax.make("MetaRG-v0", ablations=True)
     skeleton = written([(0, 0, 0), SUPPORT[1]], [(1, 1, 1)])
     equal = []
     for seed in range(30):
-        _, steps = play(env, skeleton=skeleton, games=3, seed=seed)
+        _, steps = play(env, skeleton=skeleton, games=3, seed=seed, channel="random")
         message = steps["observation"]["message"][7]
         equal.append(message[0] == message[1])
     assert 0 < sum(equal) < 20
+
+
+def test_a_channel_is_ablated_only_where_that_was_asked_for():
+    with pytest.raises(ValueError, match=r"channel: got 1; accepted: 0; make\(..., ablations=True"):
+        gpicljax.make("MetaRG-v1").make_params(channel=1)
+    with pytest.raises(ValueError, match="channel: got 3; accepted: integers from 0 to 2"):
+        gpicljax.make("MetaRG-v1", ablations=True).make_params(channel=3)
+    env = gpicljax.make("MetaRG-v1", ablations=True)
+    assert int(env.make_params(channel=1).channel) == 1
 
 
 # Reference actions -------------------------------------------------------------------------------
@@ -386,7 +394,6 @@ def test_bad_params(static, params, message):
         ({"speaker": "bosdis"}, "speaker: got 'bosdis'"),
         ({"actions": "all"}, "actions: got 'all'"),
         ({"masks": "none"}, "masks: got 'none'"),
-        ({"channel": "noisy"}, "channel: got 'noisy'"),
         ({"num_distractors": 9}, "num_distractors: got 9"),
         ({"num_distractors": -1}, "num_distractors: got -1"),
         ({"max_values": 1}, "max_values: got 1"),

@@ -24,10 +24,9 @@ TINY = [
     "--bank-size=64",
     "--probe-episodes=8",
     "--evaluation-episodes=32",
-    "--network.encoder=16",
-    "--network.mixer=16",
-    "--network.core-sizes=16",
+    "--network.memory-heads=2",
     "--network.predictor=16",
+    "--network.head=16",
     "--agent.batch-size=8",
     "--no-progress",
 ]
@@ -35,14 +34,11 @@ TINY = [
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run over one channel: every other one is a program of its own (see the slow tests)."""
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        over = {n: c for n, c in meta_rg.CONDITIONS.items() if c[0] == "episode"}
-        patch.setattr(meta_rg, "CONDITIONS", over)
         patch.setattr(meta_rg, "memoryless_accuracy", lambda *_: (0.7, 0.6))
         results = meta_rg.main([*TINY, f"--runs-dir={folder}"])
-    return folder, folder / "meta_rg" / "quick-MetaRG-v0", results
+    return folder, folder / "meta_rg" / "quick-MetaRG-v1", results
 
 
 def test_writes_everything(finished):
@@ -51,8 +47,7 @@ def test_writes_everything(finished):
         assert (run / "figures" / f"{name}.png").stat().st_size > 5_000
     summary = json.loads((run / "summary.json").read_text())
     cell = summary["results"]["S = 1, O = 1"]
-    over = {name for name, condition in meta_rg.CONDITIONS.items() if condition[0] == "episode"}
-    assert len(over) == 3 and over <= set(cell)
+    assert set(meta_rg.CONDITIONS) <= set(cell)
     assert len(cell["greedy"]["query by game"]["seeds"]) == 2
     assert cell["rules"]["section oracle"][0] > 0.97
     assert cell["rules"]["memoryless classifier (learnt)"] == [0.7, 0.6]
@@ -148,7 +143,7 @@ def test_a_killed_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
     _, undisturbed, _ = finished
     script = Path(meta_rg.__file__)
     command = [sys.executable, "-u", script, *TINY, f"--runs-dir={tmp_path}"]
-    run = tmp_path / "meta_rg" / "quick-MetaRG-v0"
+    run = tmp_path / "meta_rg" / "quick-MetaRG-v1"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         while not (run / "metrics.jsonl").exists() and process.poll() is None:
             time.sleep(0.01)
@@ -163,7 +158,7 @@ def test_a_killed_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
             np.testing.assert_allclose(value, theirs[name], rtol=1e-4, atol=1e-5)
     whole = tmp_path / "whole"
     subprocess.run([*command[:-1], f"--runs-dir={whole}"], check=True, stdout=subprocess.DEVNULL)
-    again = whole / "meta_rg" / "quick-MetaRG-v0"
+    again = whole / "meta_rg" / "quick-MetaRG-v1"
     assert _records(run) == _records(again)  # bit for bit
     final = [json.loads((r / "summary.json").read_text())["results"] for r in (run, again)]
     for results in final:

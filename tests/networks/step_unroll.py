@@ -13,6 +13,7 @@ import numpy as np
 
 from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput, Network, as_network
+from gpicljax.networks.event_store import Event, EventStore, event_of
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.linear_attention import LinearAttention, LinearTransformer
 from gpicljax.networks.q_network import RecurrentQNetwork
@@ -44,12 +45,20 @@ def q_network(core, **options):
     )
 
 
+event, EVENT_SIZES = event_of(OBSERVATIONS, ("message",), ("seen",), ("phase", 2))
 MODULES = {
     **CORES,
     "linear attention": LinearAttention(2, 3, chunk=4),
     "linear transformer": LinearTransformer(2, 6, 2, 12, chunk=4),
     "q-network, lstm": q_network(CORES["lstm"]),
     "q-network, delta": q_network(CORES["delta"], residual=True),
+    "event store": EventStore(4, 2, slots=3, heads=2, width=3),
+    "q-network, events": q_network(
+        EventStore(*EVENT_SIZES, slots=3, heads=2, width=3),
+        event=event,
+        residual=True,
+        head_sizes=(6,),
+    ),
 }
 
 
@@ -60,6 +69,9 @@ def draw_inputs(name):
     starts = draw.random(size) < 0.25
     # One instance carries over its memory, one starts at once and restarts in the middle.
     starts[:, 0], starts[:, 1] = False, np.arange(LENGTH) % 5 == 0
+    if name == "event store":
+        key, value = (jnp.asarray(draw.normal(size=(*size, n)), dtype) for n in (4, 2))
+        return Event(key, value, jnp.asarray(draw.random(size) < 0.7)), jnp.asarray(starts)
     if not name.startswith("q-network"):
         return jnp.asarray(draw.normal(size=(*size, 6)), dtype), jnp.asarray(starts)
     observation = {
@@ -83,6 +95,12 @@ class Case(NamedTuple):
     starts: jax.Array
 
 
+def filled(carry, value):
+    """A carry with something in it: counts of 2, and elsewhere the value added."""
+    inexact = lambda c: jnp.issubdtype(c.dtype, jnp.inexact)  # noqa: E731
+    return jax.tree.map(lambda c: c + value if inexact(c) else jnp.full_like(c, 2), carry)
+
+
 @functools.cache
 def prepared(name):
     """The case of that name, with random parameters."""
@@ -93,7 +111,7 @@ def prepared(name):
     shapes = jax.eval_shape(network.init, jax.random.key(0), first)
     draw = np.random.default_rng(2)
     params = jax.tree.map(lambda s: jnp.asarray(0.5 * draw.normal(size=s.shape), s.dtype), shapes)
-    carry = jax.tree.map(lambda c: c + 0.3, network.initial_carry(BATCH))
+    carry = filled(network.initial_carry(BATCH), 0.3)
     return Case(network, params, carry, inputs, starts)
 
 
@@ -114,10 +132,10 @@ def both_ways(name):
 
 
 def largest_difference(name):
-    """The largest absolute difference between the two ways; of leaves in one float type only."""
+    """The largest absolute difference between the two ways; floats are of one type only."""
     ways = both_ways(name)
     for leaf in jax.tree.leaves((ways, prepared(name).params)):
-        assert leaf.dtype == jnp.result_type(float)
+        assert leaf.dtype in (jnp.result_type(float), jnp.int32)
     differences = jax.tree.map(lambda a, b: np.abs(np.asarray(a) - b).max(), *ways)
     return float(max(jax.tree.leaves(differences)))
 

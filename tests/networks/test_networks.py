@@ -17,6 +17,7 @@ from step_unroll import (
     CORES,
     LENGTH,
     MODULES,
+    filled,
     largest_difference,
     prepared,
 )
@@ -56,7 +57,7 @@ def test_step_is_unroll_in_double_precision():
 def test_memory_is_cleared_at_starts(name):
     network, params, _, inputs, _ = prepared(name)
     unroll = network.unroll
-    full = jax.tree.map(lambda c: jnp.full_like(c, 1e20), network.initial_carry(BATCH))
+    full = filled(network.initial_carry(BATCH), 1e20)
     starts = jnp.zeros((LENGTH, BATCH), bool).at[0].set(True)
     fresh = unroll(params, network.initial_carry(BATCH), inputs, starts.at[0].set(False))
     cleared = unroll(params, full, inputs, starts)
@@ -66,7 +67,7 @@ def test_memory_is_cleared_at_starts(name):
 
     # A start in mid-sequence forgets all of the past of its own instance and nothing of the others.
     starts = jnp.zeros((LENGTH, BATCH), bool).at[4, 1].set(True)
-    some = jax.tree.map(lambda c: c + 0.3, network.initial_carry(BATCH))
+    some = filled(network.initial_carry(BATCH), 0.3)
     outputs, _ = unroll(params, some, inputs, starts)
     kept, _ = unroll(params, some, inputs, jnp.zeros_like(starts))
     tail, _ = unroll(

@@ -5,6 +5,6 @@
 chance (`shortcut_free`).
 """
 
-from gpicljax.envs.meta_rg.env import MetaRG, Params, State, Task, shortcut_free
+from gpicljax.envs.meta_rg.env import CHANNELS, MetaRG, Params, State, Task, shortcut_free
 
-__all__ = ["MetaRG", "Params", "State", "Task", "shortcut_free"]
+__all__ = ["CHANNELS", "MetaRG", "Params", "State", "Task", "shortcut_free"]

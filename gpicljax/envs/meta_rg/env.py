@@ -31,6 +31,9 @@ from gpicljax.envs.meta_rg.targets import INDEX, Skeleton, sample_skeleton
 
 SPEAKER, LISTENER = 0, 1
 
+CHANNELS = ("episode", "game", "random")
+"""What `Params.channel` counts."""
+
 
 @struct.dataclass
 class Params:
@@ -41,12 +44,16 @@ class Params:
       max_values: V_max, largest d(i).
       shots: S, how often at least every value is shown in the support phase.
       samples: O, object-centric samples per meaning.
+      channel: index in `CHANNELS`: `"episode"` (a permutation of the tokens per episode: the game),
+        or, with `ablations` only, `"game"` (a new one every game: no binding can be learnt) or
+        `"random"` (tokens carry nothing).
     """
 
     min_values: Annotated[jax.Array, Range(2)]
     max_values: Annotated[jax.Array, Range(2)]
     shots: Count
     samples: Count
+    channel: Annotated[jax.Array, Range(0, len(CHANNELS) - 1)]
 
 
 @struct.dataclass
@@ -61,6 +68,7 @@ class Task:
       heard: `int32[L, V + 1]`, the token the listener hears for each token sent.
       shots: `int32[]`, S.
       samples: `int32[]`, O.
+      channel: `int32[]`, see `Params`.
     """
 
     num_values: jax.Array
@@ -70,6 +78,7 @@ class Task:
     heard: jax.Array
     shots: jax.Array
     samples: jax.Array
+    channel: jax.Array
 
 
 @struct.dataclass
@@ -127,9 +136,7 @@ class MetaRG(Environment[Params, Task, State]):
       nonmatch: `"reference"` or `"balanced"`; see `targets.sample_skeleton`.
       fixed_length: messages have exactly L tokens.
       same_view: whether a matching stimulus may be the speaker's very sample (see `game`).
-      channel: `"episode"` (a permutation per episode: the game); evaluations ablate it with
-        `"game"` (a new one every game: no binding can be learnt) and `"random"` (tokens carry
-        nothing).
+      ablations: whether params may ablate the channel, at the price of drawing at every step.
       query_penalty: reward of a wrong decision in the query phase.
 
     Raises:
@@ -166,7 +173,7 @@ class MetaRG(Environment[Params, Task, State]):
     nonmatch: Literal["reference", "balanced"] = "reference"
     fixed_length: bool = False
     same_view: bool = True
-    channel: Literal["episode", "game", "random"] = "episode"
+    ablations: bool = False
     query_penalty: float = -2.0
 
     def __post_init__(self) -> None:
@@ -245,6 +252,7 @@ class MetaRG(Environment[Params, Task, State]):
     def default_params(self) -> Params:
         """V in 2 .. min(5, cap), one shot, one sample: the first cell of the paper's Table 3."""
         fields = {"min_values": 2, "max_values": min(5, self.max_values), "shots": 1, "samples": 1}
+        fields["channel"] = CHANNELS.index("episode")
         return Params(**{name: jnp.asarray(x, jnp.int32) for name, x in fields.items()})
 
     def validate(self, params: Params) -> None:
@@ -257,6 +265,9 @@ class MetaRG(Environment[Params, Task, State]):
             value, cap = np.asarray(getattr(params, field)), getattr(self, name)
             accepted = f"up to {cap}; make(..., {name}=...) raises the cap"
             check_values(field, value, value <= cap, accepted)
+        accepted = "0; make(..., ablations=True) admits others"
+        channel = np.asarray(params.channel)
+        check_values("channel", channel, self.ablations | (channel == 0), accepted)
         if self.view == "listener" and self.speaker == "posdis":
             accepted = f"up to vocab_size, {self.vocab_size}: posdis needs a token for each value"
             check_values("max_values", high, high <= self.vocab_size, accepted)
@@ -275,6 +286,7 @@ class MetaRG(Environment[Params, Task, State]):
             heard=self._permutation(channel_key),
             shots=jnp.asarray(params.shots, jnp.int32),
             samples=jnp.asarray(params.samples, jnp.int32),
+            channel=jnp.asarray(params.channel, jnp.int32),
         )
 
     def _permutation(self, key: jax.Array) -> jax.Array:
@@ -446,14 +458,16 @@ class MetaRG(Environment[Params, Task, State]):
     def _hear(self, state: State, task: Task) -> jax.Array:
         """Both players' view of the channel, `int32[2, L]`: the speaker's, the listener's."""
         heard, sent = task.heard, state.channel
-        if self.channel == "game":
-            heard = self._permutation(jax.random.fold_in(state.key, -1 - state.index))
         positions = jnp.arange(self.message_length)
+        key = jax.random.fold_in(state.key, -1 - state.index)
+        if self.ablations:
+            per_game = task.channel == CHANNELS.index("game")
+            heard = jnp.where(per_game, self._permutation(key), heard)
         received = heard[positions, sent[SPEAKER]]
-        if self.channel == "random":
-            noise_key = jax.random.fold_in(state.key, -1 - state.index)
-            noise = jax.random.randint(noise_key, received.shape, 1, self.vocab_size + 1)
-            received = jnp.where(received > 0, noise, 0).astype(jnp.int32)
+        if self.ablations:
+            noise = jax.random.randint(key, received.shape, 1, self.vocab_size + 1, jnp.int32)
+            noisy = (task.channel == CHANNELS.index("random")) & (received > 0)
+            received = jnp.where(noisy, noise, received)
         # The speaker hears through the inverse: the token whose permutation was sent.
         if self.listener_speaks:
             echo = jnp.argmax(heard == sent[LISTENER][:, None], axis=-1).astype(jnp.int32)

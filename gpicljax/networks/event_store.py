@@ -1,0 +1,206 @@
+"""A memory that stores what happened as it was seen, and attends to it.
+
+Representations of a memory grow stale in a replay buffer, for the network that made them has since
+been trained. Raw events do not: keys are computed when they are read, by today's weights, and
+gradients reach the keys of events that lie before the replayed sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from gpicljax import spaces
+from gpicljax.checks import check, check_choice
+
+
+class Event(NamedTuple):
+    """What a step is to the memory.
+
+    Attributes:
+      key: float `[..., K]`, what the memory is asked for, and by what the event is found later.
+      value: float `[..., V]`, what else is stored.
+      write: `bool[...]`, whether the step is stored.
+    """
+
+    key: jax.Array
+    value: jax.Array
+    write: jax.Array
+
+
+class Stored(NamedTuple):
+    """The events of a trial so far; event n lies in slot n modulo the number of slots.
+
+    Attributes:
+      events: float `[B, slots, K + V]`.
+      written: `int32[B]`, how many have been stored, also of those that are overwritten by now.
+    """
+
+    events: jax.Array
+    written: jax.Array
+
+
+class EventStore(nn.Module):
+    """Multi-head attention over the events stored before in the trial, and over a null slot.
+
+    Head h scores an event with key k' for a step with key k by `(k Q_h) . (k' K_h)` over the root
+    of the width, times a learnt scale; the null slot has a learnt score. The output is, of every
+    head, the mean event (keys included) under the softmax of the scores; then the null slot's
+    weights. A step is stored after it is read: what is seen now cannot be its own memory.
+
+    Attributes:
+      key_size: K.
+      value_size: V.
+      slots: events kept; the oldest are overwritten.
+      heads: H.
+      width: of queries and keys.
+      tied: whether queries and keys have the same projection.
+
+    Source: attention as in Vaswani et al. (2017), section 3.2; a memory of raw events is this
+    project's.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(EventStore(key_size=3, value_size=2, slots=8))
+      >>> event = Event(jnp.zeros((4, 3)), jnp.zeros((4, 2)), jnp.ones(4, bool))
+      >>> params = network.init(jax.random.key(0), event)
+      >>> reads, memory = network.step(params, network.initial_carry(4), event, jnp.zeros(4, bool))
+      >>> reads.shape, memory.written.tolist()
+      ((4, 48), [1, 1, 1, 1])
+    """
+
+    key_size: int
+    value_size: int
+    slots: int = 64
+    heads: int = 8
+    width: int = 16
+    tied: bool = False
+
+    def setup(self) -> None:
+        """Projections, scales and null scores."""
+        shape, dtype = (self.key_size, self.heads, self.width), jnp.result_type(float)
+        normal = nn.initializers.normal(1.0)
+        self.query = self.param("query", normal, shape, dtype)
+        self.key = self.query if self.tied else self.param("key", normal, shape, dtype)
+        self.scale = self.param("scale", nn.initializers.ones, (self.heads,), dtype)
+        self.null = self.param("null", nn.initializers.zeros, (self.heads,), dtype)
+
+    def initial_carry(self, batch: int) -> Stored:
+        """No events."""
+        size = self.key_size + self.value_size
+        events = jnp.zeros((batch, self.slots, size), jnp.result_type(float))
+        return Stored(events, jnp.zeros(batch, jnp.int32))
+
+    def unroll(self, carry: Stored, inputs: Event, starts: jax.Array) -> tuple[jax.Array, Stored]:
+        """Events `[T, B, ...]`, starts `bool[T, B]` -> `float[T, B, H (K + V) + H]`, the carry."""
+        now = jnp.concatenate([inputs.key, inputs.value], -1).swapaxes(0, 1)
+        write, trial = inputs.write.T, jnp.cumsum(starts.T.astype(jnp.int32), axis=1)
+        # The first trial goes on with what is stored. Events are numbered through all trials here;
+        # a step sees those of its own trial, unless they are overwritten by then.
+        ends = carry.written[:, None] + jnp.cumsum(write.astype(jnp.int32), axis=1)
+        number = ends - write
+        stored, filled = _numbers(carry.written, self.slots)
+        own = jnp.concatenate([jnp.zeros_like(stored), trial], axis=1)
+        numbers = jnp.concatenate([stored, number], axis=1)
+        there = jnp.concatenate([filled, write], axis=1)
+        age = number[:, :, None] - numbers[:, None, :]
+        seen = there[:, None] & (age > 0) & (age <= self.slots)
+        seen &= trial[:, :, None] == own[:, None, :]
+        events = jnp.concatenate([carry.events, now], axis=1)
+        reads = self._read(now[..., : self.key_size], events, seen).swapaxes(0, 1)
+
+        # What the next sequence finds: the latest event of the last trial in every slot.
+        last = trial[:, -1:]
+        before = jnp.where(last > 0, 0, carry.written[:, None])
+        kept = write & (trial == last)
+        count = before[:, 0] + kept.sum(1, dtype=jnp.int32)
+        place = before + jnp.cumsum(kept.astype(jnp.int32), axis=1) - 1
+        latest, filled = _numbers(count, self.slots)
+        chosen = kept[:, None] & (place[:, None] == latest[:, :, None])
+        fresh = jnp.einsum("bst,bte->bse", chosen.astype(now.dtype), now)
+        old = jnp.where((filled & (latest < before))[..., None], carry.events, 0)
+        return reads, Stored(fresh + old, count)
+
+    def _read(self, keys: jax.Array, events: jax.Array, seen: jax.Array) -> jax.Array:
+        """`[B, T, K]`, `[B, N, K + V]`, `bool[B, T, N]` -> `[B, T, H (K + V) + H]`."""
+        # Both projections at once, on the side of the steps: events are never projected.
+        both = jnp.einsum("khw,lhw->khl", self.query, self.key)
+        both *= (self.scale / self.width**0.5)[:, None]
+        asked = jnp.einsum("btk,khl->bhtl", keys, both)
+        scores = jnp.einsum("bhtl,bnl->bhtn", asked, events[..., : self.key_size])
+        scores = jnp.where(seen[:, None], scores, -jnp.inf)
+        null = self.null[:, None]
+        top = jax.lax.stop_gradient(jnp.maximum(scores.max(-1), null))
+        weights, rest = jnp.exp(scores - top[..., None]), jnp.exp(null - top)
+        total = weights.sum(-1) + rest
+        means = jnp.einsum("bhtn,bne->bthe", weights, events) / total.swapaxes(1, 2)[..., None]
+        nothing = (rest / total).swapaxes(1, 2)
+        return jnp.concatenate([means.reshape(*means.shape[:2], -1), nothing], axis=-1)
+
+    def step(self, carry: Stored, inputs: Event, start: jax.Array) -> tuple[jax.Array, Stored]:
+        """Events `[B, ...]`, start `bool[B]` -> `float[B, H (K + V) + H]`, and the carry."""
+        reads, carry = self.unroll(carry, jax.tree.map(lambda x: x[None], inputs), start[None])
+        return reads[0], carry
+
+
+def _numbers(count: jax.Array, slots: int) -> tuple[jax.Array, jax.Array]:
+    """Number of the latest event in every slot, `int32[B, slots]`, and whether there is one."""
+    last = count[:, None] - 1
+    number = last - (last - jnp.arange(slots, dtype=jnp.int32)) % slots
+    return number, number >= 0
+
+
+def event_of(
+    space: spaces.Space,
+    keys: Sequence[str] = (),
+    values: Sequence[str] = (),
+    write: tuple[str, int] | None = None,
+) -> tuple[Callable[[Any], Event], tuple[int, int]]:
+    """What a step is to the memory, told by the names of an observation's entries.
+
+    Args:
+      space: of observations.
+      keys: entries that make the key; none for the whole observation.
+      values: entries that make the value.
+      write: a step is stored where this entry has this value; None for every step.
+
+    Returns:
+      `observation -> Event`, over any leading axes, and the sizes K and V.
+
+    Raises:
+      ValueError: for an unknown entry, or one named of an observation that is no dictionary.
+
+    Example:
+      >>> import gpicljax
+      >>> space = gpicljax.make("MetaRG-v1").observation_space()
+      >>> event_of(space, keys=("message",), values=("stimulus",), write=("round", 2))[1]
+      (21, 3)
+    """
+    named = {"keys": keys, "values": values, "write": () if write is None else write[:1]}
+    for argument, names in named.items():
+        accepted = "entries of a dictionary observation"
+        check(not names or isinstance(space, spaces.Dict), argument, tuple(names), accepted)
+        for name in names:
+            assert isinstance(space, spaces.Dict)
+            check_choice(argument, name, dict(space.items))
+
+    def part(names: Sequence[str]) -> spaces.Space:
+        assert isinstance(space, spaces.Dict)
+        return spaces.Dict(tuple((name, space[name]) for name in names))
+
+    key_space = part(keys) if keys else space
+    value_space = part(values) if values else spaces.Dict(())
+    sizes = spaces.flat_size(key_space), spaces.flat_size(value_space) if values else 0
+
+    def event(observation: Any) -> Event:
+        key = spaces.flatten(key_space, observation)
+        value = spaces.flatten(value_space, observation) if values else key[..., :0]
+        if write is None:
+            return Event(key, value, jnp.ones(key.shape[:-1], bool))
+        return Event(key, value, observation[write[0]] == write[1])
+
+    return event, sizes

@@ -1,0 +1,76 @@
+"""The event store beside a memory written in plain Python."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax import spaces
+from gpicljax.networks.contract import as_network
+from gpicljax.networks.event_store import Event, EventStore, event_of
+
+LENGTH, KEY, VALUE, HEADS, SLOTS = 12, 3, 2, 2, 4
+SPACE = spaces.Dict.of(word=spaces.Discrete(3), seen=spaces.Box(-1, 1, (2,)))
+
+
+def plain_reads(params, keys, values, write, starts):
+    """What `EventStore` says it computes, for one instance, event by event."""
+    params = jax.tree.map(np.asarray, params["params"])
+    query, key = params["query"], params.get("key", params["query"])
+    stored, reads = [], []
+    for now, value, writes, start in zip(keys, values, write, starts, strict=True):
+        stored = [] if start else stored
+        means, nothing = [], []
+        for head in range(HEADS):
+            asked = now @ query[:, head]
+            scores = [asked @ (event[:KEY] @ key[:, head]) for event in stored]
+            scores = np.asarray(scores) / np.sqrt(query.shape[-1]) * params["scale"][head]
+            weights = np.exp([*scores, params["null"][head]])
+            weights /= weights.sum()
+            parts = [w * event for w, event in zip(weights, stored, strict=False)]
+            means.append(np.sum(parts, axis=0) if parts else np.zeros(KEY + VALUE))
+            nothing.append(weights[-1])
+        reads.append(np.concatenate([*means, nothing]))
+        if writes:
+            stored = [*stored, np.concatenate([now, value])][-SLOTS:]
+    return np.stack(reads)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_reads_are_those_of_a_list_of_events(tied):
+    module = EventStore(KEY, VALUE, slots=SLOTS, heads=HEADS, width=5, tied=tied)
+    network, draw = as_network(module), np.random.default_rng(0)
+    keys, values = (draw.normal(size=(2 * LENGTH, 3, n)) for n in (KEY, VALUE))
+    write, starts = draw.random((2 * LENGTH, 3)) < 0.7, draw.random((2 * LENGTH, 3)) < 0.1
+    starts[0], starts[1:, 0] = True, False  # the first instance overflows
+    event = Event(*map(jnp.asarray, (keys, values, write)))
+    params = network.init(jax.random.key(0), jax.tree.map(lambda x: x[0], event))
+    params["params"] |= {"null": jnp.asarray([0.5, -1.0]), "scale": jnp.asarray([0.7, 2.0])}
+    expected = [
+        plain_reads(params, keys[:, i], values[:, i], write[:, i], starts[:, i]) for i in range(3)
+    ]
+
+    unroll, carry, reads = jax.jit(network.unroll), network.initial_carry(3), []
+    for part in (slice(None, LENGTH), slice(LENGTH, None)):
+        out, carry = unroll(
+            params, carry, jax.tree.map(lambda x, p=part: x[p], event), starts[part]
+        )
+        reads.append(out)
+    np.testing.assert_allclose(np.concatenate(reads), np.stack(expected, 1), atol=1e-5)
+    assert int(carry.written[0]) == write[:, 0].sum() > SLOTS
+
+
+def test_events_are_told_by_names_of_entries():
+    seen = {"word": jnp.asarray([2, 0]), "seen": jnp.asarray([[0.5, -0.5], [1.0, 0.0]])}
+    event, sizes = event_of(SPACE, ("word",), ("seen",), ("word", 2))
+    assert sizes == (3, 2)
+    found = event(seen)
+    np.testing.assert_array_equal(found.key, [[0, 0, 1], [1, 0, 0]])
+    np.testing.assert_array_equal(found.value, seen["seen"])
+    assert found.write.tolist() == [True, False]
+    event, sizes = event_of(SPACE)
+    assert sizes == (5, 0) and event(seen).write.all()
+    with pytest.raises(ValueError, match="values: got 'sen' .did you mean 'seen'"):
+        event_of(SPACE, values=("sen",))
+    with pytest.raises(ValueError, match="keys: got .*; accepted: entries of a dictionary"):
+        event_of(spaces.Discrete(2), keys=("word",))

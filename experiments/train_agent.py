@@ -15,7 +15,7 @@ import math
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,9 @@ from train_agent_settings import SETTINGS, default_algorithm
 import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.agents.acting import random_agent
+from gpicljax.checks import refusal
 from gpicljax.evaluation.returns import EpisodeReturns, one_trial_each, returns_of
+from gpicljax.networks.memories import MemoryKind
 from gpicljax.rollout import play, start_rollout
 from gpicljax.runtime import (
     ConfigError,
@@ -139,17 +141,34 @@ def config_type(algorithm: catalogue.Algorithm) -> type[Config]:
     )
 
 
+def has_choice_of_memory(algo: str) -> bool:
+    """Whether the network of an algorithm has one of several kinds of memory."""
+    return hasattr(catalogue.find(algo).network(), "memory")
+
+
+def memories() -> str:
+    """Which memories the algorithms have, in words."""
+    able = [name for name in catalogue.CATALOGUE if has_choice_of_memory(name)]
+    return (
+        f"with --algo {' or '.join(able)}: {', '.join(get_args(MemoryKind))}; with --algo r2d2, "
+        "whose replay memory holds no caches: --network.core lstm or delta"
+    )
+
+
 def starting_point(argv: Sequence[str]) -> Config:
     """The tuned settings, or general defaults, of what `--env` and `--algo` name."""
     finder = ArgumentParser(add_help=False, allow_abbrev=False)
     finder.add_argument("--env", default=Config.env)
     finder.add_argument("--algo")
+    finder.add_argument("--network.memory", dest="memory")
     given = finder.parse_known_args(argv)[0]
     algo = given.algo or default_algorithm(given.env)
     try:
         kind = config_type(catalogue.find(algo))
     except ValueError as error:
         refuse(f"--algo: {error}")
+    if given.memory is not None and not has_choice_of_memory(algo):
+        refuse(f"--network.memory: {refusal(algo, given.memory, memories())}")
     return kind(env=given.env, algo=algo, **SETTINGS.get((given.env, algo), {}))
 
 

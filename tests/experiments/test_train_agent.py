@@ -222,6 +222,10 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
         (["--hparams.learning-rate", "-1"], ["--hparams.learning-rate: got -1.0", ">= 0"]),
         (["--hparams.discount", "1.5"], ["--hparams.discount: got 1.5", "within [0, 1]"]),
         (["--network.sizes", "-3"], ["--network.sizes: got (-3,)", "an integer from 1"]),
+        (
+            ["--network.memory", "transformer"],
+            ["--network.memory: ppo: got 'transformer'", "recurrent-ppo", "r2d2", "delta"],
+        ),
         (["--runs-dir", __file__], ["--runs-dir: got", "test_train_agent.py is none"]),
         (["--runs-dir", f"{__file__}/runs"], ["--runs-dir: got", "a folder"]),
         (["--resume", "--overwrite"], ["--resume and overwrite", "at most one"]),

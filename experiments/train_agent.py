@@ -10,25 +10,23 @@ film of an episode, and under `agents/` what `gpicljax.runtime.load_agent` loads
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from reports.train_agent import report
+from train_agent_measures import Evaluation, evaluator
 from train_agent_settings import SETTINGS, default_algorithm
 
 import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.agents.acting import random_agent
 from gpicljax.checks import refusal
-from gpicljax.evaluation.returns import EpisodeReturns, one_trial_each, returns_of
 from gpicljax.networks.memories import MemoryKind
-from gpicljax.rollout import play, start_rollout
 from gpicljax.runtime import (
     ConfigError,
     Measure,
@@ -43,7 +41,6 @@ from gpicljax.runtime import (
     save_agent,
     say,
 )
-from gpicljax.task_set import tasks_vary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,13 +104,17 @@ class Config(TrainingConfig):
             raise ConfigError(f"algo: {self.algo} does not fit {self.env}: {reason}")
 
 
+def env_options(config: Config) -> dict[str, Any]:
+    """The static options by name. ConfigError for what is no name=value."""
+    return assignments("env_options", config.env_options)
+
+
 def make_env(config: Config) -> gpicljax.Environment:
     """The environment. ConfigError for an unknown id or option, with the argument's name."""
-    options = assignments("env_options", config.env_options)
     known = config.env.rpartition(":")[2] in gpicljax.registered()
     argument = "env_options" if known else "env"
     try:
-        return gpicljax.make(config.env, **options)
+        return gpicljax.make(config.env, **env_options(config))
     except ValueError as error:
         raise ConfigError(f"{argument}: {error}") from error
 
@@ -172,22 +173,9 @@ def starting_point(argv: Sequence[str]) -> Config:
     return kind(env=given.env, algo=algo, **SETTINGS.get((given.env, algo), {}))
 
 
-class Film(NamedTuple):
-    """An episode to look at; one for each group of episodes that are played together.
-
-    Attributes:
-      task: its task, leaves `[1, ...]`.
-      states: leaves `[1, evaluation_steps + 1, ...]`; of no account after the episode's end.
-    """
-
-    task: Any
-    states: Any
-
-
 def build(config: Config) -> Program:
     """Wires environment and trainer together. ConfigError where they contradict each other."""
     algorithm, env = catalogue.find(config.algo), make_env(config)
-    options = assignments("env_options", config.env_options)
     env_params = make_params(config, env)
     each = config.episodes_per_trial
     vec = gpicljax.VectorEnv(
@@ -197,12 +185,6 @@ def build(config: Config) -> Program:
         trainer = algorithm.make(config.agent, vec, config.network)
     except ValueError as error:
         raise ConfigError(f"agent, network or num_envs: {error}") from error
-    if algorithm.trains and not algorithm.remembers and tasks_vary(env, env_params):
-        say(
-            f"note: tasks vary and {config.algo} has no memory: what tells tasks apart has to be "
-            "seen at once. Memories: "
-            + ", ".join(n for n, a in catalogue.CATALOGUE.items() if a.remembers)
-        )
     hparams = config.hparams
     if hasattr(hparams, "decay_updates"):
         updates = config.updates(trainer.observations)
@@ -216,50 +198,18 @@ def build(config: Config) -> Program:
         vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
         return state.replace(rollout=state.rollout._replace(vstate=vstate, timestep=timestep))
 
-    filmed = config.film_frames > 0 and env.can_render
     limit = config.evaluation_steps
-    played_together = one_trial_each(env, config.probe_episodes // each, limit, each)
-
-    def some_episodes(
-        key: jax.Array, params: Any, cell: Any, random: jax.Array
-    ) -> tuple[EpisodeReturns, Film | None]:
-        """Greedy episodes, or random actions on the same tasks, and a film of the first one."""
-        del cell
-        greedy, null = trainer.agent(greedy=True), random_agent(env)
-
-        def act(keys: jax.Array, params: Any, carry: Any, timestep: gpicljax.TimeStep) -> Any:
-            action, aux, carry = greedy.act(keys, params, carry, timestep)
-            other = null.act(keys, (), (), timestep)[0]
-            choose = functools.partial(jnp.where, random)
-            return jax.tree.map(choose, other, action), aux, carry
-
-        start = start_rollout(
-            key, played_together, gpicljax.Agent(greedy.initial_carry, act), env_params
-        )
-        played = play(
-            played_together,
-            gpicljax.Agent(greedy.initial_carry, act),
-            params,
-            start,
-            max_steps=limit,
-            limit=limit,
-            keep=lambda record: (
-                record.next_timestep.reward,
-                record.next_vstate.state if filmed else None,
-            ),
-        )
-        rewards, states = played.records
-        returns = returns_of(played._replace(records=rewards))
-        if not filmed:
-            return returns, None
-        first = jax.tree.map(
-            lambda before, after: jnp.concatenate([before[:1], after[0, 0]])[None],
-            start.vstate.state,
-            states,
-        )
-        return returns, Film(jax.tree.map(lambda x: x[:1], start.vstate.task), first)
-
+    some_episodes = evaluator(
+        env,
+        (trainer.agent(greedy=True), random_agent(env)),
+        trials=config.probe_episodes // each,
+        episodes_per_trial=each,
+        limit=limit,
+        longest=min(limit, int(env.horizon(env_params))),
+        to_see=config.film_frames > 0 and env.can_render,
+    )
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
+    forgets = algorithm.trains and not algorithm.remembers
     tuned = (config.env, config.algo) in SETTINGS
     named = " ".join((*config.env_options, *config.env_params))
     return Program(
@@ -270,22 +220,16 @@ def build(config: Config) -> Program:
         observations=trainer.observations,
         between=renew,
         measures={
-            "greedy": Measure(some_episodes, (False,), groups),
-            "random": Measure(some_episodes, (True,), groups),
+            name: Measure(some_episodes, (number, env_params), groups)
+            for number, name in enumerate(("greedy", "random"))
         },
-        probe=Probe(
-            Measure(some_episodes, (False,)),
-            lambda played: {
-                "return": played[0].returns.mean(1),
-                "length": played[0].lengths.mean(1),
-            },
-        ),
+        probe=Probe(Measure(some_episodes, (0, env_params)), probe_metrics(config.algo, forgets)),
         key_metric="return",
         save=lambda folder, cell, **about: save_agent(
             folder,
             algorithm=config.algo,
             env_id=config.env,
-            env_options=options,
+            env_options=env_options(config),
             env_params=env_params,
             num_envs=config.num_envs,
             config=config.agent,
@@ -294,6 +238,25 @@ def build(config: Config) -> Program:
         ),
         more=env,
     )
+
+
+def probe_metrics(algo: str, forgets: bool) -> Callable[[Evaluation], dict[str, Any]]:
+    """What the log says of some episodes; without a memory, once, that tasks vary where they do."""
+    told = not forgets
+
+    def metrics(played: Evaluation) -> dict[str, Any]:
+        nonlocal told
+        if not told and np.any(played.varied):
+            say(
+                f"note: tasks vary and {algo} has no memory: what tells tasks apart has to be "
+                "seen at once. Memories: "
+                + ", ".join(n for n, a in catalogue.CATALOGUE.items() if a.remembers)
+            )
+            told = True
+        episodes = played.episodes
+        return {"return": episodes.returns.mean(1), "length": episodes.lengths.mean(1)}
+
+    return metrics
 
 
 def main(argv: list[str] | None = None) -> Outcome | None:

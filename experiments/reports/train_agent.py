@@ -23,7 +23,7 @@ def episodes(outcome: Outcome, measure: str) -> EpisodeReturns:
     Leaves are `[seeds, N]`; returns are NaN where a seed has broken.
     """
     count = outcome.config.evaluation_episodes
-    played = jax.tree.map(lambda x: x[:, :count], outcome.measured[measure][0])
+    played = jax.tree.map(lambda x: x[:, :count], outcome.measured[measure].episodes)
     if measure == "random":
         return played
     return played._replace(returns=outcome.seeds(played.returns))
@@ -117,12 +117,12 @@ def draw_learning(outcome: Outcome) -> None:
 def draw_film(outcome: Outcome) -> str:
     """Films one greedy episode of the first seed; returns what became of it, in words."""
     config, env = outcome.config, outcome.program.more
-    film = outcome.measured["greedy"][1]
-    if film is None:
+    played = outcome.measured["greedy"]
+    if played.look is None:
         asked = f"No film: {config.env} draws no pictures."
         return asked if config.film_frames else "No film was asked for."
-    task, states = jax.tree.map(lambda x: x[0, 0], film)
-    first = jax.tree.map(lambda x: x[0, 0], outcome.measured["greedy"][0])
+    task, states = jax.tree.map(lambda x: x[0, 0], played.look)
+    first = jax.tree.map(lambda x: x[0, 0], played.episodes)
     length, total = int(first.lengths), float(first.returns)
     chosen = choose_frames(length, config.film_frames)
     frames = render_frames(env.render, states, task, chosen)

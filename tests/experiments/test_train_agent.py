@@ -1,6 +1,5 @@
 """Training, saving and filming agents as a user does, at toy sizes; and what is refused."""
 
-import dataclasses
 import json
 import shutil
 import sys
@@ -14,11 +13,12 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import train_agent
 from reports import train_agent as train_agent_report
+from train_agent_measures import Evaluation
 from train_agent_settings import GOALS, SETTINGS, default_algorithm
 
 import gpicljax
 from gpicljax.agents import catalogue
-from gpicljax.evaluation.returns import episode_returns
+from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.runtime import load_agent, parse, stream
 
 # A table is learnt, so that there is little to compile.
@@ -97,7 +97,7 @@ def test_saved_agents_do_what_was_measured(finished):
         keys = [jax.random.fold_in(jax.random.fold_in(root, seed), i) for i in range(5)]
         parts = [again(key, loaded.params) for key in keys]
         again = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-        for mine, theirs in zip(again, results.measured["greedy"][0], strict=True):
+        for mine, theirs in zip(again, results.measured["greedy"].episodes, strict=True):
             assert np.array_equal(mine, theirs[seed])
         assert loaded.info["evaluation"]["mean_return"] == pytest.approx(again.returns.mean())
 
@@ -150,13 +150,19 @@ def test_rounding_is_announced(capsys):
     assert "256 per seed (for 10: rounded up to whole log lines of 256)" in told
 
 
-def test_a_policy_without_memory_is_told_where_tasks_vary(capsys):
+def test_a_policy_without_memory_is_told_once_where_tasks_vary(capsys):
+    episodes = EpisodeReturns(*np.ones((4, 2, 3)))
+    for forgets, varied, told in (True, True, 1), (True, False, 0), (False, True, 0):
+        metrics = train_agent.probe_metrics("ppo", forgets)
+        for _ in range(2):
+            metrics(Evaluation(episodes, None, np.array([[False], [varied]])))
+        assert capsys.readouterr().out.count("ppo has no memory") == told
+
+
+def test_building_draws_no_task(monkeypatch):
     config = train_agent.starting_point([])
-    for params, told in ((), False), (("permute_actions=True",), True):
-        train_agent.build(dataclasses.replace(config, env_params=params))
-        assert ("ppo has no memory" in capsys.readouterr().out) == told
-    train_agent.build(train_agent.starting_point(["--env", "BernoulliBandit-v0", "--algo", "r2d2"]))
-    assert not capsys.readouterr().out
+    monkeypatch.setattr(type(train_agent.make_env(config)), "sample_task", None)
+    train_agent.build(config)
 
 
 def test_existing_runs_are_refused(finished, capsys):

@@ -10,6 +10,8 @@ film of an episode, and under `agents/` what `gpicljax.runtime.load_agent` loads
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import math
 import sys
 from argparse import ArgumentParser
@@ -17,15 +19,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from reports.train_agent import report
-from train_agent_measures import Evaluation, evaluator
-from train_agent_settings import SETTINGS, default_algorithm
+from train_agent_measures import Evaluation, evaluator, is_bandit
+from train_agent_settings import SETTINGS, bandit_rules, default_algorithm
 
 import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.agents.acting import random_agent
-from gpicljax.checks import refusal
+from gpicljax.checks import check_fields, refusal, unknown
 from gpicljax.networks.memories import MemoryKind
 from gpicljax.runtime import (
     ConfigError,
@@ -51,6 +54,7 @@ class Config(TrainingConfig):
       env: Id of the environment.
       env_options: Its static options, as name=value.
       env_params: What differs from its default distribution over tasks, as name=value.
+      evaluation_params: What differs from env_params in a second evaluation, as name=value.
       algo: Name of the algorithm.
       num_envs: Instances per seed.
       episodes_per_trial: Episodes in a row on one task, over which memories last.
@@ -58,6 +62,7 @@ class Config(TrainingConfig):
       network: Settings of the network.
       agent: Sizes and switches of the algorithm.
       hparams: Its hyper-parameters; decay_updates is set to the length of the run.
+      sweep: Hyper-parameters to be tried side by side, as name=value,value: a grid, all seeds each.
       probe_episodes: Greedy episodes per seed and log line.
       evaluation_episodes: Greedy episodes per seed at the end.
       evaluation_steps: Steps after which a trial of an evaluation is cut off.
@@ -67,6 +72,7 @@ class Config(TrainingConfig):
     env: str = "FrozenLake-v1"
     env_options: tuple[str, ...] = ()
     env_params: tuple[str, ...] = ()
+    evaluation_params: tuple[str, ...] = ()
     algo: str = "ppo"
     num_envs: int = 32
     episodes_per_trial: int = 1
@@ -74,6 +80,7 @@ class Config(TrainingConfig):
     network: Any = None
     agent: Any = None
     hparams: Any = None
+    sweep: tuple[str, ...] = ()
     checkpoint_every: int = 10
     probe_episodes: int = 16
     evaluation_episodes: int = 100
@@ -98,6 +105,8 @@ class Config(TrainingConfig):
             check(whole, name, getattr(self, name), "a multiple of episodes_per_trial")
         env = make_env(self)
         make_params(self, env)
+        evaluation_params(self, env)
+        cells(self)
         spaces = env.observation_space(), env.action_space(), env.num_agents
         reason = catalogue.find(self.algo).refusal(*spaces)
         if reason is not None:
@@ -121,11 +130,51 @@ def make_env(config: Config) -> gpicljax.Environment:
 
 def make_params(config: Config, env: gpicljax.Environment) -> Any:
     """The distribution over tasks. ConfigError for an unknown or bad param."""
-    params = assignments("env_params", config.env_params)
+    return _params(env, "env_params", assignments("env_params", config.env_params))
+
+
+def evaluation_params(config: Config, env: gpicljax.Environment) -> Any:
+    """The distribution over tasks of the second evaluation; None if there is none."""
+    if not config.evaluation_params:
+        return None
+    changes = assignments("evaluation_params", config.evaluation_params)
+    trained = assignments("env_params", config.env_params)
+    return _params(env, "evaluation_params", trained | changes)
+
+
+def _params(env: gpicljax.Environment, argument: str, values: dict[str, Any]) -> Any:
     try:
-        return env.make_params(**params)
+        return env.make_params(**values)
     except ValueError as error:
-        raise ConfigError(f"env_params: {error}") from error
+        raise ConfigError(f"{argument}: {error}") from error
+
+
+def cells(config: Config) -> dict[str, dict[str, Any]]:
+    """The grid of a sweep: the hyper-parameters that differ, by the cell's name.
+
+    ConfigError for a name that is no traced field of `hparams`, or a value that it does not accept.
+    """
+    tried = assignments("sweep", config.sweep)
+    fields = dataclasses.fields(config.hparams) if tried else ()
+    traced = [field.name for field in fields if field.metadata.get("pytree_node", True)]
+    for name, given in tried.items():
+        check(bool(traced), "sweep", name, f"nothing: {config.algo} has no hyper-parameters")
+        if name not in traced:
+            raise ConfigError(unknown("sweep", name, traced))
+        tried[name] = values = given if isinstance(given, tuple) else (given,)
+        check(len({*values}) == len(values) > 0, "sweep", given, "different values")
+        for value in values:
+            try:
+                check_fields(config.hparams.replace(**{name: value}))
+            except ValueError as error:
+                raise ConfigError(f"sweep: {error}") from error
+    return {
+        ", ".join(f"{name}={value}" for name, value in zip(tried, values, strict=True)): {
+            name: np.asarray(value, jnp.result_type(type(getattr(config.hparams, name))))
+            for name, value in zip(tried, values, strict=True)
+        }
+        for values in itertools.product(*tried.values())
+    }
 
 
 def config_type(algorithm: catalogue.Algorithm) -> type[Config]:
@@ -191,24 +240,33 @@ def build(config: Config) -> Program:
         hparams = hparams.replace(decay_updates=updates * trainer.optimiser_steps)
 
     def init(key: jax.Array, cell: Any) -> Any:
-        del cell
-        return trainer.init(key, hparams)
+        return trainer.init(key, hparams.replace(**cell))
 
     def renew(state: Any) -> Any:
         vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
         return state.replace(rollout=state.rollout._replace(vstate=vstate, timestep=timestep))
 
-    limit = config.evaluation_steps
-    some_episodes = evaluator(
+    distributions = {"": env_params}
+    if config.evaluation_params:
+        distributions[" elsewhere"] = evaluation_params(config, env)
+    limit, bandit = config.evaluation_steps, is_bandit(env)
+    play_some = functools.partial(
+        evaluator,
         env,
-        (trainer.agent(greedy=True), random_agent(env)),
         trials=config.probe_episodes // each,
         episodes_per_trial=each,
         limit=limit,
-        longest=min(limit, int(env.horizon(env_params))),
-        to_see=config.film_frames > 0 and env.can_render,
+        longest=min(limit, max(int(env.horizon(params)) for params in distributions.values())),
+        bandit=bandit,
     )
-    groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
+    filmed = config.film_frames > 0 and env.can_render
+    players = {"greedy": trainer.agent(greedy=True), "random": random_agent(env)}
+    groups_of_players = [(players, play_some([*players.values()], look=filmed))]
+    if bandit:
+        rules = bandit_rules(env, config.env)
+        rules.pop(config.algo, None)
+        groups_of_players.append((rules, play_some([*rules.values()], look=False)))
+    repeats = math.ceil(config.evaluation_episodes / config.probe_episodes)
     forgets = algorithm.trains and not algorithm.remembers
     tuned = (config.env, config.algo) in SETTINGS
     named = " ".join((*config.env_options, *config.env_params))
@@ -219,11 +277,16 @@ def build(config: Config) -> Program:
         update=trainer.update,
         observations=trainer.observations,
         between=renew,
+        cells=cells(config),
         measures={
-            name: Measure(some_episodes, (number, env_params), groups)
-            for number, name in enumerate(("greedy", "random"))
+            name + where: Measure(function, (number, params), repeats)
+            for where, params in distributions.items()
+            for group, function in groups_of_players
+            for number, name in enumerate(group)
         },
-        probe=Probe(Measure(some_episodes, (0, env_params)), probe_metrics(config.algo, forgets)),
+        probe=Probe(
+            Measure(groups_of_players[0][1], (0, env_params)), probe_metrics(config.algo, forgets)
+        ),
         key_metric="return",
         save=lambda folder, cell, **about: save_agent(
             folder,

@@ -155,7 +155,7 @@ def test_a_policy_without_memory_is_told_once_where_tasks_vary(capsys):
     for forgets, varied, told in (True, True, 1), (True, False, 0), (False, True, 0):
         metrics = train_agent.probe_metrics("ppo", forgets)
         for _ in range(2):
-            metrics(Evaluation(episodes, None, np.array([[False], [varied]])))
+            metrics(Evaluation(episodes, None, np.array([[False], [varied]]), None))
         assert capsys.readouterr().out.count("ppo has no memory") == told
 
 
@@ -163,6 +163,28 @@ def test_building_draws_no_task(monkeypatch):
     config = train_agent.starting_point([])
     monkeypatch.setattr(type(train_agent.make_env(config)), "sample_task", None)
     train_agent.build(config)
+
+
+def test_a_sweep_trains_its_cells_side_by_side_and_tasks_may_change(finished, tmp_path):
+    _, alone = finished
+    rates = f"{alone.config.hparams.learning_rate},0.0"
+    more = [f"--sweep=learning_rate={rates}", "--evaluation-params=permute_actions=True"]
+    both = train_agent.main([*TINY, *more, f"--runs-dir={tmp_path}"])
+    # The first cell is the run without a sweep; without a rate nothing is learnt.
+    episodes = train_agent_report.episodes
+    mine, theirs = episodes(both, "greedy", 0), episodes(alone, "greedy")
+    assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+    idle = episodes(both, "greedy", 1).returns
+    assert mine.returns.mean() > idle.mean() + 0.5
+    assert episodes(both, "greedy elsewhere", 0).returns.mean() < mine.returns.mean() - 0.2
+    run = tmp_path / "train_agent" / NAME
+    text = (run / "summary.md").read_text()
+    assert "**learning_rate=0.0**, greedy, on permute_actions=True" in text
+    numbers = json.loads((run / "summary.json").read_text())["results"]
+    assert list(numbers["cells"]) == list(both.program.cells)
+    assert numbers["elsewhere"]["random"]["seeds"]
+    loaded = load_agent(run / "agents" / "learning_rate_0_0" / "seed_1")
+    assert loaded.info["evaluation"]["mean_return"] == idle[1].mean()
 
 
 def test_existing_runs_are_refused(finished, capsys):
@@ -187,6 +209,7 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
             "--episodes-per-trial=2",
             "--evaluation-episodes=60",
             "--evaluation-steps=100",
+            "--evaluation-params=high=0.0",
             "--seeds=2",
             f"--runs-dir={tmp_path}",
             "--no-progress",
@@ -200,8 +223,19 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
     # The same arms for both; one standard error is about 0.6.
     gain = played.returns.mean() - random.returns.mean()
     assert gain > 3
+    # And for Thompson sampling; a regret of 80 pulls, at most. Where nothing pays, none is left.
+    everybody = train_agent_report.players(results)
+    assert [player.name for player in everybody] == ["ucb1", "random actions", "Thompson sampling"]
+    ucb1, lost, thompson = (train_agent_report.regret_by_pull(results.config, p) for p in everybody)
+    assert ucb1.shape == (2, 30, 81) and (np.diff(ucb1) >= 0).all() and not ucb1[..., 0].any()
+    assert max(ucb1[..., -1].mean(), thompson[..., -1].mean()) < lost[..., -1].mean() - 6
+    for player in train_agent_report.players(results, " elsewhere"):
+        assert not player.regrets.any() and not player.played.returns.any()
+    assert "Regret of a trial's 80 pulls, on high=0.0" in printed
     (run,) = tmp_path.glob("train_agent/*")
-    assert not list((run / "figures").iterdir())
+    assert sorted(file.name for file in (run / "figures").iterdir()) == [
+        f"{name}{where}.png" for name in ("by_episode", "regret") for where in ("", "_elsewhere")
+    ]
     assert load_agent(run / "agents" / "seed_0").info["algorithm"] == "ucb1"
 
 
@@ -232,6 +266,13 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
             ["--network.memory", "transformer"],
             ["--network.memory: ppo: got 'transformer'", "recurrent-ppo", "r2d2", "delta"],
         ),
+        (["--evaluation-params", "horizn=9"], ["--evaluation-params:", "horizn", "success_rate"]),
+        (["--evaluation-params", "success_rate=2"], ["--evaluation-params: success_rate: got 2.0"]),
+        (["--sweep", "lerning_rate=1,2"], ["--sweep:", "did you mean 'learning_rate'"]),
+        (["--sweep", "learning_rate=1,-2"], ["--sweep: learning_rate: got -2", ">= 0"]),
+        (["--sweep", "learning_rate=1,1"], ["--sweep: got (1, 1)", "different values"]),
+        (["--sweep", "learning_rate"], ["--sweep:", "name=value"]),
+        (["--algo", "random", "--sweep", "discount=1"], ["--sweep", "no hyper-parameters"]),
         (["--runs-dir", __file__], ["--runs-dir: got", "test_train_agent.py is none"]),
         (["--runs-dir", f"{__file__}/runs"], ["--runs-dir: got", "a folder"]),
         (["--resume", "--overwrite"], ["--resume and overwrite", "at most one"]),

@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from reports.train_agent import report
-from train_agent_settings import SETTINGS, default_algorithm
+from train_agent_measures import Evaluation, evaluator, is_bandit
+from train_agent_settings import SETTINGS, bandit_rules, default_algorithm
 
 import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.agents.acting import random_agent
-from gpicljax.evaluation.returns import EpisodeReturns, one_trial_each, returns_of
-from gpicljax.rollout import play, start_rollout
+from gpicljax.checks import check_fields, refusal, unknown
+from gpicljax.networks.memories import MemoryKind
 from gpicljax.runtime import (
     ConfigError,
     Measure,
@@ -41,7 +44,6 @@ from gpicljax.runtime import (
     save_agent,
     say,
 )
-from gpicljax.task_set import tasks_vary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Config(TrainingConfig):
       env: Id of the environment.
       env_options: Its static options, as name=value.
       env_params: What differs from its default distribution over tasks, as name=value.
+      evaluation_params: What differs from env_params in a second evaluation, as name=value.
       algo: Name of the algorithm.
       num_envs: Instances per seed.
       episodes_per_trial: Episodes in a row on one task, over which memories last.
@@ -59,6 +62,7 @@ class Config(TrainingConfig):
       network: Settings of the network.
       agent: Sizes and switches of the algorithm.
       hparams: Its hyper-parameters; decay_updates is set to the length of the run.
+      sweep: Hyper-parameters to be tried side by side, as name=value,value: a grid, all seeds each.
       probe_episodes: Greedy episodes per seed and log line.
       evaluation_episodes: Greedy episodes per seed at the end.
       evaluation_steps: Steps after which a trial of an evaluation is cut off.
@@ -68,6 +72,7 @@ class Config(TrainingConfig):
     env: str = "FrozenLake-v1"
     env_options: tuple[str, ...] = ()
     env_params: tuple[str, ...] = ()
+    evaluation_params: tuple[str, ...] = ()
     algo: str = "ppo"
     num_envs: int = 32
     episodes_per_trial: int = 1
@@ -75,6 +80,7 @@ class Config(TrainingConfig):
     network: Any = None
     agent: Any = None
     hparams: Any = None
+    sweep: tuple[str, ...] = ()
     checkpoint_every: int = 10
     probe_episodes: int = 16
     evaluation_episodes: int = 100
@@ -99,30 +105,76 @@ class Config(TrainingConfig):
             check(whole, name, getattr(self, name), "a multiple of episodes_per_trial")
         env = make_env(self)
         make_params(self, env)
+        evaluation_params(self, env)
+        cells(self)
         spaces = env.observation_space(), env.action_space(), env.num_agents
         reason = catalogue.find(self.algo).refusal(*spaces)
         if reason is not None:
             raise ConfigError(f"algo: {self.algo} does not fit {self.env}: {reason}")
 
 
+def env_options(config: Config) -> dict[str, Any]:
+    """The static options by name. ConfigError for what is no name=value."""
+    return assignments("env_options", config.env_options)
+
+
 def make_env(config: Config) -> gpicljax.Environment:
     """The environment. ConfigError for an unknown id or option, with the argument's name."""
-    options = assignments("env_options", config.env_options)
     known = config.env.rpartition(":")[2] in gpicljax.registered()
     argument = "env_options" if known else "env"
     try:
-        return gpicljax.make(config.env, **options)
+        return gpicljax.make(config.env, **env_options(config))
     except ValueError as error:
         raise ConfigError(f"{argument}: {error}") from error
 
 
 def make_params(config: Config, env: gpicljax.Environment) -> Any:
     """The distribution over tasks. ConfigError for an unknown or bad param."""
-    params = assignments("env_params", config.env_params)
+    return _params(env, "env_params", assignments("env_params", config.env_params))
+
+
+def evaluation_params(config: Config, env: gpicljax.Environment) -> Any:
+    """The distribution over tasks of the second evaluation; None if there is none."""
+    if not config.evaluation_params:
+        return None
+    changes = assignments("evaluation_params", config.evaluation_params)
+    trained = assignments("env_params", config.env_params)
+    return _params(env, "evaluation_params", trained | changes)
+
+
+def _params(env: gpicljax.Environment, argument: str, values: dict[str, Any]) -> Any:
     try:
-        return env.make_params(**params)
+        return env.make_params(**values)
     except ValueError as error:
-        raise ConfigError(f"env_params: {error}") from error
+        raise ConfigError(f"{argument}: {error}") from error
+
+
+def cells(config: Config) -> dict[str, dict[str, Any]]:
+    """The grid of a sweep: the hyper-parameters that differ, by the cell's name.
+
+    ConfigError for a name that is no traced field of `hparams`, or a value that it does not accept.
+    """
+    tried = assignments("sweep", config.sweep)
+    fields = dataclasses.fields(config.hparams) if tried else ()
+    traced = [field.name for field in fields if field.metadata.get("pytree_node", True)]
+    for name, given in tried.items():
+        check(bool(traced), "sweep", name, f"nothing: {config.algo} has no hyper-parameters")
+        if name not in traced:
+            raise ConfigError(unknown("sweep", name, traced))
+        tried[name] = values = given if isinstance(given, tuple) else (given,)
+        check(len({*values}) == len(values) > 0, "sweep", given, "different values")
+        for value in values:
+            try:
+                check_fields(config.hparams.replace(**{name: value}))
+            except ValueError as error:
+                raise ConfigError(f"sweep: {error}") from error
+    return {
+        ", ".join(f"{name}={value}" for name, value in zip(tried, values, strict=True)): {
+            name: np.asarray(value, jnp.result_type(type(getattr(config.hparams, name))))
+            for name, value in zip(tried, values, strict=True)
+        }
+        for values in itertools.product(*tried.values())
+    }
 
 
 def config_type(algorithm: catalogue.Algorithm) -> type[Config]:
@@ -139,36 +191,40 @@ def config_type(algorithm: catalogue.Algorithm) -> type[Config]:
     )
 
 
+def has_choice_of_memory(algo: str) -> bool:
+    """Whether the network of an algorithm has one of several kinds of memory."""
+    return hasattr(catalogue.find(algo).network(), "memory")
+
+
+def memories() -> str:
+    """Which memories the algorithms have, in words."""
+    able = [name for name in catalogue.CATALOGUE if has_choice_of_memory(name)]
+    return (
+        f"with --algo {' or '.join(able)}: {', '.join(get_args(MemoryKind))}; with --algo r2d2, "
+        "whose replay memory holds no caches: --network.core lstm or delta"
+    )
+
+
 def starting_point(argv: Sequence[str]) -> Config:
     """The tuned settings, or general defaults, of what `--env` and `--algo` name."""
     finder = ArgumentParser(add_help=False, allow_abbrev=False)
     finder.add_argument("--env", default=Config.env)
     finder.add_argument("--algo")
+    finder.add_argument("--network.memory", dest="memory")
     given = finder.parse_known_args(argv)[0]
     algo = given.algo or default_algorithm(given.env)
     try:
         kind = config_type(catalogue.find(algo))
     except ValueError as error:
         refuse(f"--algo: {error}")
+    if given.memory is not None and not has_choice_of_memory(algo):
+        refuse(f"--network.memory: {refusal(algo, given.memory, memories())}")
     return kind(env=given.env, algo=algo, **SETTINGS.get((given.env, algo), {}))
-
-
-class Film(NamedTuple):
-    """An episode to look at; one for each group of episodes that are played together.
-
-    Attributes:
-      task: its task, leaves `[1, ...]`.
-      states: leaves `[1, evaluation_steps + 1, ...]`; of no account after the episode's end.
-    """
-
-    task: Any
-    states: Any
 
 
 def build(config: Config) -> Program:
     """Wires environment and trainer together. ConfigError where they contradict each other."""
     algorithm, env = catalogue.find(config.algo), make_env(config)
-    options = assignments("env_options", config.env_options)
     env_params = make_params(config, env)
     each = config.episodes_per_trial
     vec = gpicljax.VectorEnv(
@@ -178,69 +234,40 @@ def build(config: Config) -> Program:
         trainer = algorithm.make(config.agent, vec, config.network)
     except ValueError as error:
         raise ConfigError(f"agent, network or num_envs: {error}") from error
-    if algorithm.trains and not algorithm.remembers and tasks_vary(env, env_params):
-        say(
-            f"note: tasks vary and {config.algo} has no memory: what tells tasks apart has to be "
-            "seen at once. Memories: "
-            + ", ".join(n for n, a in catalogue.CATALOGUE.items() if a.remembers)
-        )
     hparams = config.hparams
     if hasattr(hparams, "decay_updates"):
         updates = config.updates(trainer.observations)
         hparams = hparams.replace(decay_updates=updates * trainer.optimiser_steps)
 
     def init(key: jax.Array, cell: Any) -> Any:
-        del cell
-        return trainer.init(key, hparams)
+        return trainer.init(key, hparams.replace(**cell))
 
     def renew(state: Any) -> Any:
         vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
         return state.replace(rollout=state.rollout._replace(vstate=vstate, timestep=timestep))
 
+    distributions = {"": env_params}
+    if config.evaluation_params:
+        distributions[" elsewhere"] = evaluation_params(config, env)
+    limit, bandit = config.evaluation_steps, is_bandit(env)
+    play_some = functools.partial(
+        evaluator,
+        env,
+        trials=config.probe_episodes // each,
+        episodes_per_trial=each,
+        limit=limit,
+        longest=min(limit, max(int(env.horizon(params)) for params in distributions.values())),
+        bandit=bandit,
+    )
     filmed = config.film_frames > 0 and env.can_render
-    limit = config.evaluation_steps
-    played_together = one_trial_each(env, config.probe_episodes // each, limit, each)
-
-    def some_episodes(
-        key: jax.Array, params: Any, cell: Any, random: jax.Array
-    ) -> tuple[EpisodeReturns, Film | None]:
-        """Greedy episodes, or random actions on the same tasks, and a film of the first one."""
-        del cell
-        greedy, null = trainer.agent(greedy=True), random_agent(env)
-
-        def act(keys: jax.Array, params: Any, carry: Any, timestep: gpicljax.TimeStep) -> Any:
-            action, aux, carry = greedy.act(keys, params, carry, timestep)
-            other = null.act(keys, (), (), timestep)[0]
-            choose = functools.partial(jnp.where, random)
-            return jax.tree.map(choose, other, action), aux, carry
-
-        start = start_rollout(
-            key, played_together, gpicljax.Agent(greedy.initial_carry, act), env_params
-        )
-        played = play(
-            played_together,
-            gpicljax.Agent(greedy.initial_carry, act),
-            params,
-            start,
-            max_steps=limit,
-            limit=limit,
-            keep=lambda record: (
-                record.next_timestep.reward,
-                record.next_vstate.state if filmed else None,
-            ),
-        )
-        rewards, states = played.records
-        returns = returns_of(played._replace(records=rewards))
-        if not filmed:
-            return returns, None
-        first = jax.tree.map(
-            lambda before, after: jnp.concatenate([before[:1], after[0, 0]])[None],
-            start.vstate.state,
-            states,
-        )
-        return returns, Film(jax.tree.map(lambda x: x[:1], start.vstate.task), first)
-
-    groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
+    players = {"greedy": trainer.agent(greedy=True), "random": random_agent(env)}
+    groups_of_players = [(players, play_some([*players.values()], look=filmed))]
+    if bandit:
+        rules = bandit_rules(env, config.env)
+        rules.pop(config.algo, None)
+        groups_of_players.append((rules, play_some([*rules.values()], look=False)))
+    repeats = math.ceil(config.evaluation_episodes / config.probe_episodes)
+    forgets = algorithm.trains and not algorithm.remembers
     tuned = (config.env, config.algo) in SETTINGS
     named = " ".join((*config.env_options, *config.env_params))
     return Program(
@@ -250,23 +277,22 @@ def build(config: Config) -> Program:
         update=trainer.update,
         observations=trainer.observations,
         between=renew,
+        cells=cells(config),
         measures={
-            "greedy": Measure(some_episodes, (False,), groups),
-            "random": Measure(some_episodes, (True,), groups),
+            name + where: Measure(function, (number, params), repeats)
+            for where, params in distributions.items()
+            for group, function in groups_of_players
+            for number, name in enumerate(group)
         },
         probe=Probe(
-            Measure(some_episodes, (False,)),
-            lambda played: {
-                "return": played[0].returns.mean(1),
-                "length": played[0].lengths.mean(1),
-            },
+            Measure(groups_of_players[0][1], (0, env_params)), probe_metrics(config.algo, forgets)
         ),
         key_metric="return",
         save=lambda folder, cell, **about: save_agent(
             folder,
             algorithm=config.algo,
             env_id=config.env,
-            env_options=options,
+            env_options=env_options(config),
             env_params=env_params,
             num_envs=config.num_envs,
             config=config.agent,
@@ -275,6 +301,25 @@ def build(config: Config) -> Program:
         ),
         more=env,
     )
+
+
+def probe_metrics(algo: str, forgets: bool) -> Callable[[Evaluation], dict[str, Any]]:
+    """What the log says of some episodes; without a memory, once, that tasks vary where they do."""
+    told = not forgets
+
+    def metrics(played: Evaluation) -> dict[str, Any]:
+        nonlocal told
+        if not told and np.any(played.varied):
+            say(
+                f"note: tasks vary and {algo} has no memory: what tells tasks apart has to be "
+                "seen at once. Memories: "
+                + ", ".join(n for n, a in catalogue.CATALOGUE.items() if a.remembers)
+            )
+            told = True
+        episodes = played.episodes
+        return {"return": episodes.returns.mean(1), "length": episodes.lengths.mean(1)}
+
+    return metrics
 
 
 def main(argv: list[str] | None = None) -> Outcome | None:

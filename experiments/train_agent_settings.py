@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gpicljax
 from gpicljax.agents import catalogue, dqn, ppo, sac, tabular, td3
 
 GOALS: dict[str, float] = {
@@ -19,6 +20,9 @@ GOALS: dict[str, float] = {
     "InvertedDoublePendulum-v4": 8_000.0,
     "LunarLander-v3": 200.0,
 }
+
+# Rules that know the model of a bandit's payments, where these are not 0 or 1.
+NORMAL_PAYMENTS = ("GaussianBandit-v0", "BanditTenArmedGaussian-v0", "BanditTenArmedGaussian-v1")
 
 # Eight instances, and four steps of the optimiser for each step of theirs.
 _REPLAYED: dict[str, Any] = {
@@ -154,6 +158,17 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "log_lines": 10,
     },
 }
+
+
+def bandit_rules(env: gpicljax.Environment, env_id: str) -> dict[str, gpicljax.Agent]:
+    """What agents for bandits are compared with, by the algorithms' names."""
+    payments = "gaussian" if env_id in NORMAL_PAYMENTS else "bernoulli"
+    configs = {"thompson": catalogue.ThompsonConfig(payments), "ucb1": catalogue.UCB1Config()}
+    vec = gpicljax.VectorEnv(env, 1, resets="fresh")
+    return {
+        name: catalogue.find(name).make(config, vec, catalogue.Nothing()).agent(greedy=True)
+        for name, config in configs.items()
+    }
 
 
 def default_algorithm(env_id: str) -> str:

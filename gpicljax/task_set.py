@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from gpicljax.checks import check, check_at_least
-from gpicljax.environment import Environment
 
 
 @struct.dataclass
@@ -62,10 +61,23 @@ class TaskSet:
         return self.keys[jax.random.randint(key, (), 0, len(self))]
 
 
-def tasks_vary(env: Environment, params: Any) -> bool:
-    """Whether a distribution holds more than one task, as far as eight draws tell (on the host)."""
-    keys = jax.random.split(jax.random.key(0), 8)
-    drawn = jax.jit(jax.vmap(env.sample_task, (0, None)))(keys, params)
+def tasks_vary(tasks: Any) -> jax.Array:
+    """Whether some tasks are not all the same.
+
+    Args:
+      tasks: leaves `[N, ...]`, of one distribution.
+
+    Returns:
+      `bool[]`.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> env = gpicljax.make("BernoulliBandit-v0")
+      >>> keys = jax.random.split(jax.random.key(0), 8)
+      >>> tasks = jax.vmap(env.sample_task, (0, None))(keys, env.default_params)
+      >>> bool(tasks_vary(tasks))
+      True
+    """
     keyed = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
-    data = [jax.random.key_data(x) if keyed(x) else x for x in jax.tree.leaves(drawn)]
-    return any(bool((x != x[:1]).any()) for x in map(np.asarray, data))
+    data = [jax.random.key_data(x) if keyed(x) else x for x in jax.tree.leaves(tasks)]
+    return functools.reduce(jnp.logical_or, [(x != x[:1]).any() for x in data], jnp.zeros((), bool))

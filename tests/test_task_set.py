@@ -47,9 +47,15 @@ def test_bad_sizes(key):
             TaskSet.create(key, 3).split(first)
 
 
-def test_whether_tasks_vary():
+def test_whether_tasks_vary(key):
     lake, bandit = gpicljax.make("FrozenLake-v1"), gpicljax.make("BernoulliBandit-v0")
-    assert not tasks_vary(lake, lake.default_params)
-    assert tasks_vary(lake, lake.make_params(permute_actions=True))
-    assert tasks_vary(bandit, bandit.default_params)
-    assert not tasks_vary(bandit, bandit.make_params(low=0.5, high=0.5))
+
+    def vary(env, **params):
+        drawn = jax.jit(jax.vmap(env.sample_task, (0, None)))
+        keys = jax.random.split(key, 8)
+        return [bool(tasks_vary(drawn(keys, env.make_params(**each)))) for each in ({}, params)]
+
+    assert vary(lake, permute_actions=True) == [False, True]
+    assert vary(bandit, low=0.5, high=0.5) == [True, False]
+    assert not tasks_vary((jax.random.split(key, 1), jax.numpy.ones((1, 3))))
+    assert tasks_vary(jax.random.split(key, 2))

@@ -1,32 +1,84 @@
-"""The table, the figures, the film and the saved agents of `train_agent.py`."""
+"""The tables, the figures, the film and the saved agents of `train_agent.py`."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from train_agent_settings import GOALS, SETTINGS
 
+from gpicljax.evaluation.icl import ICLCurve, icl_curve
 from gpicljax.evaluation.returns import EpisodeReturns
 from gpicljax.evaluation.statistics import Interval, bootstrap_interval, mean_interval
 from gpicljax.runtime import Outcome, Report, throughput, write_atomically
-from gpicljax.viz.curves import learning_curves
+from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.films import animation, choose_frames, contact_sheet, render_frames
 from gpicljax.viz.style import save_figure
 
+NULLS = {"random": "random actions", "thompson": "Thompson sampling", "ucb1": "UCB1"}
+"""What agents are compared with on the same tasks, by measure."""
 
-def episodes(outcome: Outcome, measure: str) -> EpisodeReturns:
+
+class Player(NamedTuple):
+    """Who was evaluated.
+
+    Attributes:
+      name: in tables and figures.
+      played: its episodes, leaves `[seeds, N]`; returns are NaN where a seed has broken.
+      regrets: of bandits, float `[seeds, N / E, E, T]`, of every pull; else None.
+    """
+
+    name: str
+    played: EpisodeReturns
+    regrets: np.ndarray | None
+
+
+def episodes(outcome: Outcome, measure: str, cell: int = 0) -> EpisodeReturns:
     """The episodes of `"greedy"` agents, or of `"random"` actions on the same tasks.
 
-    Leaves are `[seeds, N]`; returns are NaN where a seed has broken.
+    Leaves are `[seeds, N]`, those of one cell; returns are NaN where a seed has broken.
     """
     count = outcome.config.evaluation_episodes
-    played = jax.tree.map(lambda x: x[:, :count], outcome.measured[measure][0])
-    if measure == "random":
-        return played
-    return played._replace(returns=outcome.seeds(played.returns))
+    played = jax.tree.map(lambda x: x[:, :count], outcome.measured[measure].episodes)
+    if measure.startswith("greedy"):
+        played = played._replace(returns=outcome.seeds(played.returns))
+    return jax.tree.map(lambda x: x[_lanes(outcome, cell)], played)
+
+
+def _lanes(outcome: Outcome, cell: int) -> slice:
+    return slice(cell * outcome.config.seeds, (cell + 1) * outcome.config.seeds)
+
+
+def players(outcome: Outcome, where: str = "") -> list[Player]:
+    """The agents, cell by cell, then all that they are compared with.
+
+    Args:
+      outcome: of the run.
+      where: which tasks: those of the training, or `" elsewhere"`.
+    """
+    config = outcome.config
+
+    def player(name: str, measure: str, cell: int = 0) -> Player:
+        played = episodes(outcome, measure + where, cell)
+        regrets = outcome.measured[measure + where].regrets
+        if regrets is not None:
+            trials = config.evaluation_episodes // config.episodes_per_trial
+            regrets = np.asarray(regrets, np.float64)[_lanes(outcome, cell), :trials]
+        return Player(name, played, regrets)
+
+    cells = list(outcome.program.cells)
+    found = [player(name or config.algo, "greedy", i) for i, name in enumerate(cells)]
+    nulls = [null for null in NULLS if null + where in outcome.measured]
+    return found + [player(NULLS[null], null) for null in nulls]
+
+
+def distributions(outcome: Outcome) -> dict[str, str]:
+    """The distributions over tasks that agents were evaluated on, in words, by `where`."""
+    other = " ".join(outcome.config.evaluation_params)
+    return {"": ""} | ({" elsewhere": other} if other else {})
 
 
 def seed_means(played: EpisodeReturns) -> np.ndarray:
@@ -43,6 +95,9 @@ def goal(config: Any) -> float | None:
     return GOALS.get(config.env) if tuned and same else None
 
 
+# Tables ------------------------------------------------------------------------------------------
+
+
 def _said(interval: Interval) -> str:
     if interval.count < 2:
         return f"{interval.mean:,.2f}"
@@ -50,50 +105,161 @@ def _said(interval: Interval) -> str:
 
 
 def table(outcome: Outcome) -> str:
-    """Returns with intervals, of the agents and of random actions, and how episodes ended."""
+    """Returns with intervals, of agents and nulls, how episodes ended, and every seed."""
     config = outcome.config
-    greedy, null = episodes(outcome, "greedy"), episodes(outcome, "random")
-
-    def row(name: str, played: EpisodeReturns) -> str:
-        ends = [100 * np.mean(x) for x in (played.terminated, played.truncated, played.cut)]
-        return (
-            f"| {name} | {_said(mean_interval(seed_means(played)))} | "
-            f"{np.mean(played.lengths):,.1f} | {' / '.join(f'{x:.0f}' for x in ends)} |"
-        )
-
     lines = [
         "| agent | return | length | terminated / truncated / cut off, % |",
         "|---|---|---|---|",
-        row(f"**{config.algo}**" + (", greedy" if outcome.history else ""), greedy),
-        row("random actions", null),
+    ]
+    for where, words in distributions(outcome).items():
+        for i, (name, played, _) in enumerate(players(outcome, where)):
+            ends = [100 * np.mean(x) for x in (played.terminated, played.truncated, played.cut)]
+            if i < len(outcome.program.cells):
+                name = f"**{name}**" + (", greedy" if outcome.history else "")
+            lines.append(
+                f"| {name}{', on ' * bool(words)}{words} | "
+                f"{_said(mean_interval(seed_means(played)))} | "
+                f"{np.mean(played.lengths):,.1f} | {' / '.join(f'{x:.0f}' for x in ends)} |"
+            )
+    lines += [
         "",
         "| seed | mean return [95 % bootstrap interval over trials] | least | greatest |",
         "|---|---|---|---|",
     ]
-    for seed, returns in enumerate(np.asarray(greedy.returns, np.float64)):
-        trials = returns.reshape(-1, config.episodes_per_trial).mean(1)
-        low, high = bootstrap_interval(trials)
-        lines.append(
-            f"| {seed} | {returns.mean():,.2f} [{low:,.2f}, {high:,.2f}] | "
-            f"{returns.min():,.2f} | {returns.max():,.2f} |"
-        )
-    if config.episodes_per_trial > 1:
-        by_episode = [
-            np.nanmean(np.reshape(x.returns, (-1, config.episodes_per_trial)), axis=0)
-            for x in (greedy, null)
-        ]
-        said = [" ".join(f"{x:,.2f}" for x in means) for means in by_episode]
-        lines += ["", f"By episode of the trial: {said[0]} (random actions: {said[1]})."]
+    for i, cell in enumerate(outcome.program.cells):
+        for seed, returns in enumerate(episodes(outcome, "greedy", i).returns):
+            low, high = bootstrap_interval(_trials(config, returns))
+            lines.append(
+                f"| {f'{cell}, ' * bool(cell)}{seed} | {returns.mean():,.2f} "
+                f"[{low:,.2f}, {high:,.2f}] | {returns.min():,.2f} | {returns.max():,.2f} |"
+            )
     return "\n".join(lines)
 
 
+def _trials(config: Any, returns: np.ndarray) -> np.ndarray:
+    """Mean returns of trials, `float[N] -> float[N / E]`."""
+    return returns.reshape(-1, config.episodes_per_trial).mean(1)
+
+
+def evaluations(outcome: Outcome) -> list[dict[str, Any]]:
+    """What every saved agent's card says of how well it does."""
+    config, found = outcome.config, []
+    for cell in range(len(outcome.program.cells)):
+        for returns in episodes(outcome, "greedy", cell).returns:
+            found.append(
+                {
+                    "mean_return": returns.mean(),
+                    "interval": list(bootstrap_interval(_trials(config, returns))),
+                    "episodes": returns.size,
+                    "episodes_per_trial": config.episodes_per_trial,
+                    "max_steps": config.evaluation_steps,
+                }
+            )
+    return found
+
+
+# Over a trial ------------------------------------------------------------------------------------
+
+
+def by_episode(config: Any, player: Player) -> np.ndarray:
+    """Returns by episode of the trial, float `[seeds, N / E, E]`."""
+    returns = np.asarray(player.played.returns, np.float64)
+    return returns.reshape(len(returns), -1, config.episodes_per_trial)
+
+
+def regret_by_pull(config: Any, player: Player) -> np.ndarray:
+    """Regret of all pulls of a trial so far, float `[seeds, N / E, P + 1]`; NaN beyond its end."""
+    assert player.regrets is not None
+    regrets = player.regrets
+    lengths = np.reshape(player.played.lengths, (*regrets.shape[:2], config.episodes_per_trial))
+    pulled = np.arange(regrets.shape[-1]) < lengths[..., None]
+    flat, pulled = (x.reshape(*x.shape[:2], -1) for x in (regrets, pulled))
+    # Pulls first, whatever gaps short episodes have left.
+    order = np.argsort(~pulled, axis=-1, kind="stable")
+    flat, pulled = (np.take_along_axis(x, order, axis=-1) for x in (flat, pulled))
+    total = np.where(pulled, flat, np.nan)[..., : pulled.sum(-1).max()].cumsum(-1)
+    return np.concatenate([np.zeros((*total.shape[:2], 1)), total], axis=-1)
+
+
+def curve(values: np.ndarray) -> tuple[ICLCurve, str]:
+    """The mean over a trial of float `[seeds, trials, P]`, and what its interval is taken over.
+
+    Seeds, where there are three of them or more; else all trials.
+    """
+    seeds = len(values)
+    each = values.mean(1) if seeds >= 3 else values.reshape(-1, values.shape[-1])
+    over = "seeds" if seeds >= 3 else "trials"
+    return icl_curve(each, np.isfinite(each)), f"95 % t-intervals over {len(each)} {over}"
+
+
+def draw_trials(outcome: Outcome) -> list[str]:
+    """Returns by episode and regret by pull, where there are such; what is to be seen, in words."""
+    config, said = outcome.config, []
+    for where, words in distributions(outcome).items():
+        ending = "_elsewhere" * bool(where)
+        about = f"{config.algo} on {config.env}{', ' * bool(words)}{words}"
+        everybody = players(outcome, where)
+        if config.episodes_per_trial > 1:
+            curves = {player.name: curve(by_episode(config, player)) for player in everybody}
+            name = f"by_episode{ending}.png"
+            _draw(outcome, name, curves, "episodes seen in the trial", "return", about)
+            means = "; ".join(
+                f"{who} {' '.join(f'{x:,.2f}' for x in _thinned(each.mean))}"
+                for who, (each, _) in curves.items()
+            )
+            on = f"{', on ' * bool(words)}{words}"
+            said += [f"By episode of the trial{on} (`figures/{name}`): {means}.", ""]
+        if everybody[0].regrets is not None:
+            curves = {player.name: curve(regret_by_pull(config, player)) for player in everybody}
+            name = f"regret{ending}.png"
+            _draw(outcome, name, curves, "pulls in the trial", "cumulative regret", about)
+            ends = "; ".join(
+                f"{who} {each.mean[-1]:,.2f} [{each.low[-1]:,.2f}, {each.high[-1]:,.2f}]"
+                for who, (each, _) in curves.items()
+            )
+            pulls = len(next(iter(curves.values()))[0].mean) - 1
+            on = f", on {words}" if words else ""
+            over = next(iter(curves.values()))[1]
+            said += [
+                f"Regret of a trial's {pulls} pulls{on} (`figures/{name}`): {ends}; {over}.",
+                "",
+            ]
+    return said
+
+
+def _draw(
+    outcome: Outcome,
+    name: str,
+    curves: Mapping[str, tuple[ICLCurve, str]],
+    xlabel: str,
+    ylabel: str,
+    about: str,
+) -> None:
+    over = next(iter(curves.values()))[1]
+    figure = icl_figure(
+        {who: each for who, (each, _) in curves.items()},
+        xlabel=xlabel,
+        ylabel=f"{ylabel}; {over}",
+        title=about,
+    )
+    save_figure(figure, outcome.run.figures / name)
+
+
+def _thinned(values: np.ndarray, most: int = 8) -> np.ndarray:
+    """At most so many of the values, from the first to the last."""
+    return values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))]
+
+
+# Figures -----------------------------------------------------------------------------------------
+
+
 def draw_learning(outcome: Outcome) -> None:
-    """The learning curve, if there are two points of it."""
+    """The learning curves, if there are two points of them."""
     config = outcome.config
     if len(outcome.history) < 2:
         return
-    curve = outcome.curve("return")
-    low, high = float(np.nanmin(curve)), float(np.nanmax(curve))
+    measured = outcome.curve("return")
+    low, high = float(np.nanmin(measured)), float(np.nanmax(measured))
     lines = {"random": float(seed_means(episodes(outcome, "random")).mean())}
     target = goal(config)
     lines |= {} if target is None else {"goal": target}
@@ -104,7 +270,7 @@ def draw_learning(outcome: Outcome) -> None:
     margin = 0.06 * max(max(levels) - min(levels), 1e-9)
     figure = learning_curves(
         outcome.steps,
-        curve,
+        {name: measured[_lanes(outcome, i)] for i, name in enumerate(outcome.program.cells)},
         baselines=shown,
         xlabel="environment steps per seed",
         ylabel=f"return, greedy, mean of {config.probe_episodes}",
@@ -117,12 +283,12 @@ def draw_learning(outcome: Outcome) -> None:
 def draw_film(outcome: Outcome) -> str:
     """Films one greedy episode of the first seed; returns what became of it, in words."""
     config, env = outcome.config, outcome.program.more
-    film = outcome.measured["greedy"][1]
-    if film is None:
+    played = outcome.measured["greedy"]
+    if played.look is None:
         asked = f"No film: {config.env} draws no pictures."
         return asked if config.film_frames else "No film was asked for."
-    task, states = jax.tree.map(lambda x: x[0, 0], film)
-    first = jax.tree.map(lambda x: x[0, 0], outcome.measured["greedy"][0])
+    task, states = jax.tree.map(lambda x: x[0, 0], played.look[:2])
+    first = jax.tree.map(lambda x: x[0, 0], played.episodes)
     length, total = int(first.lengths), float(first.returns)
     chosen = choose_frames(length, config.film_frames)
     frames = render_frames(env.render, states, task, chosen)
@@ -141,42 +307,36 @@ def draw_film(outcome: Outcome) -> str:
     )
 
 
-def evaluations(outcome: Outcome) -> list[dict[str, Any]]:
-    """What every saved agent's card says of how well it does."""
-    config, found = outcome.config, []
-    for returns in np.asarray(episodes(outcome, "greedy").returns, np.float64):
-        interval = bootstrap_interval(returns.reshape(-1, config.episodes_per_trial).mean(1))
-        found.append(
-            {
-                "mean_return": returns.mean(),
-                "interval": list(interval),
-                "episodes": returns.size,
-                "episodes_per_trial": config.episodes_per_trial,
-                "max_steps": config.evaluation_steps,
-            }
-        )
-    return found
+# The report --------------------------------------------------------------------------------------
 
 
 def report(outcome: Outcome) -> Report:
     """Draws figures and film, and says what was found."""
-    config = outcome.config
+    config, cells = outcome.config, outcome.program.cells
     draw_learning(outcome)
+    trials = draw_trials(outcome)
     film = draw_film(outcome)
-    greedy = episodes(outcome, "greedy")
-    means, nulls = seed_means(greedy), seed_means(episodes(outcome, "random"))
     target = goal(config)
+    side_by_side = f" of each of {len(cells)} settings" if len(cells) > 1 else ""
     text = [
         f"# {outcome.program.title}",
         "",
         f"Undiscounted return of {config.evaluation_episodes} whole episodes per seed on fresh "
-        f"tasks: mean ± standard deviation [95 % t-interval] over {config.seeds} seed(s).",
+        "tasks: mean ± standard deviation [95 % t-interval] over "
+        f"{config.seeds} seed(s){side_by_side}.",
         "",
         table(outcome),
         "",
+        *trials,
     ]
     if target is not None:
-        text += [f"Goal {target:,.0f}: {np.sum(means >= target)} of {means.size} seeds.", ""]
+        for i, cell in enumerate(cells):
+            means = seed_means(episodes(outcome, "greedy", i))
+            of = f"{cell}: " * bool(cell)
+            text += [
+                f"{of}Goal {target:,.0f}: {np.sum(means >= target)} of {means.size} seeds.",
+                "",
+            ]
     if outcome.observations:
         rate = throughput(outcome.history)
         text.append(
@@ -185,13 +345,35 @@ def report(outcome: Outcome) -> Report:
             + f"; {outcome.parameters:,} parameters each."
         )
     text += [film, "Every seed's agent is in `agents/`; `gpicljax.runtime.load_agent` reads it."]
-    numbers = {
-        "return": {"seeds": means.tolist(), **dataclasses.asdict(mean_interval(means))},
-        "random": {"seeds": nulls.tolist(), **dataclasses.asdict(mean_interval(nulls))},
-        "goal": target,
-        "cut_share": float(np.mean(greedy.cut)),
+    return Report("\n".join(text), numbers(outcome), evaluations(outcome))
+
+
+def numbers(outcome: Outcome) -> dict[str, Any]:
+    """What the summary's JSON holds; `return` is that of the first cell, `cells` has all."""
+
+    def returns(measure: str, cell: int = 0) -> dict[str, Any]:
+        means = seed_means(episodes(outcome, measure, cell))
+        return {"seeds": means.tolist(), **dataclasses.asdict(mean_interval(means))}
+
+    def everybody(where: str) -> dict[str, Any]:
+        found = {m.removesuffix(where): returns(m) for m in outcome.measured if m.endswith(where)}
+        return {"return": found.pop("greedy"), **found}
+
+    cells = outcome.program.cells
+    found = {
+        "return": returns("greedy"),
+        "goal": goal(outcome.config),
+        "cut_share": float(np.mean(episodes(outcome, "greedy").cut)),
         "observations": outcome.observations,
         "observations_per_s": throughput(outcome.history),
         "parameters": outcome.parameters,
     }
-    return Report("\n".join(text), numbers, evaluations(outcome))
+    found |= {null: returns(null) for null in NULLS if null in outcome.measured}
+    if len(cells) > 1:
+        found["cells"] = {name: returns("greedy", i) for i, name in enumerate(cells)}
+    if " elsewhere" in distributions(outcome):
+        other = {"params": list(outcome.config.evaluation_params), **everybody(" elsewhere")}
+        if len(cells) > 1:
+            other["cells"] = {n: returns("greedy elsewhere", i) for i, n in enumerate(cells)}
+        found["elsewhere"] = other
+    return found

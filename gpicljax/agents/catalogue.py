@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 
 from gpicljax import spaces
 from gpicljax.agents import bandits, cloning, dqn, language, ppo, r2d2, sac, tabular, td3
@@ -42,8 +43,8 @@ from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from gpicljax.networks.continuous import Critics, DeterministicActor, GaussianActor
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.networks.memories import MemoryKind, memory
 from gpicljax.networks.q_network import QNetwork, RecurrentQSettings, recurrent_q_network
-from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv
 
@@ -87,15 +88,31 @@ class ActorCriticSettings:
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentSettings:
-    """A network with a memory, for a policy and its value.
+    """A network with a memory, for a policy and its value; see `networks.memories.memory`.
 
     Attributes:
       sizes: hidden sizes before the memory.
-      core: sizes of its LSTM layers.
+      memory: kind of the memory.
+      core: sizes of its layers; fast weights (delta) have one, those of attention are equal.
+      heads: of all kinds but the LSTM.
+      window: steps that a transformer attends to.
+
+    Raises:
+      ValueError: for sizes that the kind of memory cannot have.
     """
 
     sizes: tuple[Size, ...] = (128,)
+    memory: MemoryKind = "lstm"
     core: tuple[Size, ...] = (128,)
+    heads: Size = 4
+    window: Size = 128
+
+    def __post_init__(self) -> None:
+        self.make()
+
+    def make(self) -> nn.Module:
+        """The memory."""
+        return memory(self.memory, self.core, self.heads, self.window)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,7 +264,7 @@ def _ppo(config: ppo.PPOConfig, vec: VectorEnv, network: ActorCriticSettings) ->
 
 
 def _recurrent(env: Environment, network: RecurrentSettings) -> Network:
-    module = RecurrentActorCritic(*_spaces(env), network.sizes, LSTMStack(network.core))
+    module = RecurrentActorCritic(*_spaces(env), network.sizes, network.make())
     return as_network(module)
 
 

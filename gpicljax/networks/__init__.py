@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "language",
         "layers",
         "linear_attention",
+        "memories",
         "policies",
         "q_network",
         "recurrent",

@@ -14,7 +14,6 @@ from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.encoder import Encoder
 from gpicljax.networks.feedforward import MLP, FeedForward, dense
 from gpicljax.networks.policies import policy_for
-from gpicljax.networks.q_network import RecurrentCore
 from gpicljax.networks.recurrent import LSTMStack
 
 
@@ -95,13 +94,13 @@ class RecurrentActorCritic(nn.Module):
       observation_space: of the unbatched observation; see `encoder.Encoder`.
       action_space: of the unbatched action.
       sizes: hidden sizes of the MLP.
-      core: the recurrent core.
+      core: the recurrent core, or another memory (see `memories.memory`).
     """
 
     observation_space: spaces.Space
     action_space: spaces.Space
     sizes: Sequence[int] = (128,)
-    core: RecurrentCore = LSTMStack((128,))
+    core: Any = LSTMStack((128,))
 
     def setup(self) -> None:
         """The submodules."""

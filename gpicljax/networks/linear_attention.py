@@ -77,7 +77,7 @@ def decayed_attention(
 
 
 class LinearAttentionCarry(NamedTuple):
-    """`memory` float `[B, H, K, V]`, and `recent` float `[conv - 1, B, C]` for the convolution."""
+    """`memory` float `[B, H, K, V]`, and `recent` float `[B, conv - 1, C]` for the convolution."""
 
     memory: jax.Array
     recent: jax.Array
@@ -103,7 +103,7 @@ class LinearAttention(nn.Module):
         dtype, inner = jnp.result_type(float), self.heads * self.width
         return LinearAttentionCarry(
             jnp.zeros((batch, self.heads, self.width, self.width), dtype),
-            jnp.zeros((self.convolution - 1, batch, 3 * inner), dtype),
+            jnp.zeros((batch, self.convolution - 1, 3 * inner), dtype),
         )
 
     def _convolve(
@@ -118,7 +118,7 @@ class LinearAttention(nn.Module):
             x.dtype,
         )
         back = self.convolution - 1
-        together = jnp.concatenate([recent, x])
+        together = jnp.concatenate([recent.swapaxes(0, 1), x])
         trial = jnp.pad(jnp.cumsum(starts, axis=0), ((back, 0), (0, 0)))
         outputs = jnp.zeros_like(x)
         for k in range(self.convolution):  # k tokens ago
@@ -126,7 +126,7 @@ class LinearAttention(nn.Module):
             seen = (trial[place] == trial[back:])[..., None]
             outputs = outputs + jnp.where(seen, together[place], 0) * kernel[k]
         kept = jnp.where((trial[length:] == trial[-1:])[..., None], together[length:], 0)
-        return nn.silu(outputs), kept
+        return nn.silu(outputs), kept.swapaxes(0, 1)
 
     @nn.compact
     def unroll(

@@ -165,6 +165,7 @@ def icl_figure(
         axes.set_xlim(min(ends) + shift, max(ends) + shift)
     else:
         axes.set_xlim(min(0.0, *ends), max(ends))
+        axes.locator_params(axis="x", integer=True)
     labels += _baselines(axes, baselines)
     _limits(axes, ylim)
     axes.xaxis.set_major_formatter(style.big_number)

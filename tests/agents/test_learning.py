@@ -9,8 +9,8 @@ import gpicljax
 from gpicljax.agents import dqn, ppo
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from gpicljax.networks.contract import as_network
+from gpicljax.networks.memories import memory
 from gpicljax.networks.q_network import QNetwork
-from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.rollout import rollout, start_rollout
 
 SEEDS = 3
@@ -68,7 +68,11 @@ def test_dqn_crosses_the_lake():
 
 
 @pytest.mark.slow
-def test_recurrent_ppo_learns_in_context_across_the_episodes_of_a_trial():
+@pytest.mark.parametrize(
+    ("kind", "learning_rate"),
+    [("lstm", 1e-2), ("delta", 1e-2), ("linear-attention", 3e-3), ("transformer", 3e-3)],
+)
+def test_recurrent_ppo_learns_in_context_across_the_episodes_of_a_trial(kind, learning_rate):
     """Four episodes of five pulls with one bandit of three arms; then another one."""
     env = gpicljax.make("BernoulliBandit-v0", num_arms=3)
     options = {
@@ -76,10 +80,12 @@ def test_recurrent_ppo_learns_in_context_across_the_episodes_of_a_trial():
     }  # fmt: skip
     vec, fresh = (gpicljax.VectorEnv(env, n, **options) for n in (128, 2048))
     network = as_network(
-        RecurrentActorCritic(env.observation_space(), env.action_space(), (32,), LSTMStack((32,)))
+        RecurrentActorCritic(
+            env.observation_space(), env.action_space(), (32,), memory(kind, (32,), window=24)
+        )
     )
     config = ppo.PPOConfig(unroll=24, minibatches=4, horizon="trial")
-    hparams = ppo.PPOHParams(learning_rate=1e-2, discount=0.9, gae_lambda=0.9)
+    hparams = ppo.PPOHParams(learning_rate=learning_rate, discount=0.9, gae_lambda=0.9)
     trainer = ppo.make(config, vec, network)
     agent = ppo.make(config, fresh, network).agent()
     start = start_rollout(jax.random.key(1), fresh, agent)

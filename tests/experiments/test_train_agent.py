@@ -1,6 +1,5 @@
 """Training, saving and filming agents as a user does, at toy sizes; and what is refused."""
 
-import dataclasses
 import json
 import shutil
 import sys
@@ -14,11 +13,12 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import train_agent
 from reports import train_agent as train_agent_report
+from train_agent_measures import Evaluation
 from train_agent_settings import GOALS, SETTINGS, default_algorithm
 
 import gpicljax
 from gpicljax.agents import catalogue
-from gpicljax.evaluation.returns import episode_returns
+from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.runtime import load_agent, parse, stream
 
 # A table is learnt, so that there is little to compile.
@@ -97,7 +97,7 @@ def test_saved_agents_do_what_was_measured(finished):
         keys = [jax.random.fold_in(jax.random.fold_in(root, seed), i) for i in range(5)]
         parts = [again(key, loaded.params) for key in keys]
         again = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-        for mine, theirs in zip(again, results.measured["greedy"][0], strict=True):
+        for mine, theirs in zip(again, results.measured["greedy"].episodes, strict=True):
             assert np.array_equal(mine, theirs[seed])
         assert loaded.info["evaluation"]["mean_return"] == pytest.approx(again.returns.mean())
 
@@ -150,13 +150,41 @@ def test_rounding_is_announced(capsys):
     assert "256 per seed (for 10: rounded up to whole log lines of 256)" in told
 
 
-def test_a_policy_without_memory_is_told_where_tasks_vary(capsys):
+def test_a_policy_without_memory_is_told_once_where_tasks_vary(capsys):
+    episodes = EpisodeReturns(*np.ones((4, 2, 3)))
+    for forgets, varied, told in (True, True, 1), (True, False, 0), (False, True, 0):
+        metrics = train_agent.probe_metrics("ppo", forgets)
+        for _ in range(2):
+            metrics(Evaluation(episodes, None, np.array([[False], [varied]]), None))
+        assert capsys.readouterr().out.count("ppo has no memory") == told
+
+
+def test_building_draws_no_task(monkeypatch):
     config = train_agent.starting_point([])
-    for params, told in ((), False), (("permute_actions=True",), True):
-        train_agent.build(dataclasses.replace(config, env_params=params))
-        assert ("ppo has no memory" in capsys.readouterr().out) == told
-    train_agent.build(train_agent.starting_point(["--env", "BernoulliBandit-v0", "--algo", "r2d2"]))
-    assert not capsys.readouterr().out
+    monkeypatch.setattr(type(train_agent.make_env(config)), "sample_task", None)
+    train_agent.build(config)
+
+
+def test_a_sweep_trains_its_cells_side_by_side_and_tasks_may_change(finished, tmp_path):
+    _, alone = finished
+    rates = f"{alone.config.hparams.learning_rate},0.0"
+    more = [f"--sweep=learning_rate={rates}", "--evaluation-params=permute_actions=True"]
+    both = train_agent.main([*TINY, *more, f"--runs-dir={tmp_path}"])
+    # The first cell is the run without a sweep; without a rate nothing is learnt.
+    episodes = train_agent_report.episodes
+    mine, theirs = episodes(both, "greedy", 0), episodes(alone, "greedy")
+    assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+    idle = episodes(both, "greedy", 1).returns
+    assert mine.returns.mean() > idle.mean() + 0.5
+    assert episodes(both, "greedy elsewhere", 0).returns.mean() < mine.returns.mean() - 0.2
+    run = tmp_path / "train_agent" / NAME
+    text = (run / "summary.md").read_text()
+    assert "**learning_rate=0.0**, greedy, on permute_actions=True" in text
+    numbers = json.loads((run / "summary.json").read_text())["results"]
+    assert list(numbers["cells"]) == list(both.program.cells)
+    assert numbers["elsewhere"]["random"]["seeds"]
+    loaded = load_agent(run / "agents" / "learning_rate_0_0" / "seed_1")
+    assert loaded.info["evaluation"]["mean_return"] == idle[1].mean()
 
 
 def test_existing_runs_are_refused(finished, capsys):
@@ -181,6 +209,7 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
             "--episodes-per-trial=2",
             "--evaluation-episodes=60",
             "--evaluation-steps=100",
+            "--evaluation-params=high=0.0",
             "--seeds=2",
             f"--runs-dir={tmp_path}",
             "--no-progress",
@@ -194,8 +223,19 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
     # The same arms for both; one standard error is about 0.6.
     gain = played.returns.mean() - random.returns.mean()
     assert gain > 3
+    # And for Thompson sampling; a regret of 80 pulls, at most. Where nothing pays, none is left.
+    everybody = train_agent_report.players(results)
+    assert [player.name for player in everybody] == ["ucb1", "random actions", "Thompson sampling"]
+    ucb1, lost, thompson = (train_agent_report.regret_by_pull(results.config, p) for p in everybody)
+    assert ucb1.shape == (2, 30, 81) and (np.diff(ucb1) >= 0).all() and not ucb1[..., 0].any()
+    assert max(ucb1[..., -1].mean(), thompson[..., -1].mean()) < lost[..., -1].mean() - 6
+    for player in train_agent_report.players(results, " elsewhere"):
+        assert not player.regrets.any() and not player.played.returns.any()
+    assert "Regret of a trial's 80 pulls, on high=0.0" in printed
     (run,) = tmp_path.glob("train_agent/*")
-    assert not list((run / "figures").iterdir())
+    assert sorted(file.name for file in (run / "figures").iterdir()) == [
+        f"{name}{where}.png" for name in ("by_episode", "regret") for where in ("", "_elsewhere")
+    ]
     assert load_agent(run / "agents" / "seed_0").info["algorithm"] == "ucb1"
 
 
@@ -222,6 +262,17 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
         (["--hparams.learning-rate", "-1"], ["--hparams.learning-rate: got -1.0", ">= 0"]),
         (["--hparams.discount", "1.5"], ["--hparams.discount: got 1.5", "within [0, 1]"]),
         (["--network.sizes", "-3"], ["--network.sizes: got (-3,)", "an integer from 1"]),
+        (
+            ["--network.memory", "transformer"],
+            ["--network.memory: ppo: got 'transformer'", "recurrent-ppo", "r2d2", "delta"],
+        ),
+        (["--evaluation-params", "horizn=9"], ["--evaluation-params:", "horizn", "success_rate"]),
+        (["--evaluation-params", "success_rate=2"], ["--evaluation-params: success_rate: got 2.0"]),
+        (["--sweep", "lerning_rate=1,2"], ["--sweep:", "did you mean 'learning_rate'"]),
+        (["--sweep", "learning_rate=1,-2"], ["--sweep: learning_rate: got -2", ">= 0"]),
+        (["--sweep", "learning_rate=1,1"], ["--sweep: got (1, 1)", "different values"]),
+        (["--sweep", "learning_rate"], ["--sweep:", "name=value"]),
+        (["--algo", "random", "--sweep", "discount=1"], ["--sweep", "no hyper-parameters"]),
         (["--runs-dir", __file__], ["--runs-dir: got", "test_train_agent.py is none"]),
         (["--runs-dir", f"{__file__}/runs"], ["--runs-dir: got", "a folder"]),
         (["--resume", "--overwrite"], ["--resume and overwrite", "at most one"]),

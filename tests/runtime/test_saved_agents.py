@@ -112,7 +112,7 @@ def test_settings_that_decide_how_it_acts_come_back(tmp_path):
     given["config"] = dataclasses.replace(
         given["config"], bounds="squash", normalise_observations=True
     )
-    given["network"] = catalogue.RecurrentSettings(sizes=(8,), core=(4, 4))
+    given["network"] = catalogue.RecurrentSettings((8,), "transformer", (4, 4), 1, 3)
     env = gpicljax.make("Pendulum-v1")
     like = algorithm.acting(env, 4, given["config"], given["network"]).params
     given["params"] = jax.tree.map(lambda x: np.full(x.shape, 0.3, x.dtype), like)
@@ -121,7 +121,8 @@ def test_settings_that_decide_how_it_acts_come_back(tmp_path):
     assert np.array_equal(loaded.env_params.gravity, np.float32([9, 11]))
     assert jax.tree.structure(loaded.params) == jax.tree.structure(like)
     core = loaded.agent.initial_carry(2).core
-    assert [x.shape for x in jax.tree.leaves(core)] == [(2, 4)] * 4
+    cache = [(2, 2, 1, 3, 4)] * 2 + [(2,)]  # keys, values, length
+    assert [x.shape for x in jax.tree.leaves(core)] == cache
     clipping = dataclasses.replace(given["config"], bounds="clip")
     other = algorithm.acting(env, 4, clipping, given["network"]).agent
     act = first_actions(env, loaded.agent, other)

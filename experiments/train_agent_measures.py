@@ -1,0 +1,142 @@
+"""What `train_agent.py` measures: whole episodes on fresh tasks, and one of them to look at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax import spaces
+from gpicljax.environment import Environment
+from gpicljax.evaluation.returns import EpisodeReturns, one_trial_each, returns_of
+from gpicljax.interface import Agent, TimeStep
+from gpicljax.rollout import Record, play, start_rollout
+from gpicljax.task_set import tasks_vary
+
+
+class Look(NamedTuple):
+    """The first of some episodes, step by step; leaves `[1, ...]`, of no account after its end.
+
+    Attributes:
+      task: its task.
+      states: leaves `[1, T + 1, ...]`.
+      actions: `[1, T, ...]`.
+      rewards: float `[1, T]`, on the way to the next state.
+    """
+
+    task: Any
+    states: Any
+    actions: Any
+    rewards: jax.Array
+
+
+class Evaluation(NamedTuple):
+    """Trials that were played side by side.
+
+    Attributes:
+      episodes: how they ended, trial by trial.
+      look: the first of them; None if it is not asked for.
+      varied: `bool[1]`, whether the trials had different tasks.
+      regrets: of bandits, float `[N, E, T]`, of every pull: how much more the best arm pays on
+        average; 0 beyond an episode's end. None elsewhere.
+    """
+
+    episodes: EpisodeReturns
+    look: Look | None
+    varied: jax.Array
+    regrets: jax.Array | None
+
+
+def is_bandit(env: Environment) -> bool:
+    """Whether there is nothing but arms, and `info["regret"]` says what a pull has missed."""
+    arms, seen = env.action_space(), env.observation_space()
+    if not isinstance(arms, spaces.Discrete) or env.num_agents is not None:
+        return False
+    number = isinstance(seen, spaces.Box) and math.prod(seen.shape) == 1  # how late it is
+    if not number and seen != spaces.Discrete(1):
+        return False
+
+    def pull(key: jax.Array) -> Any:
+        task = env.sample_task(key, env.default_params)
+        return env.transition(key, env.initial(key, task), arms.sample(key), task)[-1]
+
+    return "regret" in jax.eval_shape(pull, jax.random.key(0))
+
+
+def one_of(agents: Sequence[Agent], which: jax.Array) -> Agent:
+    """Of several agents the one of number `which: int32[]`; all have their say, one acts.
+
+    The parameters are those of the first; the others are given none.
+    """
+
+    def initial_carry(batch: int) -> tuple[Any, ...]:
+        return tuple(agent.initial_carry(batch) for agent in agents)
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        said = [
+            agent.act(keys, () if i else params, memory, timestep)
+            for i, (agent, memory) in enumerate(zip(agents, carry, strict=True))
+        ]
+        actions = [action for action, _, _ in said]
+        action = jax.tree.map(lambda *each: jnp.stack(each)[which], *actions)
+        return action, {}, tuple(memory for _, _, memory in said)
+
+    return Agent(initial_carry, act)
+
+
+def evaluator(
+    env: Environment,
+    agents: Sequence[Agent],
+    *,
+    trials: int,
+    episodes_per_trial: int,
+    limit: int,
+    longest: int,
+    look: bool,
+    bandit: bool,
+) -> Callable[..., Evaluation]:
+    """A measure of all agents, one compiled program for every distribution over tasks.
+
+    Args:
+      env: the environment.
+      agents: see `one_of`.
+      trials: N, played side by side.
+      episodes_per_trial: E.
+      limit: steps after which a trial is cut off.
+      longest: T, the longest episode.
+      look: whether the first episode is kept.
+      bandit: whether regrets are, see `is_bandit`.
+
+    Returns:
+      `(key, params, cell, which, env_params) -> Evaluation`. The tasks depend on the key alone.
+    """
+    vec = one_trial_each(env, trials, limit, episodes_per_trial)
+
+    def keep(record: Record) -> Any:
+        after = record.next_timestep
+        regret = after.info["regret"] if bandit else None
+        return after.reward, regret, (record.next_vstate.state, record.action) if look else None
+
+    def some_episodes(
+        key: jax.Array, params: Any, cell: Any, which: jax.Array, env_params: Any
+    ) -> Evaluation:
+        del cell
+        agent = one_of(agents, which)
+        start = start_rollout(key, vec, agent, env_params)
+        played = play(vec, agent, params, start, max_steps=longest, limit=limit, keep=keep)
+        rewards, regrets, seen = played.records
+        first = None
+        if look:
+            states, actions = jax.tree.map(lambda x: x[:1, 0], seen)
+            task, state = jax.tree.map(lambda x: x[:1], (start.vstate.task, start.vstate.state))
+            states = jax.tree.map(
+                lambda before, after: jnp.concatenate([before[:, None], after], 1), state, states
+            )
+            first = Look(task, states, actions, rewards[:1, 0])
+        episodes = returns_of(played._replace(records=rewards))
+        return Evaluation(episodes, first, tasks_vary(start.vstate.task)[None], regrets)
+
+    return some_episodes

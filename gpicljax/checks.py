@@ -195,8 +195,8 @@ def check_ranges(values: Any) -> None:
     for argument, kind in declared(type(values)).items():
         given = getattr(values, argument)
         for mark in getattr(kind, "__metadata__", ()):
-            kind = "integers" if np.asarray(given).dtype.kind in "iu" else "numbers"
-            check(mark.accepts(given), argument, numbers(given), mark.of(kind))
+            words = "integers" if np.asarray(given).dtype.kind in "iu" else "numbers"
+            check(mark.accepts(given), argument, numbers(given), mark.of(words))
 
 
 @functools.cache
@@ -225,8 +225,8 @@ def fits(value: Any, kind: Any) -> bool:
             return all(fits(each, arguments[0]) for each in value)
         return len(value) == len(arguments) and all(map(fits, value, arguments))
     if kind in (int, float):
-        numbers = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
-        return isinstance(value, numbers) and not isinstance(value, bool) and value == value
+        classes = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
+        return isinstance(value, classes) and not isinstance(value, bool) and value == value
     if kind is bool:
         return isinstance(value, bool | np.bool_)
     kind = origin or kind

@@ -31,8 +31,9 @@ __all__ = ["ActionRepeat", "EpisodeStatistics", "FrameStack", "Wrapper"]
 class Wrapper(Environment):
     """An environment that behaves as another one where a subclass does not say otherwise.
 
-    Params and tasks are the other's; so are states, unless a subclass gives `inner` something to
-    unpack.
+    Params and tasks are the other's; so are states, unless a subclass packs them with `outer` and
+    `after`, and unpacks them with `inner`. One that draws tasks or starts of its own overrides
+    `sample_blueprint` and `start` too.
 
     Attributes:
       env: the other one.
@@ -43,6 +44,16 @@ class Wrapper(Environment):
     def inner(self, state: Any) -> Any:
         """The other environment's state in one of this one's."""
         return state
+
+    def outer(self, inner: Any, task: Any) -> Any:
+        """This one's state when an episode starts, from the other's."""
+        del task
+        return inner
+
+    def after(self, state: Any, moved: Transition, task: Any) -> Transition:
+        """This one's step, from the state before it and the other's step."""
+        del state, task
+        return moved
 
     @property
     def name(self) -> str:
@@ -71,17 +82,36 @@ class Wrapper(Environment):
         """As the other's."""
         return self.env.sample_task(key, params)
 
-    def initial(self, key: jax.Array, task: Any) -> Any:
+    def sample_blueprint(self, key: jax.Array, params: Any) -> Any:
         """As the other's."""
-        return self.env.initial(key, task)
+        return self.env.sample_blueprint(key, params)
+
+    def start(self, key: jax.Array, blueprint: Any, params: Any) -> tuple[Any, Any]:
+        """As the other's, then `outer`."""
+        task, state = self.env.start(key, blueprint, params)
+        return task, self.outer(state, task)
+
+    def initial(self, key: jax.Array, task: Any) -> Any:
+        """As the other's, then `outer`."""
+        return self.outer(self.env.initial(key, task), task)
+
+    @property
+    def _moves(self) -> bool:
+        """Whether the other one tells noise from dynamics; else it has `transition` alone."""
+        return type(self.env).move is not Environment.move
 
     def draw_noise(self, key: jax.Array, state: Any, task: Any) -> Any:
-        """As the other's."""
-        return self.env.draw_noise(key, self.inner(state), task)
+        """As the other's; the key, where it does not tell noise from dynamics."""
+        return self.env.draw_noise(key, self.inner(state), task) if self._moves else key
 
     def move(self, state: Any, action: Any, noise: Any, task: Any) -> Transition:
-        """As the other's."""
-        return self.env.move(self.inner(state), action, noise, task)
+        """As the other's, then `after`."""
+        inner = self.inner(state)
+        if self._moves:
+            moved = self.env.move(inner, action, noise, task)
+        else:
+            moved = self.env.transition(noise, inner, action, task)
+        return self.after(state, moved, task)
 
     def horizon(self, params: Any = None) -> Any:
         """As the other's."""
@@ -188,15 +218,16 @@ class EpisodeStatistics(Wrapper):
         """The other environment's state."""
         return state.inner
 
-    def initial(self, key: jax.Array, task: Any) -> EpisodeState:
-        """The other's, and nothing summed up."""
+    def outer(self, inner: Any, task: Any) -> EpisodeState:
+        """Nothing summed up."""
+        del task
         shape = () if self.num_agents is None else (self.num_agents,)
         none = jnp.zeros(shape, jnp.result_type(float))
-        return EpisodeState(self.env.initial(key, task), none, jnp.zeros((), jnp.int32))
+        return EpisodeState(inner, none, jnp.zeros((), jnp.int32))
 
-    def move(self, state: EpisodeState, action: Any, noise: Any, task: Any) -> Transition:
+    def after(self, state: EpisodeState, moved: Transition, task: Any) -> Transition:
         """The other's step, summed up."""
-        moved = self.env.move(state.inner, action, noise, task)
+        del task
         total, length = state.total + moved.reward, state.length + 1
         info = moved.info | {"episode": {"return": total, "length": length}}
         return moved._replace(state=EpisodeState(moved.state, total, length), info=info)
@@ -235,16 +266,13 @@ class FrameStack(Wrapper):
         """The other environment's state."""
         return state.inner
 
-    def initial(self, key: jax.Array, task: Any) -> StackState:
-        """The other's, with its first observation in all places."""
-        state = self.env.initial(key, task)
-        seen = self.env.observe(state, task)
-        copies = jax.tree.map(lambda x: jnp.stack([x] * self.size), seen)
-        return StackState(state, copies)
+    def outer(self, inner: Any, task: Any) -> StackState:
+        """The first observation in all places."""
+        seen = self.env.observe(inner, task)
+        return StackState(inner, jax.tree.map(lambda x: jnp.stack([x] * self.size), seen))
 
-    def move(self, state: StackState, action: Any, noise: Any, task: Any) -> Transition:
+    def after(self, state: StackState, moved: Transition, task: Any) -> Transition:
         """The other's step; the oldest observation goes."""
-        moved = self.env.move(state.inner, action, noise, task)
         seen = self.env.observe(moved.state, task)
         frames = jax.tree.map(
             lambda old, new: jnp.concatenate([old[1:], new[None]]), state.frames, seen

@@ -1,5 +1,6 @@
 """Wrappers against loops in plain Python over the environment inside."""
 
+import dataclasses
 import functools
 
 import jax
@@ -9,10 +10,34 @@ import pytest
 
 import gpicljax
 from gpicljax import spaces
+from gpicljax.environment import Environment, Transition
 from gpicljax.wrappers import ActionRepeat, EpisodeStatistics, FrameStack, Wrapper
 
 CAR = gpicljax.make("MountainCar-v0")
 LAKE = gpicljax.make("FrozenLake-v1", description=("SFF", "FHF", "FFG"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Coin(Environment):
+    """Has `transition` and no `move`, and draws a task's blueprint and its start apart."""
+
+    default_params = ()
+
+    def sample_blueprint(self, key, params):
+        return jax.random.uniform(key)
+
+    def start(self, key, blueprint, params):
+        return (blueprint, jax.random.uniform(key)), jax.random.uniform(key)
+
+    def transition(self, key, state, action, task):
+        over = jnp.zeros((), bool)
+        return Transition(jax.random.uniform(key), action + task[1], over, over, {})
+
+    def observe(self, state, task):
+        return state
+
+    def action_space(self, task=None):
+        return spaces.Discrete(2)
 
 
 @functools.cache
@@ -36,6 +61,18 @@ def test_a_plain_wrapper_changes_nothing():
 
     actions = jax.random.randint(jax.random.key(2), (30, 3), 0, 4, jnp.int32)
     jax.tree.map(np.testing.assert_array_equal, *play(jax.random.key(3), actions))
+
+
+@pytest.mark.parametrize("wrapped", [Wrapper, EpisodeStatistics, lambda env: FrameStack(env, 2)])
+def test_starts_and_noise_are_drawn_as_the_other_draws_them(wrapped):
+    coin, env, keys = Coin(), wrapped(Coin()), jax.random.split(jax.random.key(5), 3)
+    blueprint = env.sample_blueprint(keys[0], ())
+    assert blueprint == coin.sample_blueprint(keys[0], ())
+    task, state = env.start(keys[1], blueprint, ())
+    assert (task, env.inner(state)) == coin.start(keys[1], blueprint, ())
+    found = env.transition(keys[2], state, 9, task)
+    moved = coin.transition(keys[2], env.inner(state), 1, task)
+    assert (env.inner(found.state), found.reward) == (moved.state, moved.reward)
 
 
 def test_repeated_actions_end_with_the_episode_and_add_up():

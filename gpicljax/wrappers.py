@@ -251,7 +251,8 @@ class FrameStack(Wrapper):
     """The last few observations at once, side by side along their last axis, the newest last.
 
     A picture `uint8[H, W, C]` becomes `[H, W, size * C]`; a number, a vector; a category, several
-    choices. An episode starts with its first observation in all places.
+    choices; each agent's apart where there are several. Of an `action_mask` only the newest is
+    seen, for that is what is legal. An episode starts with its first observation in all places.
 
     Attributes:
       size: how many, at least 1.
@@ -288,11 +289,18 @@ class FrameStack(Wrapper):
                 return frames
             return jnp.concatenate(list(frames), axis=-1)
 
-        return jax.tree.map(beside, state.frames)
+        each = beside if self.num_agents is None else jax.vmap(beside, in_axes=1)
+        seen = jax.tree.map(each, state.frames)
+        if isinstance(seen, dict) and "action_mask" in seen:
+            seen["action_mask"] = state.frames["action_mask"][-1]
+        return seen
 
     def observation_space(self, task: Any = None) -> Space:
         """The other's, `size` times along the last axis."""
-        return self._stacked(self.env.observation_space(task))
+        space, agents = self.env.observation_space(task), self.num_agents
+        if agents is None:
+            return self._stacked(space)
+        return spaces.repeat(self._stacked(spaces.of_one_agent(space, agents)), agents)
 
     def observation_bounds(self, params: Any) -> tuple[Any, Any] | None:
         """The other's, `size` times."""
@@ -301,7 +309,9 @@ class FrameStack(Wrapper):
 
     def _stacked(self, space: Space) -> Space:
         if isinstance(space, spaces.Dict):
-            return spaces.Dict(tuple((name, self._stacked(s)) for name, s in space.items))
+            return spaces.Dict.of(
+                {n: s if n == "action_mask" else self._stacked(s) for n, s in space.items}
+            )
         if isinstance(space, spaces.Discrete):
             return spaces.MultiDiscrete((space.n,) * self.size)
         if isinstance(space, spaces.MultiDiscrete):

@@ -125,23 +125,42 @@ def test_frames_are_side_by_side_the_newest_last():
 
 
 @pytest.mark.parametrize(
-    ("env_id", "options", "shape"),
+    ("env_id", "options"),
     [
-        ("MazeWorld-v0", {"size": 7, "resolution": (8, 8)}, None),
-        ("FrozenLake-v1", {}, (2,)),
-        ("MetaRG-v1", {"view": "players"}, None),
+        ("MazeWorld-v0", {"size": 7, "resolution": (8, 8)}),
+        ("FrozenLake-v1", {}),
+        ("MetaRG-v1", {"view": "listener"}),
+        ("MetaRG-v1", {"view": "players"}),
     ],
 )
-def test_stacks_of_all_kinds_of_observations(env_id, options, shape):
-    """Types only: pictures along their channels, categories as several choices."""
-    env = FrameStack(gpicljax.make(env_id, **options), 2)
-    task = jax.eval_shape(env.sample_task, jax.random.key(0), env.default_params)
-    seen, _ = jax.eval_shape(env.reset, jax.random.key(0), task)
-    member = jax.eval_shape(env.observation_space().sample, jax.random.key(0))
+def test_stacks_of_all_kinds_of_observations(env_id, options):
+    """Types only: the space's; what is legal is not stacked, and agents stay apart."""
+    one = gpicljax.make(env_id, **options)
+    env = FrameStack(one, 2)
+    space, key = env.observation_space(), jax.random.key(0)
+    task = jax.eval_shape(env.sample_task, key, env.default_params)
+    seen, _ = jax.eval_shape(env.reset, key, task)
+    member = jax.eval_shape(space.sample, key)
     kinds = [jax.tree.map(lambda x: (x.shape, x.dtype), tree) for tree in (seen, member)]
     assert kinds[0] == kinds[1]
-    if isinstance(env.observation_space(), spaces.MultiDiscrete):
-        assert seen.shape == shape
+    if isinstance(space, spaces.MultiDiscrete):
+        assert seen.shape == (2,)
+    if "MetaRG" in env_id:
+        assert space["action_mask"] == one.observation_space()["action_mask"]
+        assert space["role"].shape == ((2, 2) if one.num_agents else (2,))
+
+
+def test_the_newest_mask_is_seen():
+    class Masked(Coin):
+        def observe(self, state, task):
+            return {"action_mask": jnp.array([state < 0.5, state >= 0.5])}
+
+    env, keys = FrameStack(Masked(), 2), jax.random.split(jax.random.key(6), 9)
+    task, state = env.start(keys[0], env.sample_blueprint(keys[0], ()), ())
+    for key in keys:
+        step = env.step(key, state, 0, task)
+        state = step.state
+        assert bool(step.observation["action_mask"][0]) == (state.inner < 0.5)
 
 
 def test_bad_input_is_refused():

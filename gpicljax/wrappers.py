@@ -20,8 +20,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check
-from gpicljax.environment import Environment, Transition
+from gpicljax.checks import Count
+from gpicljax.environment import NO_LIMIT, Environment, Transition
 from gpicljax.spaces import Space
 
 __all__ = ["ActionRepeat", "EpisodeStatistics", "FrameStack", "Wrapper"]
@@ -167,10 +167,7 @@ class ActionRepeat(Wrapper):
       times: how often, at least 1.
     """
 
-    times: int
-
-    def __post_init__(self) -> None:
-        check(isinstance(self.times, int) and self.times >= 1, "times", self.times, "an int >= 1")
+    times: Count
 
     def draw_noise(self, key: jax.Array, state: Any, task: Any) -> jax.Array:
         """The key."""
@@ -192,7 +189,9 @@ class ActionRepeat(Wrapper):
 
     def horizon(self, params: Any = None) -> Any:
         """The other's, in steps of this one."""
-        return -(-self.env.horizon(params) // self.times)
+        steps = self.env.horizon(params)
+        with jax.ensure_compile_time_eval():  # as concrete as it was
+            return jnp.where(steps == NO_LIMIT, steps, -(-steps // self.times))
 
 
 @struct.dataclass
@@ -258,10 +257,7 @@ class FrameStack(Wrapper):
       size: how many, at least 1.
     """
 
-    size: int
-
-    def __post_init__(self) -> None:
-        check(isinstance(self.size, int) and self.size >= 1, "size", self.size, "an int >= 1")
+    size: Count
 
     def inner(self, state: StackState) -> Any:
         """The other environment's state."""

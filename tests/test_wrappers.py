@@ -10,7 +10,7 @@ import pytest
 
 import gpicljax
 from gpicljax import spaces
-from gpicljax.environment import Environment, Transition
+from gpicljax.environment import NO_LIMIT, Environment, Transition
 from gpicljax.wrappers import ActionRepeat, EpisodeStatistics, FrameStack, Wrapper
 
 CAR = gpicljax.make("MountainCar-v0")
@@ -97,6 +97,15 @@ def test_repeated_actions_end_with_the_episode_and_add_up():
     assert ended
 
 
+def test_the_horizon_of_repeated_actions_is_as_concrete_as_the_other_one_s():
+    walking = gpicljax.make("CliffWalking-v1")
+    assert ActionRepeat(walking, 4).horizon() == walking.horizon() == NO_LIMIT
+    params = CAR.make_params(horizon=10)
+    assert jax.eval_shape(lambda: jnp.zeros(int(ActionRepeat(CAR, 4).horizon(params)))).shape == (
+        3,
+    )
+
+
 def test_statistics_of_an_episode():
     env = EpisodeStatistics(CAR)
     task, _, state = started(env)
@@ -164,7 +173,7 @@ def test_the_newest_mask_is_seen():
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="times: got 0"):
+    with pytest.raises(ValueError, match="times: got 0; accepted: an integer >= 1"):
         ActionRepeat(CAR, 0)
     with pytest.raises(ValueError, match="size: got 1.5"):
         FrameStack(CAR, 1.5)

@@ -42,6 +42,21 @@ def check(condition: Any, argument: str, given: Any, accepted: str) -> None:
         raise ValueError(refusal(argument, given, accepted))
 
 
+def check_array(condition: Any, argument: str, given: Any, accepted: str) -> None:
+    """Refuses an array unless `condition` holds, in a message with its dtype and shape.
+
+    Raises:
+      ValueError: `argument: got dtype[shape]; accepted: accepted`.
+
+    Example:
+      >>> check_array(False, "steps", np.zeros(1), "float[T], T >= 2")
+      Traceback (most recent call last):
+      ValueError: steps: got float64[1]; accepted: float[T], T >= 2
+    """
+    if not condition:
+        raise ValueError(f"{argument}: got {_kind(given)}; accepted: {accepted}")
+
+
 def check_at_least(minimum: int, **arguments: int | None) -> None:
     """Refuses numbers below a minimum; None is somebody's default.
 
@@ -92,11 +107,15 @@ def shown(given: Any) -> str:
         return repr(given.tolist())
     arrays = all(hasattr(given, name) for name in ("dtype", "shape", "ndim"))
     if arrays and not isinstance(given, type):
-        return f"{given.dtype}{[*given.shape]}"
+        return _kind(given)
     if hasattr(kind, "_flax_dataclass"):
         return f"{kind.__module__}.{kind.__qualname__}"
     text = repr(given)
     return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+def _kind(array: Any) -> str:
+    return f"{array.dtype}{[*array.shape]}"
 
 
 def unknown(argument: str, given: Any, known: Iterable[Any]) -> str:
@@ -195,8 +214,8 @@ def check_ranges(values: Any) -> None:
     for argument, kind in declared(type(values)).items():
         given = getattr(values, argument)
         for mark in getattr(kind, "__metadata__", ()):
-            kind = "integers" if np.asarray(given).dtype.kind in "iu" else "numbers"
-            check(mark.accepts(given), argument, numbers(given), mark.of(kind))
+            words = "integers" if np.asarray(given).dtype.kind in "iu" else "numbers"
+            check(mark.accepts(given), argument, numbers(given), mark.of(words))
 
 
 @functools.cache
@@ -225,8 +244,8 @@ def fits(value: Any, kind: Any) -> bool:
             return all(fits(each, arguments[0]) for each in value)
         return len(value) == len(arguments) and all(map(fits, value, arguments))
     if kind in (int, float):
-        numbers = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
-        return isinstance(value, numbers) and not isinstance(value, bool) and value == value
+        classes = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
+        return isinstance(value, classes) and not isinstance(value, bool) and value == value
     if kind is bool:
         return isinstance(value, bool | np.bool_)
     kind = origin or kind

@@ -149,10 +149,9 @@ class Environment(Generic[Params, Task, State]):
     def __init_subclass__(cls, **options: Any) -> None:
         """Puts a door in front of what the subclass implements."""
         super().__init_subclass__(**options)
-        for name in _DOORS & vars(cls).keys():
-            setattr(cls, name, _at_the_door(vars(cls)[name]))
-        if "move" in vars(cls):
-            cls.move = _with_nearest_action(cls.move)
+        for name, door in _DOORS.items():
+            if name in vars(cls):
+                setattr(cls, name, door(vars(cls)[name]))
 
     def __post_init__(self) -> None:
         """Refuses static fields by their annotations; lists become tuples, which are hashable.
@@ -443,11 +442,16 @@ def _at_the_door(method: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _with_nearest_action(move: Callable[..., Transition]) -> Callable[..., Transition]:
-    """`move` that is only ever given members of the action space; see `Environment.step`."""
+def _at_the_door_of_move(move: Callable[..., Transition]) -> Callable[..., Transition]:
+    """`move` that refuses likewise, and is only ever given members of the action space.
+
+    See `Environment.step`.
+    """
 
     @functools.wraps(move)
-    def moved(self: Any, state: Any, action: Any, noise: Any, task: Any) -> Transition:
+    def checked(self: Any, state: Any, action: Any, noise: Any, task: Any) -> Transition:
+        _check_class(self, "state", state)
+        _check_class(self, "task", task)
         space = self.action_space()
         action = spaces.checked(space, action, "action")
         made = move(self, state, spaces.nearest(space, action), noise, task)
@@ -455,8 +459,10 @@ def _with_nearest_action(move: Callable[..., Transition]) -> Callable[..., Trans
             return made
         return made._replace(reward=jnp.where(jnp.isnan(action).any(), jnp.nan, made.reward))
 
-    return moved
+    return checked
 
 
-_DOORS = {"sample_task", "sample_blueprint", "start", "initial", "transition", "move", "observe"}
+_DOORS = dict.fromkeys(
+    ("sample_task", "sample_blueprint", "start", "initial", "transition", "observe"), _at_the_door
+) | {"move": _at_the_door_of_move}
 Environment.transition = _at_the_door(Environment.transition)

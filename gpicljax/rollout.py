@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.checks import check, check_at_least
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.vector import VectorEnv, VectorState
 
@@ -201,9 +202,7 @@ def play(
       ((8, 1, 5), [5])
     """
     size = max_steps if slots is None else slots
-    for name, value in (("max_steps", max_steps), ("trials", trials), ("slots", size)):
-        if value < 1:
-            raise ValueError(f"{name}: got {value}; accepted: an integer >= 1")
+    check_at_least(1, max_steps=max_steps, trials=trials, slots=size)
     instances, episodes = jnp.arange(vec.num_envs), vec.episodes_per_trial
     shape = (vec.num_envs, trials, episodes)
 
@@ -383,9 +382,7 @@ def host_play(
       >>> played.records.shape, played.length.tolist()
       ((2, 1, 3), [[3], [3]])
     """
-    for name, value in (("max_steps", max_steps), ("trials", trials)):
-        if value < 1:
-            raise ValueError(f"{name}: got {value}; accepted: an integer >= 1")
+    check_at_least(1, max_steps=max_steps, trials=trials)
     instances = HostBatch(vec).start(key, env_params)
     shape = (vec.num_envs, trials, vec.episodes_per_trial)
     length = np.zeros(shape, np.int32)
@@ -397,11 +394,8 @@ def host_play(
     records: Any = None
     while waiting := [i for i in range(vec.num_envs) if trial[i] < trials and time[i] < limit]:
         answers = agent({i: instances[i].moment for i in waiting})
-        if not answers or not set(answers) <= set(waiting):
-            raise ValueError(
-                f"agent: got actions for the instances {sorted(answers)}; accepted: for one or "
-                f"more of {waiting}"
-            )
+        some = answers and set(answers) <= set(waiting)
+        check(some, "agent", sorted(answers), f"actions for one or more of {waiting}")
         for i, action in answers.items():
             instances[i].step(action)
             record: Any = instances[i].record

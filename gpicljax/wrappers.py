@@ -20,8 +20,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check
-from gpicljax.environment import Environment, Transition
+from gpicljax.checks import Count
+from gpicljax.environment import NO_LIMIT, Environment, Transition
 from gpicljax.spaces import Space
 
 __all__ = ["ActionRepeat", "EpisodeStatistics", "FrameStack", "Wrapper"]
@@ -31,8 +31,9 @@ __all__ = ["ActionRepeat", "EpisodeStatistics", "FrameStack", "Wrapper"]
 class Wrapper(Environment):
     """An environment that behaves as another one where a subclass does not say otherwise.
 
-    Params and tasks are the other's; so are states, unless a subclass gives `inner` something to
-    unpack.
+    Params and tasks are the other's; so are states, unless a subclass packs them with `outer` and
+    `after`, and unpacks them with `inner`. One that draws tasks or starts of its own overrides
+    `sample_blueprint` and `start` too.
 
     Attributes:
       env: the other one.
@@ -43,6 +44,16 @@ class Wrapper(Environment):
     def inner(self, state: Any) -> Any:
         """The other environment's state in one of this one's."""
         return state
+
+    def outer(self, inner: Any, task: Any) -> Any:
+        """This one's state when an episode starts, from the other's."""
+        del task
+        return inner
+
+    def after(self, state: Any, moved: Transition, task: Any) -> Transition:
+        """This one's step, from the state before it and the other's step."""
+        del state, task
+        return moved
 
     @property
     def name(self) -> str:
@@ -71,17 +82,36 @@ class Wrapper(Environment):
         """As the other's."""
         return self.env.sample_task(key, params)
 
-    def initial(self, key: jax.Array, task: Any) -> Any:
+    def sample_blueprint(self, key: jax.Array, params: Any) -> Any:
         """As the other's."""
-        return self.env.initial(key, task)
+        return self.env.sample_blueprint(key, params)
+
+    def start(self, key: jax.Array, blueprint: Any, params: Any) -> tuple[Any, Any]:
+        """As the other's, then `outer`."""
+        task, state = self.env.start(key, blueprint, params)
+        return task, self.outer(state, task)
+
+    def initial(self, key: jax.Array, task: Any) -> Any:
+        """As the other's, then `outer`."""
+        return self.outer(self.env.initial(key, task), task)
+
+    @property
+    def _moves(self) -> bool:
+        """Whether the other one tells noise from dynamics; else it has `transition` alone."""
+        return type(self.env).move is not Environment.move
 
     def draw_noise(self, key: jax.Array, state: Any, task: Any) -> Any:
-        """As the other's."""
-        return self.env.draw_noise(key, self.inner(state), task)
+        """As the other's; the key, where it does not tell noise from dynamics."""
+        return self.env.draw_noise(key, self.inner(state), task) if self._moves else key
 
     def move(self, state: Any, action: Any, noise: Any, task: Any) -> Transition:
-        """As the other's."""
-        return self.env.move(self.inner(state), action, noise, task)
+        """As the other's, then `after`."""
+        inner = self.inner(state)
+        if self._moves:
+            moved = self.env.move(inner, action, noise, task)
+        else:
+            moved = self.env.transition(noise, inner, action, task)
+        return self.after(state, moved, task)
 
     def horizon(self, params: Any = None) -> Any:
         """As the other's."""
@@ -137,10 +167,7 @@ class ActionRepeat(Wrapper):
       times: how often, at least 1.
     """
 
-    times: int
-
-    def __post_init__(self) -> None:
-        check(isinstance(self.times, int) and self.times >= 1, "times", self.times, "an int >= 1")
+    times: Count
 
     def draw_noise(self, key: jax.Array, state: Any, task: Any) -> jax.Array:
         """The key."""
@@ -162,7 +189,9 @@ class ActionRepeat(Wrapper):
 
     def horizon(self, params: Any = None) -> Any:
         """The other's, in steps of this one."""
-        return -(-self.env.horizon(params) // self.times)
+        steps = self.env.horizon(params)
+        with jax.ensure_compile_time_eval():  # as concrete as it was
+            return jnp.where(steps == NO_LIMIT, steps, -(-steps // self.times))
 
 
 @struct.dataclass
@@ -188,15 +217,16 @@ class EpisodeStatistics(Wrapper):
         """The other environment's state."""
         return state.inner
 
-    def initial(self, key: jax.Array, task: Any) -> EpisodeState:
-        """The other's, and nothing summed up."""
+    def outer(self, inner: Any, task: Any) -> EpisodeState:
+        """Nothing summed up."""
+        del task
         shape = () if self.num_agents is None else (self.num_agents,)
         none = jnp.zeros(shape, jnp.result_type(float))
-        return EpisodeState(self.env.initial(key, task), none, jnp.zeros((), jnp.int32))
+        return EpisodeState(inner, none, jnp.zeros((), jnp.int32))
 
-    def move(self, state: EpisodeState, action: Any, noise: Any, task: Any) -> Transition:
+    def after(self, state: EpisodeState, moved: Transition, task: Any) -> Transition:
         """The other's step, summed up."""
-        moved = self.env.move(state.inner, action, noise, task)
+        del task
         total, length = state.total + moved.reward, state.length + 1
         info = moved.info | {"episode": {"return": total, "length": length}}
         return moved._replace(state=EpisodeState(moved.state, total, length), info=info)
@@ -220,31 +250,26 @@ class FrameStack(Wrapper):
     """The last few observations at once, side by side along their last axis, the newest last.
 
     A picture `uint8[H, W, C]` becomes `[H, W, size * C]`; a number, a vector; a category, several
-    choices. An episode starts with its first observation in all places.
+    choices; each agent's apart where there are several. Of an `action_mask` only the newest is
+    seen, for that is what is legal. An episode starts with its first observation in all places.
 
     Attributes:
       size: how many, at least 1.
     """
 
-    size: int
-
-    def __post_init__(self) -> None:
-        check(isinstance(self.size, int) and self.size >= 1, "size", self.size, "an int >= 1")
+    size: Count
 
     def inner(self, state: StackState) -> Any:
         """The other environment's state."""
         return state.inner
 
-    def initial(self, key: jax.Array, task: Any) -> StackState:
-        """The other's, with its first observation in all places."""
-        state = self.env.initial(key, task)
-        seen = self.env.observe(state, task)
-        copies = jax.tree.map(lambda x: jnp.stack([x] * self.size), seen)
-        return StackState(state, copies)
+    def outer(self, inner: Any, task: Any) -> StackState:
+        """The first observation in all places."""
+        seen = self.env.observe(inner, task)
+        return StackState(inner, jax.tree.map(lambda x: jnp.stack([x] * self.size), seen))
 
-    def move(self, state: StackState, action: Any, noise: Any, task: Any) -> Transition:
+    def after(self, state: StackState, moved: Transition, task: Any) -> Transition:
         """The other's step; the oldest observation goes."""
-        moved = self.env.move(state.inner, action, noise, task)
         seen = self.env.observe(moved.state, task)
         frames = jax.tree.map(
             lambda old, new: jnp.concatenate([old[1:], new[None]]), state.frames, seen
@@ -260,11 +285,18 @@ class FrameStack(Wrapper):
                 return frames
             return jnp.concatenate(list(frames), axis=-1)
 
-        return jax.tree.map(beside, state.frames)
+        each = beside if self.num_agents is None else jax.vmap(beside, in_axes=1)
+        seen = jax.tree.map(each, state.frames)
+        if isinstance(seen, dict) and "action_mask" in seen:
+            seen["action_mask"] = state.frames["action_mask"][-1]
+        return seen
 
     def observation_space(self, task: Any = None) -> Space:
         """The other's, `size` times along the last axis."""
-        return self._stacked(self.env.observation_space(task))
+        space, agents = self.env.observation_space(task), self.num_agents
+        if agents is None:
+            return self._stacked(space)
+        return spaces.repeat(self._stacked(spaces.of_one_agent(space, agents)), agents)
 
     def observation_bounds(self, params: Any) -> tuple[Any, Any] | None:
         """The other's, `size` times."""
@@ -273,7 +305,9 @@ class FrameStack(Wrapper):
 
     def _stacked(self, space: Space) -> Space:
         if isinstance(space, spaces.Dict):
-            return spaces.Dict(tuple((name, self._stacked(s)) for name, s in space.items))
+            return spaces.Dict.of(
+                {n: s if n == "action_mask" else self._stacked(s) for n, s in space.items}
+            )
         if isinstance(space, spaces.Discrete):
             return spaces.MultiDiscrete((space.n,) * self.size)
         if isinstance(space, spaces.MultiDiscrete):

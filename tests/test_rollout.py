@@ -131,7 +131,7 @@ def test_an_agent_on_the_host_may_answer_when_it_can(vec, key):
     played = host_play(key, vec, one_at_a_time, max_steps=3, keep=kept)
     assert (played.length == 3).all() and (played.records["action"] == 1).all()
     assert asked[0] == [0, 1, 2, 3, 4] and asked[-1] == [0]
-    with pytest.raises(ValueError, match=r"agent: got actions for the instances \[\]"):
+    with pytest.raises(ValueError, match=r"agent: got \[\]; accepted: actions for one or more of"):
         host_play(key, vec, lambda moments: {}, max_steps=3)
 
 

@@ -1,5 +1,6 @@
 """Wrappers against loops in plain Python over the environment inside."""
 
+import dataclasses
 import functools
 
 import jax
@@ -9,10 +10,34 @@ import pytest
 
 import gpicljax
 from gpicljax import spaces
+from gpicljax.environment import NO_LIMIT, Environment, Transition
 from gpicljax.wrappers import ActionRepeat, EpisodeStatistics, FrameStack, Wrapper
 
 CAR = gpicljax.make("MountainCar-v0")
 LAKE = gpicljax.make("FrozenLake-v1", description=("SFF", "FHF", "FFG"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Coin(Environment):
+    """Has `transition` and no `move`, and draws a task's blueprint and its start apart."""
+
+    default_params = ()
+
+    def sample_blueprint(self, key, params):
+        return jax.random.uniform(key)
+
+    def start(self, key, blueprint, params):
+        return (blueprint, jax.random.uniform(key)), jax.random.uniform(key)
+
+    def transition(self, key, state, action, task):
+        over = jnp.zeros((), bool)
+        return Transition(jax.random.uniform(key), action + task[1], over, over, {})
+
+    def observe(self, state, task):
+        return state
+
+    def action_space(self, task=None):
+        return spaces.Discrete(2)
 
 
 @functools.cache
@@ -38,6 +63,18 @@ def test_a_plain_wrapper_changes_nothing():
     jax.tree.map(np.testing.assert_array_equal, *play(jax.random.key(3), actions))
 
 
+@pytest.mark.parametrize("wrapped", [Wrapper, EpisodeStatistics, lambda env: FrameStack(env, 2)])
+def test_starts_and_noise_are_drawn_as_the_other_draws_them(wrapped):
+    coin, env, keys = Coin(), wrapped(Coin()), jax.random.split(jax.random.key(5), 3)
+    blueprint = env.sample_blueprint(keys[0], ())
+    assert blueprint == coin.sample_blueprint(keys[0], ())
+    task, state = env.start(keys[1], blueprint, ())
+    assert (task, env.inner(state)) == coin.start(keys[1], blueprint, ())
+    found = env.transition(keys[2], state, 9, task)
+    moved = coin.transition(keys[2], env.inner(state), 1, task)
+    assert (env.inner(found.state), found.reward) == (moved.state, moved.reward)
+
+
 def test_repeated_actions_end_with_the_episode_and_add_up():
     env, key = ActionRepeat(LAKE, 5), jax.random.key(4)
     task, _, state = started(LAKE)
@@ -58,6 +95,15 @@ def test_repeated_actions_end_with_the_episode_and_add_up():
         ended += bool(found.terminated)
         state = started(LAKE)[2] if found.terminated else found.state
     assert ended
+
+
+def test_the_horizon_of_repeated_actions_is_as_concrete_as_the_other_one_s():
+    walking = gpicljax.make("CliffWalking-v1")
+    assert ActionRepeat(walking, 4).horizon() == walking.horizon() == NO_LIMIT
+    params = CAR.make_params(horizon=10)
+    assert jax.eval_shape(lambda: jnp.zeros(int(ActionRepeat(CAR, 4).horizon(params)))).shape == (
+        3,
+    )
 
 
 def test_statistics_of_an_episode():
@@ -88,27 +134,46 @@ def test_frames_are_side_by_side_the_newest_last():
 
 
 @pytest.mark.parametrize(
-    ("env_id", "options", "shape"),
+    ("env_id", "options"),
     [
-        ("MazeWorld-v0", {"size": 7, "resolution": (8, 8)}, None),
-        ("FrozenLake-v1", {}, (2,)),
-        ("MetaRG-v1", {"view": "players"}, None),
+        ("MazeWorld-v0", {"size": 7, "resolution": (8, 8)}),
+        ("FrozenLake-v1", {}),
+        ("MetaRG-v1", {"view": "listener"}),
+        ("MetaRG-v1", {"view": "players"}),
     ],
 )
-def test_stacks_of_all_kinds_of_observations(env_id, options, shape):
-    """Types only: pictures along their channels, categories as several choices."""
-    env = FrameStack(gpicljax.make(env_id, **options), 2)
-    task = jax.eval_shape(env.sample_task, jax.random.key(0), env.default_params)
-    seen, _ = jax.eval_shape(env.reset, jax.random.key(0), task)
-    member = jax.eval_shape(env.observation_space().sample, jax.random.key(0))
+def test_stacks_of_all_kinds_of_observations(env_id, options):
+    """Types only: the space's; what is legal is not stacked, and agents stay apart."""
+    one = gpicljax.make(env_id, **options)
+    env = FrameStack(one, 2)
+    space, key = env.observation_space(), jax.random.key(0)
+    task = jax.eval_shape(env.sample_task, key, env.default_params)
+    seen, _ = jax.eval_shape(env.reset, key, task)
+    member = jax.eval_shape(space.sample, key)
     kinds = [jax.tree.map(lambda x: (x.shape, x.dtype), tree) for tree in (seen, member)]
     assert kinds[0] == kinds[1]
-    if isinstance(env.observation_space(), spaces.MultiDiscrete):
-        assert seen.shape == shape
+    if isinstance(space, spaces.MultiDiscrete):
+        assert seen.shape == (2,)
+    if "MetaRG" in env_id:
+        assert space["action_mask"] == one.observation_space()["action_mask"]
+        assert space["role"].shape == ((2, 2) if one.num_agents else (2,))
+
+
+def test_the_newest_mask_is_seen():
+    class Masked(Coin):
+        def observe(self, state, task):
+            return {"action_mask": jnp.array([state < 0.5, state >= 0.5])}
+
+    env, keys = FrameStack(Masked(), 2), jax.random.split(jax.random.key(6), 9)
+    task, state = env.start(keys[0], env.sample_blueprint(keys[0], ()), ())
+    for key in keys:
+        step = env.step(key, state, 0, task)
+        state = step.state
+        assert bool(step.observation["action_mask"][0]) == (state.inner < 0.5)
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="times: got 0"):
+    with pytest.raises(ValueError, match="times: got 0; accepted: an integer >= 1"):
         ActionRepeat(CAR, 0)
     with pytest.raises(ValueError, match="size: got 1.5"):
         FrameStack(CAR, 1.5)

@@ -30,6 +30,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpicljax.checks import check, check_array, check_at_least
 from gpicljax.data.shard_files import (
     DamagedShardError,
     Leaf,
@@ -255,10 +256,9 @@ class ShardReader:
         Raises:
           ValueError: if B is not within 1 .. number of records, or `start` is negative.
         """
-        if not 1 <= batch_size <= len(self):
-            raise ValueError(f"batch_size: got {batch_size}; accepted: 1 .. {len(self)} records")
-        if start < 0:
-            raise ValueError(f"start: got {start}; accepted: an integer >= 0")
+        fits = 1 <= batch_size <= len(self)
+        check(fits, "batch_size", batch_size, f"1 .. {len(self)} records")
+        check_at_least(0, start=start)
         order = np.random.default_rng((seed, epoch)).permutation(len(self))
         count = len(self) // batch_size
         return self._batches(order[: count * batch_size].reshape(count, batch_size)[start:])
@@ -319,18 +319,13 @@ def _table(records: Any) -> tuple[dict[str, NDArray[Any]], int]:
     for path, leaf in jax.tree_util.tree_flatten_with_path(records)[0]:
         parts = [jax.tree_util.keystr((step,), simple=True) for step in path]
         name = ".".join(parts)
-        if not parts or not all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in parts):
-            raise ValueError(
-                f"records: got a leaf named {name!r}; accepted: names of letters, digits, _ and -"
-            )
-        if jax.numpy.issubdtype(getattr(leaf, "dtype", np.int8), jax.dtypes.prng_key):
-            raise ValueError(f"records: {name} holds keys; accepted: their key data")
+        plain = parts and all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in parts)
+        check(plain, "records", name, "leaves with names of letters, digits, _ and -")
+        keys = jax.numpy.issubdtype(getattr(leaf, "dtype", np.int8), jax.dtypes.prng_key)
+        check(not keys, f"records.{name}", leaf, "the key data of keys")
         table[name] = np.asarray(leaf)
-        if table[name].dtype.kind in "OSUM" or table[name].size == 0:
-            raise ValueError(
-                f"records: got {table[name].dtype}{list(table[name].shape)} at {name}; "
-                "accepted: arrays of numbers that are not empty"
-            )
+        numbers = table[name].dtype.kind not in "OSUM" and table[name].size > 0
+        check_array(numbers, f"records.{name}", table[name], "arrays of numbers, not empty")
     counts = {array.shape[:1] for array in table.values()}
     if len(counts) != 1 or () in counts:
         shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in table.items())

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpicljax.checks import check, check_array
 from gpicljax.evaluation.statistics import check_confidence, t_quantile
 
 Floats = NDArray[np.float64]
@@ -246,12 +247,10 @@ def icl_profile(
     """
     x, w = _trials(values, mask, "mask")
     check_confidence(confidence)
-    if not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing: got {smoothing}; accepted: 0 <= smoothing < 1")
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance: got {tolerance}; accepted: 0 < tolerance < 1")
-    if bootstrap < 0 or 0 < bootstrap < 100:
-        raise ValueError(f"bootstrap: got {bootstrap}; accepted: 0 (none) or at least 100")
+    check(0 <= smoothing < 1, "smoothing", smoothing, "0 <= smoothing < 1")
+    check(0 < tolerance < 1, "tolerance", tolerance, "0 < tolerance < 1")
+    enough = bootstrap == 0 or bootstrap >= 100
+    check(enough, "bootstrap", bootstrap, "0 (none) or at least 100")
 
     length = int(np.flatnonzero(w.any(0))[-1]) + 1
     starts = _bin_starts(bins, x.shape[1])
@@ -417,19 +416,13 @@ def _trials(
 ) -> tuple[Floats, Floats]:
     """Checked `float64[N, T]` values, 0 where they do not count, and weights."""
     x = np.asarray(values, np.float64)
-    if x.ndim != 2:
-        raise ValueError(f"values: got shape {x.shape}; accepted: float[N, T], trials by positions")
-    if x.shape[0] < 1 or x.shape[1] < 2:
-        raise ValueError(
-            f"values: got shape {x.shape}; accepted: at least one trial of at least 2 positions"
-        )
+    check_array(x.ndim == 2, "values", x, "float[N, T], trials by positions")
+    some = x.shape[0] >= 1 and x.shape[1] >= 2
+    check_array(some, "values", x, "at least one trial of at least 2 positions")
     w = np.ones_like(x) if weights is None else np.asarray(weights)
-    if w.shape != x.shape:
-        raise ValueError(
-            f"{weights_name}: got shape {w.shape}; accepted: that of values, {x.shape}"
-        )
-    if weights_name == "mask" and weights is not None and w.dtype != np.bool_:
-        raise ValueError(f"mask: got dtype {w.dtype}; accepted: bool, True where data exist")
+    check_array(w.shape == x.shape, weights_name, w, f"the shape of values, {[*x.shape]}")
+    if weights_name == "mask" and weights is not None:
+        check_array(w.dtype == np.bool_, "mask", w, "bool, True where data exist")
     w = w.astype(np.float64)
     if not np.all(np.isfinite(w)) or np.any(w < 0):
         raise ValueError(f"{weights_name}: got negative or non-finite entries; accepted: >= 0")
@@ -449,16 +442,13 @@ def _bin_starts(bins: Bins, length: int) -> NDArray[np.int64]:
     if bins is None:
         return np.arange(length)
     if isinstance(bins, int):
-        if not 2 <= bins <= length:
-            raise ValueError(f"bins: got {bins}; accepted: 2 to the number of positions, {length}")
+        check(2 <= bins <= length, "bins", bins, f"2 to the number of positions, {length}")
         return np.arange(bins) * length // bins
     starts = np.asarray(bins)
     valid = starts.ndim == 1 and starts.size >= 2 and np.issubdtype(starts.dtype, np.integer)
-    if not valid or starts[0] != 0 or np.any(np.diff(starts) < 1) or starts[-1] >= length:
-        raise ValueError(
-            f"bins: got {bins}; accepted: 2 or more ascending start positions, from 0 to at most "
-            f"{length - 1}"
-        )
+    valid = valid and starts[0] == 0 and np.all(np.diff(starts) >= 1) and starts[-1] < length
+    accepted = f"2 or more ascending start positions, from 0 to at most {length - 1}"
+    check(valid, "bins", bins, accepted)
     return starts.astype(np.int64)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpicljax.checks import check_array, check_at_least
+
 
 def adaptive_ngram(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np.float64]:
     """Nats per token of an n-gram model that counts as it goes, blended over all lower orders.
@@ -40,12 +42,9 @@ def adaptive_ngram(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np
       ((1, 89), True)
     """
     x = np.asarray(tokens)
-    if x.ndim != 2 or x.shape[1] < 2:
-        raise ValueError(
-            f"tokens: got shape {x.shape}; accepted: int[N, T + 1] with T of at least 1"
-        )
-    if order < 0:
-        raise ValueError(f"order: got {order}; accepted: an integer >= 0")
+    whole = x.ndim == 2 and x.shape[1] >= 2
+    check_array(whole, "tokens", x, "int[N, T + 1] with T of at least 1")
+    check_at_least(0, order=order)
     x = x.astype(np.int64)
     if x.min() < 0 or x.max() >= vocab_size:
         raise ValueError(f"tokens: got {x.min()} to {x.max()}; accepted: 0 to {vocab_size - 1}")

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from gpicljax.checks import check, check_array, check_choice
+
 Alternative = Literal["two-sided", "greater", "less"]
 Method = Literal["bca", "percentile"]
 Statistic = Callable[[NDArray[np.float64]], ArrayLike]
@@ -120,15 +122,11 @@ def bootstrap_interval(
       '[0.18, 0.40]'
     """
     x = np.asarray(samples, np.float64)
-    if x.ndim < 1 or x.shape[0] < 2:
-        raise ValueError(
-            f"samples: got shape {x.shape}; accepted: float[N, ...] with N of at least 2"
-        )
+    several = x.ndim >= 1 and x.shape[0] >= 2
+    check_array(several, "samples", x, "float[N, ...] with N of at least 2")
     check_confidence(confidence)
-    if resamples < 100:
-        raise ValueError(f"resamples: got {resamples}; accepted: at least 100")
-    if method not in ("bca", "percentile"):
-        raise ValueError(f"method: got {method!r}; accepted: 'bca', 'percentile'")
+    check(resamples >= 100, "resamples", resamples, "at least 100")
+    check_choice("method", method, ("bca", "percentile"))
 
     def measure(sample: NDArray[np.float64]) -> float:
         return float(np.asarray(statistic(sample), np.float64))
@@ -241,15 +239,10 @@ def welch_test_from_moments(
       't = 1.10 with 6.6 degrees of freedom'
     """
     for name, n in (("n_a", n_a), ("n_b", n_b)):
-        if n < 2:
-            raise ValueError(f"{name}: got {n}; accepted: at least 2 samples, for a variance")
+        check(n >= 2, name, n, "at least 2 samples, for a variance")
     for name, std in (("std_a", std_a), ("std_b", std_b)):
-        if std < 0:
-            raise ValueError(f"{name}: got {std}; accepted: at least 0")
-    if alternative not in ("two-sided", "greater", "less"):
-        raise ValueError(
-            f"alternative: got {alternative!r}; accepted: 'two-sided', 'greater', 'less'"
-        )
+        check(not std < 0, name, std, "at least 0")
+    check_choice("alternative", alternative, ("two-sided", "greater", "less"))
     part_a, part_b = std_a**2 / n_a, std_b**2 / n_b
     variance = part_a + part_b
     if variance == 0:
@@ -305,15 +298,12 @@ def t_quantile(confidence: float, dof: ArrayLike) -> NDArray[np.float64]:
 
 def check_confidence(confidence: float) -> None:
     """Raise `ValueError` unless `confidence` lies strictly between 0 and 1."""
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence: got {confidence}; accepted: 0 < confidence < 1, e.g. 0.95")
+    check(0 < confidence < 1, "confidence", confidence, "0 < confidence < 1, e.g. 0.95")
 
 
 def as_samples(values: ArrayLike | Sequence[float], name: str, minimum: int) -> NDArray[np.float64]:
     """`values` as `float64[N]` with N >= `minimum`, or a `ValueError` that names the argument."""
     x = np.asarray(values, np.float64)
-    if x.ndim != 1 or x.size < minimum:
-        raise ValueError(
-            f"{name}: got shape {x.shape}; accepted: float[N] with N of at least {minimum}"
-        )
+    enough = x.ndim == 1 and x.size >= minimum
+    check_array(enough, name, x, f"float[N] with N of at least {minimum}")
     return x

@@ -114,8 +114,8 @@ class GymnasiumEnv(gymnasium.Env):
         check(whole, "seed", seed, "an integer >= 0, or None")
         super().reset(seed=seed)
         options = options or {}
-        if set(options) - {"task_key"}:
-            raise ValueError(refusal("options", options, "{'task_key': an integer or a typed key}"))
+        known = set(options) <= {"task_key"}
+        check(known, "options", options, "{'task_key': an integer or a typed key}")
         if seed is not None or self._root is None:
             self._root = jax.random.key(int(self.np_random.integers(2**31)))
             self._resets, self.task = 0, None

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from gpicljax.batching import select
-from gpicljax.checks import check, check_at_least, check_choice, refusal
+from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.environment import Environment
 from gpicljax.interface import TimeStep
 from gpicljax.interop import gymnasium as single
@@ -129,8 +129,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         whole = seed is None or (isinstance(seed, int | np.integer) and seed >= 0)
         check(whole, "seed", seed, "one integer >= 0 for the whole batch, or None")
         super().reset(seed=None if seed is None else int(seed))
-        if options:
-            raise ValueError(refusal("options", options, "none"))
+        check(not options, "options", options, "none")
         if seed is not None or self._root is None:
             self._root = jax.random.key(int(self.np_random.integers(2**31)))
             self._resets = 0

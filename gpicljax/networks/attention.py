@@ -156,9 +156,8 @@ def earliest_keys(
 
 
 def _checked(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, ...]:
-    if not q.ndim == k.ndim == v.ndim == 4:
-        given = f"{q.shape}, {k.shape}, {v.shape}"
-        raise ValueError(refusal("q, k, v", given, "[B, T, H, d] each"))
+    shapes = f"{q.shape}, {k.shape}, {v.shape}"
+    check(q.ndim == k.ndim == v.ndim == 4, "q, k, v", shapes, "[B, T, H, d] each")
     return q, k, v
 
 

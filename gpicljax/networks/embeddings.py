@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gpicljax.checks import refusal
+from gpicljax.checks import check
 from gpicljax.networks.layers import LayerNorm, Linear, default_float, gelu, scaled_uniform
 
 # Standard deviation of the vectors of types at the start.
@@ -74,8 +74,8 @@ class Interleaved(nn.Module):
     @nn.compact
     def __call__(self, inputs: Mapping[str, Any]) -> jax.Array:
         """A dictionary of `[..., *]` -> `float[..., len(order), width]`."""
-        if sorted(self.order) != sorted(self.parts):
-            raise ValueError(refusal("order", self.order, f"each of {sorted(self.parts)} once"))
+        names = sorted(self.parts)
+        check(sorted(self.order) == names, "order", self.order, f"each of {names} once")
         tokens = []
         for name in self.order:
             x = self.parts[name](inputs[name])  # type: ignore[operator]

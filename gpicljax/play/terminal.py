@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpicljax.checks import check_at_least
 from gpicljax.play.game import QUIT, Game, Picture
 
 _SEQUENCES = {"A": "ArrowUp", "B": "ArrowDown", "C": "ArrowRight", "D": "ArrowLeft"}
@@ -36,8 +37,7 @@ def half_blocks(picture: Picture, columns: int, lines: int, *, true_colour: bool
     """
     from PIL import Image
 
-    if columns < 1 or lines < 1:
-        raise ValueError(f"columns, lines: got {columns}, {lines}; accepted: at least 1 each")
+    check_at_least(1, columns=columns, lines=lines)
     height, width = picture.shape[:2]
     scale = min(columns / width, 2 * lines / height)
     size = max(1, round(width * scale)), max(2, 2 * round(height * scale / 2))

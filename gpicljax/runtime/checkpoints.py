@@ -17,6 +17,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
+from gpicljax.checks import check, check_at_least
 from gpicljax.runtime.distributed import everywhere, is_main, on_main, say
 from gpicljax.storage.leaves import (
     Spec,
@@ -70,10 +71,8 @@ class Checkpointer:
         report: Callable[[str], None] = say,
     ) -> None:
         """Opens the folder; see the class."""
-        if max_to_keep < 2:
-            raise ValueError(f"max_to_keep: got {max_to_keep}; accepted: an integer >= 2")
-        if max_failures < 1:
-            raise ValueError(f"max_failures: got {max_failures}; accepted: an integer >= 1")
+        check_at_least(2, max_to_keep=max_to_keep)
+        check_at_least(1, max_failures=max_failures)
         self.directory = Path(directory).absolute()
         self._max_to_keep = max_to_keep
         self._max_failures = max_failures
@@ -110,9 +109,8 @@ class Checkpointer:
           ValueError: if `step` is not larger than those on disk.
         """
         on_disk = self.steps()
-        if step < 0 or (on_disk and step <= on_disk[-1]):
-            newest = on_disk[-1] if on_disk else -1
-            raise ValueError(f"step: got {step}; accepted: an integer > {newest}")
+        newest = on_disk[-1] if on_disk else -1
+        check(step > newest, "step", step, f"an integer > {newest}")
         specs: list[Spec] = []
         # Orbax refuses empty arrays; their shape says everything. The step keeps the table filled.
         table: dict[str, np.ndarray | jax.Array] = {"step": np.asarray(step)}

@@ -27,6 +27,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpicljax.checks import refusal, unknown
+from gpicljax.environment import Environment
 from gpicljax.evaluation.aggregates import (
     aggregate,
     interquartile_mean,
@@ -203,13 +204,16 @@ class CompareRuns:
         table = _table(f"{metric} by {self.by}", "tasks", "runs", "IQM", "beats the first")
         for name, scores in methods.items():
             middle = aggregate(interquartile_mean, scores)
-            better = aggregate(probability_of_improvement, scores, first)
+            better = "-"
+            if scores is not first:
+                chances = aggregate(probability_of_improvement, scores, first)
+                better = "{:.0%} [{:.0%}, {:.0%}]".format(*chances)
             table.add_row(
                 escape(name),
                 str(len(scores)),
                 str(sum(len(x) for x in scores)),
                 "{:.4g} [{:.4g}, {:.4g}]".format(*middle),
-                "-" if scores is first else "{:.0%} [{:.0%}, {:.0%}]".format(*better),
+                better,
             )
         return table
 
@@ -249,30 +253,40 @@ class Environments:
     """One of them, to be described at length."""
 
     def __call__(self, out: Console) -> None:
-        """Prints a table, or what `gpicljax.make` makes of an id."""
-        if self.env_id is not None:
-            env = make(self.env_id)
-            out.print(f"[bold]{escape(self.env_id)}[/]\n")
-            out.print(escape(inspect.cleandoc(type(env).__doc__ or "")))
-            params = type(jax.eval_shape(lambda: env.default_params))
-            out.print(f"\n[bold]Params[/]\n\n{escape(inspect.cleandoc(params.__doc__ or ''))}")
-            return
+        """Prints a paragraph on each, or all that is known of one."""
+        if self.env_id is None:
+            self._list(out)
+        else:
+            self._describe(out, self.env_id)
+
+    def _list(self, out: Console) -> None:
         for env_id in registered():
             env = make(env_id)
-            params = jax.eval_shape(lambda env=env: env.default_params)
-            options = ", ".join(vars(env)) or "none"
-            out.print(
-                f"[bold]{escape(env_id)}[/]: {(type(env).__doc__ or '').partition(chr(10))[0]}"
-            )
+            out.print(f"[bold]{escape(env_id)}[/]: {escape(_about(type(env)).splitlines()[0])}")
             lines = {
                 "observations": env.observation_space(),
                 "actions": env.action_space(),
-                "options": options,
-                "params": ", ".join(params.__dataclass_fields__),
+                "options": ", ".join(vars(env)) or "none",
+                "params": ", ".join(_params(env).__dataclass_fields__),
             }
             for name, line in lines.items():
                 out.print(f"    {name}: {escape(str(line))}", soft_wrap=True)
         out.print("\n`gpicljax environments ID` describes one.")
+
+    def _describe(self, out: Console, env_id: str) -> None:
+        env = make(env_id)
+        out.print(f"[bold]{escape(env_id)}[/]\n\n{escape(_about(type(env)))}")
+        out.print(f"\n[bold]Params[/]\n\n{escape(_about(_params(env)))}")
+
+
+def _params(env: Environment) -> Any:
+    """The class of its params; no array is made."""
+    return type(jax.eval_shape(lambda: env.default_params))
+
+
+def _about(kind: type) -> str:
+    """What its docstring says; the name of a class that has none."""
+    return inspect.getdoc(kind) or kind.__name__
 
 
 def _named(name: str) -> Any:

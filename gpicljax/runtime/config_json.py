@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+from gpicljax.checks import check, check_choice, refusal
 from gpicljax.storage.nested import differences
 
 T = TypeVar("T")
@@ -120,17 +121,15 @@ def _read(kind: Any, data: Any, name: str) -> Any:
             return data
         if kind is types.NoneType and data is None:
             return None
-    raise ValueError(f"{name}: got {data!r}; accepted: {getattr(kind, '__name__', kind)}")
+    raise ValueError(refusal(name, data, getattr(kind, "__name__", str(kind))))
 
 
 def _read_dataclass(kind: Any, data: Any, name: str) -> Any:
-    if not isinstance(data, Mapping):
-        raise ValueError(f"{name}: got {data!r}; accepted: the fields of {kind.__name__}")
+    check(isinstance(data, Mapping), name, data, f"the fields of {kind.__name__}")
     hints = typing.get_type_hints(kind, include_extras=True)
     known = [field.name for field in dataclasses.fields(kind) if field.init]
-    unknown = [key for key in data if key not in known]
-    if unknown:
-        raise ValueError(f"{name}.{unknown[0]}: unknown field; accepted: {', '.join(known)}")
+    for key in data:
+        check_choice(name, key, known)
     return kind(**{key: _read(hints[key], data[key], f"{name}.{key}") for key in data})
 
 
@@ -145,7 +144,7 @@ def _read_union(kinds: tuple[Any, ...], data: Any, name: str) -> Any:
         again = to_json(value)
         if again == data and type(again) is type(data):
             return value
-    raise ValueError(f"{name}: got {data!r}; accepted: {' | '.join(map(str, kinds))}")
+    raise ValueError(refusal(name, data, " | ".join(map(str, kinds))))
 
 
 def describe_difference(a: Any, b: Any, ignore: tuple[str, ...] = ()) -> list[str]:

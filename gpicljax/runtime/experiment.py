@@ -14,8 +14,6 @@ agents, summary. `experiments/train_agent.py` is an example.
 
 from __future__ import annotations
 
-import functools
-import math
 import re
 import sys
 import zlib
@@ -31,21 +29,19 @@ from gpicljax.runtime.distributed import is_main, join_cluster, on_main, say, to
 from gpicljax.runtime.dry_run import measure, parameter_count
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.lanes import Lanes
-from gpicljax.runtime.loop import NOT_FINITE_CODE, run_chunks, watched
+from gpicljax.runtime.loop import NOT_FINITE_CODE, run_chunks
 from gpicljax.runtime.mesh import (
-    AXIS,
     devices_for,
     enable_compilation_cache,
     make_mesh,
     one_device_per_core,
     per_lane,
-    per_part,
-    shard_parts,
 )
 from gpicljax.runtime.metrics import in_words, not_finite_since
 from gpicljax.runtime.progress import Progress, announce
 from gpicljax.runtime.provenance import provenance
 from gpicljax.runtime.run_directory import RunDirectory, open_run, write_summary
+from gpicljax.runtime.training import Training, start_training
 
 ConfigT = TypeVar("ConfigT", bound=TrainingConfig)
 
@@ -287,9 +283,8 @@ def run_experiment(
         )
 
         # Training.
-        alone = config.seeds == len(program.cells) == 1 and program.spread is not None
-        training = (_one_run if alone else _side_by_side)(config, program, lanes, per_chunk)
-        take = _measurer(config, program, lanes)
+        training = _training(config, program, lanes, per_chunk)
+        alone, take = training.alone, _measurer(config, program, lanes)
         state, history = run_chunks(
             training.finish,
             training.running,
@@ -385,94 +380,10 @@ def _devices_in_words(config: TrainingConfig, program: Program, lanes: Lanes) ->
 # Training ----------------------------------------------------------------------------------------
 
 
-class _Running(NamedTuple):
-    """One run in the middle of a chunk: all that the rest of it depends on.
-
-    Attributes:
-      state: the trainer's.
-      sums: of the metrics of this chunk's updates so far.
-    """
-
-    state: Any
-    sums: dict[str, jax.Array]
-
-    @property
-    def params(self) -> Any:
-        """The agent's parameters."""
-        return self.state.params
-
-
-class _Training(NamedTuple):
-    """What is trained, compiled.
-
-    Attributes:
-      running: as it begins.
-      advance: `(running, n: int32[]) -> (running, ())`, by n updates. The bits do not depend on how
-        a chunk is cut into such stretches: there is one program for all of them.
-      finish: `running -> (running, metrics)`, at a chunk's end.
-    """
-
-    running: Any
-    advance: Callable[..., tuple[Any, tuple[()]]]
-    finish: Callable[[Any], Any]
-
-
-def _begin(program: Program, key: jax.Array, cell: Any) -> _Running:
-    state = program.init(key, cell)
-    metrics = jax.eval_shape(program.update, state)[1] if program.observations else {}
-    dtypes = {name: jnp.result_type(x.dtype, jnp.float32) for name, x in metrics.items()}
-    return _Running(state, {n: jnp.zeros(x.shape, dtypes[n]) for n, x in metrics.items()})
-
-
-def _advance(update: Callable[[Any], Any]) -> Callable[..., tuple[_Running, tuple[()]]]:
-    def step(_: Any, running: _Running) -> _Running:
-        state, metrics = update(running.state)
-        return _Running(state, {n: total + metrics[n] for n, total in running.sums.items()})
-
-    return lambda running, n: (jax.lax.fori_loop(0, n, step, running), ())
-
-
-def _finish(program: Program, updates: int) -> Callable[[_Running], Any]:
-    """Means of the metrics, then what comes between two chunks."""
-
-    def finish(running: _Running) -> tuple[_Running, dict[str, jax.Array]]:
-        means = {name: total / updates for name, total in running.sums.items()}
-        sums = jax.tree.map(jnp.zeros_like, running.sums)
-        return _Running(program.between(running.state), sums), means
-
-    return watched(finish)
-
-
-def _side_by_side(
-    config: TrainingConfig, program: Program, lanes: Lanes, updates: int
-) -> _Training:
-    """All runs, each on one device."""
+def _training(config: TrainingConfig, program: Program, lanes: Lanes, updates: int) -> Training:
+    """All runs as they begin, with chunks of so many updates."""
     keys, cells = _keys(config, program, "train"), _cells(config, program)
-    begin = functools.partial(_begin, program)
-    return _Training(
-        per_lane(begin, lanes.mesh)(*lanes.spread((keys, cells))),
-        per_lane(_advance(program.update), lanes.mesh, (0, None), donate_argnums=0),
-        per_lane(_finish(program, updates), lanes.mesh, donate_argnums=0),
-    )
-
-
-def _one_run(config: TrainingConfig, program: Program, lanes: Lanes, updates: int) -> _Training:
-    """A single run spread over all devices."""
-    del lanes
-    spread = program.spread
-    assert spread is not None
-    mesh = make_mesh(math.gcd(spread.instances, len(jax.devices())))
-    cell = next(iter(program.cells.values()))
-    running = jax.jit(functools.partial(_begin, program))(_keys(config, program, "train")[0], cell)
-
-    def partition(batch: Any, whole: Any) -> Any:
-        return _Running(spread.partition(batch, whole), whole)
-
-    return _Training(
-        shard_parts(running, mesh, partition),
-        per_part(_advance(spread.update(mesh.size, AXIS)), mesh, partition, more=1),
-        per_part(_finish(program, updates), mesh, partition),
-    )
+    return start_training(program, lanes, keys, cells, updates)
 
 
 def _params(state: Any, lanes: Lanes, alone: bool) -> Any:
@@ -576,9 +487,8 @@ def _dry_run(config: TrainingConfig, program: Program, lanes: Lanes, updates: in
     )
     if not updates:
         return
-    alone = config.seeds == len(program.cells) == 1 and program.spread is not None
     say("compiling the start of the training ...")
-    training = (_one_run if alone else _side_by_side)(config, program, lanes, 1)
+    training = _training(config, program, lanes, 1)
     say("compiling one update ...")
     cost = measure(training.advance, training.running, np.int32(1))
     rate = program.observations * lanes.count / cost.seconds

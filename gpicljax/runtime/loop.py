@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.checks import check, check_at_least
 from gpicljax.runtime.checkpoints import Checkpointer
 from gpicljax.runtime.distributed import exchange, is_main, to_host
 from gpicljax.runtime.distributed import say as say_once
@@ -122,24 +123,16 @@ def run_chunks(
       CheckpointError: if nothing can be restored, or saving fails repeatedly.
       OSError: if logging fails repeatedly.
     """
-    for name, value, least in (
-        ("num_chunks", num_chunks, 0),
-        ("updates", updates, 1),
-        ("checkpoint_every", checkpoint_every, 1),
-        ("observations_per_chunk", observations_per_chunk, 0),
-    ):
-        if value < least:
-            raise ValueError(f"{name}: got {value}; accepted: an integer >= {least}")
+    check_at_least(0, num_chunks=num_chunks, observations_per_chunk=observations_per_chunk)
+    check_at_least(1, updates=updates, checkpoint_every=checkpoint_every)
     say: Callable[[str], None] = say_once if progress is None else progress.note
     saver = Checkpointer(run.checkpoints, report=say) if checkpointer is None else checkpointer
     log = MetricsLog(run.metrics_file)
-    done = saved = tried = 0
-    names = ("the run",) if lanes is None else lanes.names
-    like = state if lanes is None else lanes.stored_like(state)
-    restored = saver.restore_latest(like) if run.resumed else None
-    if restored is not None:
-        done, state = restored[0], restored[1] if lanes is None else lanes.restored(restored[1])
-        saved = tried = done
+    keeper = _Keeper(saver, lanes, log)
+    done, names = 0, ("the run",) if lanes is None else lanes.names
+    if run.resumed:
+        done, state = keeper.restore(state)
+    if done:
         say(f"resuming after {_chunks(done, updates, num_chunks)}")
     first = done // updates
     log.truncate_after(first)
@@ -148,23 +141,12 @@ def run_chunks(
     unsound = not_finite_since(records)
     leader = is_main()
     if leader:
-        plan = {
-            "num_chunks": num_chunks,
-            "observations_per_chunk": observations_per_chunk,
-            "key_metric": None if progress is None else progress.key_metric,
-            **provenance(),
-        }
-        with contextlib.suppress(OSError):  # for `gpicljax runs` only
-            write_atomically(run.plan_file, to_json_text(plan, indent=2) + "\n")
-
-    def save() -> None:
-        nonlocal saved, tried
-        # A checkpoint must not be ahead of the log: a resume could not fill the gap.
-        if log.complete and done > tried:
-            tried = done
-            kept = state if lanes is None else lanes.stored(state)
-            saved = done if saver.save(done, kept) else saved
-
+        _write_plan(
+            run,
+            num_chunks=num_chunks,
+            observations_per_chunk=observations_per_chunk,
+            key_metric=None if progress is None else progress.key_metric,
+        )
     nothing = contextlib.nullcontext()
     watch = _Stopwatch(observations_per_chunk, before)
     shown = nothing if progress is None else contextlib.closing(progress)
@@ -192,11 +174,8 @@ def run_chunks(
                 fetch = to_host if lanes is None else lanes.fetch
                 metrics = fetch(dict(metrics)) | dict(probed)
                 sound = np.atleast_1d(metrics.pop(FINITE, np.ones(len(names), bool)))
-                clash = [name for name in RESERVED if name in metrics]
-                if clash:
-                    raise ValueError(
-                        f"metrics: got the name {clash[0]!r}; accepted: any but {RESERVED}"
-                    )
+                for name in RESERVED:
+                    check(name not in metrics, "metrics", name, f"names other than {RESERVED}")
                 if step == first + 1 and progress is not None:
                     taken, compiled = duration(spent["chunk_s"]), duration(spent["compile_s"])
                     say(f"first chunk, compilation included: {taken} ({compiled} to compile)")
@@ -211,7 +190,7 @@ def run_chunks(
                 if on_metrics is not None:
                     on_metrics(step, metrics)
                 if step % checkpoint_every == 0 or step == num_chunks:
-                    save()
+                    keeper.save(done, state)
                 if progress is not None:
                     progress.update(
                         step,
@@ -231,12 +210,13 @@ def run_chunks(
         if asked is not None:
             with contextlib.suppress(OSError):
                 log.flush()
-            save()
+            keeper.save(done, state)
+            saved = keeper.saved
             kept = f"saved after {_chunks(saved, updates)}" if saved else "nothing saved"
             say(f"stopped by {asked.name}: {kept}; --resume continues")
             raise SystemExit(exit_code(asked))
         log.flush()
-        save()
+        keeper.save(done, state)
         if len(unsound) == len(names):
             say(f"stopped: {in_words(unsound)}")
             raise SystemExit(NOT_FINITE_CODE)
@@ -248,6 +228,41 @@ def _chunks(done: int, updates: int, of: int | None = None) -> str:
     chunks, more = divmod(done, updates)
     whole = f"chunk {chunks}" if of is None else f"chunk {chunks} of {of}"
     return f"{whole} and {more} of {updates} updates" if more else whole
+
+
+def _write_plan(run: RunDirectory, **plan: Any) -> None:
+    """Writes what is ahead of a run and where it comes from, for `gpicljax runs` only."""
+    with contextlib.suppress(OSError):
+        write_atomically(run.plan_file, to_json_text(plan | provenance(), indent=2) + "\n")
+
+
+class _Keeper:
+    """The checkpoints of a run, which are never ahead of its log: a resume could not fill the gap.
+
+    Attributes:
+      saved: updates until the newest one; 0 if there is none.
+    """
+
+    def __init__(self, saver: Checkpointer, lanes: Lanes | None, log: MetricsLog) -> None:
+        self.saved = 0
+        self._tried = 0
+        self._saver, self._lanes, self._log = saver, lanes, log
+
+    def restore(self, state: StateT) -> tuple[int, StateT]:
+        """Updates and state of the newest intact one; 0 and `state` itself if there is none."""
+        like = state if self._lanes is None else self._lanes.stored_like(state)
+        if (restored := self._saver.restore_latest(like)) is None:
+            return 0, state
+        done, stored = restored
+        self.saved = self._tried = done
+        return done, stored if self._lanes is None else self._lanes.restored(stored)
+
+    def save(self, done: int, state: Any) -> None:
+        """Saves a state after so many updates, unless that was tried already."""
+        if self._log.complete and done > self._tried:
+            self._tried = done
+            stored = state if self._lanes is None else self._lanes.stored(state)
+            self.saved = done if self._saver.save(done, stored) else self.saved
 
 
 class _Stopwatch:

@@ -14,6 +14,7 @@ import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from gpicljax.checks import check
 from gpicljax.storage.leaves import is_key, is_spread, to_storage
 
 T = TypeVar("T")
@@ -169,18 +170,15 @@ def make_mesh(num_devices: int | None = None) -> Mesh:
     """
     devices = jax.devices()
     wanted = len(devices) if num_devices is None else num_devices
-    if not 1 <= wanted <= len(devices):
-        raise ValueError(f"num_devices: got {num_devices}; accepted: 1 to {len(devices)}")
+    check(1 <= wanted <= len(devices), "num_devices", num_devices, f"1 to {len(devices)}")
     processes = jax.process_count()
     if processes > 1:
         # A process without a device in the mesh could not even take part in the calls.
         each = [[d for d in devices if d.process_index == i] for i in range(processes)]
         share, rest = divmod(wanted, processes)
-        if rest or share > min(map(len, each)):
-            raise ValueError(
-                f"num_devices: got {wanted}; accepted: the same number in each of the "
-                f"{processes} processes, which have {[len(own) for own in each]}"
-            )
+        there = [len(own) for own in each]
+        accepted = f"the same number in each of the {processes} processes, which have {there}"
+        check(not rest and share <= min(there), "num_devices", wanted, accepted)
         devices = [device for own in each for device in own[:share]]
     # jax.make_mesh defaults to explicit axes, which scans over sharded keys cannot run under
     # (tests/runtime/eight_devices.py shows one).
@@ -207,12 +205,9 @@ def shard_leading(tree: T, mesh: Mesh) -> T:
         shape = np.shape(leaf)
         if not shape:
             return _put(leaf, NamedSharding(mesh, PartitionSpec()))
-        if shape[0] % mesh.size:
-            raise ValueError(
-                f"tree{jax.tree_util.keystr(path)}: got the shape {shape}; accepted: "
-                f"a leading axis that is a multiple of {mesh.size} devices "
-                "(see runtime.Lanes)"
-            )
+        name, whole = f"tree{jax.tree_util.keystr(path)}", shape[0] % mesh.size == 0
+        accepted = f"a leading axis that is a multiple of {mesh.size} devices (see runtime.Lanes)"
+        check(whole, name, [*shape], accepted)
         return _put(leaf, NamedSharding(mesh, PartitionSpec(AXIS)))
 
     return jax.tree_util.tree_map_with_path(place, tree)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpicljax.checks import check
 from gpicljax.runtime.distributed import on_main
 from gpicljax.storage.atomic import to_json_text, write_atomically
 
@@ -76,14 +77,10 @@ class MetricsLog:
         self._complete = on_main(lambda: self._append(step, values))
 
     def _append(self, step: int, values: Mapping[str, Any]) -> bool:
-        if "step" in values:
-            raise ValueError("values: got a metric called 'step'; accepted: any other name")
+        check("step" not in values, "values", "step", "any other name of a metric")
         for name, value in values.items():
-            if hasattr(value, "__array__") and np.size(value) > MAX_VALUES:
-                raise ValueError(
-                    f"values[{name!r}]: got an array of shape {np.shape(value)}; "
-                    f"accepted: at most {MAX_VALUES} numbers"
-                )
+            few = not hasattr(value, "__array__") or np.size(value) <= MAX_VALUES
+            check(few, f"values[{name!r}]", value, f"at most {MAX_VALUES} numbers")
         record: dict[str, Any] = {"step": int(step), **values}
         self._pending.append(to_json_text(record).encode() + b"\n")
         try:

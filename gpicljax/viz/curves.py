@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpicljax.checks import check, check_array
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve
 from gpicljax.viz import style
 from gpicljax.viz.style import Label
@@ -56,22 +57,17 @@ def learning_curves(
     """
     agents = cast(Mapping[str, ArrayLike], values if isinstance(values, Mapping) else {"": values})
     axis = dict(steps) if isinstance(steps, Mapping) else dict.fromkeys(agents, steps)
-    if set(axis) != set(agents):
-        raise ValueError(f"steps: got {list(axis)}; accepted: the agents, {list(agents)}")
+    check(set(axis) == set(agents), "steps", [*axis], f"the agents, {[*agents]}")
     axis = {name: np.asarray(x, np.float64) for name, x in axis.items()}
     for x in axis.values():
-        if x.ndim != 1 or x.size < 2 or np.any(np.diff(x) <= 0):
-            raise ValueError(f"steps: got shape {x.shape}; accepted: float[T], T >= 2, ascending")
-    if not agents:
-        raise ValueError("values: got no agent; accepted: float[seeds, T] or at least one of them")
+        ascending = x.ndim == 1 and x.size >= 2 and not np.any(np.diff(x) <= 0)
+        check_array(ascending, "steps", x, "float[T], T >= 2, ascending")
+    check(agents, "values", values, "float[seeds, T] or at least one of them")
     runs = {name: np.asarray(v, np.float64) for name, v in agents.items()}
     for name, run in runs.items():
-        if run.ndim != 2 or run.shape[1] != axis[name].size:
-            of = f" of {name!r}" if name else ""
-            raise ValueError(
-                f"values{of}: got shape {run.shape}; accepted: float[seeds, "
-                f"{axis[name].size}], as steps"
-            )
+        of, moments = f" of {name!r}" if name else "", axis[name].size
+        fits = run.ndim == 2 and run.shape[1] == moments
+        check_array(fits, f"values{of}", run, f"float[seeds, {moments}], as steps")
 
     figure = style.new_figure(6.4, 3.7)
     axes = figure.add_subplot()
@@ -142,11 +138,9 @@ def icl_figure(
     profiles = (
         dict(profile) if isinstance(profile, Mapping) else {} if profile is None else {"": profile}
     )
-    if not named:
-        raise ValueError("curves: got none; accepted: an ICLCurve or at least one by name")
+    check(named, "curves", named, "an ICLCurve or at least one by name")
     unknown = sorted(set(profiles) - set(named))
-    if unknown:
-        raise ValueError(f"profile: got {unknown}; accepted: names of curves, {sorted(named)}")
+    check(not unknown, "profile", unknown, f"names of curves, {sorted(named)}")
 
     figure = style.new_figure(6.4, 3.9)
     axes = figure.add_subplot()
@@ -233,11 +227,10 @@ def results_bars(
     if samples is not None:
         shapes["samples"] = (len(samples),)
     for name, shape in shapes.items():
-        if shape != (count,) or count == 0:
-            raise ValueError(f"{name}: got shape {shape} for {count} names; accepted: [N], N >= 1")
+        fits = shape == (count,) and count > 0
+        check(fits, name, [*shape], f"shape [N], N >= 1, for N = {count} names")
     unknown = sorted(set(highlight) - set(names))
-    if unknown:
-        raise ValueError(f"highlight: got {unknown}; accepted: names, {list(names)}")
+    check(not unknown, "highlight", unknown, f"names, {[*names]}")
 
     figure = style.new_figure(6.4, 1.05 + 0.36 * count + (0.25 if title else 0))
     axes = figure.add_subplot()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpicljax.checks import check, check_array, check_at_least
 from gpicljax.viz import style
 
 if TYPE_CHECKING:
@@ -43,11 +44,8 @@ def render_frames(
     import jax
 
     indices = np.asarray(chosen, np.int32)
-    if indices.ndim != 1 or indices.size == 0 or chunk < 1:
-        raise ValueError(
-            f"chosen, chunk: got shape {indices.shape}, {chunk}; accepted: int[N] with N >= 1, "
-            "and a chunk of at least 1"
-        )
+    check_array(indices.ndim == 1 and indices.size > 0, "chosen", indices, "int[N], N >= 1")
+    check_at_least(1, chunk=chunk)
     chunk = min(chunk, indices.size)
     # The last chunk is filled up with its first frame, so that one program does.
     filled = np.concatenate([indices, np.full(-indices.size % chunk, indices[0], np.int32)])
@@ -70,8 +68,8 @@ def choose_frames(length: int, most: int) -> NDArray[np.int32]:
       >>> choose_frames(10, 4).tolist()
       [0, 4, 8, 10]
     """
-    if length < 0 or most < 2:
-        raise ValueError(f"length, most: got {length}, {most}; accepted: at least 0, at least 2")
+    check_at_least(0, length=length)
+    check_at_least(2, most=most)
     stride = max(1, -(-length // (most - 1)))
     return np.append(np.arange(0, length, stride, dtype=np.int32), np.int32(length))
 
@@ -102,11 +100,9 @@ def animation(frames: Frames, *, frames_per_second: float = 15.0, most_pixels: i
     from PIL import Image
 
     frames = _checked(frames)
-    if not 0 < frames_per_second <= 50 or most_pixels < 1:
-        raise ValueError(
-            f"frames_per_second, most_pixels: got {frames_per_second}, {most_pixels}; accepted: "
-            "0 < frames_per_second <= 50 and most_pixels >= 1"
-        )
+    rate = frames_per_second
+    check(0 < rate <= 50, "frames_per_second", rate, "0 < frames_per_second <= 50")
+    check_at_least(1, most_pixels=most_pixels)
     height, width = frames.shape[1:3]
     share = min(1.0, most_pixels / max(height, width))
     size = max(1, round(width * share)), max(1, round(height * share))
@@ -157,11 +153,8 @@ def contact_sheet(
     """
     frames = _checked(frames)
     count, height, width, _ = frames.shape
-    if columns < 1 or (labels and len(labels) != count):
-        raise ValueError(
-            f"columns, labels: got {columns}, {len(labels)} for {count} frames; accepted: at "
-            "least 1, and as many as frames, or none"
-        )
+    check_at_least(1, columns=columns)
+    check(len(labels) in (0, count), "labels", labels, f"{count}, as many as frames, or none")
     columns = min(columns, count)
     rows = -(-count // columns)
     each = 7.2 / columns - 0.18
@@ -182,8 +175,6 @@ def contact_sheet(
 
 def _checked(frames: Frames) -> Frames:
     frames = np.asarray(frames)
-    if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not frames.size:
-        raise ValueError(
-            f"frames: got {frames.dtype}{list(frames.shape)}; accepted: uint8[T, H, W, 3], T >= 1"
-        )
+    pictures = frames.ndim == 4 and frames.shape[-1] == 3 and frames.dtype == np.uint8
+    check_array(pictures and frames.size > 0, "frames", frames, "uint8[T, H, W, 3], T >= 1")
     return frames

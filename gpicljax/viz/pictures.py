@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from gpicljax.checks import check_array
 from gpicljax.viz import style
 
 if TYPE_CHECKING:
@@ -42,11 +43,8 @@ def picture_grid(
         raise ValueError("rows: at least one row with at least one picture is needed")
     for name, pictures in rows:
         for caption, picture in pictures:
-            if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[-1] != 3:
-                raise ValueError(
-                    f"rows: {name!r}, {caption!r} is {picture.dtype}{list(picture.shape)}; "
-                    "uint8[H, W, 3] is accepted"
-                )
+            fits = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[-1] == 3
+            check_array(fits, f"rows, {name!r}, {caption!r}", picture, "uint8[H, W, 3]")
     columns = max(len(pictures) for _, pictures in rows)
     tallest = [max(p.shape[0] / p.shape[1] for _, p in pictures) for _, pictures in rows]
     margin, caption_height, head = 1.3, 0.24, 0.4 if title else 0.1

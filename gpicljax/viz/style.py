@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpicljax.checks import check
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -245,9 +247,8 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> Path:
     target = Path(path)
     kind = target.suffix.lower().lstrip(".")
     known = figure.canvas.get_supported_filetypes()
-    if kind not in known:
-        accepted = ", ".join(f".{k}" for k in sorted(known))
-        raise ValueError(f"path: got {str(target)!r}; accepted: a path that ends in {accepted}")
+    endings = ", ".join(f".{k}" for k in sorted(known))
+    check(kind in known, "path", str(target), f"a path that ends in {endings}")
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".tmp")
     try:

@@ -222,7 +222,7 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
         (lambda: Demonstration(label_probability=2.0), "label_probability"),
         (lambda: make(params=()), "params"),
         (lambda: make(episodes=0), "episodes"),
-        (lambda: make(params=made_params(horizon=10)), "horizon 10"),
+        (lambda: make(params=made_params(horizon=10)), "horizon: got 10"),
         (lambda: maze_world.from_card({"static": {}}), "about"),
         (lambda: maze_world.collect("x", 0, make_env(), made_params(), episodes=0), "episodes"),
     ],

@@ -157,21 +157,27 @@ def test_results_bars_in_other_units():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: learning_curves(STEPS[::-1], SEEDS), r"steps: got shape \(30,\)"),
-        (lambda: learning_curves(STEPS, SEEDS[0]), r"values: got shape \(30,\)"),
-        (lambda: learning_curves(STEPS, {"x": SEEDS[:, :5]}), r"values of 'x': got shape \(6, 5\)"),
-        (lambda: learning_curves(STEPS, {}), "got no agent"),
+        (lambda: learning_curves(STEPS[::-1], SEEDS), r"steps: got float64\[30\]"),
+        (lambda: learning_curves(STEPS, SEEDS[0]), r"values: got float64\[30\]"),
+        (
+            lambda: learning_curves(STEPS, {"x": SEEDS[:, :5]}),
+            r"values of 'x': got float64\[6, 5\]",
+        ),
+        (lambda: learning_curves(STEPS, {}), "values: got {}"),
         (lambda: learning_curves(STEPS, np.full((2, 30), np.nan)), "no data"),
-        (lambda: icl_figure({}), "curves: got none"),
+        (lambda: icl_figure({}), "curves: got {}"),
         (
             lambda: icl_figure({"a": icl_curve(LINE)}, profile={"b": icl_profile(LINE)}),
             r"profile: got \['b'\]",
         ),
-        (lambda: results_bars([], [], [], []), "for 0 names"),
-        (lambda: results_bars(["a"], [0.5], [0.4, 0.5], [0.6]), r"lows: got shape \(2,\)"),
+        (lambda: results_bars([], [], [], []), "for N = 0 names"),
+        (
+            lambda: results_bars(["a"], [0.5], [0.4, 0.5], [0.6]),
+            r"lows: got \[2\]; accepted: shape \[N\]",
+        ),
         (
             lambda: results_bars(["a"], [0.5], [0.4], [0.6], samples=[]),
-            r"samples: got shape \(0,\)",
+            r"samples: got \[0\]",
         ),
         (lambda: results_bars(["a"], [0.5], [0.4], [0.6], highlight=["b"]), r"got \['b'\]"),
     ],

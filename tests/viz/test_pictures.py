@@ -28,8 +28,8 @@ def test_every_picture_is_shown_with_its_caption(tmp_path):
     [
         ([], "at least one row"),
         ([("size", [])], "at least one picture"),
-        ([("size", [("7", picture(0).astype(float))])], r"'7' is float64\[8, 8, 3\]"),
-        ([("size", [("7", picture(0)[..., 0])])], r"'7' is uint8\[8, 8\]"),
+        ([("size", [("7", picture(0).astype(float))])], r"'7': got float64\[8, 8, 3\]"),
+        ([("size", [("7", picture(0)[..., 0])])], r"'7': got uint8\[8, 8\]"),
     ],
 )
 def test_what_is_not_a_picture_is_refused(rows, said):

@@ -37,7 +37,7 @@ import numpy as np
 from jax.core import Tracer
 
 from gpicljax.batching import select
-from gpicljax.checks import check_at_least
+from gpicljax.checks import Count, Share, check, check_at_least, check_fields
 from gpicljax.data.shards import ShardWriter
 from gpicljax.envs.maze_world import MazeWorld, Params, State, Task
 from gpicljax.envs.maze_world.experts import Rule, privileged_agent
@@ -64,23 +64,17 @@ class Demonstration:
       ValueError: for a length below 1, or a range outside [0, 1].
     """
 
-    length: int = 2048
-    probability: tuple[float, float] = (0.0, 0.5)
-    epsilon: tuple[float, float] = (0.0, 0.8)
-    label_probability: float = 1.0
+    length: Count = 2048
+    probability: tuple[Share, Share] = (0.0, 0.5)
+    epsilon: tuple[Share, Share] = (0.0, 0.8)
+    label_probability: Share = 1.0
     rule: Rule = "default"
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"length: got {self.length}; accepted: an integer >= 1")
+        check_fields(self)
         for name in ("probability", "epsilon"):
             low, high = getattr(self, name)
-            if not 0 <= low <= high <= 1:
-                raise ValueError(f"{name}: got {(low, high)}; accepted: two of [0, 1] in order")
-        if not 0 <= self.label_probability <= 1:
-            raise ValueError(
-                f"label_probability: got {self.label_probability}; accepted: one of [0, 1]"
-            )
+            check(low <= high, name, (low, high), "two of [0, 1] in order")
 
 
 class Episode(NamedTuple):
@@ -424,10 +418,7 @@ def collect(
       ValueError: see `trajectories`.
     """
     choices = _choices(env, params, settings)
-    if episodes < 1 or episodes_per_shard < 1:
-        raise ValueError(
-            f"episodes: got {episodes}, {episodes_per_shard} per shard; accepted: integers >= 1"
-        )
+    check_at_least(1, episodes=episodes, episodes_per_shard=episodes_per_shard)
     about = card(env, choices, settings)
     about |= {"seed": seed, "episodes_per_shard": episodes_per_shard}
     total = -(-episodes // episodes_per_shard)
@@ -459,19 +450,14 @@ def _choices(
     env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
 ) -> tuple[Params, ...]:
     choices = _listed(params)
-    if not 1 <= len(choices) <= 256:
-        raise ValueError(f"params: got {len(choices)}; accepted: 1 .. 256 distributions")
+    check(1 <= len(choices) <= 256, "params", len(choices), "1 .. 256 distributions")
     for one in choices:
         if isinstance(one.horizon, Tracer):
             continue
         env.validate(one)
-        if int(one.horizon) < settings.length:
-            raise ValueError(
-                f"params: got horizon {int(one.horizon)}; accepted: at least the length, "
-                f"{settings.length}"
-            )
-    if env.size > 255:
-        raise ValueError(f"size: got {env.size}; accepted: at most 255, for poses are stored bytes")
+        horizon, length = int(one.horizon), settings.length
+        check(horizon >= length, "params.horizon", horizon, f"at least the length, {length}")
+    check(env.size <= 255, "size", env.size, "at most 255, for poses are stored bytes")
     return choices
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpicljax.checks import check, check_at_least
 from gpicljax.data.meta_language.text import LETTERS
 
 WORDS = tuple(
@@ -95,7 +96,5 @@ def _holds(item: str) -> bool:
 
 
 def _check(count: int, wrong: float) -> None:
-    if count < 1:
-        raise ValueError(f"count: got {count}; accepted: an integer >= 1")
-    if not 0 <= wrong <= 1:
-        raise ValueError(f"wrong: got {wrong}; accepted: a share in [0, 1]")
+    check_at_least(1, count=count)
+    check(0 <= wrong <= 1, "wrong", wrong, "a share in [0, 1]")

@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gpicljax.checks import check, check_at_least
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SIGNS = " .,;-\n"
 SYMBOLS = LETTERS + SIGNS
@@ -75,11 +77,8 @@ class SymbolMap:
         Raises:
           ValueError: if the vocabulary has fewer tokens than there are symbols.
         """
-        if vocab_size < len(symbols):
-            raise ValueError(
-                f"vocab_size = {vocab_size}: at least {len(symbols)} tokens are needed, one for "
-                "each symbol"
-            )
+        accepted = f"at least {len(symbols)}, a token for each symbol"
+        check(vocab_size >= len(symbols), "vocab_size", vocab_size, accepted)
         order = np.random.default_rng(seed).permutation(vocab_size)[: len(symbols)]
         return cls(tuple(int(token) for token in order), symbols)
 
@@ -162,8 +161,7 @@ def text_windows(directory: str | Path, symbols: SymbolMap, length: int) -> NDAr
       FileNotFoundError: if there is no such folder, or no text in it.
       ValueError: if a file is empty or not UTF-8, or all together are too short for one window.
     """
-    if length < 1:
-        raise ValueError(f"length = {length}: at least 1 is needed")
+    check_at_least(1, length=length)
     folder = Path(directory)
     paths = sorted(folder.glob("*.txt"))
     if not paths:

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import ArrayLike as HostArrayLike
 
+from gpicljax.checks import check, check_array
 from gpicljax.evaluation.statistics import (
     Moments,
     WelchResult,
@@ -79,11 +80,8 @@ def zsct_accuracy(correct: ArrayLike, valid: ArrayLike, is_query: ArrayLike) -> 
     """
     arrays = {"correct": correct, "valid": valid, "is_query": is_query}
     right, played, query = (_games(name, value) for name, value in arrays.items())
-    if not right.shape == played.shape == query.shape:
-        raise ValueError(
-            f"correct, valid and is_query have shapes {right.shape}, {played.shape} and "
-            f"{query.shape}; accepted: one shape [B, G] for all"
-        )
+    shapes = [x.shape for x in (right, played, query)]
+    check(len({*shapes}) == 1, ", ".join(arrays), shapes, "one shape [B, G] for all")
     return ZSCTAccuracy(query=_phase(right, played & query), support=_phase(right, played & ~query))
 
 
@@ -91,8 +89,7 @@ def _games(name: str, value: ArrayLike) -> jax.Array:
     x = jnp.asarray(value)
     if x.dtype != jnp.bool_:
         raise TypeError(f"{name}: got dtype {x.dtype}; accepted: bool")
-    if x.ndim != 2:
-        raise ValueError(f"{name}: got shape {x.shape}; accepted: bool[B, G], episodes by games")
+    check_array(x.ndim == 2, name, x, "bool[B, G], episodes by games")
     return x
 
 
@@ -172,8 +169,7 @@ def hypothesis_tests(
     Source: section 4.3 and Table 3 of the Meta-Referential Games paper, which states the hypotheses
       and "non-significant"; the tests are ours.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level: got {level}; accepted: 0 < level < 1")
+    check(0 < level < 1, "level", level, "0 < level < 1")
     moments = {key: _moments(key, cell) for key, cell in cells.items()}
     by_samples = _compare(moments, hypothesis=1, level=level)
     by_shots = _compare(moments, hypothesis=2, level=level)
@@ -245,11 +241,8 @@ def _moments(key: tuple[int, int], cell: HostArrayLike | Moments) -> Moments:
         moments = cell
     else:
         seeds = np.asarray(cell, np.float64)
-        if seeds.ndim != 1 or seeds.size < 2:
-            raise ValueError(
-                f"cells[{key}]: got shape {seeds.shape}; accepted: float[N] of N >= 2 seeds, "
-                "or Moments"
-            )
+        several = seeds.ndim == 1 and seeds.size >= 2
+        check_array(several, f"cells[{key}]", seeds, "float[N] of N >= 2 seeds, or Moments")
         moments = mean_interval(seeds).moments
     if not np.all(np.isfinite([moments.mean, moments.std])):
         raise ValueError(f"cells[{key}] has values that are not finite: {moments}")

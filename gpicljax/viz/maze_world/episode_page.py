@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpicljax.checks import check, check_array
 from gpicljax.viz.films import Frames
 from gpicljax.viz.maze_world import trajectories as maze
 from gpicljax.viz.maze_world.trajectories import MazeEpisode
@@ -59,15 +60,12 @@ def episode_page(
     episode = episode.checked()
     frames = np.asarray(frames)
     moments = len(episode.position)
-    if frames.ndim != 4 or frames.dtype != np.uint8 or frames.shape[::3] != (moments, 3):
-        raise ValueError(
-            f"frames: got {frames.dtype}{list(frames.shape)}; accepted: uint8[{moments}, H, W, 3]"
-        )
+    fits = frames.ndim == 4 and frames.dtype == np.uint8 and frames.shape[::3] == (moments, 3)
+    check_array(fits, "frames", frames, f"uint8[{moments}, H, W, 3]")
     for name, words in (("actions", actions), ("advice", advice)):
-        if words is not None and len(words) != moments - 1:
-            raise ValueError(f"{name}: got {len(words)} entries; accepted: {moments - 1}")
-    if not 1 <= quality <= 100:
-        raise ValueError(f"quality: got {quality}; accepted: 1 .. 100")
+        fits = words is None or len(words) == moments - 1
+        check(fits, name, words, f"{moments - 1} entries")
+    check(1 <= quality <= 100, "quality", quality, "1 .. 100")
     height, width = frames.shape[1:3]
     tile_height, tile_width = (-(-side // _BLOCK) * _BLOCK for side in (height, width))
     parts = [frames[i : i + TILES] for i in range(0, moments, TILES)]

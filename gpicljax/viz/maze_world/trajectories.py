@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpicljax.checks import check, check_array, check_at_least
 from gpicljax.viz import style
 from gpicljax.viz.films import Frames
 
@@ -78,12 +79,10 @@ class MazeEpisode(NamedTuple):
         }
         for name, shape in expected.items():
             array = arrays[name]
-            if array is not None and (array.shape != shape or array.size == 0 < math.prod(shape)):
-                raise ValueError(f"{name}: got shape {list(array.shape)}; accepted: {list(shape)}")
-        if n < 1 or steps < 0:
-            raise ValueError(
-                f"walls, position: got {n} rows, {steps + 1} moments; accepted: at least 1 each"
-            )
+            fits = array is None or array.shape == shape
+            check_array(fits, name, array, f"shape {[*shape]}")
+        fits = n >= 1 and steps >= 0
+        check(fits, "walls, position", (n, steps + 1), "at least 1 row and 1 moment")
         return MazeEpisode(**arrays)
 
 
@@ -126,11 +125,10 @@ def trajectory_figure(
     from matplotlib.colors import ListedColormap
 
     shown = [episodes] if isinstance(episodes, MazeEpisode) else list(episodes)
-    if not shown or columns < 1 or (labels and len(labels) != len(shown)):
-        raise ValueError(
-            f"episodes, labels, columns: got {len(shown)}, {len(labels)}, {columns}; accepted: at "
-            "least one episode, as many labels or none, and at least 1 column"
-        )
+    check(shown, "episodes", shown, "at least one")
+    check_at_least(1, columns=columns)
+    several = len(shown)
+    check(len(labels) in (0, several), "labels", labels, f"{several}, as many as episodes, or none")
     shown = [episode.checked() for episode in shown]
     columns = min(columns, len(shown))
     rows = -(-len(shown) // columns)
@@ -208,11 +206,11 @@ def map_frames(
     episode = episode.checked()
     moments = len(episode.position)
     places = np.arange(moments) if chosen is None else np.asarray(chosen)
-    if places.ndim != 1 or not places.size or places.min() < 0 or places.max() >= moments:
-        raise ValueError(f"chosen: got {places.tolist()}; accepted: moments 0 .. {moments - 1}")
+    some = places.ndim == 1 and places.size > 0
+    fits = some and places.min() >= 0 and places.max() < moments
+    check(fits, "chosen", places.tolist(), f"moments 0 .. {moments - 1}")
     n = len(episode.walls)
-    if pixels < 3 * n:
-        raise ValueError(f"pixels: got {pixels}; accepted: at least {3 * n}, 3 for each cell")
+    check(pixels >= 3 * n, "pixels", pixels, f"at least {3 * n}, 3 for each cell")
     scale = FINE * pixels / n
     canvas = _Canvas(episode, scale, FINE * pixels)
     frames, drawn = [], 0
@@ -333,12 +331,8 @@ def film_frames(
 
     frames = np.asarray(first_person)
     maps = map_frames(episode, chosen, pixels=pixels)
-    if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8:
-        raise ValueError(
-            f"first_person: got {frames.dtype}{list(frames.shape)}; accepted: uint8[K, H, W, 3]"
-        )
-    if len(frames) != len(maps):
-        raise ValueError(f"first_person: got {len(frames)} frames; accepted: {len(maps)}")
+    fits = frames.ndim == 4 and frames.shape[::3] == (len(maps), 3) and frames.dtype == np.uint8
+    check_array(fits, "first_person", frames, f"uint8[{len(maps)}, H, W, 3]")
     height, width = frames.shape[1:3]
     size = max(1, round(pixels * width / height)), pixels
     views = [np.asarray(Image.fromarray(f).resize(size, Image.Resampling.NEAREST)) for f in frames]

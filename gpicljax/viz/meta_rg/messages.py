@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpicljax.checks import check, check_array
 from gpicljax.viz import style
 
 if TYPE_CHECKING:
@@ -116,8 +117,8 @@ def messages_figure(
     from matplotlib.patches import Patch
 
     m = np.asarray(messages)
-    if m.ndim != 2 or m.size == 0 or not np.issubdtype(m.dtype, np.integer):
-        raise ValueError(f"messages: got {m.dtype}{list(m.shape)}; accepted: int[G, L]")
+    some = m.ndim == 2 and m.size > 0
+    check_array(some and np.issubdtype(m.dtype, np.integer), "messages", m, "int[G, L]")
     if vocab_size < 1 or m.min() < 0 or m.max() > vocab_size:
         raise ValueError(
             f"messages: got {m.min()} to {m.max()}; accepted: 0 to vocab_size, {vocab_size}"
@@ -253,10 +254,8 @@ def _width(games: int) -> float:
 
 
 def _check_support(num_support: int, games: int) -> None:
-    if not 0 <= num_support <= games:
-        raise ValueError(
-            f"num_support: got {num_support}; accepted: 0 to the number of games, {games}"
-        )
+    accepted = f"0 to the number of games, {games}"
+    check(0 <= num_support <= games, "num_support", num_support, accepted)
 
 
 def _check_structure(
@@ -266,23 +265,19 @@ def _check_structure(
     sigma: NDArray[np.float64],
     count: NDArray[np.int64],
 ) -> None:
-    if x.ndim != 2 or x.size == 0:
-        raise ValueError(f"stimuli: got shape {x.shape}; accepted: float[G, N_dim]")
+    check_array(x.ndim == 2 and x.size > 0, "stimuli", x, "float[G, N_dim]")
     dims = x.shape[1]
-    if z.shape != x.shape or not np.issubdtype(z.dtype, np.integer):
-        raise ValueError(f"latents: got {z.dtype}{list(z.shape)}; accepted: int{list(x.shape)}")
-    if count.shape != (dims,) or not np.issubdtype(count.dtype, np.integer):
-        raise ValueError(f"num_values: got {count.dtype}{list(count.shape)}; accepted: int[{dims}]")
+    for name, given, shape in (("latents", z, x.shape), ("num_values", count, (dims,))):
+        fits = given.shape == shape and np.issubdtype(given.dtype, np.integer)
+        check_array(fits, name, given, f"int{[*shape]}")
     for name, table in (("means", mean), ("sigmas", sigma)):
-        if table.ndim != 2 or table.shape[0] != dims or table.shape[1] < count.max():
-            raise ValueError(
-                f"{name}: got shape {table.shape}; accepted: float[{dims}, V], V >= {count.max()}"
-            )
+        fits = table.ndim == 2 and table.shape[0] == dims and table.shape[1] >= count.max()
+        check_array(fits, name, table, f"float[{dims}, V], V >= {count.max()}")
     if count.min() < 1 or z.min() < 0 or np.any(z >= count):
         raise ValueError(
             f"latents: got {z.min(0).tolist()} to {z.max(0).tolist()}; accepted: 0 to "
             f"{(count - 1).tolist()}, as num_values says"
         )
     for i in range(dims):
-        if np.any(sigma[i, : count[i]] <= 0):
-            raise ValueError(f"sigmas[{i}]: got values of 0 or less; accepted: positive ones")
+        used = sigma[i, : count[i]]
+        check(not np.any(used <= 0), f"sigmas[{i}]", used, "positive ones")

@@ -43,6 +43,7 @@ from gpicljax.networks.q_network import QOutput
 from gpicljax.rollout import Record, RolloutState, rollout, start_rollout
 from gpicljax.vector import VectorEnv
 
+Carries = Literal["stored", "none"]
 Mixing = Literal["none", "vdn"]
 Metrics = dict[str, jax.Array]
 
@@ -71,6 +72,9 @@ class R2D2Config:
       unroll: transitions per sequence, burn-in included.
       overlap: transitions that successive sequences share; `unroll - overlap` must divide it.
       burn_in: transitions that only warm the carry up.
+      carries: `"stored"`: sequences begin with the memory that the actor had; `"none"`: with an
+        empty one, and only what follows the first start of a trial counts, which is exact. For
+        memories too large to be stored; sequences should then be longer than most trials.
       n_step: n of the n-step return (shorter at the end of a sequence).
       replay_capacity: sequences; rounded up to a multiple of `num_envs`.
       min_replay: sequences collected before anything is learnt.
@@ -91,6 +95,7 @@ class R2D2Config:
     unroll: int = 20
     overlap: int = 10
     burn_in: int = 10
+    carries: Carries = "stored"
     n_step: int = 3
     replay_capacity: int = 5_000
     min_replay: int = 320
@@ -112,6 +117,9 @@ class R2D2Config:
         check(fits, "overlap", self.overlap, accepted)
         burns = 0 <= self.burn_in < self.unroll
         check(burns, "burn_in", self.burn_in, f"0 .. {self.unroll - 1}")
+        check_choice("carries", self.carries, get_args(Carries))
+        warm = self.carries == "stored" or self.burn_in == 0
+        check(warm, "burn_in", self.burn_in, "0 where no carries are stored")
         check_choice("target", self.target, get_args(Target))
         check_choice("mixing", self.mixing, get_args(Mixing))
 
@@ -172,7 +180,7 @@ class Sequence(NamedTuple):
     Attributes:
       timestep: what was seen (without `info`).
       action: what was done.
-      carry: the agent's carry before the first step.
+      carry: the agent's carry before the first step; its core is `()` where none is stored.
     """
 
     timestep: TimeStep
@@ -311,7 +319,8 @@ class R2D2:
         one = jax.tree.map(
             lambda x: jnp.zeros((config.unroll + 1, *x.shape[1:]), x.dtype), (timestep, action)
         )
-        item = Sequence(one[0], one[1], jax.tree.map(lambda c: c[0], start.carry))
+        carry = self.kept(start.carry)
+        item = Sequence(one[0], one[1], jax.tree.map(lambda c: c[0], carry))
         zero = jnp.zeros((), jnp.int32)
         return TrainState(
             params=params,
@@ -320,7 +329,7 @@ class R2D2:
             replay=replay_buffer.init(item, config.capacity),
             rollout=start,
             window=jax.tree.map(lambda x: overlap(x, config.overlap), (timestep, action)),
-            carries=jax.tree.map(lambda c: overlap(c, config.collections_to_fill), start.carry),
+            carries=jax.tree.map(lambda c: overlap(c, config.collections_to_fill), carry),
             hparams=hparams,
             key=key,
             updates=zero,
@@ -340,6 +349,10 @@ class R2D2:
         state, metrics = jax.lax.scan(self.learn, state, keys)
         return state, jax.tree.map(lambda m: m.mean(0), metrics)
 
+    def kept(self, carry: AgentCarry) -> AgentCarry:
+        """What of a carry is stored."""
+        return carry if self.config.carries == "stored" else carry._replace(core=())
+
     @property
     def _joint_space(self) -> spaces.Space:
         agents = self.vec.env.num_agents
@@ -349,7 +362,7 @@ class R2D2:
 
     def collect(self, state: TrainState) -> tuple[TrainState, Sequence]:
         """`period` more steps, and the sequence of each actor that they complete."""
-        config, before = self.config, state.rollout.carry
+        config, before = self.config, self.kept(state.rollout.carry)
 
         def keep(record: Record) -> tuple[TimeStep, jax.Array]:
             return record.timestep._replace(info={}), record.action
@@ -452,6 +465,8 @@ class R2D2:
 
         # No transition leads out of an ended episode, nor over a renewal into another trial.
         real = ~(timestep.last[:-1] | timestep.trial_start[1:])
+        if config.carries == "none":
+            real &= jnp.cumsum(timestep.trial_start[:-1], axis=0) > 0
         counts = _like(real, errors)
         if not config.forced_steps:
             free = legal[:-1].sum(-1) > 1
@@ -476,7 +491,7 @@ class R2D2:
         starts = timestep.trial_start
         previous = jnp.where(_like(starts, previous), none, previous)
         inputs = AgentInput(timestep.observation, previous, timestep.reward)
-        carry = sequence.carry.core
+        carry = sequence.carry.core if self.config.carries == "stored" else None
         if burn_in:
             early = jax.tree.map(lambda x: x[:burn_in], (inputs, starts))
             _, carry = self.network.unroll(params, carry, early[0], early[1])

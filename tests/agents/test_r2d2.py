@@ -630,6 +630,43 @@ def test_the_double_q_target_honours_masks():
     assert abs(float(metrics["q_loss"]) - 0.5 * 1.8**2) < 1e-5
 
 
+def test_without_stored_carries_only_what_follows_a_trials_start_is_learnt():
+    state = started()
+    config = dataclasses.replace(BASE, burn_in=0)
+    bare = dataclasses.replace(config, carries="none")
+    stored, none = (r2d2.make(c, VEC, NETWORK).update.__self__ for c in (config, bare))
+    assert none.kept(state.rollout.carry).core == ()
+    sequence, weights = time_major(state.replay.items), jnp.ones(2 * ACTORS)
+    arguments = state.params, state.target_params, state.hparams
+    gradient = {
+        name: jax.jit(jax.grad(lambda *a, way=way: way.loss(*a)[0]))
+        for name, way in (("stored", stored), ("none", none))
+    }
+
+    def starting(time):
+        starts = jnp.zeros_like(sequence.timestep.trial_start).at[time].set(True)
+        return sequence._replace(timestep=sequence.timestep._replace(trial_start=starts))
+
+    # From a start on it does not matter what was stored.
+    expected = gradient["stored"](*arguments, starting(0), weights)
+    at_most(gradient["none"](*arguments, starting(0), weights), expected, 1e-6)
+    # What lies before the start does not matter either.
+    later = starting(3)
+    noise = later.timestep.observation["noise"].at[:3].add(0.5)
+    seen = later.timestep.observation | {"noise": noise}
+    changed = later._replace(timestep=later.timestep._replace(observation=seen))
+    first = gradient["none"](*arguments, later, weights)
+    at_most(gradient["none"](*arguments, changed, weights), first, 1e-6)
+    assert float(optax.tree.norm(first)) > 1e-3
+    # Without a start there is nothing to learn from.
+    nothing = later._replace(
+        timestep=later.timestep._replace(trial_start=jnp.zeros((9, 2 * ACTORS), bool))
+    )
+    at_most(gradient["none"](*arguments, nothing, weights), jax.tree.map(jnp.zeros_like, first), 0)
+    with pytest.raises(ValueError, match="burn_in: got 3; accepted: 0 where no carries"):
+        dataclasses.replace(BASE, carries="none")
+
+
 def test_hard_target_copies_every_period():
     _, update, before, first, _ = updated("table 5")
     same = functools.partial(jax.tree.map, np.testing.assert_array_equal)

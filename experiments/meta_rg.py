@@ -171,7 +171,7 @@ def build(config: Config) -> Program:
             network=settings,
             **about,
         ),
-        expected_seconds=570.0 if config.preset == "quick" else None,
+        expected_seconds=200.0 if config.preset == "quick" else None,
         more=env,
     )
 

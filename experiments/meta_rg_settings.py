@@ -132,6 +132,7 @@ QUICK = Config(
     env="MetaRG-v1",
     observations=640_000,
     log_lines=10,
+    evaluation_episodes=256,
     auxiliary="feedback",
     auxiliary_weight=10.0,
     network=EVENTS,
@@ -172,7 +173,7 @@ CPU_TABLE3 = dataclasses.replace(
     shots=(1, 2, 4),
     samples=(1, 4, 16),
     observations=1_280_000,
-    log_lines=10,
+    log_lines=20,
     network=dataclasses.replace(EVENTS, memory_slots=128),
 )
 PAPER_TABLE2 = Config(seeds=3, vmax=3)

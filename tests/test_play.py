@@ -192,9 +192,10 @@ def test_half_blocks_show_two_pixels_each():
 def test_the_terminal_game_reads_arrows_and_ends():
     env = gpicljax.make("FrozenLake-v1", is_slippery=False)
     game, shown = Game(env), []
-    keys = iter("\x1b[B" + "\x1bOC" + "x" + "q" + "\x1b[B")
+    others = "\x1b[H", "\x1b[3~", "\x1bx"  # Home, Delete, Alt-x
+    keys = iter("\x1b[B" + "\x1bOC" + "x" + "".join(others) + "q" + "\x1b[B")
     play_in_terminal(game, lambda: next(keys), shown.append, lambda: (60, 20))
-    assert game.steps == 2 and len(shown) == 4
+    assert game.steps == 2 and len(shown) == 7
     assert "step 2" in shown[-1] and "quit" in shown[-1] and shown[0] != shown[1]
     for end in ("\x03", ""):
         play_in_terminal(game, lambda end=end: end, shown.append, lambda: (60, 20))

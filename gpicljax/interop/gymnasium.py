@@ -7,6 +7,7 @@ one line, `gymnasium.make("gpicljax.interop.gymnasium:gpicljax/MountainCar-v0")`
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any, Literal
 
 import jax
@@ -86,7 +87,7 @@ class GymnasiumEnv(gymnasium.Env):
         self.observation_space = observations_of(env, params)
         self.action_space = converted(self._native_actions)
         self.spec = EnvSpec(
-            f"gpicljax/{env.name}",
+            "gpicljax/" + "-".join(re.findall(r"[\w:.]+", env.name)),  # no brackets in ids
             "gpicljax.interop.gymnasium:to_gymnasium",
             kwargs={"env": env, "params": params, "episodes_per_trial": episodes_per_trial},
             vector_entry_point="gpicljax.interop.gymnasium_vector:to_gymnasium_vector",
@@ -151,7 +152,7 @@ class GymnasiumEnv(gymnasium.Env):
             float(reward),
             terminated,
             truncated,
-            {name: value.item() for name, value in info.items()},
+            jax.tree.map(lambda x: x.item(), info),
         )
 
     def render(self) -> Any:

@@ -217,10 +217,15 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
 
 
 def _masked(values: dict[str, Any], mask: Any) -> dict[str, Any]:
-    """Each array, zero where the mask is false, and the mask under `_name`."""
+    """Each array, zero where the mask is false, and the mask under `_name`; nested ones too."""
     if not mask.any():
         return {}
-    infos = {name: np.where(mask, value, np.zeros_like(value)) for name, value in values.items()}
+    infos = {
+        name: _masked(value, mask)
+        if isinstance(value, dict)
+        else np.where(mask, value, np.zeros_like(value))
+        for name, value in values.items()
+    }
     return infos | {f"_{name}": mask.copy() for name in values}
 
 

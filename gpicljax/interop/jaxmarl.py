@@ -165,7 +165,7 @@ class JaxMARLEnv(MultiAgentEnv):
         moved, rewards, terminated, truncated, info = self.env.transition(
             key, state.state, jnp.stack(native), state.task
         )
-        infos = {name: jnp.broadcast_to(x, (self.num_agents,)) for name, x in info.items()}
+        infos = jax.tree.map(lambda x: jnp.broadcast_to(x, (self.num_agents,)), info)
         arrived = JaxMARLState(
             done=terminated | truncated, step=state.step + 1, task=state.task, state=moved
         )

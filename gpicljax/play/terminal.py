@@ -105,8 +105,10 @@ def play_in_terminal(
         columns, lines = size()
         write(screen(game, columns, lines, true_colour=true_colour))
         key = read()
-        if key == "\x1b" and read() in ("[", "O"):
-            key = _SEQUENCES.get(read(), "")
+        if key == "\x1b" and (key := read()) in ("[", "O"):
+            while "" < (key := read()) < "@":  # what stands before a sequence's last character
+                pass
+            key = _SEQUENCES.get(key, key and "\x1b")
         if key in (QUIT, "\x03", "\x04", ""):
             return
         game.press(key)

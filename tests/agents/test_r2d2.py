@@ -313,9 +313,7 @@ def test_memory_and_last_action_are_cleared_at_trial_starts():
 # Collecting ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "overlap", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (10, 15))]
-)
+@pytest.mark.parametrize("overlap", daily([0], [0, 10, 15]))
 def test_stored_carries_reproduce_what_the_actors_computed(overlap):
     period, rounds = 20 - overlap, 5
     opening = overlap // period

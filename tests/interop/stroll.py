@@ -5,8 +5,8 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from flax import struct
+from variants import daily
 
 import gpicljax
 from gpicljax import spaces
@@ -136,9 +136,8 @@ def subjects():
     for env_id in gpicljax.registered():
         env = gpicljax.make(env_id)
         kinds[type(env), env.observation_space(), env.action_space()] = env_id
-    for env_id in sorted(kinds.values()):
-        if gpicljax.make(env_id).num_agents is None:
-            yield pytest.param(env_id, marks=[] if env_id in THREE else [pytest.mark.slow])
+    ids = sorted(kinds.values())
+    return daily(THREE, [env_id for env_id in ids if gpicljax.make(env_id).num_agents is None])
 
 
-SINGLE = list(subjects())
+SINGLE = subjects()

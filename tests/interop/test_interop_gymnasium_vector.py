@@ -8,6 +8,7 @@ from stroll import SINGLE, Stroll, assert_same, at
 
 import gpicljax
 from gpicljax.task_set import TaskSet
+from gpicljax.wrappers import EpisodeStatistics
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -119,6 +120,19 @@ def test_statistics_and_lists_of_infos():
         ended = terminated | truncated
     assert episodes > 10
     assert envs.episode_count == episodes
+
+
+def test_infos_within_infos_are_as_gymnasium_reports_them():
+    env = EpisodeStatistics(STROLL)
+    ours = to_gymnasium_vector(env, 3)
+    theirs = SyncVectorEnv([lambda: to_gymnasium(env)] * 3)
+    found = []
+    for envs in (ours, theirs):
+        envs.reset(seed=0)
+        found.append(envs.step(np.array([0, 1, 2]))[-1]["episode"])
+    assert found[0].keys() == found[1].keys()
+    for name in found[0]:
+        np.testing.assert_array_equal(found[0][name], found[1][name])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from stroll import Stroll, assert_same, at
 
 import gpicljax
 from gpicljax import spaces
+from gpicljax.wrappers import EpisodeStatistics
 
 if not importlib.util.find_spec("jaxmarl"):
     pytest.skip("needs jaxmarl", allow_module_level=True)
@@ -139,6 +140,14 @@ def test_a_state_to_reset_to_can_be_given(stroll, key):
     assert dones["__all__"]
     assert_same(state, start)
     assert_same(observation, stroll.get_obs(start))
+
+
+def test_infos_within_infos_are_by_agent(key):
+    env = to_jaxmarl(EpisodeStatistics(STROLL))
+    _, state = env.reset(key)
+    infos = env.step(key, state, dict.fromkeys(env.agents, jnp.int32(1)))[-1]
+    assert infos["episode"]["length"].tolist() == [1, 1]
+    assert infos["episode"]["return"].tolist() == [1, 0]
 
 
 def test_step_env_never_resets(stroll, key):

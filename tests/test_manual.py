@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from variants import daily
 
 from gpicljax import registration
 from gpicljax.agents import algorithm
@@ -54,10 +55,11 @@ def quick_part(page):
 
 README = ROOT / "README.md"
 QUICK = [page for page in [*PAGES, README] if examples(quick_part(page)).strip()]
+DAILY = [page for page in QUICK if page.stem in ("README", "add_an_environment", "add_an_agent")]
 WHOLE = [page for page in PAGES if SLOW in page.read_text()]
 
 
-@pytest.mark.parametrize("page", QUICK, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", daily(DAILY, QUICK), ids=lambda page: page.stem)
 def test_the_examples_of_a_page_run(page, afterwards_as_before, tmp_path, monkeypatch):
     run_page(page, quick_part(page), tmp_path, monkeypatch)
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+from variants import daily
 
 import gpicljax
 from gpicljax import spaces
@@ -147,7 +148,7 @@ def assert_same(a, b):
 # Next-step resets -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("episodes", [1, 3])
+@pytest.mark.parametrize("episodes", daily([3], [1, 3]))
 def test_next_step_reset(kind, episodes, key):
     wide = kind | {"bank_size": 2**16} if kind["resets"] == "bank" else kind  # no start twice
     _, t = run(compiled(episodes_per_trial=episodes, **wide), key, 40)
@@ -346,7 +347,7 @@ def plain_loop(resets, episodes, init_state, i, length):
     return rows
 
 
-@pytest.mark.parametrize("episodes", [1, 2])
+@pytest.mark.parametrize("episodes", daily([2], [1, 2]))
 @pytest.mark.parametrize("resets", KINDS)
 def test_compaction_equals_a_plain_loop(resets, episodes, key):
     length = 20

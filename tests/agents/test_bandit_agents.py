@@ -177,6 +177,7 @@ def share_of_first(agent, pulls):
     return share, np.sqrt(share * (1 - share) / batch)
 
 
+@pytest.mark.slow
 def test_thompson_pulls_an_arm_as_often_as_it_is_best_under_beta_posteriors():
     pulls = pulls_of([5, 9], [3, 4], batch=40_000)
     share, error = share_of_first(bandits.thompson_bernoulli(TWO, 1.5, 2.0), pulls)

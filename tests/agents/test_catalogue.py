@@ -88,7 +88,7 @@ def test_what_fits_is_not_refused_and_several_agents_where_it_says_so(name):
 
 
 @pytest.mark.parametrize(
-    "name", daily(["r2d2", "random"], [n for n, a in catalogue.CATALOGUE.items() if a.several])
+    "name", daily(["r2d2"], [n for n, a in catalogue.CATALOGUE.items() if a.several])
 )
 def test_both_players_of_a_game_are_trained(name):
     """A decision and a message each, with masks and an agent axis. Shapes only."""

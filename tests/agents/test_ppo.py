@@ -304,6 +304,7 @@ def full():
     return trainer, jax.jit(trainer.init), jax.jit(trainer.update)
 
 
+@pytest.mark.slow
 def test_a_state_resumes_exactly_through_the_host():
     _, init, update = full()
     state, _ = update(init(jax.random.key(3), HPARAMS))
@@ -316,6 +317,7 @@ def test_a_state_resumes_exactly_through_the_host():
     assert not any(x.weak_type for x in jax.tree.leaves(raw(on)))
 
 
+@pytest.mark.slow
 def test_seeds_under_vmap_are_the_seeds_alone():
     trainer, init, update = full()
     keys = jax.random.split(jax.random.key(3), 2)
@@ -422,7 +424,8 @@ class Archery(Environment):
         return spaces.Box(0, 200, (2,))
 
 
-@pytest.mark.parametrize("bounds", ["clip", pytest.param("squash", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("bounds", ["clip", "squash"])
 def test_continuous_actions_are_learnt(bounds):
     env = Archery()
     vec = gpicljax.VectorEnv(env, 32, resets="fresh")

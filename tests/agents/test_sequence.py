@@ -83,6 +83,7 @@ def test_it_learns_in_context():
     assert nats[2:].max() < 0.1
 
 
+@pytest.mark.slow
 def test_microbatches_add_up_to_the_batch():
     def fixed(keys, data):
         del data
@@ -192,6 +193,7 @@ def test_schedules(schedule):
         np.testing.assert_allclose(rates[10:], 2e-3, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_only_matrices_decay():
     hparams = SequenceHParams(learning_rate=0.1, warmup_updates=1, weight_decay=0.5)
     trainer = make(SequenceConfig(2), losses=[sequence.Loss("none", lambda o, s: s.inputs * 0.0)])
@@ -202,7 +204,8 @@ def test_only_matrices_decay():
         np.testing.assert_allclose(leaf, 0.95 if leaf.ndim > 1 else 1.0, rtol=1e-6)
 
 
-@pytest.mark.parametrize("rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.5])
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_units_are_dropped_in_training_alone(rate):
     settings = LanguageModelSettings(layers=1, width=8, heads=2, dropout=rate)
     network, losses = language_model(settings, TOKENS, LENGTH), [sequence.cross_entropy("nats")]
@@ -248,6 +251,7 @@ def test_bad_input_is_refused():
         make(devices=3)
 
 
+@pytest.mark.slow
 def test_eight_devices_train_as_one(on_eight_devices):
     on_eight_devices(Path(__file__).with_name("sequence_on_eight_devices.py"))
 

@@ -200,6 +200,7 @@ def test_the_reference_on_bandits(kind, anchor):
 CUSTOM = ("SFFF", "FHFH", "FFFH", "GFFH")
 
 
+@pytest.mark.slow
 def test_the_reference_on_a_lake_and_what_learning_in_a_trial_can_be():
     env = gpicljax.make("FrozenLake-v1", description=CUSTOM, is_slippery=False)
     total, episodes = scores(env, reference_for(env), tabular.REFERENCE, 300, 300)

@@ -10,6 +10,7 @@ import optax
 import pytest
 from flax import struct
 from test_r2d2 import ENV, raw, through_the_host
+from variants import daily
 
 import gpicljax
 from gpicljax import spaces
@@ -332,6 +333,7 @@ def test_a_temperature_without_a_learning_rate_stays():
     assert state.log_temperature == jnp.log(jnp.float32(0.3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["td3", "sac"])
 def test_actions_are_uniform_in_the_warm_up_and_the_actors_afterwards(name):
     """With an actor that only knows the upper bounds, which is told from the stored actions."""
@@ -453,7 +455,7 @@ def test_seeds_under_vmap_are_the_seeds_alone(name):
         )
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", daily(["sac"], ALGORITHMS))
 def test_double_precision_is_one_float_type_throughout(name):
     with jax.enable_x64(True):
         trainer = trainer_of(name, n_step=2, normalise_observations=True)

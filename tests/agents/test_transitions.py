@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_r2d2 import ENV
+from variants import daily
 
 import gpicljax
 from gpicljax.agents.optimisation import counted, learnt_if
@@ -28,7 +29,7 @@ AGENT = Agent(
 )
 
 
-@pytest.mark.parametrize("n_step", [1, 3, 6])
+@pytest.mark.parametrize("n_step", daily([3], [1, 3, 6]))
 def test_collections_follow_each_other_without_a_gap(n_step):
     """Stored transitions, put together, are those of one recording: n = 6 outlasts a period."""
     step = jax.jit(functools.partial(collect, vec=VEC, agent=AGENT, period=PERIOD, n_step=n_step))

@@ -67,13 +67,14 @@ def one(episodes, i):
 
 KINDS = [
     PAPER,
-    pytest.param("navigation", "continuous", marks=pytest.mark.slow),
-    pytest.param("navigation", "moves", marks=pytest.mark.slow),
-    pytest.param("survival", "discrete", marks=pytest.mark.slow),
-    pytest.param("survival", "continuous", marks=pytest.mark.slow),
+    ("navigation", "continuous"),
+    ("navigation", "moves"),
+    ("survival", "discrete"),
+    ("survival", "continuous"),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "actions"), KINDS)
 def test_replays_to_the_same_pixels(mode, actions):
     env, _, episodes, _, replay = made(mode, actions)

@@ -266,6 +266,7 @@ def shifted(env, state, dx, dy, vx=0.0, vy=0.0):
     return env.with_physical_state(state, vector)
 
 
+@pytest.mark.slow
 def test_transition_is_move_with_drawn_dispersion(key):
     env, move, _, task, state = lone()
     dispersion = jax.random.uniform(key, (2,), state.world.pose.dtype, -1.0, 1.0)
@@ -326,6 +327,7 @@ def test_gravity_and_engines_are_the_tasks():
         np.testing.assert_allclose(momentum(moved) - momentum(state.world), expected, rtol=0.01)
 
 
+@pytest.mark.slow
 def test_instances_near_the_ground_are_solved_apart_and_put_back_in_place():
     """Most of a batch flies; those that touch the ground get what they would get alone."""
     env, _, _, task, state = lone(roughness=0.0)
@@ -401,6 +403,7 @@ def test_privileged_and_describe():
     assert text.endswith("step 0 of 1000")
 
 
+@pytest.mark.slow
 def test_render_shows_the_craft_where_it_is():
     env, _, _, task, state = lone()
     pictures = []

@@ -147,7 +147,8 @@ def written_rule(seen, known, visited=None):
     return np.array(path[min(1, len(path) - 1)]), path
 
 
-@pytest.mark.parametrize("mode", ["navigation", pytest.param("survival", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["navigation", "survival"])
 def test_the_reference_rule_as_it_is_written(mode):
     env, batch, length = MazeWorld(size=11, mode=mode), 8, 96
     params = () if mode == "navigation" else (("mean_landmark_reward", 0.35),)

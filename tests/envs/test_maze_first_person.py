@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from slow_ray_caster import from_arrays, look, make_bar, make_task
+from variants import daily
 
 from gpicljax.envs.maze_world import first_person, ray_caster, textures
 from gpicljax.envs.maze_world.first_person import Bar, Camera, render
@@ -17,6 +18,7 @@ from gpicljax.envs.maze_world.first_person import Bar, Camera, render
 GOLDEN = Path(__file__).parent / "golden"
 BATCH = 60
 ODD = Camera(45, 61)
+CAMERAS = {"45x61": ODD, "64x48": Camera(64, 48, 90.0, "random-64")}
 # 30 poses go into a tile of their own; a few of them are painted together.
 PLAN = ["#########", "#...#...#", "#.#.#.#.#", "#.#...#.#", "#.#####.#", "#...#...#", "###.#.###",
         "#.......#", "#########"]  # fmt: skip
@@ -232,6 +234,7 @@ def test_textures_are_upright_and_never_mirrored():
         assert frame[11, 9, 0] > 0 and frame[9, 9, 0] == 0  # a metre's upper half is below the eye
 
 
+@pytest.mark.slow
 def test_each_picture_is_the_same_on_its_own_and_in_any_batch():
     views = random_views()
     frames = pictures(ODD, views)
@@ -243,6 +246,7 @@ def test_each_picture_is_the_same_on_its_own_and_in_any_batch():
     np.testing.assert_array_equal(again, frames[shuffled])
 
 
+@pytest.mark.slow
 def test_nested_batches_shared_mazes_and_scans():
     small = Camera(10, 14)
     tasks = stacked([make_task(PLAN, MARKS[:1], seed, most=1) for seed in range(3)])
@@ -293,6 +297,7 @@ def scene(views):
     return mazes, shots._replace(maze=jnp.arange(len(views), dtype=jnp.int32))
 
 
+@pytest.mark.slow
 def test_accelerators_get_the_same_pictures():
     views = random_views()
     screen = first_person._screen(ODD)
@@ -377,8 +382,9 @@ def golden_views():
     ]
 
 
-@pytest.mark.parametrize("camera", [ODD, Camera(64, 48, 90.0, "random-64")], ids=["45x61", "64x48"])
-def test_pictures_seen_before(camera):
+@pytest.mark.parametrize("size", daily(["45x61"], CAMERAS))
+def test_pictures_seen_before(size):
+    camera = CAMERAS[size]
     """Written anew when `GPICLJAX_WRITE_GOLDEN` is set; then look at them."""
     views = golden_views()
     frames = pictures(camera, views)

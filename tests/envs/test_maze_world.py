@@ -184,6 +184,7 @@ def test_an_agent_on_a_corner_or_in_the_middle_of_a_wall_stays_finite():
         assert np.isfinite(motion.push(walls, jnp.asarray(position), jnp.asarray(2.0))).all()
 
 
+@pytest.mark.slow
 def test_long_driving_never_enters_walls_and_keeps_its_heading_in_a_turn(key):
     env = make(size=9, actions="continuous")
     number, length = 64, 3000

@@ -236,6 +236,7 @@ def test_transition_frequencies_are_the_generators(key, n):
     assert (null**2).sum() > 100 * likely.sum()
 
 
+@pytest.mark.slow
 def test_the_same_bits_whatever_the_tile_and_the_company(key):
     env = language_env(max_order=3, vocab_size=12)
     tasks = languages(env, key, 7)

@@ -39,6 +39,7 @@ def test_improvement_is_a_share_of_pairs_and_ties_count_half():
     assert back == pytest.approx(1 - np.mean(wins))
 
 
+@pytest.mark.slow
 def test_intervals_cover_and_are_stratified():
     found = aggregate(interquartile_mean, by_task(OURS))
     assert found == aggregate(interquartile_mean, by_task(OURS))

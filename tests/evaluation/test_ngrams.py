@@ -32,6 +32,7 @@ def test_it_is_the_counting_model(order):
     np.testing.assert_allclose(adaptive_ngram(tokens, order, 4), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_it_finds_the_entropy_of_a_markov_chain():
     draw = np.random.default_rng(1)
     chain = draw.dirichlet(np.full(4, 0.5), size=4)

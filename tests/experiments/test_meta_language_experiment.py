@@ -152,6 +152,7 @@ def test_only_the_standard_size_is_warmed_up_in_the_paper():
     assert all(c.text_windows == 0 for n, c in meta_language.PRESETS.items() if "paper" in n)
 
 
+@pytest.mark.slow
 def test_dry_run_of_the_paper(tmp_path, capsys):
     small = ["--model.layers=1", "--model.width=16", "--model.heads=2", "--context=64"]
     meta_language.main(

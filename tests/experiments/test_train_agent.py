@@ -102,6 +102,7 @@ def test_saved_agents_do_what_was_measured(finished):
         assert loaded.info["evaluation"]["mean_return"] == pytest.approx(again.returns.mean())
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
     run, results = finished
     copy = tmp_path / "train_agent" / NAME

@@ -314,6 +314,7 @@ def batches(env, key, num_envs=4, num_steps=30):
     return jax.jit(jax.vmap(run))(keys)
 
 
+@pytest.mark.slow
 def test_log_and_flatten_wrappers_count_what_happened(key):
     env = wrappers.LogWrapper(
         wrappers.FlattenObservationWrapper(to_gymnax(gpicljax.make("FrozenLake-v1"), 6))
@@ -338,6 +339,7 @@ def test_sticky_actions_repeat_the_last_action(key):
     assert not reward.any()
 
 
+@pytest.mark.slow
 def test_legacy_step_wrapper_gives_the_five_values(key):
     mine, theirs = to_gymnax(STROLL, 5), wrappers.LegacyStepAPIWrapper(to_gymnax(STROLL, 6))
     five, legacy = batches(mine, key), batches(theirs, key)

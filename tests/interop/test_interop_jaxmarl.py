@@ -226,6 +226,7 @@ def test_every_action_is_available_where_the_game_has_no_masks(stroll, key):
 # JaxMARL's own wrappers ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrapper", "factor"),
     [("LogWrapper", 1), ("MPELogWrapper", 2), ("SMAXLogWrapper", 1)],
@@ -254,6 +255,7 @@ def test_log_wrappers_go_around_two_player_metarg(rg, baselines, wrapper, key):
     assert {leaf.shape for leaf in infos.values()} == {(3, 4, 2)}
 
 
+@pytest.mark.slow
 def test_rollout_manager_of_the_q_learning_baselines(stroll, rg, baselines, key):
     manager = baselines.CTRolloutManager(stroll, batch_size=3)
     observations, state = manager.batch_reset(key)
@@ -274,6 +276,7 @@ def test_rollout_manager_of_the_q_learning_baselines(stroll, rg, baselines, key)
     assert manager.get_valid_actions(state)["agent_0"].shape == (3, 3 * 7**3)
 
 
+@pytest.mark.slow
 def test_the_batching_of_the_ippo_baselines(stroll, baselines, key):
     """All agents of all environments as one batch of actors, and their actions back again."""
     env = baselines.LogWrapper(stroll)

@@ -256,6 +256,7 @@ def test_array_observations_pass_without_an_encoder(key):
     assert output.q_values.shape == (3, 2) and output.predictions == {}
 
 
+@pytest.mark.slow
 def test_vmap_over_seeds():
     core = as_network(CORES["delta"])
     seeds = jax.random.split(jax.random.key(5), 3)

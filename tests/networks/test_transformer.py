@@ -152,7 +152,10 @@ def test_step_is_unroll_in_double_precision():
         assert max(compare_step_with_unroll("and a window")) < 1e-12
 
 
-@pytest.mark.parametrize("name", ["whole trial", "window of 3 steps", "and a window"])
+@pytest.mark.parametrize(
+    "name",
+    daily(["and a window"], ["whole trial", "window of 3 steps", "and a window"]),
+)
 def test_without_a_carry_the_beginning_is_a_start(name):
     module = CASES[name]
     shape = (LENGTH, BATCH, WIDTH) if module.tokens_per_step == 1 else (LENGTH, BATCH, 2, WIDTH)
@@ -336,6 +339,7 @@ def model():
     return network, random_params(network, tokens[:, 0]), tokens
 
 
+@pytest.mark.slow
 def test_greedy_generation_is_the_likeliest_continuation(model):
     network, params, prompt = model
     drawn = jax.jit(partial(generate, network=network, length=9, temperature=0.0))(
@@ -347,6 +351,7 @@ def test_greedy_generation_is_the_likeliest_continuation(model):
     np.testing.assert_array_equal(logits[5:].argmax(-1).T, drawn)
 
 
+@pytest.mark.slow
 def test_generation_draws_from_the_logits(model):
     network, params, prompt = model
     many = jnp.repeat(prompt[:1], 4000, 0)

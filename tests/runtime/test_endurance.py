@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 from test_runtime_resume import assert_same, result, wait_for_lines
-from variants import daily
 
 from gpicljax.runtime import read_metrics
 from gpicljax.storage.manifest import find_damage
@@ -65,7 +64,8 @@ def test_kill_9_at_20_random_moments(tmp_path, start, train):
     print(f"{kills} kills in {runs} runs, {torn} of them during a save")
 
 
-@pytest.mark.parametrize("kind", daily(["full"], ["full", "read-only"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["full", "read-only"])
 def test_a_disk_that_stops_writing_for_a_while(tmp_path, train, undisturbed, kind):
     code, output = train(tmp_path, "--every", 1, "--disk", f"{kind}:5:6")
     assert code == 0, output

@@ -128,6 +128,7 @@ def undisturbed(train, tmp_path_factory):
     return train(tmp_path_factory.mktemp("undisturbed"), devices=3)[0]
 
 
+@pytest.mark.slow
 def test_agreement_refusals_and_checkpoints(launch, tmp_path):
     script = HERE / "two_processes.py"
     codes, outputs = finish(launch(script, tmp_path, processes=2, devices=2, cluster=slurm))

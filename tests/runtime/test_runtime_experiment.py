@@ -63,6 +63,7 @@ def test_padding_is_in_no_count_and_no_record(three_on_two):
     assert {leaf["shape"][0] for leaf in json.loads(manifest)["leaves"]} == {3}
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_any_number_of_devices(three_on_two, on_devices, tmp_path):
     """What is restored is what was saved, bit for bit; what follows, within rounding."""
     folder, (arrays, _) = three_on_two

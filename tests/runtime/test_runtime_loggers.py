@@ -341,6 +341,7 @@ def test_profile_of_the_second_chunk(tmp_path, capsys):
     assert "nothing profiled" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_profile_is_cut_and_its_failure_is_no_error(tmp_path, capsys):
     said = []
     with profile(tmp_path / "a", seconds=0.05, report=said.append):

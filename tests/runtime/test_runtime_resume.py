@@ -102,6 +102,7 @@ def test_a_signal_saves_and_stops_cleanly(tmp_path, start, train, undisturbed, n
         assert_same(result(tmp_path), undisturbed)
 
 
+@pytest.mark.slow
 def test_truncated_checkpoint_falls_back_when_resuming(tmp_path, train, undisturbed):
     assert train(tmp_path, "--die", "after-save:3")[0] == -signal.SIGKILL
     newest = tmp_path / "tiny" / "quick" / "checkpoints" / "45"

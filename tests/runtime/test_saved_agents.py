@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from variants import daily
 
 import gpicljax
 from gpicljax.agents import catalogue
@@ -70,7 +71,7 @@ def saved(tmp_path):
     return folder, given
 
 
-@pytest.mark.parametrize("name", catalogue.CATALOGUE)
+@pytest.mark.parametrize("name", daily(["r2d2", "language-model", "td3"], catalogue.CATALOGUE))
 def test_agents_of_every_kind_come_back(name, tmp_path):
     given = settings(name)
     save_agent(tmp_path, **given)
@@ -260,6 +261,7 @@ def saved_model(tmp_path_factory):
     return folder, params
 
 
+@pytest.mark.slow
 def test_a_model_that_is_loaded_predicts_the_same(saved_model):
     folder, params = saved_model
     model = load_language_model(folder, capacity=32)

@@ -319,9 +319,9 @@ def test_bad_arguments_are_refused_before_anything_happens(arguments, words, cap
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["--agent.minibatches", "--env-options", "81920"]),
-        (["--algo", "dqn"], ["--agent.replay-capacity", "--network.dueling"]),
-        (["--env=BernoulliBandit-v0", "--algo=thompson"], ["--agent.payments"]),
+        ([], ["minibatches 4", "--env-options", "81920"]),
+        (["--algo", "r2d2"], ["--agent.NAME VALUE", "replay-capacity 5000", "core lstm"]),
+        (["--env=BernoulliBandit-v0", "--algo=thompson"], ["payments bernoulli"]),
     ],
 )
 def test_help_is_that_of_the_algorithm(arguments, words, capsys):
@@ -330,6 +330,7 @@ def test_help_is_that_of_the_algorithm(arguments, words, capsys):
     assert stop.value.code == 0
     told = capsys.readouterr().out
     assert all(word in told for word in words)
+    assert told.count("\n") < 60
 
 
 def test_a_dry_run_leaves_no_trace(capsys, tmp_path):

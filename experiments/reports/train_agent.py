@@ -326,7 +326,8 @@ def draw_episode(outcome: Outcome) -> str:
         rewards=look.rewards[:length],
     )
     write_atomically(outcome.run.figures / "episode.html", page.encode())
-    return f"{said} `figures/episode.html` replays it step by step, in words."
+    which = "it" if frames is not None else "an episode of seed 0"
+    return f"{said} `figures/episode.html` replays {which} step by step, in words."
 
 
 def action_in_words(env: Environment, action: np.ndarray) -> str:

@@ -4,7 +4,7 @@
 
 What `--env` and `--algo` name decides the defaults of all other flags (see
 `train_agent_settings.py`). The run's folder gets a table with intervals, the learning curve, a
-film of an episode, and under `agents/` what `gpicljax.runtime.load_agent` loads again.
+film and a page of an episode, and under `agents/` what `gpicljax.runtime.load_agent` loads again.
 """
 
 from __future__ import annotations
@@ -259,9 +259,8 @@ def build(config: Config) -> Program:
         longest=min(limit, max(int(env.horizon(params)) for params in distributions.values())),
         bandit=bandit,
     )
-    filmed = config.film_frames > 0 and env.can_render
     players = {"greedy": trainer.agent(greedy=True), "random": random_agent(env)}
-    groups_of_players = [(players, play_some([*players.values()], look=filmed))]
+    groups_of_players = [(players, play_some([*players.values()], look=True))]
     if bandit:
         rules = bandit_rules(env, config.env)
         rules.pop(config.algo, None)

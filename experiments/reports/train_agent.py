@@ -1,4 +1,4 @@
-"""The tables, the figures, the film and the saved agents of `train_agent.py`."""
+"""The tables, the figures, the film, the page and the saved agents of `train_agent.py`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import jax
 import numpy as np
 from train_agent_settings import GOALS, SETTINGS
 
+from gpicljax import spaces
+from gpicljax.environment import Environment
 from gpicljax.evaluation.icl import ICLCurve, icl_curve
 from gpicljax.evaluation.returns import EpisodeReturns
 from gpicljax.evaluation.statistics import Interval, bootstrap_interval, mean_interval
+from gpicljax.play.game import controls
 from gpicljax.runtime import Outcome, Report, throughput, write_atomically
 from gpicljax.viz.curves import icl_figure, learning_curves
+from gpicljax.viz.episode_page import episode_page
 from gpicljax.viz.films import animation, choose_frames, contact_sheet, render_frames
 from gpicljax.viz.style import save_figure
 
@@ -208,7 +212,13 @@ def draw_trials(outcome: Outcome) -> list[str]:
                 for who, (each, _) in curves.items()
             )
             on = f"{', on ' * bool(words)}{words}"
-            said += [f"By episode of the trial{on} (`figures/{name}`): {means}.", ""]
+            said += [
+                (
+                    f"By episode of the trial{on}, from 1 to {config.episodes_per_trial} "
+                    f"(`figures/{name}`): {means}."
+                ),
+                "",
+            ]
         if everybody[0].regrets is not None:
             curves = {player.name: curve(regret_by_pull(config, player)) for player in everybody}
             name = f"regret{ending}.png"
@@ -280,30 +290,54 @@ def draw_learning(outcome: Outcome) -> None:
     save_figure(figure, outcome.run.figures / "learning.png")
 
 
-def draw_film(outcome: Outcome) -> str:
-    """Films one greedy episode of the first seed; returns what became of it, in words."""
+def draw_episode(outcome: Outcome) -> str:
+    """Films one greedy episode of the first seed, and writes its page; says so in words."""
     config, env = outcome.config, outcome.program.more
     played = outcome.measured["greedy"]
-    if played.look is None:
-        asked = f"No film: {config.env} draws no pictures."
-        return asked if config.film_frames else "No film was asked for."
-    task, states = jax.tree.map(lambda x: x[0, 0], played.look[:2])
-    first = jax.tree.map(lambda x: x[0, 0], played.episodes)
+    look, first = jax.tree.map(lambda x: x[0, 0], (played.look, played.episodes))
     length, total = int(first.lengths), float(first.returns)
-    chosen = choose_frames(length, config.film_frames)
-    frames = render_frames(env.render, states, task, chosen)
-    speed = float(np.clip(len(chosen) / 8, 3, 20))
-    gif = animation(frames, frames_per_second=speed)
-    write_atomically(outcome.run.figures / "episode.gif", gif)
-    stills = np.unique(np.linspace(0, len(chosen) - 1, 8).round().astype(int))
     title = f"{config.algo} on {config.env}: {length} steps, return {total:,.1f}"
-    figure = contact_sheet(
-        frames[stills], labels=[f"step {i}" for i in chosen[stills]], title=title
+    said, chosen, frames = "No film was asked for.", None, None
+    if config.film_frames and not env.can_render:
+        said = f"No film: {config.env} draws no pictures."
+    elif config.film_frames:
+        chosen = choose_frames(length, config.film_frames)
+        frames = render_frames(env.render, look.states, look.task, chosen)
+        speed = float(np.clip(len(chosen) / 8, 3, 20))
+        gif = animation(frames, frames_per_second=speed)
+        write_atomically(outcome.run.figures / "episode.gif", gif)
+        stills = np.unique(np.linspace(0, len(chosen) - 1, 8).round().astype(int))
+        figure = contact_sheet(
+            frames[stills], labels=[f"step {i}" for i in chosen[stills]], title=title
+        )
+        save_figure(figure, outcome.run.figures / "episode.png")
+        said = (
+            f"`figures/episode.gif`: an episode of seed 0 ({length} steps, return {total:,.2f}) in "
+            f"{len(chosen)} frames; `figures/episode.png`: stills of it."
+        )
+    states = [jax.tree.map(lambda x, t=t: x[t], look.states) for t in range(length + 1)]
+    page = episode_page(
+        title=f"{config.algo} on {config.env}",
+        about={"steps": length, "return": f"{total:,.2f}", "run": outcome.run.path.name},
+        words=[env.describe(state, look.task) for state in states],
+        frames=frames,
+        frame_steps=chosen,
+        actions=[action_in_words(env, action) for action in look.actions[:length]],
+        rewards=look.rewards[:length],
     )
-    save_figure(figure, outcome.run.figures / "episode.png")
-    return (
-        f"`figures/episode.gif`: an episode of seed 0 ({length} steps, return {total:,.2f}) in "
-        f"{len(chosen)} frames; `figures/episode.png`: stills of it."
+    write_atomically(outcome.run.figures / "episode.html", page.encode())
+    which = "it" if frames is not None else "an episode of seed 0"
+    return f"{said} `figures/episode.html` replays {which} step by step, in words."
+
+
+def action_in_words(env: Environment, action: np.ndarray) -> str:
+    """The name of an action, or its numbers."""
+    space = env.action_space()
+    if isinstance(space, spaces.Discrete):
+        names = [name for name, _ in controls(env, space.n)]
+        return names[int(action)] if int(action) < len(names) else f"action {int(action)}"
+    return " ".join(
+        f"{x:+.2f}" if isinstance(x, float) else f"{x}" for x in action.ravel().tolist()
     )
 
 
@@ -315,7 +349,7 @@ def report(outcome: Outcome) -> Report:
     config, cells = outcome.config, outcome.program.cells
     draw_learning(outcome)
     trials = draw_trials(outcome)
-    film = draw_film(outcome)
+    film = draw_episode(outcome)
     target = goal(config)
     side_by_side = f" of each of {len(cells)} settings" if len(cells) > 1 else ""
     text = [

@@ -67,6 +67,21 @@ AGAIN, ANEW, MAP, QUIT = "r", "n", "m", "q"
 _LETTERS = "0123456789abcdefghijkloptuvwxyz"
 
 
+def controls(env: Environment, count: int) -> tuple[tuple[str, str], ...]:
+    """Name and key of each of an environment's `count` actions; no more than there are keys.
+
+    Example:
+      >>> import gpicljax
+      >>> controls(gpicljax.make("MountainCar-v0"), 3)[1]
+      ('coast', 'ArrowDown')
+    """
+    kind = f"{env.name} {getattr(env, 'actions', '')}".strip()
+    known = CONTROLS.get(kind, CONTROLS.get(env.name, ()))
+    if len(known) == count:
+        return known
+    return tuple((f"action {i}", letter) for i, letter in zip(range(count), _LETTERS, strict=False))
+
+
 class NotPlayableError(ValueError):
     """The environment cannot be played by hand, or not seen."""
 
@@ -104,12 +119,7 @@ class Game:
             raise NotPlayableError(
                 f"{env.name} has {what}; accepted: one agent with Discrete actions"
             )
-        kind = f"{env.name} {getattr(env, 'actions', '')}".strip()
-        known = CONTROLS.get(kind, CONTROLS.get(env.name, ()))
-        if len(known) != space.n:
-            known = tuple(
-                (f"action {i}", letter) for i, letter in zip(range(space.n), _LETTERS, strict=False)
-            )
+        known = controls(env, space.n)
         self.actions = {key: action for action, (_, key) in enumerate(known)}
         self.names = {key: name for name, key in known}
         self.names |= {AGAIN: "new episode", ANEW: "new task"}

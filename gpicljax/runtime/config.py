@@ -21,6 +21,7 @@ import dataclasses
 import importlib.util
 import math
 import sys
+import textwrap
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -240,8 +241,9 @@ def parse(
     Args:
       presets: configurations by name. `quick` is the default one; without it, the first is.
       argv: arguments without the program's name; `sys.argv[1:]` by default.
-      description: text at the top of `--help`, which shows each flag in a line (`--help-verbose`
-        describes them); by default the first paragraph of the configuration's docstring.
+      description: text at the top of `--help`, by default the first paragraph of the
+        configuration's docstring. Below it is a line for each flag, and a paragraph for each group
+        of them; `--help-verbose` describes them all.
       prog: the program's name in messages.
       prepare: called before the values are checked, which may be JAX's first computation.
 
@@ -275,8 +277,15 @@ def parse(
     text = description if description is not None else type(base).__doc__ or ""
     text = text.partition("Attributes:")[0].strip()  # which are said at each flag
     text = f"{text}\n\nPresets: {', '.join(presets)} (default: {default})."
+    kind, shown = type(base), base
+    if {"-h", "--help"} & {*arguments}:
+        kind, groups = _without_groups(base)
+        shown = kind(
+            **{field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
+        )
+        text = "\n".join([text, *groups])
     config = tyro.cli(
-        type(base), default=base, args=arguments, description=text, prog=prog, compact_help=True
+        kind, default=shown, args=arguments, description=text, prog=prog, compact_help=True
     )
     if prepare is not None:
         prepare(config)
@@ -285,6 +294,39 @@ def parse(
     except ConfigError as error:
         refuse(error)
     return config
+
+
+def _without_groups(base: ConfigT) -> tuple[type[ConfigT], list[str]]:
+    """A configuration's type for a short help, and what it leaves out: the fields of its fields."""
+    groups = {
+        field.name: value
+        for field in dataclasses.fields(base)
+        if dataclasses.is_dataclass(value := getattr(base, field.name))
+    }
+    hidden = [
+        (name, tyro.conf.Suppress[type(value)], dataclasses.field(default=value))
+        for name, value in groups.items()
+    ]
+    kind: Any = dataclasses.make_dataclass(
+        type(base).__name__, hidden, bases=(type(base),), frozen=True
+    )
+
+    def listed(name: str, value: Any) -> str:
+        if dataclasses.is_dataclass(value):
+            fields = dataclasses.fields(value)
+            inner = [listed(f"{name}.{each.name}", getattr(value, each.name)) for each in fields]
+            return ", ".join(inner)
+        items = value if isinstance(value, tuple) else (value,)
+        words = " ".join(str(item) for item in items) or "()"
+        return f"{name.replace('_', '-')} {words}"
+
+    said = []
+    for name, value in groups.items():
+        fields = dataclasses.fields(value)
+        if inner := [listed(each.name, getattr(value, each.name)) for each in fields]:
+            flags = f"--{name.replace('_', '-')}.NAME VALUE: {', '.join(inner)}."
+            said.append(textwrap.fill(flags, 100, subsequent_indent="  "))
+    return kind, said
 
 
 def refuse(error: object) -> NoReturn:

@@ -1,6 +1,7 @@
 """Training, saving and filming agents as a user does, at toy sizes; and what is refused."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -73,6 +74,19 @@ def test_the_film_is_an_animated_gif_of_the_episode(finished):
     with Image.open(run / "figures" / "episode.gif") as film:
         assert film.format == "GIF" and film.is_animated and film.size == (192, 192)
         assert 2 <= film.n_frames <= train_agent.Config.film_frames
+
+
+def test_the_page_tells_the_episode_step_by_step(finished):
+    run, results = finished
+    look = jax.tree.map(lambda x: x[0, 0], results.measured["greedy"].look)
+    length = int(results.measured["greedy"].episodes.lengths[0, 0])
+    text = (run / "figures" / "episode.html").read_text()
+    told = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    assert told["last"] == length and len(told["sheets"]) == 1
+    names = ["left", "down", "right", "up"]
+    assert told["actions"] == [names[action] for action in look.actions[:length]]
+    assert sum(told["reward"]) == results.measured["greedy"].episodes.returns[0, 0]
+    assert "row 0, column 0" in told["words"][0] and "row 3, column 3" in told["words"][-1]
 
 
 def test_saved_agents_do_what_was_measured(finished):
@@ -235,8 +249,14 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
     assert "Regret of a trial's 80 pulls, on high=0.0" in printed
     (run,) = tmp_path.glob("train_agent/*")
     assert sorted(file.name for file in (run / "figures").iterdir()) == [
-        f"{name}{where}.png" for name in ("by_episode", "regret") for where in ("", "_elsewhere")
+        "by_episode.png",
+        "by_episode_elsewhere.png",
+        "episode.html",
+        "regret.png",
+        "regret_elsewhere.png",
     ]
+    page = (run / "figures" / "episode.html").read_text()
+    assert "40 of 40 pulls made; arms pay with chance" in page and '"sheets":[]' in page
     assert load_agent(run / "agents" / "seed_0").info["algorithm"] == "ucb1"
 
 
@@ -300,9 +320,9 @@ def test_bad_arguments_are_refused_before_anything_happens(arguments, words, cap
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["--agent.minibatches", "--env-options", "81920"]),
-        (["--algo", "dqn"], ["--agent.replay-capacity", "--network.dueling"]),
-        (["--env=BernoulliBandit-v0", "--algo=thompson"], ["--agent.payments"]),
+        ([], ["minibatches 4", "--env-options", "81920"]),
+        (["--algo", "r2d2"], ["--agent.NAME VALUE", "replay-capacity 5000", "core lstm"]),
+        (["--env=BernoulliBandit-v0", "--algo=thompson"], ["payments bernoulli"]),
     ],
 )
 def test_help_is_that_of_the_algorithm(arguments, words, capsys):
@@ -311,6 +331,7 @@ def test_help_is_that_of_the_algorithm(arguments, words, capsys):
     assert stop.value.code == 0
     told = capsys.readouterr().out
     assert all(word in told for word in words)
+    assert told.count("\n") < 60
 
 
 def test_a_dry_run_leaves_no_trace(capsys, tmp_path):

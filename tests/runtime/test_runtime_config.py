@@ -118,8 +118,18 @@ def test_help_lists_presets_and_flags(capsys):
         parse(PRESETS, ["--help"], prog="mazes.py")
     assert caught.value.code == 0
     text = capsys.readouterr().out
-    for part in ("mazes.py", "quick", "paper-table-1", "--seeds", "--agent.learning-rate"):
+    for part in (
+        "mazes.py",
+        "quick",
+        "paper-table-1",
+        "--seeds",
+        "--agent.NAME VALUE: learning-rate",
+    ):
         assert part in text
+    assert "--agent.learning-rate" not in text
+    with pytest.raises(SystemExit):
+        parse(PRESETS, ["--help-verbose"], prog="mazes.py")
+    assert "--agent.learning-rate" in capsys.readouterr().out
 
 
 def test_validate_descends():

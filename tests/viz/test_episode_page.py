@@ -12,7 +12,9 @@ import pytest
 from PIL import Image
 from small_maze import COLOURS, PATH, small_maze, views
 
-from gpicljax.viz.maze_world.episode_page import TILES, episode_page
+from gpicljax.viz.episode_page import TILES
+from gpicljax.viz.episode_page import episode_page as any_page
+from gpicljax.viz.maze_world.episode_page import episode_page
 from gpicljax.viz.maze_world.trajectories import FLOOR, UNSEEN
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -82,6 +84,23 @@ def test_frames_are_in_their_tiles():
 def test_bad_input_is_refused(changes):
     with pytest.raises(ValueError, match="accepted"):
         page(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"words": None},
+        {"frames": views(3)},
+        {"frames": views(3), "frame_steps": [0, 1]},
+        {"frames": views(3), "frame_steps": [0, 2, 4]},
+        {"frames": views(3), "frame_steps": [1, 2, 3]},
+        {"frames": views(3), "frame_steps": [0, 2, 2]},
+        {"rewards": [1.0]},
+    ],
+)
+def test_what_does_not_belong_together_is_refused_on_any_page(changes):
+    with pytest.raises(ValueError, match="accepted"):
+        any_page(**{"title": "t", "words": ["a"] * 4} | changes)
 
 
 def browse(text, folder, script="", fragment="", flags=("--dump-dom",)):
@@ -195,3 +214,31 @@ def test_opens_at_a_step_and_looks_right(tmp_path):
     floor = (np.abs(picture - FLOOR).max(-1) <= 2).sum()
     # The view is half as wide as the page, and the map has 24 free cells of 49.
     assert frame > 150_000 and 60_000 < floor < 200_000
+
+
+@in_browser
+def test_any_episode_is_told_in_words_and_pictures_that_last(tmp_path):
+    words = [f"<situation> {t}" for t in range(4)]
+    text = any_page(
+        title="Any",
+        words=words,
+        frames=views(2),
+        frame_steps=[0, 2],
+        actions=["go"] * 3,
+        rewards=[1, 0, -2],
+        quality=100,
+    )
+    script = """
+      const text = (id) => document.getElementById(id).textContent;
+      const view = () => [...document.getElementById("view").getContext("2d")
+        .getImageData(1, 1, 1, 1).data].slice(0, 3).join(",");
+      for (const t of [0, 1, 2, 3]) {
+        show(t);
+        say([text("words"), text("total"), view()].join("|"));
+      }
+    """
+    dom = browse(text, tmp_path, script)
+    said = re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL)[1].strip().split("\n")
+    shown = ["0,20,40", "0,20,40", "20,40,60", "20,40,60"]
+    totals = ["+0.00", "+1.00", "+1.00", "\N{MINUS SIGN}1.00"]
+    assert said == [f"&lt;situation&gt; {t}|{totals[t]}|{shown[t]}" for t in range(4)]

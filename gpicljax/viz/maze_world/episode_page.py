@@ -1,12 +1,8 @@
-"""One HTML file that replays an episode in a maze, with everything in it: no network, no server."""
+"""The page of an episode in a maze: first person, map, and what an expert remembers."""
 
 from __future__ import annotations
 
 import base64
-import html
-import io
-import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,16 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpicljax.checks import check, check_array
+from gpicljax.checks import check_array
+from gpicljax.viz import episode_page as pages
 from gpicljax.viz.films import Frames
 from gpicljax.viz.maze_world import trajectories as maze
 from gpicljax.viz.maze_world.trajectories import MazeEpisode
-
-TILES = 64
-"""Frames in one picture."""
-
-_COLUMNS = 8
-_BLOCK = 16  # WebP compresses blocks of this many pixels a side; tiles do not share one
 
 
 def episode_page(
@@ -58,35 +49,16 @@ def episode_page(
       ValueError: if an argument has another shape, dtype or length than it should.
     """
     episode = episode.checked()
-    frames = np.asarray(frames)
-    moments = len(episode.position)
-    fits = frames.ndim == 4 and frames.dtype == np.uint8 and frames.shape[::3] == (moments, 3)
-    check_array(fits, "frames", frames, f"uint8[{moments}, H, W, 3]")
-    for name, words in (("actions", actions), ("advice", advice)):
-        fits = words is None or len(words) == moments - 1
-        check(fits, name, words, f"{moments - 1} entries")
-    check(1 <= quality <= 100, "quality", quality, "1 .. 100")
-    height, width = frames.shape[1:3]
-    tile_height, tile_width = (-(-side // _BLOCK) * _BLOCK for side in (height, width))
-    parts = [frames[i : i + TILES] for i in range(0, moments, TILES)]
+    frames, moments = np.asarray(frames), len(episode.position)
+    check_array(len(frames) == moments, "frames", frames, f"uint8[{moments}, H, W, 3]")
     data = {
-        "width": width,
-        "height": height,
-        "tileWidth": tile_width,
-        "tileHeight": tile_height,
-        "tiles": TILES,
-        "columns": _COLUMNS,
-        "sheets": [_sheet(part, tile_height, tile_width, quality) for part in parts],
         "walls": ["".join("1" if wall else "0" for wall in row) for row in episode.walls],
         "position": np.round(episode.position.astype(np.float64), 3).tolist(),
         "heading": np.round(episode.heading.astype(np.float64), 4).tolist(),
         "landmarks": episode.landmarks.tolist(),
         "colours": episode.colours.tolist(),
         "command": None if episode.command is None else episode.command.tolist(),
-        "reward": None if episode.reward is None else _rounded(episode.reward),
         "memory": None if episode.memory is None else [_packed(m) for m in episode.memory],
-        "actions": None if actions is None else list(actions),
-        "advice": None if advice is None else list(advice),
         "timeColours": maze.TIME_COLOURS,
         "inset": maze.INSET,
         "shades": {
@@ -96,41 +68,19 @@ def episode_page(
             "agent": maze.AGENT,
         },
     }
-    facts = (html.escape(f"{name} {value}") for name, value in (about or {}).items())
-    # "</script>" in a name must not end the script.
-    said = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    values = {
-        "title": html.escape(title),
-        "about": "".join(f"<span>{fact}</span>" for fact in facts),
-        "width": str(width),
-        "height": str(height),
-        "data": said,
-    }
-    template = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], template)
-
-
-def _rounded(values: NDArray[Any]) -> list[float]:
-    return [float(f"{value:.6g}") for value in values]
+    return pages.episode_page(
+        title=title,
+        about=about,
+        frames=frames,
+        actions=actions,
+        advice=advice,
+        rewards=episode.reward,
+        quality=quality,
+        seen="First person",
+        data=data,
+        parts=pages.page_parts(Path(__file__).with_name("map.html")),
+    )
 
 
 def _packed(mask: NDArray[np.bool_]) -> str:
     return base64.b64encode(np.packbits(mask.reshape(-1)).tobytes()).decode()
-
-
-def _sheet(frames: Frames, tile_height: int, tile_width: int, quality: int) -> str:
-    """Frames side by side in one WebP picture, as a data URI."""
-    from PIL import Image
-
-    count, height, width, _ = frames.shape
-    rows = -(-count // _COLUMNS)
-    sheet = np.zeros((rows, _COLUMNS, tile_height, tile_width, 3), np.uint8)
-    # The margin repeats the edge, so that compression has nothing to blur there.
-    margin = ((0, 0), (0, tile_height - height), (0, tile_width - width), (0, 0))
-    sheet.reshape(-1, tile_height, tile_width, 3)[:count] = np.pad(frames, margin, mode="edge")
-    sheet = sheet.transpose(0, 2, 1, 3, 4).reshape(rows * tile_height, _COLUMNS * tile_width, 3)
-    file = io.BytesIO()
-    Image.fromarray(sheet).save(
-        file, format="WEBP", quality=quality, lossless=quality == 100, method=4
-    )
-    return "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()

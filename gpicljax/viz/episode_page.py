@@ -1,0 +1,153 @@
+"""One HTML file that replays an episode, with everything in it: no network, no server."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gpicljax.checks import check, check_array
+from gpicljax.viz.films import Frames
+
+TILES = 64
+"""Frames in one picture."""
+
+_COLUMNS = 8
+_BLOCK = 16  # WebP compresses blocks of this many pixels a side; tiles do not share one
+
+
+def episode_page(
+    *,
+    title: str,
+    about: Mapping[str, Any] | None = None,
+    words: Sequence[str] | None = None,
+    frames: Frames | None = None,
+    frame_steps: ArrayLike | None = None,
+    actions: Sequence[str] | None = None,
+    advice: Sequence[str] | None = None,
+    rewards: ArrayLike | None = None,
+    quality: int = 80,
+    seen: str = "Seen",
+    data: Mapping[str, Any] | None = None,
+    parts: Mapping[str, str] | None = None,
+) -> str:
+    """A page that shows an episode step by step: in pictures, in words, and its rewards.
+
+    It plays, and is searched with a slider and the keyboard. `#step=120` at the end of its address
+    opens it at that step.
+
+    Args:
+      title: of the page.
+      about: facts to put below the title, by name.
+      words: T + 1 descriptions of the situation, as `Environment.describe` gives them, or None.
+      frames: `uint8[F, H, W, 3]`, or None where there is nothing to be seen.
+      frame_steps: `int[F]`, ascending from 0, the steps that the frames belong to, beside words;
+        each is shown until the next one. By default there is a frame for every situation.
+      actions: T names of what was done, or None.
+      advice: T names of what an expert would have done, or None.
+      rewards: float `[T]`, or None.
+      quality: of the frames, 1 .. 100, or 100 for no loss at all. At 80 a frame of 128 x 128 pixels
+        takes 3 to 6 kilobytes.
+      seen: what the frames show.
+      data: what `parts` read, for JSON.
+      parts: more of the page, by place: `style`, `views` (figures), `readings` (of a list of
+        definitions) and `script`, which may add functions to `more`, called at every step.
+
+    Returns:
+      The file's content.
+
+    Raises:
+      ValueError: if there are neither words nor frames, or an argument has another shape, dtype or
+        length than it should.
+
+    Example:
+      >>> page = episode_page(
+      ...     title="An example", words=["before", "after"], actions=["go"], rewards=[1.0]
+      ... )
+      >>> "before" in page
+      True
+    """
+    check(words is not None or frames is not None, "words", None, "descriptions, or frames")
+    frames = np.zeros((0, 1, 1, 3), np.uint8) if frames is None else np.asarray(frames)
+    moments = len(frames) if words is None else len(words)
+    shown = np.arange(moments * bool(len(frames))) if frame_steps is None else frame_steps
+    shown = np.asarray(shown, np.int64)
+    fits = frames.dtype == np.uint8 and frames.shape[:1] + frames.shape[3:] == (shown.size, 3)
+    check_array(fits, "frames", frames, f"uint8[{shown.size}, H, W, 3]")
+    ordered = shown.ndim == 1 and (np.diff(shown, prepend=-1) > 0).all()
+    ordered &= not shown.size or (shown[0] == 0 and shown[-1] < moments)
+    check(ordered, "frame_steps", shown, f"ascending from 0, below {moments}")
+    for name, given in (("actions", actions), ("advice", advice), ("rewards", rewards)):
+        fits = given is None or np.shape(given)[:1] == (moments - 1,)
+        check(fits, name, given, f"{moments - 1} entries")
+    check(1 <= quality <= 100, "quality", quality, "1 .. 100")
+    height, width = frames.shape[1:3]
+    tile_height, tile_width = (-(-side // _BLOCK) * _BLOCK for side in (height, width))
+    sheets = [frames[i : i + TILES] for i in range(0, len(frames), TILES)]
+    content = {
+        "last": moments - 1,
+        "width": width,
+        "height": height,
+        "tileWidth": tile_width,
+        "tileHeight": tile_height,
+        "tiles": TILES,
+        "columns": _COLUMNS,
+        "frames": shown.tolist(),
+        "sheets": [_sheet(part, tile_height, tile_width, quality) for part in sheets],
+        "words": None if words is None else list(words),
+        "reward": None if rewards is None else _rounded(np.asarray(rewards)),
+        "actions": None if actions is None else list(actions),
+        "advice": None if advice is None else list(advice),
+        **(data or {}),
+    }
+    facts = (html.escape(f"{name} {value}") for name, value in (about or {}).items())
+    # "</script>" in a name must not end the script.
+    said = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    values = {
+        "title": html.escape(title),
+        "about": "".join(f"<span>{fact}</span>" for fact in facts),
+        "seen": html.escape(seen),
+        "width": str(width),
+        "height": str(height),
+        "data": said,
+        **dict.fromkeys(("style", "views", "readings", "script"), ""),
+        **(parts or {}),
+    }
+    template = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], template)
+
+
+def page_parts(file: Path) -> dict[str, str]:
+    """The parts of a page that a file has, each below a line `<!-- name -->`."""
+    pieces = re.split(r"<!-- (\w+) -->\n", file.read_text(encoding="utf-8"))
+    return dict(zip(pieces[1::2], pieces[2::2], strict=True))
+
+
+def _rounded(values: NDArray[Any]) -> list[float]:
+    return [float(f"{value:.6g}") for value in values]
+
+
+def _sheet(frames: Frames, tile_height: int, tile_width: int, quality: int) -> str:
+    """Frames side by side in one WebP picture, as a data URI."""
+    from PIL import Image
+
+    count, height, width, _ = frames.shape
+    rows = -(-count // _COLUMNS)
+    sheet = np.zeros((rows, _COLUMNS, tile_height, tile_width, 3), np.uint8)
+    # The margin repeats the edge, so that compression has nothing to blur there.
+    margin = ((0, 0), (0, tile_height - height), (0, tile_width - width), (0, 0))
+    sheet.reshape(-1, tile_height, tile_width, 3)[:count] = np.pad(frames, margin, mode="edge")
+    sheet = sheet.transpose(0, 2, 1, 3, 4).reshape(rows * tile_height, _COLUMNS * tile_width, 3)
+    file = io.BytesIO()
+    Image.fromarray(sheet).save(
+        file, format="WEBP", quality=quality, lossless=quality == 100, method=4
+    )
+    return "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()

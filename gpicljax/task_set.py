@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment
+from gpicljax.storage.leaves import to_storage
 
 
 @struct.dataclass
@@ -66,6 +65,4 @@ def tasks_vary(env: Environment, params: Any) -> bool:
     """Whether a distribution holds more than one task, as far as eight draws tell (on the host)."""
     keys = jax.random.split(jax.random.key(0), 8)
     drawn = jax.jit(jax.vmap(env.sample_task, (0, None)))(keys, params)
-    keyed = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
-    data = [jax.random.key_data(x) if keyed(x) else x for x in jax.tree.leaves(drawn)]
-    return any(bool((x != x[:1]).any()) for x in map(np.asarray, data))
+    return any(bool((x != x[:1]).any()) for x in map(to_storage, jax.tree.leaves(drawn)))

@@ -83,7 +83,7 @@ def on_config(config):
     """Names the pages in the navigation."""
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
     config.nav.insert(2, {"Notebooks": [{_title(p): f"notebooks/{p.name}"} for p in notebooks]})
-    for folder in ("experiments/results", "benchmarks/results"):
+    for folder in FOLDERS[1:]:
         pages = [{_title(p): f"{folder}/{p.name}"} for p in sorted((ROOT / folder).glob("*.md"))]
         config.nav.append({f"Measured: {folder.split('/')[0]}": pages})
     api = {}

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax.checks import check, check_at_least
+from gpicljax.storage.leaves import is_key
 
 
 @struct.dataclass
@@ -78,6 +79,5 @@ def tasks_vary(tasks: Any) -> jax.Array:
       >>> bool(tasks_vary(tasks))
       True
     """
-    keyed = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
-    data = [jax.random.key_data(x) if keyed(x) else x for x in jax.tree.leaves(tasks)]
+    data = [jax.random.key_data(x) if is_key(x) else x for x in jax.tree.leaves(tasks)]
     return functools.reduce(jnp.logical_or, [(x != x[:1]).any() for x in data], jnp.zeros((), bool))

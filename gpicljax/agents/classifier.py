@@ -13,7 +13,7 @@ import optax
 from flax import linen as nn
 from jax.typing import ArrayLike
 
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import check, check_array, check_at_least
 from gpicljax.networks.feedforward import MLP, dense
 
 
@@ -88,10 +88,10 @@ def fit_classifier(
     inputs = np.asarray(features, jnp.result_type(float))
     targets = np.asarray(labels)
     shape = inputs.shape
-    check(inputs.ndim == 2 and inputs.size, "features", shape, "float[N, F] with N, F >= 1")
+    some = inputs.ndim == 2 and inputs.size
+    check_array(some, "features", inputs, "float[N, F] with N, F >= 1")
     one_each = targets.shape == shape[:1] and targets.dtype.kind in "iu"
-    given = f"{targets.dtype}{list(targets.shape)}"
-    check(one_each, "labels", given, f"int[{shape[0]}], one per row of features")
+    check_array(one_each, "labels", targets, f"int[{shape[0]}], one per row of features")
     check(targets.min() >= 0, "labels", targets.min(), "0, 1, 2, ...")
     check(np.isfinite(inputs).all(), "features", "infinite values or NaN", "finite ones")
     check_at_least(1, steps=steps, batch_size=batch_size)

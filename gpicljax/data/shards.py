@@ -46,6 +46,7 @@ from gpicljax.data.shard_files import (
     write_manifest,
 )
 from gpicljax.storage.atomic import sync_folder
+from gpicljax.storage.leaves import is_key
 from gpicljax.storage.lock import LockedError, exclusive
 from gpicljax.storage.manifest import MANIFEST, describe_files
 from gpicljax.storage.nested import differences
@@ -321,8 +322,7 @@ def _table(records: Any) -> tuple[dict[str, NDArray[Any]], int]:
         name = ".".join(parts)
         plain = parts and all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in parts)
         check(plain, "records", name, "leaves with names of letters, digits, _ and -")
-        keys = jax.numpy.issubdtype(getattr(leaf, "dtype", np.int8), jax.dtypes.prng_key)
-        check(not keys, f"records.{name}", leaf, "the key data of keys")
+        check(not is_key(leaf), f"records.{name}", leaf, "the key data of keys")
         table[name] = np.asarray(leaf)
         numbers = table[name].dtype.kind not in "OSUM" and table[name].size > 0
         check_array(numbers, f"records.{name}", table[name], "arrays of numbers, not empty")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gpicljax.checks import check, check_at_least, refusal
+from gpicljax.checks import check, check_array, check_at_least, refusal
 from gpicljax.networks.attention import Implementation, earliest_keys
 from gpicljax.networks.contract import Network
 from gpicljax.networks.layers import LayerNorm, default_float
@@ -285,7 +285,7 @@ def generate(
       ValueError: if the prompt is empty, or the network's cache too small for both.
     """
     tokens = prompt.ndim == 2 and prompt.shape[1] and jnp.issubdtype(prompt.dtype, jnp.integer)
-    check(tokens, "prompt", f"{prompt.dtype}{list(prompt.shape)}", "int[B, T] with T >= 1")
+    check_array(tokens, "prompt", prompt, "int[B, T] with T >= 1")
     check_at_least(1, length=length)
     carry = network.initial_carry(prompt.shape[0])
     if isinstance(carry, KVCache) and not carry.windowed:

@@ -15,9 +15,7 @@ from gpicljax.runtime import TrainingConfig, check
 Auxiliary = Literal["feedback", "stimulus", "both", "none"]
 
 
-APPENDIX_C = RecurrentQSettings(
-    encoded="stimulus", mixer=(512, 256, 256), core_sizes=(256, 128), memory_width=16
-)
+APPENDIX_C = RecurrentQSettings(encoded="stimulus", mixer=(512, 256, 256), core=(256, 128))
 """The paper's network."""
 AUXILIARIES: dict[Auxiliary, tuple[str, ...]] = {
     "feedback": ("feedback",),
@@ -92,6 +90,7 @@ class Config(TrainingConfig):
         accepted = f"what auxiliary predicts, {' and '.join(known) or 'nothing'}"
         check(set(compared) <= set(known), "network.compare", compared, accepted)
         check(not self.network.predictions, "network.predictions", "names", "none; see auxiliary")
+        self.network.check_carries(self.agent.carries)
         stages = self.curriculum
         inside = all(self.vmin <= value <= self.vmax for value in stages)
         check(inside, "curriculum", stages, f"values from vmin = {self.vmin} to vmax = {self.vmax}")
@@ -107,7 +106,6 @@ LSTM = RecurrentQSettings(
     encoded="stimulus",
     encoder=(128, 128),
     mixer=(128,),
-    core_sizes=(128,),
     predictor=128,
     residual=True,
     compare=("feedback",),
@@ -116,9 +114,9 @@ EVENTS = RecurrentQSettings(
     encoded="stimulus",
     encoder=(),
     mixer=(),
-    core="events",
-    memory_heads=8,
-    memory_width=16,
+    memory="events",
+    heads=8,
+    window=64,
     event_keys=("message",),
     event_values=("stimulus",),
     event_when="round=2",
@@ -174,7 +172,7 @@ CPU_TABLE3 = dataclasses.replace(
     samples=(1, 4, 16),
     observations=1_280_000,
     log_lines=20,
-    network=dataclasses.replace(EVENTS, memory_slots=128),
+    network=dataclasses.replace(EVENTS, window=128),
 )
 PAPER_TABLE2 = Config(seeds=3, vmax=3)
 PAPER_TABLE3 = Config(shots=(1, 2, 4), samples=(1, 4, 16), observations=5_000_000, log_lines=157)

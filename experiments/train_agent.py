@@ -199,10 +199,7 @@ def has_choice_of_memory(algo: str) -> bool:
 def memories() -> str:
     """Which memories the algorithms have, in words."""
     able = [name for name in catalogue.CATALOGUE if has_choice_of_memory(name)]
-    return (
-        f"with --algo {' or '.join(able)}: {', '.join(get_args(MemoryKind))}; with --algo r2d2, "
-        "whose replay memory holds no caches: --network.core lstm or delta"
-    )
+    return f"with --algo {' or '.join(able)}: {', '.join(get_args(MemoryKind))}"
 
 
 def starting_point(argv: Sequence[str]) -> Config:

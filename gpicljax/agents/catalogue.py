@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 
 from gpicljax import spaces
 from gpicljax.agents import bandits, cloning, dqn, language, ppo, r2d2, sac, tabular, td3
@@ -43,7 +42,7 @@ from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from gpicljax.networks.continuous import Critics, DeterministicActor, GaussianActor
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.language import LanguageModelSettings, language_model
-from gpicljax.networks.memories import MemoryKind, memory
+from gpicljax.networks.memories import MemorySettings
 from gpicljax.networks.q_network import QNetwork, RecurrentQSettings, recurrent_q_network
 from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv
@@ -87,32 +86,14 @@ class ActorCriticSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class RecurrentSettings:
-    """A network with a memory, for a policy and its value; see `networks.memories.memory`.
+class RecurrentSettings(MemorySettings):
+    """A network with a memory, for a policy and its value.
 
     Attributes:
       sizes: hidden sizes before the memory.
-      memory: kind of the memory.
-      core: sizes of its layers; fast weights (delta) have one, those of attention are equal.
-      heads: of all kinds but the LSTM.
-      window: steps that a transformer attends to.
-
-    Raises:
-      ValueError: for sizes that the kind of memory cannot have.
     """
 
     sizes: tuple[Size, ...] = (128,)
-    memory: MemoryKind = "lstm"
-    core: tuple[Size, ...] = (128,)
-    heads: Size = 4
-    window: Size = 128
-
-    def __post_init__(self) -> None:
-        self.make()
-
-    def make(self) -> nn.Module:
-        """The memory."""
-        return memory(self.memory, self.core, self.heads, self.window)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,7 +245,7 @@ def _ppo(config: ppo.PPOConfig, vec: VectorEnv, network: ActorCriticSettings) ->
 
 
 def _recurrent(env: Environment, network: RecurrentSettings) -> Network:
-    module = RecurrentActorCritic(*_spaces(env), network.sizes, network.make())
+    module = RecurrentActorCritic(*_spaces(env), network.sizes, *network.make(*_spaces(env)))
     return as_network(module)
 
 
@@ -280,6 +261,7 @@ def _dqn(config: dqn.DQNConfig, vec: VectorEnv, network: QSettings) -> Trainer:
 def _r2d2(config: r2d2.R2D2Config, vec: VectorEnv, network: RecurrentQSettings) -> Trainer:
     """As many actors as instances, whatever the configuration says; no auxiliary is trained."""
     config = dataclasses.replace(config, num_envs=vec.num_envs)
+    network.check_carries(config.carries)
     return r2d2.make(config, vec, recurrent_q_network(network, *_spaces(vec.env)))
 
 

@@ -12,6 +12,7 @@ from flax import linen as nn
 from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.encoder import Encoder
+from gpicljax.networks.event_store import Event
 from gpicljax.networks.feedforward import MLP, FeedForward, dense
 from gpicljax.networks.policies import policy_for
 from gpicljax.networks.recurrent import LSTMStack
@@ -95,12 +96,15 @@ class RecurrentActorCritic(nn.Module):
       action_space: of the unbatched action.
       sizes: hidden sizes of the MLP.
       core: the recurrent core, or another memory (see `memories.memory`).
+      event: what a step is to a core that stores events; None for cores that read the MLP. The
+        heads read the MLP's output beside what such a core remembers.
     """
 
     observation_space: spaces.Space
     action_space: spaces.Space
     sizes: Sequence[int] = (128,)
     core: Any = LSTMStack((128,))
+    event: Callable[[AgentInput], Event] | None = None
 
     def setup(self) -> None:
         """The submodules."""
@@ -119,15 +123,22 @@ class RecurrentActorCritic(nn.Module):
         reward = inputs.last_reward[..., None].astype(seen.dtype)
         return self.torso(jnp.concatenate([seen, action, reward], axis=-1))
 
-    def _heads(self, core: jax.Array) -> PolicyOutput:
+    def _core_input(self, inputs: AgentInput, features: jax.Array) -> Any:
+        return features if self.event is None else self.event(inputs)
+
+    def _heads(self, features: jax.Array, core: jax.Array) -> PolicyOutput:
+        if self.event is not None:
+            core = jnp.concatenate([features, core], axis=-1)
         return PolicyOutput(self.policy(core), self.value(core)[..., 0])
 
     def unroll(self, carry: Any, inputs: AgentInput, starts: jax.Array) -> tuple[PolicyOutput, Any]:
         """Inputs `[T, B, ...]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
-        core, carry = self.core.unroll(carry, self._features(inputs), starts)
-        return self._heads(core), carry
+        features = self._features(inputs)
+        core, carry = self.core.unroll(carry, self._core_input(inputs, features), starts)
+        return self._heads(features, core), carry
 
     def step(self, carry: Any, inputs: AgentInput, start: jax.Array) -> tuple[PolicyOutput, Any]:
         """Inputs `[B, ...]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
-        core, carry = self.core.step(carry, self._features(inputs), start)
-        return self._heads(core), carry
+        features = self._features(inputs)
+        core, carry = self.core.step(carry, self._core_input(inputs, features), start)
+        return self._heads(features, core), carry

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax import spaces
-from gpicljax.checks import check, check_choice
+from gpicljax.checks import check_choice
+from gpicljax.networks.contract import AgentInput
 
 
 class Event(NamedTuple):
@@ -155,52 +156,62 @@ def _numbers(count: jax.Array, slots: int) -> tuple[jax.Array, jax.Array]:
 
 
 def event_of(
-    space: spaces.Space,
+    observation_space: spaces.Space,
+    actions: spaces.Space,
     keys: Sequence[str] = (),
     values: Sequence[str] = (),
     write: tuple[str, int] | None = None,
-) -> tuple[Callable[[Any], Event], tuple[int, int]]:
-    """What a step is to the memory, told by the names of an observation's entries.
+) -> tuple[Callable[[AgentInput], Event], tuple[int, int]]:
+    """What a step is to the memory, told by the names of what an agent reads at it.
+
+    These are the entries of a dictionary observation (of another one, `"observation"`),
+    `"last_action"` and `"last_reward"`.
 
     Args:
-      space: of observations.
-      keys: entries that make the key; none for the whole observation.
-      values: entries that make the value.
+      observation_space: of the unbatched observation.
+      actions: the space of actions.
+      keys: what makes the key; everything, if neither keys nor values are named.
+      values: what makes the value.
       write: a step is stored where this entry has this value; None for every step.
 
     Returns:
-      `observation -> Event`, over any leading axes, and the sizes K and V.
+      `inputs -> Event`, over any leading axes, and the sizes K and V.
 
     Raises:
-      ValueError: for an unknown entry, or one named of an observation that is no dictionary.
+      ValueError: for an unknown name.
 
     Example:
       >>> import gpicljax
-      >>> space = gpicljax.make("MetaRG-v1").observation_space()
-      >>> event_of(space, keys=("message",), values=("stimulus",), write=("round", 2))[1]
+      >>> env = gpicljax.make("MetaRG-v1")
+      >>> both = env.observation_space(), env.action_space()
+      >>> event_of(*both, keys=("message",), values=("stimulus",), write=("round", 2))[1]
       (21, 3)
     """
+
+    named_entries = isinstance(observation_space, spaces.Dict)
+    if not isinstance(observation_space, spaces.Dict):
+        observation_space = spaces.Dict.of(observation=observation_space)
+    known = dict(observation_space.items)
+    known |= {"last_action": actions, "last_reward": spaces.Box(-jnp.inf, jnp.inf)}
     named = {"keys": keys, "values": values, "write": () if write is None else write[:1]}
     for argument, names in named.items():
-        accepted = "entries of a dictionary observation"
-        check(not names or isinstance(space, spaces.Dict), argument, tuple(names), accepted)
         for name in names:
-            assert isinstance(space, spaces.Dict)
-            check_choice(argument, name, dict(space.items))
+            check_choice(argument, name, known)
+    if not keys and not values:
+        keys = tuple(known)
+    parts = [spaces.Dict(tuple((name, known[name]) for name in names)) for names in (keys, values)]
 
-    def part(names: Sequence[str]) -> spaces.Space:
-        assert isinstance(space, spaces.Dict)
-        return spaces.Dict(tuple((name, space[name]) for name in names))
+    def event(inputs: AgentInput) -> Event:
+        seen = inputs.observation if named_entries else {"observation": inputs.observation}
+        seen = {**seen, "last_action": inputs.last_action, "last_reward": inputs.last_reward}
+        key, value = (_flat(part, seen, inputs.last_reward) for part in parts)
+        here = jnp.ones(inputs.last_reward.shape, bool)
+        return Event(key, value, here if write is None else seen[write[0]] == write[1])
 
-    key_space = part(keys) if keys else space
-    value_space = part(values) if values else spaces.Dict(())
-    sizes = spaces.flat_size(key_space), spaces.flat_size(value_space) if values else 0
+    return event, (spaces.flat_size(parts[0]), spaces.flat_size(parts[1]))
 
-    def event(observation: Any) -> Event:
-        key = spaces.flatten(key_space, observation)
-        value = spaces.flatten(value_space, observation) if values else key[..., :0]
-        if write is None:
-            return Event(key, value, jnp.ones(key.shape[:-1], bool))
-        return Event(key, value, observation[write[0]] == write[1])
 
-    return event, sizes
+def _flat(space: spaces.Dict, seen: dict[str, Any], like: jax.Array) -> jax.Array:
+    if not space.items:
+        return jnp.zeros((*like.shape, 0), jnp.result_type(float))
+    return spaces.flatten(space, seen)

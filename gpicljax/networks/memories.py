@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
 
 import jax
 from flax import linen as nn
 
-from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax import spaces
+from gpicljax.checks import Size, check, check_at_least, check_choice
+from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.event_store import Event, EventStore, event_of
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.networks.transformer import Transformer
 
-MemoryKind = Literal["lstm", "delta", "linear-attention", "transformer"]
+MemoryKind = Literal["lstm", "delta", "linear-attention", "transformer", "events"]
+CACHES: tuple[MemoryKind, ...] = ("transformer",)
+"""Memories that hold what they have computed of many steps: too large for a replay buffer, and
+stale in it."""
 
 
 class Projected(nn.Module):
@@ -46,6 +53,67 @@ class Projected(nn.Module):
         return self.core.step(carry, self.project(inputs), start)
 
 
+@dataclasses.dataclass(frozen=True)
+class MemorySettings:
+    """Which memory a network has, and of what size; see `memory`.
+
+    Attributes:
+      memory: kind of the memory.
+      core: sizes of its layers; one for fast weights (delta), equal ones for attention; of the
+        event store, that of queries and keys, all heads together.
+      heads: of all kinds but the LSTM.
+      window: steps that a transformer attends to, or events that are kept.
+      tied_keys: whether the event store asks by the projection by which it finds.
+      event_keys: what events are found by: entries of the observation, last_action, last_reward.
+      event_values: what is stored beside it; if neither is named, everything is a key.
+      event_when: NAME=NUMBER, the steps that are stored; every step if empty.
+
+    Raises:
+      ValueError: for sizes that the kind of memory cannot have.
+    """
+
+    memory: MemoryKind = "lstm"
+    core: tuple[Size, ...] = (128,)
+    heads: Size = 4
+    window: Size = 128
+    tied_keys: bool = False
+    event_keys: tuple[str, ...] = ()
+    event_values: tuple[str, ...] = ()
+    event_when: str = ""
+
+    def __post_init__(self) -> None:
+        if self.memory == "events":
+            check(len(self.core) == 1, "core", self.core, "one size, of queries and keys")
+            check(self.core[0] % self.heads == 0, "core", self.core, f"a multiple of {self.heads}")
+            _moment(self.event_when)
+        else:
+            memory(self.memory, self.core, self.heads, self.window)
+
+    def check_carries(self, carries: str) -> None:
+        """Refuses caches in a replay buffer; see `r2d2.R2D2Config.carries`."""
+        small = carries == "none" or self.memory not in CACHES
+        check(small, "carries", carries, f"none, for the memory {self.memory}")
+
+    def make(
+        self, observation_space: spaces.Space, actions: spaces.Space
+    ) -> tuple[Any, Callable[[AgentInput], Event] | None]:
+        """The memory, and what a step is to it where it stores events."""
+        if self.memory != "events":
+            return memory(self.memory, self.core, self.heads, self.window), None
+        moment = _moment(self.event_when)
+        names = self.event_keys, self.event_values
+        event, sizes = event_of(observation_space, actions, *names, moment)
+        width = self.core[0] // self.heads
+        return EventStore(*sizes, self.window, self.heads, width, self.tied_keys), event
+
+
+def _moment(words: str) -> tuple[str, int] | None:
+    """NAME=NUMBER as `event_of` takes it."""
+    name, equals, number = (part.strip() for part in words.partition("="))
+    check(not words or number.isdigit(), "event_when", words, "NAME=NUMBER, or nothing")
+    return (name, int(number)) if equals else None
+
+
 def memory(kind: MemoryKind, sizes: Sequence[int], heads: int = 4, window: int = 128) -> nn.Module:
     """A network with a memory, over vectors of features.
 
@@ -71,7 +139,7 @@ def memory(kind: MemoryKind, sizes: Sequence[int], heads: int = 4, window: int =
       Traceback (most recent call last):
       ValueError: core: got (32, 32); accepted: one size, of the layer of fast weights
     """
-    check_choice("memory", kind, MemoryKind.__args__)
+    check_choice("memory", kind, [name for name in get_args(MemoryKind) if name != "events"])
     check(len(sizes) > 0, "core", sizes, "at least one size")
     check_at_least(1, heads=heads, window=window)
     if kind == "lstm":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,13 +15,11 @@ from gpicljax import spaces
 from gpicljax.checks import Size, check
 from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.encoder import Encoder
-from gpicljax.networks.event_store import Event, EventStore, event_of
-from gpicljax.networks.fast_weights import DeltaMemory
+from gpicljax.networks.event_store import Event
 from gpicljax.networks.feedforward import MLP, FeedForward, Predictor, dense
+from gpicljax.networks.memories import MemorySettings
 from gpicljax.networks.policies import by_choice, choices
 from gpicljax.networks.recurrent import LSTMStack
-
-RecurrentCore = LSTMStack | DeltaMemory
 
 
 class QOutput(NamedTuple):
@@ -74,8 +72,9 @@ class RecurrentQNetwork(nn.Module):
         all entries alike.
       encoder_sizes: hidden sizes of that encoder.
       mixer_sizes: hidden sizes of the second MLP.
-      core: the recurrent core.
-      event: what a step is to a core that stores events; None for cores that read the mixer.
+      core: the recurrent core, or another memory (see `memories.memory`).
+      event: what a step is to a core that stores events; None for cores that read the mixer. The
+        heads read the mixer's output beside what such a core remembers.
       predictions: (name, size) of each auxiliary prediction from the core's output.
       prediction_hidden: hidden size of the predictors.
       residual: also feed the mixer's output to the heads, beside the core's.
@@ -91,8 +90,8 @@ class RecurrentQNetwork(nn.Module):
     encoded: str | None = None
     encoder_sizes: Sequence[int] = (512, 256, 128)
     mixer_sizes: Sequence[int] = (512, 256, 256)
-    core: RecurrentCore | EventStore = LSTMStack((256, 128))
-    event: Callable[[Any], Event] | None = None
+    core: Any = LSTMStack((256, 128))
+    event: Callable[[AgentInput], Event] | None = None
     predictions: Sequence[tuple[str, int]] = ()
     prediction_hidden: int = 512
     residual: bool = False
@@ -129,10 +128,11 @@ class RecurrentQNetwork(nn.Module):
         return self.mixer(jnp.concatenate(parts, axis=-1)), raw
 
     def _core_input(self, inputs: AgentInput, mixed: jax.Array) -> Any:
-        return mixed if self.event is None else self.event(inputs.observation)
+        return mixed if self.event is None else self.event(inputs)
 
     def _heads(self, mixed: jax.Array, core: jax.Array, raw: jax.Array | None) -> QOutput:
-        features = jnp.concatenate([mixed, core], axis=-1) if self.residual else core
+        both = self.residual or self.event is not None
+        features = jnp.concatenate([mixed, core], axis=-1) if both else core
         predictions = {name: predict(features) for name, predict in self.predictors.items()}
         for name in self.compare:
             assert raw is not None
@@ -155,22 +155,13 @@ class RecurrentQNetwork(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class RecurrentQSettings:
-    """Sizes of a `RecurrentQNetwork`, as a configuration says them.
+class RecurrentQSettings(MemorySettings):
+    """Sizes of a `RecurrentQNetwork`, as a configuration says them, beside those of its memory.
 
     Attributes:
       encoded: see `RecurrentQNetwork`, as for `residual` and `compare`.
       encoder: hidden sizes of the encoder.
       mixer: hidden sizes of the second MLP.
-      core: LSTM layers, one layer of fast weights, or a store of events.
-      core_sizes: of the LSTM layers; of fast weights the last one counts.
-      memory_heads: of fast weights and of the event store.
-      memory_width: of both, of keys (and of values, in fast weights).
-      memory_slots: of the event store.
-      tied_keys: whether the event store asks by the projection by which it finds.
-      event_keys: entries of the observation by which events are found; none for all of it.
-      event_values: entries that are stored beside them.
-      event_when: NAME=NUMBER, the steps that are stored; every step if empty.
       predictions: names of the auxiliary predictions, each of the encoded entry's size.
       predictor: hidden size of the predictors.
       residual: likewise.
@@ -181,43 +172,18 @@ class RecurrentQSettings:
     encoded: str | None = None
     encoder: tuple[Size, ...] = (512, 256, 128)
     mixer: tuple[Size, ...] = (128,)
-    core: Literal["lstm", "delta", "events"] = "lstm"
-    core_sizes: tuple[Size, ...] = (128,)
-    memory_heads: Size = 4
-    memory_width: Size = 32
-    memory_slots: Size = 64
-    tied_keys: bool = False
-    event_keys: tuple[str, ...] = ()
-    event_values: tuple[str, ...] = ()
-    event_when: str = ""
     predictions: tuple[str, ...] = ()
     predictor: int = 512
     residual: bool = False
     compare: tuple[str, ...] = ()
     head: tuple[Size, ...] = ()
 
-    def event(
-        self, observation_space: spaces.Space
-    ) -> tuple[Callable[[Any], Event], tuple[int, int]]:
-        """See `event_of`."""
-        name, equals, number = self.event_when.partition("=")
-        whole = not self.event_when or (equals and number.strip().isdigit())
-        check(whole, "event_when", self.event_when, "NAME=NUMBER, or nothing")
-        write = (name.strip(), int(number)) if equals else None
-        return event_of(observation_space, self.event_keys, self.event_values, write)
-
 
 def recurrent_q_network(
     settings: RecurrentQSettings, observation_space: spaces.Space, actions: spaces.Space | int
 ) -> Network:
     """The network of some settings, for one agent's spaces."""
-    core: RecurrentCore | EventStore = LSTMStack(settings.core_sizes)
-    event, heads, width = None, settings.memory_heads, settings.memory_width
-    if settings.core == "delta":
-        core = DeltaMemory(settings.core_sizes[-1], heads, width)
-    if settings.core == "events":
-        event, sizes = settings.event(observation_space)
-        core = EventStore(*sizes, settings.memory_slots, heads, width, settings.tied_keys)
+    core, event = settings.make(observation_space, choices(actions))
     size = 0
     if settings.encoded is not None:
         assert isinstance(observation_space, spaces.Dict)

@@ -9,7 +9,7 @@ import gpicljax
 from gpicljax.agents import dqn, ppo
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from gpicljax.networks.contract import as_network
-from gpicljax.networks.memories import memory
+from gpicljax.networks.memories import MemorySettings
 from gpicljax.networks.q_network import QNetwork
 from gpicljax.rollout import rollout, start_rollout
 
@@ -70,7 +70,13 @@ def test_dqn_crosses_the_lake():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "learning_rate"),
-    [("lstm", 1e-2), ("delta", 1e-2), ("linear-attention", 3e-3), ("transformer", 3e-3)],
+    [
+        ("lstm", 1e-2),
+        ("delta", 1e-2),
+        ("linear-attention", 3e-3),
+        ("transformer", 3e-3),
+        ("events", 3e-3),
+    ],
 )
 def test_recurrent_ppo_learns_in_context_across_the_episodes_of_a_trial(kind, learning_rate):
     """Four episodes of five pulls with one bandit of three arms; then another one."""
@@ -79,11 +85,9 @@ def test_recurrent_ppo_learns_in_context_across_the_episodes_of_a_trial(kind, le
         "episodes_per_trial": 4, "resets": "fresh", "params": env.make_params(horizon=5)
     }  # fmt: skip
     vec, fresh = (gpicljax.VectorEnv(env, n, **options) for n in (128, 2048))
-    network = as_network(
-        RecurrentActorCritic(
-            env.observation_space(), env.action_space(), (32,), memory(kind, (32,), window=24)
-        )
-    )
+    both = env.observation_space(), env.action_space()
+    parts = MemorySettings(kind, (32,), window=24).make(*both)
+    network = as_network(RecurrentActorCritic(*both, (32,), *parts))
     config = ppo.PPOConfig(unroll=24, minibatches=4, horizon="trial")
     hparams = ppo.PPOHParams(learning_rate=learning_rate, discount=0.9, gae_lambda=0.9)
     trainer = ppo.make(config, vec, network)

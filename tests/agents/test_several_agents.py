@@ -121,7 +121,7 @@ def test_independent_ppo_learns_to_talk(shared):
 
 @pytest.mark.slow
 def test_r2d2_with_summed_values_learns_to_talk():
-    settings = RecurrentQSettings(mixer=(32,), core_sizes=(16,))
+    settings = RecurrentQSettings(mixer=(32,), core=(16,))
     network = recurrent_q_network(settings, SEEN, spaces.Discrete(VALUES))
     config = r2d2.R2D2Config(
         num_envs=32,

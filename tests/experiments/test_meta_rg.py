@@ -24,7 +24,7 @@ TINY = [
     "--bank-size=64",
     "--probe-episodes=8",
     "--evaluation-episodes=32",
-    "--network.memory-heads=2",
+    "--network.heads=2",
     "--network.predictor=16",
     "--network.head=16",
     "--agent.batch-size=8",
@@ -105,6 +105,9 @@ def test_refuses_to_resume_another_configuration(finished, capsys):
         (["--agent.unroll", "0"], "unroll"),
         (["--auxiliary", "none"], "compare"),
         (["--env", "MetaRG-v9"], "env"),
+        (["--network.memory", "transformer"], "carries"),
+        (["--network.event-when", "round"], "event_when"),
+        (["--network.core", "20"], "core"),
     ],
 )
 def test_refuses_bad_arguments_before_compiling(arguments, word, capsys, tmp_path):

@@ -285,7 +285,11 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
         (["--network.sizes", "-3"], ["--network.sizes: got (-3,)", "an integer from 1"]),
         (
             ["--network.memory", "transformer"],
-            ["--network.memory: ppo: got 'transformer'", "recurrent-ppo", "r2d2", "delta"],
+            ["--network.memory: ppo: got 'transformer'", "recurrent-ppo", "r2d2", "events"],
+        ),
+        (
+            ["--algo", "r2d2", "--network.memory", "transformer"],
+            ["carries: got 'stored'", "none, for the memory transformer"],
         ),
         (["--evaluation-params", "horizn=9"], ["--evaluation-params:", "horizn", "success_rate"]),
         (["--evaluation-params", "success_rate=2"], ["--evaluation-params: success_rate: got 2.0"]),

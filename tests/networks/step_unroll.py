@@ -45,7 +45,9 @@ def q_network(core, **options):
     )
 
 
-event, EVENT_SIZES = event_of(OBSERVATIONS, ("message",), ("seen",), ("phase", 2))
+event, EVENT_SIZES = event_of(
+    OBSERVATIONS, spaces.Discrete(ACTIONS), ("message",), ("seen",), ("phase", 2)
+)
 MODULES = {
     **CORES,
     "linear attention": LinearAttention(2, 3, chunk=4),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpicljax import spaces
-from gpicljax.networks.contract import as_network
+from gpicljax.networks.contract import AgentInput, as_network
 from gpicljax.networks.event_store import Event, EventStore, event_of
 
 LENGTH, KEY, VALUE, HEADS, SLOTS = 12, 3, 2, 2, 4
@@ -60,17 +60,21 @@ def test_reads_are_those_of_a_list_of_events(tied):
     assert int(carry.written[0]) == write[:, 0].sum() > SLOTS
 
 
-def test_events_are_told_by_names_of_entries():
+def test_events_are_told_by_the_names_of_what_an_agent_reads():
     seen = {"word": jnp.asarray([2, 0]), "seen": jnp.asarray([[0.5, -0.5], [1.0, 0.0]])}
-    event, sizes = event_of(SPACE, ("word",), ("seen",), ("word", 2))
-    assert sizes == (3, 2)
-    found = event(seen)
-    np.testing.assert_array_equal(found.key, [[0, 0, 1], [1, 0, 0]])
+    inputs = AgentInput(seen, jnp.asarray([-1, 1]), jnp.asarray([0.0, 3.0]))
+    both = SPACE, spaces.Discrete(2)
+    event, sizes = event_of(*both, ("word", "last_reward"), ("seen",), ("word", 2))
+    assert sizes == (4, 2)
+    found = event(inputs)
+    np.testing.assert_array_equal(found.key, [[0, 0, 1, 0], [1, 0, 0, 3]])
     np.testing.assert_array_equal(found.value, seen["seen"])
     assert found.write.tolist() == [True, False]
-    event, sizes = event_of(SPACE)
-    assert sizes == (5, 0) and event(seen).write.all()
+    event, sizes = event_of(*both)
+    found = event(inputs)
+    assert sizes == (8, 0) and found.write.all() and found.value.shape == (2, 0)
+    np.testing.assert_array_equal(found.key[1], [1, 0, 0, 1, 0, 0, 1, 3])
+    event, sizes = event_of(spaces.Discrete(3), spaces.Discrete(2), values=("observation",))
+    assert sizes == (0, 3)
     with pytest.raises(ValueError, match="values: got 'sen' .did you mean 'seen'"):
-        event_of(SPACE, values=("sen",))
-    with pytest.raises(ValueError, match="keys: got .*; accepted: entries of a dictionary"):
-        event_of(spaces.Discrete(2), keys=("word",))
+        event_of(*both, values=("sen",))

@@ -12,20 +12,21 @@ from gpicljax import spaces
 from gpicljax.agents import catalogue, ppo
 from gpicljax.networks.actor_critic import RecurrentActorCritic
 from gpicljax.networks.contract import AgentInput, as_network
-from gpicljax.networks.memories import MemoryKind, memory
+from gpicljax.networks.memories import MemoryKind, MemorySettings, memory
 
 KINDS = get_args(MemoryKind)
 LENGTH, BATCH, BEFORE, WINDOW = 9, 3, 3, 4
+SPACES = spaces.Box(-1.0, 1.0, (4,)), spaces.Discrete(3)
+
+
+def parts(kind, layers):
+    """A small memory, and what a step is to it."""
+    core = (8,) if kind in ("delta", "events") else (8,) * layers
+    return MemorySettings(kind, core, heads=2, window=WINDOW).make(*SPACES)
+
+
 NETWORKS = {
-    kind: as_network(
-        RecurrentActorCritic(
-            spaces.Box(-1.0, 1.0, (4,)),
-            spaces.Discrete(3),
-            sizes=(6,),
-            core=memory(kind, (8,) if kind == "delta" else (8, 8), heads=2, window=WINDOW),
-        )
-    )
-    for kind in KINDS
+    kind: as_network(RecurrentActorCritic(*SPACES, (6,), *parts(kind, layers=2))) for kind in KINDS
 }
 
 
@@ -78,7 +79,7 @@ def test_every_memory_steps_as_it_unrolls_past_starts_and_windows():
 def test_ppo_takes_every_memory_whole_or_in_windows(kind):
     """Shapes only: nothing is compiled."""
     env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
-    settings = catalogue.RecurrentSettings((6,), kind, (8,), heads=2, window=WINDOW)
+    settings = catalogue.RecurrentSettings(kind, (8,), heads=2, window=WINDOW, sizes=(6,))
     for window in None, 4:
         vec = gpicljax.VectorEnv(env, 4, resets="fresh")
         config = ppo.PPOConfig(unroll=8, minibatches=2, window=window)

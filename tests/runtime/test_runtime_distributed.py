@@ -231,9 +231,9 @@ def test_the_listener_experiment_in_two_processes(launch, tmp_path):
         "--bank-size=64",
         "--probe-episodes=8",
         "--evaluation-episodes=32",
-        "--network.encoder=16",
-        "--network.mixer=16",
-        "--network.core-sizes=16",
+        "--network.heads=2",
+        "--network.predictor=16",
+        "--network.head=16",
         "--no-progress",
     ]
     found = []
@@ -242,7 +242,7 @@ def test_the_listener_experiment_in_two_processes(launch, tmp_path):
         launched = launch(script, *flags, f"--runs-dir={folder}", processes=processes)
         codes, outputs = finish(launched, timeout=900)
         assert set(codes) == {0}, outputs
-        run = folder / "meta_rg" / "quick-MetaRG-v0"
+        run = folder / "meta_rg" / "quick-MetaRG-v1"
         summary = json.loads((run / "summary.json").read_text())
         assert summary["hardware"]["processes"] == processes
         assert len(list((run / "figures").glob("*.png"))) == 5

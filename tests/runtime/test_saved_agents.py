@@ -113,7 +113,7 @@ def test_settings_that_decide_how_it_acts_come_back(tmp_path):
     given["config"] = dataclasses.replace(
         given["config"], bounds="squash", normalise_observations=True
     )
-    given["network"] = catalogue.RecurrentSettings((8,), "transformer", (4, 4), 1, 3)
+    given["network"] = catalogue.RecurrentSettings("transformer", (4, 4), 1, 3, sizes=(8,))
     env = gpicljax.make("Pendulum-v1")
     like = algorithm.acting(env, 4, given["config"], given["network"]).params
     given["params"] = jax.tree.map(lambda x: np.full(x.shape, 0.3, x.dtype), like)

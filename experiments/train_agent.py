@@ -11,25 +11,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from reports.train_agent import report
-from train_agent_measures import Evaluation, evaluator, is_bandit
+from train_agent_measures import evaluator, is_bandit, probe_metrics
+from train_agent_options import (
+    cells,
+    env_options,
+    evaluation_params,
+    has_choice_of_memory,
+    make_env,
+    make_params,
+    memories,
+)
 from train_agent_settings import SETTINGS, bandit_rules, default_algorithm
 
 import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.agents.acting import random_agent
-from gpicljax.checks import check_fields, refusal, unknown
-from gpicljax.networks.memories import MemoryKind
+from gpicljax.checks import refusal
 from gpicljax.runtime import (
     ConfigError,
     Measure,
@@ -37,12 +42,10 @@ from gpicljax.runtime import (
     Probe,
     Program,
     TrainingConfig,
-    assignments,
     check,
     refuse,
     run_experiment,
     save_agent,
-    say,
 )
 
 
@@ -113,70 +116,6 @@ class Config(TrainingConfig):
             raise ConfigError(f"algo: {self.algo} does not fit {self.env}: {reason}")
 
 
-def env_options(config: Config) -> dict[str, Any]:
-    """The static options by name. ConfigError for what is no name=value."""
-    return assignments("env_options", config.env_options)
-
-
-def make_env(config: Config) -> gpicljax.Environment:
-    """The environment. ConfigError for an unknown id or option, with the argument's name."""
-    known = config.env.rpartition(":")[2] in gpicljax.registered()
-    argument = "env_options" if known else "env"
-    try:
-        return gpicljax.make(config.env, **env_options(config))
-    except ValueError as error:
-        raise ConfigError(f"{argument}: {error}") from error
-
-
-def make_params(config: Config, env: gpicljax.Environment) -> Any:
-    """The distribution over tasks. ConfigError for an unknown or bad param."""
-    return _params(env, "env_params", assignments("env_params", config.env_params))
-
-
-def evaluation_params(config: Config, env: gpicljax.Environment) -> Any:
-    """The distribution over tasks of the second evaluation; None if there is none."""
-    if not config.evaluation_params:
-        return None
-    changes = assignments("evaluation_params", config.evaluation_params)
-    trained = assignments("env_params", config.env_params)
-    return _params(env, "evaluation_params", trained | changes)
-
-
-def _params(env: gpicljax.Environment, argument: str, values: dict[str, Any]) -> Any:
-    try:
-        return env.make_params(**values)
-    except ValueError as error:
-        raise ConfigError(f"{argument}: {error}") from error
-
-
-def cells(config: Config) -> dict[str, dict[str, Any]]:
-    """The grid of a sweep: the hyper-parameters that differ, by the cell's name.
-
-    ConfigError for a name that is no traced field of `hparams`, or a value that it does not accept.
-    """
-    tried = assignments("sweep", config.sweep)
-    fields = dataclasses.fields(config.hparams) if tried else ()
-    traced = [field.name for field in fields if field.metadata.get("pytree_node", True)]
-    for name, given in tried.items():
-        check(bool(traced), "sweep", name, f"nothing: {config.algo} has no hyper-parameters")
-        if name not in traced:
-            raise ConfigError(unknown("sweep", name, traced))
-        tried[name] = values = given if isinstance(given, tuple) else (given,)
-        check(len({*values}) == len(values) > 0, "sweep", given, "different values")
-        for value in values:
-            try:
-                check_fields(config.hparams.replace(**{name: value}))
-            except ValueError as error:
-                raise ConfigError(f"sweep: {error}") from error
-    return {
-        ", ".join(f"{name}={value}" for name, value in zip(tried, values, strict=True)): {
-            name: np.asarray(value, jnp.result_type(type(getattr(config.hparams, name))))
-            for name, value in zip(tried, values, strict=True)
-        }
-        for values in itertools.product(*tried.values())
-    }
-
-
 def config_type(algorithm: catalogue.Algorithm) -> type[Config]:
     """`Config` with the fields of one algorithm, for the command line."""
     kinds = {"network": algorithm.network, "agent": algorithm.config, "hparams": algorithm.hparams}
@@ -189,17 +128,6 @@ def config_type(algorithm: catalogue.Algorithm) -> type[Config]:
         namespace={"__doc__": f"{summary}\n\n{rest}", "__module__": __name__},
         frozen=True,
     )
-
-
-def has_choice_of_memory(algo: str) -> bool:
-    """Whether the network of an algorithm has one of several kinds of memory."""
-    return hasattr(catalogue.find(algo).network(), "memory")
-
-
-def memories() -> str:
-    """Which memories the algorithms have, in words."""
-    able = [name for name in catalogue.CATALOGUE if has_choice_of_memory(name)]
-    return f"with --algo {' or '.join(able)}: {', '.join(get_args(MemoryKind))}"
 
 
 def starting_point(argv: Sequence[str]) -> Config:
@@ -297,25 +225,6 @@ def build(config: Config) -> Program:
         ),
         more=env,
     )
-
-
-def probe_metrics(algo: str, forgets: bool) -> Callable[[Evaluation], dict[str, Any]]:
-    """What the log says of some episodes; without a memory, once, that tasks vary where they do."""
-    told = not forgets
-
-    def metrics(played: Evaluation) -> dict[str, Any]:
-        nonlocal told
-        if not told and np.any(played.varied):
-            say(
-                f"note: tasks vary and {algo} has no memory: what tells tasks apart has to be "
-                "seen at once. Memories: "
-                + ", ".join(n for n, a in catalogue.CATALOGUE.items() if a.remembers)
-            )
-            told = True
-        episodes = played.episodes
-        return {"return": episodes.returns.mean(1), "length": episodes.lengths.mean(1)}
-
-    return metrics
 
 
 def main(argv: list[str] | None = None) -> Outcome | None:

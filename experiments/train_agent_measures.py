@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gpicljax import spaces
+from gpicljax.agents import catalogue
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import EpisodeReturns, one_trial_each, returns_of
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import Record, play, start_rollout
+from gpicljax.runtime import say
 from gpicljax.task_set import tasks_vary
 
 
@@ -140,3 +143,22 @@ def evaluator(
         return Evaluation(episodes, first, tasks_vary(start.vstate.task)[None], regrets)
 
     return some_episodes
+
+
+def probe_metrics(algo: str, forgets: bool) -> Callable[[Evaluation], dict[str, Any]]:
+    """What the log says of some episodes; without a memory, once, that tasks vary where they do."""
+    told = not forgets
+
+    def metrics(played: Evaluation) -> dict[str, Any]:
+        nonlocal told
+        if not told and np.any(played.varied):
+            say(
+                f"note: tasks vary and {algo} has no memory: what tells tasks apart has to be "
+                "seen at once. Memories: "
+                + ", ".join(n for n, a in catalogue.CATALOGUE.items() if a.remembers)
+            )
+            told = True
+        episodes = played.episodes
+        return {"return": episodes.returns.mean(1), "length": episodes.lengths.mean(1)}
+
+    return metrics

@@ -14,7 +14,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import train_agent
 from reports import train_agent as train_agent_report
-from train_agent_measures import Evaluation
+from train_agent_measures import Evaluation, probe_metrics
 from train_agent_settings import GOALS, SETTINGS, default_algorithm
 
 import gpicljax
@@ -168,7 +168,7 @@ def test_rounding_is_announced(capsys):
 def test_a_policy_without_memory_is_told_once_where_tasks_vary(capsys):
     episodes = EpisodeReturns(*np.ones((4, 2, 3)))
     for forgets, varied, told in (True, True, 1), (True, False, 0), (False, True, 0):
-        metrics = train_agent.probe_metrics("ppo", forgets)
+        metrics = probe_metrics("ppo", forgets)
         for _ in range(2):
             metrics(Evaluation(episodes, None, np.array([[False], [varied]]), None))
         assert capsys.readouterr().out.count("ppo has no memory") == told
@@ -297,6 +297,7 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
         (["--sweep", "learning_rate=1,-2"], ["--sweep: learning_rate: got -2", ">= 0"]),
         (["--sweep", "learning_rate=1,1"], ["--sweep: got (1, 1)", "different values"]),
         (["--sweep", "learning_rate"], ["--sweep:", "name=value"]),
+        (["--sweep", "learning_rate=[1]"], ["--sweep: learning_rate: got [1]"]),
         (["--algo", "random", "--sweep", "discount=1"], ["--sweep", "no hyper-parameters"]),
         (["--runs-dir", __file__], ["--runs-dir: got", "test_train_agent.py is none"]),
         (["--runs-dir", f"{__file__}/runs"], ["--runs-dir: got", "a folder"]),

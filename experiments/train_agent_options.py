@@ -1,0 +1,94 @@
+"""What the names and values on the command line of `train_agent.py` stand for.
+
+Configurations are `train_agent.Config`; all functions raise `ConfigError` for what is not accepted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any, get_args
+
+import jax.numpy as jnp
+import numpy as np
+
+import gpicljax
+from gpicljax.agents import catalogue
+from gpicljax.checks import check_fields, unknown
+from gpicljax.networks.memories import MemoryKind
+from gpicljax.runtime import ConfigError, assignments, check
+
+
+def env_options(config: Any) -> dict[str, Any]:
+    """The static options by name. ConfigError for what is no name=value."""
+    return assignments("env_options", config.env_options)
+
+
+def make_env(config: Any) -> gpicljax.Environment:
+    """The environment. ConfigError for an unknown id or option, with the argument's name."""
+    known = config.env.rpartition(":")[2] in gpicljax.registered()
+    argument = "env_options" if known else "env"
+    try:
+        return gpicljax.make(config.env, **env_options(config))
+    except ValueError as error:
+        raise ConfigError(f"{argument}: {error}") from error
+
+
+def make_params(config: Any, env: gpicljax.Environment) -> Any:
+    """The distribution over tasks. ConfigError for an unknown or bad param."""
+    return _params(env, "env_params", assignments("env_params", config.env_params))
+
+
+def evaluation_params(config: Any, env: gpicljax.Environment) -> Any:
+    """The distribution over tasks of the second evaluation; None if there is none."""
+    if not config.evaluation_params:
+        return None
+    changes = assignments("evaluation_params", config.evaluation_params)
+    trained = assignments("env_params", config.env_params)
+    return _params(env, "evaluation_params", trained | changes)
+
+
+def _params(env: gpicljax.Environment, argument: str, values: dict[str, Any]) -> Any:
+    try:
+        return env.make_params(**values)
+    except ValueError as error:
+        raise ConfigError(f"{argument}: {error}") from error
+
+
+def cells(config: Any) -> dict[str, dict[str, Any]]:
+    """The grid of a sweep: the hyper-parameters that differ, by the cell's name.
+
+    ConfigError for a name that is no traced field of `hparams`, or a value that it does not accept.
+    """
+    tried = assignments("sweep", config.sweep)
+    fields = dataclasses.fields(config.hparams) if tried else ()
+    traced = [field.name for field in fields if field.metadata.get("pytree_node", True)]
+    for name, given in tried.items():
+        check(bool(traced), "sweep", name, f"nothing: {config.algo} has no hyper-parameters")
+        if name not in traced:
+            raise ConfigError(unknown("sweep", name, traced))
+        tried[name] = values = given if isinstance(given, tuple) else (given,)
+        check(len({*map(str, values)}) == len(values) > 0, "sweep", given, "different values")
+        for value in values:
+            try:
+                check_fields(config.hparams.replace(**{name: value}))
+            except ValueError as error:
+                raise ConfigError(f"sweep: {error}") from error
+    return {
+        ", ".join(f"{name}={value}" for name, value in zip(tried, values, strict=True)): {
+            name: np.asarray(value, jnp.result_type(type(getattr(config.hparams, name))))
+            for name, value in zip(tried, values, strict=True)
+        }
+        for values in itertools.product(*tried.values())
+    }
+
+
+def has_choice_of_memory(algo: str) -> bool:
+    """Whether the network of an algorithm has one of several kinds of memory."""
+    return hasattr(catalogue.find(algo).network(), "memory")
+
+
+def memories() -> str:
+    """Which memories the algorithms have, in words."""
+    able = [name for name in catalogue.CATALOGUE if has_choice_of_memory(name)]
+    return f"with --algo {' or '.join(able)}: {', '.join(get_args(MemoryKind))}"

@@ -47,11 +47,15 @@ def key():
 
 @pytest.fixture(scope="session")
 def child_environment(tmp_path_factory):
-    """What a child process needs to find the package and to compile each program only once."""
+    """What a child needs to find package and tests, and to compile each program only once."""
     cache = tmp_path_factory.mktemp("xla")
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(
-            [str(Path(gpicljax.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+            [
+                str(Path(gpicljax.__file__).parents[1]),
+                str(Path(__file__).parent),
+                os.environ.get("PYTHONPATH", ""),
+            ]
         ),
         "JAX_PLATFORMS": "cpu",
         "JAX_COMPILATION_CACHE_DIR": str(cache),

@@ -94,7 +94,7 @@ class RecurrentSettings:
       sizes: hidden sizes before the memory.
       memory: kind of the memory.
       core: sizes of its layers; fast weights (delta) have one, those of attention are equal.
-      heads: of all kinds but the LSTM.
+      heads: of all kinds but LSTM and GRU.
       window: steps that a transformer attends to.
 
     Raises:

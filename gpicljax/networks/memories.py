@@ -12,10 +12,10 @@ from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
-from gpicljax.networks.recurrent import LSTMStack
+from gpicljax.networks.recurrent import GRUStack, LSTMStack
 from gpicljax.networks.transformer import Transformer
 
-MemoryKind = Literal["lstm", "delta", "linear-attention", "transformer"]
+MemoryKind = Literal["lstm", "gru", "delta", "linear-attention", "transformer"]
 
 
 class Projected(nn.Module):
@@ -50,10 +50,10 @@ def memory(kind: MemoryKind, sizes: Sequence[int], heads: int = 4, window: int =
     """A network with a memory, over vectors of features.
 
     Args:
-      kind: LSTM layers; a layer of fast weights with the delta rule; blocks of linear attention;
-        or a transformer, whose memory is the last `window` steps of every layer.
+      kind: LSTM or GRU layers; a layer of fast weights with the delta rule; blocks of linear
+        attention; or a transformer, whose memory is the last `window` steps of every layer.
       sizes: of the layers. Fast weights have one; those of attention are equally wide.
-      heads: of all kinds but the LSTM.
+      heads: of all kinds but LSTM and GRU.
       window: steps that a transformer's layer attends to, the current one included.
 
     Returns:
@@ -76,6 +76,8 @@ def memory(kind: MemoryKind, sizes: Sequence[int], heads: int = 4, window: int =
     check_at_least(1, heads=heads, window=window)
     if kind == "lstm":
         return LSTMStack(tuple(sizes))
+    if kind == "gru":
+        return GRUStack(tuple(sizes))
     layers, width = len(sizes), sizes[-1]
     unit = 2 * heads if kind == "transformer" else heads
     named = "2 x heads" if kind == "transformer" else "heads"

@@ -17,7 +17,7 @@ from gpicljax.networks.event_store import Event, EventStore, event_of
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.linear_attention import LinearAttention, LinearTransformer
 from gpicljax.networks.q_network import RecurrentQNetwork
-from gpicljax.networks.recurrent import LSTMStack
+from gpicljax.networks.recurrent import GRUStack, LSTMStack
 
 LENGTH, BATCH, ACTIONS = 9, 4, 3
 CORES = {"lstm": LSTMStack((6, 5)), "delta": DeltaMemory(6, heads=2, width=4)}
@@ -48,6 +48,7 @@ def q_network(core, **options):
 event, EVENT_SIZES = event_of(OBSERVATIONS, ("message",), ("seen",), ("phase", 2))
 MODULES = {
     **CORES,
+    "gru": GRUStack((6, 5)),
     "linear attention": LinearAttention(2, 3, chunk=4),
     "linear transformer": LinearTransformer(2, 6, 2, 12, chunk=4),
     "q-network, lstm": q_network(CORES["lstm"]),

@@ -99,7 +99,7 @@ def test_a_transformer_remembers_its_window_in_every_layer():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("gru", (8,)), "memory: got 'gru'"),
+        (("rnn", (8,)), "memory: got 'rnn'"),
         (("lstm", ()), "core: got .*at least one size"),
         (("delta", (8, 8)), "core: got .*one size"),
         (("transformer", (8, 16)), "core: got .*layers of one size"),

@@ -108,6 +108,28 @@ def test_lstm_layer_is_flax_lstm_with_the_same_weights(key):
     np.testing.assert_allclose(ours_carry[0], carry[0], rtol=0, atol=1e-6)
 
 
+def test_gru_is_the_papers_with_the_reset_before_the_product():
+    network, params, carry, inputs, starts = prepared("gru")
+    outputs, end = network.unroll(params, carry, inputs, starts)
+    x = np.asarray(inputs, np.float64)
+    for layer, held in enumerate(carry):
+        weights = params["params"][f"layers_{layer}"]
+        wr, wz, w = np.split(np.asarray(weights["inputs"]["kernel"], np.float64), 3, axis=1)
+        br, bz, b = np.split(np.asarray(weights["inputs"]["bias"], np.float64), 3)
+        ur, uz, u = np.split(np.asarray(weights["recurrent"], np.float64), 3, axis=1)
+        hidden, states = np.asarray(held, np.float64), []
+        for t in range(LENGTH):
+            hidden = hidden * ~np.asarray(starts[t])[:, None]
+            reset = 1 / (1 + np.exp(-(x[t] @ wr + br + hidden @ ur)))
+            update = 1 / (1 + np.exp(-(x[t] @ wz + bz + hidden @ uz)))
+            new = np.tanh(x[t] @ w + b + (reset * hidden) @ u)
+            hidden = update * hidden + (1 - update) * new
+            states.append(hidden)
+        np.testing.assert_allclose(end[layer], hidden, atol=1e-6)
+        x = np.stack(states)
+    np.testing.assert_allclose(outputs, x, atol=1e-6)
+
+
 def test_recurrent_weights_start_orthogonal(key):
     params = jax.jit(as_network(LSTMLayer(6)).init)(key, jnp.zeros((1, 3)))["params"]
     for gate in jnp.split(params["recurrent"], 4, axis=1):

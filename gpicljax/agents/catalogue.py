@@ -93,9 +93,11 @@ class RecurrentSettings:
     Attributes:
       sizes: hidden sizes before the memory.
       memory: kind of the memory.
-      core: sizes of its layers; fast weights (delta) have one, those of attention are equal.
+      core: sizes of its layers; those of attention are equal, fast weights (delta) and the
+        neural computer (dnc) have one.
       heads: of all kinds but LSTM and GRU.
       window: steps that a transformer attends to.
+      slots: rows of the neural computer's memory.
 
     Raises:
       ValueError: for sizes that the kind of memory cannot have.
@@ -106,13 +108,14 @@ class RecurrentSettings:
     core: tuple[Size, ...] = (128,)
     heads: Size = 4
     window: Size = 128
+    slots: Size = 64
 
     def __post_init__(self) -> None:
         self.make()
 
     def make(self) -> nn.Module:
         """The memory."""
-        return memory(self.memory, self.core, self.heads, self.window)
+        return memory(self.memory, self.core, self.heads, self.window, self.slots)
 
 
 @dataclasses.dataclass(frozen=True)

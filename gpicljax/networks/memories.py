@@ -9,13 +9,22 @@ import jax
 from flax import linen as nn
 
 from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.networks.dnc import DNC
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
 from gpicljax.networks.recurrent import GRUStack, LSTMStack
 from gpicljax.networks.transformer import Transformer
 
-MemoryKind = Literal["lstm", "gru", "delta", "linear-attention", "transformer"]
+MemoryKind = Literal[
+    "lstm", "gru", "delta", "dnc", "dnc-unlinked", "linear-attention", "transformer"
+]
+# Of one layer.
+SINGLE = {
+    "delta": "the layer of fast weights",
+    "dnc": "the controller",
+    "dnc-unlinked": "the controller",
+}
 
 
 class Projected(nn.Module):
@@ -46,15 +55,23 @@ class Projected(nn.Module):
         return self.core.step(carry, self.project(inputs), start)
 
 
-def memory(kind: MemoryKind, sizes: Sequence[int], heads: int = 4, window: int = 128) -> nn.Module:
+def memory(
+    kind: MemoryKind,
+    sizes: Sequence[int],
+    heads: int = 4,
+    window: int = 128,
+    slots: int = 64,
+) -> nn.Module:
     """A network with a memory, over vectors of features.
 
     Args:
-      kind: LSTM or GRU layers; a layer of fast weights with the delta rule; blocks of linear
-        attention; or a transformer, whose memory is the last `window` steps of every layer.
-      sizes: of the layers. Fast weights have one; those of attention are equally wide.
+      kind: LSTM or GRU layers; a layer of fast weights with the delta rule; a differentiable
+        neural computer, with or without temporal links; blocks of linear attention; or a
+        transformer, whose memory is the last `window` steps of every layer.
+      sizes: of the layers. Those of attention are equally wide; the others have one.
       heads: of all kinds but LSTM and GRU.
       window: steps that a transformer's layer attends to, the current one included.
+      slots: rows of the neural computer's memory.
 
     Returns:
       A module with `initial_carry`, `step` and `unroll`; its outputs are float `[..., sizes[-1]]`.
@@ -73,7 +90,7 @@ def memory(kind: MemoryKind, sizes: Sequence[int], heads: int = 4, window: int =
     """
     check_choice("memory", kind, MemoryKind.__args__)
     check(len(sizes) > 0, "core", sizes, "at least one size")
-    check_at_least(1, heads=heads, window=window)
+    check_at_least(1, heads=heads, window=window, slots=slots)
     if kind == "lstm":
         return LSTMStack(tuple(sizes))
     if kind == "gru":
@@ -82,9 +99,12 @@ def memory(kind: MemoryKind, sizes: Sequence[int], heads: int = 4, window: int =
     unit = 2 * heads if kind == "transformer" else heads
     named = "2 x heads" if kind == "transformer" else "heads"
     check(width % unit == 0, "core", sizes, f"multiples of {named} = {unit}")
+    if kind in SINGLE:
+        check(layers == 1, "core", sizes, f"one size, of {SINGLE[kind]}")
     if kind == "delta":
-        check(layers == 1, "core", sizes, "one size, of the layer of fast weights")
         return DeltaMemory(width, heads, width // heads)
+    if kind in ("dnc", "dnc-unlinked"):
+        return DNC(width, slots, width // heads, heads, links=kind == "dnc")
     check(len(set(sizes)) == 1, "core", sizes, f"layers of one size, for {kind}")
     if kind == "linear-attention":
         return Projected(width, LinearTransformer(layers, width, heads, 4 * width))

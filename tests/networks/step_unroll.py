@@ -13,6 +13,7 @@ import numpy as np
 
 from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput, Network, as_network
+from gpicljax.networks.dnc import DNC
 from gpicljax.networks.event_store import Event, EventStore, event_of
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.linear_attention import LinearAttention, LinearTransformer
@@ -49,6 +50,8 @@ event, EVENT_SIZES = event_of(OBSERVATIONS, ("message",), ("seen",), ("phase", 2
 MODULES = {
     **CORES,
     "gru": GRUStack((6, 5)),
+    "dnc": DNC(6, slots=4, width=3, heads=2),
+    "dnc, unlinked": DNC(6, slots=4, width=3, heads=1, links=False),
     "linear attention": LinearAttention(2, 3, chunk=4),
     "linear transformer": LinearTransformer(2, 6, 2, 12, chunk=4),
     "q-network, lstm": q_network(CORES["lstm"]),

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from variants import daily
 
 import gpicljax
 from gpicljax import spaces
@@ -15,6 +16,8 @@ from gpicljax.networks.contract import AgentInput, as_network
 from gpicljax.networks.memories import MemoryKind, memory
 
 KINDS = get_args(MemoryKind)
+# The other cores step as they unroll in double precision, in step_unroll.py.
+STEPPED = "lstm", "delta", "linear-attention", "transformer"
 LENGTH, BATCH, BEFORE, WINDOW = 9, 3, 3, 4
 NETWORKS = {
     kind: as_network(
@@ -25,7 +28,7 @@ NETWORKS = {
             core=memory(kind, (8,) if kind == "delta" else (8, 8), heads=2, window=WINDOW),
         )
     )
-    for kind in KINDS
+    for kind in STEPPED
 }
 
 
@@ -74,11 +77,11 @@ def test_every_memory_steps_as_it_unrolls_past_starts_and_windows():
             assert np.std(steps) > 1e-4, kind  # there is something to compare
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", daily((*STEPPED, "dnc"), KINDS))
 def test_ppo_takes_every_memory_whole_or_in_windows(kind):
     """Shapes only: nothing is compiled."""
     env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
-    settings = catalogue.RecurrentSettings((6,), kind, (8,), heads=2, window=WINDOW)
+    settings = catalogue.RecurrentSettings((6,), kind, (8,), heads=2, window=WINDOW, slots=3)
     for window in None, 4:
         vec = gpicljax.VectorEnv(env, 4, resets="fresh")
         config = ppo.PPOConfig(unroll=8, minibatches=2, window=window)
@@ -102,6 +105,9 @@ def test_a_transformer_remembers_its_window_in_every_layer():
         (("rnn", (8,)), "memory: got 'rnn'"),
         (("lstm", ()), "core: got .*at least one size"),
         (("delta", (8, 8)), "core: got .*one size"),
+        (("dnc", (8, 8)), "core: got .*one size, of the controller"),
+        (("dnc", (10,)), "core: got .*multiples of heads = 4"),
+        (("dnc", (8,), 4, 1, 0), "slots: got 0"),
         (("transformer", (8, 16)), "core: got .*layers of one size"),
         (("transformer", (12,)), "core: got .*multiples of 2 x heads = 8"),
         (("linear-attention", (10,)), "core: got .*multiples of heads = 4"),

@@ -93,11 +93,11 @@ class RecurrentSettings:
     Attributes:
       sizes: hidden sizes before the memory.
       memory: kind of the memory.
-      core: sizes of its layers; those of attention are equal, fast weights (delta) and the
-        neural computer (dnc) have one.
-      heads: of all kinds but LSTM and GRU.
+      core: sizes of its layers; those of attention are equal, other kinds but LSTM and GRU have
+        one.
+      heads: of all kinds but LSTM, GRU and ESBN.
       window: steps that a transformer attends to.
-      slots: rows of the neural computer's memory.
+      slots: rows of the neural computer's memory (dnc); steps that an ESBN looks back to.
 
     Raises:
       ValueError: for sizes that the kind of memory cannot have.

@@ -10,6 +10,7 @@ from flax import linen as nn
 
 from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.networks.dnc import DNC
+from gpicljax.networks.esbn import ESBN
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
@@ -17,13 +18,14 @@ from gpicljax.networks.recurrent import GRUStack, LSTMStack
 from gpicljax.networks.transformer import Transformer
 
 MemoryKind = Literal[
-    "lstm", "gru", "delta", "dnc", "dnc-unlinked", "linear-attention", "transformer"
+    "lstm", "gru", "delta", "dnc", "dnc-unlinked", "esbn", "linear-attention", "transformer"
 ]
 # Of one layer.
 SINGLE = {
     "delta": "the layer of fast weights",
     "dnc": "the controller",
     "dnc-unlinked": "the controller",
+    "esbn": "the controller",
 }
 
 
@@ -66,12 +68,13 @@ def memory(
 
     Args:
       kind: LSTM or GRU layers; a layer of fast weights with the delta rule; a differentiable
-        neural computer, with or without temporal links; blocks of linear attention; or a
+        neural computer, with or without temporal links; an Emergent Symbol Binding Network, with
+        keys and values of a half and a quarter of its size; blocks of linear attention; or a
         transformer, whose memory is the last `window` steps of every layer.
       sizes: of the layers. Those of attention are equally wide; the others have one.
-      heads: of all kinds but LSTM and GRU.
+      heads: of all kinds but LSTM, GRU and ESBN.
       window: steps that a transformer's layer attends to, the current one included.
-      slots: rows of the neural computer's memory.
+      slots: rows of the neural computer's memory; steps that an ESBN looks back to.
 
     Returns:
       A module with `initial_carry`, `step` and `unroll`; its outputs are float `[..., sizes[-1]]`.
@@ -96,11 +99,13 @@ def memory(
     if kind == "gru":
         return GRUStack(tuple(sizes))
     layers, width = len(sizes), sizes[-1]
+    if kind in SINGLE:
+        check(layers == 1, "core", sizes, f"one size, of {SINGLE[kind]}")
+    if kind == "esbn":
+        return ESBN(width, keys=-(-width // 2), values=-(-width // 4), slots=slots)
     unit = 2 * heads if kind == "transformer" else heads
     named = "2 x heads" if kind == "transformer" else "heads"
     check(width % unit == 0, "core", sizes, f"multiples of {named} = {unit}")
-    if kind in SINGLE:
-        check(layers == 1, "core", sizes, f"one size, of {SINGLE[kind]}")
     if kind == "delta":
         return DeltaMemory(width, heads, width // heads)
     if kind in ("dnc", "dnc-unlinked"):

@@ -14,6 +14,7 @@ import numpy as np
 from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.dnc import DNC
+from gpicljax.networks.esbn import ESBN
 from gpicljax.networks.event_store import Event, EventStore, event_of
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.linear_attention import LinearAttention, LinearTransformer
@@ -52,6 +53,7 @@ MODULES = {
     "gru": GRUStack((6, 5)),
     "dnc": DNC(6, slots=4, width=3, heads=2),
     "dnc, unlinked": DNC(6, slots=4, width=3, heads=1, links=False),
+    "esbn": ESBN(6, keys=4, values=3, slots=4),
     "linear attention": LinearAttention(2, 3, chunk=4),
     "linear transformer": LinearTransformer(2, 6, 2, 12, chunk=4),
     "q-network, lstm": q_network(CORES["lstm"]),

@@ -107,6 +107,7 @@ def test_a_transformer_remembers_its_window_in_every_layer():
         (("delta", (8, 8)), "core: got .*one size"),
         (("dnc", (8, 8)), "core: got .*one size, of the controller"),
         (("dnc", (10,)), "core: got .*multiples of heads = 4"),
+        (("esbn", (8, 8)), "core: got .*one size, of the controller"),
         (("dnc", (8,), 4, 1, 0), "slots: got 0"),
         (("transformer", (8, 16)), "core: got .*layers of one size"),
         (("transformer", (12,)), "core: got .*multiples of 2 x heads = 8"),

@@ -97,7 +97,7 @@ class RecurrentSettings:
         one.
       heads: of all kinds but LSTM, GRU and ESBN.
       window: steps that a transformer attends to.
-      slots: rows of the neural computer's memory (dnc); steps that an ESBN looks back to.
+      slots: rows of the neural computer's memory (dnc); steps that ESBN and DCEM look back to.
 
     Raises:
       ValueError: for sizes that the kind of memory cannot have.

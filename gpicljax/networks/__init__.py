@@ -10,6 +10,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "continuous",
         "contract",
         "dnc",
+        "dual_coding",
         "embeddings",
         "encoder",
         "esbn",

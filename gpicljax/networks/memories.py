@@ -10,6 +10,7 @@ from flax import linen as nn
 
 from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.networks.dnc import DNC
+from gpicljax.networks.dual_coding import DualCoding
 from gpicljax.networks.esbn import ESBN
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.feedforward import dense
@@ -18,7 +19,15 @@ from gpicljax.networks.recurrent import GRUStack, LSTMStack
 from gpicljax.networks.transformer import Transformer
 
 MemoryKind = Literal[
-    "lstm", "gru", "delta", "dnc", "dnc-unlinked", "esbn", "linear-attention", "transformer"
+    "lstm",
+    "gru",
+    "delta",
+    "dnc",
+    "dnc-unlinked",
+    "esbn",
+    "dcem",
+    "linear-attention",
+    "transformer",
 ]
 # Of one layer.
 SINGLE = {
@@ -26,6 +35,7 @@ SINGLE = {
     "dnc": "the controller",
     "dnc-unlinked": "the controller",
     "esbn": "the controller",
+    "dcem": "the controller",
 }
 
 
@@ -69,12 +79,13 @@ def memory(
     Args:
       kind: LSTM or GRU layers; a layer of fast weights with the delta rule; a differentiable
         neural computer, with or without temporal links; an Emergent Symbol Binding Network, with
-        keys and values of a half and a quarter of its size; blocks of linear attention; or a
-        transformer, whose memory is the last `window` steps of every layer.
+        keys and values of a half and a quarter of its size; a dual-coding episodic memory, whose
+        codes are two of the same features; blocks of linear attention; or a transformer, whose
+        memory is the last `window` steps of every layer.
       sizes: of the layers. Those of attention are equally wide; the others have one.
       heads: of all kinds but LSTM, GRU and ESBN.
       window: steps that a transformer's layer attends to, the current one included.
-      slots: rows of the neural computer's memory; steps that an ESBN looks back to.
+      slots: rows of the neural computer's memory; steps that ESBN and DCEM look back to.
 
     Returns:
       A module with `initial_carry`, `step` and `unroll`; its outputs are float `[..., sizes[-1]]`.
@@ -110,6 +121,8 @@ def memory(
         return DeltaMemory(width, heads, width // heads)
     if kind in ("dnc", "dnc-unlinked"):
         return DNC(width, slots, width // heads, heads, links=kind == "dnc")
+    if kind == "dcem":
+        return DualCoding(width, slots, width // heads, heads)
     check(len(set(sizes)) == 1, "core", sizes, f"layers of one size, for {kind}")
     if kind == "linear-attention":
         return Projected(width, LinearTransformer(layers, width, heads, 4 * width))

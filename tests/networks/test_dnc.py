@@ -113,7 +113,7 @@ def test_the_freest_row_is_allocated_first():
     usage = np.array([[0.5, 0.2, 0.9], [0.5, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
     expected = [[0.1, 0.8, 0.01], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     np.testing.assert_allclose(dnc.allocation_weights(jnp.asarray(usage)), expected, atol=1e-6)
-    slopes = np.asarray(jax.jacobian(dnc.allocation_weights)(jnp.asarray(usage[0])))
+    slopes = np.asarray(jax.jit(jax.jacobian(dnc.allocation_weights))(usage[0]))
     for j in range(3):
         moved = [allocate(usage[0] + d * np.eye(3)[j]) for d in (1e-6, -1e-6)]
         np.testing.assert_allclose(slopes[:, j], (moved[0] - moved[1]) / 2e-6, atol=1e-5)

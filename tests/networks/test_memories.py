@@ -77,7 +77,7 @@ def test_every_memory_steps_as_it_unrolls_past_starts_and_windows():
             assert np.std(steps) > 1e-4, kind  # there is something to compare
 
 
-@pytest.mark.parametrize("kind", daily((*STEPPED, "dnc"), KINDS))
+@pytest.mark.parametrize("kind", daily(STEPPED, KINDS))
 def test_ppo_takes_every_memory_whole_or_in_windows(kind):
     """Shapes only: nothing is compiled."""
     env = gpicljax.make("BernoulliBandit-v0", num_arms=2)

@@ -116,7 +116,7 @@ EVENTS = RecurrentQSettings(
     mixer=(),
     memory="events",
     heads=8,
-    window=64,
+    slots=64,
     event_keys=("message",),
     event_values=("stimulus",),
     event_when="round=2",
@@ -172,7 +172,7 @@ CPU_TABLE3 = dataclasses.replace(
     samples=(1, 4, 16),
     observations=1_280_000,
     log_lines=20,
-    network=dataclasses.replace(EVENTS, window=128),
+    network=dataclasses.replace(EVENTS, slots=128),
 )
 PAPER_TABLE2 = Config(seeds=3, vmax=3)
 PAPER_TABLE3 = Config(shots=(1, 2, 4), samples=(1, 4, 16), observations=5_000_000, log_lines=157)

@@ -16,6 +16,7 @@ from flax import linen as nn
 
 from gpicljax import spaces
 from gpicljax.checks import check_choice
+from gpicljax.networks import ring
 from gpicljax.networks.contract import AgentInput
 
 
@@ -99,32 +100,10 @@ class EventStore(nn.Module):
     def unroll(self, carry: Stored, inputs: Event, starts: jax.Array) -> tuple[jax.Array, Stored]:
         """Events `[T, B, ...]`, starts `bool[T, B]` -> `float[T, B, H (K + V) + H]`, the carry."""
         now = jnp.concatenate([inputs.key, inputs.value], -1).swapaxes(0, 1)
-        write, trial = inputs.write.T, jnp.cumsum(starts.T.astype(jnp.int32), axis=1)
-        # The first trial goes on with what is stored. Events are numbered through all trials here;
-        # a step sees those of its own trial, unless they are overwritten by then.
-        ends = carry.written[:, None] + jnp.cumsum(write.astype(jnp.int32), axis=1)
-        number = ends - write
-        stored, filled = _numbers(carry.written, self.slots)
-        own = jnp.concatenate([jnp.zeros_like(stored), trial], axis=1)
-        numbers = jnp.concatenate([stored, number], axis=1)
-        there = jnp.concatenate([filled, write], axis=1)
-        age = number[:, :, None] - numbers[:, None, :]
-        seen = there[:, None] & (age > 0) & (age <= self.slots)
-        seen &= trial[:, :, None] == own[:, None, :]
+        seen = ring.view(carry.written, inputs.write, starts, self.slots).seen
         events = jnp.concatenate([carry.events, now], axis=1)
         reads = self._read(now[..., : self.key_size], events, seen).swapaxes(0, 1)
-
-        # What the next sequence finds: the latest event of the last trial in every slot.
-        last = trial[:, -1:]
-        before = jnp.where(last > 0, 0, carry.written[:, None])
-        kept = write & (trial == last)
-        count = before[:, 0] + kept.sum(1, dtype=jnp.int32)
-        place = before + jnp.cumsum(kept.astype(jnp.int32), axis=1) - 1
-        latest, filled = _numbers(count, self.slots)
-        chosen = kept[:, None] & (place[:, None] == latest[:, :, None])
-        fresh = jnp.einsum("bst,bte->bse", chosen.astype(now.dtype), now)
-        old = jnp.where((filled & (latest < before))[..., None], carry.events, 0)
-        return reads, Stored(fresh + old, count)
+        return reads, Stored(*ring.store(*carry, now, inputs.write, starts))
 
     def _read(self, keys: jax.Array, events: jax.Array, seen: jax.Array) -> jax.Array:
         """`[B, T, K]`, `[B, N, K + V]`, `bool[B, T, N]` -> `[B, T, H (K + V) + H]`."""
@@ -146,13 +125,6 @@ class EventStore(nn.Module):
         """Events `[B, ...]`, start `bool[B]` -> `float[B, H (K + V) + H]`, and the carry."""
         reads, carry = self.unroll(carry, jax.tree.map(lambda x: x[None], inputs), start[None])
         return reads[0], carry
-
-
-def _numbers(count: jax.Array, slots: int) -> tuple[jax.Array, jax.Array]:
-    """Number of the latest event in every slot, `int32[B, slots]`, and whether there is one."""
-    last = count[:, None] - 1
-    number = last - (last - jnp.arange(slots, dtype=jnp.int32)) % slots
-    return number, number >= 0
 
 
 def event_of(

@@ -12,14 +12,36 @@ from flax import linen as nn
 from gpicljax import spaces
 from gpicljax.checks import Size, check, check_at_least, check_choice
 from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.dnc import DNC
+from gpicljax.networks.dual_coding import DualCoding
+from gpicljax.networks.esbn import ESBN
 from gpicljax.networks.event_store import Event, EventStore, event_of
 from gpicljax.networks.fast_weights import DeltaMemory
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
-from gpicljax.networks.recurrent import LSTMStack
+from gpicljax.networks.recurrent import GRUStack, LSTMStack
 from gpicljax.networks.transformer import Transformer
 
-MemoryKind = Literal["lstm", "delta", "linear-attention", "transformer", "events"]
+MemoryKind = Literal[
+    "lstm",
+    "gru",
+    "delta",
+    "dnc",
+    "dnc-unlinked",
+    "esbn",
+    "dcem",
+    "linear-attention",
+    "transformer",
+    "events",
+]
+# Of one layer.
+SINGLE = {
+    "delta": "the layer of fast weights",
+    "dnc": "the controller",
+    "dnc-unlinked": "the controller",
+    "esbn": "the controller",
+    "dcem": "the controller",
+}
 CACHES: tuple[MemoryKind, ...] = ("transformer",)
 """Memories that hold what they have computed of many steps: too large for a replay buffer, and
 stale in it."""
@@ -59,10 +81,12 @@ class MemorySettings:
 
     Attributes:
       memory: kind of the memory.
-      core: sizes of its layers; one for fast weights (delta), equal ones for attention; of the
-        event store, that of queries and keys, all heads together.
-      heads: of all kinds but the LSTM.
-      window: steps that a transformer attends to, or events that are kept.
+      core: sizes of its layers; those of attention are equal, other kinds but LSTM and GRU have
+        one; of the event store, that of queries and keys, all heads together.
+      heads: of all kinds but LSTM, GRU and ESBN.
+      window: steps that a transformer attends to.
+      slots: events that are kept, rows of the neural computer's memory (dnc), or steps that ESBN
+        and dual coding (dcem) look back to.
       tied_keys: whether the event store asks by the projection by which it finds.
       event_keys: what events are found by: entries of the observation, last_action, last_reward.
       event_values: what is stored beside it; if neither is named, everything is a key.
@@ -76,6 +100,7 @@ class MemorySettings:
     core: tuple[Size, ...] = (128,)
     heads: Size = 4
     window: Size = 128
+    slots: Size = 64
     tied_keys: bool = False
     event_keys: tuple[str, ...] = ()
     event_values: tuple[str, ...] = ()
@@ -87,7 +112,7 @@ class MemorySettings:
             check(self.core[0] % self.heads == 0, "core", self.core, f"a multiple of {self.heads}")
             _moment(self.event_when)
         else:
-            memory(self.memory, self.core, self.heads, self.window)
+            memory(self.memory, self.core, self.heads, self.window, self.slots)
 
     def check_carries(self, carries: str) -> None:
         """Refuses caches in a replay buffer; see `r2d2.R2D2Config.carries`."""
@@ -99,12 +124,12 @@ class MemorySettings:
     ) -> tuple[Any, Callable[[AgentInput], Event] | None]:
         """The memory, and what a step is to it where it stores events."""
         if self.memory != "events":
-            return memory(self.memory, self.core, self.heads, self.window), None
+            return memory(self.memory, self.core, self.heads, self.window, self.slots), None
         moment = _moment(self.event_when)
         names = self.event_keys, self.event_values
         event, sizes = event_of(observation_space, actions, *names, moment)
         width = self.core[0] // self.heads
-        return EventStore(*sizes, self.window, self.heads, width, self.tied_keys), event
+        return EventStore(*sizes, self.slots, self.heads, width, self.tied_keys), event
 
 
 def _moment(words: str) -> tuple[str, int] | None:
@@ -114,15 +139,25 @@ def _moment(words: str) -> tuple[str, int] | None:
     return (name, int(number)) if equals else None
 
 
-def memory(kind: MemoryKind, sizes: Sequence[int], heads: int = 4, window: int = 128) -> nn.Module:
+def memory(
+    kind: MemoryKind,
+    sizes: Sequence[int],
+    heads: int = 4,
+    window: int = 128,
+    slots: int = 64,
+) -> nn.Module:
     """A network with a memory, over vectors of features.
 
     Args:
-      kind: LSTM layers; a layer of fast weights with the delta rule; blocks of linear attention;
-        or a transformer, whose memory is the last `window` steps of every layer.
-      sizes: of the layers. Fast weights have one; those of attention are equally wide.
-      heads: of all kinds but the LSTM.
+      kind: LSTM or GRU layers; a layer of fast weights with the delta rule; a differentiable
+        neural computer, with or without temporal links; an Emergent Symbol Binding Network, with
+        keys and values of a half and a quarter of its size; a dual-coding episodic memory, whose
+        codes are two of the same features; blocks of linear attention; or a transformer, whose
+        memory is the last `window` steps of every layer.
+      sizes: of the layers. Those of attention are equally wide; the others have one.
+      heads: of all kinds but LSTM, GRU and ESBN.
       window: steps that a transformer's layer attends to, the current one included.
+      slots: rows of the neural computer's memory; steps that ESBN and DCEM look back to.
 
     Returns:
       A module with `initial_carry`, `step` and `unroll`; its outputs are float `[..., sizes[-1]]`.
@@ -141,16 +176,25 @@ def memory(kind: MemoryKind, sizes: Sequence[int], heads: int = 4, window: int =
     """
     check_choice("memory", kind, [name for name in get_args(MemoryKind) if name != "events"])
     check(len(sizes) > 0, "core", sizes, "at least one size")
-    check_at_least(1, heads=heads, window=window)
+    check_at_least(1, heads=heads, window=window, slots=slots)
     if kind == "lstm":
         return LSTMStack(tuple(sizes))
+    if kind == "gru":
+        return GRUStack(tuple(sizes))
     layers, width = len(sizes), sizes[-1]
+    if kind in SINGLE:
+        check(layers == 1, "core", sizes, f"one size, of {SINGLE[kind]}")
+    if kind == "esbn":
+        return ESBN(width, keys=-(-width // 2), values=-(-width // 4), slots=slots)
     unit = 2 * heads if kind == "transformer" else heads
     named = "2 x heads" if kind == "transformer" else "heads"
     check(width % unit == 0, "core", sizes, f"multiples of {named} = {unit}")
     if kind == "delta":
-        check(layers == 1, "core", sizes, "one size, of the layer of fast weights")
         return DeltaMemory(width, heads, width // heads)
+    if kind in ("dnc", "dnc-unlinked"):
+        return DNC(width, slots, width // heads, heads, links=kind == "dnc")
+    if kind == "dcem":
+        return DualCoding(width, slots, width // heads, heads)
     check(len(set(sizes)) == 1, "core", sizes, f"layers of one size, for {kind}")
     if kind == "linear-attention":
         return Projected(width, LinearTransformer(layers, width, heads, 4 * width))

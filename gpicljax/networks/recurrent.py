@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -31,25 +31,63 @@ def orthogonal(key: jax.Array, size: int) -> jax.Array:
     return jax.lax.fori_loop(0, size, settle, columns)
 
 
-class LSTMLayer(nn.Module):
+def orthogonal_gates(gates: int) -> Callable[[jax.Array, int], jax.Array]:
+    """Initialises the recurrent weights of `gates` gates, `(key, size) -> float[size, gates size]`.
+
+    Orthogonal per gate, as is usual.
+    """
+
+    def draw(key: jax.Array, size: int) -> jax.Array:
+        keys = jax.random.split(key, gates)
+        return jnp.concatenate(jax.vmap(orthogonal, (0, None))(keys, size), axis=1)
+
+    return draw
+
+
+def lstm_cell(cell: jax.Array, gates: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The next cell and hidden state, float `[..., size]` each.
+
+    Args:
+      cell: float `[..., size]`.
+      gates: float `[..., 4 size]`, before their activation: input, forget, candidate, output.
+
+    Source: Hochreiter & Schmidhuber (1997); the forget gate is that of Gers et al. (2000).
+    """
+    i, f, g, o = jnp.split(gates, 4, axis=-1)
+    cell = nn.sigmoid(f) * cell + nn.sigmoid(i) * jnp.tanh(g)
+    return cell, nn.sigmoid(o) * jnp.tanh(cell)
+
+
+class RecurrentLayer(nn.Module):
+    """What recurrent layers share: `step` is `unroll` over one step."""
+
+    size: int
+
+    def initial_carry(self, batch: int) -> Any:
+        """The memory at the start of a trial."""
+        raise NotImplementedError
+
+    def unroll(self, carry: Any, inputs: jax.Array, starts: jax.Array) -> tuple[jax.Array, Any]:
+        """`float[T, B, F]`, `bool[T, B]` -> hidden states `float[T, B, size]`, and the carry."""
+        raise NotImplementedError
+
+    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+        """One step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
+        hidden, carry = self.unroll(carry, inputs[None], start[None])
+        return hidden[0], carry
+
+
+class LSTMLayer(RecurrentLayer):
     """One LSTM layer whose input projection leaves the recurrence.
 
     The gates of all T inputs are computed in one matrix product, so the scan holds the recurrent
     product only. Same function and parameter count as `flax.linen.OptimizedLSTMCell`.
     """
 
-    size: int
-
     def setup(self) -> None:
         """Gates in the order input, forget, candidate, output."""
         self.inputs = dense(4 * self.size, use_bias=False)
-        self.recurrent = self.param(
-            "recurrent",
-            # Orthogonal per gate, as is usual for the recurrent weights.
-            lambda key: jnp.concatenate(
-                jax.vmap(orthogonal, (0, None))(jax.random.split(key, 4), self.size), axis=1
-            ),
-        )
+        self.recurrent = self.param("recurrent", orthogonal_gates(4), self.size)
         self.bias = self.param(
             "bias", nn.initializers.zeros, (4 * self.size,), jnp.result_type(float)
         )
@@ -70,9 +108,7 @@ class LSTMLayer(nn.Module):
         ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
             projected, keep = x
             cell, hidden = carry[0] * keep, carry[1] * keep
-            i, f, g, o = jnp.split(projected + hidden @ recurrent, 4, axis=-1)
-            cell = nn.sigmoid(f) * cell + nn.sigmoid(i) * jnp.tanh(g)
-            hidden = nn.sigmoid(o) * jnp.tanh(cell)
+            cell, hidden = lstm_cell(cell, projected + hidden @ recurrent)
             return (cell, hidden), hidden
 
         projected = self.inputs(inputs) + self.bias
@@ -80,31 +116,59 @@ class LSTMLayer(nn.Module):
         carry, hidden = jax.lax.scan(tick, carry, (projected, keep))
         return hidden, carry
 
-    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
-        """One step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
-        hidden, carry = self.unroll(carry, inputs[None], start[None])
-        return hidden[0], carry
 
+class GRULayer(RecurrentLayer):
+    """One layer of gated recurrent units whose input projection leaves the recurrence.
 
-class LSTMStack(nn.Module):
-    """LSTM layers, each reading the one below; the output is the last one's hidden state.
+    With a reset gate r and an update gate z, `h <- z h + (1 - z) tanh(W x + U (r h))`. The reset
+    comes before the product, as in the paper; `flax.linen.GRUCell` and cuDNN reset behind it.
 
-    Example:
-      >>> from gpicljax.networks.contract import as_network
-      >>> network = as_network(LSTMStack((32, 16)))
-      >>> jax.tree.leaves(network.initial_carry(4))[0].shape
-      (4, 32)
+    Source: Cho et al. (2014), section 2.3, equations 5 to 8; biases are added here.
     """
 
+    def setup(self) -> None:
+        """Gates in the order reset, update, candidate."""
+        self.inputs = dense(3 * self.size)
+        self.recurrent = self.param("recurrent", orthogonal_gates(3), self.size)
+
+    def initial_carry(self, batch: int) -> jax.Array:
+        """The hidden state, zeros `float[batch, size]`."""
+        return jnp.zeros((batch, self.size), jnp.result_type(float))
+
+    def unroll(
+        self, carry: jax.Array, inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """`float[T, B, F]`, `bool[T, B]` -> hidden states `float[T, B, size]`, and the carry."""
+        gates, candidate = jnp.split(self.recurrent, [2 * self.size], axis=1)
+
+        def tick(hidden: jax.Array, x: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            projected, keep = x
+            hidden = hidden * keep
+            now, new = jnp.split(projected, [2 * self.size], axis=-1)
+            reset, update = jnp.split(nn.sigmoid(now + hidden @ gates), 2, axis=-1)
+            new = jnp.tanh(new + (reset * hidden) @ candidate)
+            hidden = update * hidden + (1 - update) * new
+            return hidden, hidden
+
+        projected = self.inputs(inputs)
+        keep = 1 - starts[..., None].astype(projected.dtype)
+        carry, hidden = jax.lax.scan(tick, carry, (projected, keep))
+        return hidden, carry
+
+
+class RecurrentStack(nn.Module):
+    """Recurrent layers, each reading the one below; the output is the last one's hidden state."""
+
     sizes: Sequence[int]
+    layer: ClassVar[type[RecurrentLayer]]
 
     def setup(self) -> None:
         """One layer per size."""
-        self.layers = [LSTMLayer(size) for size in self.sizes]
+        self.layers = [self.layer(size) for size in self.sizes]
 
     def initial_carry(self, batch: int) -> tuple[Any, ...]:
         """The layers' carries."""
-        return tuple(LSTMLayer(size, parent=None).initial_carry(batch) for size in self.sizes)
+        return tuple(self.layer(size, parent=None).initial_carry(batch) for size in self.sizes)
 
     def unroll(self, carry: Any, inputs: jax.Array, starts: jax.Array) -> tuple[jax.Array, Any]:
         """`float[T, B, F]`, `bool[T, B]` -> `float[T, B, sizes[-1]]`, and the carry."""
@@ -118,3 +182,29 @@ class LSTMStack(nn.Module):
         """One step: `float[B, F]`, `bool[B]` -> `float[B, sizes[-1]]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry
+
+
+class LSTMStack(RecurrentStack):
+    """LSTM layers, each reading the one below; the output is the last one's hidden state.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(LSTMStack((32, 16)))
+      >>> jax.tree.leaves(network.initial_carry(4))[0].shape
+      (4, 32)
+    """
+
+    layer: ClassVar[type[RecurrentLayer]] = LSTMLayer
+
+
+class GRUStack(RecurrentStack):
+    """Layers of gated recurrent units; see `GRULayer`.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(GRUStack((32, 16)))
+      >>> [carry.shape for carry in network.initial_carry(4)]
+      [(4, 32), (4, 16)]
+    """
+
+    layer: ClassVar[type[RecurrentLayer]] = GRULayer

@@ -17,14 +17,15 @@ from gpicljax.networks.contract import AgentInput, as_network
 from gpicljax.networks.memories import MemoryKind, MemorySettings, memory
 
 KINDS = get_args(MemoryKind)
+LAYERED = "lstm", "gru", "linear-attention", "transformer"
 LENGTH, BATCH, BEFORE, WINDOW = 9, 3, 3, 4
 SPACES = spaces.Box(-1.0, 1.0, (4,)), spaces.Discrete(3)
 
 
 def parts(kind, layers):
     """A small memory, and what a step is to it."""
-    core = (8,) if kind in ("delta", "events") else (8,) * layers
-    return MemorySettings(kind, core, heads=2, window=WINDOW).make(*SPACES)
+    core = (8,) * layers if kind in LAYERED else (8,)
+    return MemorySettings(kind, core, heads=2, window=WINDOW, slots=3).make(*SPACES)
 
 
 NETWORKS = {
@@ -75,7 +76,7 @@ def test_a_memory_steps_as_it_unrolls_past_starts_and_windows(kind):
 def test_ppo_takes_every_memory_in_windows(kind):
     """Shapes only: nothing is compiled."""
     env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
-    settings = catalogue.RecurrentSettings(kind, (8,), heads=2, window=WINDOW, sizes=(6,))
+    settings = catalogue.RecurrentSettings(kind, (8,), heads=2, window=WINDOW, slots=3, sizes=(6,))
     vec = gpicljax.VectorEnv(env, 4, resets="fresh")
     config = ppo.PPOConfig(unroll=8, minibatches=2, window=4)
     trainer = catalogue.find("recurrent-ppo").make(config, vec, settings)
@@ -95,9 +96,13 @@ def test_a_transformer_remembers_its_window_in_every_layer():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("gru", (8,)), "memory: got 'gru'"),
+        (("rnn", (8,)), "memory: got 'rnn'"),
         (("lstm", ()), "core: got .*at least one size"),
         (("delta", (8, 8)), "core: got .*one size"),
+        (("dnc", (8, 8)), "core: got .*one size, of the controller"),
+        (("dnc", (10,)), "core: got .*multiples of heads = 4"),
+        (("esbn", (8, 8)), "core: got .*one size, of the controller"),
+        (("dnc", (8,), 4, 1, 0), "slots: got 0"),
         (("transformer", (8, 16)), "core: got .*layers of one size"),
         (("transformer", (12,)), "core: got .*multiples of 2 x heads = 8"),
         (("linear-attention", (10,)), "core: got .*multiples of heads = 4"),

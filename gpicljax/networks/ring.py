@@ -1,0 +1,95 @@
+"""Ring buffers of what was stored at steps before, for memories that look back.
+
+Entry n of a trial lies in slot n modulo the number of slots. A sequence looks at what is stored
+and at its own steps at once, over one axis: first the slots, then the steps.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class View(NamedTuple):
+    """What each of T steps finds in S slots and the T steps of its sequence.
+
+    Attributes:
+      seen: `bool[B, T, S + T]`, what was stored before it in its trial and is not overwritten.
+      age: `int32[B, T, S + T]`, how many entries ago, from 1 on, where it is seen.
+    """
+
+    seen: jax.Array
+    age: jax.Array
+
+
+def view(count: jax.Array, write: jax.Array, starts: jax.Array, slots: int) -> View:
+    """What each step of a sequence sees, for any entries.
+
+    Args:
+      count: `int32[B]`, how many the trial had stored before the sequence.
+      write: `bool[T, B]`, which steps are stored.
+      starts: `bool[T, B]`, at which steps a new trial starts.
+      slots: S.
+    """
+    write, trial = write.T, jnp.cumsum(starts.T.astype(jnp.int32), axis=1)
+    # The first trial goes on with what is stored. Entries are numbered through all trials here;
+    # a step sees those of its own trial, unless they are overwritten by then.
+    number = count[:, None] + jnp.cumsum(write.astype(jnp.int32), axis=1) - write
+    stored, filled = _numbers(count, slots)
+    own = jnp.concatenate([jnp.zeros_like(stored), trial], axis=1)
+    numbers = jnp.concatenate([stored, number], axis=1)
+    there = jnp.concatenate([filled, write], axis=1)
+    age = number[:, :, None] - numbers[:, None, :]
+    seen = there[:, None] & (age > 0) & (age <= slots)
+    return View(seen & (trial[:, :, None] == own[:, None, :]), age)
+
+
+def store(
+    entries: jax.Array, count: jax.Array, new: jax.Array, write: jax.Array, starts: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """What the next sequence finds: the latest entry of the last trial in every slot.
+
+    Args:
+      entries: float `[B, S, E]`, what was stored before.
+      count: `int32[B]`, how many the trial had stored by then.
+      new: float `[B, T, E]`, the entries of the sequence's steps.
+      write: `bool[T, B]`, which of them are stored.
+      starts: `bool[T, B]`, at which steps a new trial starts.
+
+    Returns:
+      Entries and count after the sequence; slots without an entry are zero.
+    """
+    write, trial = write.T, jnp.cumsum(starts.T.astype(jnp.int32), axis=1)
+    last = trial[:, -1:]
+    before = jnp.where(last > 0, 0, count[:, None])
+    kept = write & (trial == last)
+    count = before[:, 0] + kept.sum(1, dtype=jnp.int32)
+    place = before + jnp.cumsum(kept.astype(jnp.int32), axis=1) - 1
+    latest, filled = _numbers(count, entries.shape[1])
+    chosen = kept[:, None] & (place[:, None] == latest[:, :, None])
+    fresh = jnp.einsum("bst,bte->bse", chosen.astype(new.dtype), new)
+    old = jnp.where((filled & (latest < before))[..., None], entries, 0)
+    return fresh + old, count
+
+
+def attend(scores: jax.Array, seen: jax.Array) -> jax.Array:
+    """Softmax along the last axis over what is seen; zeros where nothing is.
+
+    Args:
+      scores: float `[..., N]`.
+      seen: `bool[..., N]`.
+    """
+    scores = jnp.where(seen, scores, -jnp.inf)
+    top = jax.lax.stop_gradient(jnp.where(seen.any(-1), scores.max(-1), 0))
+    weights = jnp.exp(scores - top[..., None])
+    total = weights.sum(-1, keepdims=True)
+    return weights / jnp.where(total > 0, total, 1)
+
+
+def _numbers(count: jax.Array, slots: int) -> tuple[jax.Array, jax.Array]:
+    """Number of the latest entry in every slot, `int32[B, slots]`, and whether there is one."""
+    last = count[:, None] - 1
+    number = last - (last - jnp.arange(slots, dtype=jnp.int32)) % slots
+    return number, number >= 0

@@ -89,7 +89,8 @@ class MemorySettings:
         and dual coding (dcem) look back to.
       tied_keys: whether the event store asks by the projection by which it finds.
       event_keys: what events are found by: entries of the observation, last_action, last_reward.
-      event_values: what is stored beside it; if neither is named, everything is a key.
+      event_values: what is stored beside it; if neither is named, everything is a key. Where they
+        are named, they are the two streams of dual coding (dcem).
       event_when: NAME=NUMBER, the steps that are stored; every step if empty.
 
     Raises:
@@ -123,11 +124,13 @@ class MemorySettings:
         self, observation_space: spaces.Space, actions: spaces.Space
     ) -> tuple[Any, Callable[[AgentInput], Event] | None]:
         """The memory, and what a step is to it where it stores events."""
-        if self.memory != "events":
-            return memory(self.memory, self.core, self.heads, self.window, self.slots), None
-        moment = _moment(self.event_when)
         names = self.event_keys, self.event_values
+        events = self.memory == "events" or (self.memory == "dcem" and any(names))
+        moment = _moment(self.event_when)
         event, sizes = event_of(observation_space, actions, *names, moment)
+        if self.memory != "events":
+            core = memory(self.memory, self.core, self.heads, self.window, self.slots)
+            return core, event if events else None
         width = self.core[0] // self.heads
         return EventStore(*sizes, self.slots, self.heads, width, self.tied_keys), event
 

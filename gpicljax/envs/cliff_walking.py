@@ -101,10 +101,9 @@ def on_cliff(row: jax.Array, column: jax.Array, task: Task) -> jax.Array:
     """Whether a cell belongs to the cliff, `bool`, of the shape of `row` and `column`.
 
     Example:
-      >>> from gpicljax.envs.cliff_walking import CliffWalking
-      >>> env = CliffWalking()
-      >>> task = jax.jit(env.sample_task)(jax.random.key(0), env.default_params)
-      >>> on_cliff(3, 1, task).item(), on_cliff(3, 0, task).item()
+      >>> from types import SimpleNamespace
+      >>> corridor = SimpleNamespace(cliff=(3, 3, 1, 10))
+      >>> on_cliff(3, 1, corridor), on_cliff(3, 0, corridor)
       (True, False)
     """
     top, bottom, left, right = task.cliff

@@ -55,6 +55,12 @@ def for_those(need: jax.Array, current: Any, make: Callable[[jax.Array], Any], g
 
     Returns:
       `current` with the marked entries replaced.
+
+    Example:
+      >>> need = jnp.array([False, True, True])
+      >>> fill = lambda current: for_those(need, current, lambda indices: 10.0 * indices, group=1)
+      >>> jax.jit(fill)(jnp.ones(3)).tolist()
+      [1.0, 10.0, 20.0]
     """
     total = need.sum(dtype=jnp.int32)
     places = jnp.arange(1, group + 1, dtype=jnp.int32)
@@ -94,6 +100,13 @@ def restart(
       key: a typed key.
       current: pytree of arrays.
       params: pytree of arrays.
+
+    Example:
+      >>> fresh = lambda key, params: params
+      >>> done, keys = jnp.array([True, False]), jax.random.split(jax.random.key(0), 2)
+      >>> again = jax.jit(jax.vmap(lambda *x: restart(fresh, *x)))
+      >>> again(done, keys, jnp.array([5.0, 6.0]), jnp.array([0.0, 0.0])).tolist()
+      [0.0, 6.0]
     """
 
     def batch(done: jax.Array, keys: jax.Array, current: Any, params: Any) -> Any:
@@ -119,6 +132,11 @@ def batch_last(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Returns:
       A function of the same pytrees without the last axis.
+
+    Example:
+      >>> total = jax.vmap(batch_last(lambda x: x.sum(0)))
+      >>> jax.jit(total)(jnp.ones((2, 3))).tolist()
+      [3.0, 3.0]
     """
 
     def batch(*arguments: Any) -> Any:
@@ -139,6 +157,11 @@ def as_one_batch(
 
     Returns:
       A function of the same pytrees without the first axis.
+
+    Example:
+      >>> double = as_one_batch(lambda x: x * 2)
+      >>> jax.jit(jax.vmap(jax.vmap(double)))(jnp.ones((2, 1))).tolist()
+      [[2.0], [2.0]]
     """
 
     def one(*arguments: Any) -> Any:
@@ -162,7 +185,12 @@ def as_one_batch(
 
 
 def along(size: int, batched: Any, tree: Any) -> Any:
-    """All leaves with a new leading axis of `size`; what does not vary along it is repeated."""
+    """All leaves with a new leading axis of `size`; what does not vary along it is repeated.
+
+    Example:
+      >>> jax.tree.map(jnp.shape, along(4, (True, False), (jnp.zeros(4), jnp.zeros(3))))
+      ((4,), (4, 3))
+    """
 
     def widen(has_axis: bool, x: jax.Array) -> jax.Array:
         return x if has_axis else jnp.broadcast_to(x, (size, *x.shape))
@@ -171,10 +199,21 @@ def along(size: int, batched: Any, tree: Any) -> Any:
 
 
 def merged(tree: Any) -> Any:
-    """The first two axes of all leaves as one."""
+    """The first two axes of all leaves as one.
+
+    Example:
+      >>> import numpy as np
+      >>> merged(np.zeros((2, 3, 5))).shape
+      (6, 5)
+    """
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
 def all_batched(tree: Any) -> tuple[Any, Any]:
-    """A result with what `def_vmap` wants to know of it: that every leaf has the axis."""
+    """A result with what `def_vmap` wants to know of it: that every leaf has the axis.
+
+    Example:
+      >>> all_batched({"reward": 0.0})[1]
+      {'reward': True}
+    """
     return tree, jax.tree.map(lambda _: True, tree)

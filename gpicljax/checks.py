@@ -101,7 +101,12 @@ def refusal(argument: str, given: Any, accepted: str) -> str:
 
 
 def shown(given: Any) -> str:
-    """A value in a message: a larger array by dtype and shape, params and the like by class."""
+    """A value in a message: a larger array by dtype and shape, params and the like by class.
+
+    Example:
+      >>> shown(np.zeros((3, 4))), shown(np.arange(3))
+      ('float64[3, 4]', '[0, 1, 2]')
+    """
     kind = type(given)
     if isinstance(given, np.ndarray | np.generic) and given.size <= 8:
         return repr(given.tolist())
@@ -193,6 +198,14 @@ def check_fields(instance: Any) -> None:
 
     Raises:
       ValueError: for the first of them.
+
+    Example:
+      >>> @dataclasses.dataclass(frozen=True)
+      ... class Pond:
+      ...     size: Annotated[int, Range(2, 64)] = 8
+      >>> check_fields(Pond(size=1))
+      Traceback (most recent call last):
+      ValueError: size: got 1; accepted: an integer from 2 to 64
     """
     for argument, kind in declared(type(instance)).items():
         given = getattr(instance, argument)
@@ -210,6 +223,14 @@ def check_ranges(values: Any) -> None:
 
     Raises:
       ValueError: for the first of them.
+
+    Example:
+      >>> @dataclasses.dataclass(frozen=True)
+      ... class Weather:
+      ...     wind: Annotated[Any, Range(0)]
+      >>> check_ranges(Weather(wind=np.array([0.5, -1.0])))
+      Traceback (most recent call last):
+      ValueError: wind: got [0.5, -1.0]; accepted: finite numbers >= 0
     """
     for argument, kind in declared(type(values)).items():
         given = getattr(values, argument)
@@ -220,7 +241,15 @@ def check_ranges(values: Any) -> None:
 
 @functools.cache
 def declared(kind: type) -> dict[str, Any]:
-    """The annotations of a dataclass's fields, by name; none of another class."""
+    """The annotations of a dataclass's fields, by name; none of another class.
+
+    Example:
+      >>> @dataclasses.dataclass(frozen=True)
+      ... class Pond:
+      ...     size: Annotated[int, Range(2, 64)] = 8
+      >>> {name: in_words(kind) for name, kind in declared(Pond).items()}
+      {'size': 'an integer from 2 to 64'}
+    """
     if not dataclasses.is_dataclass(kind):
         return {}
     hints = typing.get_type_hints(kind, include_extras=True)
@@ -228,7 +257,12 @@ def declared(kind: type) -> dict[str, Any]:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether an annotation accepts a value."""
+    """Whether an annotation accepts a value.
+
+    Example:
+      >>> fits(8, Annotated[int, Range(2, 64)]), fits(1.5, int)
+      (True, False)
+    """
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return True
@@ -253,7 +287,12 @@ def fits(value: Any, kind: Any) -> bool:
 
 
 def in_words(kind: Any) -> str:
-    """What an annotation accepts."""
+    """What an annotation accepts.
+
+    Example:
+      >>> in_words(Annotated[int, Range(1)] | None)
+      'an integer >= 1 or None'
+    """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         words = in_words(arguments[0])
@@ -272,7 +311,12 @@ def in_words(kind: Any) -> str:
 
 
 def numbers(values: Any) -> Any:
-    """Numbers as they were given: 0.2 and not what a float32 makes of it."""
+    """Numbers as they were given: 0.2 and not what a float32 makes of it.
+
+    Example:
+      >>> numbers(np.float32(0.2))
+      0.2
+    """
     if isinstance(values, tuple):
         return tuple(numbers(x) for x in values)
     values = np.asarray(values)

@@ -28,14 +28,24 @@ def _length(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """`jax.random.bits(key, shape)`, `uint32`."""
+    """`jax.random.bits(key, shape)`, `uint32`.
+
+    Example:
+      >>> jax.eval_shape(lambda key: bits(key, (3,)), jax.random.key(0)).dtype.name
+      'uint32'
+    """
     return _cut(jax.random.bits(key, _length(shape)), shape)
 
 
 def uniform(
     key: jax.Array, shape: tuple[int, ...], dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
 ) -> jax.Array:
-    """`jax.random.uniform(key, shape, dtype, minval, maxval)`, by default in JAX's float type."""
+    """`jax.random.uniform(key, shape, dtype, minval, maxval)`, by default in JAX's float type.
+
+    Example:
+      >>> jax.eval_shape(lambda key: uniform(key, (3,)), jax.random.key(0)).shape
+      (3,)
+    """
     dtype = jnp.result_type(float) if dtype is None else dtype
     return _cut(jax.random.uniform(key, _length(shape), dtype, minval, maxval), shape)
 
@@ -59,6 +69,12 @@ def check_key(argument: str, key: Any) -> None:
 
     Raises:
       ValueError: `argument: got ...; accepted: ...`.
+
+    Example:
+      >>> check_key("key", jax.random.key(0))
+      >>> check_key("key", 0)
+      Traceback (most recent call last):
+      ValueError: key: got 0; accepted: one key, such as jax.random.key(0); jax.vmap takes many
     """
     dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
     typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)

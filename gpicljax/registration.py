@@ -125,6 +125,11 @@ def resolve(env: Environment | str) -> Environment:
 
     Raises:
       ValueError: for an unknown id, or anything else.
+
+    Example:
+      >>> env = resolve("CliffWalking-v1")
+      >>> resolve(env) is env
+      True
     """
     if isinstance(env, str):
         return make(env)

@@ -78,7 +78,19 @@ def start_rollout(
 def agent_step(
     vec: VectorEnv, agent: Agent, params: Any, state: RolloutState
 ) -> tuple[RolloutState, Record]:
-    """The agent acts once in every instance."""
+    """The agent acts once in every instance.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
+      >>> vec, agent = gpicljax.VectorEnv(env, 8, resets="fresh"), random_agent(env)
+      >>> def first_step(key):
+      ...     return agent_step(vec, agent, (), start_rollout(key, vec, agent))
+      >>> state, record = jax.eval_shape(first_step, jax.random.key(0))
+      >>> record.action.shape
+      (8,)
+    """
     vstate, timestep, carry = state
     action, aux, carry = agent.act(vec.choice_keys(vstate), params, carry, timestep)
     next_vstate, next_timestep = vec.step(vstate, action)
@@ -321,6 +333,13 @@ class HostBatch:
 
     Args:
       vec: the batch of environments.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), 2, resets="fresh")
+      >>> first, second = HostBatch(vec).start(jax.random.key(0))
+      >>> first.record is None
+      True
     """
 
     def __init__(self, vec: VectorEnv) -> None:
@@ -425,7 +444,15 @@ def host_play(
 
 
 def on_host(agent: Agent, params: Any) -> HostAgent:
-    """An agent of pure functions as one on the host: all that wait are answered in turn."""
+    """An agent of pure functions as one on the host: all that wait are answered in turn.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.bandits import ucb1
+      >>> answer = on_host(ucb1(gpicljax.make("BernoulliBandit-v0").action_space()), params=())
+      >>> answer({})
+      {}
+    """
     act = jax.jit(agent.act)
     carries: dict[int, Any] = {}
 

@@ -19,7 +19,14 @@ from gpicljax.checks import check, check_at_least, refusal
 
 
 class Space:
-    """What every space can do: draw a member, and tell members from other values."""
+    """What every space can do: draw a member, and tell members from other values.
+
+    Example:
+      >>> import jax
+      >>> space = Box(-1.0, 1.0, (2,))
+      >>> jax.jit(space.contains)(jax.numpy.array([0.5, 2.0])).item()
+      False
+    """
 
     def sample(self, key: jax.Array, mask: Any = None) -> Any:
         """Draws a member uniformly; `mask` marks the legal choices of a discrete space."""
@@ -255,7 +262,13 @@ def checked(space: Space, value: Any, argument: str, batch: tuple[int, ...] = ()
 
 
 def nearest(space: Space, value: Any) -> Any:
-    """The member that is nearest to an array of the right shape; where that is NaN it stays so."""
+    """The member that is nearest to an array of the right shape; where that is NaN it stays so.
+
+    Example:
+      >>> import numpy as np
+      >>> nearest(Box(-1.0, 1.0, (2,)), np.array([0.5, 2.0])).tolist()
+      [0.5, 1.0]
+    """
     if isinstance(space, Dict):
         return {name: nearest(entry, value[name]) for name, entry in space.items}
     if isinstance(space, Box):

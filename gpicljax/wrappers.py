@@ -37,6 +37,15 @@ class Wrapper(Environment):
 
     Attributes:
       env: the other one.
+
+    Example:
+      >>> import gpicljax
+      >>> class Frugal(Wrapper):
+      ...     def after(self, state, moved, task):
+      ...         return moved._replace(reward=moved.reward - 0.1)
+      >>> env = Frugal(gpicljax.make("CliffWalking-v1"))
+      >>> env.num_agents, env.observation_space()
+      (None, Discrete(n=48))
     """
 
     env: Environment
@@ -165,6 +174,12 @@ class ActionRepeat(Wrapper):
 
     Attributes:
       times: how often, at least 1.
+
+    Example:
+      >>> import gpicljax
+      >>> env = ActionRepeat(gpicljax.make("MountainCar-v0"), times=4)
+      >>> int(env.horizon())
+      50
     """
 
     times: Count
@@ -211,7 +226,18 @@ class EpisodeState:
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeStatistics(Wrapper):
-    """`info["episode"]` is a dictionary with the episode's `return` and `length` up to now."""
+    """`info["episode"]` is a dictionary with the episode's `return` and `length` up to now.
+
+    Example:
+      >>> import gpicljax
+      >>> env = EpisodeStatistics(gpicljax.make("CliffWalking-v1"))
+      >>> def one_step(key):
+      ...     task = env.sample_task(key, env.default_params)
+      ...     observation, state = env.reset(key, task)
+      ...     return env.step(key, state, 0, task).info["episode"]
+      >>> sorted(jax.eval_shape(one_step, jax.random.key(0)))
+      ['length', 'return']
+    """
 
     def inner(self, state: EpisodeState) -> Any:
         """The other environment's state."""
@@ -255,6 +281,11 @@ class FrameStack(Wrapper):
 
     Attributes:
       size: how many, at least 1.
+
+    Example:
+      >>> import gpicljax
+      >>> FrameStack(gpicljax.make("MountainCar-v0"), size=4).observation_space().shape
+      (8,)
     """
 
     size: Count

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from variants import daily
 
 import gpicljax
 from gpicljax import registration
@@ -168,8 +169,34 @@ def test_everything_public_is_documented(name):
     assert not missing
 
 
+WITH_EXAMPLES = [name for name, path in FILES.items() if ">>> " in path.read_text()]
+# Over a second of a processor's time, and not among the modules that are used most.
+LONG_EXAMPLES = {
+    "gpicljax.agents.classifier",
+    "gpicljax.data.maze_world.demonstrations",
+    "gpicljax.envs.acrobot",
+    "gpicljax.envs.cliff_walking",
+    "gpicljax.envs.inverted_double_pendulum",
+    "gpicljax.envs.lunar_lander.env",
+    "gpicljax.envs.maze_world.env",
+    "gpicljax.envs.maze_world.exposure",
+    "gpicljax.envs.maze_world.motion",
+    "gpicljax.envs.maze_world.planning",
+    "gpicljax.envs.meta_language.env",
+    "gpicljax.envs.meta_language.language",
+    "gpicljax.envs.meta_rg.env",
+    "gpicljax.interop.gymnasium_vector",
+    "gpicljax.interop.jaxmarl",
+    "gpicljax.networks.event_store",
+    "gpicljax.networks.feedforward",
+    "gpicljax.play.browser",
+    "gpicljax.play.game",
+    "gpicljax.play.terminal",
+}
+
+
 @pytest.mark.parametrize(
-    "name", [name for name, path in FILES.items() if ">>> " in path.read_text()]
+    "name", daily([name for name in WITH_EXAMPLES if name not in LONG_EXAMPLES], WITH_EXAMPLES)
 )
 def test_examples_in_docstrings(name, monkeypatch):
     # What an example registers is gone afterwards.

@@ -30,7 +30,13 @@ class AgentCarry(NamedTuple):
 
 
 class Params(NamedTuple):
-    """What an agent acts with: its network's parameters, and how to scale observations."""
+    """What an agent acts with: its network's parameters, and how to scale observations.
+
+    Example:
+      >>> params = Params(network={}, scale=None)
+      >>> params.scaled(jnp.arange(3)).tolist()
+      [0, 1, 2]
+    """
 
     network: Any
     scale: Moments | None
@@ -45,18 +51,44 @@ def one_agents_actions(env: Environment) -> spaces.Space:
 
     Raises:
       TypeError: if its agents have different ones.
+
+    Example:
+      >>> import gpicljax
+      >>> one_agents_actions(gpicljax.make("CliffWalking-v1"))
+      Discrete(n=4)
     """
     space = env.action_space()
     return space if env.num_agents is None else spaces.of_one_agent(space, env.num_agents)
 
 
 def initial_memory(network: Network, space: spaces.Space, batch: int) -> AgentCarry:
-    """The memory of `batch` agents at the start of a trial; `space` is that of all actions."""
+    """The memory of `batch` agents at the start of a trial; `space` is that of all actions.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.networks.actor_critic import ActorCritic
+      >>> from gpicljax.networks.contract import as_network
+      >>> env = gpicljax.make("CliffWalking-v1")
+      >>> network = as_network(ActorCritic(env.observation_space(), env.action_space()))
+      >>> initial_memory(network, env.action_space(), batch=2).last_action.tolist()
+      [-1, -1]
+    """
     return AgentCarry(network.initial_carry(batch), no_action(space, batch))
 
 
 def agent_input(space: spaces.Space, carry: AgentCarry, timestep: TimeStep) -> AgentInput:
-    """What the network reads at a time step `[B]`; the last action of an old trial is forgotten."""
+    """What the network reads at a time step `[B]`; the last action of an old trial is forgotten.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("CliffWalking-v1"), num_envs=4)
+      >>> def read(key):
+      ...     actions = vec.env.action_space()
+      ...     carry = AgentCarry(core=(), last_action=no_action(actions, 4))
+      ...     return agent_input(actions, carry, vec.init(key)[1])
+      >>> jax.eval_shape(read, jax.random.key(0)).last_action.shape
+      (4,)
+    """
     none = no_action(space, carry.last_action.shape[0])
     last_action = select(timestep.trial_start, none, carry.last_action)
     return AgentInput(timestep.observation, last_action, timestep.reward)
@@ -71,6 +103,11 @@ def first_input(space: spaces.Space, observation: Any) -> tuple[AgentInput, jax.
 
     Returns:
       The input, and start flags `bool[N]`.
+
+    Example:
+      >>> inputs, starts = first_input(spaces.Discrete(4), jnp.zeros((2, 3)))
+      >>> inputs.last_action.tolist(), starts.tolist()
+      ([-1, -1], [False, False])
     """
     count = jax.tree.leaves(observation)[0].shape[0]
     nothing = jnp.zeros(count, jnp.result_type(float))
@@ -79,7 +116,12 @@ def first_input(space: spaces.Space, observation: Any) -> tuple[AgentInput, jax.
 
 
 def greedy(q_values: jax.Array, legal: jax.Array) -> jax.Array:
-    """The legal action of highest value; `float[..., n]`, `bool[..., n]` -> `int32[...]`."""
+    """The legal action of highest value; `float[..., n]`, `bool[..., n]` -> `int32[...]`.
+
+    Example:
+      >>> greedy(jnp.array([1.0, 5.0, 3.0]), jnp.array([True, False, True])).item()
+      2
+    """
     return jnp.argmax(jnp.where(legal, q_values, -jnp.inf), axis=-1).astype(jnp.int32)
 
 
@@ -103,6 +145,16 @@ def q_agent(
 
     Raises:
       ValueError: if the actions are not discrete.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.networks.contract import as_network
+      >>> from gpicljax.networks.q_network import QNetwork
+      >>> env = gpicljax.make("CliffWalking-v1")
+      >>> network = as_network(QNetwork(env.observation_space(), env.action_space()))
+      >>> agent = q_agent(network, env.action_space(), epsilons=0.05)
+      >>> agent.initial_carry(2).last_action.shape
+      (2,)
     """
     one = choices(actions)
     space = one if num_agents is None else spaces.repeat(one, num_agents)
@@ -148,6 +200,14 @@ def box_agent(
 
     Returns:
       The agent; its `aux` is empty.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.networks.continuous import DeterministicActor
+      >>> from gpicljax.networks.contract import as_network
+      >>> env = gpicljax.make("Pendulum-v1")
+      >>> network = as_network(DeterministicActor(env.observation_space(), env.action_space()))
+      >>> agent = box_agent(network, TanhPolicy(env.action_space()), lambda key, outputs: outputs)
     """
     space = policy.space
 

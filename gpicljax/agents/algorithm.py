@@ -128,6 +128,14 @@ def greedy_agent(
     Raises:
       ValueError: if the name is unknown, the environment does not fit, or the parameters have
         another structure or other shapes than this agent's.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents import catalogue
+      >>> env, ucb1 = gpicljax.make("BernoulliBandit-v0"), catalogue.find("ucb1")
+      >>> agent = greedy_agent("ucb1", env, 4, ucb1.config(), ucb1.network(), params=())
+      >>> agent.initial_carry(4).counts.shape
+      (4, 10)
     """
     agent, expected = find(name).acting(env, num_envs, config, network)
 
@@ -161,6 +169,15 @@ def register(algorithm: Algorithm) -> Algorithm:
 
     Raises:
       ValueError: if there is another one of this name.
+
+    Example:
+      >>> from gpicljax.agents import catalogue
+      >>> ppo = catalogue.find("ppo")
+      >>> register(ppo) is ppo
+      True
+      >>> register(dataclasses.replace(ppo, trains=False))
+      Traceback (most recent call last):
+      ValueError: algorithm: got 'ppo'; accepted: a name that is not taken
     """
     new = CATALOGUE.get(algorithm.name, algorithm) == algorithm
     check(new, "algorithm", algorithm.name, "a name that is not taken")

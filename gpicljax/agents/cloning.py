@@ -132,6 +132,16 @@ def make(
 
     Raises:
       ValueError: if there are several agents or the action space is not discrete.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents import catalogue
+      >>> env = gpicljax.make("BernoulliBandit-v0")
+      >>> vec = gpicljax.VectorEnv(env, num_envs=4, resets="fresh", privileged=True)
+      >>> cloning = catalogue.find("cloning")
+      >>> config = catalogue.TaughtConfig(unroll=8, teacher="ucb1")
+      >>> cloning.make(config, vec, cloning.network()).observations
+      32
     """
     space = vec.env.action_space()
     one = vec.env.num_agents is None and isinstance(space, spaces.Discrete)

@@ -44,7 +44,14 @@ class LanguageModelConfig(SequenceConfig):
 
 
 def fits(observations: spaces.Space, actions: spaces.Space) -> str | None:
-    """Why a language model cannot read these observations or take these actions; None if it can."""
+    """Why a language model cannot read these observations or take these actions; None if it can.
+
+    Example:
+      >>> fits(spaces.Discrete(32), spaces.Discrete(32)) is None
+      True
+      >>> fits(spaces.Discrete(32), spaces.Discrete(4))
+      'actions that are tokens, or one number for each token, are needed, not Discrete(n=4)'
+    """
     if not isinstance(observations, spaces.Discrete):
         return f"observations that are tokens are needed, not {observations}"
     tokens, chances = spaces.Discrete(observations.n), (observations.n,)
@@ -64,6 +71,12 @@ def language_agent(network: Network, actions: spaces.Space, greedy: bool = False
 
     Returns:
       The agent; its `aux` is a dictionary with the `logits`.
+
+    Example:
+      >>> from gpicljax.networks.language import LanguageModelSettings, language_model
+      >>> model = language_model(LanguageModelSettings(layers=2, width=16, heads=2), capacity=8)
+      >>> agent = language_agent(model, spaces.Discrete(32), greedy=True)
+      >>> carry = jax.eval_shape(lambda: agent.initial_carry(4))
     """
 
     def act(
@@ -98,6 +111,14 @@ def make(config: LanguageModelConfig, vec: VectorEnv, network: Network) -> Train
 
     Raises:
       ValueError: if the environments do not fit.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.networks.language import LanguageModelSettings, language_model
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("MetaLanguage-v0"), num_envs=4)
+      >>> model = language_model(LanguageModelSettings(layers=2, width=16, heads=2))
+      >>> make(LanguageModelConfig(length=16), vec, model).observations
+      64
     """
     env: Environment = vec.env
     check(env.num_agents is None, "num_agents", env.num_agents, "None, one agent")

@@ -32,6 +32,11 @@ def no_moments(example: Any) -> Moments:
     """Moments of values shaped like `example`; with them `normalise` changes nothing.
 
     Leaves that are not floats (numbers of categories, masks) have none, and stay as they are.
+
+    Example:
+      >>> moments = no_moments(jnp.zeros(3))
+      >>> moments.mean.tolist(), moments.variance.tolist()
+      ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
     """
     mean = jax.tree.map(lambda x: jnp.zeros(x.shape if _is_float(x) else (), x.dtype), example)
     variance = jax.tree.map(lambda m: jnp.ones_like(m), mean)
@@ -53,6 +58,13 @@ def update_moments(
       The moments; the same on all devices.
 
     Source: Chan, Golub & LeVeque (1979), on combining the moments of two samples.
+
+    Example:
+      >>> before = no_moments(jnp.zeros(()))
+      >>> values, weights = jnp.array([2.0, 4.0, 9.0]), jnp.array([1.0, 1.0, 0.0])
+      >>> seen = jax.jit(update_moments)(before, values, weights)
+      >>> seen.mean.item(), seen.variance.item()
+      (3.0, 1.0)
     """
 
     def total(x: jax.Array) -> jax.Array:
@@ -86,7 +98,13 @@ def update_moments(
 
 
 def normalise(moments: Moments, values: Any, limit: float = 10.0) -> Any:
-    """Values `[..., *shape]` at mean 0 and variance 1, clipped to [-limit, limit]."""
+    """Values `[..., *shape]` at mean 0 and variance 1, clipped to [-limit, limit].
+
+    Example:
+      >>> moments = Moments(jnp.ones(()), mean=jnp.array(10.0), variance=jnp.array(4.0))
+      >>> normalise(moments, jnp.array([12.0, 1000.0])).tolist()
+      [1.0, 10.0]
+    """
 
     def scale(mean: jax.Array, variance: jax.Array, x: jax.Array) -> jax.Array:
         if not _is_float(x):
@@ -110,7 +128,12 @@ class ReturnScale(NamedTuple):
 
 
 def no_return_scale(reward: jax.Array) -> ReturnScale:
-    """Before anything was seen; rewards are float `[B, ...]`."""
+    """Before anything was seen; rewards are float `[B, ...]`.
+
+    Example:
+      >>> no_return_scale(jnp.zeros(4)).returns.shape
+      (4,)
+    """
     return ReturnScale(jnp.zeros_like(reward), no_moments(jnp.zeros((), reward.dtype)))
 
 
@@ -134,6 +157,13 @@ def scale_rewards(
 
     Returns:
       The scale, and the rewards.
+
+    Example:
+      >>> reward, over = jnp.array([[3.0], [1.0]]), jnp.array([[False], [True]])
+      >>> scale = no_return_scale(reward[0])
+      >>> scale, scaled = jax.jit(scale_rewards)(scale, reward, over, jnp.ones((2, 1)), 0.9)
+      >>> scale.moments.count.item(), scale.returns.tolist()
+      (2.0, [0.0])
     """
 
     def add(returns: jax.Array, x: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -239,7 +239,12 @@ def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None =
 
 
 def like_values(flags: jax.Array, values: jax.Array) -> jax.Array:
-    """`[T, B]` for every agent, where `values` has an agent axis `[..., B, A]`."""
+    """`[T, B]` for every agent, where `values` has an agent axis `[..., B, A]`.
+
+    Example:
+      >>> like_values(jnp.zeros((8, 4), bool), jnp.zeros((9, 4, 2))).shape
+      (8, 4, 2)
+    """
     if values.ndim == 2:
         return flags
     return jnp.broadcast_to(flags[..., None], (*flags.shape, values.shape[-1]))

@@ -41,7 +41,13 @@ class Batch(NamedTuple):
 
 
 def into_windows(x: jax.Array, windows: int) -> jax.Array:
-    """`[T, B, ...]` -> `[W * B, T / W, ...]`."""
+    """`[T, B, ...]` -> `[W * B, T / W, ...]`.
+
+    Example:
+      >>> import numpy as np
+      >>> into_windows(np.arange(8).reshape(4, 2), windows=2).tolist()
+      [[0, 2], [1, 3], [4, 6], [5, 7]]
+    """
     num_envs = x.shape[1]
     x = x.reshape(windows, -1, *x.shape[1:]).swapaxes(1, 2)
     return x.reshape(windows * num_envs, -1, *x.shape[3:])
@@ -61,6 +67,12 @@ def minibatches(
 
     Returns:
       `int32[M, W * B / M]`, places in `into_windows`.
+
+    Example:
+      >>> import functools
+      >>> draw = functools.partial(minibatches, windows=1, num_envs=8, parts=4)
+      >>> jax.eval_shape(draw, jax.random.key(0)).shape
+      (4, 2)
     """
     index = 0 if axis is None else jax.lax.axis_index(axis)
     if windows % parts:

@@ -89,6 +89,11 @@ class R2D2Config:
       share_parameters: whether several agents have the same parameters.
       mixing: `"none"`: several agents learn independently; `"vdn"`: the sum of their values is
         learnt from the team's reward, the mean of theirs: one that all get counts once.
+
+    Example:
+      >>> config = R2D2Config(unroll=20, overlap=10, num_envs=32, replay_capacity=5_000)
+      >>> config.period, config.capacity
+      (10, 5024)
     """
 
     num_envs: int = 32
@@ -224,6 +229,10 @@ def actor_epsilons(hparams: R2D2HParams, num_envs: int) -> jax.Array:
 
     Source: Horgan et al. (2018), "Ape-X", section 4, with alpha 7; the default alpha of 2 is that
     of the Meta-Referential Games paper's reference configuration.
+
+    Example:
+      >>> [round(x, 3) for x in actor_epsilons(R2D2HParams(), 3).tolist()]
+      [0.4, 0.16, 0.064]
     """
     places = jnp.arange(num_envs) / max(num_envs - 1, 1)
     return jnp.power(hparams.epsilon_base, 1 + hparams.epsilon_alpha * places)

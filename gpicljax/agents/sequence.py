@@ -79,6 +79,12 @@ def cross_entropy(
       weight: in the sum of all terms.
       focus: gamma: positions count by (1 - p)^gamma, where p is the target's probability (Lin et
         al., 2017). The factor is a part of the loss: it has a gradient.
+
+    Example:
+      >>> nats = cross_entropy("nats")
+      >>> sequences = Sequences(inputs=None, starts=None, targets=jnp.zeros((2, 1), jnp.int32))
+      >>> f"{jax.jit(nats.at)(jnp.zeros((2, 1, 4)), sequences)[0, 0]:.3f}"
+      '1.386'
     """
 
     def at(out: Any, sequences: Sequences) -> jax.Array:
@@ -98,7 +104,14 @@ def squared_error(
     target: Callable[[Any], jax.Array] = lambda targets: targets,
     weight: float = 1.0,
 ) -> Loss:
-    """The mean squared difference from a target vector, float `[T, B, D]`."""
+    """The mean squared difference from a target vector, float `[T, B, D]`.
+
+    Example:
+      >>> error = squared_error("position", weight=0.5)
+      >>> sequences = Sequences(inputs=None, starts=None, targets=jnp.ones((2, 1, 3)))
+      >>> error.at(3 * jnp.ones((2, 1, 3)), sequences).tolist()
+      [[4.0], [4.0]]
+    """
 
     def at(out: Any, sequences: Sequences) -> jax.Array:
         return jnp.square(outputs(out) - target(sequences.targets)).mean(-1)
@@ -187,7 +200,19 @@ class TrainState:
 def evaluate(
     network: Network, losses: Sequence[Loss], params: Any, sequences: Sequences
 ) -> Metrics:
-    """Every loss at every position, `{name: float[T, B]}`; without dropout."""
+    """Every loss at every position, `{name: float[T, B]}`; without dropout.
+
+    Example:
+      >>> from gpicljax.networks.language import LanguageModelSettings, language_model
+      >>> model = language_model(LanguageModelSettings(layers=1, width=8, heads=1), capacity=4)
+      >>> tokens = jnp.zeros((4, 2), jnp.int32)
+      >>> sequences = Sequences(inputs=tokens, starts=None, targets=tokens)
+      >>> def nats(key):
+      ...     params = model.init(key, tokens[0])
+      ...     return evaluate(model, [cross_entropy("nats")], params, sequences)
+      >>> jax.eval_shape(nats, jax.random.key(0))["nats"].shape
+      (4, 2)
+    """
     outputs, _ = network.unroll(params, None, sequences.inputs, sequences.starts)
     return {loss.name: loss.at(outputs, sequences) for loss in losses}
 
@@ -196,6 +221,11 @@ def learning_rate(schedule: Schedule, hparams: SequenceHParams, updates: Any) ->
     """The learning rate of the update after so many others, float `[]`.
 
     Source: Vaswani et al. (2017), section 5.3, scaled by its peak; Loshchilov & Hutter (2017).
+
+    Example:
+      >>> hparams = SequenceHParams(learning_rate=1.0, warmup_updates=4)
+      >>> [learning_rate("noam", hparams, updates).item() for updates in (0, 3, 15)]
+      [0.25, 1.0, 0.5]
     """
     step = jnp.asarray(updates, jnp.result_type(float)) + 1
     warm = jnp.maximum(jnp.asarray(hparams.warmup_updates, step.dtype), 1)
@@ -239,6 +269,16 @@ def make(
 
     Raises:
       ValueError: if there is no loss, two have the same name, or the devices do not divide.
+
+    Example:
+      >>> from gpicljax.networks.language import LanguageModelSettings, language_model
+      >>> model = language_model(LanguageModelSettings(layers=1, width=8, heads=1))
+      >>> def sample(keys, data):
+      ...     tokens = jax.vmap(lambda key: jax.random.randint(key, (9,), 0, 32))(keys).T
+      ...     return Sequences(tokens[:-1], None, tokens[1:])
+      >>> config = SequenceConfig(batch_size=4)
+      >>> make(config, model, sample, [cross_entropy("nats")], length=8).observations
+      32
     """
     names = [loss.name for loss in losses]
     different = names and len(set(names)) == len(names)

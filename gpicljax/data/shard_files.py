@@ -60,6 +60,13 @@ def read_manifest(path: str | Path) -> Manifest:
 
     Raises:
       DamagedShardError: if the manifest is missing, damaged or of another version.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write_manifest(Path(folder), Manifest({"what": "episodes"}, (), ()))
+      ...     read_manifest(folder).about
+      {'what': 'episodes'}
     """
     file = Path(path) / MANIFEST
     try:
@@ -94,6 +101,13 @@ def find_damage(path: str | Path, *, checksums: bool = True) -> dict[str, str]:
 
     Returns:
       By the names of damaged shards, what is wrong with which of their files.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write_manifest(Path(folder), Manifest({}, (), ()))
+      ...     find_damage(folder)
+      {}
     """
     found: dict[str, str] = {}
     for shard in read_manifest(path).shards:
@@ -108,7 +122,15 @@ def _digest_of(content: Any) -> str:
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Replaces the manifest in one step, durable once this returns."""
+    """Replaces the manifest in one step, durable once this returns.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write_manifest(Path(folder), Manifest({}, (), ()))
+      ...     [file.name for file in Path(folder).iterdir()]
+      ['manifest.json']
+    """
     content = {
         "format": FORMAT,
         "about": manifest.about,
@@ -129,7 +151,12 @@ def tensorstore() -> Any:
 
 
 def location(folder: Path) -> dict[str, Any]:
-    """Where TensorStore finds an array."""
+    """Where TensorStore finds an array.
+
+    Example:
+      >>> location(Path("/data/reward"))["kvstore"]["path"]
+      '/data/reward/'
+    """
     return {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder.absolute()}/"}}
 
 

@@ -79,6 +79,14 @@ class ShardWriter:
       StoreLockedError: if another writer is at work.
       DamagedShardError: if the manifest is damaged, or missing beside shards.
       TypeError: if JSON cannot say `about`.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     with ShardWriter(folder, {"what": "episodes"}) as writer:
+      ...         writer.append({"reward": np.zeros((4, 10))})
+      ...         writer.num_records
+      4
     """
 
     def __init__(self, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
@@ -192,6 +200,14 @@ class ShardReader:
     Raises:
       DamagedShardError: if there is damage (and `skip_damaged` is false), or no manifest; it names
         every damaged file.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     with ShardWriter(folder) as writer:
+      ...         writer.append({"reward": np.arange(4.0)})
+      ...     ShardReader(folder).read([3, 1])["reward"].tolist()
+      [3.0, 1.0]
     """
 
     def __init__(self, path: str | Path, *, skip_damaged: bool = False) -> None:

@@ -78,7 +78,12 @@ def _single(x: jax.Array) -> jax.Array:
 
 
 def normalised(angle: jax.Array) -> jax.Array:
-    """The angle within [-pi, pi)."""
+    """The angle within [-pi, pi).
+
+    Example:
+      >>> f"{normalised(4.0):.3f}"
+      '-2.283'
+    """
     return angle - 2 * np.pi * jnp.floor((angle + np.pi) / (2 * np.pi))
 
 

@@ -66,6 +66,12 @@ class ICLProfile:
       higher_is_better: direction of better.
       tolerance: width of the band around the asymptote, as a share of the potential.
       confidence: coverage of the intervals.
+
+    Example:
+      >>> curves = np.tile(1 - 0.5 ** np.arange(30), (4, 1))
+      >>> profile = icl_profile(curves)
+      >>> profile.rows()[0], profile.trend
+      (('zero-shot', '0', '[0, 0]'), 'settled')
     """
 
     zero_shot: Estimate

@@ -42,7 +42,16 @@ class EpisodeReturns(NamedTuple):
 
 
 def returns_of(played: Played) -> EpisodeReturns:
-    """Returns of episodes of which `rollout.play` kept the rewards."""
+    """Returns of episodes of which `rollout.play` kept the rewards.
+
+    Example:
+      >>> import numpy as np
+      >>> ended = np.ones((1, 2), bool)
+      >>> rewards = np.array([[[1.0, 2.0], [5.0, 0.0]]])
+      >>> played = Played(rewards, np.array([[2, 1]]), terminated=ended, truncated=~ended)
+      >>> returns_of(played).returns.tolist()
+      [3.0, 5.0]
+    """
     each = EpisodeReturns(
         played.records.sum(-1), played.length, played.terminated, played.truncated
     )
@@ -59,6 +68,12 @@ def one_trial_each(
       trials: N.
       limit: steps that will be taken at most.
       episodes_per_trial: episodes in a row on one task.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = one_trial_each(gpicljax.make("CliffWalking-v1"), trials=8, limit=100)
+      >>> vec.num_envs, vec.resets
+      (8, 'synchronous')
     """
     return VectorEnv(
         env,
@@ -165,6 +180,16 @@ def record_episode(
       params: its parameters.
       max_steps: length after which the episode is cut off.
       env_params: distribution over tasks; the environment's default if None.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("CliffWalking-v1")
+      >>> def record(key):
+      ...     return record_episode(key, env, random_agent(env), (), max_steps=20)
+      >>> episode = jax.eval_shape(record, jax.random.key(0))
+      >>> jax.tree.leaves(episode.states)[0].shape, episode.rewards.shape
+      ((21,), (20,))
     """
     vec = one_trial_each(env, 1, max_steps)
     start = start_rollout(key, vec, agent, env_params)

@@ -72,6 +72,12 @@ class GymnasiumEnv(gymnasium.Env):
       state: the environment's state, None before the first reset.
       episode_key: typed key of the episode: it starts from `initial(episode_key, task)`, and the
         noise of step t = 0, 1, ... has `fold_in(episode_key, t)`.
+
+    Example:
+      >>> from gpicljax.interop import to_gymnasium
+      >>> env = to_gymnasium("CliffWalking-v1")
+      >>> env.action_space, env.task is None
+      (Discrete(4), True)
     """
 
     def __init__(
@@ -207,14 +213,26 @@ def to_gymnasium(
 def checked(
     env: Environment | str, params: Any, render_mode: str | None
 ) -> tuple[Environment, Any]:
-    """The environment and the params to use; ValueError where they or the mode do not fit."""
+    """The environment and the params to use; ValueError where they or the mode do not fit.
+
+    Example:
+      >>> env, params = checked("CliffWalking-v1", None, render_mode="ansi")
+      >>> env.name
+      'CliffWalking'
+    """
     env = of_one_agent(env)
     check_choice("render_mode", render_mode, [*render_modes(env), None])
     return env, env.params_or_default(params)
 
 
 def render_modes(env: Environment) -> list[str]:
-    """`"ansi"` always; `"rgb_array"` where there is space to show."""
+    """`"ansi"` always; `"rgb_array"` where there is space to show.
+
+    Example:
+      >>> from gpicljax import make
+      >>> render_modes(make("CliffWalking-v1")), render_modes(make("BernoulliBandit-v0"))
+      (['rgb_array', 'ansi'], ['ansi'])
+    """
     return ["rgb_array", "ansi"] if env.can_render else ["ansi"]
 
 
@@ -223,6 +241,10 @@ def converted(space: spaces.Space) -> gymnasium.Space:
 
     Boxes of booleans (masks) become MultiBinary. Infinite bounds become half the largest finite
     number of the dtype: Gymnasium's checker wants bounds, and its `sample` needs their distance.
+
+    Example:
+      >>> converted(spaces.MultiDiscrete((3, 5)))
+      MultiDiscrete([3 5])
     """
     if isinstance(space, spaces.Discrete):
         return gymnasium.spaces.Discrete(space.n)
@@ -243,7 +265,14 @@ def converted(space: spaces.Space) -> gymnasium.Space:
 
 
 def observations_of(env: Environment, params: Any) -> gymnasium.Space:
-    """The space of observations, with the bounds that they have under these params."""
+    """The space of observations, with the bounds that they have under these params.
+
+    Example:
+      >>> from gpicljax import make
+      >>> env = make("Pendulum-v1")
+      >>> observations_of(env, env.default_params)
+      Box([-1. -1. -8.], [1. 1. 8.], (3,), float32)
+    """
     space = env.observation_space()
     bounds = env.observation_bounds(params)
     if bounds is None or not isinstance(space, spaces.Box):
@@ -254,12 +283,22 @@ def observations_of(env: Environment, params: Any) -> gymnasium.Space:
 
 
 def to_host(tree: Any) -> Any:
-    """The leaves as NumPy arrays; `jax.device_get` takes three times as long for small ones."""
+    """The leaves as NumPy arrays; `jax.device_get` takes three times as long for small ones.
+
+    Example:
+      >>> to_host({"reward": jax.numpy.ones(2)})["reward"].tolist()
+      [1.0, 1.0]
+    """
     return jax.tree.map(np.asarray, tree)
 
 
 def to_numpy(space: spaces.Space, value: Any) -> Any:
-    """An observation, or a batch of them, as a member of `converted(space)`, free to be written."""
+    """An observation, or a batch of them, as a member of `converted(space)`, free to be written.
+
+    Example:
+      >>> to_numpy(spaces.Box(0, 1, (3,), "bool"), np.array([True, False, True])).tolist()
+      [1, 0, 1]
+    """
     if isinstance(space, spaces.Dict):
         return {name: to_numpy(entry, value[name]) for name, entry in space.items}
     if isinstance(space, spaces.Discrete) and np.ndim(value) == 0:
@@ -276,6 +315,13 @@ def to_action(space: Any, action: Any, batch: tuple[int, ...] = ()) -> np.ndarra
     Raises:
       ValueError: for an action of another shape, or discrete choices that do not exist. Numbers
         beyond the bounds of a Box are the environment's to clip.
+
+    Example:
+      >>> to_action(spaces.Discrete(4), 3).item()
+      3
+      >>> to_action(spaces.Discrete(4), 4)
+      Traceback (most recent call last):
+      ValueError: action: got 4; accepted: a member of Discrete(n=4)
     """
     array = np.asarray(action)
     shape = getattr(space, "shape", None)

@@ -34,6 +34,12 @@ class PolicyHead(nn.Module):
 
     Its small weights start the policy near uniform. The log standard deviations of continuous
     actions are parameters of their own, the same in every state, and start at 0.
+
+    Example:
+      >>> head = PolicyHead(spaces.Discrete(4))
+      >>> params = jax.eval_shape(head.init, jax.random.key(0), jnp.zeros((2, 8)))
+      >>> jax.eval_shape(head.apply, params, jnp.zeros((2, 8))).shape
+      (2, 4)
     """
 
     action_space: spaces.Space
@@ -98,6 +104,14 @@ class RecurrentActorCritic(nn.Module):
       core: the recurrent core, or another memory (see `memories.memory`).
       event: what a step is to a core that stores events; None for cores that read the MLP. The
         heads read the MLP's output beside what such a core remembers.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> observations, actions = spaces.Discrete(8), spaces.Discrete(4)
+      >>> module = RecurrentActorCritic(observations, actions, core=LSTMStack((16,)))
+      >>> network = as_network(module)
+      >>> jax.tree.leaves(network.initial_carry(2))[0].shape
+      (2, 16)
     """
 
     observation_space: spaces.Space

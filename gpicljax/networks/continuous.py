@@ -32,6 +32,15 @@ class DeterministicActor(FeedForward):
       action_space: of the unbatched action, with D entries.
       sizes: hidden sizes of the MLP.
       activation: of the hidden layers.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.networks.contract import as_network
+      >>> env = gpicljax.make("Pendulum-v1")
+      >>> actor = DeterministicActor(env.observation_space(), env.action_space(), sizes=(8,))
+      >>> network = as_network(actor)
+      >>> network.initial_carry(4)
+      ()
     """
 
     observation_space: spaces.Space
@@ -60,6 +69,14 @@ class GaussianActor(FeedForward):
       activation: of the hidden layers.
       log_std_low: least log standard deviation, to which it is clipped.
       log_std_high: likewise, the greatest.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.networks.contract import as_network
+      >>> env = gpicljax.make("Pendulum-v1")
+      >>> network = as_network(GaussianActor(env.observation_space(), env.action_space(), (8,)))
+      >>> network.initial_carry(4)
+      ()
     """
 
     observation_space: spaces.Space
@@ -101,6 +118,14 @@ class Critics(FeedForward):
       sizes: hidden sizes of every MLP.
       count: K.
       activation: of the hidden layers.
+
+    Example:
+      >>> import gpicljax
+      >>> critics = Critics(gpicljax.make("Pendulum-v1").observation_space(), sizes=(8,))
+      >>> inputs = CriticInput(jnp.zeros((4, 3)), jnp.zeros((4, 1)))
+      >>> params = jax.eval_shape(critics.init, jax.random.key(0), inputs)
+      >>> jax.eval_shape(critics.apply, params, inputs).shape
+      (4, 2)
     """
 
     observation_space: spaces.Space

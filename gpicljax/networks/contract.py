@@ -113,6 +113,12 @@ def over_agents(network: Network, num_agents: int, share_parameters: bool = True
       num_agents: A.
       share_parameters: whether all agents have the same parameters; else every leaf of them has a
         leading axis A, drawn from keys of their own.
+
+    Example:
+      >>> from gpicljax.networks.recurrent import LSTMStack
+      >>> network = over_agents(as_network(LSTMStack((16,))), num_agents=2)
+      >>> jax.tree.leaves(network.initial_carry(4))[0].shape
+      (4, 2, 16)
     """
     agents = jnp.arange(num_agents)
     own = None if share_parameters else 0

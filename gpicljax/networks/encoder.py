@@ -44,6 +44,13 @@ class Encoder(nn.Module):
 
     Source: after Mnih et al. (2015), with strides instead of larger kernels, so that pictures of
     8 pixels fit as well as of 128.
+
+    Example:
+      >>> picture = jnp.zeros((2, 16, 16, 3), jnp.uint8)
+      >>> encoder = Encoder(spaces.Box(0, 255, (16, 16, 3), "uint8"))
+      >>> params = jax.eval_shape(encoder.init, jax.random.key(0), picture)
+      >>> jax.eval_shape(encoder.apply, params, picture).shape
+      (2, 256)
     """
 
     observation_space: spaces.Space

@@ -31,6 +31,12 @@ class DeltaMemory(nn.Module):
       width: of keys and values.
 
     Source: Schlag, Irie & Schmidhuber (2021), the delta rule of fast weight programmers.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(DeltaMemory(size=16, heads=2, width=8))
+      >>> network.initial_carry(4).shape
+      (4, 2, 8, 8)
     """
 
     size: int

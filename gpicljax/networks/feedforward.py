@@ -11,7 +11,14 @@ from flax import linen as nn
 
 
 def dense(size: int, **options: Any) -> nn.Dense:
-    """A dense layer whose parameters have JAX's default float type (Linen's default is float32)."""
+    """A dense layer whose parameters have JAX's default float type (Linen's default is float32).
+
+    Example:
+      >>> layer = dense(5)
+      >>> params = jax.eval_shape(layer.init, jax.random.key(0), jnp.zeros((2, 4)))
+      >>> jax.eval_shape(layer.apply, params, jnp.zeros((2, 4))).shape
+      (2, 5)
+    """
     return nn.Dense(size, param_dtype=jnp.result_type(float), **options)
 
 
@@ -40,6 +47,14 @@ class FeedForward(nn.Module):
     """`networks.contract` for modules without a memory: their carry is empty, `()`.
 
     Subclasses implement `__call__(inputs) -> outputs`, over any leading axes.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> class Doubling(FeedForward):
+      ...     def __call__(self, inputs):
+      ...         return 2 * inputs
+      >>> as_network(Doubling()).initial_carry(4)
+      ()
     """
 
     def initial_carry(self, batch: int) -> tuple[()]:
@@ -61,7 +76,14 @@ class FeedForward(nn.Module):
 
 
 class Predictor(nn.Module):
-    """A two-layer regression head; `float[..., F] -> float[..., size]`."""
+    """A two-layer regression head; `float[..., F] -> float[..., size]`.
+
+    Example:
+      >>> head = Predictor(5, hidden=8)
+      >>> params = jax.eval_shape(head.init, jax.random.key(0), jnp.zeros((2, 4)))
+      >>> jax.eval_shape(head.apply, params, jnp.zeros((2, 4))).shape
+      (2, 5)
+    """
 
     size: int
     hidden: int = 512

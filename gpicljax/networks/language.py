@@ -27,6 +27,14 @@ class LanguageModel(nn.Module):
       width: of the embedding.
       core: a module with `initial_carry`, `step` and `unroll` over vectors; a transformer with one
         token per step.
+
+    Example:
+      >>> model = as_network(LanguageModel(32, 16, LSTMStack((8,))))
+      >>> tokens = jnp.zeros(4, jnp.int32)
+      >>> params = jax.eval_shape(model.init, jax.random.key(0), tokens)
+      >>> carry = model.initial_carry(4)
+      >>> jax.eval_shape(model.step, params, carry, tokens, jnp.zeros(4, bool))[0].shape
+      (4, 32)
     """
 
     vocab_size: int

@@ -42,6 +42,14 @@ def decayed_attention(
 
     Returns:
       float `[T, B, H, V]` and float `[B, H, K, V]`.
+
+    Example:
+      >>> token = jnp.zeros((8, 2, 4, 16))
+      >>> log_decay, starts = jnp.zeros((8, 2, 4)), jnp.zeros((8, 2), bool)
+      >>> memory = jnp.zeros((2, 4, 16, 16))
+      >>> arrays = (token, token, token, log_decay, starts, memory)
+      >>> jax.eval_shape(decayed_attention, *arrays)[0].shape
+      (8, 2, 4, 16)
     """
     length = query.shape[0]
     chunk = min(chunk, length)
@@ -91,6 +99,10 @@ class LinearAttention(nn.Module):
       width: of keys, queries and values.
       convolution: tokens that the short causal convolution in front of them sees.
       chunk: see `decayed_attention`; it changes nothing but speed.
+
+    Example:
+      >>> LinearAttention(heads=2, width=8).initial_carry(4).memory.shape
+      (4, 2, 8, 8)
     """
 
     heads: int = 4
@@ -177,6 +189,12 @@ class LinearTransformer(nn.Module):
       heads: H of every layer.
       hidden: of the MLPs.
       chunk: see `decayed_attention`.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(LinearTransformer(layers=2, width=16, heads=2, hidden=32))
+      >>> len(jax.eval_shape(lambda: network.initial_carry(4)))
+      2
     """
 
     layers: int

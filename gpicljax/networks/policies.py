@@ -35,6 +35,13 @@ def choices(actions: spaces.Space | int) -> Choices:
 
     Raises:
       ValueError: for another space.
+
+    Example:
+      >>> choices(4)
+      Discrete(n=4)
+      >>> choices(spaces.Box(-1.0, 1.0, (2,)))
+      Traceback (most recent call last):
+      ValueError: actions: got Box(...); accepted: Discrete, or a MultiDiscrete of one row
     """
     space = spaces.Discrete(actions) if isinstance(actions, int) else actions
     single = isinstance(space, spaces.Discrete)
@@ -53,6 +60,10 @@ def by_choice(space: Choices, outputs: jax.Array) -> jax.Array:
     Returns:
       The outputs themselves for one choice; of K choices float `[..., K, max]`, minus infinity
       where a choice has fewer actions than the largest.
+
+    Example:
+      >>> by_choice(spaces.MultiDiscrete((2, 3)), jnp.arange(5.0)).tolist()
+      [[0.0, 1.0, -inf], [2.0, 3.0, 4.0]]
     """
     if isinstance(space, spaces.Discrete):
         return outputs
@@ -106,6 +117,10 @@ def chosen_value(space: Choices, values: jax.Array, action: jax.Array) -> jax.Ar
     Source: of K choices, Tavakoli, Pardo & Kormushev (2018), "Action branching", equation 6 with a
       mean for the sum, as in value decomposition (Sunehag et al., 2018): the best joint action is
       made of the best of every choice.
+
+    Example:
+      >>> chosen_value(spaces.Discrete(3), jnp.array([1.0, 2.0, 5.0]), jnp.array(2)).item()
+      5.0
     """
     chex.assert_equal_shape([values[..., 0], action])
     value = jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
@@ -141,6 +156,11 @@ class CategoricalPolicy:
 
     Of K choices at once each has a distribution of its own: log-probabilities and entropies are
     summed over them.
+
+    Example:
+      >>> policy = CategoricalPolicy(spaces.MultiDiscrete((2, 3)))
+      >>> policy.size
+      5
     """
 
     space: Choices
@@ -177,6 +197,11 @@ class GaussianPolicy:
     Samples are unbounded; [-1, 1] is the range of the actions, where that is finite. Beyond it they
     are clipped, or squashed by tanh. Ratios of probabilities are the same before and after; the
     entropy is the Gaussian's.
+
+    Example:
+      >>> policy = GaussianPolicy(spaces.Box(-2.0, 2.0, (1,)))
+      >>> policy.size, policy.to_action(jnp.array([0.5])).tolist()
+      (2, [1.0])
     """
 
     space: spaces.Box
@@ -219,6 +244,11 @@ class TanhPolicy:
 
     Samples are within [-1, 1]; unlike `GaussianPolicy`'s, their densities are those after the tanh,
     over [-1, 1]^D. A deterministic actor that ends in a tanh has such samples too.
+
+    Example:
+      >>> policy = TanhPolicy(spaces.Box(-2.0, 2.0, (1,)))
+      >>> policy.size, policy.to_action(jnp.array([0.5])).tolist()
+      (1, [1.0])
     """
 
     space: spaces.Box

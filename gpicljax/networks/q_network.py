@@ -41,6 +41,12 @@ class DuelingHead(nn.Module):
       actions: see `policies.choices`.
 
     Source: Wang et al. (2016); of several choices, Tavakoli et al. (2018), equation 1.
+
+    Example:
+      >>> head = DuelingHead(4)
+      >>> params = jax.eval_shape(head.init, jax.random.key(0), jnp.zeros((2, 8)))
+      >>> jax.eval_shape(head.apply, params, jnp.zeros((2, 8))).shape
+      (2, 4)
     """
 
     actions: spaces.Space | int
@@ -83,6 +89,12 @@ class RecurrentQNetwork(nn.Module):
       head_sizes: hidden sizes of the head.
 
     Source: appendix C and table 5 of the Meta-Referential Games paper (the defaults).
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(RecurrentQNetwork(spaces.Discrete(8), 4, core=LSTMStack((16,))))
+      >>> jax.tree.leaves(network.initial_carry(4))[0].shape
+      (4, 16)
     """
 
     observation_space: spaces.Space
@@ -182,7 +194,14 @@ class RecurrentQSettings(MemorySettings):
 def recurrent_q_network(
     settings: RecurrentQSettings, observation_space: spaces.Space, actions: spaces.Space | int
 ) -> Network:
-    """The network of some settings, for one agent's spaces."""
+    """The network of some settings, for one agent's spaces.
+
+    Example:
+      >>> settings = RecurrentQSettings(encoder=(), mixer=(8,), core=(16,))
+      >>> network = recurrent_q_network(settings, spaces.Discrete(8), 4)
+      >>> jax.tree.leaves(network.initial_carry(2))[0].shape
+      (2, 16)
+    """
     core, event = settings.make(observation_space, choices(actions))
     size = 0
     if settings.encoded is not None:
@@ -214,6 +233,12 @@ class QNetwork(FeedForward):
       actions: the space of actions, of one choice or of several (see `policies.choices`).
       sizes: hidden sizes of the MLP.
       dueling: whether the head is `DuelingHead`.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(QNetwork(spaces.Discrete(8), 4, dueling=True))
+      >>> network.initial_carry(4)
+      ()
     """
 
     observation_space: spaces.Space

@@ -283,6 +283,15 @@ def generate(
 
     Raises:
       ValueError: if the prompt is empty, or the network's cache too small for both.
+
+    Example:
+      >>> from gpicljax.networks.language import LanguageModelSettings, language_model
+      >>> model = language_model(LanguageModelSettings(layers=1, width=8, heads=1), capacity=16)
+      >>> def write(key):
+      ...     prompt = jnp.zeros((2, 4), jnp.int32)
+      ...     return generate(key, model, model.init(key, prompt[:, 0]), prompt, length=8)
+      >>> jax.eval_shape(write, jax.random.key(0)).shape
+      (2, 8)
     """
     tokens = prompt.ndim == 2 and prompt.shape[1] and jnp.issubdtype(prompt.dtype, jnp.integer)
     check_array(tokens, "prompt", prompt, "int[B, T] with T >= 1")

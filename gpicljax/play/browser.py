@@ -28,6 +28,12 @@ def server(game: Game, title: str, port: int = 0) -> ThreadingHTTPServer:
 
     Raises:
       OSError: if the port is taken.
+
+    Example:
+      >>> import gpicljax
+      >>> with server(Game(gpicljax.make("CliffWalking-v1")), title="Cliff") as running:
+      ...     running.server_address[0]
+      '127.0.0.1'
     """
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     page = re.sub(r"\{\{title\}\}", lambda _: html.escape(title), template).encode()
@@ -80,7 +86,13 @@ def server(game: Game, title: str, port: int = 0) -> ThreadingHTTPServer:
 
 
 def situation(game: Game) -> dict[str, Any]:
-    """Everything that the page shows, for JSON."""
+    """Everything that the page shows, for JSON.
+
+    Example:
+      >>> import gpicljax
+      >>> sorted(situation(Game(gpicljax.make("CliffWalking-v1"))))
+      ['facts', 'keys', 'over', 'pictures', 'said']
+    """
     return {
         "pictures": {
             name: {"uri": _data_uri(picture), "width": picture.shape[1]}

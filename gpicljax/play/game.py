@@ -104,6 +104,15 @@ class Game:
 
     Raises:
       NotPlayableError: if there are several agents, actions are not Discrete, or nothing is seen.
+
+    Example:
+      >>> import gpicljax
+      >>> game = Game(gpicljax.make("CliffWalking-v1"), seed=0)
+      >>> sorted(game.actions)
+      ['ArrowDown', 'ArrowLeft', 'ArrowRight', 'ArrowUp']
+      >>> game.press("ArrowUp")
+      >>> game.facts()
+      {'step': '1', 'reward': '-1', 'so far': '-1'}
     """
 
     def __init__(self, env: Environment, params: Any = None, seed: int = 0) -> None:

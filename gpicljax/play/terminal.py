@@ -34,6 +34,12 @@ def half_blocks(picture: Picture, columns: int, lines: int, *, true_colour: bool
 
     Raises:
       ValueError: if there is no room.
+
+    Example:
+      >>> import numpy as np
+      >>> text = half_blocks(np.zeros((4, 3, 3), np.uint8), columns=3, lines=2)
+      >>> text.count("▀")
+      6
     """
     from PIL import Image
 
@@ -63,7 +69,14 @@ def _sixth(level: int) -> int:
 
 
 def screen(game: Game, columns: int, lines: int, *, true_colour: bool = True) -> str:
-    """One screenful: the pictures side by side, the numbers, and the keys."""
+    """One screenful: the pictures side by side, the numbers, and the keys.
+
+    Example:
+      >>> import gpicljax
+      >>> text = screen(Game(gpicljax.make("CliffWalking-v1")), columns=80, lines=24)
+      >>> "quit" in text
+      True
+    """
     pictures = list(game.pictures().values())
     keys = {_SIGNS.get(key, key): what for key, what in game.names.items()} | {QUIT: "quit"}
     # Words stay with their keys where lines are wrapped.
@@ -100,6 +113,13 @@ def play_in_terminal(
       write: shows text.
       size: columns and lines of the terminal.
       true_colour: see `half_blocks`.
+
+    Example:
+      >>> import gpicljax
+      >>> game, keys, shown = Game(gpicljax.make("CliffWalking-v1")), iter("q"), []
+      >>> play_in_terminal(game, lambda: next(keys), shown.append)
+      >>> len(shown) > 0
+      True
     """
     while True:
         columns, lines = size()

@@ -80,6 +80,10 @@ class RunConfig:
       log_to: Also show the log in TensorBoard (files in the run's folder) or Weights & Biases
         (WANDB_MODE, WANDB_PROJECT and so on apply).
       profile: Write a profiler trace of the second chunk into the run's folder.
+
+    Example:
+      >>> RunConfig(preset="cpu-small").run_name
+      'cpu-small'
     """
 
     preset: str = "quick"
@@ -214,6 +218,10 @@ def assignments(argument: str, items: Sequence[str]) -> dict[str, Any]:
 
     Raises:
       ConfigError: for what is no `name=value`, or a name that comes twice.
+
+    Example:
+      >>> assignments("set", ["size=8", "slippery=false"])
+      {'size': 8, 'slippery': False}
     """
     words = {"true": True, "false": False, "none": None}
     values: dict[str, Any] = {}
@@ -334,6 +342,11 @@ def refuse(error: object) -> NoReturn:
 
     Args:
       error: a `ConfigError`, whose argument is shown as the flag that it is; or a message.
+
+    Example:
+      >>> refuse(ConfigError("num_seeds: got 0; accepted: an integer >= 1"))
+      Traceback (most recent call last):
+      SystemExit: 2
     """
     message = str(error)
     if isinstance(error, ConfigError):

@@ -50,6 +50,10 @@ def join_cluster(config: RunConfig, *, heartbeat_timeout_s: int = 100) -> None:
     Raises:
       SystemExit: with code 2, after a message on stderr, if no cluster is found or it cannot be
         joined.
+
+    Example:
+      >>> from gpicljax.runtime.config import RunConfig
+      >>> join_cluster(RunConfig(distributed=False))
     """
     if not config.distributed or jax.distributed.is_initialized():
         return
@@ -108,7 +112,12 @@ def is_main() -> bool:
 
 
 def several() -> bool:
-    """Whether there are other processes to agree with, here and now."""
+    """Whether there are other processes to agree with, here and now.
+
+    Example:
+      >>> several()
+      False
+    """
     return jax.distributed.is_initialized() and not _alone and jax.process_count() > 1
 
 
@@ -131,6 +140,10 @@ def exchange(value: T) -> list[T]:
 
     Returns:
       The values by process number.
+
+    Example:
+      >>> exchange("ready")
+      ['ready']
     """
     if not several():
         return [value]
@@ -187,6 +200,10 @@ def everywhere(function: Callable[[], T]) -> T:
 
     Raises:
       Exception: what the function raised here, or else in the first process where it did.
+
+    Example:
+      >>> everywhere(lambda: 2 + 2)
+      4
     """
     if not several():
         return function()

@@ -16,6 +16,10 @@ class Cost(NamedTuple):
       argument_bytes: of the arguments.
       temporary_bytes: scratch space while it runs.
       seconds: wall time of one call, after one that is not counted.
+
+    Example:
+      >>> Cost(compile_s=2.0, argument_bytes=2**30, temporary_bytes=2**29, seconds=0.1).total_gib
+      1.5
     """
 
     compile_s: float
@@ -40,6 +44,12 @@ def measure(function: Any, argument: Any, *more: Any) -> Cost:
 
     Returns:
       The cost.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> cost = measure(jax.jit(lambda x: (x + 1, x.sum())), jnp.ones(4))
+      >>> cost.argument_bytes
+      16
     """
     start = time.monotonic()
     compiled = function.lower(argument, *more).compile()
@@ -57,5 +67,11 @@ def measure(function: Any, argument: Any, *more: Any) -> Cost:
 
 
 def parameter_count(params: Any) -> int:
-    """The number of entries of all arrays of a pytree (or of their shapes)."""
+    """The number of entries of all arrays of a pytree (or of their shapes).
+
+    Example:
+      >>> import numpy as np
+      >>> parameter_count({"kernel": np.zeros((3, 4)), "bias": np.zeros(4)})
+      16
+    """
     return sum(leaf.size for leaf in jax.tree.leaves(params))

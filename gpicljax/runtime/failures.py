@@ -19,6 +19,12 @@ def failures_reported(*others: type[Exception]) -> Iterator[None]:
 
     Raises:
       SystemExit: with code 1, after the message on stderr, for those errors.
+
+    Example:
+      >>> with failures_reported():
+      ...     raise RunError("the run does not exist")
+      Traceback (most recent call last):
+      SystemExit: 1
     """
     try:
         yield

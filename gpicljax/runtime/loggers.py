@@ -58,6 +58,10 @@ def scalars(values: Mapping[str, Any]) -> dict[str, float]:
       Nested names are joined by `/`. An array becomes its mean over finite entries (NaN if there
       are none), and a one-dimensional one of at most `MAX_SEEDS` values also `name/seed_0`, ...
       Infinities become NaN, as in the log.
+
+    Example:
+      >>> scalars({"return": 0.5})
+      {'return': 0.5}
     """
     found: dict[str, float] = {}
     for name, value in flatten(plain(values), separator="/").items():
@@ -207,6 +211,17 @@ class Views:
     Args:
       makers: by name, what opens a logger.
       report: where warnings go.
+
+    Example:
+      >>> class Printer:
+      ...     def log(self, step, values):
+      ...         print(step, values)
+      ...     def close(self):
+      ...         print("done")
+      >>> with Views({"printer": Printer}) as views:
+      ...     views.log(1, {"return": 0.5})
+      1 {'return': 0.5}
+      done
     """
 
     def __init__(
@@ -276,6 +291,16 @@ def open_loggers(
 
     Returns:
       The loggers, up to date with `history`; a context manager that closes them.
+
+    Example:
+      >>> import tempfile
+      >>> from pathlib import Path
+      >>> from gpicljax.runtime.config import RunConfig
+      >>> from gpicljax.runtime.run_directory import open_run
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     with open_run("bandits", RunConfig(runs_dir=Path(folder))) as run:
+      ...         with open_loggers(run) as views:
+      ...             views.log(1, {"return": 0.5})
     """
     names = dict.fromkeys(run.config.log_to if is_main() else ())
     return Views({name: lambda make=LOGGERS[name]: make(run, history) for name in names}, report)

@@ -170,7 +170,12 @@ def throughput(records: Sequence[Mapping[str, Any]]) -> float:
 
 
 def not_finite_since(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The runs that a log names as not finite, and the first chunk in which it does."""
+    """The runs that a log names as not finite, and the first chunk in which it does.
+
+    Example:
+      >>> not_finite_since([{"step": 1}, {"step": 2, "not_finite": ["seed 3"]}])
+      {'seed 3': 2}
+    """
     since: dict[str, int] = {}
     for record in records:
         names = record.get(NOT_FINITE, [])
@@ -180,13 +185,23 @@ def not_finite_since(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def in_words(since: Mapping[str, int]) -> str:
-    """Says which runs are not finite, see `not_finite_since`."""
+    """Says which runs are not finite, see `not_finite_since`.
+
+    Example:
+      >>> in_words({"seed 3": 2})
+      'Loss or parameters are not finite: seed 3 (from chunk 2 on).'
+    """
     named = ", ".join(f"{name} (from chunk {chunk} on)" for name, chunk in since.items())
     return f"Loss or parameters are not finite: {named}."
 
 
 def as_numbers(value: Any) -> np.ndarray | None:
-    """A record's value as a float64 array, null as NaN; None if it is text or of ragged shape."""
+    """A record's value as a float64 array, null as NaN; None if it is text or of ragged shape.
+
+    Example:
+      >>> as_numbers([0.5, None])
+      array([0.5, nan])
+    """
     try:
         array = np.asarray(value)
         return None if array.dtype.kind in "SU" else array.astype(np.float64)
@@ -203,6 +218,16 @@ def truncate_after(path: Path, step: int | None) -> None:
 
     Raises:
       MetricsError: if a line other than the last is damaged.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = Path(folder) / "metrics.jsonl"
+      ...     for step in (1, 2, 3):
+      ...         MetricsLog(path).append(step, {"return": 0.5})
+      ...     truncate_after(path, 2)
+      ...     len(read_metrics(path))
+      2
     """
     if not path.exists():
         return

@@ -83,6 +83,12 @@ class Progress:
       total: number of chunks of the whole run.
       key_metric: name of the metric to show; arrays are shown by their mean (over finite values).
       stream: where to print; standard output by default.
+
+    Example:
+      >>> progress = Progress(2, key_metric="return")
+      >>> progress.note("evaluating ...")
+      evaluating ...
+      >>> progress.close()
     """
 
     def __init__(

@@ -58,7 +58,12 @@ def provenance() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of those of `PACKAGES` that are installed."""
+    """Versions of Python and of those of `PACKAGES` that are installed.
+
+    Example:
+      >>> "python" in versions() and "jax" in versions()
+      True
+    """
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -69,7 +74,12 @@ def versions() -> dict[str, str]:
 
 
 def cpu_model() -> str:
-    """The processor's name as the operating system gives it, or its architecture."""
+    """The processor's name as the operating system gives it, or its architecture.
+
+    Example:
+      >>> isinstance(cpu_model(), str)
+      True
+    """
     try:
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):
@@ -80,7 +90,12 @@ def cpu_model() -> str:
 
 
 def usable_cores() -> int:
-    """How many cores this process may run on."""
+    """How many cores this process may run on.
+
+    Example:
+      >>> usable_cores() >= 1
+      True
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -94,6 +109,11 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
     Returns:
       `{"commit": str, "modified": bool}`, or None if there is no repository, no commit or no git.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     git_state(Path(folder))
     """
 
     def git(*arguments: str) -> str:

@@ -98,6 +98,23 @@ def save_agent(
       OSError: if a file cannot be written.
       TypeError: if a setting is no JSON value.
       ValueError: if algorithm or environment are unknown, or `params` are not theirs.
+
+    Example:
+      >>> import tempfile
+      >>> rule, env = catalogue.find("ucb1"), registration.make("BernoulliBandit-v0")
+      >>> settings = {"config": rule.config(), "network": rule.network(), "params": ()}
+      >>> where = {"env_id": "BernoulliBandit-v0", "env_options": {}}
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     save_agent(
+      ...         folder,
+      ...         algorithm="ucb1",
+      ...         env_params=env.default_params,
+      ...         num_envs=1,
+      ...         **settings,
+      ...         **where,
+      ...     )
+      ...     load_agent(folder).env.name
+      'BernoulliBandit'
     """
     folder = Path(folder)
     env = registration.make(env_id, **env_options)

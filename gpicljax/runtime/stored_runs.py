@@ -45,6 +45,12 @@ class StoredRun:
       summary: `summary.json`; empty until the experiment has finished.
       problems: what is damaged, for people.
       running: whether a process has the run open.
+
+    Example:
+      >>> records = [{"step": 1, "return": [0.25, 0.75]}]
+      >>> run = StoredRun(Path("runs/bandits/quick"), {}, {"chunks": 4}, records, {}, (), False)
+      >>> run.name, run.done, run.seeds("return").tolist()
+      ('bandits/quick', 1, [0.25, 0.75])
     """
 
     path: Path
@@ -177,7 +183,12 @@ def _measured(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_run(path: Path) -> StoredRun:
-    """Reads a run's folder; what cannot be read is reported in the result, never raised."""
+    """Reads a run's folder; what cannot be read is reported in the result, never raised.
+
+    Example:
+      >>> read_run(Path("runs/bandits/nowhere")).records
+      []
+    """
     problems: list[str] = []
 
     def load(name: str, needed: bool = False) -> dict[str, Any]:
@@ -210,7 +221,16 @@ def read_run(path: Path) -> StoredRun:
 
 
 def find_runs(runs_dir: Path) -> list[Path]:
-    """The run folders below `runs_dir`, `<experiment>/<name>`, sorted by name."""
+    """The run folders below `runs_dir`, `<experiment>/<name>`, sorted by name.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     (Path(folder) / "bandits" / "quick").mkdir(parents=True)
+      ...     _ = (Path(folder) / "bandits" / "quick" / "config.json").write_text("{}")
+      ...     [path.name for path in find_runs(Path(folder))]
+      ['quick']
+    """
     if not runs_dir.is_dir():
         return []
     folders = [f for f in runs_dir.glob("*/*") if f.is_dir() and not f.name.startswith(".")]
@@ -227,6 +247,14 @@ def find_run(runs_dir: Path, name: str) -> Path:
 
     Raises:
       UnknownRunError: if there is none; the message suggests the nearest.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     (Path(folder) / "bandits" / "quick").mkdir(parents=True)
+      ...     _ = (Path(folder) / "bandits" / "quick" / "config.json").write_text("{}")
+      ...     find_run(Path(folder), "quick").parent.name
+      'bandits'
     """
     known = {f"{path.parent.name}/{path.name}": path for path in find_runs(runs_dir)}
     for shown, path in known.items():
@@ -249,6 +277,12 @@ def config_differences(runs: list[StoredRun]) -> dict[str, list[Any]]:
 
     A field that a run lacks has the value `(absent)`. Where a run is stored and how it was watched
     is no difference.
+
+    Example:
+      >>> a = StoredRun(Path("a"), {"seeds": 6, "unroll": 8}, {}, [], {}, (), False)
+      >>> b = StoredRun(Path("b"), {"seeds": 6, "unroll": 16}, {}, [], {}, (), False)
+      >>> config_differences([a, b])
+      {'unroll': [8, 16]}
     """
     flat = [flatten(run.config) if run.config else {} for run in runs]
     names = dict.fromkeys(name for fields in flat for name in fields)
@@ -275,6 +309,13 @@ def by_method(runs: Sequence[StoredRun], field: str, metric: str) -> dict[str, l
 
     Raises:
       UnknownRunError: if the runs do not differ in the field, or a method lacks one of the tasks.
+
+    Example:
+      >>> def run(method, score):
+      ...     records = [{"step": 1, "return": [score]}]
+      ...     return StoredRun(Path(method), {"method": method}, {}, records, {}, (), False)
+      >>> by_method([run("ppo", 0.9), run("dqn", 0.8)], "method", "return")
+      {'ppo': [array([0.9])], 'dqn': [array([0.8])]}
     """
     differences = config_differences(list(runs))
     if field not in differences:
@@ -296,7 +337,17 @@ def by_method(runs: Sequence[StoredRun], field: str, metric: str) -> dict[str, l
 
 
 def write_values(path: Path, runs: Sequence[StoredRun]) -> None:
-    """Every value of every metric as a CSV file: one row for each run, chunk, metric and seed."""
+    """Every value of every metric as a CSV file: one row for each run, chunk, metric and seed.
+
+    Example:
+      >>> import tempfile
+      >>> records = [{"step": 1, "observations": 100, "return": [0.5]}]
+      >>> run = StoredRun(Path("bandits/quick"), {}, {}, records, {}, (), False)
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write_values(Path(folder) / "values.csv", [run])
+      ...     (Path(folder) / "values.csv").read_text().split()
+      ['run,chunk,observations,metric,seed,value', 'bandits/quick,1,100,return,0,0.5']
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)

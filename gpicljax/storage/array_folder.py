@@ -28,7 +28,12 @@ class SavedError(RuntimeError):
 
 
 def named(part: str, tree: Any) -> dict[str, np.ndarray]:
-    """The leaves of a pytree by name, below `part`."""
+    """The leaves of a pytree by name, below `part`.
+
+    Example:
+      >>> sorted(named("params", {"bias": 0.0, "kernel": 1.0}))
+      ['params/0000.bias', 'params/0001.kernel']
+    """
     return {f"{part}/{name}": np.asarray(leaf) for name, leaf in named_leaves(tree)}
 
 
@@ -45,6 +50,13 @@ def write_folder(
 
     Raises:
       OSError: if a file cannot be written.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write_folder(Path(folder), "agent.json", {"format": 1}, {"w": np.zeros(3)})
+      ...     sorted(file.name for file in Path(folder).iterdir())
+      ['agent.json', 'params.npz']
     """
     stream = io.BytesIO()
     np.savez_compressed(stream, allow_pickle=False, **arrays)
@@ -74,6 +86,14 @@ def read_folder(
 
     Raises:
       SavedError: if a file is missing, damaged or of another version; it names the file.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write_folder(Path(folder), "agent.json", {"format": 1}, {"w": np.ones(3)})
+      ...     card, arrays = read_folder(Path(folder), "agent.json", 1, "an agent")
+      >>> arrays["w"].tolist()
+      [1.0, 1.0, 1.0]
     """
     card = _read_card(folder, file, version, what)
     path, expected = folder / ARRAYS, card["arrays"]

@@ -20,6 +20,10 @@ def named_leaves(tree: Any) -> list[tuple[str, Any]]:
 
     Returns:
       Pairs such as `("0003.params.Dense_0.kernel", leaf)`.
+
+    Example:
+      >>> named_leaves({"kernel": 1.0, "bias": 0.5})
+      [('0000.bias', 0.5), ('0001.kernel', 1.0)]
     """
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [(f"{i:04d}.{_dotted(path)}", leaf) for i, (path, leaf) in enumerate(leaves)]
@@ -30,7 +34,12 @@ def _dotted(path: tuple[Any, ...]) -> str:
 
 
 def is_key(leaf: Any) -> bool:
-    """Whether a leaf (an array or its abstract form) holds typed random keys."""
+    """Whether a leaf (an array or its abstract form) holds typed random keys.
+
+    Example:
+      >>> is_key(jax.random.key(0)), is_key(np.zeros(2))
+      (True, False)
+    """
     return jnp.issubdtype(getattr(leaf, "dtype", np.int32), jax.dtypes.prng_key)
 
 
@@ -46,6 +55,10 @@ def spec(name: str, leaf: Any) -> Spec:
 
     Raises:
       TypeError: for a leaf that cannot be stored.
+
+    Example:
+      >>> spec("reward", np.zeros(3, np.float32))
+      {'name': 'reward', 'shape': [3], 'dtype': 'float32'}
     """
     if isinstance(leaf, bool | int | float):
         return {"name": name, "shape": [], "dtype": f"Python {type(leaf).__name__}"}
@@ -55,7 +68,12 @@ def spec(name: str, leaf: Any) -> Spec:
 
 
 def is_spread(leaf: Any) -> bool:
-    """Whether an array (or its abstract form) has parts on devices of other processes."""
+    """Whether an array (or its abstract form) has parts on devices of other processes.
+
+    Example:
+      >>> is_spread(np.zeros(3))
+      False
+    """
     sharding = getattr(leaf, "sharding", None)
     return sharding is not None and not sharding.is_fully_addressable
 
@@ -69,6 +87,10 @@ def to_storage(leaf: Any) -> np.ndarray | jax.Array:
     Returns:
       A numpy array of the same values; a JAX array if it is spread over several processes, each of
       which stores its part.
+
+    Example:
+      >>> to_storage(jax.random.key(7)).tolist()
+      [0, 7]
     """
     leaf = jax.random.key_data(leaf) if is_key(leaf) else leaf
     return leaf if is_spread(leaf) else np.asarray(leaf)
@@ -83,6 +105,10 @@ def storage_target(like: Any) -> np.ndarray | jax.ShapeDtypeStruct:
     Returns:
       A numpy array of any values; for a leaf that is spread over several processes, an abstract
       array with its sharding.
+
+    Example:
+      >>> storage_target(jax.random.key(7)).shape
+      (2,)
     """
     if isinstance(like, bool | int | float):
         return np.asarray(like)
@@ -104,6 +130,10 @@ def from_storage(value: np.ndarray | jax.Array, like: Any, impl: str | None) -> 
 
     Returns:
       The leaf.
+
+    Example:
+      >>> from_storage(np.array(3), like=0, impl=None)
+      3
     """
     if isinstance(like, bool | int | float):
         return type(like)(np.asarray(value).item())

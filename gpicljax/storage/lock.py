@@ -19,7 +19,16 @@ class LockedError(RuntimeError):
 
 
 class Held:
-    """A lock that is held, or that the file system cannot give."""
+    """A lock that is held, or that the file system cannot give.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     held = exclusive(Path(folder))
+      ...     held.close()
+      ...     is_locked(Path(folder))
+      False
+    """
 
     def __init__(self, lock: FileLock | None) -> None:
         self._lock = lock
@@ -63,7 +72,14 @@ def exclusive(folder: Path) -> Held:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether somebody holds the lock of a folder; False where that cannot be known."""
+    """Whether somebody holds the lock of a folder; False where that cannot be known.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     is_locked(Path(folder))
+      False
+    """
     if not (folder / LOCK).exists():
         return False
     lock = FileLock(folder / LOCK)

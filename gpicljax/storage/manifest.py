@@ -16,7 +16,15 @@ Files = dict[str, tuple[int, str]]
 
 
 def describe_files(folder: Path) -> Files:
-    """Size and SHA-256 of all files below a folder."""
+    """Size and SHA-256 of all files below a folder.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     _ = (Path(folder) / "notes.txt").write_text("all is well")
+      ...     describe_files(Path(folder))["notes.txt"][0]
+      11
+    """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(f.relative_to(folder)): (f.stat().st_size, digest_of(f)) for f in files}
 
@@ -28,6 +36,12 @@ def find_problems(folder: Path, files: Files, *, checksums: bool = True) -> list
       folder: the folder.
       files: what its files are to be.
       checksums: compare the contents of all files too, not only of the small JSON ones.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     find_problems(Path(folder), {"notes.txt": (11, "")})
+      ['...notes.txt is missing']
     """
     found = (_problem(folder / name, *expected, checksums) for name, expected in files.items())
     return [problem for problem in found if problem is not None]
@@ -48,7 +62,16 @@ def _problem(file: Path, size: int, digest: str, checksums: bool) -> str | None:
 
 
 def digest_of(file: Path) -> str:
-    """The SHA-256 of a file's content."""
+    """The SHA-256 of a file's content.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     file = Path(folder) / "notes.txt"
+      ...     _ = file.write_text("all is well")
+      ...     digest_of(file)[:8]
+      'f70579cc'
+    """
     with open(file, "rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -62,6 +85,14 @@ def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
 
     Raises:
       OSError: if a file cannot be read or the manifest cannot be written.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     _ = (Path(folder) / "notes.txt").write_text("all is well")
+      ...     write_manifest(Path(folder), {"step": 3})
+      ...     find_damage(Path(folder)) is None
+      True
     """
     for file in (path for path in folder.rglob("*") if path.is_file()):
         sync_file(file)
@@ -78,6 +109,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises:
       OSError: if it cannot be read.
       ValueError: if it is damaged.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write_manifest(Path(folder), {"step": 3})
+      ...     read_manifest(Path(folder))
+      {'step': 3, 'files': {}}
     """
     text = (folder / MANIFEST).read_text(encoding="utf-8")
     try:
@@ -89,7 +127,18 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def find_damage(folder: Path) -> str | None:
-    """The first thing that is wrong with a folder's manifest or files; None if all is well."""
+    """The first thing that is wrong with a folder's manifest or files; None if all is well.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     file = Path(folder) / "notes.txt"
+      ...     _ = file.write_text("all is well")
+      ...     write_manifest(Path(folder), {})
+      ...     _ = file.write_text("all is not")
+      ...     find_damage(Path(folder))
+      '...notes.txt has 10 bytes instead of 11'
+    """
     try:
         files = read_manifest(folder)["files"]
     except (OSError, ValueError) as error:

@@ -44,6 +44,10 @@ def differences(
     Returns:
       One line per differing entry, `agent.learning_rate: 0.1 -> 0.2`, in the order of `a`; empty if
       the two agree.
+
+    Example:
+      >>> differences({"agent": {"unroll": 32}, "seeds": 6}, {"agent": {"unroll": 16}, "seeds": 6})
+      ['agent.unroll: 32 -> 16']
     """
     left, right = flatten(a), flatten(b)
     names = [*left, *(name for name in right if name not in left)]

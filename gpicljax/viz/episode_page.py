@@ -126,7 +126,13 @@ def episode_page(
 
 
 def page_parts(file: Path) -> dict[str, str]:
-    """The parts of a page that a file has, each below a line `<!-- name -->`."""
+    """The parts of a page that a file has, each below a line `<!-- name -->`.
+
+    Example:
+      >>> from gpicljax import viz
+      >>> sorted(page_parts(Path(viz.__file__).parent / "maze_world" / "map.html"))
+      ['readings', 'script', 'style', 'views']
+    """
     pieces = re.split(r"<!-- (\w+) -->\n", file.read_text(encoding="utf-8"))
     return dict(zip(pieces[1::2], pieces[2::2], strict=True))
 

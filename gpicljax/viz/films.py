@@ -40,6 +40,13 @@ def render_frames(
 
     Raises:
       ValueError: if nothing is chosen or `chunk` < 1.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> def grey(state, task):
+      ...     return jnp.full((2, 2, 3), state, jnp.uint8)
+      >>> render_frames(grey, np.arange(5), None, [0, 4])[:, 0, 0, 0].tolist()
+      [0, 4]
     """
     import jax
 

@@ -56,7 +56,12 @@ class Label(NamedTuple):
 
 
 def colours(count: int) -> tuple[str, ...]:
-    """`count` distinct colours as hex strings: the palette, or a perceptual ramp beyond it."""
+    """`count` distinct colours as hex strings: the palette, or a perceptual ramp beyond it.
+
+    Example:
+      >>> colours(2)
+      ('#0072B2', '#D55E00')
+    """
     if count <= len(PALETTE):
         return PALETTE[:count]
     from matplotlib import colormaps
@@ -66,7 +71,12 @@ def colours(count: int) -> tuple[str, ...]:
 
 
 def text_colour(background: str) -> str:
-    """Black or white ink, whichever reads better on `background` (WCAG relative luminance)."""
+    """Black or white ink, whichever reads better on `background` (WCAG relative luminance).
+
+    Example:
+      >>> text_colour("#f3f4f6"), text_colour("#1f2328")
+      ('#1f2328', '#ffffff')
+    """
     from matplotlib.colors import to_rgb
 
     rgb = np.asarray(to_rgb(background))
@@ -76,7 +86,12 @@ def text_colour(background: str) -> str:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty white figure, `width` x `height` inches, laid out by constraints."""
+    """An empty white figure, `width` x `height` inches, laid out by constraints.
+
+    Example:
+      >>> new_figure(4, 3).get_size_inches().tolist()
+      [4.0, 3.0]
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -88,7 +103,14 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def style_axes(axes: "Axes", *, grid: str | None = "y") -> None:
-    """Thin left and bottom spines, quiet ticks, and a faint grid along `"x"`, `"y"` or neither."""
+    """Thin left and bottom spines, quiet ticks, and a faint grid along `"x"`, `"y"` or neither.
+
+    Example:
+      >>> axes = new_figure(4, 3).add_subplot()
+      >>> style_axes(axes, grid=None)
+      >>> axes.spines["top"].get_visible()
+      False
+    """
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(RULE)
@@ -105,7 +127,14 @@ def style_axes(axes: "Axes", *, grid: str | None = "y") -> None:
 
 
 def name_axes(axes: "Axes", xlabel: str, ylabel: str, title: str | None) -> None:
-    """Axis names in body size and a left-aligned title."""
+    """Axis names in body size and a left-aligned title.
+
+    Example:
+      >>> axes = new_figure(4, 3).add_subplot()
+      >>> name_axes(axes, "episode", "return", title=None)
+      >>> axes.get_xlabel(), axes.get_ylabel()
+      ('episode', 'return')
+    """
     axes.set_xlabel(xlabel, fontsize=BODY, color=INK, labelpad=5)
     axes.set_ylabel(ylabel, fontsize=BODY, color=INK, labelpad=6)
     if title:
@@ -113,24 +142,46 @@ def name_axes(axes: "Axes", xlabel: str, ylabel: str, title: str | None) -> None
 
 
 def title_figure(figure: "Figure", title: str) -> None:
-    """A title over the whole figure, at its left edge."""
+    """A title over the whole figure, at its left edge.
+
+    Example:
+      >>> figure = new_figure(4, 3)
+      >>> title_figure(figure, "Accuracy")
+      >>> figure.get_suptitle()
+      'Accuracy'
+    """
     figure.suptitle(title, x=0.01, ha="left", fontsize=TITLE, fontweight="bold", color=INK)
 
 
 def tick(percent: bool) -> Callable[..., str]:
-    """Formatter of axis ticks, exact: `"62.5 %"` for 0.625 in per cent, else `"0.625"`."""
+    """Formatter of axis ticks, exact: `"62.5 %"` for 0.625 in per cent, else `"0.625"`.
+
+    Example:
+      >>> tick(percent=True)(0.625), tick(percent=False)(-2)
+      ('62.5 %', '−2')
+    """
     scale, unit = (100.0, " %") if percent else (1.0, "")
     return lambda value, _=None: f"{scale * value:.6g}{unit}".replace("-", "\N{MINUS SIGN}")
 
 
 def number(value: float, percent: bool) -> str:
-    """A measured value for a label: one decimal of a per cent, else three significant digits."""
+    """A measured value for a label: one decimal of a per cent, else three significant digits.
+
+    Example:
+      >>> number(0.94, percent=True), number(12.345, percent=False)
+      ('94.0 %', '12.3')
+    """
     text = f"{100 * value:.1f} %" if percent else f"{value:#.3g}".rstrip(".")
     return text.replace("-", "\N{MINUS SIGN}")
 
 
 def big_number(value: float, _: object = None) -> str:
-    """Counts as people say them: `"500 k"`, `"2.5 M"`."""
+    """Counts as people say them: `"500 k"`, `"2.5 M"`.
+
+    Example:
+      >>> big_number(500_000), big_number(2_500_000)
+      ('500 k', '2.5 M')
+    """
     for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= scale:
             return f"{value / scale:.6g} {unit}"
@@ -151,6 +202,10 @@ def spread(levels: ArrayLike, gap: float, low: float, high: float) -> NDArray[np
       moved into [low, high].
 
     Source: isotonic regression by pooling adjacent violators (Barlow et al., 1972).
+
+    Example:
+      >>> spread([1, 1, 5], gap=2, low=0, high=10).tolist()
+      [0.0, 2.0, 5.0]
     """
     want = np.asarray(levels, np.float64)
     count = want.size
@@ -178,6 +233,12 @@ def label_right(axes: "Axes", labels: Sequence[Label]) -> None:
 
     A label that had to move is tied to its level by a thin leader; one whose level lies outside the
     axes is left out. Call it last: the room there is follows from the final limits and layout.
+
+    Example:
+      >>> axes = new_figure(4, 3).add_subplot()
+      >>> label_right(axes, [Label("ours", 0.5, INK), Label("chance", 0.5, MUTED)])
+      >>> [text.get_text() for text in axes.texts if text.get_text()]
+      ['ours', 'chance']
     """
     figure = axes.get_figure(root=True)
     if figure is None:

@@ -134,6 +134,13 @@ def trajectories(
 
     Raises:
       ValueError: if B < 1, there are no params, or a horizon is shorter than T.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> def some(key):
+      ...     return trajectories(key, env, env.default_params, 2, Demonstration(length=16))
+      >>> jax.eval_shape(some, jax.random.key(0)).pose.shape
+      (2, 3, 17)
     """
     choices = _choices(env, params, settings)
     check_at_least(1, episodes=episodes)
@@ -306,6 +313,15 @@ def frames(env: MazeWorld, task: Task, episode: Episode) -> Any:
 
     Returns:
       Observations with a leading axis of time, such as `uint8[T + 1, H, W, 3]`.
+
+    Example:
+      >>> env, short = MazeWorld(), Demonstration(length=16)
+      >>> def seen(key):
+      ...     episodes = trajectories(key, env, env.default_params, 2, short)
+      ...     one = jax.tree.map(lambda x: x[0], episodes)
+      ...     return frames(env, task_of(env, env.default_params, one), one)
+      >>> jax.eval_shape(seen, jax.random.key(0)).shape
+      (17, 128, 128, 3)
     """
     return jax.vmap(env.observe, (0, None))(states_of(env, task, episode), task)
 
@@ -352,7 +368,14 @@ def advice(
 def card(
     env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
 ) -> dict[str, Any]:
-    """What has to be known to use stored episodes, for JSON; `from_card` is its inverse."""
+    """What has to be known to use stored episodes, for JSON; `from_card` is its inverse.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> about = card(env, env.default_params, Demonstration(length=16))
+      >>> about["environment"], about["demonstration"]["length"]
+      ('MazeWorld-v0', 16)
+    """
     return {
         "environment": "MazeWorld-v0",
         "static": dataclasses.asdict(env),
@@ -369,6 +392,13 @@ def from_card(about: Mapping[str, Any]) -> tuple[MazeWorld, tuple[Params, ...], 
 
     Raises:
       ValueError: if the card is of something else.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> about = card(env, env.default_params, Demonstration(length=16))
+      >>> again, params, settings = from_card(about)
+      >>> again == env, settings.length
+      (True, 16)
     """
     try:
         static, settings = dict(about["static"]), dict(about["demonstration"])

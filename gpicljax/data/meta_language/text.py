@@ -44,6 +44,10 @@ def normalise(text: str) -> str:
     Lower case; letters without their accents; quotation marks left out; other signs replaced by the
     nearest of the six; anything else (digits, other scripts) by a space. A run of spaces becomes
     one, a single line break a space, an empty line one line break.
+
+    Example:
+      >>> normalise("“Où est-il?”  Numéro 7.")
+      'ou est-il. numero .'
     """
     text = unicodedata.normalize("NFKD", text).lower()
     text = "".join(c for c in _UNSAID.sub("", text) if not unicodedata.combining(c))
@@ -117,6 +121,14 @@ def read_normalised(path: Path) -> Iterator[str]:
 
     Raises:
       ValueError: if the file is not UTF-8; it names the file and the byte.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     file = Path(folder) / "letter.txt"
+      ...     _ = file.write_text("Dear Reader!")
+      ...     list(read_normalised(file))
+      ['dear reader.']
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     rest, first, over, place = "", True, False, 0
@@ -160,6 +172,13 @@ def text_windows(directory: str | Path, symbols: SymbolMap, length: int) -> NDAr
     Raises:
       FileNotFoundError: if there is no such folder, or no text in it.
       ValueError: if a file is empty or not UTF-8, or all together are too short for one window.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     _ = (Path(folder) / "letter.txt").write_text("Dear reader, all is well.")
+      ...     text_windows(folder, SymbolMap.draw(seed=0), length=8).shape
+      (3, 9)
     """
     check_at_least(1, length=length)
     folder = Path(directory)

@@ -46,6 +46,10 @@ def default_params(size: int, max_landmarks: int) -> Params:
     Args:
       size: the cap on n, which is the default n.
       max_landmarks: the cap on landmarks.
+
+    Example:
+      >>> default_params(size=15, max_landmarks=10).size.item()
+      15
     """
     dtype = jnp.result_type(float)
 
@@ -83,6 +87,11 @@ def check(params: Params, size: int, max_landmarks: int, continuous: bool) -> No
       size: the cap on n.
       max_landmarks: the cap on landmarks.
       continuous: whether the agent has a body that must fit between walls.
+
+    Example:
+      >>> check(default_params(15, 10), size=9, max_landmarks=10, continuous=False)
+      Traceback (most recent call last):
+      ValueError: size: got 15; accepted: odd, 7 .. 9; make(..., size=...) raises the cap
     """
     n = np.asarray(params.size)
     fine = (n <= size) & (n % 2 == 1)

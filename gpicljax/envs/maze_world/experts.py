@@ -258,6 +258,12 @@ def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -
 
     Raises:
       ValueError: for an unknown rule, or a probability outside [0, 1].
+
+    Example:
+      >>> env = MazeWorld()
+      >>> agent = privileged_agent(env, probability=0.5)
+      >>> jax.eval_shape(lambda: agent.initial_carry(4)).kept.shape
+      (4, 15, 15)
     """
     check_choice("rule", rule, get_args(Rule))
     if not isinstance(probability, Tracer):

@@ -20,6 +20,10 @@ def window(array: jax.Array, cell: jax.Array, radius: int, fill: int | bool) -> 
 
     Returns:
       `[2 * radius + 1, 2 * radius + 1]`.
+
+    Example:
+      >>> window(jnp.arange(9).reshape(3, 3), jnp.array([0, 1]), radius=1, fill=-1).tolist()
+      [[-1, -1, -1], [0, 1, 2], [3, 4, 5]]
     """
     side = 2 * radius + 1
     padded = jnp.pad(array, radius, constant_values=fill)
@@ -27,7 +31,12 @@ def window(array: jax.Array, cell: jax.Array, radius: int, fill: int | bool) -> 
 
 
 def life_colour(life: jax.Array) -> jax.Array:
-    """The colour, `uint8[3]`, that stands for what is left of life: white at 0, red from 2 on."""
+    """The colour, `uint8[3]`, that stands for what is left of life: white at 0, red from 2 on.
+
+    Example:
+      >>> life_colour(jnp.array(1.0)).tolist()
+      [255, 127, 127]
+    """
     pale = jnp.clip(255 - 128 * life, 0, 255).astype(jnp.uint8)
     return jnp.stack([jnp.full_like(pale, 255), pale, pale])
 

@@ -21,17 +21,32 @@ _CORNER = 0.708  # cells from a wall cell's middle to its corners, as the refere
 
 
 def cell_of(position: jax.Array, cell_size: jax.Array) -> jax.Array:
-    """The cell, `int32[2]`, of a position, float `[2]` in metres."""
+    """The cell, `int32[2]`, of a position, float `[2]` in metres.
+
+    Example:
+      >>> cell_of(jnp.array([3.0, 5.5]), jnp.array(2.0)).tolist()
+      [1, 2]
+    """
     return jnp.floor(position / cell_size).astype(jnp.int32)
 
 
 def middle_of(cell: jax.Array, cell_size: jax.Array) -> jax.Array:
-    """The position, float `[2]` in metres, of the middle of a cell, `int32[2]`."""
+    """The position, float `[2]` in metres, of the middle of a cell, `int32[2]`.
+
+    Example:
+      >>> middle_of(jnp.array([1, 2]), jnp.array(2.0)).tolist()
+      [3.0, 5.0]
+    """
     return (cell + 0.5).astype(cell_size.dtype) * cell_size
 
 
 def quarter_of(heading: jax.Array) -> jax.Array:
-    """The nearest quarter of a turn, `int32[]` in 0 .. 3: +x, +y, -x, -y."""
+    """The nearest quarter of a turn, `int32[]` in 0 .. 3: +x, +y, -x, -y.
+
+    Example:
+      >>> quarter_of(jnp.array(-np.pi / 2)).item()
+      3
+    """
     return jnp.round(heading / (np.pi / 2)).astype(jnp.int32) % 4
 
 
@@ -54,6 +69,12 @@ def turn_or_go(
 
     Returns:
       The next cell and quarter.
+
+    Example:
+      >>> walls = jnp.zeros((5, 5), bool)
+      >>> cell, quarter = jax.jit(turn_or_go)(walls, jnp.array([1, 1]), jnp.int32(0), FORWARD)
+      >>> cell.tolist(), quarter.item()
+      ([2, 1], 0)
     """
     sign = (action == FORWARD).astype(jnp.int32) - (action == BACK)
     turn = (action == TURN_RIGHT).astype(jnp.int32) - (action == TURN_LEFT)
@@ -61,7 +82,13 @@ def turn_or_go(
 
 
 def move(walls: jax.Array, cell: jax.Array, action: jax.Array) -> jax.Array:
-    """One of five actions: stay, or one cell along -x, +x, -y, +y; the next cell `int32[2]`."""
+    """One of five actions: stay, or one cell along -x, +x, -y, +y; the next cell `int32[2]`.
+
+    Example:
+      >>> walls = jnp.zeros((5, 5), bool)
+      >>> jax.jit(move)(walls, jnp.array([1, 1]), jnp.int32(2)).tolist()
+      [2, 1]
+    """
     return _go(walls, cell, jnp.asarray(MOVES)[jnp.clip(action, 0, NUM_ACTIONS - 1)])
 
 
@@ -81,6 +108,11 @@ def push(walls: jax.Array, position: jax.Array, cell_size: jax.Array) -> jax.Arr
 
     Returns:
       float `[2]`, metres.
+
+    Example:
+      >>> walls = jnp.zeros((5, 5), bool)
+      >>> jax.jit(push)(walls, jnp.array([3.0, 3.0]), jnp.array(2.0)).tolist()
+      [0.0, 0.0]
     """
     radius = RADIUS / cell_size
     scaled = position / cell_size
@@ -122,6 +154,13 @@ def drive(
 
     Returns:
       The next position, and the next heading in [0, 2 pi).
+
+    Example:
+      >>> walls = jnp.zeros((5, 5), bool)
+      >>> middle, east, forward = jnp.array([3.0, 3.0]), jnp.array(0.0), jnp.array([0.0, 1.0])
+      >>> position, heading = jax.jit(drive)(walls, middle, east, forward, jnp.array(2.0))
+      >>> f"{position[0]:.2f}"
+      '3.10'
     """
     dtype = position.dtype
     action = jnp.clip(jnp.nan_to_num(action.astype(dtype)), -1, 1)
@@ -138,7 +177,12 @@ def drive(
 
 
 def wrapped(heading: jax.Array) -> jax.Array:
-    """The heading in [0, 2 pi)."""
+    """The heading in [0, 2 pi).
+
+    Example:
+      >>> f"{wrapped(jnp.array(-np.pi / 2)):.2f}"
+      '4.71'
+    """
     full = jnp.asarray(2 * np.pi, heading.dtype)
     heading = heading % full
     # The remainder of a tiny negative angle rounds to a whole turn.

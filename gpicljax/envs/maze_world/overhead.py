@@ -28,7 +28,12 @@ _ARROW = np.array([(0.46, 0.0), (-0.38, 0.26), (-0.2, 0.0), (-0.38, -0.26)])
 
 
 def pixels_per_cell(cap: int) -> int:
-    """The usual `pixels` for a maze of at most `cap` cells on a side."""
+    """The usual `pixels` for a maze of at most `cap` cells on a side.
+
+    Example:
+      >>> pixels_per_cell(15)
+      40
+    """
     return max(8, _SIDE // cap)
 
 
@@ -41,13 +46,22 @@ def to_pixels(position: jax.Array | np.ndarray, pixels: int) -> jax.Array | np.n
 
     Returns:
       float `[..., 2]`: x to the right and y downwards, in pixels from the upper left corner.
+
+    Example:
+      >>> to_pixels(np.array([1.5, 0.5]), pixels=16).tolist()
+      [24.0, 8.0]
     """
     return position * pixels
 
 
 @functools.cache
 def wall_colours(textures: str) -> np.ndarray:
-    """The mean colours, float `[W, 3]` in 0 .. 255, of a registered texture set's walls."""
+    """The mean colours, float `[W, 3]` in 0 .. 255, of a registered texture set's walls.
+
+    Example:
+      >>> wall_colours("default").shape
+      (6, 3)
+    """
     return np.asarray(texture_sets.texture_set(textures).walls, np.float64).mean((1, 2))
 
 

@@ -29,18 +29,33 @@ NEIGHBOURS = np.array([(-1, 0), (1, 0), (0, 1), (0, -1)], np.int32)
 
 
 def bordered(x: jax.Array) -> jax.Array:
-    """`[B, N, N]` as `[P^2, B]` with P = N + 2, zero in the added ring."""
+    """`[B, N, N]` as `[P^2, B]` with P = N + 2, zero in the added ring.
+
+    Example:
+      >>> jax.eval_shape(bordered, jnp.zeros((4, 5, 5))).shape
+      (49, 4)
+    """
     x = jnp.pad(x, ((0, 0), (1, 1), (1, 1)))
     return x.reshape(x.shape[0], -1).T
 
 
 def place(cell: jax.Array, size: int) -> jax.Array:
-    """Index in the list of P^2 cells of `int32[..., 2]`, a cell of the N x N maze."""
+    """Index in the list of P^2 cells of `int32[..., 2]`, a cell of the N x N maze.
+
+    Example:
+      >>> place(np.array([0, 0]), size=5).item()
+      8
+    """
     return (cell[..., 0] + 1) * (size + 2) + cell[..., 1] + 1
 
 
 def steps_to_neighbours(size: int) -> tuple[int, ...]:
-    """How far a cell's neighbours are along the list of P^2 cells, in the order of `NEIGHBOURS`."""
+    """How far a cell's neighbours are along the list of P^2 cells, in the order of `NEIGHBOURS`.
+
+    Example:
+      >>> sorted(steps_to_neighbours(5))
+      [-7, -1, 1, 7]
+    """
     return tuple(int(dx) * (size + 2) + int(dy) for dx, dy in NEIGHBOURS)
 
 
@@ -48,7 +63,12 @@ def steps_to_neighbours(size: int) -> tuple[int, ...]:
 
 
 def packed(x: jax.Array) -> jax.Array:
-    """`bool[B, ...]` as `uint32[..., ceil(B / 32)]`: one bit per instance."""
+    """`bool[B, ...]` as `uint32[..., ceil(B / 32)]`: one bit per instance.
+
+    Example:
+      >>> jax.jit(packed)(jnp.array([[True], [False], [True]])).tolist()
+      [[5]]
+    """
     spare = -x.shape[0] % 32
     x = jnp.pad(x, ((0, spare), *((0, 0),) * (x.ndim - 1)))
     x = x.reshape(-1, 32, *x.shape[1:])
@@ -58,7 +78,12 @@ def packed(x: jax.Array) -> jax.Array:
 
 
 def packed_cells(x: jax.Array) -> jax.Array:
-    """`bool[B, N, N]` as `uint32[P^2, ceil(B / 32)]`, no bit set in the added ring."""
+    """`bool[B, N, N]` as `uint32[P^2, ceil(B / 32)]`, no bit set in the added ring.
+
+    Example:
+      >>> jax.eval_shape(packed_cells, jnp.zeros((40, 5, 5), bool)).shape
+      (49, 2)
+    """
     words = jnp.pad(packed(x), ((1, 1), (1, 1), (0, 0)))
     return words.reshape(-1, words.shape[-1])
 
@@ -70,6 +95,12 @@ def marked(places: jax.Array, where: jax.Array, size: int) -> jax.Array:
       places: `int32[B]`, see `place`.
       where: `bool[B]`, False for no cell at all.
       size: N.
+
+    Example:
+      >>> mark = lambda places: marked(places, jnp.array([True, False]), size=3)
+      >>> words = jax.jit(mark)(jnp.array([6, 7]))
+      >>> words.shape, words.sum().item()
+      ((25, 1), 1)
     """
     instance = jnp.arange(places.shape[0], dtype=jnp.uint32)
     bit = jnp.where(where, jnp.uint32(1) << (instance & 31), jnp.uint32(0))
@@ -205,6 +236,13 @@ def sweep_costs(entry: jax.Array, start: jax.Array, size: int) -> jax.Array:
 
     Returns:
       `int32[P^2, B]`, `FAR_AWAY` where there is none.
+
+    Example:
+      >>> entry = jnp.where(bordered(jnp.ones((1, 3, 3))) > 0, 1, FAR_AWAY)
+      >>> start = jnp.zeros((25, 1), bool).at[place(np.array([0, 0]), 3)].set(True)
+      >>> costs = jax.jit(sweep_costs, static_argnums=2)(entry, start, 3)
+      >>> costs[place(np.array([2, 2]), 3), 0].item()
+      4
     """
     side, cells = size + 2, (size + 2) ** 2
     inner = slice(side, cells - side)
@@ -278,6 +316,10 @@ def best_neighbour(costs: jax.Array, heading: jax.Array | None) -> jax.Array:
       costs: `int32[4, B]`, of the neighbours.
       heading: `int32[B]`, quarter turns from +x towards +y, so that of equal costs the one that
         takes the fewest turns is chosen, then the one on the right; None if there are no turns.
+
+    Example:
+      >>> best_neighbour(jnp.array([[3], [1], [2], [5]]), None).tolist()
+      [1]
     """
     if heading is not None:
         towards = jnp.asarray([2, 0, 1, 3], jnp.int32)[:, None]

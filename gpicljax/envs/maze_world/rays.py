@@ -59,6 +59,11 @@ class Screen(NamedTuple):
       height: rows H.
       width: columns W.
       slope: tangent of half the horizontal field of view.
+
+    Example:
+      >>> screen = Screen(height=4, width=8, slope=1.0)
+      >>> screen.columns().shape, screen.rows().shape
+      ((8,), (4,))
     """
 
     height: int
@@ -134,7 +139,14 @@ class Reached(NamedTuple):
 
 
 def directions(screen: Screen, heading: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Steps along the columns' rays for a step along the heading, `float32[F, W]` each."""
+    """Steps along the columns' rays for a step along the heading, `float32[F, W]` each.
+
+    Example:
+      >>> screen = Screen(height=4, width=8, slope=1.0)
+      >>> x, y = jax.eval_shape(lambda heading: directions(screen, heading), jnp.zeros(3))
+      >>> x.shape
+      (3, 8)
+    """
     slope = screen.columns()
     cos, sin = jnp.cos(heading)[:, None], jnp.sin(heading)[:, None]
     x, y = cos - sin * slope, sin + cos * slope

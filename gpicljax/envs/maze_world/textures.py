@@ -91,6 +91,12 @@ def register(name: str, source: Source) -> None:
 
     Raises:
       ValueError: if the name is taken by another set, or `source` is neither.
+
+    Example:
+      >>> mine = random_textures(seed=0, walls=2, grounds=1, ceilings=1)
+      >>> register("default", mine)
+      Traceback (most recent call last):
+      ValueError: name: got 'default'; accepted: one that is not registered already
     """
     if not (isinstance(source, TextureSet) or callable(source)):
         kind = type(source).__name__
@@ -100,7 +106,12 @@ def register(name: str, source: Source) -> None:
 
 
 def registered() -> list[str]:
-    """Names of the known sets, sorted."""
+    """Names of the known sets, sorted.
+
+    Example:
+      >>> "default" in registered()
+      True
+    """
     return sorted(_SOURCES)
 
 
@@ -110,6 +121,13 @@ def texture_set(name: str) -> TextureSet:
     Raises:
       ValueError: if there is none (the nearest name is suggested), or what was registered does not
         make one.
+
+    Example:
+      >>> texture_set("default").walls.shape
+      (6, 64, 64, 3)
+      >>> texture_set("defualt")
+      Traceback (most recent call last):
+      ValueError: textures: got 'defualt' (did you mean 'default'?); accepted: default, random-64
     """
     check_choice("textures", name, registered())
     return _made(name)
@@ -130,6 +148,10 @@ def table(name: str) -> np.ndarray:
     """All texels of a set, walls, grounds and ceilings in this order, `uint32[N * 64 * 64]`.
 
     Red is in the lowest byte, blue in the third.
+
+    Example:
+      >>> table("default").dtype
+      dtype('uint32')
     """
     chosen = texture_set(name)
     every = np.concatenate([chosen.walls, chosen.grounds, chosen.ceilings]).astype(np.uint32)
@@ -149,6 +171,10 @@ def random_textures(seed: int, walls: int, grounds: int, ceilings: int) -> Textu
 
     Raises:
       ValueError: if these are not such numbers.
+
+    Example:
+      >>> random_textures(seed=0, walls=2, grounds=1, ceilings=1).walls.shape
+      (2, 64, 64, 3)
     """
     check_at_least(1, walls=walls, grounds=grounds, ceilings=ceilings)
 

@@ -39,7 +39,13 @@ class Calibrated(NamedTuple):
 
 
 def nats_per_token(key: jax.Array, tables: jax.Array, scale: jax.Array) -> jax.Array:
-    """The mean of -log p of `NUM_SEQUENCES` sequences of `LENGTH` tokens, float `[]`."""
+    """The mean of -log p of `NUM_SEQUENCES` sequences of `LENGTH` tokens, float `[]`.
+
+    Example:
+      >>> tables, scale = jnp.zeros((1, 32, 32)), jnp.ones(())
+      >>> jax.eval_shape(nats_per_token, jax.random.key(0), tables, scale).shape
+      ()
+    """
     drawn = sequences(key, tables[None], scale[None], LENGTH, NUM_SEQUENCES, with_log_probs=True)
     return -jnp.mean(jnp.asarray(drawn[1]))
 

@@ -24,6 +24,10 @@ def oracle_agent() -> Agent:
     """Predicts the generator's own distribution: nobody can do better on average.
 
     It reads `timestep.privileged`: it needs a batch with `privileged=True`.
+
+    Example:
+      >>> oracle_agent().initial_carry(4)
+      ()
     """
 
     def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
@@ -34,7 +38,12 @@ def oracle_agent() -> Agent:
 
 
 def uniform_agent(env: MetaLanguage) -> Agent:
-    """Predicts every token alike: log(V) nats per token, 3.47 by default."""
+    """Predicts every token alike: log(V) nats per token, 3.47 by default.
+
+    Example:
+      >>> uniform_agent(MetaLanguage()).initial_carry(4)
+      ()
+    """
 
     def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
         del keys, params
@@ -52,6 +61,10 @@ def unigram_agent(env: MetaLanguage, prior: float = 0.5) -> Agent:
 
     Raises:
       ValueError: if `prior` is not above 0.
+
+    Example:
+      >>> unigram_agent(MetaLanguage()).initial_carry(4).shape
+      (4, 32)
     """
     _check_prior(prior)
     dtype = jnp.result_type(float)
@@ -83,6 +96,12 @@ def unigram_log_likelihood(tokens: jax.Array, vocab_size: int, prior: float = 0.
 
     Raises:
       ValueError: if `prior` is not above 0.
+
+    Example:
+      >>> tokens = jnp.array([0, 1, 1])
+      >>> likelihood = unigram_log_likelihood(tokens, vocab_size=2)
+      >>> [round(p, 3) for p in jnp.exp(likelihood).tolist()]
+      [0.5, 0.75]
     """
     _check_prior(prior)
     dtype = jnp.result_type(float)

@@ -70,7 +70,13 @@ def sample_theta(
     embedding_size: int,
     hidden_size: int,
 ) -> Theta:
-    """Draws every parameter from a normal distribution of standard deviation `sigma: float[]`."""
+    """Draws every parameter from a normal distribution of standard deviation `sigma: float[]`.
+
+    Example:
+      >>> draw = lambda key: sample_theta(key, 1.0, 3, 32, 16, 8)
+      >>> jax.eval_shape(draw, jax.random.key(0)).weights.shape
+      (3, 16, 8)
+    """
     shapes = {
         "embedding": (vocab_size, embedding_size),
         "output": (hidden_size, vocab_size),
@@ -86,7 +92,12 @@ def sample_theta(
 
 
 def num_slots(max_order: int, slot_weights: SlotWeights) -> int:
-    """How many of the last tokens can matter at all: under `reference`, the oldest does not."""
+    """How many of the last tokens can matter at all: under `reference`, the oldest does not.
+
+    Example:
+      >>> num_slots(3, "reference"), num_slots(3, "uniform")
+      (2, 3)
+    """
     return max(1, max_order - (slot_weights == "reference"))
 
 
@@ -95,6 +106,10 @@ def weights_of_slots(order: jax.Array, num: int, slot_weights: SlotWeights) -> j
 
     Of the n slots, the k-th oldest (k = 0 .. n - 1) weighs k / n under `reference`, so that the
     oldest token has no influence, and 1 / n under `uniform`. Slots beyond n weigh nothing.
+
+    Example:
+      >>> weights_of_slots(jnp.int32(4), 5, "uniform").tolist()
+      [0.25, 0.25, 0.25, 0.25, 0.0]
     """
     ages = jnp.arange(num, dtype=jnp.int32)
     weights = order - 1 - ages if slot_weights == "reference" else jnp.ones_like(ages)
@@ -107,6 +122,12 @@ def tables_of(theta: Theta, order: jax.Array, slot_weights: SlotWeights) -> jax.
 
     Entry `[a, x]` is the contribution of token x at age a; the output bias is part of age 0. The
     logits that follow a context are the sum over its ages, see `logits_after`.
+
+    Example:
+      >>> def tables(key):
+      ...     return tables_of(sample_theta(key, 1.0, 3, 32, 16, 8), jnp.int32(2), "reference")
+      >>> jax.eval_shape(tables, jax.random.key(0)).shape
+      (2, 32, 32)
     """
     num = num_slots(theta.weights.shape[0], slot_weights)
     inside = jnp.einsum("ve,aeh->avh", theta.embedding, theta.weights[:num])
@@ -116,13 +137,25 @@ def tables_of(theta: Theta, order: jax.Array, slot_weights: SlotWeights) -> jax.
 
 
 def logits_after(tables: jax.Array, context: jax.Array) -> jax.Array:
-    """Logits of the next token, float `[V]`, after `context: int[slots]`, the latest token last."""
+    """Logits of the next token, float `[V]`, after `context: int[slots]`, the latest token last.
+
+    Example:
+      >>> tables = jnp.arange(8.0).reshape(2, 2, 2)
+      >>> logits_after(tables, jnp.array([0, 1])).tolist()
+      [6.0, 8.0]
+    """
     ages = jnp.arange(tables.shape[0])
     return tables[ages, context[::-1]].sum(0)
 
 
 def log_probs_of(logits: jax.Array, scale: jax.Array) -> jax.Array:
-    """Log-softmax of logits brought to mean 0 and standard deviation `scale`, float `[..., V]`."""
+    """Log-softmax of logits brought to mean 0 and standard deviation `scale`, float `[..., V]`.
+
+    Example:
+      >>> probabilities = jnp.exp(log_probs_of(jnp.array([1.0, 3.0]), scale=1.0))
+      >>> [round(p, 3) for p in probabilities.tolist()]
+      [0.119, 0.881]
+    """
     centred = logits - logits.mean(-1, keepdims=True)
     variance = jnp.square(centred).mean(-1, keepdims=True)
     tiny = jnp.finfo(logits.dtype).tiny
@@ -136,6 +169,11 @@ def log_likelihood(tables: jax.Array, scale: jax.Array, tokens: jax.Array) -> ja
       tables: float `[slots, V, V]`.
       scale: float `[]`.
       tokens: int `[L + 1]`; what comes before the first counts as token 0.
+
+    Example:
+      >>> tables, tokens = jnp.zeros((2, 4, 4)), jnp.array([0, 3, 1])
+      >>> [round(p, 3) for p in jax.jit(log_likelihood)(tables, 1.0, tokens).tolist()]
+      [-1.386, -1.386]
     """
     slots, length = tables.shape[0], tokens.shape[0] - 1
     padded = jnp.pad(tokens.astype(jnp.int32), (slots - 1, 0))

@@ -106,6 +106,10 @@ def tile_for(num: int, each: int, table_bytes: int) -> int:
     """How many of `num` languages with `each` sequences are generated at a time.
 
     On a CPU as many as the cache holds, elsewhere all of them.
+
+    Example:
+      >>> tile_for(num=4, each=1, table_bytes=8_192)
+      4
     """
     if jax.default_backend() != "cpu":
         return num
@@ -139,6 +143,12 @@ def sequences(
 
     Returns:
       `int32[N, each, length + 1]`, and float `[N, each, length]` or None.
+
+    Example:
+      >>> def draw(key):
+      ...     return sequences(key, jnp.zeros((2, 3, 32, 32)), jnp.ones(2), length=8, each=4)[0]
+      >>> jax.eval_shape(draw, jax.random.key(0)).shape
+      (2, 4, 9)
     """
     num = tables.shape[0]
 

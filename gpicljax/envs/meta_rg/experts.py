@@ -97,7 +97,13 @@ def _slots(env: MetaRG, observation: dict[str, jax.Array]) -> jax.Array:
 
 
 def random_rule(env: MetaRG) -> Rule:
-    """Decides uniformly at random."""
+    """Decides uniformly at random.
+
+    Example:
+      >>> agent = listener(MetaRG(), random_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
+    """
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
         return jax.random.randint(key, (), 0, env.num_decisions, jnp.int32)
@@ -110,6 +116,12 @@ def constant_rule(env: MetaRG, decision: int) -> Rule:
 
     Raises:
       ValueError: if there is no such decision.
+
+    Example:
+      >>> agent = listener(MetaRG(), constant_rule(MetaRG(), decision=0))
+      >>> constant_rule(MetaRG(), decision=7)
+      Traceback (most recent call last):
+      ValueError: decision: got 7; accepted: 0 .. 1
     """
     fine = 0 <= decision < env.num_decisions
     check(fine, "decision", decision, f"0 .. {env.num_decisions - 1}")
@@ -122,6 +134,11 @@ def leak_rule(env: MetaRG) -> Rule:
     With the reference's rules a matching stimulus of a query game always is a query combination
     and a non-matching one often is not. Reads the privileged latents, so that it bounds what any
     message-free rule of this kind can reach: it needs a batch with `privileged=True`.
+
+    Example:
+      >>> agent = listener(MetaRG(), leak_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
     """
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
@@ -136,6 +153,11 @@ def any_feedback_rule(env: MetaRG) -> Rule:
     """Message-free: "different" iff this very stimulus was fed back before (targets rarely repeat).
 
     Meaningful for O = 1, where a meaning has one stimulus.
+
+    Example:
+      >>> agent = listener(MetaRG(), any_feedback_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
     """
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
@@ -151,6 +173,11 @@ def section_rule(env: MetaRG) -> Rule:
     The number of distinct symbols heard at a position is d(i), which cuts [-1, 1] into equal
     sections; a stimulus matches a symbol if it lies in the section of the centroid of what that
     symbol was said of. A symbol never heard before may mean anything. Not privileged.
+
+    Example:
+      >>> agent = listener(MetaRG(), section_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
     """
     dims = env.num_dims
 
@@ -175,7 +202,13 @@ def section_rule(env: MetaRG) -> Rule:
 
 
 def nearest_rule(env: MetaRG) -> Rule:
-    """The 1-NN oracle: per dimension, the nearest value fed back must carry the symbol heard."""
+    """The 1-NN oracle: per dimension, the nearest value fed back must carry the symbol heard.
+
+    Example:
+      >>> agent = listener(MetaRG(), nearest_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
+    """
     dims = env.num_dims
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
@@ -191,6 +224,11 @@ def digitising_rule(env: MetaRG) -> Rule:
     """The cheating listener of appendix D: compares its own stimuli's bins with the message.
 
     Needs no memory and no semantics; a permuted channel defeats it.
+
+    Example:
+      >>> agent = listener(MetaRG(), digitising_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
     """
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
@@ -205,12 +243,22 @@ def listener(env: MetaRG, rule: Rule) -> Agent:
 
     Raises:
       ValueError: unless `env` shows the listener's view with compact actions.
+
+    Example:
+      >>> agent = listener(MetaRG(), section_rule(MetaRG()))
+      >>> agent.initial_carry(4).messages.shape
+      (4, 128, 3)
     """
     return _memory_agent(env, [rule])
 
 
 def calibration_rules(env: MetaRG) -> dict[str, Rule]:
-    """The rules that put a learner's score into proportion, by the name to print."""
+    """The rules that put a learner's score into proportion, by the name to print.
+
+    Example:
+      >>> len(calibration_rules(MetaRG()))
+      7
+    """
     return {
         "random": random_rule(env),
         "always same": constant_rule(env, 0),
@@ -226,5 +274,10 @@ def calibration_panel(env: MetaRG) -> Agent:
     """All calibration rules at once, for `evaluation.games.play_games`: it judges each of them.
 
     No decision changes what an episode shows, so one pass compares them on the same games.
+
+    Example:
+      >>> agent = calibration_panel(MetaRG())
+      >>> agent.initial_carry(4).size.shape
+      (4,)
     """
     return _memory_agent(env, list(calibration_rules(env).values()))

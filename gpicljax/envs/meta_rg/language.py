@@ -7,7 +7,12 @@ import jax.numpy as jnp
 
 
 def regularise(message: jax.Array) -> jax.Array:
-    """Sets everything after the first end of sentence to 0. `int32[..., L]` in and out."""
+    """Sets everything after the first end of sentence to 0. `int32[..., L]` in and out.
+
+    Example:
+      >>> regularise(jnp.array([3, 0, 2])).tolist()
+      [3, 0, 0]
+    """
     return jnp.where(jnp.cumprod(message != 0, axis=-1) != 0, message, 0)
 
 
@@ -33,6 +38,10 @@ def sentence_tokens(sentence: jax.Array, vocab_size: int, length: int) -> jax.Ar
       `int32[L]`, tokens 1 .. V, then zeros.
 
     Source: the combined action space of the reference environment.
+
+    Example:
+      >>> sentence_tokens(jnp.int32(7), vocab_size=3, length=3).tolist()
+      [1, 2, 0]
     """
     tokens = []
     for _ in range(length):
@@ -55,6 +64,10 @@ def posdis_message(
 
     Returns:
       `int32[L]`.
+
+    Example:
+      >>> posdis_message(jnp.array([2, 0]), 3, offset=jnp.int32(0), fixed_length=False).tolist()
+      [3, 1, 0]
     """
     places = jnp.arange(length) + offset
     told = places < latents.shape[0]
@@ -72,6 +85,10 @@ def digitise(stimulus: jax.Array, vocab_size: int, length: int) -> jax.Array:
 
     Returns:
       `int32[..., L]`.
+
+    Example:
+      >>> digitise(jnp.array([-0.9, 0.1]), vocab_size=4, length=3).tolist()
+      [1, 3, 0]
     """
     bins = jnp.floor((stimulus + 1) / 2 * vocab_size).astype(jnp.int32)
     tokens = jnp.clip(bins, 0, vocab_size - 1) + 1

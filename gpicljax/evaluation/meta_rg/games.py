@@ -31,6 +31,12 @@ def outcome(record: Record) -> Games:
     An agent whose `aux` has `decisions: int32[B, R]` is judged by those, in a batch built with
     `privileged=True`, in place of its action: rules whose decisions do not change the episode are
     compared in one pass.
+
+    Example:
+      >>> from types import SimpleNamespace
+      >>> info = {"decided": [True], "correct": [False], "query": [True]}
+      >>> outcome(SimpleNamespace(next_timestep=SimpleNamespace(info=info), aux={}))
+      Games(valid=[True], correct=[False], query=[True])
     """
     info = record.next_timestep.info
     correct = info["correct"]
@@ -68,6 +74,16 @@ def play_games(
 
     Returns:
       The games.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("MetaRG-v0")
+      >>> vec = VectorEnv(env, 4)
+      >>> def games(key):
+      ...     return play_games(key, vec, random_agent(env), (), max_games=64, max_steps=64)
+      >>> jax.eval_shape(games, jax.random.key(0)).correct.shape
+      (4, 64)
     """
 
     def game(record: Record) -> jax.Array:

@@ -47,6 +47,15 @@ def episode_page(
 
     Raises:
       ValueError: if an argument has another shape, dtype or length than it should.
+
+    Example:
+      >>> walls = np.pad(np.zeros((2, 2), bool), 1, constant_values=True)
+      >>> way = [(1.5, 1.5), (2.5, 1.5)]
+      >>> episode = MazeEpisode(walls, way, [0, 0], landmarks=[(2, 2)], colours=[(255, 0, 0)])
+      >>> frames = np.zeros((2, 16, 16, 3), np.uint8)
+      >>> page = episode_page(frames, episode, title="Two cells", actions=["forward"])
+      >>> "Two cells" in page
+      True
     """
     episode = episode.checked()
     frames, moments = np.asarray(frames), len(episode.position)

@@ -44,6 +44,13 @@ class MazeEpisode(NamedTuple):
       command: `int[T + 1]`, the landmark to go to; None where there is none.
       reward: float `[T]`; None to draw none.
       memory: `bool[T + 1, n, n]`, the cells that an expert remembers; None to draw none.
+
+    Example:
+      >>> walls = np.pad(np.zeros((2, 2), bool), 1, constant_values=True)
+      >>> way = [(1.5, 1.5), (2.5, 1.5)]
+      >>> episode = MazeEpisode(walls, way, [0, 0], landmarks=[(2, 2)], colours=[(255, 0, 0)])
+      >>> episode.checked().position.shape
+      (2, 2)
     """
 
     walls: Any
@@ -87,7 +94,12 @@ class MazeEpisode(NamedTuple):
 
 
 def time_colours(share: ArrayLike) -> NDArray[np.uint8]:
-    """Colours of moments from the start (0, green) to the end (1, red); `[...]` -> `[..., 3]`."""
+    """Colours of moments from the start (0, green) to the end (1, red); `[...]` -> `[..., 3]`.
+
+    Example:
+      >>> time_colours([0, 1]).tolist()
+      [[26, 160, 84], [190, 22, 44]]
+    """
     stops = np.asarray(TIME_COLOURS, np.float64)
     share = np.clip(np.asarray(share, np.float64), 0, 1)
     grid = np.linspace(0, 1, len(stops))
@@ -119,6 +131,14 @@ def trajectory_figure(
       ValueError: if there is no episode, `labels` has another number or `columns` < 1.
 
     Source: Figure 17 of the GPICL benchmarks paper.
+
+    Example:
+      >>> walls = np.pad(np.zeros((2, 2), bool), 1, constant_values=True)
+      >>> way = [(1.5, 1.5), (2.5, 1.5)]
+      >>> episode = MazeEpisode(walls, way, [0, 0], landmarks=[(2, 2)], colours=[(255, 0, 0)])
+      >>> figure = trajectory_figure([episode, episode], labels=["before", "after"])
+      >>> [axes.get_title("left") for axes in figure.axes[:2]]
+      ['before', 'after']
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import LineCollection
@@ -202,6 +222,13 @@ def map_frames(
 
     Raises:
       ValueError: if a moment is out of range, or a cell would be smaller than 3 pixels.
+
+    Example:
+      >>> walls = np.pad(np.zeros((2, 2), bool), 1, constant_values=True)
+      >>> way = [(1.5, 1.5), (2.5, 1.5)]
+      >>> episode = MazeEpisode(walls, way, [0, 0], landmarks=[(2, 2)], colours=[(255, 0, 0)])
+      >>> map_frames(episode, pixels=48).shape
+      (2, 48, 48, 3)
     """
     episode = episode.checked()
     moments = len(episode.position)
@@ -326,6 +353,13 @@ def film_frames(
 
     Raises:
       ValueError: if the frames are of another number, shape or dtype.
+
+    Example:
+      >>> walls = np.pad(np.zeros((2, 2), bool), 1, constant_values=True)
+      >>> way = [(1.5, 1.5), (2.5, 1.5)]
+      >>> episode = MazeEpisode(walls, way, [0, 0], landmarks=[(2, 2)], colours=[(255, 0, 0)])
+      >>> film_frames(np.zeros((2, 16, 16, 3), np.uint8), episode, pixels=48).shape
+      (2, 48, 98, 3)
     """
     from PIL import Image
 

@@ -48,6 +48,14 @@ def stimuli_figure(
         not in [0, G].
 
     Source: Figure 4 of the Meta-Referential Games paper.
+
+    Example:
+      >>> latents = np.array([[0, 1], [1, 0], [1, 1]])
+      >>> means, sigmas = np.tile([-0.5, 0.5], (2, 1)), np.full((2, 2), 0.1)
+      >>> stimuli = means[[0, 1], latents]
+      >>> figure = stimuli_figure(stimuli, latents, means, sigmas, num_values=[2, 2], num_support=2)
+      >>> len(figure.axes)
+      4
     """
     x, z = np.asarray(stimuli, np.float64), np.asarray(latents)
     mean, sigma = np.asarray(means, np.float64), np.asarray(sigmas, np.float64)

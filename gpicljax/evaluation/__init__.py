@@ -1,10 +1,23 @@
-"""Measures: in-context learning, returns, intervals and tests, n-gram baselines."""
+"""Measures: learning in context, returns, intervals and tests, composition, n-gram baselines."""
 
 from gpicljax.evaluation.aggregates import (
     Aggregate,
     aggregate,
     interquartile_mean,
     probability_of_improvement,
+)
+from gpicljax.evaluation.compositionality import (
+    bosdis,
+    edit_distance,
+    hamming_distance,
+    posdis,
+    spearman,
+    topographic_similarity,
+)
+from gpicljax.evaluation.disentanglement import (
+    factor_vae_score,
+    modularity,
+    mutual_information_gap,
 )
 from gpicljax.evaluation.icl import Estimate, ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.ngrams import adaptive_ngram
@@ -32,13 +45,22 @@ __all__ = [
     "adaptive_ngram",
     "aggregate",
     "bootstrap_interval",
+    "bosdis",
+    "edit_distance",
     "episode_returns",
+    "factor_vae_score",
+    "hamming_distance",
     "holm",
     "icl_curve",
     "icl_profile",
     "interquartile_mean",
     "mean_interval",
+    "modularity",
+    "mutual_information_gap",
+    "posdis",
     "probability_of_improvement",
+    "spearman",
+    "topographic_similarity",
     "welch_test",
     "welch_test_from_moments",
 ]

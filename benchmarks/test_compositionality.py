@@ -1,0 +1,64 @@
+"""Measures of composition of 10,000 messages: CPU-seconds of a call, and of compiling it.
+
+    pytest benchmarks/test_compositionality.py --benchmark-only
+
+`scipy` is Spearman's correlation of a million pairs whose distances are known, scaled to all 50
+million: sorting alone, in a list of pairs.
+"""
+
+import time
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from gpicljax.evaluation import bosdis, posdis, topographic_similarity
+
+ROWS, DIMS, VOCAB_SIZE, VALUES = 10_000, 3, 7, 5
+PAIRS = ROWS * (ROWS - 1) // 2
+
+
+def language(length):
+    rng = np.random.default_rng(0)
+    return rng.integers(0, VOCAB_SIZE, (ROWS, length)), rng.integers(0, VALUES, (ROWS, DIMS))
+
+
+def timed(benchmark, run):
+    began = time.process_time()
+    jax.block_until_ready(run())
+    first = time.process_time() - began
+    seconds = []
+
+    def once():
+        began = time.process_time()
+        jax.block_until_ready(run())
+        seconds.append(time.process_time() - began)
+
+    benchmark.pedantic(once, rounds=5)
+    benchmark.extra_info["CPU seconds"] = round(float(np.median(seconds)), 3)
+    benchmark.extra_info["first call"] = round(first, 2)
+
+
+@pytest.mark.parametrize("length", [3, 6, 10])
+@pytest.mark.parametrize("distance", ["edit", "hamming"])
+def test_topographic_similarity(benchmark, one_core, distance, length):
+    messages, meanings = language(length)
+    timed(
+        benchmark,
+        lambda: topographic_similarity(messages, meanings, message_distance=distance),
+    )
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, length + 1, 1_000_000), rng.integers(0, DIMS + 1, 1_000_000)
+    began = time.process_time()
+    stats.spearmanr(x, y)
+    sorting = (time.process_time() - began) * PAIRS / x.size
+    benchmark.extra_info["scipy"] = round(sorting, 1)
+    print(benchmark.extra_info)
+
+
+@pytest.mark.parametrize("measure", [posdis, bosdis])
+def test_disentanglement(benchmark, one_core, measure):
+    messages, meanings = language(10)
+    timed(benchmark, lambda: measure(messages, meanings))
+    print(benchmark.extra_info)

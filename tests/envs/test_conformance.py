@@ -58,6 +58,10 @@ CONFIGURATIONS = {
     "MetaRG-v1": [{"max_values": 3, "num_dims": 2, "message_length": 2}],
     "MountainCar-v0": [{}],
     "Pendulum-v1": [{}],
+    "Recall-v0": [
+        {"max_values": 3, "num_dims": 2},
+        {"max_values": 3, "num_dims": 2, "stimulus": "ohe", "rules": "reference"},
+    ],
 }
 # A second distribution over tasks: one compiled program serves them all.
 OTHER_PARAMS = {
@@ -99,6 +103,7 @@ OTHER_PARAMS = {
     "MetaRG-v1": {"min_values": 3, "max_values": 3},
     "MountainCar-v0": {"force": (0.0005, 0.002), "gravity": 0.002, "horizon": 9},
     "Pendulum-v1": {"mass": (0.5, 2.0), "length": 0.8, "horizon": 9},
+    "Recall-v0": {"min_values": 3, "shots": 1},
 }
 # CPU-seconds for compiling `life` on an idle core; printed beside what it took.
 COMPILE_BUDGETS = {
@@ -117,6 +122,7 @@ COMPILE_BUDGETS = {
     "MetaRG-v1": 6,
     "MountainCar-v0": 1,
     "Pendulum-v1": 1,
+    "Recall-v0": 3,
 }
 # Batches are one call of a batched program, compared with single instances in their own tests.
 BATCHED_ELSEWHERE = {"LunarLander", "MazeWorld"}
@@ -138,6 +144,7 @@ RELATED = {
     ),
     "InvertedDoublePendulum-v4",
     "MetaRG-v0,max_values=3,view=players,num_distractors=2,stimulus=mhe",
+    "Recall-v0,max_values=3,num_dims=2,stimulus=ohe,rules=reference",
 }
 FEW, MANY = 6, 2_000  # steps
 LONG_PLAY = (480, 2_100)  # instances, steps: a million

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.envs.meta_rg import CHANNELS, language, structure
+from gpicljax.envs import _structure as structure
+from gpicljax.envs.meta_rg import CHANNELS, language
 from gpicljax.envs.meta_rg.game import draw_game
 from gpicljax.envs.meta_rg.targets import INDEX, Skeleton
 

@@ -17,7 +17,8 @@ from scipy import stats
 from variants import daily
 
 import gpicljax
-from gpicljax.envs.meta_rg import language, structure
+from gpicljax.envs import _structure as structure
+from gpicljax.envs.meta_rg import language
 from gpicljax.envs.meta_rg.targets import sample_skeleton
 
 EPISODES = 5_000
@@ -368,7 +369,7 @@ def test_symbolic_continuous_stimuli():
 @pytest.mark.parametrize("kind", ["shared", "position", "none"])
 def test_channel_permutations(kind):
     keys = jax.random.split(jax.random.key(2), 20_000)
-    sample = functools.partial(structure.sample_permutation, kind=kind)
+    sample = functools.partial(language.sample_permutation, kind=kind)
     heard = jax.jit(jax.vmap(sample, (0, None, None)), static_argnums=(1, 2))(keys, 6, 3)
     heard = np.asarray(heard)
     assert heard.shape == (20_000, 3, 7)
@@ -466,7 +467,7 @@ def test_a_language_of_bins_passes_only_an_open_channel(kind):
     bins = language.digitise(games.listener[:, 0], 6, 3)
     keys = jax.random.split(jax.random.key(4), spoken.shape[0])
     sample = functools.partial(
-        structure.sample_permutation, vocab_size=6, message_length=3, kind=kind
+        language.sample_permutation, vocab_size=6, message_length=3, kind=kind
     )
     permutation = jax.jit(jax.vmap(sample))(keys)
     heard = np.take_along_axis(np.asarray(permutation), np.asarray(spoken)[..., None], 2)[..., 0]

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from variants import daily
 
-from gpicljax.envs.meta_rg import structure
+from gpicljax.envs import _structure as structure
 from gpicljax.evaluation import (
     bosdis,
     edit_distance,

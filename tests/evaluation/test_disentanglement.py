@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from variants import daily
 
-from gpicljax.envs.meta_rg import structure
+from gpicljax.envs import _structure as structure
 from gpicljax.evaluation import factor_vae_score, modularity, mutual_information_gap
 
 VALUES, DIMS = 5, 3

@@ -24,8 +24,9 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.checks import Range, Size, check
 from gpicljax.environment import Environment, Transition
+from gpicljax.envs import _structure as structure
 from gpicljax.envs._checks import Count, check_values
-from gpicljax.envs.meta_rg import language, structure
+from gpicljax.envs.meta_rg import language
 from gpicljax.envs.meta_rg.game import Game, draw_game
 from gpicljax.envs.meta_rg.targets import INDEX, Skeleton, sample_skeleton
 
@@ -290,7 +291,7 @@ class MetaRG(Environment[Params, Task, State]):
         )
 
     def _permutation(self, key: jax.Array) -> jax.Array:
-        return structure.sample_permutation(
+        return language.sample_permutation(
             key, self.vocab_size, self.message_length, self.permutation
         )
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import random
-from gpicljax.envs.meta_rg import structure
+from gpicljax.envs import _structure as structure
 from gpicljax.envs.meta_rg.targets import Skeleton
 
 

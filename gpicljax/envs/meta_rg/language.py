@@ -1,9 +1,11 @@
-"""Messages: regularisation, the reference's flat action ids, rule-based speakers."""
+"""Messages: regularisation, the reference's flat action ids, rule-based speakers, the channel."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+
+from gpicljax import random
 
 
 def regularise(message: jax.Array) -> jax.Array:
@@ -94,3 +96,40 @@ def digitise(stimulus: jax.Array, vocab_size: int, length: int) -> jax.Array:
     tokens = jnp.clip(bins, 0, vocab_size - 1) + 1
     spare = [(0, 0)] * (tokens.ndim - 1) + [(0, length - tokens.shape[-1])]
     return jnp.pad(tokens, spare)
+
+
+def _ranks(values: jax.Array) -> jax.Array:
+    """The rank of each entry along the last axis, ties by place: few entries, so no sort."""
+    places = jnp.arange(values.shape[-1])
+    mine, other = values[..., :, None], values[..., None, :]
+    below = (other < mine) | ((other == mine) & (places < places[:, None]))
+    return below.sum(-1, dtype=jnp.int32)
+
+
+def sample_permutation(
+    key: jax.Array, vocab_size: int, message_length: int, kind: str
+) -> jax.Array:
+    """The channel: which token the listener hears for a token sent.
+
+    Args:
+      key: a typed key.
+      vocab_size: tokens V besides the end of sentence.
+      message_length: positions L.
+      kind: `"shared"` (one bijection for all positions), `"position"` (one each) or `"none"`.
+
+    Returns:
+      `int32[L, V + 1]`; token 0, the end of sentence, always stands for itself.
+
+    Source: section 3.1, vocabulary permutation.
+
+    Example:
+      >>> sample_permutation(jax.random.key(0), 3, 2, "none").tolist()
+      [[0, 1, 2, 3], [0, 1, 2, 3]]
+    """
+    shape = (message_length, vocab_size)
+    if kind == "none":
+        heard = jnp.broadcast_to(jnp.arange(vocab_size, dtype=jnp.int32), shape)
+    else:
+        rows = message_length if kind == "position" else 1
+        heard = jnp.broadcast_to(_ranks(random.bits(key, (rows, vocab_size))), shape)
+    return jnp.pad(heard + 1, ((0, 0), (1, 0)))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import random
-from gpicljax.envs.meta_rg import structure
+from gpicljax.envs import _structure as structure
 
 INDEX = jnp.int16  # of a latent tuple; the constructor of the game refuses larger spaces
 

@@ -114,7 +114,7 @@ def topographic_similarity(
 
     Meanings are compared by Hamming distance: how many of their values differ. Both distances are
     small integers, so that pairs are counted and not sorted: all 50 million of 10,000 messages of
-    length 3 take a quarter of a second on one core, of length 10 a second.
+    length 3 take a quarter of a second on one core, of length 10 about one.
 
     Args:
       messages: `int[N, L]`, tokens. All of them count: messages that end early are filled up with

@@ -326,7 +326,7 @@ def test_bad_arguments_are_refused_before_anything_happens(arguments, words, cap
     ("arguments", "words"),
     [
         ([], ["minibatches 4", "--env-options", "81920"]),
-        (["--algo", "r2d2"], ["--agent.NAME VALUE", "replay-capacity 5000", "core lstm"]),
+        (["--algo", "r2d2"], ["--agent.NAME VALUE", "replay-capacity 5000", "memory lstm"]),
         (["--env=BernoulliBandit-v0", "--algo=thompson"], ["payments bernoulli"]),
     ],
 )

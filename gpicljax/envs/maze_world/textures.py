@@ -125,9 +125,6 @@ def texture_set(name: str) -> TextureSet:
     Example:
       >>> texture_set("default").walls.shape
       (6, 64, 64, 3)
-      >>> texture_set("defualt")
-      Traceback (most recent call last):
-      ValueError: textures: got 'defualt' (did you mean 'default'?); accepted: default, random-64
     """
     check_choice("textures", name, registered())
     return _made(name)

@@ -172,7 +172,8 @@ def test_a_killed_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
 @pytest.mark.slow
 def test_the_paper_s_grid_is_one_program(tmp_path):
     grid = ["--preset=paper-table3", "--seeds=2", "--agent.replay-capacity=640"]
-    results = meta_rg.main([*TINY, *grid, f"--runs-dir={tmp_path}"])
+    small = [f"--network.{part}=16" for part in ("encoder", "mixer", "core")]
+    results = meta_rg.main([*TINY, *grid, *small, f"--runs-dir={tmp_path}"])
     assert len(results.program.cells) == 9
     assert results.measured["greedy"].valid.shape[0] == 18
     text = next(tmp_path.glob("meta_rg/*/summary.md")).read_text()

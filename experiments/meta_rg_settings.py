@@ -121,7 +121,6 @@ EVENTS = RecurrentQSettings(
     event_values=("stimulus",),
     event_when="round=2",
     predictor=128,
-    residual=True,
     compare=("feedback",),
     head=(128,),
 )
@@ -155,7 +154,12 @@ QUICK = Config(
     ),
 )
 CPU_LSTM_V0 = dataclasses.replace(
-    QUICK, env="MetaRG-v0", network=LSTM, observations=2_304_000, log_lines=18
+    QUICK,
+    env="MetaRG-v0",
+    network=LSTM,
+    observations=2_304_000,
+    log_lines=18,
+    evaluation_episodes=1024,
 )
 CPU_TABLE2 = dataclasses.replace(
     CPU_LSTM_V0,

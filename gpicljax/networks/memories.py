@@ -124,15 +124,16 @@ class MemorySettings:
         self, observation_space: spaces.Space, actions: spaces.Space
     ) -> tuple[Any, Callable[[AgentInput], Event] | None]:
         """The memory, and what a step is to it where it stores events."""
-        names = self.event_keys, self.event_values
-        events = self.memory == "events" or (self.memory == "dcem" and any(names))
-        moment = _moment(self.event_when)
-        event, sizes = event_of(observation_space, actions, *names, moment)
-        if self.memory != "events":
-            core = memory(self.memory, self.core, self.heads, self.window, self.slots)
-            return core, event if events else None
-        width = self.core[0] // self.heads
-        return EventStore(*sizes, self.slots, self.heads, width, self.tied_keys), event
+        event, sizes = None, (0, 0)
+        if self.memory == "events" or (
+            self.memory == "dcem" and (self.event_keys or self.event_values)
+        ):
+            names = self.event_keys, self.event_values
+            event, sizes = event_of(observation_space, actions, *names, _moment(self.event_when))
+        if self.memory == "events":
+            width = self.core[0] // self.heads
+            return EventStore(*sizes, self.slots, self.heads, width, self.tied_keys), event
+        return memory(self.memory, self.core, self.heads, self.window, self.slots), event
 
 
 def _moment(words: str) -> tuple[str, int] | None:

@@ -200,36 +200,33 @@ def draw_trials(outcome: Outcome) -> list[str]:
     """Returns by episode and regret by pull, where there are such; what is to be seen, in words."""
     config, said = outcome.config, []
     for where, words in distributions(outcome).items():
-        ending = "_elsewhere" * bool(where)
-        about = f"{config.algo} on {config.env}{', ' * bool(words)}{words}"
+        ending, on = "_elsewhere" * bool(where), f", on {words}" if words else ""
+        about = f"{config.algo} on {config.env}" + (f", {words}" if words else "")
         everybody = players(outcome, where)
         if config.episodes_per_trial > 1:
-            curves = {player.name: curve(by_episode(config, player)) for player in everybody}
             name = f"by_episode{ending}.png"
-            _draw(outcome, name, curves, "episodes seen in the trial", "return", about)
+            each = {player.name: by_episode(config, player) for player in everybody}
+            curves, _ = _draw(outcome, name, each, "episodes seen in the trial", "return", about)
             means = "; ".join(
-                f"{who} {' '.join(f'{x:,.2f}' for x in _thinned(each.mean))}"
-                for who, (each, _) in curves.items()
+                f"{who} {' '.join(f'{x:,.2f}' for x in _thinned(line.mean))}"
+                for who, line in curves.items()
             )
-            on = f"{', on ' * bool(words)}{words}"
+            episodes_seen = f"from 1 to {config.episodes_per_trial}"
             said += [
-                (
-                    f"By episode of the trial{on}, from 1 to {config.episodes_per_trial} "
-                    f"(`figures/{name}`): {means}."
-                ),
+                f"By episode of the trial{on}, {episodes_seen} (`figures/{name}`): {means}.",
                 "",
             ]
         if everybody[0].regrets is not None:
-            curves = {player.name: curve(regret_by_pull(config, player)) for player in everybody}
             name = f"regret{ending}.png"
-            _draw(outcome, name, curves, "pulls in the trial", "cumulative regret", about)
-            ends = "; ".join(
-                f"{who} {each.mean[-1]:,.2f} [{each.low[-1]:,.2f}, {each.high[-1]:,.2f}]"
-                for who, (each, _) in curves.items()
+            each = {player.name: regret_by_pull(config, player) for player in everybody}
+            curves, over = _draw(
+                outcome, name, each, "pulls in the trial", "cumulative regret", about
             )
-            pulls = len(next(iter(curves.values()))[0].mean) - 1
-            on = f", on {words}" if words else ""
-            over = next(iter(curves.values()))[1]
+            ends = "; ".join(
+                f"{who} {line.mean[-1]:,.2f} [{line.low[-1]:,.2f}, {line.high[-1]:,.2f}]"
+                for who, line in curves.items()
+            )
+            pulls = len(next(iter(curves.values())).mean) - 1
             said += [
                 f"Regret of a trial's {pulls} pulls{on} (`figures/{name}`): {ends}; {over}.",
                 "",
@@ -240,19 +237,17 @@ def draw_trials(outcome: Outcome) -> list[str]:
 def _draw(
     outcome: Outcome,
     name: str,
-    curves: Mapping[str, tuple[ICLCurve, str]],
+    values: Mapping[str, np.ndarray],
     xlabel: str,
     ylabel: str,
     about: str,
-) -> None:
-    over = next(iter(curves.values()))[1]
-    figure = icl_figure(
-        {who: each for who, (each, _) in curves.items()},
-        xlabel=xlabel,
-        ylabel=f"{ylabel}; {over}",
-        title=about,
-    )
+) -> tuple[dict[str, ICLCurve], str]:
+    """Draws everybody's curve; returns them, and what their intervals are taken over."""
+    found = {who: curve(each) for who, each in values.items()}
+    curves, over = {who: each for who, (each, _) in found.items()}, next(iter(found.values()))[1]
+    figure = icl_figure(curves, xlabel=xlabel, ylabel=f"{ylabel}; {over}", title=about)
     save_figure(figure, outcome.run.figures / name)
+    return curves, over
 
 
 def _thinned(values: np.ndarray, most: int = 8) -> np.ndarray:

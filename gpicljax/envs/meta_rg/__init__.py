@@ -5,6 +5,24 @@
 chance (`shortcut_free`).
 """
 
-from gpicljax.envs.meta_rg.env import CHANNELS, MetaRG, Params, State, Task, shortcut_free
+from gpicljax.envs.meta_rg.env import MetaRG, shortcut_free
+from gpicljax.envs.meta_rg.sequences import (
+    GameSequence,
+    game_sequence,
+    observations,
+    rule_messages,
+)
+from gpicljax.envs.meta_rg.types import CHANNELS, Params, State, Task
 
-__all__ = ["CHANNELS", "MetaRG", "Params", "State", "Task", "shortcut_free"]
+__all__ = [
+    "CHANNELS",
+    "GameSequence",
+    "MetaRG",
+    "Params",
+    "State",
+    "Task",
+    "game_sequence",
+    "observations",
+    "rule_messages",
+    "shortcut_free",
+]

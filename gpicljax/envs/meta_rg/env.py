@@ -19,92 +19,24 @@ from typing import Annotated, Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from gpicljax import spaces
 from gpicljax.checks import Range, Size, check
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs import _structure as structure
-from gpicljax.envs._checks import Count, check_values
+from gpicljax.envs._checks import check_values
 from gpicljax.envs.meta_rg import language
 from gpicljax.envs.meta_rg.game import Game, draw_game
 from gpicljax.envs.meta_rg.targets import INDEX, Skeleton, sample_skeleton
-
-SPEAKER, LISTENER = 0, 1
-
-CHANNELS = ("episode", "game", "random")
-"""What `Params.channel` counts."""
-
-
-@struct.dataclass
-class Params:
-    """The distribution over tasks, all `int32[]`.
-
-    Attributes:
-      min_values: V_min, smallest number of values d(i) of a latent dimension; at least 2.
-      max_values: V_max, largest d(i).
-      shots: S, how often at least every value is shown in the support phase.
-      samples: O, object-centric samples per meaning.
-      channel: index in `CHANNELS`: `"episode"` (a permutation of the tokens per episode: the game),
-        or, with `ablations` only, `"game"` (a new one every game: no binding can be learnt) or
-        `"random"` (tokens carry nothing).
-    """
-
-    min_values: Annotated[jax.Array, Range(2)]
-    max_values: Annotated[jax.Array, Range(2)]
-    shots: Count
-    samples: Count
-    channel: Annotated[jax.Array, Range(0, len(CHANNELS) - 1)]
-
-
-@struct.dataclass
-class Task:
-    """One semantic structure and its channel.
-
-    Attributes:
-      num_values: `int32[N_dim]`, d(i).
-      table: float `[N_dim, V, O]`, the value of every sample of every latent value.
-      means: float `[N_dim, V]`.
-      sigmas: float `[N_dim, V]`.
-      heard: `int32[L, V + 1]`, the token the listener hears for each token sent.
-      shots: `int32[]`, S.
-      samples: `int32[]`, O.
-      channel: `int32[]`, see `Params`.
-    """
-
-    num_values: jax.Array
-    table: jax.Array
-    means: jax.Array
-    sigmas: jax.Array
-    heard: jax.Array
-    shots: jax.Array
-    samples: jax.Array
-    channel: jax.Array
-
-
-@struct.dataclass
-class State:
-    """An episode in progress.
-
-    Attributes:
-      key: typed key of the episode's draws.
-      skeleton: the targets of all games.
-      index: `int32[]`, which game.
-      round: `int32[]`, 0 .. N, and N + 1 in the feedback step.
-      game: the current game.
-      channel: `int32[2, L]`, last message of speaker and listener in this game, as sent.
-      last_reward: float `[]`, reward of the last game decided.
-      last_result: `int32[]`, 0 before the first decision, 1 failure, 2 success.
-    """
-
-    key: jax.Array
-    skeleton: Skeleton
-    index: jax.Array
-    round: jax.Array
-    game: Game
-    channel: jax.Array
-    last_reward: jax.Array
-    last_result: jax.Array
+from gpicljax.envs.meta_rg.types import (
+    CHANNELS,
+    LISTENER,
+    SPEAKER,
+    Params,
+    PlayersActions,
+    State,
+    Task,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -374,6 +306,36 @@ class MetaRG(Environment[Params, Task, State]):
             scs=self.stimulus == "scs",
         )
 
+    def at_game(self, state: State, index: jax.Array, task: Task) -> State:
+        """The episode at the start of a game, without playing those before it.
+
+        Args:
+          state: any state of the episode.
+          index: `int32[]`, which game.
+          task: the task.
+
+        Returns:
+          The state in round 0, as if nothing had been decided yet.
+
+        Example:
+          >>> import gpicljax
+          >>> env = gpicljax.make("MetaRG-v1")
+          >>> task = env.sample_task(jax.random.key(0), env.default_params)
+          >>> state = env.at_game(env.initial(jax.random.key(1), task), jnp.int32(3), task)
+          >>> int(state.index), int(state.round)
+          (3, 0)
+        """
+        zero = jnp.zeros((), jnp.int32)
+        return dataclasses.replace(
+            state,
+            index=jnp.asarray(index, jnp.int32),
+            round=zero,
+            game=self._game(state.key, index, state.skeleton, task),
+            channel=jnp.zeros((2, self.message_length), jnp.int32),
+            last_reward=jnp.zeros((), jnp.result_type(float)),
+            last_result=zero,
+        )
+
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """One step of a game.
 
@@ -456,24 +418,35 @@ class MetaRG(Environment[Params, Task, State]):
 
     # Observations ----------------------------------------------------------------------------
 
+    def _bijection(self, state: State, task: Task) -> jax.Array:
+        """Which token arrives for each token sent in this game, `int32[L, V + 1]`."""
+        if not self.ablations:
+            return task.heard
+        new = self._permutation(self._ablation_key(state))
+        return jnp.where(task.channel == CHANNELS.index("game"), new, task.heard)
+
+    def _ablation_key(self, state: State) -> jax.Array:
+        return jax.random.fold_in(state.key, -1 - state.index)
+
+    def channel(self, state: State, task: Task) -> jax.Array:
+        """Which token the listener hears in this game for each token sent, `int32[L, V + 1]`."""
+        heard = self._bijection(state, task)
+        if not self.ablations:
+            return heard
+        shape, key = (self.message_length, 1), self._ablation_key(state)
+        noise = jax.random.randint(key, shape, 1, self.vocab_size + 1, jnp.int32)
+        noisy = (task.channel == CHANNELS.index("random")) & (heard > 0)
+        return jnp.where(noisy, noise, heard)
+
     def _hear(self, state: State, task: Task) -> jax.Array:
         """Both players' view of the channel, `int32[2, L]`: the speaker's, the listener's."""
-        heard, sent = task.heard, state.channel
-        positions = jnp.arange(self.message_length)
-        key = jax.random.fold_in(state.key, -1 - state.index)
-        if self.ablations:
-            per_game = task.channel == CHANNELS.index("game")
-            heard = jnp.where(per_game, self._permutation(key), heard)
-        received = heard[positions, sent[SPEAKER]]
-        if self.ablations:
-            noise = jax.random.randint(key, received.shape, 1, self.vocab_size + 1, jnp.int32)
-            noisy = (task.channel == CHANNELS.index("random")) & (received > 0)
-            received = jnp.where(noisy, noise, received)
+        sent = state.channel
+        received = self.channel(state, task)[jnp.arange(self.message_length), sent[SPEAKER]]
         # The speaker hears through the inverse: the token whose permutation was sent.
+        echo = sent[SPEAKER]
         if self.listener_speaks:
-            echo = jnp.argmax(heard == sent[LISTENER][:, None], axis=-1).astype(jnp.int32)
-        else:
-            echo = sent[SPEAKER]
+            said = self._bijection(state, task) == sent[LISTENER][:, None]
+            echo = jnp.argmax(said, axis=-1).astype(jnp.int32)
         return jnp.stack([echo, received])
 
     def observe(self, state: State, task: Task) -> dict[str, jax.Array]:
@@ -611,42 +584,6 @@ class MetaRG(Environment[Params, Task, State]):
             f"speaker sees {target}, listener sees {', '.join(map(str, seen))}, hears {message}, "
             f"answer {int(game.answer)}"
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class PlayersActions(spaces.Space):
-    """`int32[2, len(nvec)]`: the same `MultiDiscrete` choice for speaker and listener.
-
-    Example:
-      >>> space = PlayersActions((4, 3))
-      >>> space.shape, space.contains(jnp.array([[0, 0], [3, 2]])).item()
-      ((2, 2), True)
-    """
-
-    nvec: tuple[int, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """`(2, len(nvec))`."""
-        return (2, len(self.nvec))
-
-    @property
-    def _one(self) -> spaces.MultiDiscrete:
-        return spaces.MultiDiscrete(self.nvec)
-
-    def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
-        """Both players' choices; `mask` is `bool[2, len(nvec), max(nvec)]`."""
-        keys = jax.random.split(key)
-        if mask is None:
-            return jax.vmap(self._one.sample)(keys)
-        return jax.vmap(self._one.sample)(keys, mask)
-
-    def contains(self, value: Any) -> jax.Array:
-        """Whether both rows are members."""
-        value = jnp.asarray(value)
-        if value.shape != self.shape:
-            return jnp.zeros((), bool)
-        return jax.vmap(self._one.contains)(value).all()
 
 
 shortcut_free = functools.partial(

@@ -16,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.checks import check_at_least, check_choice
-from gpicljax.envs.meta_rg.env import MetaRG, Params
+from gpicljax.envs.meta_rg.env import MetaRG
+from gpicljax.envs.meta_rg.sequences import game_sequence, observations, rule_messages
+from gpicljax.envs.meta_rg.types import Params
 
 _EPISODES = 256
 _ROWS = 24 * _EPISODES  # about what that many episodes of the default distribution hold
@@ -69,30 +71,15 @@ def _decisions(
     key: jax.Array, params: Params, env: MetaRG, message: Message
 ) -> tuple[jax.Array, ...]:
     """Features, labels, phase and validity of R games `[R, ...]` of E episodes."""
-    keys = jax.random.split(key, (_EPISODES, 2))
-    blueprints = jax.vmap(env.sample_blueprint, (0, None))(keys[:, 0], params)
-    tasks, starts = jax.vmap(env.start, (0, 0, None))(keys[:, 1], blueprints, params)
-    played = jnp.arange(env.max_games) < starts.skeleton.num_games[:, None]
-    episodes, indices = jnp.nonzero(played, size=_ROWS, fill_value=0)
-    valid = jnp.arange(_ROWS) < played.sum()
-
-    silence = jnp.zeros((), jnp.int32)  # neither decides nor says anything before round N
+    games = game_sequence(key, env, params, games=_ROWS, episodes=_EPISODES)
+    answer = games.state.game.answer
+    shown = observations(env, games, rule_messages(env, games), answer)
+    seen = jax.tree.map(lambda x: x[:, env.num_rounds], shown)
     pairs = np.asarray(list(itertools.combinations(range(env.message_length), 2))).reshape(-1, 2)
-
-    def decision(episode: jax.Array, index: jax.Array) -> tuple[jax.Array, ...]:
-        task, state = jax.tree.map(lambda x: x[episode], (tasks, starts))
-        # No game depends on what was decided before: step into this one from the one before.
-        end = jnp.int32(env.num_rounds + env.feedback)
-        state = state.replace(index=index.astype(jnp.int32) - 1, round=end)
-        for _ in range(1 + env.num_rounds):
-            state = env.transition(key, state, silence, task).state
-        seen = env.observe(state, task)
-        parts, tokens = [seen["stimulus"], seen["phase"][None]], seen["message"]
-        if message != "none":
-            parts.append(tokens[pairs[:, 0]] == tokens[pairs[:, 1]])
-        if message == "heard":
-            parts.append(jax.nn.one_hot(tokens, env.vocab_size + 1).reshape(-1))
-        features = jnp.concatenate([part.astype(jnp.result_type(float)) for part in parts])
-        return features, env.privileged(state, task)["answer"], seen["phase"] == 1
-
-    return *jax.vmap(decision)(episodes, indices), valid
+    parts, tokens = [seen["stimulus"], seen["phase"][:, None]], seen["message"]
+    if message != "none":
+        parts.append(tokens[:, pairs[:, 0]] == tokens[:, pairs[:, 1]])
+    if message == "heard":
+        parts.append(jax.nn.one_hot(tokens, env.vocab_size + 1).reshape(_ROWS, -1))
+    features = jnp.concatenate([part.astype(jnp.result_type(float)) for part in parts], axis=-1)
+    return features, answer, games.query, games.valid

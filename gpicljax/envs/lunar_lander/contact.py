@@ -38,29 +38,58 @@ class Frame(NamedTuple):
 
 
 def frame_of(pose: Triple) -> Frame:
-    """The frame of a pose (x, y, angle)."""
+    """The frame of a pose (x, y, angle).
+
+    Example:
+      >>> frame = frame_of((jnp.array(1.0), jnp.array(2.0), jnp.array(np.pi / 2)))
+      >>> f"{frame.x:.1f}, {frame.y:.1f}, {frame.sin:.1f}"
+      '1.0, 2.0, 1.0'
+    """
     x, y, angle = pose
     return Frame(x, y, jnp.cos(angle), jnp.sin(angle))
 
 
 def column(values: np.ndarray, like: jax.Array) -> jax.Array:
-    """Constants of the three bodies, `[3, 1]`, in the dtype of `like`."""
+    """Constants of the three bodies, `[3, 1]`, in the dtype of `like`.
+
+    Example:
+      >>> column(np.array([1, 2, 3]), like=jnp.zeros((3, 8))).tolist()
+      [[1.0], [2.0], [3.0]]
+    """
     return jnp.asarray(values[:, None], like.dtype)
 
 
 def turned(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
-    """A direction in a body's coordinates as one in the world's."""
+    """A direction in a body's coordinates as one in the world's.
+
+    Example:
+      >>> quarter = Frame(x=5.0, y=2.0, cos=0.0, sin=1.0)
+      >>> turned(quarter, 1.0, 0.0)
+      (0.0, 1.0)
+    """
     return frame.cos * x - frame.sin * y, frame.sin * x + frame.cos * y
 
 
 def placed(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
-    """A point relative to the centre of mass as one in the world."""
+    """A point relative to the centre of mass as one in the world.
+
+    Example:
+      >>> quarter = Frame(x=5.0, y=2.0, cos=0.0, sin=1.0)
+      >>> placed(quarter, 1.0, 0.0)
+      (5.0, 3.0)
+    """
     x, y = turned(frame, x, y)
     return frame.x + x, frame.y + y
 
 
 def local(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
-    """The inverse of `placed`."""
+    """The inverse of `placed`.
+
+    Example:
+      >>> quarter = Frame(x=5.0, y=2.0, cos=0.0, sin=1.0)
+      >>> local(quarter, 5.0, 3.0)
+      (1.0, 0.0)
+    """
     x, y = x - frame.x, y - frame.y
     return frame.cos * x + frame.sin * y, frame.cos * y - frame.sin * x
 
@@ -78,13 +107,25 @@ def entries(table: str, like: jax.Array) -> Pair:
     """All corners, following corners or normals of the bodies, in their coordinates.
 
     Each is `[6, 1, 3, 1]`, in the dtype of `like`.
+
+    Example:
+      >>> x, _ = entries("corner", like=jnp.zeros(1))
+      >>> (scene.SCALE * x[:, 0, 0, 0]).round().tolist()  # the lander's, in pixels
+      [17.0, 17.0, 14.0, -14.0, -17.0, -17.0]
     """
     x, y = (jnp.asarray(_TABLES[table][:, None, :, None, i], like.dtype) for i in range(2))
     return x, y
 
 
 def entry_at(table: str, index: jax.Array, like: jax.Array) -> Pair:
-    """One of `entries` for each of an array of numbers `[..., 3, B]`."""
+    """One of `entries` for each of an array of numbers `[..., 3, B]`.
+
+    Example:
+      >>> first = np.zeros((3, 1), np.int32)
+      >>> x, _ = jax.jit(entry_at, static_argnums=0)("corner", first, like=np.zeros(1, np.float32))
+      >>> (scene.SCALE * x).round().tolist()  # the first corner of each body, in pixels
+      [[17.0], [-2.0], [-2.0]]
+    """
     body = jnp.arange(3, dtype=jnp.int32)[:, None]
     flat = 3 * index + body
     x, y = (jnp.asarray(_TABLES[table][..., i].ravel(), like.dtype) for i in range(2))
@@ -92,7 +133,13 @@ def entry_at(table: str, index: jax.Array, like: jax.Array) -> Pair:
 
 
 def corners(frame: Frame) -> Pair:
-    """The six corners of each body in the world, `[6, 2, 3, B]`, or with 1 for 2 slots."""
+    """The six corners of each body in the world, `[6, 2, 3, B]`, or with 1 for 2 slots.
+
+    Example:
+      >>> x, y = jax.eval_shape(corners, Frame(*np.zeros((4, 2, 3, 8))))
+      >>> x.shape
+      (6, 2, 3, 8)
+    """
     return placed(frame, *entries("corner", frame.x))
 
 
@@ -100,6 +147,11 @@ def least(values: jax.Array) -> Pair:
     """The least value along the first axis, and the lowest index that has it, `int32[...]`.
 
     Both in one go, which a kernel can hold at any size: see `kernel`.
+
+    Example:
+      >>> value, index = least(jnp.array([3.0, 1.0, 1.0]))
+      >>> value.item(), index.item()
+      (1.0, 1)
     """
 
     def lower(a: Pair, b: Pair) -> Pair:
@@ -113,7 +165,12 @@ def least(values: jax.Array) -> Pair:
 
 
 def pick(condition: jax.Array, a: tuple, b: tuple) -> tuple:
-    """`where` over tuples of arrays."""
+    """`where` over tuples of arrays.
+
+    Example:
+      >>> [x.tolist() for x in pick(jnp.array([True, False]), (1, 2), (3, 4))]
+      [[1, 3], [2, 4]]
+    """
     return tuple(jnp.where(condition, x, y) for x, y in zip(a, b, strict=True))
 
 
@@ -205,7 +262,13 @@ def _cut(points: tuple, features: tuple, origin: Pair, tangent: Pair, index: jax
 
 
 def manifold(frame: Frame, edges: Edges) -> Manifold:
-    """Where bodies in given poses touch given edges."""
+    """Where bodies in given poses touch given edges.
+
+    Example:
+      >>> frame, edges = Frame(*np.zeros((4, 3, 8))), Edges(*np.zeros((4, 2, 3, 8)))
+      >>> jax.eval_shape(manifold, frame, edges).size.shape
+      (2, 3, 8)
+    """
     below, nx, ny, edge_separation, side_separation, side, facing = apart(_axes, frame, edges)
     away = (edge_separation > SKIN) | (side_separation > SKIN)
     on_body = side_separation > 0.98 * edge_separation + 0.001
@@ -297,7 +360,14 @@ class Rows(NamedTuple):
 
 
 def rows(frame: Frame, m: Manifold) -> Rows:
-    """Prepares the velocity constraints of contacts (those with `size` 0 do nothing)."""
+    """Prepares the velocity constraints of contacts (those with `size` 0 do nothing).
+
+    Example:
+      >>> frame, edges = Frame(*np.zeros((4, 3, 8))), Edges(*np.zeros((4, 2, 3, 8)))
+      >>> touch = jax.eval_shape(manifold, frame, edges)
+      >>> jax.eval_shape(rows, frame, touch).pair.shape
+      (2, 3, 8)
+    """
 
     def geometry() -> tuple[Pair, list[Pair]]:
         arms = []
@@ -345,7 +415,15 @@ def _pushed(velocity: Triple, arm: Pair, px: jax.Array, py: jax.Array) -> Triple
 
 
 def push(velocity: Triple, r: Rows, impulses: Impulses) -> Triple:
-    """Applies impulses at the two points of contacts."""
+    """Applies impulses at the two points of contacts.
+
+    Example:
+      >>> below = (0.0, -1.0)
+      >>> r = Rows((0.0, 1.0), (below, below), *[None] * 5)  # on level ground
+      >>> _, vy, _ = push(tuple(np.zeros((3, 3, 1), np.float32)), r, impulses=(2.0, 1.0, 0.0, 0.0))
+      >>> [f"{momentum:.1f}" for momentum in scene.MASS * vy[:, 0]]
+      ['3.0', '3.0', '3.0']
+    """
     nx, ny = r.normal
     for arm, along, across in zip(r.arm, impulses[:2], impulses[2:], strict=True):
         velocity = _pushed(velocity, arm, along * nx + across * ny, along * ny - across * nx)
@@ -357,6 +435,14 @@ def solve(r: Rows, velocity: Triple, old: Impulses) -> tuple[Triple, Impulses]:
 
     Returns:
       The velocities and the impulses.
+
+    Example:
+      >>> zeros = np.zeros((4, 3, 8))
+      >>> def once(frame, edges, velocity, old):
+      ...     return solve(rows(frame, manifold(frame, edges)), velocity, old)
+      >>> x = jax.eval_shape(once, Frame(*zeros), Edges(*zeros), tuple(zeros[:3]), tuple(zeros))
+      >>> [len(part) for part in x]
+      [3, 4]
     """
     nx, ny = r.normal
 
@@ -420,6 +506,13 @@ def correct(
 
     Returns:
       The pose, and the least separation seen (at most 0).
+
+    Example:
+      >>> zeros, everyone = np.zeros((4, 2, 3, 8)), np.ones((3, 8), bool)
+      >>> both = jax.eval_shape(manifold, Frame(*zeros), Edges(*zeros))
+      >>> pose, worst = jax.eval_shape(correct, tuple(zeros[:3, 0]), both, everyone, 0.2)
+      >>> worst.shape
+      (3, 8)
     """
     inverse_mass = column(scene.INVERSE_MASS, pose[0])
     inverse_inertia = column(scene.INVERSE_INERTIA, pose[0])

@@ -165,6 +165,13 @@ def time_of_impact(sweep: Sweep, edges: Edges, active: jax.Array) -> tuple[jax.A
     Returns:
       The time in [0, 1], and whether there is an impact at all: not where they stay apart, nor
       where they overlap from the start.
+
+    Example:
+      >>> zeros = jnp.zeros((4, 2, 3, 8))
+      >>> sweep = Sweep(start=tuple(zeros[:3]), end=tuple(zeros[:3]))
+      >>> time, hit = jax.eval_shape(time_of_impact, sweep, Edges(*zeros), zeros[0] == 0)
+      >>> time.shape, hit.dtype
+      ((2, 3, 8), dtype('bool'))
     """
 
     def settle_point(loop: tuple) -> tuple:

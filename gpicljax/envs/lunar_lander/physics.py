@@ -57,12 +57,24 @@ def advance(world: World, heights: jax.Array, over: jax.Array) -> World:
 
     Returns:
       The world after the step.
+
+    Example:
+      >>> from gpicljax.envs.lunar_lander.scene import first_world
+      >>> def after_two_steps(heights):
+      ...     world = advance(first_world(jnp.float32), heights, over=jnp.array(False))
+      ...     return advance(world, heights, over=jnp.array(False))
     """
     return _advance(world, heights, over)
 
 
 @jax.jit
 def fly_alone(world: World, heights: jax.Array) -> World:
-    """A step high above the ground, unbatched: as `advance`, but without contacts."""
+    """A step high above the ground, unbatched: as `advance`, but without contacts.
+
+    Example:
+      >>> from gpicljax.envs.lunar_lander.scene import first_world
+      >>> jax.eval_shape(fly_alone, first_world(jnp.float32), jnp.zeros(11)).pose.shape
+      (3, 3)
+    """
     world, heights = jax.tree.map(lambda x: x[..., None], (world, heights))
     return jax.tree.map(lambda x: x[..., 0], fly(world, heights, POSITION_ITERATIONS)[0])

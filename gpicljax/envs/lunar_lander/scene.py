@@ -107,7 +107,12 @@ class World:
 
 
 def first_world(dtype: jnp.dtype) -> World:
-    """The world before its first step: the craft at the top, its legs not yet drawn in."""
+    """The world before its first step: the craft at the top, its legs not yet drawn in.
+
+    Example:
+      >>> [f"{x:.2f}" for x in first_world(jnp.float32).pose[0]]  # the lander, then its legs
+      ['10.00', '10.67', '9.33']
+    """
     x = WIDTH / 2 - np.array([0.0, *(LEG_SIDE * LEG_AWAY)])
     pose = np.stack([x, HEIGHT + RISE, [0.0, *START_TILT]])
     zeros = jnp.zeros((3, 3), dtype)
@@ -148,6 +153,10 @@ def terrain(heights: jax.Array) -> jax.Array:
 
     Returns:
       float `[11]`: the ground's height at x = 0, 2, ..., 20; level between 8 and 12.
+
+    Example:
+      >>> " ".join(f"{height:.1f}" for height in jax.jit(terrain)(jnp.zeros(12)))
+      '0.0 0.0 1.1 2.2 3.3 3.3 3.3 2.2 1.1 0.0 0.0'
     """
     heights = heights.at[3:8].set(HEIGHT / 4)
     return 0.33 * (jnp.roll(heights, 1) + heights + jnp.roll(heights, -1))[: NUM_EDGES + 1]

@@ -133,6 +133,13 @@ def sample_contents(
 
     Returns:
       The task.
+
+    Example:
+      >>> maze = Maze(size=jnp.int32(7), walls=jnp.zeros((7, 7), bool))
+      >>> def draw(key):
+      ...     return sample_contents(key, maze, default_params(7, 3), 3, "default")
+      >>> jax.eval_shape(draw, jax.random.key(0)).landmarks.shape
+      (3, 2)
     """
     dtype = jnp.result_type(float)
     textures_key, places_key, values_key, lengths_key = jax.random.split(key, 4)

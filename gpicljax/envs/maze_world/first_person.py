@@ -40,6 +40,13 @@ class Camera:
     Raises:
       ValueError: if there are no pixels, the field of view is not within (0, 170], or the set of
         textures is unknown.
+
+    Example:
+      >>> Camera(height=48, width=64).field_of_view
+      108.0
+      >>> Camera(field_of_view=180.0)
+      Traceback (most recent call last):
+      ValueError: field_of_view: got 180.0; accepted: degrees above 0, at most 170
     """
 
     height: int = 128
@@ -106,6 +113,12 @@ def render(
       `uint8[H, W, 3]`, the first row at the top.
 
     Source: appendix A.6 of the GPICL benchmarks paper.
+
+    Example:
+      >>> def picture(task):  # from the middle of cell (1, 1), where cells have 2 m
+      ...     no_bar = Bar(jnp.zeros(()), jnp.zeros(()), jnp.zeros(3, jnp.uint8))
+      ...     position, heading, every = jnp.array([3.0, 3.0]), jnp.zeros(()), jnp.ones(10, bool)
+      ...     return render(Camera(48, 64), task, position, heading, every, no_bar)
     """
     shot = _shot(camera, position, heading, visible, bar)
     several = jax.tree.map(lambda v: v[None], (_seen_of(camera, task), shot))

@@ -64,6 +64,14 @@ def picture(
     Returns:
       `uint8[2 * radius + 1, 2 * radius + 1, 3]`, x along the first axis and y along the second:
       walls and what lies outside black, free cells white, landmarks in their colours.
+
+    Example:
+      >>> walls = np.array([[True, True, True], [True, False, False], [True, True, True]])
+      >>> nothing, red = np.full((3, 3), -1, np.int8), np.array([255, 0, 0], np.uint8)
+      >>> here, no_one, colours = np.array([1, 1]), np.zeros(1, bool), np.zeros((1, 3), np.uint8)
+      >>> look = jax.jit(picture, static_argnames="radius")
+      >>> look(walls, nothing, here, 1, no_one, red, colours)[1].tolist()  # wall, agent, free cell
+      [[0, 0, 0], [255, 0, 0], [255, 255, 255]]
     """
     solid = window(walls, cell, radius, True)
     landmark = window(landmark_at, cell, radius, -1).astype(jnp.int32)

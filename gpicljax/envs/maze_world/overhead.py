@@ -81,6 +81,14 @@ def plan(task: Task, textures: str, pixels: int) -> jax.Array:
 
     Returns:
       float `[N * pixels, N * pixels, 3]`, for `gpicljax.envs._drawing` to paint on.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.make("MazeWorld-v0", size=9)
+      >>> def picture(key):
+      ...     return plan(env.sample_task(key, env.default_params), "default", pixels=8)
+      >>> jax.eval_shape(picture, jax.random.key(0)).shape
+      (72, 72, 3)
     """
     dtype = jnp.result_type(float)
     cap, walls = task.walls.shape[0], task.walls
@@ -131,6 +139,16 @@ def with_landmarks(
 
     Returns:
       A picture.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.make("MazeWorld-v0", size=9)
+      >>> def picture(key):
+      ...     task = env.sample_task(key, env.default_params)
+      ...     floor, every = jnp.zeros((72, 72, 3)), jnp.ones(10, bool)
+      ...     return with_landmarks(floor, task, every, target=jnp.int32(0), pixels=8)
+      >>> jax.eval_shape(picture, jax.random.key(0)).shape
+      (72, 72, 3)
     """
     landmark = _spread(task.landmark_at.astype(jnp.int32), pixels)
     there, index = landmark >= 0, jnp.maximum(landmark, 0)
@@ -163,6 +181,13 @@ def with_agent(
 
     Returns:
       A picture.
+
+    Example:
+      >>> @jax.jit
+      ... def picture(position):
+      ...     return with_agent(jnp.full((16, 16, 3), 200.0), position, heading=None, pixels=16)
+      >>> picture(np.array([0.5, 0.5]))[8, [0, 8]].tolist()  # the floor, and the agent
+      [[200.0, 200.0, 200.0], [24.0, 24.0, 28.0]]
     """
     size = (picture.shape[0], picture.shape[1])
     place = to_pixels(position, pixels)
@@ -199,6 +224,16 @@ def render(
 
     Returns:
       `uint8[N * pixels, N * pixels, 3]`.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.make("MazeWorld-v0", size=9)
+      >>> def picture(key):
+      ...     task = env.sample_task(key, env.default_params)
+      ...     place, no_one, every = jnp.array([1.5, 1.5]), jnp.int32(-1), jnp.ones(10, bool)
+      ...     return render(task, place, jnp.zeros(()), every, no_one, "default", pixels=8)
+      >>> jax.eval_shape(picture, jax.random.key(0)).shape
+      (72, 72, 3)
     """
     pixels = pixels or pixels_per_cell(task.walls.shape[0])
     picture = with_landmarks(plan(task, textures, pixels), task, active, target, pixels)

@@ -142,6 +142,12 @@ def step_costs(
 
     Returns:
       The costs.
+
+    Example:
+      >>> cells = np.zeros((49, 2), np.uint32)  # 64 mazes of 5 x 5
+      >>> costs = jax.eval_shape(lambda *sets: step_costs(*sets, size=5), *[cells] * 4)
+      >>> costs.reached.shape
+      (35, 2)
     """
     side, cells = size + 2, (size + 2) ** 2
     inner = slice(side, cells - side)
@@ -195,6 +201,15 @@ def cost_at(costs: StepCosts, places: jax.Array, size: int) -> jax.Array:
       costs: from `step_costs`.
       places: `int32[K, B]`, cells of the maze, not of the ring around it.
       size: N.
+
+    Example:
+      >>> def corner_to_corner(known):
+      ...     free, unknown = packed_cells(known), packed_cells(~known)
+      ...     ends = [place(np.array([cell]), size=3) for cell in ((0, 0), (2, 2))]
+      ...     start, goal = (marked(end, jnp.array([True]), size=3) for end in ends)
+      ...     return cost_at(step_costs(free, unknown, start, goal, size=3), ends[1][None], size=3)
+      >>> jax.jit(corner_to_corner)(jnp.ones((1, 3, 3), bool)).tolist()
+      [[4]]
     """
     instance = jnp.arange(places.shape[-1], dtype=jnp.uint32)
     row, group, lane = places - size - 2, instance >> 5, instance & 31
@@ -209,7 +224,15 @@ def cost_at(costs: StepCosts, places: jax.Array, size: int) -> jax.Array:
 
 
 def all_costs(costs: StepCosts, batch: int, size: int) -> jax.Array:
-    """The costs at all cells, `int32[P^2, B]`, `FAR` where there is none."""
+    """The costs at all cells, `int32[P^2, B]`, `FAR` where there is none.
+
+    Example:
+      >>> def everywhere(free):
+      ...     costs = step_costs(free, free, free, free, size=5)
+      ...     return all_costs(costs, batch=40, size=5)
+      >>> jax.eval_shape(everywhere, np.zeros((49, 2), np.uint32)).shape
+      (49, 40)
+    """
     lanes = jnp.arange(32, dtype=jnp.uint32)
 
     def bit(words: jax.Array) -> jax.Array:
@@ -281,6 +304,12 @@ def descend(costs: jax.Array, target: jax.Array, size: int) -> jax.Array:
       costs: integers `[P^2, B]`, from the start, the one cell with cost 0.
       target: `int32[B]`, a place with a finite cost; where it is the start, so is the result.
       size: N.
+
+    Example:
+      >>> costs = np.full((25, 1), FAR, np.int32)
+      >>> costs[[6, 7, 8], 0] = [0, 1, 2]  # a corridor of three cells
+      >>> jax.jit(descend, static_argnums=2)(costs, np.array([8], np.int32), 3).tolist()
+      [7]
     """
     batch = target.shape[0]
     instance, flat = jnp.arange(batch, dtype=jnp.int32), costs.reshape(-1)

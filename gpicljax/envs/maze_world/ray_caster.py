@@ -39,6 +39,15 @@ def frames(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> jax
 
     Returns:
       `uint8[F, H, W, 3]`.
+
+    Example:
+      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
+      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
+      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
+      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
+      >>> draw = functools.partial(frames, Screen(12, 16, 1.0), np.zeros(3 * 4096, np.uint32))
+      >>> jax.eval_shape(draw, mazes, shots).shape
+      (5, 12, 16, 3)
     """
     tiled = functools.partial(in_tiles, screen, table)
     return lax.platform_dependent(
@@ -66,7 +75,17 @@ def _with_bar(screen: Screen, bar: jax.Array, strip: jax.Array) -> jax.Array:
 
 
 def at_once(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> jax.Array:
-    """Frames made side by side, as accelerators like it; see `frames`."""
+    """Frames made side by side, as accelerators like it; see `frames`.
+
+    Example:
+      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
+      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
+      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
+      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
+      >>> draw = functools.partial(at_once, Screen(12, 16, 1.0), np.zeros(3 * 4096, np.uint32))
+      >>> jax.eval_shape(draw, mazes, shots).shape
+      (5, 12, 16, 3)
+    """
     light = _light(table)
     keep = lax.optimization_barrier
     cast = keep(rays.cast(screen, mazes, shots))
@@ -89,7 +108,17 @@ def at_once(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> ja
 
 
 def in_tiles(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> jax.Array:
-    """Frames made a few at a time, as a CPU's caches like it; see `frames`."""
+    """Frames made a few at a time, as a CPU's caches like it; see `frames`.
+
+    Example:
+      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
+      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
+      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
+      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
+      >>> draw = functools.partial(in_tiles, Screen(12, 16, 1.0), np.zeros(3 * 4096, np.uint32))
+      >>> jax.eval_shape(draw, mazes, shots).shape
+      (5, 12, 16, 3)
+    """
     count = shots.maze.shape[0]
     result = jnp.zeros((count, screen.height, screen.width, 3), jnp.uint8)
     size = math.ceil(count / max(math.ceil(count / _TILE), 1))

@@ -155,7 +155,16 @@ def directions(screen: Screen, heading: jax.Array) -> tuple[jax.Array, jax.Array
 
 
 def cast(screen: Screen, mazes: Mazes, shots: Shots) -> Rays:
-    """The rays of all columns."""
+    """The rays of all columns.
+
+    Example:
+      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
+      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
+      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
+      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
+      >>> jax.eval_shape(lambda *x: cast(Screen(4, 8, 1.0), *x), mazes, shots).along_x.shape
+      (5, 8)
+    """
     geometry = mazes.geometry[shots.maze]
     size = geometry[:, :1]
     x, y = directions(screen, shots.pose[:, 2])
@@ -176,7 +185,19 @@ def _entry(position: jax.Array, cell: jax.Array, grows: jax.Array, along: jax.Ar
 
 
 def trace(mazes: Mazes, shots: Shots, rays: Rays) -> Reached:
-    """Follows all rays from border to border until a wall or the view range stops them."""
+    """Follows all rays from border to border until a wall or the view range stops them.
+
+    Example:
+      >>> def depth(cells, pose):
+      ...     geometry, none = jnp.array([[1.0, 2.0, 1.0, 9.0]]), jnp.zeros((1, 3), jnp.int32)
+      ...     mazes = Mazes(cells, none[None, :, :2], geometry, none[:, :2])
+      ...     shots = Shots(none[:, 0], pose, none[:, 0].astype(jnp.uint32), none)
+      ...     rays = cast(Screen(height=1, width=1, slope=1.0), mazes, shots)
+      ...     return trace(mazes, shots, rays).depth(rays)
+      >>> room = np.pad(np.zeros((1, 5, 5), np.uint16), ((0, 0), (1, 1), (1, 1)), constant_values=1)
+      >>> jax.jit(depth)(room, np.array([[1.5, 3.5, 0.0]], np.float32)).item()  # to the wall at 6
+      4.5
+    """
     n = mazes.cells.shape[-1]
     cells = mazes.cells.reshape(-1)
     base = (shots.maze * (n * n))[:, None]
@@ -239,6 +260,17 @@ def count_beams(mazes: Mazes, shots: Shots, rays: Rays, depth: jax.Array) -> jax
 
     Returns:
       `int32[F]`.
+
+    Example:
+      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
+      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
+      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
+      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
+      >>> def most(mazes, shots):
+      ...     rays = cast(Screen(4, 8, slope=1.0), mazes, shots)
+      ...     return count_beams(mazes, shots, rays, depth=jnp.ones((5, 8)))
+      >>> jax.eval_shape(most, mazes, shots).shape
+      (5,)
     """
     count = jnp.zeros(depth.shape, jnp.int32)
     for word in _beam_words(mazes, shots, rays, depth):
@@ -253,6 +285,17 @@ def nearest_beams(
 
     Returns:
       `uint32[slots, F, W]`.
+
+    Example:
+      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
+      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
+      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
+      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
+      >>> def two(mazes, shots):
+      ...     rays = cast(Screen(4, 8, slope=1.0), mazes, shots)
+      ...     return nearest_beams(2, mazes, shots, rays, depth=jnp.ones((5, 8)))
+      >>> jax.eval_shape(two, mazes, shots).shape
+      (2, 5, 8)
     """
     words = _beam_words(mazes, shots, rays, depth)
     if slots == len(words):
@@ -265,7 +308,13 @@ def nearest_beams(
 
 
 def beam_depth(word: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Whether there is a beam, its depth in cells, and its landmark."""
+    """Whether there is a beam, its depth in cells, and its landmark.
+
+    Example:
+      >>> word = np.float32(2.5).view(np.uint32) | np.uint32(3)
+      >>> [x.item() for x in beam_depth(jnp.asarray(word))]
+      [True, 2.5, 3]
+    """
     depth = lax.bitcast_convert_type(word & ~_LANDMARK, jnp.float32)
     seen = word != _NONE
     return seen, jnp.where(seen, depth, 1), (word & _LANDMARK).astype(jnp.int32)

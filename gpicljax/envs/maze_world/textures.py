@@ -56,6 +56,14 @@ class TextureSet:
 
     Raises:
       ValueError: if these are not such arrays.
+
+    Example:
+      >>> grey = np.full((1, SIZE, SIZE, 3), 128, np.uint8)
+      >>> TextureSet(walls=grey, grounds=grey, ceilings=grey).walls.shape
+      (1, 64, 64, 3)
+      >>> TextureSet(walls=grey / 255, grounds=grey, ceilings=grey)
+      Traceback (most recent call last):
+      ValueError: walls: got 'float64[1, 64, 64, 3]'; accepted: uint8[N, 64, 64, 3] with N >= 1
     """
 
     walls: np.ndarray

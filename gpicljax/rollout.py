@@ -293,6 +293,12 @@ class Instance:
     Attributes:
       moment: what it waits for an action on.
       record: its last step, leaves `[1, ...]`; None before the first.
+
+    Example:
+      >>> def three_pulls(instance):
+      ...     return [float(instance.step(arm).reward) for arm in range(3)]
+      >>> def of_all(key, vec):
+      ...     return [three_pulls(instance) for instance in HostBatch(vec).start(key)]
     """
 
     def __init__(self, step: Any, keys: Any, vstate: VectorState, timestep: TimeStep) -> None:

@@ -144,7 +144,12 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def tensorstore() -> Any:
-    """The library, imported with the first store."""
+    """The library, imported with the first store.
+
+    Example:
+      >>> tensorstore().__name__
+      'tensorstore'
+    """
     import tensorstore
 
     return tensorstore
@@ -165,6 +170,14 @@ def write_arrays(folder: Path, table: Mapping[str, NDArray[Any]]) -> None:
 
     Raises:
       OSError: if the disk refuses.
+
+    Example:
+      >>> import tempfile, numpy
+      >>> with tempfile.TemporaryDirectory() as parent:
+      ...     folder = Path(parent) / "shard"
+      ...     write_arrays(folder, {"reward": numpy.zeros((4, 2))})
+      ...     tensorstore().open(location(folder / "reward")).result().shape
+      (4, 2)
     """
     folder.mkdir()
     store = tensorstore()

@@ -53,6 +53,14 @@ class Projected(nn.Module):
     Attributes:
       width: of the core's inputs.
       core: a module with `initial_carry`, `step` and `unroll` over vectors.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(Projected(16, GRUStack((16,))))
+      >>> inputs = jax.numpy.zeros((4, 3))
+      >>> params = jax.eval_shape(network.init, jax.random.key(0), inputs)["params"]
+      >>> params["project"]["kernel"].shape
+      (3, 16)
     """
 
     width: int
@@ -95,6 +103,13 @@ class MemorySettings:
 
     Raises:
       ValueError: for sizes that the kind of memory cannot have.
+
+    Example:
+      >>> from gpicljax import spaces
+      >>> settings = MemorySettings("gru", core=(32,))
+      >>> core, event = settings.make(spaces.Box(0.0, 1.0, (4,)), spaces.Discrete(2))
+      >>> core.sizes, event
+      ((32,), None)
     """
 
     memory: MemoryKind = "lstm"

@@ -27,6 +27,13 @@ class KVCache(struct.PyTreeNode):
       values: float `[B, layers, heads, C, d]`.
       length: tokens of the trial so far, `int32[B]`.
       windowed: whether old tokens may be forgotten; static.
+
+    Example:
+      >>> from gpicljax.networks.transformer import Transformer
+      >>> trunk = Transformer(layers=2, width=16, heads=4, capacity=32)
+      >>> cache = jax.eval_shape(lambda: trunk.initial_carry(8))
+      >>> cache.keys.shape, cache.capacity
+      ((8, 2, 4, 32, 4), 32)
     """
 
     keys: jax.Array
@@ -41,7 +48,13 @@ class KVCache(struct.PyTreeNode):
 
 
 class Context(struct.PyTreeNode):
-    """What all layers of a pass share; `[B, ...]`, or `[1, ...]` where all rows are alike."""
+    """What all layers of a pass share; `[B, ...]`, or `[1, ...]` where all rows are alike.
+
+    Example:
+      >>> context = Context(cosine=jnp.ones((1, 2, 5)), sine=jnp.zeros((1, 2, 5)))  # no rotation
+      >>> context.visible is None
+      True
+    """
 
     cosine: jax.Array  # float [B, d / 2, T]
     sine: jax.Array
@@ -57,6 +70,14 @@ class Block(nn.Module):
     """One pre-norm layer: attention, then a feed-forward net of four times the width.
 
     12 d^2 + 10 d parameters. Attributes as in `Transformer`.
+
+    Example:
+      >>> block = Block(8, 2, None, 1, jnp.float32, 0.0, 1.0, "auto")
+      >>> context = Context(cosine=jnp.ones((1, 2, 5)), sine=jnp.zeros((1, 2, 5)))
+      >>> state = jnp.zeros((3, 5, 8)), None
+      >>> params = jax.eval_shape(block.init, jax.random.key(0), state, jnp.int32(0), context)
+      >>> sum(leaf.size for leaf in jax.tree.leaves(params)) == 12 * 8**2 + 10 * 8
+      True
     """
 
     width: int

@@ -26,7 +26,12 @@ from gpicljax.runtime.mesh import enable_compilation_cache
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns its exit code."""
+    """The command line; returns its exit code.
+
+    Example:
+      >>> main(["FrozenLake-v1", "--terminal"])  # where there is no terminal
+      2
+    """
     parser = argparse.ArgumentParser(
         prog="python -m gpicljax.play", description="Play an environment by hand."
     )

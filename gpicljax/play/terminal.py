@@ -136,7 +136,13 @@ def play_in_terminal(
 
 @contextlib.contextmanager
 def keys_at_once() -> Iterator[Callable[[], str]]:
-    """Reads keys from the terminal as they are pressed; restores it in any case."""
+    """Reads keys from the terminal as they are pressed; restores it in any case.
+
+    Example:
+      >>> def pressed():
+      ...     with keys_at_once() as read:
+      ...         return read()
+    """
     import termios
     import tty
 

@@ -253,6 +253,11 @@ def run_experiment(
       SystemExit: with code 2 for arguments that are not accepted, 1 for runs, checkpoints and files
         that cannot be used, 143 or 130 after a signal, and 3 if the loss or the parameters of a
         seed have stopped being finite (where others have not, all results are written first).
+
+    Example:
+      >>> def main(argv=None):
+      ...     presets = {"quick": Config(), "paper": Config(num_chunks=1000)}
+      ...     return run_experiment("bandits", presets, build, report, argv)
     """
 
     def prepare(config: TrainingConfig) -> None:

@@ -46,6 +46,10 @@ def one_device_per_core(most: int | None = None) -> int:
     Returns:
       The number of CPU devices of this process. What was set by hand (`XLA_FLAGS`,
       `JAX_NUM_CPU_DEVICES`, or a backend in use) stays.
+
+    Example:
+      >>> one_device_per_core(most=1) >= 1
+      True
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_cpu_multi_thread_eigen" not in flags:
@@ -276,6 +280,11 @@ def enable_compilation_cache(path: str | Path | None = None) -> Path | None:
 
     Returns:
       The folder in use, or None if the cache is off or its folder cannot be written to.
+
+    Example:
+      >>> folder = enable_compilation_cache()
+      >>> folder is None or folder.is_dir()
+      True
     """
     configured: str | None = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009
     chosen = path or os.environ.get("GPICLJAX_CACHE") or configured

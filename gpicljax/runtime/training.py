@@ -63,6 +63,15 @@ def start_training(
       keys: typed keys, one for each run.
       cells: what distinguishes their cells, a pytree of arrays with a leading axis of runs.
       updates: of a chunk.
+
+    Example:
+      >>> from gpicljax.runtime.experiment import Program
+      >>> program = Program("counting", lambda key, cell: cell, lambda x: (x + 1, {"x": x}), 1)
+      >>> lanes = Lanes(("seed 0", "seed 1"), make_mesh(1))
+      >>> keys = jax.random.split(jax.random.key(0), 2)
+      >>> training = start_training(program, lanes, keys, jnp.array([0, 10]), updates=4)
+      >>> training.advance(training.running, jnp.int32(3))[0].state.tolist()
+      [3, 13]
     """
     if lanes.count == 1 and program.spread is not None:
         return _one_run(program, program.spread, keys[0], updates)

@@ -55,13 +55,27 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Flushes a file that somebody else wrote to the device."""
+    """Flushes a file that somebody else wrote to the device.
+
+    Example:
+      >>> file = Path(tempfile.mkdtemp()) / "agent.bin"
+      >>> file.write_bytes(b"...")
+      3
+      >>> sync_file(file)
+    """
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Flushes the names in `folder` to the device, where the file system can do that."""
+    """Flushes the names in `folder` to the device, where the file system can do that.
+
+    Example:
+      >>> folder = Path(tempfile.mkdtemp())
+      >>> (folder / "old.md").touch()
+      >>> _ = (folder / "old.md").rename(folder / "new.md")
+      >>> sync_folder(folder)
+    """
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -82,6 +96,10 @@ def plain(value: Any) -> Any:
 
     Raises:
       TypeError: for a value of any other type.
+
+    Example:
+      >>> plain({"best": np.float32(0.5), "curve": np.array([1.0, np.nan]), "at": Path("runs")})
+      {'best': 0.5, 'curve': [1.0, None], 'at': 'runs'}
     """
     if value is None or isinstance(value, str | bool | int):
         return value

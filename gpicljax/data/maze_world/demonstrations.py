@@ -62,6 +62,13 @@ class Demonstration:
 
     Raises:
       ValueError: for a length below 1, or a range outside [0, 1].
+
+    Example:
+      >>> Demonstration(length=256, epsilon=(0.0, 0.5)).probability
+      (0.0, 0.5)
+      >>> Demonstration(epsilon=(0.5, 0.0))
+      Traceback (most recent call last):
+      ValueError: epsilon: got (0.5, 0.0); accepted: two of [0, 1] in order
     """
 
     length: Count = 2048
@@ -228,6 +235,12 @@ def demonstrator(
 
     Returns:
       The agent; its `aux` is a dictionary with the `label`, as it is stored.
+
+    Example:
+      >>> agent = demonstrator(MazeWorld(), *jnp.full((3, 8), 0.5), Demonstration(length=16))
+      >>> actor, labeller, time = jax.eval_shape(lambda: agent.initial_carry(8))
+      >>> actor.kept.shape
+      (8, 15, 15)
     """
     actor = privileged_agent(env, probability, settings.rule)
     labeller = privileged_agent(env, settings.label_probability, settings.rule)
@@ -255,7 +268,15 @@ def demonstrator(
 
 
 def task_of(env: MazeWorld, params: Params | Sequence[Params], episode: Episode) -> Task:
-    """The task of one episode (leaves without a batch axis), from its key."""
+    """The task of one episode (leaves without a batch axis), from its key.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> blank = dict.fromkeys(Episode._fields)
+      >>> episode = Episode(**blank | {"task": np.zeros(2, np.uint32), "distribution": np.uint8(0)})
+      >>> jax.eval_shape(lambda: task_of(env, env.default_params, episode)).walls.shape
+      (15, 15)
+    """
     choices = _listed(params)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *choices)
     chosen = jax.tree.map(lambda x: x[jnp.asarray(episode.distribution)], stacked)
@@ -271,6 +292,14 @@ def states_of(env: MazeWorld, task: Task, episode: Episode) -> State:
       env: the environment.
       task: the episode's, see `task_of`.
       episode: one episode, or a piece of one: any number of poses with what belongs to them.
+
+    Example:
+      >>> env, blank = MazeWorld(), dict.fromkeys(Episode._fields)
+      >>> stay = Episode(**blank | {"pose": np.ones((3, 17), np.uint8), "command": np.zeros(17)})
+      >>> def states(key):
+      ...     return states_of(env, env.sample_task(key, env.default_params), stay)
+      >>> jax.eval_shape(states, jax.random.key(0)).position.shape
+      (17, 2)
     """
     pose = jnp.asarray(episode.pose)
     count = pose.shape[-1]
@@ -346,6 +375,15 @@ def advice(
 
     Returns:
       Actions `int32[T]`, or float `[T, 2]`; and `bool[T, N, N]`, the cells it knows.
+
+    Example:
+      >>> env, blank = MazeWorld(), dict.fromkeys(Episode._fields)
+      >>> stay = Episode(**blank | {"pose": np.ones((3, 17), np.uint8), "command": np.zeros(17)})
+      >>> def advised(key):
+      ...     task = env.sample_task(key, env.default_params)
+      ...     return advice(key, env, task, states_of(env, task, stay))
+      >>> [x.shape for x in jax.eval_shape(advised, jax.random.key(0))]
+      [(17,), (17, 15, 15)]
     """
     env = dataclasses.replace(env, view="first_person")
     agent = privileged_agent(env, probability, rule)
@@ -446,6 +484,12 @@ def collect(
       ShardError: if the folder holds something else, or another writer is at work.
       OSError: if writing fails; what was written before is kept.
       ValueError: see `trajectories`.
+
+    Example:
+      >>> def small_set(folder):
+      ...     env = MazeWorld(size=9)
+      ...     short = Demonstration(length=64)
+      ...     return collect(folder, 0, env, env.default_params, episodes=256, settings=short)
     """
     choices = _choices(env, params, settings)
     check_at_least(1, episodes=episodes, episodes_per_shard=episodes_per_shard)

@@ -67,6 +67,14 @@ def by_rejection(
       low: float `[]`, in nats.
       high: float `[]`, in nats.
       rounds: at least 1.
+
+    Example:
+      >>> def draw(key):
+      ...     return jax.random.normal(key, (2, 8, 8))
+      >>> def find(key):
+      ...     return by_rejection(key, draw, jnp.array(5.0), 0.5, 1.0, rounds=4)
+      >>> jax.eval_shape(find, jax.random.key(0)).tables.shape
+      (2, 8, 8)
     """
 
     def propose(carry: tuple[jax.Array, Calibrated]) -> tuple[jax.Array, Calibrated]:
@@ -106,6 +114,12 @@ def by_scale(
       low: float `[]`, in nats.
       high: float `[]`, in nats.
       rounds: scales to try, at least 1.
+
+    Example:
+      >>> def find(key):
+      ...     return by_scale(key, jnp.zeros((2, 8, 8)), jnp.array(5.0), 0.5, 1.0, rounds=4)
+      >>> jax.eval_shape(find, jax.random.key(0)).scale.shape
+      ()
     """
 
     def attempt(carry: tuple) -> tuple:

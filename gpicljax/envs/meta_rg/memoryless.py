@@ -50,6 +50,12 @@ def decision_dataset(
       ValueError: for another view, an unknown `message`, or no games.
 
     Source: the memoryless control of Meta-Referential Games; ours, not the paper's.
+
+    Example:
+      >>> def without_messages(key):
+      ...     env = MetaRG(view="listener")
+      ...     params = env.default_params
+      ...     return decision_dataset(key, env, params, num_games=10_000, message="none")
     """
     check_choice("view", env.view, ["listener"])
     check_choice("message", message, get_args(Message))

@@ -54,6 +54,12 @@ class Algorithm:
       remembers: whether its policy has a memory of the trial.
       privileged: whether its environments are built with `privileged=True`, for a teacher's sake.
       to_act: a configuration without what only training needs; that of an agent from disk.
+
+    Example:
+      >>> from gpicljax.agents import catalogue
+      >>> r2d2 = catalogue.find("r2d2")
+      >>> r2d2.remembers, r2d2.config().__class__.__name__
+      (True, 'R2D2Config')
     """
 
     name: str

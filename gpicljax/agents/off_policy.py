@@ -41,6 +41,13 @@ class OffPolicyConfig:
       n_step: n of the n-step return (shorter at the end of an episode).
       critics: K, Q-functions; targets take the least of their values.
       normalise_observations: whether networks see them by their running mean and variance.
+
+    Example:
+      >>> OffPolicyConfig(n_step=3).critics
+      2
+      >>> OffPolicyConfig(replay_capacity=500)
+      Traceback (most recent call last):
+      ValueError: min_replay: got 1000; accepted: at most replay_capacity = 500
     """
 
     period: int = 1

@@ -56,6 +56,12 @@ class Auxiliary(NamedTuple):
       target: `(observation, next_observation) -> (target, weight)`: what to predict at a step,
         float `[..., size]`, and float `[...]`, 0 where nothing is to be predicted.
       coefficient: weight of its loss.
+
+    Example:
+      >>> def next_position(observation, next_observation):
+      ...     return next_observation["position"], jnp.ones(next_observation["position"].shape[:-1])
+      >>> Auxiliary("position", next_position, coefficient=0.5).name
+      'position'
     """
 
     name: str

@@ -55,6 +55,14 @@ class Loss(NamedTuple):
       at: `(outputs, sequences) -> float[T, B]`, the loss at every position.
       weight: in the sum of all terms.
       counts: `sequences -> bool[T, B]`, which positions count; None for all.
+
+    Example:
+      >>> def absolute(outputs, sequences):
+      ...     return jnp.abs(outputs - sequences.targets)
+      >>> loss = Loss("absolute error", absolute, weight=0.5)
+      >>> sequences = Sequences(inputs=None, starts=None, targets=jnp.ones((2, 1)))
+      >>> loss.at(jnp.zeros((2, 1)), sequences).tolist()
+      [[1.0], [1.0]]
     """
 
     name: str
@@ -132,6 +140,13 @@ class SequenceConfig:
         `"constant"` stays.
       ramp: positions of a sequence over which the weight of its losses rises from 0 to 1: what
         cannot be known yet teaches little.
+
+    Example:
+      >>> SequenceConfig(batch_size=64, microbatches=4).schedule
+      'noam'
+      >>> SequenceConfig(batch_size=64, microbatches=5)
+      Traceback (most recent call last):
+      ValueError: microbatches: got 5; accepted: a divisor of batch_size = 64
     """
 
     batch_size: int = 16

@@ -52,6 +52,15 @@ class Network(NamedTuple):
         back as None), and None for starts, where there is none. With a typed `key`, units are
         dropped where the network has a rate of dropout: for the gradient of a trainer. Without
         one, as in acting and in evaluations, nothing is.
+
+    Example:
+      >>> def linear(params, carry, inputs, starts, key=None):
+      ...     return inputs @ params, carry
+      >>> def init(key, inputs):
+      ...     return jax.random.normal(key, (inputs.shape[-1], 2))
+      >>> network = Network(init, lambda batch: (), step=linear, unroll=linear)
+      >>> network.step(jnp.ones((3, 2)), (), jnp.ones((4, 3)), jnp.zeros(4, bool))[0].shape
+      (4, 2)
     """
 
     init: Callable[[jax.Array, Any], Any]

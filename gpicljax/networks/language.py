@@ -89,6 +89,13 @@ class LanguageModelSettings:
 
     Raises:
       ValueError: for numbers below 1 (or 0), and a width that the heads do not divide.
+
+    Example:
+      >>> LanguageModelSettings("linear", layers=2).width
+      64
+      >>> LanguageModelSettings(width=64, heads=5)
+      Traceback (most recent call last):
+      ValueError: width: got 64; accepted: a multiple of 2 x heads = 10
     """
 
     kind: Literal["transformer", "linear", "lstm"] = "transformer"

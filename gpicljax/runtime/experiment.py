@@ -96,6 +96,13 @@ class Probe(NamedTuple):
     Attributes:
       measure: without repeats. Its program is compiled once for probes and evaluations.
       metrics: from its results, arrays `[seeds, ...]` on the host, to what is logged, `[seeds]`.
+
+    Example:
+      >>> def accuracy(key, params, cell):
+      ...     return (jax.random.uniform(key, (100,)) < params).mean()
+      >>> probe = Probe(Measure(accuracy), metrics=lambda measured: {"accuracy": measured})
+      >>> probe.metrics(np.array([0.5, 0.75]))["accuracy"].tolist()
+      [0.5, 0.75]
     """
 
     measure: Measure

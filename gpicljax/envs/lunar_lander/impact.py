@@ -37,7 +37,14 @@ _MOST_AXES, _MOST_POINTS, _MOST_ROOTS = 20, 16, 50
 
 
 class Sweep(NamedTuple):
-    """A motion: the pose (x, y of the centre of mass, angle) at its start and at its end."""
+    """A motion: the pose (x, y of the centre of mass, angle) at its start and at its end.
+
+    Example:
+      >>> sweep = Sweep(start=(0.0, 5.0, 0.0), end=(2.0, 4.0, 0.0))
+      >>> frame = sweep.at(0.5)
+      >>> frame.x, frame.y
+      (1.0, 4.5)
+    """
 
     start: Triple
     end: Triple

@@ -118,7 +118,8 @@ def integrated(pose: Triple, velocity: Triple, time: jax.Array | float) -> tuple
     """Poses after a time, and the velocities, which have upper limits.
 
     Example:
-      >>> pose, velocity = integrated((0.0, 5.0, 0.0), (1.0, 0.0, 500.0), time=0.02)
+      >>> step = jax.jit(integrated)
+      >>> pose, velocity = step((0.0, 5.0, 0.0), (1.0, 0.0, 500.0), time=0.02)
       >>> [f"{x:.2f}" for x in pose]  # in one step nothing makes more than a quarter turn
       ['0.02', '5.00', '1.57']
     """

@@ -141,6 +141,7 @@ QUICK = Config(
         replay_capacity=1024,
         min_replay=64,
         updates_per_collect=2,
+        n_step=1,
         bootstrap=False,
         forced_steps=False,
     ),
@@ -180,6 +181,20 @@ CPU_TABLE3 = dataclasses.replace(
 )
 PAPER_TABLE2 = Config(seeds=3, vmax=3)
 PAPER_TABLE3 = Config(shots=(1, 2, 4), samples=(1, 4, 16), observations=5_000_000, log_lines=157)
+# Four stimuli to choose from, or none: appendix E.3, whose budget is not told.
+PAPER_FIGURE9 = Config(seeds=5, shots=(2,), distractors=3, observations=2_000_000, log_lines=63)
+CPU_FIGURE9 = dataclasses.replace(
+    CPU_LSTM_V0,
+    seeds=3,
+    shots=(2,),
+    distractors=3,
+    observations=1_024_000,
+    log_lines=16,
+    auxiliary="stimulus",
+    auxiliary_weight=1.0,
+    network=dataclasses.replace(LSTM, compare=()),
+    evaluation_episodes=256,
+)
 PRESETS = {
     "quick": QUICK,
     "cpu-lstm-v0": CPU_LSTM_V0,
@@ -189,6 +204,8 @@ PRESETS = {
     ),
     "cpu-table2": CPU_TABLE2,
     "cpu-table3": CPU_TABLE3,
+    "cpu-figure9": CPU_FIGURE9,
+    "paper-figure9": PAPER_FIGURE9,
     "paper-table2": PAPER_TABLE2,
     "paper-table3": PAPER_TABLE3,
 }

@@ -130,6 +130,7 @@ def q_agent(
     actions: spaces.Space | int,
     epsilons: jax.Array | float | Callable[[int], jax.Array] = 0.0,
     num_agents: int | None = None,
+    announce: bool = False,
 ) -> Agent:
     """An epsilon-greedy agent over the legal actions.
 
@@ -139,6 +140,8 @@ def q_agent(
       epsilons: exploration rate, one, `float[B]`, or a function of B; 0 is greedy. Every agent
         explores by itself, with all its choices or with none.
       num_agents: A; None for one agent without an agent axis.
+      announce: whether its actions name all choices twice: as made, then as they would be made
+        without exploration (Hu & Foerster, 2020).
 
     Returns:
       The agent; its `aux` is a dictionary with the Q-values.
@@ -174,12 +177,13 @@ def q_agent(
         inputs = agent_input(space, carry, timestep)
         output, core = network.step(params, carry.core, inputs, timestep.trial_start)
         legal = jnp.broadcast_to(legal_actions(timestep.observation, one), output.q_values.shape)
-        action = greedy(output.q_values, legal)
+        best = action = greedy(output.q_values, legal)
         if not (isinstance(epsilons, float) and epsilons == 0):
             batch = keys.shape[0]
             rates = epsilons(batch) if callable(epsilons) else epsilons
-            action = jax.vmap(explore)(keys, action, legal, jnp.broadcast_to(rates, batch))
-        return action, {"q_values": output.q_values}, AgentCarry(core, action)
+            action = jax.vmap(explore)(keys, best, legal, jnp.broadcast_to(rates, batch))
+        done = jnp.concatenate([action, best], axis=-1) if announce else action
+        return done, {"q_values": output.q_values}, AgentCarry(core, action)
 
     return Agent(lambda batch: initial_memory(network, space, batch), act)
 

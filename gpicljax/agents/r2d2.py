@@ -9,7 +9,9 @@ whose action the environment ignores carry no loss. So no padding is stored or l
 
 Several agents (an agent axis behind the batch's) share their parameters or have their own. Each
 learns from its own reward and values; or, with `mixing="vdn"`, the sum of their values from the
-team's reward (Sunehag et al., 2018).
+team's reward (Sunehag et al., 2018). With `announce`, each also tells the others what it would have
+done if it had not explored (the simplified action decoder of Hu & Foerster, 2020), in environments
+whose actions have room for it.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ from gpicljax.agents.acting import (
     q_agent,
 )
 from gpicljax.agents.optimisation import Target, clipped_adam, counted, learnt_if, target_update
-from gpicljax.agents.returns import n_step_targets, rescale
+from gpicljax.agents.returns import n_step_targets
 from gpicljax.batching import strong
 from gpicljax.checks import Count, Rate, Share, check, check_at_least, check_choice
 from gpicljax.data import replay as replay_buffer
+from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network, over_agents
 from gpicljax.networks.policies import Choices, choices, chosen_value, legal_actions, no_action
@@ -81,13 +84,13 @@ class R2D2Config:
       carries: `"stored"`: sequences begin with the memory that the actor had; `"none"`: with an
         empty one, and only what follows the first start of a trial counts, which is exact. For
         memories too large to be stored; sequences should then be longer than most trials.
-      n_step: n of the n-step return (shorter at the end of a sequence).
+      n_step: n of the n-step return (shorter at the end of a sequence, if it is bootstrapped).
       replay_capacity: sequences; rounded up to a multiple of `num_envs`.
       min_replay: sequences collected before anything is learnt.
       batch_size: sequences per update.
       updates_per_collect: updates per collection of `unroll - overlap` steps.
-      bootstrap: learn from returns; False learns the immediate reward only (discount 0), and
-        neither needs nor has a target network.
+      bootstrap: learn from returns; False learns the next `n_step` rewards only, and neither needs
+        nor has a target network.
       target: `"hard"` copies every `target_period` updates, `"polyak"` averages with `target_rate`.
       rescale: learn in the rescaled value space h of Pohlen et al. (2018).
       forced_steps: whether steps with a single legal action carry Q loss. Where actions do not
@@ -95,6 +98,8 @@ class R2D2Config:
       share_parameters: whether several agents have the same parameters.
       mixing: `"none"`: several agents learn independently; `"vdn"`: the sum of their values is
         learnt from the team's reward, the mean of theirs: one that all get counts once.
+      announce: whether actions name all choices twice: as made, and as they would be without
+        exploration. The environment shows the latter to the other agents.
 
     Example:
       >>> config = R2D2Config(unroll=20, overlap=10, num_envs=32, replay_capacity=5_000)
@@ -118,6 +123,7 @@ class R2D2Config:
     forced_steps: bool = True
     share_parameters: bool = True
     mixing: Mixing = "none"
+    announce: bool = False
 
     def __post_init__(self) -> None:
         sizes = ("num_envs", "unroll", "n_step", "replay_capacity", "batch_size")
@@ -160,7 +166,7 @@ class R2D2HParams:
       decay_updates: updates over which the learning rate falls linearly.
       adam_epsilon: of Adam.
       max_gradient_norm: clip by global norm; infinite for none.
-      discount: gamma; unused without `bootstrap`.
+      discount: gamma.
       target_period: updates between hard copies of the target network.
       target_rate: tau of the Polyak average.
       priority_exponent: alpha.
@@ -261,8 +267,8 @@ def make(
     Returns:
       The trainer. Unless greedy, its agent explores as actors do by default, each with its own
       epsilon (see `actor_epsilons`); `acting.q_agent` takes others. Its metrics are means over the
-      steps of the optimiser: `q_loss`, `gradient_norm` before clipping, and `<name>_loss` of every
-      auxiliary.
+      steps of the optimiser: `q_loss`, `gradient_norm` before clipping, and of every auxiliary
+      `<name>_loss` and `<name>_accuracy`.
 
     Raises:
       ValueError: if the environments do not fit.
@@ -275,7 +281,7 @@ def make(
       >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     agents = vec.env.num_agents
-    actions = choices(one_agents_actions(vec.env))
+    actions = own_choices(vec.env, config.announce)
     fits = vec.num_envs == config.num_envs
     check(fits, "num_envs", config.num_envs, f"{vec.num_envs}, the size of the batch")
     accepted = "'none' for one agent, without an agent axis"
@@ -285,6 +291,28 @@ def make(
     r2d2 = R2D2(config, vec, network, actions, auxiliaries)
     observations = config.period * config.num_envs
     return Trainer(r2d2.init, r2d2.update, r2d2.agent, observations, config.updates_per_collect)
+
+
+def own_choices(env: Environment, announce: bool) -> Choices:
+    """What one agent chooses: all that an action names, or its first half if the rest announces it.
+
+    Raises:
+      ValueError: if there is no such half.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.make("MetaRG-v1", view="players", announces=True)
+      >>> own_choices(env, announce=True).shape
+      (4,)
+    """
+    actions = choices(one_agents_actions(env))
+    if not announce:
+        return actions
+    nvec = () if isinstance(actions, spaces.Discrete) else actions.sizes
+    half = len(nvec) // 2
+    fits = half > 0 and nvec[:half] == nvec[half:]
+    check(fits, "announce", True, "False, for actions that do not name all choices twice")
+    return spaces.MultiDiscrete(nvec[:half])
 
 
 def _like(x: jax.Array, target: jax.Array) -> jax.Array:
@@ -318,7 +346,8 @@ class R2D2:
 
     def explorer(self, epsilons: jax.Array | float | Callable[[int], jax.Array]) -> Agent:
         """See `acting.q_agent`."""
-        return q_agent(self.network, self.actions, epsilons, self.vec.env.num_agents)
+        agents, announce = self.vec.env.num_agents, self.config.announce
+        return q_agent(self.network, self.actions, epsilons, agents, announce)
 
     def init(self, key: jax.Array, hparams: R2D2HParams, env_params: Any = None) -> TrainState:
         """See `interface.Trainer`."""
@@ -380,7 +409,8 @@ class R2D2:
         config, before = self.config, self.kept(state.rollout.carry)
 
         def keep(record: Record) -> tuple[TimeStep, jax.Array]:
-            return record.timestep._replace(info={}), record.action
+            made = record.action[..., : self.actions.shape[0]] if config.announce else record.action
+            return record.timestep._replace(info={}), made
 
         actors = self.explorer(actor_epsilons(state.hparams, config.num_envs))
         following, steps = rollout(
@@ -464,22 +494,26 @@ class R2D2:
             following = self.outputs(target_params, sequence).q_values[1:]
             values = chosen_value(self.actions, following, best)
             values = values.sum(-1) if config.mixing == "vdn" else values
-            # Behind the end of an episode lies a step of no account: nothing flows over it.
-            over = 1 - timestep.terminated[1:].astype(values.dtype)
-            cut = 1 - timestep.truncated[1:].astype(values.dtype)
-            discounts, continues = (
-                jnp.broadcast_to(_like(x, values), values.shape)
-                for x in (hparams.discount * over, cut)
-            )
-            targets = n_step_targets(
-                rewards, discounts, continues, values, config.n_step, config.rescale
-            )
         else:
-            targets = rescale(rewards) if config.rescale else rewards
+            values = jnp.zeros_like(rewards)
+        # Behind the end of an episode lies a step of no account: nothing flows over it.
+        over = 1 - timestep.terminated[1:].astype(values.dtype)
+        cut = 1 - timestep.truncated[1:].astype(values.dtype)
+        discounts, continues = (
+            jnp.broadcast_to(_like(x, values), values.shape) for x in (hparams.discount * over, cut)
+        )
+        targets = n_step_targets(
+            rewards, discounts, continues, values, config.n_step, config.rescale
+        )
         errors = targets - value
 
         # No transition leads out of an ended episode, nor over a renewal into another trial.
         real = ~(timestep.last[:-1] | timestep.trial_start[1:])
+        if not config.bootstrap and config.n_step > 1:
+            # Rewards behind the sequence's end are unknown; behind an episode's there are none.
+            ends = jnp.cumsum(timestep.last[1:][::-1], axis=0)[::-1] > 0
+            known = jnp.arange(len(real)) <= len(real) - config.n_step
+            real &= known[:, None] | ends
         if config.carries == "none":
             real &= jnp.cumsum(timestep.trial_start[:-1], axis=0) > 0
         counts = _like(real, errors)
@@ -525,8 +559,10 @@ class R2D2:
             target, weight = auxiliary.target(here, following)
             weight = weight * _like(real, weight)
             predicted = online.predictions[auxiliary.name][:-1]
-            error = jnp.square(predicted - target).mean(-1)
-            value = (error * weight).sum() / jnp.maximum(weight.sum(), 1)
+            distance, total = jnp.abs(predicted - target), jnp.maximum(weight.sum(), 1)
+            value = (jnp.square(distance).mean(-1) * weight).sum() / total
+            close = (distance <= auxiliary.tolerance).mean(-1, dtype=weight.dtype)
             loss = loss + auxiliary.coefficient * value
             metrics[auxiliary.name + "_loss"] = value
+            metrics[auxiliary.name + "_accuracy"] = (close * weight).sum() / total
         return loss, metrics

@@ -98,8 +98,8 @@ def legal_actions(observation: Any, actions: spaces.Space | int) -> jax.Array:
     else:
         exists = jnp.arange(max(space.sizes)) < jnp.asarray(space.sizes)[:, None]
     if isinstance(observation, dict) and "action_mask" in observation:
-        # A mask may be wider than the largest choice.
-        return observation["action_mask"][..., : exists.shape[-1]] & exists
+        # A mask may be wider than the largest choice, and know choices that are only announced.
+        return observation["action_mask"][(..., *map(slice, exists.shape))] & exists
     return exists
 
 

@@ -456,11 +456,15 @@ class Oracle:
         if not config.forced_steps:
             counted = counted & (legal[:-1].sum(-1) > 1)
         if not config.bootstrap:
-            return late.reward[1:], counted
-        target = np.asarray(outputs(state.target_params, sequence).q_values)
+            # Rewards behind the sequence's end are unknown, unless the episode's came first.
+            ended = late.terminated[1:] | late.truncated[1:]
+            for t, b in np.ndindex(counted.shape):
+                known = t + config.n_step <= len(counted) or ended[t:, b].any()
+                counted[t, b] &= known
+        target = np.asarray(outputs(state.target_params or state.params, sequence).q_values)
         candidates = np.where(legal, online, -np.inf) if self.masked_target else online
         best = candidates.argmax(-1)
-        values = np.take_along_axis(target, best[..., None], -1)[..., 0]
+        values = np.take_along_axis(target, best[..., None], -1)[..., 0] * config.bootstrap
         columns = [
             plain_targets(
                 late.reward[1:, b],
@@ -521,7 +525,8 @@ def started():
 CASES = {
     "table 5": ({}, False),
     "all options": ({"forced_steps": False, "rescale": True, "target": "polyak"}, True),
-    "myopic": ({"bootstrap": False, "burn_in": 0}, False),
+    "myopic": ({"bootstrap": False, "n_step": 1, "burn_in": 0}, False),
+    "the next rewards": ({"bootstrap": False, "n_step": 3, "burn_in": 0}, False),
 }
 
 
@@ -791,6 +796,33 @@ def test_environments_that_do_not_fit_are_refused():
 
     with pytest.raises(ValueError, match="actions: got Box.*accepted: Discrete"):
         r2d2.make(BASE, gpicljax.VectorEnv(Continuous(), ACTORS), NETWORK)
+
+
+def test_agents_announce_what_they_would_do_without_exploration():
+    env = gpicljax.make("MetaRG-v1", view="players", announces=True, max_values=2)
+    actions = r2d2.own_choices(env, announce=True)
+    assert actions.sizes == (3, 7, 7, 7)
+    with pytest.raises(ValueError, match="announce: got True"):
+        r2d2.own_choices(gpicljax.make("MetaRG-v1", view="players"), announce=True)
+    vec = gpicljax.VectorEnv(env, ACTORS, resets="fresh")
+    space = spaces.of_one_agent(env.observation_space(), 2)
+    network = as_network(RecurrentQNetwork(space, actions, mixer_sizes=(8,), core=LSTMStack((6,))))
+    config = dataclasses.replace(BASE, announce=True, mixing="vdn", n_step=2)
+    trainer = r2d2.make(config, vec, network)
+
+    @jax.jit
+    def acted(key):
+        state, _ = trainer.update(trainer.init(key, HPARAMS))
+        agent, start = trainer.agent(), state.rollout
+        keys = jax.random.split(key, ACTORS)
+        done, aux, _ = agent.act(keys, state.params, start.carry, start.timestep)
+        return state.replay.items.action, done, aux["q_values"], start.timestep.observation
+
+    stored, done, q_values, observation = jax.device_get(acted(jax.random.key(0)))
+    assert stored.shape[-2:] == (2, 4) and done.shape == (ACTORS, 2, 8)
+    legal = observation["action_mask"][..., :4, :]
+    best = np.where(legal, q_values, -np.inf).argmax(-1)
+    np.testing.assert_array_equal(done[..., 4:], best)
 
 
 def test_replay_holds_what_its_name_says():

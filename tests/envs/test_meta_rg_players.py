@@ -74,6 +74,24 @@ def test_only_the_decision_of_the_listener_counts_and_only_when_due():
     np.testing.assert_array_equal(again["reward"], steps["reward"])
 
 
+def test_what_is_announced_is_heard_beside_what_is_said_and_changes_nothing_else():
+    done, announced = choices(), choices(seed=2)
+    task, plain = play(make(), done)
+    _, steps = play(make(announces=True), np.concatenate([done, announced], axis=-1))
+    seen = steps["observation"]
+    as_announced = persisting(ended(announced[:, 0, 1:]))
+    np.testing.assert_array_equal(seen["announced"][:, 1], through(task.heard, as_announced))
+    assert seen["announced"].any() and (seen["announced"] != seen["message"]).any()
+    np.testing.assert_array_equal(steps["reward"], plain["reward"])
+    masks = seen.pop("action_mask")
+    np.testing.assert_array_equal(masks[:, :, :4], masks[:, :, 4:])
+    np.testing.assert_array_equal(masks[:, :, :4], plain["observation"].pop("action_mask"))
+    for name, value in plain["observation"].items():
+        np.testing.assert_array_equal(seen[name], value)
+    with pytest.raises(ValueError, match="announces: got True"):
+        gpicljax.make("MetaRG-v0", announces=True)
+
+
 def test_messages_of_fixed_length():
     env = make(fixed_length=True)
     actions = choices()

@@ -64,6 +64,9 @@ class MetaRG(Environment[Params, Task, State]):
       masks: `"paper"` (only decisions when deciding, else no-operation) or `"reference"`
         (everything but no-operation when deciding); they differ for reference actions only.
       listener_speaks: whether the listener's messages reach the speaker.
+      announces: whether players also tell each other what they would have done if they did not
+        explore (Hu & Foerster, 2020): their actions name all choices twice, first as made, then as
+        announced, and messages are also heard as they were announced, through the same channel.
       permutation: `"shared"` (one for all positions), `"position"` (one each) or `"none"`.
       query_targets: `"tss"`, `"all"` or `"iid"`; see `targets.sample_skeleton`.
       nonmatch: `"reference"` or `"balanced"`; see `targets.sample_skeleton`.
@@ -101,6 +104,7 @@ class MetaRG(Environment[Params, Task, State]):
     actions: Literal["compact", "reference"] = "compact"
     masks: Literal["paper", "reference"] = "paper"
     listener_speaks: bool = False
+    announces: bool = False
     permutation: Literal["shared", "position", "none"] = "shared"
     query_targets: Literal["tss", "all", "iid"] = "tss"
     nonmatch: Literal["reference", "balanced"] = "reference"
@@ -128,6 +132,8 @@ class MetaRG(Environment[Params, Task, State]):
             self.message_length,
             f"enough for {self.num_dims} dimensions told in {self.num_rounds} round(s)",
         )
+        fits = self.view == "players" or not self.announces
+        check(fits, "announces", self.announces, 'False; True with view="players"')
         fits = self.stimulus == "scs" and self.num_dims <= self.message_length
         accepted = 'posdis; digitising with stimulus="scs" and num_dims <= message_length'
         check(fits or self.speaker == "posdis", "speaker", self.speaker, accepted)
@@ -288,10 +294,15 @@ class MetaRG(Environment[Params, Task, State]):
             index=zero,
             round=zero,
             game=self._game(key, zero, skeleton, task),
-            channel=jnp.zeros((2, self.message_length), jnp.int32),
+            channel=self._silence,
+            announced=self._silence,
             last_reward=jnp.zeros((), jnp.result_type(float)),
             last_result=zero,
         )
+
+    @property
+    def _silence(self) -> jax.Array:
+        return jnp.zeros((2, self.message_length), jnp.int32)
 
     def _game(self, key: jax.Array, index: jax.Array, skeleton: Skeleton, task: Task) -> Game:
         return draw_game(
@@ -331,7 +342,8 @@ class MetaRG(Environment[Params, Task, State]):
             index=jnp.asarray(index, jnp.int32),
             round=zero,
             game=self._game(state.key, index, state.skeleton, task),
-            channel=jnp.zeros((2, self.message_length), jnp.int32),
+            channel=self._silence,
+            announced=self._silence,
             last_reward=jnp.zeros((), jnp.result_type(float)),
             last_result=zero,
         )
@@ -341,8 +353,8 @@ class MetaRG(Environment[Params, Task, State]):
 
         Args:
           state: the state.
-          action: the listener's `int32[]`, or both players' `int32[2, 1 + L]` (decision, tokens).
-            What a player may not do at this step has no effect.
+          action: the listener's `int32[]`, or both players' `int32[2, 1 + L]` (decision, tokens),
+            twice as many where they announce. What a player may not do at this step has no effect.
           noise: nothing; the draws of an episode come from its state.
           task: the task.
 
@@ -352,7 +364,7 @@ class MetaRG(Environment[Params, Task, State]):
           episode's target lists were cut at a cap.
         """
         del noise
-        decision, messages = self._decode(state, action)
+        decision, messages, announced = self._decode(state, action)
         speaking = state.round < self.num_rounds
         deciding = state.round == self.num_rounds
         query = state.index >= state.skeleton.num_support
@@ -372,6 +384,7 @@ class MetaRG(Environment[Params, Task, State]):
             round=jnp.where(over, 0, state.round + 1),
             game=jax.tree.map(lambda new, old: jnp.where(over, new, old), following, state.game),
             channel=jnp.where(over, 0, jnp.where(speaking, messages, state.channel)),
+            announced=jnp.where(over, 0, jnp.where(speaking, announced, state.announced)),
             last_reward=jnp.where(deciding, reward, state.last_reward),
             last_result=jnp.where(deciding, 1 + correct.astype(jnp.int32), state.last_result),
         )
@@ -386,16 +399,13 @@ class MetaRG(Environment[Params, Task, State]):
             reward = jnp.broadcast_to(reward, (2,))
         return Transition(state, reward, terminated, jnp.zeros((), bool), info)
 
-    def _decode(self, state: State, action: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The listener's decision `int32[]` and both players' messages `int32[2, L]`."""
+    def _decode(self, state: State, action: jax.Array) -> tuple[jax.Array, ...]:
+        """The decision `int32[]`; both messages `int32[2, L]`, as sent and as announced."""
         if self.view == "players":
-            messages = action[:, 1:]
-            if self.fixed_length:  # a message with an end of sentence is not sent
-                messages = jnp.where((messages > 0).all(-1, keepdims=True), messages, 0)
-            messages = language.regularise(jnp.clip(messages, 0, self.vocab_size))
-            if not self.listener_speaks:
-                messages = messages.at[LISTENER].set(0)
-            return action[LISTENER, 0], messages
+            choices = 1 + self.message_length
+            sent = self._sayable(action[:, 1:choices])
+            announced = self._sayable(action[:, choices + 1 :]) if self.announces else sent
+            return action[LISTENER, 0], sent, announced
         own = jnp.zeros(self.message_length, jnp.int32)
         decision = action
         if self.actions == "reference":
@@ -403,7 +413,15 @@ class MetaRG(Environment[Params, Task, State]):
             if self.listener_speaks:
                 own = language.sentence_tokens(sentence, self.vocab_size, self.message_length)
                 own = jnp.where(action == self._num_actions - 1, 0, own)
-        return decision, jnp.stack([self.speak(state), own])
+        sent = jnp.stack([self.speak(state), own])
+        return decision, sent, sent
+
+    def _sayable(self, messages: jax.Array) -> jax.Array:
+        """What of both players' tokens `int32[2, L]` enters the channel."""
+        if self.fixed_length:  # a message with an end of sentence is not sent
+            messages = jnp.where((messages > 0).all(-1, keepdims=True), messages, 0)
+        messages = language.regularise(jnp.clip(messages, 0, self.vocab_size))
+        return messages if self.listener_speaks else messages.at[LISTENER].set(0)
 
     def speak(self, state: State) -> jax.Array:
         """What the rule-based speaker of the listener's view says now, as `int32[L]` tokens."""
@@ -438,9 +456,8 @@ class MetaRG(Environment[Params, Task, State]):
         noisy = (task.channel == CHANNELS.index("random")) & (heard > 0)
         return jnp.where(noisy, noise, heard)
 
-    def _hear(self, state: State, task: Task) -> jax.Array:
-        """Both players' view of the channel, `int32[2, L]`: the speaker's, the listener's."""
-        sent = state.channel
+    def _hear(self, state: State, task: Task, sent: jax.Array) -> jax.Array:
+        """What both players hear of what was sent, `int32[2, L]`: the speaker, the listener."""
         received = self.channel(state, task)[jnp.arange(self.message_length), sent[SPEAKER]]
         # The speaker hears through the inverse: the token whose permutation was sent.
         echo = sent[SPEAKER]
@@ -456,16 +473,18 @@ class MetaRG(Environment[Params, Task, State]):
           stimulus: float `[(K + 1) * F]`, the slots in order; F = N_dim (SCS), N_dim * V (MHE).
           message: `int32[L]`, the partner's message as heard (a speaker to whom nobody speaks
             sees its own); 0 is the end of sentence.
+          announced: `int32[L]`, the same of what was announced; only where players do.
           round: `int32[]`, 0 .. N, and N + 1 in the feedback step.
           role: `int32[]`, 0 speaker, 1 listener.
           phase: `int32[]`, 0 support, 1 query.
           previous_result: `int32[]`, of the last game: 0 none yet, 1 failure, 2 success.
           previous_reward: float `[]`, of the last game.
-          action_mask: `bool`, the legal actions: `[A]`, for players `[2, 1 + L, max(D, V) + 1]`.
+          action_mask: `bool`, the legal actions: `[A]`, for players `[2, 1 + L, max(D, V) + 1]`,
+            twice as many rows where they announce.
         """
         feedback = state.round == self.num_rounds + 1
         listener = jnp.where(feedback, state.game.speaker, state.game.listener)
-        heard = self._hear(state, task)
+        heard = self._hear(state, task, state.channel)
         common = {
             "round": state.round,
             "phase": (state.index >= state.skeleton.num_support).astype(jnp.int32),
@@ -483,9 +502,13 @@ class MetaRG(Environment[Params, Task, State]):
         speaker = state.game.speaker
         if self.observability == "partial":
             speaker = speaker.at[1:].set(0)
+        announced = {}
+        if self.announces:
+            announced = {"announced": self._hear(state, task, state.announced)}
         return {
             "stimulus": jnp.stack([speaker.reshape(-1), listener.reshape(-1)]),
             "message": heard,
+            **announced,
             "role": jnp.arange(2, dtype=jnp.int32),
             **{name: jnp.stack([value, value]) for name, value in common.items()},
             "action_mask": self._player_masks(state),
@@ -524,15 +547,18 @@ class MetaRG(Environment[Params, Task, State]):
             ]
         )
         stage = jnp.clip(state.round - self.num_rounds + 1, 0, 2)
-        return jnp.asarray(by_round)[stage]
+        return jnp.asarray(np.tile(by_round, (1, 1, 1 + self.announces, 1)))[stage]
 
     def action_space(self, task: Task | None = None) -> spaces.Space:
-        """`Discrete(A)`, or two players' `[decision, L tokens]`; decision D is no-operation."""
+        """`Discrete(A)`, or two players' `[decision, L tokens]`; decision D is no-operation.
+
+        Where players announce, both as done and as announced.
+        """
         del task
         if self.view == "listener":
             return spaces.Discrete(self._num_actions)
         nvec = (self.num_decisions + 1, *[self.vocab_size + 1] * self.message_length)
-        return PlayersActions(nvec)
+        return PlayersActions(nvec * (1 + self.announces))
 
     def observation_space(self, task: Task | None = None) -> spaces.Space:
         """A `Dict` with the entries of `observe`."""
@@ -541,10 +567,13 @@ class MetaRG(Environment[Params, Task, State]):
         reach = float("inf") if self.stimulus == "scs" else 1.0
         listener = self.view == "listener"
         width = max(self.num_decisions, self.vocab_size) + 1
-        mask = (self._num_actions,) if listener else (1 + self.message_length, width)
+        rows = (1 + self.announces) * (1 + self.message_length)
+        mask = (self._num_actions,) if listener else (rows, width)
+        stimulus = spaces.Box(-reach, reach, ((self.num_distractors + 1) * features,))
+        heard = spaces.MultiDiscrete((self.vocab_size + 1,) * self.message_length)
+        announced = {"announced": heard} if self.announces else {}
         one = spaces.Dict.of(
-            stimulus=spaces.Box(-reach, reach, ((self.num_distractors + 1) * features,)),
-            message=spaces.MultiDiscrete((self.vocab_size + 1,) * self.message_length),
+            {"stimulus": stimulus, "message": heard, **announced},
             role=spaces.Discrete(2),
             round=spaces.Discrete(self.num_rounds + 1 + self.feedback),
             phase=spaces.Discrete(2),
@@ -577,7 +606,7 @@ class MetaRG(Environment[Params, Task, State]):
         stage = "feedback" if step == self.num_rounds + 1 else f"round {step}"
         seen = [tuple(int(v) for v in row) for row in game.listener_latents]
         target = tuple(int(v) for v in game.speaker_latents[0])
-        message = [int(t) for t in self._hear(state, task)[LISTENER]]
+        message = [int(t) for t in self._hear(state, task, state.channel)[LISTENER]]
         values = "x".join(str(int(d)) for d in task.num_values)
         return (
             f"{'query' if query else 'support'} game {place}/{total}, {stage}: structure {values}, "

@@ -78,6 +78,7 @@ class State:
       round: `int32[]`, 0 .. N, and N + 1 in the feedback step.
       game: the current game.
       channel: `int32[2, L]`, last message of speaker and listener in this game, as sent.
+      announced: `int32[2, L]`, what they announced that they would say.
       last_reward: float `[]`, reward of the last game decided.
       last_result: `int32[]`, 0 before the first decision, 1 failure, 2 success.
     """
@@ -88,6 +89,7 @@ class State:
     round: jax.Array
     game: Game
     channel: jax.Array
+    announced: jax.Array
     last_reward: jax.Array
     last_result: jax.Array
 

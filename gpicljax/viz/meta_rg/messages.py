@@ -121,9 +121,6 @@ def messages_figure(
       >>> messages = np.random.default_rng(0).integers(0, 7, size=(12, 3))
       >>> figure = messages_figure(messages, num_support=8, vocab_size=6)
     """
-    from matplotlib.colors import ListedColormap
-    from matplotlib.patches import Patch
-
     m = np.asarray(messages)
     some = m.ndim == 2 and m.size > 0
     check_array(some and np.issubdtype(m.dtype, np.integer), "messages", m, "int[G, L]")
@@ -134,35 +131,11 @@ def messages_figure(
     games, length = m.shape
     _check_support(num_support, games)
 
-    hues = (_SILENCE, *style.colours(vocab_size))
-    width = _width(games) + 0.9
-    figure = style.new_figure(width, 1.15 + 0.25 * length + (0.25 if title else 0))
+    hues = token_hues(vocab_size)
+    figure = style.new_figure(_width(games) + 0.9, 1.15 + 0.25 * length + (0.25 if title else 0))
     axes = figure.add_subplot()
     style.style_axes(axes, grid=None)
-    axes.pcolormesh(
-        np.arange(games + 1) - 0.5,
-        np.arange(length + 1) + 0.5,
-        m.T,
-        cmap=ListedColormap(hues),
-        vmin=-0.5,
-        vmax=vocab_size + 0.5,
-        edgecolors="white",
-        linewidth=1.1,
-    )
-    size = min(style.SMALL, 0.62 * 72 * _width(games) / games)
-    if size >= 4.5:
-        inks = [style.MUTED, *(style.text_colour(hue) for hue in hues[1:])]
-        for game, position in np.ndindex(games, length):
-            token = int(m[game, position])
-            axes.text(
-                game,
-                position + 1,
-                str(token),
-                fontsize=size,
-                color=inks[token],
-                ha="center",
-                va="center_baseline",
-            )
+    draw_tokens(axes, m, hues, size=0.62 * 72 * _width(games) / games)
     axes.set_ylim(length + 0.5, 0.5)
     axes.set_yticks(np.arange(1, length + 1))
     axes.tick_params(axis="both", length=0)
@@ -171,7 +144,73 @@ def messages_figure(
     axes.set_ylabel("position", fontsize=style.BODY, color=style.INK)
     _phases(axes, games, num_support, named=True, shade=False)
     _game_ticks(axes, games, named=True)
-    names = ["0 (end)", *(str(token) for token in range(1, vocab_size + 1))]
+    token_legend(figure, hues, columns=1 if vocab_size < 4 * length else 2)
+    if title:
+        style.title_figure(figure, title)
+    return figure
+
+
+def token_hues(vocab_size: int) -> tuple[str, ...]:
+    """A colour for every token, grey for the end of a sentence.
+
+    Example:
+      >>> len(token_hues(6))
+      7
+    """
+    return (_SILENCE, *style.colours(vocab_size))
+
+
+def draw_tokens(
+    axes: "Axes", tokens: NDArray[np.integer], hues: tuple[str, ...], size: float
+) -> None:
+    """A cell for every token `[G, L]`, column by column, with its id where `size` points suffice.
+
+    Example:
+      >>> axes = style.new_figure(2.0, 1.0).add_subplot()
+      >>> draw_tokens(axes, np.array([[1, 2], [2, 0]]), token_hues(2), size=6.0)
+      >>> len(axes.texts)
+      4
+    """
+    from matplotlib.colors import ListedColormap
+
+    games, length = tokens.shape
+    axes.pcolormesh(
+        np.arange(games + 1) - 0.5,
+        np.arange(length + 1) + 0.5,
+        tokens.T,
+        cmap=ListedColormap(hues),
+        vmin=-0.5,
+        vmax=len(hues) - 0.5,
+        edgecolors="white",
+        linewidth=1.1,
+    )
+    size = min(style.SMALL, size)
+    if size < 4.5:
+        return
+    inks = [style.MUTED, *(style.text_colour(hue) for hue in hues[1:])]
+    for game, position in np.ndindex(games, length):
+        token = int(tokens[game, position])
+        axes.text(
+            game,
+            position + 1,
+            str(token),
+            fontsize=size,
+            color=inks[token],
+            ha="center",
+            va="center_baseline",
+        )
+
+
+def token_legend(figure: "Figure", hues: tuple[str, ...], columns: int) -> None:
+    """What colour each token has, to the right.
+
+    Example:
+      >>> figure = style.new_figure(2.0, 1.0)
+      >>> token_legend(figure, token_hues(2), columns=1)
+    """
+    from matplotlib.patches import Patch
+
+    names = ["0 (end)", *(str(token) for token in range(1, len(hues)))]
     figure.legend(
         handles=[Patch(facecolor=h, label=n) for h, n in zip(hues, names, strict=True)],
         loc="outside right center",
@@ -184,11 +223,8 @@ def messages_figure(
         handleheight=1.0,
         labelspacing=0.25,
         handletextpad=0.5,
-        ncols=1 if vocab_size < 4 * length else 2,
+        ncols=columns,
     )
-    if title:
-        style.title_figure(figure, title)
-    return figure
 
 
 def _kernels(

@@ -1,0 +1,79 @@
+"""What speakers say of every meaning, and how easily somebody new learns it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.envs.meta_rg.types import SPEAKER
+from gpicljax.evaluation.meta_rg.acquisition import ease_of_acquisition
+from gpicljax.evaluation.meta_rg.language import languages, meanings
+from gpicljax.interface import Agent
+
+ENV = gpicljax.make("MetaRG-v1", view="players", max_values=3)
+
+
+def speaker(say):
+    """Both players; the speaker says a function of its stimulus."""
+
+    def act(keys, params, carry, timestep):
+        said = say(timestep.observation["stimulus"][:, SPEAKER])
+        action = jnp.zeros((len(keys), 2, 4), jnp.int32).at[:, SPEAKER, 1:].set(said)
+        return action, {}, carry
+
+    return Agent(lambda batch: (), act)
+
+
+def test_every_meaning_is_asked_for():
+    # All structures have two or three values; sections are told by the stimulus alone.
+    params = ENV.make_params(min_values=3, max_values=3)
+    thirds = speaker(lambda x: 1 + jnp.clip(jnp.floor((x + 1) * 1.5), 0, 2).astype(jnp.int32))
+    ask = jax.jit(lambda key, env_params: languages(key, ENV, thirds, (), env_params, structures=4))
+    said = jax.device_get(ask(jax.random.key(0), params))
+    assert said.messages.shape == (4, 27, 3) and (said.counts == 1).all()
+    # A stimulus leaves its section in 0.05 % of all cases.
+    assert (said.messages == meanings(ENV) + 1).mean() > 0.99
+    assert (said.posdis > 0.95).all() and (said.topsim > 0.8).all() and (said.bosdis < 0.5).all()
+    mixed = jax.device_get(ask(jax.random.key(0), dataclasses.replace(params, min_values=2)))
+    assert set(mixed.counts.sum(-1)) <= {8, 12, 18, 27} and mixed.counts.sum() < 4 * 27
+    silent = speaker(lambda x: jnp.zeros((len(x), 3), jnp.int32))
+    nothing = jax.jit(lambda key: languages(key, ENV, silent, (), params, structures=2))
+    assert np.isnan(nothing(jax.random.key(0)).posdis).all()
+
+
+def test_a_code_is_learnt_and_noise_is_not():
+    space = jnp.asarray(meanings(ENV))
+    key = jax.random.key(1)
+    query = (space % 2 == 1).sum(-1) >= 2
+    samples = jnp.stack([space, space], 1)
+    stimuli = (2 * samples + 1) / 3 - 1 + 0.05 * jax.random.normal(key, samples.shape)
+    noise = jax.random.randint(key, samples.shape, 1, 4)
+    both = jnp.stack([samples + 1, noise])
+
+    @jax.jit
+    @jax.vmap
+    def learn(messages):
+        return ease_of_acquisition(
+            key, messages, stimuli, ~query, query, vocab_size=3, epochs=200, learning_rate=3e-3
+        )
+
+    learnt = jax.device_get(learn(both))
+    assert learnt.support.shape == (2, 200)
+    assert learnt.query[0] > 0.85 and learnt.seen[0] > 0.9
+    assert abs(learnt.query[1] - 0.5) < 0.2
+
+
+def test_what_is_refused():
+    said, seen, ones = jnp.ones((4, 1, 3), jnp.int32), jnp.zeros((4, 1, 2)), jnp.ones(4)
+    for arguments, words in (
+        ((said[0], seen, ones, ones), "messages"),
+        ((said, seen[:2], ones, ones), "stimuli"),
+        ((said, seen, ones[:2], ones), "support"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ease_of_acquisition(jax.random.key(0), *arguments, vocab_size=3)
+    with pytest.raises(ValueError, match="epochs: got 0"):
+        ease_of_acquisition(jax.random.key(0), said, seen, ones, ones, vocab_size=3, epochs=0)

@@ -1,0 +1,132 @@
+"""Games of Meta-Referential Games to learn from as sequences, without stepping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.envs.meta_rg.env import MetaRG
+from gpicljax.envs.meta_rg.sequences import GameSequence, game_sequence, observations, rule_messages
+from gpicljax.networks.contract import AgentInput
+
+
+class GameInputs(NamedTuple):
+    """What two players read of a sequence of games; leaves `[G, B, ...]`.
+
+    Attributes:
+      listener: what the listener reads in each step of a game, leaves `[G, B, R, ...]`; its
+        messages are those of the rule-based speaker.
+      starts: `bool[G, B]`, the first game of an episode.
+      speaker: float `[G, B, (K + 1) F]`, what the speaker sees.
+      channel: `int32[G, B, L, V + 1]`, the token heard for each token sent.
+      noise: float `[G, B, L, V + 1]`, standard Gumbel: of the speaker's choice of tokens.
+    """
+
+    listener: AgentInput
+    starts: jax.Array
+    speaker: jax.Array
+    channel: jax.Array
+    noise: jax.Array
+
+
+class GameTargets(NamedTuple):
+    """What is to be known at the decision of every game; leaves `[G, B, ...]`.
+
+    Attributes:
+      answer: `int32[G, B]`, the right decision; -1 behind the last game.
+      feedback: float `[G, B, F]`, the stimulus that the speaker sees.
+      query: `bool[G, B]`, games of the query phase.
+    """
+
+    answer: jax.Array
+    feedback: jax.Array
+    query: jax.Array
+
+
+def game_sequences(
+    env: MetaRG,
+    games: int,
+    episodes: int = 1,
+    copies: int = 1,
+    noise: str = "episode",
+) -> Callable[[jax.Array, Any], tuple[GameInputs, GameTargets]]:
+    """Builds what draws games to learn from.
+
+    The listener of such a sequence decides at random: what it is told of its results then tells
+    nothing of what it will know.
+
+    Args:
+      env: the game in the listener's view with compact actions and one round.
+      games: G, length of the sequences.
+      episodes: of a sequence; see `envs.meta_rg.game_sequence`.
+      copies: sequences with the same games and noise of their own.
+      noise: whether it is drawn anew for every `"episode"` or `"game"`.
+
+    Returns:
+      `(keys [N], params) -> (inputs, targets)` of N * copies sequences; those of the same games are
+      side by side.
+
+    Raises:
+      ValueError: for another view or several rounds, sizes below 1, another noise.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.make("MetaRG-v1")
+      >>> sample = game_sequences(env, games=32, episodes=2)
+      >>> keys = jax.random.split(jax.random.key(0), 4)
+      >>> jax.eval_shape(sample, keys, env.default_params)[1].answer.shape
+      (32, 4)
+    """
+    check_choice("view", env.view, ["listener"])
+    check_choice("actions", env.actions, ["compact"])
+    check(env.num_rounds == 1, "num_rounds", env.num_rounds, "1")
+    check_at_least(1, copies=copies)
+    check_choice("noise", noise, ["episode", "game"])
+    silent = env.num_decisions
+
+    def last(sequence: GameSequence, decisions: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """What was done before each step, and what it brought, `[G, R]`."""
+        correct = decisions == sequence.state.game.answer
+        wrong = jnp.where(sequence.query, env.query_penalty, 0.0)
+        reward = jnp.where(correct, 1.0, wrong).astype(jnp.result_type(float))
+        nothing, waited = jnp.zeros_like(reward), jnp.full_like(decisions, silent)
+        actions, rewards = [waited, decisions], [nothing, reward]
+        first = waited, nothing
+        if not env.feedback:
+            actions, rewards = [waited], [nothing]
+            first = jnp.roll(decisions, 1), jnp.roll(reward, 1)
+        action = jnp.where(sequence.start, -1, first[0])
+        reward = jnp.where(sequence.start, 0, first[1])
+        return jnp.stack([action, *actions], 1), jnp.stack([reward, *rewards], 1)
+
+    def one(key: jax.Array, params: Any) -> tuple[GameInputs, GameTargets]:
+        games_key, decisions_key, noise_key = jax.random.split(key, 3)
+        sequence = game_sequence(games_key, env, params, games=games, episodes=episodes)
+        decisions = jax.random.randint(decisions_key, (games,), 0, env.num_decisions, jnp.int32)
+        shown = observations(env, sequence, rule_messages(env, sequence), decisions)
+        listener = AgentInput(shown, *last(sequence, decisions))
+        channel = jax.vmap(env.channel)(sequence.state, sequence.task)
+        draws = episodes if noise == "episode" else games
+        which = jnp.cumsum(sequence.start) - 1 if noise == "episode" else jnp.arange(games)
+        shape = (copies, draws, env.message_length, env.vocab_size + 1)
+        gumbel = jax.random.gumbel(noise_key, shape)[:, which]
+        speaker = sequence.state.game.speaker
+        answer = jnp.where(sequence.valid, sequence.state.game.answer, -1)
+        flat = speaker.reshape(games, -1)
+        inputs = GameInputs(listener, sequence.start, flat, channel, jnp.moveaxis(gumbel, 0, 1))
+        return inputs, GameTargets(answer, flat, sequence.query)
+
+    def sample(keys: jax.Array, params: Any) -> tuple[GameInputs, GameTargets]:
+        inputs, targets = jax.vmap(one, (0, None), 1)(keys, params)
+        gumbel = inputs.noise.reshape(games, -1, *inputs.noise.shape[3:])
+        if copies > 1:
+            inputs, targets = jax.tree.map(
+                lambda x: jnp.repeat(x, copies, axis=1), (inputs, targets)
+            )
+        return inputs._replace(noise=gumbel), targets
+
+    return sample

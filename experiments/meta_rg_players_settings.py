@@ -60,11 +60,11 @@ class Config(TrainingConfig):
     vmax: int = 3
     vocab_size: int = 6
     message_length: int = 3
-    observations: int = 5_000_000
+    observations: int = 10_000_000
     log_lines: int = 20
     network: RecurrentQSettings = dataclasses.replace(EVENTS, slots=32)
     players: signalling.SignallingConfig = signalling.SignallingConfig(
-        games=36, episodes=4, batch_size=16, copies=4
+        games=36, episodes=4, batch_size=8, copies=4, entropy=0.02
     )
     schedule: SequenceHParams = SequenceHParams(
         learning_rate=2e-3, warmup_updates=20, max_gradient_norm=5.0
@@ -149,7 +149,7 @@ PRESETS = {
     "straight-through": dataclasses.replace(
         QUICK,
         method="straight-through",
-        players=dataclasses.replace(QUICK.players, batch_size=32, copies=1),
+        players=dataclasses.replace(QUICK.players, batch_size=32, copies=1, entropy=0.0),
     ),
     "quantiser": dataclasses.replace(QUICK, method="quantiser"),
     "rule": dataclasses.replace(QUICK, method="rule"),

@@ -14,6 +14,7 @@ from gpicljax.agents.sequence import SequenceHParams
 from gpicljax.batching import strong
 from gpicljax.data.meta_rg import game_sequences
 from gpicljax.envs.meta_rg.types import LISTENER, SPEAKER
+from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.rollout import play, start_rollout
 
@@ -44,14 +45,8 @@ def trained(config, learns=1.0):
     trainer = signalling.make(config, ENV, LISTENING)
     lesson = strong(signalling.Lesson(PARAMS, learns))
     hparams = SequenceHParams(learning_rate=1e-2, warmup_updates=1)
-
-    @jax.jit
-    def both(key):
-        state = trainer.init(key, hparams, lesson)
-        return state, trainer.update(state)
-
-    state, (after, metrics) = both(jax.random.key(0))
-    return state, after, metrics, trainer
+    state = jax.jit(trainer.init)(jax.random.key(0), hparams, lesson)
+    return state, *jax.jit(trainer.update)(state), trainer
 
 
 def moved(before, after, part):
@@ -91,7 +86,7 @@ def test_sequences_are_what_the_agents_do_in_the_game():
     def both(params):
         start = start_rollout(jax.random.key(1), vec, agent)
         played = play(vec, agent, params, start, max_steps=steps, trials=1, keep=keep)
-        return jax.tree.map(lambda x: x[:, 0, 0, :steps], played.records)
+        return jax.tree.map(lambda x: x[:, 0], played.records)
 
     kept = jax.device_get(both(state.params))
     observation = kept["timestep"].observation
@@ -104,7 +99,7 @@ def test_sequences_are_what_the_agents_do_in_the_game():
     last = np.roll(kept["action"][:, :, LISTENER, 0], 1, axis=1)
     last[:, 0] = -1
     rewards = games(kept["timestep"].reward[:, :, LISTENER])
-    shown = signalling.AgentInput(own, games(last), rewards)
+    shown = AgentInput(own, games(last), rewards)
     tokens = ENV.vocab_size + 1
     # A channel that leads from what the speaker says to what was heard.
     stimulus = games(observation["stimulus"][:, :, SPEAKER])[:, :, 0]

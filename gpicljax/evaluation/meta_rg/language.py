@@ -77,7 +77,7 @@ def languages(
       >>> jax.eval_shape(ask, jax.random.key(0)).messages.shape
       (4, 8, 3)
     """
-    space = jnp.asarray(meanings(env))
+    space = meanings(env)
     task_key, act_key = jax.random.split(key)
 
     def ask(key: jax.Array) -> tuple[Any, jax.Array]:
@@ -93,7 +93,7 @@ def languages(
             game = state.game.replace(speaker=seen)  # type: ignore[attr-defined]
             return env.observe(state.replace(game=game), task)  # type: ignore[attr-defined]
 
-        return jax.vmap(see)(space), (space < task.num_values).all(-1).astype(jnp.int32)
+        return jax.vmap(see)(jnp.asarray(space)), (space < task.num_values).all(-1).astype(jnp.int32)
 
     observations, counts = jax.vmap(ask)(jax.random.split(task_key, structures))
     size = structures * len(space)
@@ -112,8 +112,12 @@ def languages(
     said = language.regularise(action[:, SPEAKER, 1 : 1 + env.message_length])
     messages = said.reshape(structures, len(space), -1)
 
-    def measured(measure: Any) -> jax.Array:
-        return jax.vmap(lambda said, count: measure(said, space, counts=count))(messages, counts)
+    def measured(said: jax.Array, count: jax.Array) -> tuple[jax.Array, ...]:
+        sizes = {"vocab_size": env.vocab_size + 1, "num_values": env.max_values}
+        return (
+            topographic_similarity(said, space, counts=count),
+            posdis(said, space, counts=count, **sizes),
+            bosdis(said, space, counts=count, **sizes),
+        )
 
-    found = (measured(measure) for measure in (topographic_similarity, posdis, bosdis))
-    return Languages(messages, counts, *found)
+    return Languages(messages, counts, *jax.vmap(measured)(messages, counts))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+import itertools
+from typing import Any, Literal
 
-from meta_rg_settings import APPENDIX_C, EVENTS
+from meta_rg_settings import APPENDIX_C, EVENTS, refused_by_flag
 
 import gpicljax
 from gpicljax.agents import r2d2, signalling
@@ -109,31 +110,32 @@ class Config(TrainingConfig):
         for name in ("bank_size", "probe_episodes", "evaluation_episodes", "structures"):
             check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
         check(not self.network.predictions, "network.predictions", "names", "none: the feedback is")
+        enough = self.method != "reinforce" or self.players.copies > 1
+        check(enough, "players.copies", self.players.copies, "an integer >= 2 to reinforce")
         self.network.check_carries(self.agent.carries)
         game(self)
 
 
 def game(config: Config) -> MetaRG:
     """The players' view of the game, or the listener's where the speaker is the game's own."""
-    view = {"view": "listener" if config.method == "rule" else "players"}
-    env = gpicljax.make(
-        config.env,
-        max_values=max(config.vmax, 2),
-        max_shots=max(config.shots),
-        max_samples=max(config.samples),
-        vocab_size=config.vocab_size,
-        message_length=config.message_length,
-        announces=config.method == "vdn-sad",
-        **view,
-    )
-    assert isinstance(env, MetaRG)
-    for shots in config.shots:
-        for samples in config.samples:
+    with refused_by_flag():
+        env = gpicljax.make(
+            config.env,
+            view="listener" if config.method == "rule" else "players",
+            max_values=config.vmax,
+            max_shots=max(config.shots),
+            max_samples=max(config.samples),
+            vocab_size=config.vocab_size,
+            message_length=config.message_length,
+            announces=config.method == "vdn-sad",
+        )
+        assert isinstance(env, MetaRG)
+        for shots, samples in itertools.product(config.shots, config.samples):
             cell_params(config, env, shots, samples)
     return env
 
 
-def cell_params(config: Config, env: MetaRG, shots: int, samples: int):
+def cell_params(config: Config, env: MetaRG, shots: int, samples: int) -> Any:
     """The distribution over games of a cell."""
     return env.make_params(
         shots=shots, samples=samples, min_values=config.vmin, max_values=config.vmax

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import gpicljax
@@ -234,16 +236,23 @@ _FLAGS = {
 """What the game calls otherwise."""
 
 
+@contextlib.contextmanager
+def refused_by_flag() -> Iterator[None]:
+    """What the game refuses is refused by the name of the flag that said it."""
+    try:
+        yield
+    except ValueError as error:
+        names, colon, rest = str(error).partition(":")
+        names = ", ".join(_FLAGS.get(name, name) for name in names.split(", "))
+        raise ValueError(f"{names}{colon}{rest}") from error
+
+
 def make_env(config: Config) -> MetaRG:
     """The game of a configuration. ValueError where the configuration contradicts itself."""
-    try:
+    with refused_by_flag():
         env = gpicljax.make(config.env, **env_options(config))
         assert isinstance(env, MetaRG)
         values = {"min_values": config.vmin, "max_values": config.vmax}
         for shots, samples in config.cells:
             env.make_params(shots=shots, samples=samples, **values)
-    except ValueError as error:
-        names, colon, rest = str(error).partition(":")
-        names = ", ".join(_FLAGS.get(name, name) for name in names.split(", "))
-        raise ValueError(f"{names}{colon}{rest}") from error
     return env

@@ -78,7 +78,7 @@ def test_presets_are_wired(preset):
 
 def test_contradictions_are_refused(capsys):
     for flags, word in (
-        (["--vmax=1"], "max_values"),
+        (["--vmax=1"], "vmax"),
         (["--method=reinforce", "--players.copies=1"], "copies"),
         (["--network.predictions=feedback"], "network.predictions"),
         (["--samples=0"], "samples"),

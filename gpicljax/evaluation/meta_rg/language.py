@@ -93,7 +93,8 @@ def languages(
             game = state.game.replace(speaker=seen)  # type: ignore[attr-defined]
             return env.observe(state.replace(game=game), task)  # type: ignore[attr-defined]
 
-        return jax.vmap(see)(jnp.asarray(space)), (space < task.num_values).all(-1).astype(jnp.int32)
+        there = (space < task.num_values).all(-1).astype(jnp.int32)
+        return jax.vmap(see)(jnp.asarray(space)), there
 
     observations, counts = jax.vmap(ask)(jax.random.split(task_key, structures))
     size = structures * len(space)

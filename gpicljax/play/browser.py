@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpicljax.play.game import Game, Picture
+from gpicljax.viz.episode_page import STYLE
 
 
 def server(game: Game, title: str, port: int = 0) -> ThreadingHTTPServer:
@@ -36,7 +37,8 @@ def server(game: Game, title: str, port: int = 0) -> ThreadingHTTPServer:
       '127.0.0.1'
     """
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
-    page = re.sub(r"\{\{title\}\}", lambda _: html.escape(title), template).encode()
+    values = {"title": html.escape(title), "base": STYLE.read_text(encoding="utf-8")}
+    page = re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], template).encode()
     turn = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):

@@ -20,6 +20,9 @@ from gpicljax.viz.films import Frames
 TILES = 64
 """Frames in one picture."""
 
+STYLE = Path(__file__).with_name("page.css")
+"""What all pages look like, for a place `{{base}}` within their style."""
+
 _COLUMNS = 8
 _BLOCK = 16  # WebP compresses blocks of this many pixels a side; tiles do not share one
 
@@ -34,6 +37,7 @@ def episode_page(
     actions: Sequence[str] | None = None,
     advice: Sequence[str] | None = None,
     rewards: ArrayLike | None = None,
+    readings: Mapping[str, Sequence[str]] | None = None,
     quality: int = 80,
     seen: str = "Seen",
     data: Mapping[str, Any] | None = None,
@@ -54,6 +58,7 @@ def episode_page(
       actions: T names of what was done, or None.
       advice: T names of what an expert would have done, or None.
       rewards: float `[T]`, or None.
+      readings: what else there is to read, by name, T + 1 words or numbers each.
       quality: of the frames, 1 .. 100, or 100 for no loss at all. At 80 a frame of 128 x 128 pixels
         takes 3 to 6 kilobytes.
       seen: what the frames show.
@@ -88,6 +93,9 @@ def episode_page(
     for name, given in (("actions", actions), ("advice", advice), ("rewards", rewards)):
         fits = given is None or np.shape(given)[:1] == (moments - 1,)
         check(fits, name, given, f"{moments - 1} entries")
+    readings = readings or {}
+    for name, given in readings.items():
+        check(len(given) == moments, f"readings {name}", given, f"{moments} entries")
     check(1 <= quality <= 100, "quality", quality, "1 .. 100")
     height, width = frames.shape[1:3]
     tile_height, tile_width = (-(-side // _BLOCK) * _BLOCK for side in (height, width))
@@ -106,18 +114,22 @@ def episode_page(
         "reward": None if rewards is None else _rounded(np.asarray(rewards)),
         "actions": None if actions is None else list(actions),
         "advice": None if advice is None else list(advice),
+        "readings": [list(given) for given in readings.values()],
         **(data or {}),
     }
     facts = (html.escape(f"{name} {value}") for name, value in (about or {}).items())
     # "</script>" in a name must not end the script.
     said = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    boxes = (f"    <div><dt>{html.escape(name)}</dt><dd></dd></div>\n" for name in readings)
     values = {
+        "base": STYLE.read_text(encoding="utf-8"),
         "title": html.escape(title),
         "about": "".join(f"<span>{fact}</span>" for fact in facts),
         "seen": html.escape(seen),
         "width": str(width),
         "height": str(height),
         "data": said,
+        "more": "".join(boxes),
         **dict.fromkeys(("style", "views", "readings", "script"), ""),
         **(parts or {}),
     }

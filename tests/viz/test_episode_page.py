@@ -96,6 +96,7 @@ def test_bad_input_is_refused(changes):
         {"frames": views(3), "frame_steps": [1, 2, 3]},
         {"frames": views(3), "frame_steps": [0, 2, 2]},
         {"rewards": [1.0]},
+        {"readings": {"pulse": ["60"] * 3}},
     ],
 )
 def test_what_does_not_belong_together_is_refused_on_any_page(changes):
@@ -226,6 +227,7 @@ def test_any_episode_is_told_in_words_and_pictures_that_last(tmp_path):
         frame_steps=[0, 2],
         actions=["go"] * 3,
         rewards=[1, 0, -2],
+        readings={"pulse": [f"{60 + t}" for t in range(4)], "<mood>": ["good"] * 4},
         quality=100,
     )
     script = """
@@ -234,11 +236,14 @@ def test_any_episode_is_told_in_words_and_pictures_that_last(tmp_path):
         .getImageData(1, 1, 1, 1).data].slice(0, 3).join(",");
       for (const t of [0, 1, 2, 3]) {
         show(t);
-        say([text("words"), text("total"), view()].join("|"));
+        say([text("words"), text("total"), view(), text("more").replace(/\\s+/g, "")].join("|"));
       }
     """
     dom = browse(text, tmp_path, script)
     said = re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL)[1].strip().split("\n")
     shown = ["0,20,40", "0,20,40", "20,40,60", "20,40,60"]
     totals = ["+0.00", "+1.00", "+1.00", "\N{MINUS SIGN}1.00"]
-    assert said == [f"&lt;situation&gt; {t}|{totals[t]}|{shown[t]}" for t in range(4)]
+    assert said == [
+        f"&lt;situation&gt; {t}|{totals[t]}|{shown[t]}|pulse{60 + t}&lt;mood&gt;good"
+        for t in range(4)
+    ]

@@ -13,27 +13,18 @@ import numpy as np
 from gpicljax import spaces
 from gpicljax.agents import catalogue
 from gpicljax.environment import Environment
-from gpicljax.evaluation.returns import EpisodeReturns, one_trial_each, returns_of
+from gpicljax.evaluation.returns import (
+    Episode,
+    EpisodeReturns,
+    first_episode,
+    moment,
+    one_trial_each,
+    returns_of,
+)
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.runtime import say
 from gpicljax.task_set import tasks_vary
-
-
-class Look(NamedTuple):
-    """The first of some episodes, step by step; leaves `[1, ...]`, of no account after its end.
-
-    Attributes:
-      task: its task.
-      states: leaves `[1, T + 1, ...]`.
-      actions: `[1, T, ...]`.
-      rewards: float `[1, T]`, on the way to the next state.
-    """
-
-    task: Any
-    states: Any
-    actions: Any
-    rewards: jax.Array
 
 
 class Evaluation(NamedTuple):
@@ -41,14 +32,14 @@ class Evaluation(NamedTuple):
 
     Attributes:
       episodes: how they ended, trial by trial.
-      look: the first of them; None if it is not asked for.
+      look: the first of them, leaves `[1, ...]`; None if it is not asked for.
       varied: `bool[1]`, whether the trials had different tasks.
       regrets: of bandits, float `[N, E, T]`, of every pull: how much more the best arm pays on
         average; 0 beyond an episode's end. None elsewhere.
     """
 
     episodes: EpisodeReturns
-    look: Look | None
+    look: Episode | None
     varied: jax.Array
     regrets: jax.Array | None
 
@@ -121,7 +112,7 @@ def evaluator(
     def keep(record: Record) -> Any:
         after = record.next_timestep
         regret = after.info["regret"] if bandit else None
-        return after.reward, regret, (record.next_vstate.state, record.action) if look else None
+        return after.reward, regret, moment(record) if look else None
 
     def some_episodes(
         key: jax.Array, params: Any, cell: Any, which: jax.Array, env_params: Any
@@ -133,12 +124,8 @@ def evaluator(
         rewards, regrets, seen = played.records
         first = None
         if look:
-            states, actions = jax.tree.map(lambda x: x[:1, 0], seen)
-            task, state = jax.tree.map(lambda x: x[:1], (start.vstate.task, start.vstate.state))
-            states = jax.tree.map(
-                lambda before, after: jnp.concatenate([before[:, None], after], 1), state, states
-            )
-            first = Look(task, states, actions, rewards[:1, 0])
+            first = first_episode(start, played._replace(records=seen))
+            first = jax.tree.map(lambda x: x[None], first)
         episodes = returns_of(played._replace(records=rewards))
         return Evaluation(episodes, first, tasks_vary(start.vstate.task)[None], regrets)
 

@@ -10,15 +10,12 @@ import jax
 import numpy as np
 from train_agent_settings import GOALS, SETTINGS
 
-from gpicljax import spaces
-from gpicljax.environment import Environment
 from gpicljax.evaluation.icl import ICLCurve, icl_curve
 from gpicljax.evaluation.returns import EpisodeReturns
 from gpicljax.evaluation.statistics import Interval, bootstrap_interval, mean_interval
-from gpicljax.play.game import controls
+from gpicljax.play.replay import write_replay
 from gpicljax.runtime import Outcome, Report, throughput, write_atomically
 from gpicljax.viz.curves import icl_figure, learning_curves
-from gpicljax.viz.episode_page import episode_page
 from gpicljax.viz.films import animation, choose_frames, contact_sheet, render_frames
 from gpicljax.viz.style import save_figure
 
@@ -286,53 +283,29 @@ def draw_learning(outcome: Outcome) -> None:
 
 
 def draw_episode(outcome: Outcome) -> str:
-    """Films one greedy episode of the first seed, and writes its page; says so in words."""
+    """Films a greedy episode of the first sound seed, and writes its page; says so in words."""
     config, env = outcome.config, outcome.program.more
-    played = outcome.measured["greedy"]
-    look, first = jax.tree.map(lambda x: x[0, 0], (played.look, played.episodes))
-    length, total = int(first.lengths), float(first.returns)
-    title = f"{config.algo} on {config.env}: {length} steps, return {total:,.1f}"
-    said, chosen, frames = "No film was asked for.", None, None
-    if config.film_frames and not env.can_render:
-        said = f"No film: {config.env} draws no pictures."
-    elif config.film_frames:
-        chosen = choose_frames(length, config.film_frames)
-        frames = render_frames(env.render, look.states, look.task, chosen)
-        speed = float(np.clip(len(chosen) / 8, 3, 20))
-        gif = animation(frames, frames_per_second=speed)
-        write_atomically(outcome.run.figures / "episode.gif", gif)
-        stills = np.unique(np.linspace(0, len(chosen) - 1, 8).round().astype(int))
-        figure = contact_sheet(
-            frames[stills], labels=[f"step {i}" for i in chosen[stills]], title=title
-        )
-        save_figure(figure, outcome.run.figures / "episode.png")
-        said = (
-            f"`figures/episode.gif`: an episode of seed 0 ({length} steps, return {total:,.2f}) in "
-            f"{len(chosen)} frames; `figures/episode.png`: stills of it."
-        )
-    states = [jax.tree.map(lambda x, t=t: x[t], look.states) for t in range(length + 1)]
-    page = episode_page(
-        title=f"{config.algo} on {config.env}",
-        about={"steps": length, "return": f"{total:,.2f}", "run": outcome.run.path.name},
-        words=[env.describe(state, look.task) for state in states],
-        frames=frames,
-        frame_steps=chosen,
-        actions=[action_in_words(env, action) for action in look.actions[:length]],
-        rewards=look.rewards[:length],
+    whose, look = outcome.first_sound(outcome.measured["greedy"].look)
+    episode = jax.tree.map(lambda x: x[0], look)
+    if not config.film_frames or not env.can_render:
+        none = f"{config.env} draws no pictures" if config.film_frames else "none was asked for"
+        return f"{write_replay(outcome, env, episode, whose)} No film: {none}."
+    length, total = int(episode.length), episode.rewards.sum()
+    chosen = choose_frames(length, config.film_frames)
+    frames = render_frames(env.render, episode.states, episode.task, chosen)
+    speed = float(np.clip(len(chosen) / 8, 3, 20))
+    gif = animation(frames, frames_per_second=speed)
+    write_atomically(outcome.run.figures / "episode.gif", gif)
+    stills = np.unique(np.linspace(0, len(chosen) - 1, 8).round().astype(int))
+    figure = contact_sheet(
+        frames[stills],
+        labels=[f"step {i}" for i in chosen[stills]],
+        title=f"{config.algo} on {config.env}: {length} steps, return {total:,.1f}",
     )
-    write_atomically(outcome.run.figures / "episode.html", page.encode())
-    which = "it" if frames is not None else "an episode of seed 0"
-    return f"{said} `figures/episode.html` replays {which} step by step, in words."
-
-
-def action_in_words(env: Environment, action: np.ndarray) -> str:
-    """The name of an action, or its numbers."""
-    space = env.action_space()
-    if isinstance(space, spaces.Discrete):
-        names = [name for name, _ in controls(env, space.n)]
-        return names[int(action)] if int(action) < len(names) else f"action {int(action)}"
-    return " ".join(
-        f"{x:+.2f}" if isinstance(x, float) else f"{x}" for x in action.ravel().tolist()
+    save_figure(figure, outcome.run.figures / "episode.png")
+    return (
+        f"{write_replay(outcome, env, episode, whose, frames=frames, frame_steps=chosen)} "
+        f"`figures/episode.gif` films it in {len(chosen)} frames; `figures/episode.png` has stills."
     )
 
 

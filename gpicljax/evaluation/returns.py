@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
-from gpicljax.rollout import Played, play, start_rollout
+from gpicljax.rollout import Played, Record, RolloutState, play, start_rollout
 from gpicljax.vector import VectorEnv
 
 
@@ -152,14 +152,55 @@ class Episode(NamedTuple):
     Attributes:
       task: its task.
       states: leaves `[max_steps + 1, ...]`; those after the episode's end repeat the last one.
-      rewards: float `[max_steps]`, on the way to the next state; 0 after the end.
+      actions: leaves `[max_steps, ...]`; zeros after the end.
+      rewards: float `[max_steps]` (`[max_steps, A]` of A agents), on the way to the next state; 0
+        after the end.
+      aux: what the agent said besides, such as Q-values, leaves `[max_steps, ...]`, likewise.
       length: `int32[]`, steps.
     """
 
     task: Any
     states: Any
+    actions: Any
     rewards: jax.Array
+    aux: Any
     length: jax.Array
+
+
+def moment(record: Record) -> tuple[Any, ...]:
+    """What `rollout.play` is to keep of every step for `first_episode`.
+
+    Example:
+      >>> from types import SimpleNamespace as Some
+      >>> after = {"next_vstate": Some(state=2), "next_timestep": Some(reward=1.0)}
+      >>> moment(Some(action=3, aux={}, **after))
+      (2, 3, 1.0, {})
+    """
+    return record.next_vstate.state, record.action, record.next_timestep.reward, record.aux
+
+
+def first_episode(start: RolloutState, played: Played) -> Episode:
+    """The first episode of those of which `rollout.play` kept every `moment`.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("CliffWalking-v1")
+      >>> vec, agent = one_trial_each(env, trials=8, limit=20), random_agent(env)
+      >>> def first(key):
+      ...     start = start_rollout(key, vec, agent)
+      ...     return first_episode(start, play(vec, agent, (), start, max_steps=20, keep=moment))
+      >>> jax.eval_shape(first, jax.random.key(0)).actions.shape
+      (20,)
+    """
+    task = jax.tree.map(lambda x: x[0], start.vstate.task)
+    after, actions, rewards, aux = jax.tree.map(lambda x: x[0, 0], played.records)
+    length = played.length[0, 0]
+    shown = jnp.minimum(jnp.arange(rewards.shape[0] + 1), length)
+    states = jax.tree.map(
+        lambda first, later: jnp.concatenate([first[:1], later])[shown], start.vstate.state, after
+    )
+    return Episode(task, states, actions, rewards, aux, length)
 
 
 def record_episode(
@@ -171,11 +212,11 @@ def record_episode(
     max_steps: int,
     env_params: Any = None,
 ) -> Episode:
-    """Plays the first episode of a trial and keeps every state of it, for films and the like.
+    """Plays the first episode of a trial and keeps all of it, for films and pages.
 
     Args:
       key: a typed key.
-      env: an environment for one agent.
+      env: the environment.
       agent: the agent.
       params: its parameters.
       max_steps: length after which the episode is cut off.
@@ -193,18 +234,5 @@ def record_episode(
     """
     vec = one_trial_each(env, 1, max_steps)
     start = start_rollout(key, vec, agent, env_params)
-    played = play(
-        vec,
-        agent,
-        params,
-        start,
-        max_steps=max_steps,
-        keep=lambda record: (record.next_vstate.state, record.next_timestep.reward),
-    )
-    states, rewards = jax.tree.map(lambda x: x[0, 0], played.records)
-    length = played.length[0, 0]
-    shown = jnp.minimum(jnp.arange(max_steps + 1), length)
-    states = jax.tree.map(
-        lambda first, later: jnp.concatenate([first, later])[shown], start.vstate.state, states
-    )
-    return Episode(jax.tree.map(lambda x: x[0], start.vstate.task), states, rewards, length)
+    played = play(vec, agent, params, start, max_steps=max_steps, keep=moment)
+    return first_episode(start, played)

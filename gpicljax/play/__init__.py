@@ -1,7 +1,7 @@
-"""Playing an environment by hand: `python -m gpicljax.play ID`."""
+"""Playing an environment by hand, `python -m gpicljax.play ID`, and replaying what was played."""
 
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["browser", "command", "game", "terminal"]
+    __name__, submodules=["browser", "command", "game", "replay", "terminal"]
 )

@@ -217,6 +217,16 @@ class Outcome(NamedTuple):
         values = np.asarray(values, np.float64)
         return np.where(self.sound.reshape(-1, *[1] * (values.ndim - 1)), values, np.nan)
 
+    def first_sound(self, measured: Any) -> tuple[str, Any]:
+        """Name and share of the first seed that is sound (of the first of all if none is).
+
+        Args:
+          measured: pytree of arrays `[seeds, ...]`.
+        """
+        lane = int(np.argmax(self.sound))
+        name = _names(self.config, self.program)[lane]
+        return name, jax.tree.map(lambda x: x[lane], measured)
+
 
 class Report(NamedTuple):
     """What is written about an outcome.
@@ -352,12 +362,16 @@ def run_experiment(
 
 def _lanes(config: TrainingConfig, program: Program) -> Lanes:
     """All seeds of all cells, cell by cell."""
-    names = tuple(
+    names = _names(config, program)
+    return Lanes(names, make_mesh(devices_for(len(names))))
+
+
+def _names(config: TrainingConfig, program: Program) -> tuple[str, ...]:
+    return tuple(
         f"{cell}, seed {seed}" if cell else f"seed {seed}"
         for cell in program.cells
         for seed in range(config.seeds)
     )
-    return Lanes(names, make_mesh(devices_for(len(names))))
 
 
 def _keys(config: TrainingConfig, program: Program, use: str) -> jax.Array:

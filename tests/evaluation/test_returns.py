@@ -132,14 +132,11 @@ def test_the_loop_stops_when_all_are_through():
 
 
 def test_a_recorded_episode_is_the_one_that_would_be_counted(key):
-    agent = Agent(
-        lambda batch: (),
-        lambda keys, params, carry, timestep: (
-            jax.vmap(lambda key: jax.random.randint(key, (), 0, 9, jnp.int32))(keys),
-            {},
-            carry,
-        ),
-    )
+    def act(keys, params, carry, timestep):
+        action = jax.vmap(lambda key: jax.random.randint(key, (), 0, 9, jnp.int32))(keys)
+        return action, {"twice": 2 * action}, carry
+
+    agent = Agent(lambda batch: (), act)
 
     @jax.jit
     @jax.vmap
@@ -157,6 +154,9 @@ def test_a_recorded_episode_is_the_one_that_would_be_counted(key):
     expected = np.minimum(np.arange(13), recorded.length[:, None])
     assert np.array_equal(recorded.states.steps, expected)
     assert np.array_equal(recorded.task.length, recorded.length)
+    acted = np.arange(12) < recorded.length[:, None]
+    assert not recorded.actions[~acted].any() and len(np.unique(recorded.actions[acted])) > 6
+    assert np.array_equal(recorded.aux["twice"], 2 * recorded.actions)
 
 
 @pytest.mark.parametrize(

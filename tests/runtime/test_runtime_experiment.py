@@ -125,6 +125,9 @@ def test_seeds_have_the_same_keys_in_all_cells(tmp_path):
         assert np.array_equal(one, same) and (one != other).all()
         assert (one[0] != one[1]).all()
     assert outcome.steps.tolist() == [CHUNK * i for i in range(1, 13)]
+    errors = outcome.measured["once"]["error"]
+    whose, error = outcome._replace(sound=np.arange(6) > 2).first_sound(errors)
+    assert whose == "cell 1, seed 1" and error == errors[3]
 
 
 def test_streams_are_what_they_are_called():

@@ -1,0 +1,97 @@
+"""What a trained agent has played, as a page of its run that replays it in the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gpicljax import spaces
+from gpicljax.environment import Environment
+from gpicljax.evaluation.returns import Episode
+from gpicljax.play.game import controls
+from gpicljax.runtime import Outcome, write_atomically
+from gpicljax.viz.episode_page import episode_page
+from gpicljax.viz.films import Frames
+
+
+def write_replay(
+    outcome: Outcome,
+    env: Environment,
+    episode: Episode,
+    whose: str,
+    *,
+    actions: Sequence[str] | None = None,
+    readings: Mapping[str, Sequence[str]] | None = None,
+    frames: Frames | None = None,
+    frame_steps: ArrayLike | None = None,
+) -> str:
+    """Writes `figures/episode.html`, an episode in the words of its environment; says so.
+
+    Args:
+      outcome: of the run.
+      env: the environment.
+      episode: the episode, arrays on the host.
+      whose: the seed that played it; name and episode are what `Outcome.first_sound` gives.
+      actions: names of what was done at each of T steps; those of `action_in_words` by default.
+      readings: what else there is to read, by name, for each of T + 1 situations.
+      frames: pictures of it, see `viz.episode_page`.
+      frame_steps: likewise.
+
+    Returns:
+      A sentence for the report.
+
+    Example:
+      >>> from gpicljax.runtime import Report
+      >>> def report(outcome):
+      ...     whose, episode = outcome.first_sound(outcome.measured["an episode"])
+      ...     return Report(write_replay(outcome, outcome.program.more, episode, whose), {})
+    """
+    if not outcome.sound.any():
+        return "No episode to replay: no seed is sound."
+    length = int(episode.length)
+    if actions is None:
+        actions = [action_in_words(env, action) for action in episode.actions[:length]]
+    rewards = np.asarray(episode.rewards[:length]).reshape(length, -1).mean(1)  # over agents
+    situations = [jax.tree.map(lambda x, t=t: x[t], episode.states) for t in range(length + 1)]
+    page = episode_page(
+        title=outcome.program.title,
+        about={
+            "steps": f"{length:,}",
+            "return": f"{rewards.sum():,.2f}",
+            "of": whose,
+            "run": outcome.run.path.name,
+        },
+        words=[env.describe(state, episode.task) for state in situations],
+        frames=frames,
+        frame_steps=frame_steps,
+        actions=actions,
+        rewards=rewards,
+        readings=readings,
+    )
+    write_atomically(outcome.run.figures / "episode.html", page.encode())
+    return (
+        f"`figures/episode.html` replays an episode of {whose} step by step ({length:,} steps, "
+        f"return {rewards.sum():,.2f})."
+    )
+
+
+def action_in_words(env: Environment, action: Any) -> str:
+    """The name of an action, or its numbers.
+
+    Example:
+      >>> import gpicljax
+      >>> action_in_words(gpicljax.make("FrozenLake-v1"), np.int32(2))
+      'right'
+      >>> action_in_words(gpicljax.make("Pendulum-v1"), np.float32([-0.5]))
+      '-0.50'
+    """
+    space = env.action_space()
+    if isinstance(space, spaces.Discrete):
+        names = [name for name, _ in controls(env, space.n)]
+        return names[int(action)] if int(action) < len(names) else f"action {int(action)}"
+    numbers = np.ravel(action).tolist()
+    return " ".join(f"{x:+.2f}" if isinstance(x, float) else f"{x}" for x in numbers)

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from meta_language_settings import PRESETS, Config
-from reports.meta_language import Demonstration, Extras, report
+from reports.meta_language import EPISODE, Demonstration, Extras, report
 
 import gpicljax
 from gpicljax.agents import sequence
-from gpicljax.agents.language import LanguageModelConfig
+from gpicljax.agents.language import LanguageModelConfig, language_agent
 from gpicljax.agents.sequence import Sequences
 from gpicljax.data.meta_language.faulty_text import (
     SUM_SYMBOLS,
@@ -33,6 +33,7 @@ from gpicljax.data.meta_language.faulty_text import (
 )
 from gpicljax.data.meta_language.text import SYMBOLS, SymbolMap, text_windows
 from gpicljax.envs.meta_language import MetaLanguage
+from gpicljax.evaluation.returns import Episode, record_episode
 from gpicljax.networks.language import language_model
 from gpicljax.networks.transformer import generate
 from gpicljax.runtime import (
@@ -53,6 +54,8 @@ GENERATED = 192
 """Tokens of each of them."""
 GROUP = 8
 """Sequences that are evaluated at a time."""
+REPLAYED = 1024
+"""Tokens of an episode to be replayed, at most."""
 
 
 class Languages(NamedTuple):
@@ -152,6 +155,19 @@ def build(config: Config) -> Program:
         key = stream(config.seed, "demonstrations")
         return generate(key, network, params, prompts, GENERATED, TEMPERATURE)
 
+    tokens = min(config.evaluation_context, REPLAYED)
+    replayed = env.make_params(
+        min_order=config.orders[0], max_order=config.orders[1], horizon=tokens
+    )
+
+    def episode(key: jax.Array, params: Any, cell: Any) -> Episode:
+        """An unseen language, token by token; `aux` has what it says of each itself."""
+        del cell
+        agent = language_agent(network, env.action_space())
+        played = record_episode(key, env, agent, params, max_steps=tokens, env_params=replayed)
+        truth = jax.vmap(env.privileged, (0, None))(played.states, played.task)
+        return played._replace(aux=truth)
+
     def orders(low: int, high: int, seen: bool = False) -> Measure:
         return Measure(languages, (np.int32(low), np.int32(high), seen))
 
@@ -160,6 +176,7 @@ def build(config: Config) -> Program:
     if config.tasks:
         measures["seen languages"] = orders(*config.orders, seen=True)
         measures["unseen languages"] = orders(*config.orders)
+    measures[EPISODE] = Measure(episode)
     windows, symbols = natural_text(config)
     if windows is not None:
         measures["text"] = Measure(text, (windows,))
@@ -203,7 +220,7 @@ def build(config: Config) -> Program:
             lambda devices, axis: make(devices, axis).update,
             trainer.partition,
         ),
-        more=Extras(VOCABULARY, symbols, shown),
+        more=Extras(env, VOCABULARY, symbols, shown),
     )
 
 

@@ -19,14 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 from meta_rg_settings import AUXILIARIES, PRESETS, Config, env_options, make_env
 from reports.meta_rg import cell_name, report
+from reports.meta_rg_episode import EPISODE
 
 import gpicljax
 from gpicljax.agents import classifier, r2d2
-from gpicljax.agents.acting import q_agent
+from gpicljax.agents.acting import agent_input, q_agent
 from gpicljax.envs.meta_rg import CHANNELS, MetaRG, experts, memoryless
 from gpicljax.evaluation.meta_rg.games import Games, play_games
 from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
-from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.evaluation.returns import Episode, one_trial_each, record_episode
 from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.rollout import forgetful
 from gpicljax.runtime import (
@@ -132,6 +133,20 @@ def build(config: Config) -> Program:
             env_params=dataclasses.replace(env_params, channel=jnp.asarray(channel, jnp.int32)),
         )
 
+    greedy = q_agent(network, env.action_space())
+
+    def telling(keys: jax.Array, params: Any, carry: Any, timestep: Any) -> Any:
+        """Acts greedily, and says besides what it expects to be shown."""
+        inputs = agent_input(env.action_space(), carry, timestep)
+        output, _ = network.step(params, carry.core, inputs, timestep.trial_start)
+        action, aux, carry = greedy.act(keys, params, carry, timestep)
+        return action, {**aux, **output.predictions}, carry
+
+    def episode(key: jax.Array, params: Any, env_params: Any) -> Episode:
+        """The first of the greedy episodes, step by step."""
+        agent = greedy._replace(act=telling)
+        return record_episode(key, env, agent, params, max_steps=longest, env_params=env_params)
+
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
 
     def accuracy(games: Games) -> dict[str, np.ndarray]:
@@ -156,7 +171,8 @@ def build(config: Config) -> Program:
         measures={
             name: Measure(games, (CHANNELS.index(channel), explore, forget), groups)
             for name, (channel, explore, forget) in CONDITIONS.items()
-        },
+        }
+        | {EPISODE: Measure(episode)},
         baselines=lambda: calibrate(config),
         probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), accuracy),
         key_metric="query_accuracy",

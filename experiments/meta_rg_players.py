@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from meta_rg_players_settings import FROM_SEQUENCES, LEARNING, PRESETS, Config, cell_params, game
+from reports.meta_rg_episode import EPISODE
 from reports.meta_rg_players import report
 
 import gpicljax
@@ -29,7 +30,7 @@ from gpicljax.envs.meta_rg import CHANNELS, MetaRG
 from gpicljax.evaluation.meta_rg.games import Games, play_games
 from gpicljax.evaluation.meta_rg.language import languages
 from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
-from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.evaluation.returns import Episode, one_trial_each, record_episode
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import over_agents
 from gpicljax.networks.q_network import recurrent_q_network
@@ -148,6 +149,11 @@ def build(config: Config) -> Program:
             env_params=dataclasses.replace(games_of(cell), channel=channel),
         )
 
+    def episode(key: jax.Array, params: Any, cell: Any) -> Episode:
+        """The first of the greedy episodes, step by step."""
+        games = games_of(cell)
+        return record_episode(key, env, agent(), params, max_steps=longest, env_params=games)
+
     def language(key: jax.Array, params: Any, cell: Any) -> Any:
         """What the speaker says of every meaning."""
         structures = config.structures
@@ -165,6 +171,7 @@ def build(config: Config) -> Program:
     }
     if env.view == "players":
         measures["language"] = Measure(language)
+    measures[EPISODE] = Measure(episode)
     return Program(
         title=f"Two players in {config.env}, {config.method}",
         details={"games": f"{', '.join(cells)}; V in {config.vmin} .. {config.vmax}"},

@@ -11,15 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpicljax.data.meta_language.text import SymbolMap
+from gpicljax.envs.meta_language import MetaLanguage
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.ngrams import adaptive_ngram
 from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.play.replay import write_replay
 from gpicljax.runtime import Outcome, Report, throughput
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.style import save_figure
 
 CURVES = "curves.json"
+EPISODE = "an episode"
+"""The measure that is replayed token by token."""
 TEXT = "natural text"
 COUNTED = 64
 """Sequences that the adaptive n-grams are run on: counting is slow, and varies little."""
@@ -89,11 +93,13 @@ class Extras(NamedTuple):
     """What the report needs to know besides measurements.
 
     Attributes:
+      env: the environment.
       vocabulary: number of tokens.
       symbols: which token stood for which letter of the text; None without text.
       demonstrations: what was continued.
     """
 
+    env: MetaLanguage
     vocabulary: int
     symbols: SymbolMap | None
     demonstrations: Sequence[Demonstration]
@@ -227,6 +233,25 @@ def _arrays(curve: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:
     return {name: np.asarray(values, np.float64) for name, values in curve.items()}
 
 
+def replay(outcome: Outcome) -> str:
+    """Writes the page of an unseen language, token by token; says so in words."""
+    whose, episode = outcome.first_sound(outcome.measured[EPISODE])
+    length = int(episode.length)
+    came = episode.states.context[1 : length + 1, -1]
+    chances = np.exp(episode.actions[:length])
+    best = np.argsort(-chances, axis=-1)[:, :3]
+    said = [[f"{i} ({row[i]:.0%})" for i in few] for few, row in zip(best, chances, strict=True)]
+    attainable = episode.aux["log_probs"][np.arange(length), came]
+    lost = np.cumsum(attainable - episode.rewards[:length])
+    readings = {
+        "the model expects": [*(", ".join(few) for few in said), "\u2013"],
+        "reward of whoever knows the language": ["\u2013", *(f"{x:+.2f}" for x in attainable)],
+        "lost so far, nats": [f"{x:.1f}" for x in np.append(0.0, lost)],
+    }
+    env, actions = outcome.program.more.env, [few[0] for few in said]
+    return write_replay(outcome, env, episode, whose, actions=actions, readings=readings)
+
+
 def report(outcome: Outcome) -> Report:
     """Draws the figures, and says what was found."""
     config, seeds, of_text = outcome.config, languages(outcome), texts(outcome)
@@ -269,7 +294,7 @@ def report(outcome: Outcome) -> Report:
             "",
         ]
     speed = f"{throughput(outcome.history):,.0f} per second over all seeds"
-    text.append(f"{outcome.observations:,} tokens per seed at {speed}.")
+    text += [f"{outcome.observations:,} tokens per seed at {speed}.", "", replay(outcome)]
     numbers = {
         name: {
             "position_16": [at(seed[name].model, 16) for seed in seeds],

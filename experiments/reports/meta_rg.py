@@ -24,6 +24,7 @@ from gpicljax.runtime import Outcome, Report, throughput
 from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
 from gpicljax.viz.meta_rg.messages import messages_figure, stimuli_figure
 from gpicljax.viz.style import save_figure
+from reports.meta_rg_episode import EPISODE, replay
 
 Cell = tuple[int, int]
 MEASURES = ("query by game", "query by episode", "support by game")
@@ -44,10 +45,10 @@ class Results:
         """Computes the accuracies."""
         self.outcome = outcome
         self.cells: list[Cell] = outcome.config.cells
-        self.conditions = list(outcome.measured)
+        self.conditions = [name for name in outcome.measured if name != EPISODE]
         score = jax.jit(jax.vmap(lambda g: zsct_accuracy(g.correct, g.valid, g.query)))
         self.accuracies: dict[str, ZSCTAccuracy] = {
-            name: score(games) for name, games in outcome.measured.items()
+            name: score(outcome.measured[name]) for name in self.conditions
         }
         self.rules: Mapping[Cell, Mapping[str, tuple[float, float]]] = outcome.baselines
 
@@ -288,6 +289,8 @@ def report(outcome: Outcome) -> Report:
         "",
         f"Agents have {outcome.parameters:,} parameters each. Training ran at "
         f"{throughput(outcome.history):,.0f} observations/s over all seeds, probes included.",
+        "",
+        replay(outcome, outcome.program.more),
     ]
     text = "\n".join(parts)
     numbers = {

@@ -16,6 +16,7 @@ from gpicljax.runtime import Outcome, Report, throughput
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.meta_rg import languages_figure
 from gpicljax.viz.style import save_figure
+from reports.meta_rg_episode import EPISODE, replay
 
 LANGUAGE = ("topsim", "posdis", "bosdis")
 
@@ -35,7 +36,8 @@ class Results:
     def __init__(self, outcome: Outcome) -> None:
         """Computes the accuracies."""
         self.outcome, self.cells = outcome, list(outcome.program.cells)
-        self.conditions = [name for name in outcome.measured if name != "language"]
+        others = "language", EPISODE
+        self.conditions = [name for name in outcome.measured if name not in others]
         score = jax.jit(jax.vmap(lambda g: zsct_accuracy(g.correct, g.valid, g.query)))
         accuracies = {name: score(outcome.measured[name]) for name in self.conditions}
         self.query = {name: self._by_cell(a.query.by_game) for name, a in accuracies.items()}
@@ -166,10 +168,12 @@ def report(outcome: Outcome) -> Report:
             language_table(results),
             "",
         ]
-    parts.append(
+    parts += [
         f"Players have {outcome.parameters:,} parameters together. Training ran at "
-        f"{throughput(outcome.history):,.0f} observations/s over all seeds, probes included."
-    )
+        f"{throughput(outcome.history):,.0f} observations/s over all seeds, probes included.",
+        "",
+        replay(outcome, outcome.program.more),
+    ]
     numbers = {
         cell: {
             name: {

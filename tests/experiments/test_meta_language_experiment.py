@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -68,6 +69,11 @@ def test_writes_everything(finished):
     assert curves.floor.mean() < curves.ngram[:, 200:].mean() < curves.unigram[:, 200:].mean()
     assert curves.floor.mean() < curves.model.mean()
     assert meta_language_report.texts(results)[0].model.shape == (3, 288)
+    page = (run / "figures" / "episode.html").read_text()
+    told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    assert told["last"] == 288 and "of 288 tokens drawn" in told["words"][0]
+    # Nobody predicts a language better than itself, in the end.
+    assert sum(map(float, told["readings"][1][1:])) > sum(told["reward"])
     assert results.measured["words after 48"].shape == (1, 2, 192)
     assert "words after 96" in results.measured
 

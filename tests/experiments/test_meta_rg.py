@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 import time
@@ -54,6 +55,26 @@ def test_writes_everything(finished):
     text = (run / "summary.md").read_text()
     assert "62.2 ± 3.7" in text and "memory cleared every game" in text
     assert len(results.history) == 2
+
+
+def test_the_page_tells_the_first_greedy_episode(finished):
+    _, run, results = finished
+    page = (run / "figures" / "episode.html").read_text()
+    told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    greedy = jax.tree.map(lambda x: x[0, 0], results.measured["greedy"])
+    games = greedy.valid.sum()
+    # Three steps a game but for the last one's feedback; the decision is the second.
+    assert told["last"] == 3 * games - 1 and "structure" in told["words"][0]
+    assert set(told["actions"][1::3]) <= {"same", "different"}
+    assert set(told["actions"][::3] + told["actions"][2::3]) == {"wait"}
+    right = [value > 0 for value in told["reward"][1::3]]
+    assert right == greedy.correct[greedy.valid].tolist()
+    assert (
+        f"{sum(greedy.correct & greedy.query)} of {sum(greedy.query & greedy.valid)}"
+        == (told["readings"][-1][-1])
+    )
+    assert "it expects" in page and "same " in told["readings"][2][1]
+    assert "an episode of seed 0" in (run / "summary.md").read_text()
 
 
 def test_saved_listeners_load(finished):

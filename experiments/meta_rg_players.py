@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gpicljax.agents.meta_rg import signalling
 from meta_rg_players_settings import FROM_SEQUENCES, LEARNING, PRESETS, Config, cell_params, game
 from reports.meta_rg_episode import EPISODE
 from reports.meta_rg_players import report
 
 import gpicljax
-from gpicljax.agents import r2d2, signalling
+from gpicljax.agents import r2d2
 from gpicljax.agents.acting import q_agent
+from gpicljax.data.meta_rg import game_sequences, signalling_game
 from gpicljax.envs.meta_rg import CHANNELS, MetaRG
 from gpicljax.evaluation.meta_rg.games import Games, play_games
 from gpicljax.evaluation.meta_rg.language import languages
@@ -69,11 +71,15 @@ def learner(config: Config, env: MetaRG) -> Learner:
             config.players, speaker=config.method, feedback_weight=config.feedback_weight
         )
         own = dataclasses.replace(env, view="listener")
-        trainer = signalling.make(settings, own, config.network)
+        played = signalling_game(own)
+        draw = game_sequences(
+            own, settings.games, settings.episodes, settings.copies, settings.noise
+        )
+        trainer = signalling.make(settings, played, config.network, draw)
         hparams = dataclasses.replace(
             config.schedule, decay_updates=config.updates(trainer.observations)
         )
-        agent = functools.partial(signalling.players_agent, settings, own, config.network)
+        agent = functools.partial(signalling.players_agent, settings, played, config.network)
         return Learner(trainer, hparams, agent)
 
     mixing = "none" if config.method == "independent" else "vdn"

@@ -13,60 +13,29 @@ Gumbel noise, which is the same for all games of an episode.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import optax
-from flax import linen as nn
 from flax import struct
 
 from gpicljax import spaces
 from gpicljax.agents import sequence
 from gpicljax.agents.acting import AgentCarry, q_agent
 from gpicljax.checks import Size, check, check_at_least, check_choice
-from gpicljax.data.meta_rg import GameInputs, game_sequences
-from gpicljax.envs.meta_rg import MetaRG, Params, language
-from gpicljax.envs.meta_rg.types import LISTENER, SPEAKER
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import Network
-from gpicljax.networks.feedforward import MLP, dense
 from gpicljax.networks.q_network import QOutput, RecurrentQSettings, recurrent_q_network
+from gpicljax.networks.signalling import GameInputs, GameTargets, SignallingGame, Speaker
+
+SPEAKER, LISTENER = 0, 1
+"""Places of the players on the agent axis."""
 
 SpeakerKind = Literal["rule", "quantiser", "reinforce", "straight-through"]
 LEARNING: tuple[SpeakerKind, ...] = ("reinforce", "straight-through")
 """Speakers that are networks."""
-
-
-class Speaker(nn.Module):
-    """A memoryless speaker: an MLP from what it sees to the logits of every token.
-
-    Attributes:
-      vocab_size: V.
-      length: L.
-      sizes: hidden sizes.
-      fixed_length: whether the end of sentence is never said.
-
-    Example:
-      >>> speaker = Speaker(vocab_size=6, length=3)
-      >>> params = jax.eval_shape(speaker.init, jax.random.key(0), jnp.zeros((2, 3)))
-      >>> jax.eval_shape(speaker.apply, params, jnp.zeros((2, 3))).shape
-      (2, 3, 7)
-    """
-
-    vocab_size: int
-    length: int
-    sizes: Sequence[int] = (128, 128)
-    fixed_length: bool = True
-
-    @nn.compact
-    def __call__(self, stimulus: jax.Array) -> jax.Array:
-        """`float[..., F] -> float[..., L, V + 1]`, the logits."""
-        features = MLP(self.sizes)(stimulus)
-        logits = dense(self.length * (self.vocab_size + 1), name="head")(features)
-        logits = logits.reshape(*stimulus.shape[:-1], self.length, self.vocab_size + 1)
-        return logits.at[..., 0].set(-1e9) if self.fixed_length else logits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,11 +93,11 @@ class Lesson:
     """What a run learns from, traced.
 
     Attributes:
-      games: the distribution over tasks.
+      games: the distribution over tasks, as `draw` is given it.
       learns: float `[]`, 1 for a speaker that learns, 0 for one that keeps its first code.
     """
 
-    games: Params
+    games: Any
     learns: jax.Array | float = 1.0
 
 
@@ -151,49 +120,46 @@ class SignalOutput(NamedTuple):
     message: jax.Array
 
 
-def _one_hot_space(env: MetaRG) -> spaces.Dict:
+def _one_hot_space(game: SignallingGame) -> spaces.Dict:
     """The listener's observation with its message as one-hots, which have gradients."""
-    space = env.observation_space()
-    assert isinstance(space, spaces.Dict)
+    space = game.observations
     flat = spaces.Box(0.0, 1.0, (spaces.flat_size(space["message"]),))
     items = [(name, flat if name == "message" else entry) for name, entry in space.items]
     return spaces.Dict(tuple(items))
 
 
-def quantised(env: MetaRG, stimulus: jax.Array) -> jax.Array:
-    """The digitised stimulus float `[..., F]` as `int32[..., L]`; see `language.digitise`."""
-    return language.digitise(stimulus[..., : env.num_dims], env.vocab_size, env.message_length)
-
-
-def two_players(config: SignallingConfig, env: MetaRG, listener: RecurrentQSettings) -> Network:
+def two_players(
+    config: SignallingConfig, game: SignallingGame, listener: RecurrentQSettings
+) -> Network:
     """Speaker, channel and listener as one network over whole games (see `PlayersInputs`).
 
     Its parameters are a dictionary with those of `listener` and, where it has some, `speaker`.
 
     Example:
       >>> import gpicljax
-      >>> env = gpicljax.make("MetaRG-v1")
+      >>> from gpicljax.data.meta_rg import signalling_game
+      >>> game = signalling_game(gpicljax.make("MetaRG-v1"))
       >>> config = SignallingConfig(speaker="reinforce", copies=2)
-      >>> network = two_players(config, env, RecurrentQSettings(encoded="stimulus", core=(16,)))
+      >>> network = two_players(config, game, RecurrentQSettings(encoded="stimulus", core=(16,)))
     """
-    hears = recurrent_q_network(_expecting(listener), _one_hot_space(env), env.action_space())
-    speaker = _speaker(config, env)
-    tokens, length = env.vocab_size + 1, env.message_length
+    hears = recurrent_q_network(_expecting(listener), _one_hot_space(game), game.actions)
+    speaker = _speaker(config, game)
+    tokens, length = game.vocab_size + 1, game.message_length
     flat = (length * tokens,)
 
     def say(params: Any, inputs: GameInputs, learns: jax.Array) -> tuple[Any, ...]:
         """One-hots float `[G, B, L, V + 1]` of the message as sent, log-probability, entropy."""
         if config.speaker == "quantiser":
-            return jax.nn.one_hot(quantised(env, inputs.speaker), tokens), None, None
+            return jax.nn.one_hot(game.quantised(inputs.speaker), tokens), None, None
         logits: Any = speaker.apply(params["speaker"], inputs.speaker)
         still = jax.lax.stop_gradient(logits)
         logits = still + learns[..., None, None] * (logits - still)
         noise = learns[..., None, None] * inputs.noise
         tokens_said = jnp.argmax(logits + noise, axis=-1)
-        sent = language.regularise(tokens_said)
+        going_on = jnp.cumprod(tokens_said != 0, axis=-1)
+        sent = tokens_said * going_on
         hard = jax.nn.one_hot(sent, tokens)
         # What would come behind the end of a sentence is not said: it has no part in anything.
-        going_on = jnp.cumprod(tokens_said != 0, axis=-1)
         said = jnp.pad(going_on[..., :-1], ((0, 0), (0, 0), (1, 0)), constant_values=1)[..., None]
         log_probs = jax.nn.log_softmax(logits)
         entropy = -(said * jnp.exp(log_probs) * log_probs).sum((-1, -2))
@@ -257,10 +223,10 @@ def two_players(config: SignallingConfig, env: MetaRG, listener: RecurrentQSetti
             params["listener"], carry, read, first.reshape(-1, batch), key
         )
         decide: QOutput = jax.tree.map(
-            lambda x: x.reshape(games, steps, *x.shape[1:])[:, env.num_rounds], outputs
+            lambda x: x.reshape(games, steps, *x.shape[1:])[:, game.decides], outputs
         )
         expected = decide.predictions["feedback"]
-        logits = decide.q_values[..., : env.num_decisions]
+        logits = decide.q_values[..., : game.num_decisions]
         return SignalOutput(logits, expected, log_prob, entropy, sent), carry
 
     def step(params: Any, carry: Any, inputs: Any, start: jax.Array) -> tuple[Any, Any]:
@@ -275,8 +241,8 @@ def _expecting(listener: RecurrentQSettings) -> RecurrentQSettings:
     return dataclasses.replace(listener, predictions=("feedback",))
 
 
-def _speaker(config: SignallingConfig, env: MetaRG) -> Speaker:
-    return Speaker(env.vocab_size, env.message_length, config.speaker_sizes, env.fixed_length)
+def _speaker(config: SignallingConfig, game: SignallingGame) -> Speaker:
+    return Speaker(game.vocab_size, game.message_length, config.speaker_sizes, game.fixed_length)
 
 
 def objective(config: SignallingConfig) -> list[sequence.Loss]:
@@ -329,21 +295,35 @@ def _following(reward: jax.Array, starts: jax.Array) -> jax.Array:
     return jax.lax.scan(back, jnp.zeros_like(reward[0]), (reward, starts), reverse=True)[1]
 
 
-def make(config: SignallingConfig, env: MetaRG, listener: RecurrentQSettings) -> Trainer:
+def make(
+    config: SignallingConfig,
+    game: SignallingGame,
+    listener: RecurrentQSettings,
+    draw: Callable[[jax.Array, Any], tuple[GameInputs, GameTargets]],
+) -> Trainer:
     """Builds the trainer.
 
     Args:
       config: sizes and switches.
-      env: the game in the listener's view, with compact actions and one round.
+      game: what is played.
       listener: its network; `predictions` are the trainer's.
+      draw: `(keys, games) -> (inputs, targets)` of `games` games each, `copies` sequences a key,
+        such as `data.meta_rg.game_sequences`.
 
     Returns:
       A sequence trainer (its hyper-parameters are `sequence.SequenceHParams`) whose `init` is given
       a `Lesson`. Its agent plays both parts of the players' view; with the game's own speaker, the
       listener's.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.data.meta_rg import game_sequences, signalling_game
+      >>> env = gpicljax.make("MetaRG-v1")
+      >>> config, listener = SignallingConfig(games=32), RecurrentQSettings(encoded="stimulus")
+      >>> draw = game_sequences(env, config.games, config.episodes)
+      >>> make(config, signalling_game(env), listener, draw).observations
+      3072
     """
-    network = two_players(config, env, listener)
-    draw = game_sequences(env, config.games, config.episodes, config.copies, config.noise)
 
     def sample(keys: jax.Array, lesson: Lesson) -> sequence.Sequences:
         games, targets = draw(keys, lesson.games)
@@ -352,11 +332,11 @@ def make(config: SignallingConfig, env: MetaRG, listener: RecurrentQSettings) ->
 
     return sequence.make(
         sequence.SequenceConfig(batch_size=config.batch_size, schedule="cosine"),
-        network,
+        two_players(config, game, listener),
         sample,
         objective(config),
-        length=config.copies * config.games * (env.num_rounds + 1 + env.feedback),
-        agent=lambda greedy=False: players_agent(config, env, listener, 0.0 if greedy else 1.0),
+        length=config.copies * config.games * game.steps,
+        agent=lambda greedy=False: players_agent(config, game, listener, 0.0 if greedy else 1.0),
     )
 
 
@@ -369,7 +349,7 @@ class PlayersCarry(NamedTuple):
 
 def players_agent(
     config: SignallingConfig,
-    env: MetaRG,
+    game: SignallingGame,
     listener: RecurrentQSettings,
     explore: jax.Array | float = 0.0,
 ) -> Agent:
@@ -379,14 +359,13 @@ def players_agent(
 
     Args:
       config: sizes and switches.
-      env: the game in either view.
+      game: what is played.
       listener: its network.
       explore: scale of the noise in the speaker's choice of tokens: 0 for the likeliest, 1 for that
         of training.
     """
-    env = dataclasses.replace(env, view="listener")
-    hears = recurrent_q_network(_expecting(listener), env.observation_space(), env.action_space())
-    decides = q_agent(hears, env.action_space())
+    hears = recurrent_q_network(_expecting(listener), game.observations, game.actions)
+    decides = q_agent(hears, game.actions)
     if config.speaker == "rule":
         return Agent(
             decides.initial_carry,
@@ -394,7 +373,7 @@ def players_agent(
                 keys, params["listener"], carry, timestep
             ),
         )
-    speaker, shape = _speaker(config, env), (env.message_length, env.vocab_size + 1)
+    speaker, shape = _speaker(config, game), (game.message_length, game.vocab_size + 1)
 
     def initial_carry(batch: int) -> PlayersCarry:
         return PlayersCarry(decides.initial_carry(batch), jnp.zeros((batch, *shape)))
@@ -403,7 +382,7 @@ def players_agent(
         keys: jax.Array, params: Any, carry: PlayersCarry, timestep: TimeStep
     ) -> tuple[jax.Array, Any, PlayersCarry]:
         seen = jax.tree.map(lambda x: x[:, LISTENER], timestep.observation)
-        seen = {**seen, "action_mask": seen["action_mask"][:, 0, : env.num_decisions + 1]}
+        seen = {**seen, "action_mask": seen["action_mask"][:, 0, : game.num_decisions + 1]}
         own = timestep._replace(observation=seen, reward=timestep.reward[:, LISTENER])
         decision, aux, memory = decides.act(keys, params["listener"], carry.listener, own)
 
@@ -415,10 +394,10 @@ def players_agent(
             logits: Any = speaker.apply(params["speaker"], stimulus)
             tokens = jnp.argmax(logits + explore * noise, axis=-1).astype(jnp.int32)
         else:
-            tokens = quantised(env, stimulus)
-        waits = jnp.full_like(decision, env.num_decisions)
+            tokens = game.quantised(stimulus)
+        waits = jnp.full_like(decision, game.num_decisions)
         said = jnp.concatenate([waits[:, None], tokens], axis=1)
-        decided = jnp.pad(decision[:, None], ((0, 0), (0, env.message_length)))
+        decided = jnp.pad(decision[:, None], ((0, 0), (0, game.message_length)))
         return jnp.stack([said, decided], axis=1), aux, PlayersCarry(memory, noise)
 
     return Agent(initial_carry, act)

@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "hindsight",
         "maze_world",
         "meta_language",
+        "meta_rg",
         "replay",
         "shard_files",
         "shards",

@@ -3,48 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from gpicljax import spaces
 from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.envs.meta_rg import language
 from gpicljax.envs.meta_rg.env import MetaRG
 from gpicljax.envs.meta_rg.sequences import GameSequence, game_sequence, observations, rule_messages
 from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.signalling import GameInputs, GameTargets, SignallingGame
 
 
-class GameInputs(NamedTuple):
-    """What two players read of a sequence of games; leaves `[G, B, ...]`.
+def signalling_game(env: MetaRG) -> SignallingGame:
+    """What two players have to know of the game.
 
-    Attributes:
-      listener: what the listener reads in each step of a game, leaves `[G, B, R, ...]`; its
-        messages are those of the rule-based speaker.
-      starts: `bool[G, B]`, the first game of an episode.
-      speaker: float `[G, B, (K + 1) F]`, what the speaker sees.
-      channel: `int32[G, B, L, V + 1]`, the token heard for each token sent.
-      noise: float `[G, B, L, V + 1]`, standard Gumbel: of the speaker's choice of tokens.
+    Args:
+      env: the game in the listener's view with compact actions and one round.
+
+    Raises:
+      ValueError: for another view or several rounds.
+
+    Example:
+      >>> import gpicljax
+      >>> signalling_game(gpicljax.make("MetaRG-v1")).steps
+      3
     """
+    _check(env)
+    space = env.observation_space()
+    assert isinstance(space, spaces.Dict)
+    return SignallingGame(
+        observations=space,
+        actions=env.action_space(),
+        num_decisions=env.num_decisions,
+        vocab_size=env.vocab_size,
+        message_length=env.message_length,
+        fixed_length=env.fixed_length,
+        decides=env.num_rounds,
+        steps=env.num_rounds + 1 + env.feedback,
+        quantised=lambda stimulus: language.digitise(
+            stimulus[..., : env.num_dims], env.vocab_size, env.message_length
+        ),
+    )
 
-    listener: AgentInput
-    starts: jax.Array
-    speaker: jax.Array
-    channel: jax.Array
-    noise: jax.Array
 
-
-class GameTargets(NamedTuple):
-    """What is to be known at the decision of every game; leaves `[G, B, ...]`.
-
-    Attributes:
-      answer: `int32[G, B]`, the right decision; -1 behind the last game.
-      feedback: float `[G, B, F]`, the stimulus that the speaker sees.
-      query: `bool[G, B]`, games of the query phase.
-    """
-
-    answer: jax.Array
-    feedback: jax.Array
-    query: jax.Array
+def _check(env: MetaRG) -> None:
+    check_choice("view", env.view, ["listener"])
+    check_choice("actions", env.actions, ["compact"])
+    check(env.num_rounds == 1, "num_rounds", env.num_rounds, "1")
 
 
 def game_sequences(
@@ -81,9 +89,7 @@ def game_sequences(
       >>> jax.eval_shape(sample, keys, env.default_params)[1].answer.shape
       (32, 4)
     """
-    check_choice("view", env.view, ["listener"])
-    check_choice("actions", env.actions, ["compact"])
-    check(env.num_rounds == 1, "num_rounds", env.num_rounds, "1")
+    _check(env)
     check_at_least(1, copies=copies)
     check_choice("noise", noise, ["episode", "game"])
     silent = env.num_decisions

@@ -12,13 +12,15 @@ import gpicljax
 from gpicljax.agents import signalling
 from gpicljax.agents.sequence import SequenceHParams
 from gpicljax.batching import strong
-from gpicljax.data.meta_rg import game_sequences
+from gpicljax.data.meta_rg import game_sequences, signalling_game
 from gpicljax.envs.meta_rg.types import LISTENER, SPEAKER
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.q_network import RecurrentQSettings
+from gpicljax.networks.signalling import GameInputs
 from gpicljax.rollout import play, start_rollout
 
 ENV = gpicljax.make("MetaRG-v1", max_values=3)
+GAME = signalling_game(ENV)
 PARAMS = ENV.make_params(min_values=2, max_values=3)
 LISTENING = RecurrentQSettings(
     encoded="stimulus",
@@ -42,7 +44,9 @@ CONFIG = signalling.SignallingConfig(
 
 def trained(config, learns=1.0):
     """A state and the next one, and the trainer."""
-    trainer = signalling.make(config, ENV, LISTENING)
+    trainer = signalling.make(
+        config, GAME, LISTENING, game_sequences(ENV, config.games, config.episodes, config.copies)
+    )
     lesson = strong(signalling.Lesson(PARAMS, learns))
     hparams = SequenceHParams(learning_rate=1e-2, warmup_updates=1)
     state = jax.jit(trainer.init)(jax.random.key(0), hparams, lesson)
@@ -70,8 +74,8 @@ def test_sequences_are_what_the_agents_do_in_the_game():
     state, _, _, _ = trained(CONFIG, learns=0.0)
     players = dataclasses.replace(ENV, view="players")
     vec = gpicljax.VectorEnv(players, 3, params=PARAMS, privileged=True)
-    agent = signalling.players_agent(CONFIG, ENV, LISTENING)
-    network = signalling.two_players(CONFIG, ENV, LISTENING)
+    agent = signalling.players_agent(CONFIG, GAME, LISTENING)
+    network = signalling.two_players(CONFIG, GAME, LISTENING)
 
     def keep(record):
         return {
@@ -109,7 +113,7 @@ def test_sequences_are_what_the_agents_do_in_the_game():
     np.put_along_axis(channel, said[..., None], heard[..., None], -1)
     starts = np.zeros((6, 3), bool)
     starts[0] = True
-    inputs = signalling.GameInputs(shown, starts, stimulus, channel, np.zeros(channel.shape))
+    inputs = GameInputs(shown, starts, stimulus, channel, np.zeros(channel.shape))
     still = signalling.PlayersInputs(inputs, np.zeros((6, 3)))
     out, _ = jax.jit(network.unroll)(state.params, None, jax.tree.map(jnp.asarray, still), None)
     np.testing.assert_array_equal(out.message, said)

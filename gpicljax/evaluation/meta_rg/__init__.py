@@ -1,7 +1,9 @@
-"""Measures of Meta-Referential Games: games, zero-shot compositional tests, published numbers."""
+"""Measures of Meta-Referential Games: games, zero-shot compositional tests, languages."""
 
 from gpicljax.evaluation.meta_rg import published
+from gpicljax.evaluation.meta_rg.acquisition import Acquisition, ease_of_acquisition
 from gpicljax.evaluation.meta_rg.games import Games, outcome, play_games
+from gpicljax.evaluation.meta_rg.language import Languages, languages, meanings
 from gpicljax.evaluation.meta_rg.zsct import (
     HypothesisRow,
     PhaseAccuracy,
@@ -12,12 +14,17 @@ from gpicljax.evaluation.meta_rg.zsct import (
 )
 
 __all__ = [
+    "Acquisition",
     "Games",
     "HypothesisRow",
+    "Languages",
     "PhaseAccuracy",
     "ZSCTAccuracy",
+    "ease_of_acquisition",
     "hypothesis_table",
     "hypothesis_tests",
+    "languages",
+    "meanings",
     "outcome",
     "play_games",
     "published",

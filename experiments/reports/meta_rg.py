@@ -64,15 +64,6 @@ class Results:
         return self.of_cell(self.outcome.seeds(accuracy), index)
 
 
-def _percent(interval: Interval) -> str:
-    if interval.count < 2:
-        return f"{100 * interval.mean:.1f}"
-    return (
-        f"{100 * interval.mean:.1f} ± {100 * interval.std:.1f} "
-        f"[{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
-    )
-
-
 def cell_name(cell: Cell) -> str:
     """A cell in words."""
     return f"S = {cell[0]}, O = {cell[1]}"
@@ -85,7 +76,7 @@ def condition_table(results: Results, index: int) -> str:
         "|---|---|---|---|---|",
     ]
     for condition in results.conditions:
-        cells = [_percent(mean_interval(results.measure(condition, m, index))) for m in MEASURES]
+        cells = [mean_interval(results.measure(condition, m, index)).percent for m in MEASURES]
         seeds = " ".join(f"{100 * x:.1f}" for x in results.measure(condition, MEASURES[0], index))
         lines.append(f"| **R2D2**, {condition} | {' | '.join(cells)} | {seeds} |")
     for name, (query, support) in results.rules[results.cells[index]].items():
@@ -105,7 +96,7 @@ def paper_table(results: Results, vmax: int) -> str:
         theirs = table.get(cell)
         printed = "" if theirs is None else f"{100 * theirs.mean:.1f} ± {100 * theirs.std:.1f}"
         ours = [
-            _percent(mean_interval(results.measure(condition, "query by episode", index)))
+            mean_interval(results.measure(condition, "query by episode", index)).percent
             for condition in ("behaviour (exploring actors)", "greedy")
         ]
         lines.append(f"| {cell_name(cell)} | {printed} | {' | '.join(ours)} |")

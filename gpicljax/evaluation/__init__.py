@@ -1,5 +1,6 @@
 """Measures: learning in context, returns, intervals and tests, composition, n-gram baselines."""
 
+from gpicljax.evaluation.accuracy import PhaseAccuracy, phase_accuracy
 from gpicljax.evaluation.aggregates import (
     Aggregate,
     aggregate,
@@ -41,6 +42,7 @@ __all__ = [
     "ICLProfile",
     "Interval",
     "Moments",
+    "PhaseAccuracy",
     "WelchResult",
     "adaptive_ngram",
     "aggregate",
@@ -57,6 +59,7 @@ __all__ = [
     "mean_interval",
     "modularity",
     "mutual_information_gap",
+    "phase_accuracy",
     "posdis",
     "probability_of_improvement",
     "spearman",

@@ -47,6 +47,21 @@ class Interval:
         """The part of the interval that `welch_test_from_moments` takes."""
         return Moments(self.mean, self.std, self.count)
 
+    @property
+    def percent(self) -> str:
+        """A share in per cent, as tables have it: mean ± standard deviation [interval].
+
+        Example:
+          >>> Interval(0.94, 0.006, 0.934, 0.946, 6).percent
+          '94.0 ± 0.6 [93.4, 94.6]'
+        """
+        if self.count < 2:
+            return f"{100 * self.mean:.1f}"
+        return (
+            f"{100 * self.mean:.1f} ± {100 * self.std:.1f} "
+            f"[{100 * self.low:.1f}, {100 * self.high:.1f}]"
+        )
+
 
 class WelchResult(NamedTuple):
     """Welch's statistic, its degrees of freedom (Welch-Satterthwaite) and the p-value."""

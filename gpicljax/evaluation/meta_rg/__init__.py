@@ -6,7 +6,6 @@ from gpicljax.evaluation.meta_rg.games import Games, outcome, play_games
 from gpicljax.evaluation.meta_rg.language import Languages, languages, meanings
 from gpicljax.evaluation.meta_rg.zsct import (
     HypothesisRow,
-    PhaseAccuracy,
     ZSCTAccuracy,
     hypothesis_table,
     hypothesis_tests,
@@ -18,7 +17,6 @@ __all__ = [
     "Games",
     "HypothesisRow",
     "Languages",
-    "PhaseAccuracy",
     "ZSCTAccuracy",
     "ease_of_acquisition",
     "hypothesis_table",

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from gpicljax.evaluation.accuracy import judged
 from gpicljax.interface import Agent
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.vector import VectorEnv
@@ -26,11 +27,7 @@ class Games(NamedTuple):
 
 
 def outcome(record: Record) -> Games:
-    """What a step decided, leaves `[B]`.
-
-    An agent whose `aux` has `decisions: int32[B, R]` is judged by those, in a batch built with
-    `privileged=True`, in place of its action: rules whose decisions do not change the episode are
-    compared in one pass.
+    """What a step decided, leaves `[B]`; `correct` as `accuracy.judged` has it.
 
     Example:
       >>> from types import SimpleNamespace
@@ -39,11 +36,7 @@ def outcome(record: Record) -> Games:
       Games(valid=[True], correct=[False], query=[True])
     """
     info = record.next_timestep.info
-    correct = info["correct"]
-    if "decisions" in record.aux:
-        answer = record.timestep.privileged["answer"]
-        correct = record.aux["decisions"] == answer[:, None]
-    return Games(info["decided"], correct, info["query"])
+    return Games(info["decided"], judged(record), info["query"])
 
 
 def play_games(
@@ -64,7 +57,7 @@ def play_games(
     Args:
       key: a typed key.
       vec: the batch of environments, one episode a trial; `privileged=True` for agents that read
-        it, and for those that report `decisions` (see `outcome`).
+        it, and for those that report `decisions` (see `accuracy.judged`).
       agent: the agent. `rollout.forgetful` wipes its memory, for an ablation.
       params: its parameters.
       max_games: G.

@@ -4,13 +4,12 @@ import itertools
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import ArrayLike as HostArrayLike
 
 from gpicljax.checks import check, check_array
+from gpicljax.evaluation.accuracy import PhaseAccuracy, checked_games, phase_accuracy
 from gpicljax.evaluation.statistics import (
     Moments,
     WelchResult,
@@ -20,26 +19,6 @@ from gpicljax.evaluation.statistics import (
 )
 
 Verdict = Literal["supported", "contradicted", "undecided"]
-
-
-class PhaseAccuracy(NamedTuple):
-    """Accuracy in one phase of B episodes; scalars, NaN where there is nothing to average.
-
-    Attributes:
-      by_game: `float[]`, share of all games that were decided correctly (long episodes count more).
-      by_episode: `float[]`, mean over episodes of each episode's accuracy.
-      by_game_error: `float[]`, standard error of `by_game`, clustered by episode.
-      by_episode_error: `float[]`, standard error of `by_episode`.
-      games: `int32[]`, number of games.
-      episodes: `int32[]`, number of episodes with a game in this phase.
-    """
-
-    by_game: jax.Array
-    by_episode: jax.Array
-    by_game_error: jax.Array
-    by_episode_error: jax.Array
-    games: jax.Array
-    episodes: jax.Array
 
 
 class ZSCTAccuracy(NamedTuple):
@@ -78,43 +57,11 @@ def zsct_accuracy(correct: ArrayLike, valid: ArrayLike, is_query: ArrayLike) -> 
       >>> float(accuracy.support.by_game), float(accuracy.query.by_game)
       (1.0, 0.5)
     """
-    arrays = {"correct": correct, "valid": valid, "is_query": is_query}
-    right, played, query = (_games(name, value) for name, value in arrays.items())
-    shapes = [x.shape for x in (right, played, query)]
-    check(len({*shapes}) == 1, ", ".join(arrays), shapes, "one shape [B, G] for all")
-    return ZSCTAccuracy(query=_phase(right, played & query), support=_phase(right, played & ~query))
-
-
-def _games(name: str, value: ArrayLike) -> jax.Array:
-    x = jnp.asarray(value)
-    if x.dtype != jnp.bool_:
-        raise TypeError(f"{name}: got dtype {x.dtype}; accepted: bool")
-    check_array(x.ndim == 2, name, x, "bool[B, G], episodes by games")
-    return x
-
-
-def _phase(correct: jax.Array, counts: jax.Array) -> PhaseAccuracy:
-    dtype = jnp.result_type(float)
-    games = counts.sum(1, dtype=jnp.int32)
-    wins = (correct & counts).sum(1, dtype=jnp.int32).astype(dtype)
-    played = games > 0
-    episodes, total = played.sum(dtype=jnp.int32), games.sum(dtype=jnp.int32)
-    n, weight = episodes.astype(dtype), games.astype(dtype)
-
-    by_game = _ratio(wins.sum(), weight.sum())
-    share = jnp.where(played, wins / jnp.maximum(weight, 1), 0)
-    by_episode = _ratio(share.sum(), n)
-    # Linearised variance of a ratio of sums: the residual of an episode, not of a game.
-    residual = jnp.where(played, wins - by_game * weight, 0)
-    deviation = jnp.where(played, share - by_episode, 0)
-    by_game_error = jnp.sqrt(_ratio(n * (residual**2).sum(), n - 1)) / jnp.maximum(weight.sum(), 1)
-    by_episode_error = jnp.sqrt(_ratio((deviation**2).sum(), n * (n - 1)))
-    return PhaseAccuracy(by_game, by_episode, by_game_error, by_episode_error, total, episodes)
-
-
-def _ratio(a: jax.Array, b: jax.Array) -> jax.Array:
-    """`a / b`, NaN unless b > 0."""
-    return jnp.where(b > 0, a / jnp.where(b > 0, b, 1), jnp.nan)
+    right, played, query = checked_games(correct=correct, valid=valid, is_query=is_query)
+    return ZSCTAccuracy(
+        query=phase_accuracy(right, played & query),
+        support=phase_accuracy(right, played & ~query),
+    )
 
 
 class HypothesisRow(NamedTuple):

@@ -12,7 +12,7 @@ episodes, whatever the batch. No other loop over environments exists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -489,3 +489,34 @@ def forgetful(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Agent:
         return agent.act(keys, params, carry, timestep._replace(trial_start=start))
 
     return agent._replace(act=act)
+
+
+def panel(agents: Sequence[Agent]) -> Agent:
+    """Several agents on the same episodes: the first acts, all tell what they would do.
+
+    Where no decision changes what comes next, one pass compares them all.
+
+    Args:
+      agents: the agents, with the same parameters (none, for rules).
+
+    Returns:
+      The agent; its `aux` has `decisions`, `[B, len(agents), ...]`.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("FrozenLake-v1")
+      >>> vec, two = gpicljax.VectorEnv(env, 8), panel([random_agent(env)] * 2)
+      >>> def first_step(key):
+      ...     return agent_step(vec, two, None, start_rollout(key, vec, two))[1]
+      >>> jax.eval_shape(first_step, jax.random.key(0)).aux["decisions"].shape
+      (8, 2)
+    """
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        each = zip(agents, carry, strict=True)
+        acted = [agent.act(keys, params, memory, timestep) for agent, memory in each]
+        decisions = jnp.stack([action for action, _, _ in acted], axis=1)
+        return decisions[:, 0], {"decisions": decisions}, tuple(memory for *_, memory in acted)
+
+    return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent in agents), act)

@@ -11,8 +11,8 @@ from variants import daily
 import gpicljax
 from gpicljax.agents.acting import random_agent
 from gpicljax.envs.recall import experts
-from gpicljax.interface import Agent
-from gpicljax.rollout import play, start_rollout
+from gpicljax.evaluation.recall import play_games
+from gpicljax.rollout import panel
 
 SMALL = {"max_values": 3, "num_dims": 2}
 EPISODES = 256
@@ -129,37 +129,24 @@ def test_order_and_questions_are_uniform(rules):
     assert abs(asked - 0.5) < 3 * 0.5 / np.sqrt(2 * valid * episodes)
 
 
-def panel(agents):
-    """One agent that does what the first does and tells what all would do: no answer matters."""
-
-    def act(keys, params, carry, timestep):
-        both = zip(agents, carry, strict=True)
-        acted = [agent.act(keys, params, memory, timestep) for agent, memory in both]
-        decisions = jnp.stack([action for action, _, _ in acted], -1)
-        return decisions[:, 0], {"decisions": decisions}, tuple(x for *_, x in acted)
-
-    return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent in agents), act)
-
-
 def test_oracles_and_chance_agree_with_closed_forms():
     """3 x 3 values. Of n = 9 games of the first shot, 3 of each dimension show a new value."""
     env = gpicljax.make("Recall-v0", **SMALL)
-    agent = panel([experts.nearest(env), experts.ranking(env), random_agent(env)])
-    steps = int(env.horizon())
+    params, steps = env.make_params(min_values=3), int(env.horizon())
+    keys = jax.random.split(jax.random.key(2), 1024)
+    tasks = jax.jit(jax.vmap(env.sample_task, (0, None)))(keys, params)
+    rules = [experts.nearest(env), experts.ranking(env), random_agent(env)]
+    agent = panel([*rules, experts.single(env, tasks)])
     vec = gpicljax.VectorEnv(
         env, EPISODES, resets="synchronous", steps_per_trial=steps + 1, privileged=True
     )
-    start = start_rollout(jax.random.key(0), vec, agent, env.make_params(min_values=3))
-
-    def keep(record):
-        answer = record.timestep.privileged["answer"]
-        right = record.aux["decisions"] == answer[:, None]
-        return right & record.next_timestep.info["answered"][:, None]
-
-    run = jax.jit(lambda start: play(vec, agent, (), start, max_steps=steps, keep=keep).records)
-    right = np.asarray(run(start)).reshape(EPISODES, 2, 9, 2, 3)
-    assert not right[:, :, :, 0].any()
-    shares = right[:, :, :, 1].mean(2)
+    run = jax.jit(lambda key: play_games(key, vec, agent, (), params))
+    games = jax.tree.map(np.asarray, run(jax.random.key(0)))
+    assert games.answered.all() and (games.shot == np.repeat([0, 1], 9)).all()
+    shares = games.correct.reshape(EPISODES, 2, 9, 4).mean(2)
+    # All dimensions have 3 values, so that one stimulus tells its sections.
+    assert (shares[..., 3].mean(0) > 0.99).all()
+    shares = shares[..., :3]
     mean, error = shares.mean(0), shares.std(0) / np.sqrt(EPISODES)
     # The very first game is answered with 0, which is right for one value in three.
     nearest = 1 - 3 / 9 + 1 / 9 / 3
@@ -197,6 +184,7 @@ def test_horizon_is_the_longest_episode():
         ),
         ("min_values, max_values: got", lambda: made()[0].make_params(min_values=3, max_values=2)),
         ("stimulus: got 'ohe'.*accepted: scs", lambda: experts.ranking(made(stimulus="ohe")[0])),
+        ("stimulus: got 'ohe'", lambda: experts.single(made(stimulus="ohe")[0], None)),
     ],
 )
 def test_bad_options_are_refused(message, call):

@@ -188,14 +188,17 @@ class Recall(Environment[Params, Task, State]):
         values = jnp.where(exists, table[..., 0], 0)
         return Task(num_values, values, jnp.asarray(params.shots, jnp.int32))
 
+    def shown_in(self, task: Task) -> jax.Array:
+        """Which latent tuples games are about, `bool[M]` (see `_structure.combinations`)."""
+        support, query = _structure.phase_masks(task.num_values, self.max_values)
+        return support if self.rules == "reference" else support | query
+
     # One episode -----------------------------------------------------------------------------
 
     def initial(self, key: jax.Array, task: Task) -> State:
         """Draws the order of the stimuli and what is asked about each."""
         order_key, asked_key = jax.random.split(key)
-        support, query = _structure.phase_masks(task.num_values, self.max_values)
-        shape = (self.max_shots, self.max_stimuli)
-        exists = support if self.rules == "reference" else support | query
+        shape, exists = (self.max_shots, self.max_stimuli), self.shown_in(task)
         num_stimuli = exists.sum(dtype=jnp.int32)
         if self.rules == "reference":
             members = jnp.argsort(~exists, stable=True).astype(jnp.int32)

@@ -14,8 +14,12 @@ import jax.numpy as jnp
 
 from gpicljax.batching import select
 from gpicljax.checks import check_choice
-from gpicljax.envs.recall.env import Recall
+from gpicljax.envs import _structure
+from gpicljax.envs.recall.env import Recall, Task
 from gpicljax.interface import Agent, TimeStep
+
+CELLS = 256
+"""Into how many the range of values is cut to learn what they stand for."""
 
 
 class Memory(NamedTuple):
@@ -124,3 +128,46 @@ def ranking(env: Recall) -> Agent:
         return jnp.where(told["asking"], below, env.wait).astype(jnp.int32), {}, carry
 
     return Agent(lambda batch: _initial_carry(env, batch), act)
+
+
+def single(env: Recall, tasks: Task) -> Agent:
+    """What a single stimulus is worth: the index that such a value has most often.
+
+    It knows the distribution over tasks and remembers the game's stimulus, but no earlier ones.
+    Of the privileged entries it reads what `ranking` does.
+
+    Args:
+      env: the environment.
+      tasks: leaves `[N, ...]`, some thousand tasks, from which it has learnt.
+
+    Raises:
+      ValueError: unless stimuli are continuous.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.make("Recall-v0", max_values=2, num_dims=2)
+      >>> keys = jax.random.split(jax.random.key(0), 100)
+      >>> tasks = jax.eval_shape(jax.vmap(env.sample_task, (0, None)), keys, env.default_params)
+      >>> jax.eval_shape(lambda tasks: single(env, tasks).initial_carry(8), tasks).shape
+      (8, 2)
+    """
+    check_choice("stimulus", env.stimulus, ["scs"])
+    # In how many games of a shot each task shows each value.
+    tuples = jnp.asarray(_structure.combinations(env.num_dims, env.max_values))
+    shown, values = jax.vmap(env.shown_in)(tasks), jnp.arange(env.max_values)
+    counts = jnp.einsum("nm,mdv->ndv", shown.astype(float), (tuples[..., None] == values) * 1.0)
+    votes = jnp.zeros((CELLS, env.max_values)).at[_cell(tasks.values), values].add(counts)
+    answers = jnp.argmax(votes, axis=-1).astype(jnp.int32)
+
+    def act(keys: jax.Array, params: Any, carry: jax.Array, timestep: TimeStep) -> Any:
+        del keys, params
+        told = timestep.privileged
+        carry = select(told["asking"], carry, timestep.observation["stimulus"])
+        value = jnp.take_along_axis(carry, told["dimension"][:, None], -1)[:, 0]
+        return jnp.where(told["asking"], answers[_cell(value)], env.wait), {}, carry
+
+    return Agent(lambda batch: jnp.zeros((batch, env.num_dims), jnp.result_type(float)), act)
+
+
+def _cell(values: jax.Array) -> jax.Array:
+    return jnp.clip(((values + 1) / 2 * CELLS).astype(jnp.int32), 0, CELLS - 1)

@@ -87,9 +87,9 @@ PAPER_FIGURE8 = Config(
     seeds=10,
     observations=10_000_000,
     log_lines=313,
-    # The reference's network for referential games around its computer: 128 rows of 32 numbers.
+    # The reference's network for referential games around its simplified computer: 128 rows of 32.
     network=RecurrentQSettings(
-        encoded="stimulus", mixer=(512, 256, 256), memory="dnc", core=(128,), slots=128
+        encoded="stimulus", mixer=(512, 256, 256), memory="dnc-unlinked", core=(128,), slots=128
     ),
     agent=r2d2.R2D2Config(
         unroll=40,

@@ -96,7 +96,7 @@ def test_presets_are_consistent(preset):
 def test_the_paper_preset_has_the_reference_s_sizes():
     paper = recall.PRESETS["paper-figure8"]
     agent = paper.agent
-    assert paper.seeds == 10 and paper.network.memory == "dnc"
+    assert paper.seeds == 10 and paper.network.memory == "dnc-unlinked"
     assert (agent.num_envs, agent.unroll, agent.burn_in) == (32, 40, 0)
     assert (agent.batch_size, agent.n_step) == (32, 3)
 

@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gpicljax.agents.meta_rg import signalling
 from meta_rg_players_settings import FROM_SEQUENCES, LEARNING, PRESETS, Config, cell_params, game
 from reports.meta_rg_episode import EPISODE
 from reports.meta_rg_players import report
 
 import gpicljax
-from gpicljax.agents import r2d2
+from gpicljax.agents import r2d2, signalling
 from gpicljax.agents.acting import q_agent
 from gpicljax.data.meta_rg import game_sequences, signalling_game
 from gpicljax.envs.meta_rg import CHANNELS, MetaRG

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gpicljax
+from gpicljax.envs.meta_rg import MetaRG
 from gpicljax.evaluation.disentanglement import (
     factor_vae_score,
     modularity,
@@ -69,6 +70,7 @@ def measure(config: Config, row: Row) -> dict[str, np.ndarray]:
     """Every measure of every structure, `float64[structures]`."""
     stimulus, samples, rows = row
     env = gpicljax.make("MetaRG-v1", max_values=config.values, max_samples=samples)
+    assert isinstance(env, MetaRG)
     most = {"min_values": config.values, "max_values": config.values}
     params = env.make_params(samples=samples, **most)
     factors = jnp.asarray(np.repeat(meanings(env), samples, axis=0))

@@ -59,6 +59,7 @@ class Auxiliary(NamedTuple):
       target: `(observation, next_observation) -> (target, weight)`: what to predict at a step,
         float `[..., size]`, and float `[...]`, 0 where nothing is to be predicted.
       coefficient: weight of its loss.
+      tolerance: of its accuracy, the share of predicted entries that are no farther off.
 
     Example:
       >>> def next_position(observation, next_observation):
@@ -70,6 +71,7 @@ class Auxiliary(NamedTuple):
     name: str
     target: Callable[[Any, Any], tuple[jax.Array, jax.Array]]
     coefficient: float = 1.0
+    tolerance: float = 0.05
 
 
 @dataclasses.dataclass(frozen=True)

@@ -93,8 +93,8 @@ def languages(
             game = state.game.replace(speaker=seen)  # type: ignore[attr-defined]
             return env.observe(state.replace(game=game), task)  # type: ignore[attr-defined]
 
-        there = (space < task.num_values).all(-1).astype(jnp.int32)
-        return jax.vmap(see)(jnp.asarray(space)), there
+        every = jnp.asarray(space)
+        return jax.vmap(see)(every), (every < task.num_values).all(-1).astype(jnp.int32)
 
     observations, counts = jax.vmap(ask)(jax.random.split(task_key, structures))
     size = structures * len(space)

@@ -563,7 +563,7 @@ class R2D2:
             predicted = online.predictions[auxiliary.name][:-1]
             distance, total = jnp.abs(predicted - target), jnp.maximum(weight.sum(), 1)
             value = (jnp.square(distance).mean(-1) * weight).sum() / total
-            close = (distance <= auxiliary.tolerance).mean(-1, dtype=weight.dtype)
+            close = (distance <= auxiliary.tolerance).mean(-1, dtype=distance.dtype)
             loss = loss + auxiliary.coefficient * value
             metrics[auxiliary.name + "_loss"] = value
             metrics[auxiliary.name + "_accuracy"] = (close * weight).sum() / total

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gpicljax
+from gpicljax.agents.algorithm import Untrained
 from gpicljax.envs.meta_rg import MetaRG
 from gpicljax.evaluation.disentanglement import (
     factor_vae_score,
@@ -47,6 +48,7 @@ class Config(TrainingConfig):
       structures: Structures drawn.
     """
 
+    seeds: int = 1
     stimuli: tuple[str, ...] = ("scs", "mhe")
     values: int = 5
     samples: tuple[int, ...] = (1, 5, 16)
@@ -111,7 +113,7 @@ def build(config: Config) -> Program:
 
     return Program(
         title="Disentanglement of stimuli",
-        init=lambda key, cell: {"params": (), "key": key},
+        init=lambda key, cell: Untrained((), key, jnp.zeros((), jnp.int32)),
         update=lambda state: (state, {}),
         observations=0,
         baselines=measured,

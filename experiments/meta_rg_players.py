@@ -144,6 +144,7 @@ def build(config: Config) -> Program:
     ) -> Games:
         """Plays an episode on each of `probe_episodes` instances; `explore` scales the noise."""
         channel = jnp.asarray(channel, jnp.int32)
+        explore = explore * cell.learns if sequences else explore
         return play_games(
             key,
             batch,

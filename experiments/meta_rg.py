@@ -17,7 +17,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from meta_rg_settings import AUXILIARIES, PRESETS, Config, env_options, make_env
+from meta_rg_settings import (
+    AUXILIARIES,
+    PRESETS,
+    Config,
+    coming_feedback,
+    env_options,
+    make_env,
+)
 from reports.meta_rg import cell_name, report
 from reports.meta_rg_episode import EPISODE
 
@@ -45,14 +52,10 @@ from gpicljax.runtime import (
 def make_auxiliaries(config: Config, env: MetaRG) -> tuple[r2d2.Auxiliary, ...]:
     """The auxiliary regressions of the configuration."""
 
-    def feedback(here: Any, following: Any) -> tuple[jax.Array, jax.Array]:
-        deciding = here["round"] == env.num_rounds
-        return following["stimulus"], deciding.astype(following["stimulus"].dtype)
-
     def stimulus(here: Any, following: Any) -> tuple[jax.Array, jax.Array]:
         return here["stimulus"], jnp.ones_like(here["previous_reward"])
 
-    targets = {"feedback": feedback, "stimulus": stimulus}
+    targets = {"feedback": coming_feedback(env), "stimulus": stimulus}
     names = AUXILIARIES[config.auxiliary]
     return tuple(r2d2.Auxiliary(name, targets[name], config.auxiliary_weight) for name in names)
 

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from meta_rg_players_settings import FROM_SEQUENCES, LEARNING, PRESETS, Config, cell_params, game
+from meta_rg_settings import coming_feedback
 from reports.meta_rg_episode import EPISODE
 from reports.meta_rg_players import report
 
@@ -90,11 +91,7 @@ def learner(config: Config, env: MetaRG) -> Learner:
     )
     vec = gpicljax.VectorEnv(env, settings.num_envs, bank_size=config.bank_size, renew_share=0.5)
 
-    def feedback(here: Any, following: Any) -> tuple[jax.Array, jax.Array]:
-        deciding = here["round"] == env.num_rounds
-        return following["stimulus"], deciding.astype(following["stimulus"].dtype)
-
-    expects = r2d2.Auxiliary("feedback", feedback, config.feedback_weight)
+    expects = r2d2.Auxiliary("feedback", coming_feedback(env), config.feedback_weight)
     trainer = r2d2.make(settings, vec, network, (expects,))
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=steps)

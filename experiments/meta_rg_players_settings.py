@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from typing import Any, Literal
 
-from meta_rg_settings import APPENDIX_C, EVENTS, refused_by_flag
+from meta_rg_settings import APPENDIX_C, EVENTS, MANY_STEPS, NEXT_REWARD, refused_by_flag
 
 import gpicljax
 from gpicljax.agents import r2d2, signalling
@@ -70,27 +70,9 @@ class Config(TrainingConfig):
     schedule: SequenceHParams = SequenceHParams(
         learning_rate=2e-3, warmup_updates=20, max_gradient_norm=5.0
     )
-    agent: r2d2.R2D2Config = r2d2.R2D2Config(
-        unroll=40,
-        overlap=0,
-        burn_in=0,
-        replay_capacity=1024,
-        min_replay=64,
-        updates_per_collect=2,
-        n_step=2,
-        bootstrap=False,
-        forced_steps=False,
-        share_parameters=False,
-    )
-    hparams: r2d2.R2D2HParams = r2d2.R2D2HParams(
-        learning_rate=1e-3,
-        final_share=0.1,
-        adam_epsilon=1e-8,
-        max_gradient_norm=5.0,
-        discount=1.0,
-        priority_exponent=0.0,
-        importance_exponent=0.0,
-    )
+    # A message is paid for in the next step.
+    agent: r2d2.R2D2Config = dataclasses.replace(NEXT_REWARD, n_step=2, share_parameters=False)
+    hparams: r2d2.R2D2HParams = dataclasses.replace(MANY_STEPS, learning_rate=1e-3, discount=1.0)
     feedback_weight: float = 10.0
     bank_size: int = 2048
     probe_episodes: int = 128

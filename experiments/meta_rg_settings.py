@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
+
+import jax
 
 import gpicljax
 from gpicljax.agents import r2d2
@@ -127,6 +129,27 @@ EVENTS = RecurrentQSettings(
     head=(128,),
 )
 """Stores what the feedback shows beside the message that it was called by."""
+# Where decisions do not change what comes next, a discount of 0 is exact.
+NEXT_REWARD = r2d2.R2D2Config(
+    unroll=40,
+    overlap=0,
+    burn_in=0,
+    replay_capacity=1024,
+    min_replay=64,
+    updates_per_collect=2,
+    n_step=1,
+    bootstrap=False,
+    forced_steps=False,
+)
+MANY_STEPS = r2d2.R2D2HParams(
+    learning_rate=2e-3,
+    final_share=0.1,
+    adam_epsilon=1e-8,
+    max_gradient_norm=5.0,
+    priority_exponent=0.0,
+    importance_exponent=0.0,
+)
+"""Many small steps on uniformly drawn sequences, which learn faster than few large ones."""
 QUICK = Config(
     env="MetaRG-v1",
     observations=640_000,
@@ -135,26 +158,8 @@ QUICK = Config(
     auxiliary="feedback",
     auxiliary_weight=10.0,
     network=EVENTS,
-    # The listener's decisions do not change what comes next, so that a discount of 0 is exact.
-    agent=r2d2.R2D2Config(
-        unroll=40,
-        overlap=0,
-        burn_in=0,
-        replay_capacity=1024,
-        min_replay=64,
-        updates_per_collect=2,
-        n_step=1,
-        bootstrap=False,
-        forced_steps=False,
-    ),
-    hparams=r2d2.R2D2HParams(
-        learning_rate=2e-3,
-        final_share=0.1,
-        adam_epsilon=1e-8,
-        max_gradient_norm=5.0,
-        priority_exponent=0.0,
-        importance_exponent=0.0,
-    ),
+    agent=NEXT_REWARD,
+    hparams=MANY_STEPS,
 )
 CPU_LSTM_V0 = dataclasses.replace(
     QUICK,
@@ -256,3 +261,13 @@ def make_env(config: Config) -> MetaRG:
         for shots, samples in config.cells:
             env.make_params(shots=shots, samples=samples, **values)
     return env
+
+
+def coming_feedback(env: MetaRG) -> Callable[[Any, Any], tuple[jax.Array, jax.Array]]:
+    """What a listener is to expect when it decides: the stimulus that the feedback will show."""
+
+    def target(here: Any, following: Any) -> tuple[jax.Array, jax.Array]:
+        deciding = here["round"] == env.num_rounds
+        return following["stimulus"], deciding.astype(following["stimulus"].dtype)
+
+    return target

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any, Literal
 
+from meta_rg_settings import MANY_STEPS, NEXT_REWARD
+
 from gpicljax.agents import r2d2
 from gpicljax.checks import Range
 from gpicljax.networks.q_network import RecurrentQSettings
@@ -61,26 +63,8 @@ QUICK = Config(
     log_lines=10,
     evaluation_episodes=256,
     network=RecurrentQSettings(encoded="stimulus", encoder=(128,), mixer=(128,), residual=True),
-    # Answers do not change what comes next, so that a discount of 0 is exact.
-    agent=r2d2.R2D2Config(
-        unroll=40,
-        overlap=0,
-        burn_in=0,
-        replay_capacity=1024,
-        min_replay=64,
-        updates_per_collect=2,
-        n_step=1,
-        bootstrap=False,
-        forced_steps=False,
-    ),
-    hparams=r2d2.R2D2HParams(
-        learning_rate=2e-3,
-        final_share=0.1,
-        adam_epsilon=1e-8,
-        max_gradient_norm=5.0,
-        priority_exponent=0.0,
-        importance_exponent=0.0,
-    ),
+    agent=NEXT_REWARD,
+    hparams=MANY_STEPS,
 )
 CPU_FIGURE8 = dataclasses.replace(QUICK, seeds=3, observations=384_000, log_lines=15)
 PAPER_FIGURE8 = Config(

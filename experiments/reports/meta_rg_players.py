@@ -11,7 +11,7 @@ import numpy as np
 from gpicljax.envs.meta_rg import MetaRG
 from gpicljax.evaluation.meta_rg.language import meanings
 from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
-from gpicljax.evaluation.statistics import Interval, mean_interval, welch_test
+from gpicljax.evaluation.statistics import mean_interval, welch_test
 from gpicljax.runtime import Outcome, Report, throughput
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.meta_rg import languages_figure
@@ -55,15 +55,6 @@ class Results:
         return np.nanmean(values, axis=-1)
 
 
-def _in_words(interval: Interval) -> str:
-    if interval.count < 2:
-        return f"{100 * interval.mean:.1f}"
-    return (
-        f"{100 * interval.mean:.1f} ± {100 * interval.std:.1f} "
-        f"[{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
-    )
-
-
 def accuracy_table(results: Results) -> str:
     """Every cell and condition."""
     lines = [
@@ -74,7 +65,7 @@ def accuracy_table(results: Results) -> str:
         for name in results.conditions:
             query, support = results.query[name][index], results.support[name][index]
             seeds = " ".join(f"{100 * x:.1f}" for x in query)
-            means = " | ".join(_in_words(mean_interval(x)) for x in (query, support))
+            means = " | ".join(mean_interval(x).percent for x in (query, support))
             lines.append(f"| {cell} | {name} | {means} | {seeds} |")
     return "\n".join(lines)
 
@@ -83,7 +74,7 @@ def language_table(results: Results) -> str:
     """Every cell's measures of compositionality."""
     lines = [f"| game | {' | '.join(LANGUAGE)} |", "|---|---|---|---|"]
     for index, cell in enumerate(results.cells):
-        values = (_in_words(mean_interval(results.language[name][index])) for name in LANGUAGE)
+        values = (mean_interval(results.language[name][index]).percent for name in LANGUAGE)
         lines.append(f"| {cell} | {' | '.join(values)} |")
     return "\n".join(lines)
 

@@ -52,7 +52,10 @@ class Results:
 
     def _by_cell(self, values: Any) -> np.ndarray:
         values = self.outcome.seeds(values).reshape(len(self.cells), self.outcome.config.seeds, -1)
-        return np.nanmean(values, axis=-1)
+        # Structures in which nothing is said have no measure; nor has a speaker that says nothing.
+        known = ~np.isnan(values)
+        total = np.where(known, values, 0).sum(-1)
+        return np.where(known.any(-1), total / np.maximum(known.sum(-1), 1), np.nan)
 
 
 def accuracy_table(results: Results) -> str:

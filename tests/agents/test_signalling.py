@@ -1,6 +1,7 @@
 """Speakers and listeners on whole episodes: the same as in the game, and what teaches whom."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -42,15 +43,21 @@ CONFIG = signalling.SignallingConfig(
 )
 
 
-def trained(config, learns=1.0):
-    """A state and the next one, and the trainer."""
-    trainer = signalling.make(
-        config, GAME, LISTENING, game_sequences(ENV, config.games, config.episodes, config.copies)
-    )
-    lesson = strong(signalling.Lesson(PARAMS, learns))
+@functools.cache
+def compiled(config):
+    """The trainer, and its compiled functions: whether a speaker learns is traced."""
+    draw = game_sequences(ENV, config.games, config.episodes, config.copies)
+    trainer = signalling.make(config, GAME, LISTENING, draw)
     hparams = SequenceHParams(learning_rate=1e-2, warmup_updates=1)
-    state = jax.jit(trainer.init)(jax.random.key(0), hparams, lesson)
-    return state, *jax.jit(trainer.update)(state), trainer
+    init = jax.jit(lambda key, lesson: trainer.init(key, hparams, lesson))
+    return trainer, init, jax.jit(trainer.update)
+
+
+def trained(config, learns=1.0):
+    """A state and the next one, metrics, and the trainer."""
+    trainer, init, update = compiled(config)
+    state = init(jax.random.key(0), strong(signalling.Lesson(PARAMS, learns)))
+    return state, *update(state), trainer
 
 
 def moved(before, after, part):

@@ -30,7 +30,7 @@ from reports.meta_rg_episode import EPISODE
 
 import gpicljax
 from gpicljax.agents import classifier, r2d2
-from gpicljax.agents.acting import agent_input, q_agent
+from gpicljax.agents.acting import q_agent
 from gpicljax.envs.meta_rg import CHANNELS, MetaRG, experts, memoryless
 from gpicljax.evaluation.meta_rg.games import Games, play_games
 from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
@@ -136,18 +136,9 @@ def build(config: Config) -> Program:
             env_params=dataclasses.replace(env_params, channel=jnp.asarray(channel, jnp.int32)),
         )
 
-    greedy = q_agent(network, env.action_space())
-
-    def telling(keys: jax.Array, params: Any, carry: Any, timestep: Any) -> Any:
-        """Acts greedily, and says besides what it expects to be shown."""
-        inputs = agent_input(env.action_space(), carry, timestep)
-        output, _ = network.step(params, carry.core, inputs, timestep.trial_start)
-        action, aux, carry = greedy.act(keys, params, carry, timestep)
-        return action, {**aux, **output.predictions}, carry
-
     def episode(key: jax.Array, params: Any, env_params: Any) -> Episode:
         """The first of the greedy episodes, step by step."""
-        agent = greedy._replace(act=telling)
+        agent = q_agent(network, env.action_space())
         return record_episode(key, env, agent, params, max_steps=longest, env_params=env_params)
 
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)

@@ -51,6 +51,8 @@ def moves(env: MetaRG, episode: Episode) -> list[str]:
 def readings(env: MetaRG, episode: Episode) -> dict[str, list[str]]:
     """What is seen, what the listener makes of it when it decides, and how often it was right."""
     length, states = int(episode.length), episode.states
+    # Of the listener alone: where both players learn alike, they say these things of both.
+    aux = {name: said for name, said in episode.aux.items() if np.ndim(said) == 2}
     moments = slice(length + 1)
     stage = states.round[moments]
     deciding, shown = stage == env.num_rounds, (stage > env.num_rounds)[:, None, None]
@@ -60,15 +62,14 @@ def readings(env: MetaRG, episode: Episode) -> dict[str, list[str]]:
         return [words(t) if deciding[t] else "\u2013" for t in range(length + 1)]
 
     def values(t: int) -> str:
-        each = episode.aux["q_values"][t, :: _sentences(env)][: env.num_decisions]
+        each = aux["q_values"][t, :: _sentences(env)][: env.num_decisions]
         pairs = zip(choices(env)[:-1], each, strict=True)
         return ", ".join(f"{name} {value:+.2f}" for name, value in pairs)
 
     found = {"the listener sees": [_numbers(stimulus) for stimulus in stimuli]}
-    if "feedback" in episode.aux:
-        expected = episode.aux["feedback"]
-        found["it expects"] = when_deciding(lambda t: _numbers(expected[t]))
-    if np.ndim(episode.aux.get("q_values")) == 2:  # of the listener alone
+    if "feedback" in aux:
+        found["it expects"] = when_deciding(lambda t: _numbers(aux["feedback"][t]))
+    if "q_values" in aux:
         found["values"] = when_deciding(values)
     right = episode.rewards[:length].reshape(length, -1)[:, 0] > 0
     query = (states.index >= states.skeleton.num_support)[moments]

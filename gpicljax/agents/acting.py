@@ -144,7 +144,7 @@ def q_agent(
         without exploration (Hu & Foerster, 2020).
 
     Returns:
-      The agent; its `aux` is a dictionary with the Q-values.
+      The agent; its `aux` is a dictionary with the `q_values` and the network's predictions.
 
     Raises:
       ValueError: if the actions are not discrete.
@@ -183,7 +183,8 @@ def q_agent(
             rates = epsilons(batch) if callable(epsilons) else epsilons
             action = jax.vmap(explore)(keys, best, legal, jnp.broadcast_to(rates, batch))
         done = jnp.concatenate([action, best], axis=-1) if announce else action
-        return done, {"q_values": output.q_values}, AgentCarry(core, action)
+        aux = {"q_values": output.q_values, **output.predictions}
+        return done, aux, AgentCarry(core, action)
 
     return Agent(lambda batch: initial_memory(network, space, batch), act)
 

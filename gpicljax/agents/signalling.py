@@ -106,15 +106,14 @@ class SignalOutput(NamedTuple):
 
     Attributes:
       logits: float `[G, B, D]`, of the listener's decisions.
-      expected: float `[G, B, F]`, what it expects the feedback to show; None if it has no such
-        prediction.
+      expected: float `[G, B, F]`, what it expects the feedback to show.
       log_prob: float `[G, B]`, of the message; None unless the speaker is a network.
       entropy: float `[G, B]`, of its tokens, likewise.
       message: `int32[G, B, L]`, as sent.
     """
 
     logits: jax.Array
-    expected: jax.Array | None
+    expected: jax.Array
     log_prob: jax.Array | None
     entropy: jax.Array | None
     message: jax.Array

@@ -96,9 +96,7 @@ def game_sequences(
 
     def last(sequence: GameSequence, decisions: jax.Array) -> tuple[jax.Array, jax.Array]:
         """What was done before each step, and what it brought, `[G, R]`."""
-        correct = decisions == sequence.state.game.answer
-        wrong = jnp.where(sequence.query, env.query_penalty, 0.0)
-        reward = jnp.where(correct, 1.0, wrong).astype(jnp.result_type(float))
+        reward = env.payment(decisions == sequence.state.game.answer, sequence.query)
         nothing, waited = jnp.zeros_like(reward), jnp.full_like(decisions, silent)
         actions, rewards = [waited, decisions], [nothing, reward]
         first = waited, nothing
@@ -129,10 +127,7 @@ def game_sequences(
     def sample(keys: jax.Array, params: Any) -> tuple[GameInputs, GameTargets]:
         inputs, targets = jax.vmap(one, (0, None), 1)(keys, params)
         gumbel = inputs.noise.reshape(games, -1, *inputs.noise.shape[3:])
-        if copies > 1:
-            inputs, targets = jax.tree.map(
-                lambda x: jnp.repeat(x, copies, axis=1), (inputs, targets)
-            )
+        inputs, targets = jax.tree.map(lambda x: jnp.repeat(x, copies, axis=1), (inputs, targets))
         return inputs._replace(noise=gumbel), targets
 
     return sample

@@ -276,7 +276,7 @@ class MetaRG(Environment[Params, Task, State]):
         """Fills a skeleton with fresh Gaussians, samples, channel and draws."""
         table_key, channel_key, episode_key = jax.random.split(key, 3)
         task = self._task(table_key, channel_key, blueprint.num_values, params)
-        return task, self._first_state(episode_key, blueprint, task)
+        return task, self._round_zero(episode_key, blueprint, jnp.zeros((), jnp.int32), task)
 
     # Episodes --------------------------------------------------------------------------------
 
@@ -284,25 +284,25 @@ class MetaRG(Environment[Params, Task, State]):
         """Draws the targets of an episode and the first game."""
         targets_key, episode_key = jax.random.split(key)
         skeleton = self._skeleton(targets_key, task.num_values, task.shots, task.samples)
-        return self._first_state(episode_key, skeleton, task)
+        return self._round_zero(episode_key, skeleton, jnp.zeros((), jnp.int32), task)
 
-    def _first_state(self, key: jax.Array, skeleton: Skeleton, task: Task) -> State:
+    def _round_zero(
+        self, key: jax.Array, skeleton: Skeleton, index: jax.Array, task: Task
+    ) -> State:
+        """Before anything is said in a game, and as if nothing had been decided yet."""
         zero = jnp.zeros((), jnp.int32)
+        silence = jnp.zeros((2, self.message_length), jnp.int32)
         return State(
             key=key,
             skeleton=skeleton,
-            index=zero,
+            index=index,
             round=zero,
-            game=self._game(key, zero, skeleton, task),
-            channel=self._silence,
-            announced=self._silence,
+            game=self._game(key, index, skeleton, task),
+            channel=silence,
+            announced=silence,
             last_reward=jnp.zeros((), jnp.result_type(float)),
             last_result=zero,
         )
-
-    @property
-    def _silence(self) -> jax.Array:
-        return jnp.zeros((2, self.message_length), jnp.int32)
 
     def _game(self, key: jax.Array, index: jax.Array, skeleton: Skeleton, task: Task) -> Game:
         return draw_game(
@@ -336,17 +336,20 @@ class MetaRG(Environment[Params, Task, State]):
           >>> int(state.index), int(state.round)
           (3, 0)
         """
-        zero = jnp.zeros((), jnp.int32)
-        return dataclasses.replace(
-            state,
-            index=jnp.asarray(index, jnp.int32),
-            round=zero,
-            game=self._game(state.key, index, state.skeleton, task),
-            channel=self._silence,
-            announced=self._silence,
-            last_reward=jnp.zeros((), jnp.result_type(float)),
-            last_result=zero,
-        )
+        index = jnp.asarray(index, jnp.int32)
+        return self._round_zero(state.key, state.skeleton, index, task)
+
+    def payment(self, correct: jax.Array, query: jax.Array) -> jax.Array:
+        """What decisions earn: `bool[...]`, right or wrong, and `bool[...]`, the phase -> float.
+
+        Example:
+          >>> import gpicljax
+          >>> right, query = jnp.array([True, False, False]), jnp.array([True, True, False])
+          >>> gpicljax.make("MetaRG-v1").payment(right, query).tolist()
+          [1.0, -2.0, 0.0]
+        """
+        earned = jnp.where(correct, 1.0, jnp.where(query, self.query_penalty, 0.0))
+        return earned.astype(jnp.result_type(float))
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """One step of a game.
@@ -369,9 +372,7 @@ class MetaRG(Environment[Params, Task, State]):
         deciding = state.round == self.num_rounds
         query = state.index >= state.skeleton.num_support
         correct = deciding & (decision == state.game.answer)
-        dtype = state.last_reward.dtype
-        wrong = jnp.where(query, self.query_penalty, 0).astype(dtype)
-        reward = jnp.where(deciding, jnp.where(correct, jnp.ones((), dtype), wrong), 0)
+        reward = jnp.where(deciding, self.payment(correct, query), 0)
         terminated = deciding & (state.index == state.skeleton.num_games - 1)
         played = state.index
 

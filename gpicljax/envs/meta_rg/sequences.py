@@ -139,9 +139,7 @@ def observations(
     state = sequence.state
     correct = decisions == state.game.answer
     result = 1 + correct.astype(jnp.int32)
-    dtype = state.last_reward.dtype
-    reward = jnp.where(correct, 1.0, jnp.where(sequence.query, env.query_penalty, 0.0))
-    reward = reward.astype(dtype)
+    reward = env.payment(correct, sequence.query)
 
     def before(x: jax.Array) -> jax.Array:
         return jnp.where(sequence.start, 0, jnp.roll(x, 1)).astype(x.dtype)

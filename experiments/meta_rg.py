@@ -25,7 +25,7 @@ from meta_rg_settings import (
     env_options,
     make_env,
 )
-from reports.meta_rg import cell_name, report
+from reports.meta_rg import cell_name, probed, report
 from reports.meta_rg_episode import EPISODE
 
 import gpicljax
@@ -33,7 +33,6 @@ from gpicljax.agents import classifier, r2d2
 from gpicljax.agents.acting import q_agent
 from gpicljax.envs.meta_rg import CHANNELS, MetaRG, experts, memoryless
 from gpicljax.evaluation.meta_rg.games import Games, play_games
-from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
 from gpicljax.evaluation.returns import Episode, one_trial_each, record_episode
 from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.rollout import forgetful
@@ -143,11 +142,6 @@ def build(config: Config) -> Program:
 
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
 
-    def accuracy(games: Games) -> dict[str, np.ndarray]:
-        each = jax.vmap(zsct_accuracy)(games.correct, games.valid, games.query)
-        found = {"query_accuracy": each.query.by_game, "support_accuracy": each.support.by_game}
-        return {name: np.asarray(values) for name, values in found.items()}
-
     return Program(
         title=f"R2D2 listeners in {config.env}",
         details={
@@ -168,7 +162,7 @@ def build(config: Config) -> Program:
         }
         | {EPISODE: Measure(episode)},
         baselines=lambda: calibrate(config),
-        probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), accuracy),
+        probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), probed),
         key_metric="query_accuracy",
         save=lambda folder, env_params, **about: save_agent(
             folder,

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from meta_rg_players_settings import FROM_SEQUENCES, LEARNING, PRESETS, Config, cell_params, game
+from meta_rg_players_settings import FROM_SEQUENCES, PRESETS, Config, cell_params, game
 from meta_rg_settings import coming_feedback
+from reports.meta_rg import cell_name, probed
 from reports.meta_rg_episode import EPISODE
 from reports.meta_rg_players import report
 
@@ -31,7 +31,6 @@ from gpicljax.data.meta_rg import game_sequences, signalling_game
 from gpicljax.envs.meta_rg import CHANNELS, MetaRG
 from gpicljax.evaluation.meta_rg.games import Games, play_games
 from gpicljax.evaluation.meta_rg.language import languages
-from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
 from gpicljax.evaluation.returns import Episode, one_trial_each, record_episode
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import over_agents
@@ -124,9 +123,9 @@ def build(config: Config) -> Program:
     cells: dict[str, Any] = {}
     for shots, samples in itertools.product(config.shots, config.samples):
         params = cell_params(config, env, shots, samples)
-        where = f"S = {shots}, O = {samples}"
+        where = cell_name((shots, samples))
         cells[where] = signalling.Lesson(params, jnp.asarray(1.0)) if sequences else params
-        if config.control and config.method in LEARNING:
+        if config.control and config.method in signalling.LEARNING:
             frozen = signalling.Lesson(params, jnp.asarray(0.0))
             cells[f"{where}, frozen speaker"] = frozen
 
@@ -162,11 +161,6 @@ def build(config: Config) -> Program:
         structures = config.structures
         return languages(key, env, agent(), params, games_of(cell), structures=structures)
 
-    def accuracy(games: Games) -> dict[str, np.ndarray]:
-        each = jax.vmap(zsct_accuracy)(games.correct, games.valid, games.query)
-        found = {"query_accuracy": each.query.by_game, "support_accuracy": each.support.by_game}
-        return {name: np.asarray(values) for name, values in found.items()}
-
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
     measures = {
         name: Measure(games, (CHANNELS.index(channel), explore), groups)
@@ -184,7 +178,7 @@ def build(config: Config) -> Program:
         between=between,
         cells=cells,
         measures=measures,
-        probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0)), accuracy),
+        probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0)), probed),
         key_metric="query_accuracy",
         more=env,
     )

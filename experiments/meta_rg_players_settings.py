@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from meta_rg_settings import APPENDIX_C, EVENTS, MANY_STEPS, NEXT_REWARD, refused_by_flag
 
@@ -18,8 +18,8 @@ from gpicljax.runtime import TrainingConfig, check
 Method = Literal[
     "reinforce", "straight-through", "rule", "quantiser", "independent", "vdn", "vdn-sad"
 ]
-FROM_SEQUENCES = ("reinforce", "straight-through", "rule", "quantiser")
-LEARNING = ("reinforce", "straight-through")
+FROM_SEQUENCES = get_args(signalling.SpeakerKind)
+"""Methods that learn from whole episodes; the others step through them."""
 
 
 @dataclasses.dataclass(frozen=True)

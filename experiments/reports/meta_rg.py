@@ -12,12 +12,11 @@ import numpy as np
 from gpicljax.envs.meta_rg import MetaRG
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.meta_rg import published
-from gpicljax.evaluation.meta_rg.games import Games
+from gpicljax.evaluation.meta_rg.games import Games, accuracy_by_seed
 from gpicljax.evaluation.meta_rg.zsct import (
     ZSCTAccuracy,
     hypothesis_table,
     hypothesis_tests,
-    zsct_accuracy,
 )
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.runtime import Outcome, Report, throughput
@@ -46,9 +45,8 @@ class Results:
         self.outcome = outcome
         self.cells: list[Cell] = outcome.config.cells
         self.conditions = [name for name in outcome.measured if name != EPISODE]
-        score = jax.jit(jax.vmap(lambda g: zsct_accuracy(g.correct, g.valid, g.query)))
         self.accuracies: dict[str, ZSCTAccuracy] = {
-            name: score(outcome.measured[name]) for name in self.conditions
+            name: accuracy_by_seed(outcome.measured[name]) for name in self.conditions
         }
         self.rules: Mapping[Cell, Mapping[str, tuple[float, float]]] = outcome.baselines
 
@@ -67,6 +65,13 @@ class Results:
 def cell_name(cell: Cell) -> str:
     """A cell in words."""
     return f"S = {cell[0]}, O = {cell[1]}"
+
+
+def probed(games: Games) -> dict[str, np.ndarray]:
+    """What is logged of the games of all seeds."""
+    each = accuracy_by_seed(games)
+    found = {"query_accuracy": each.query.by_game, "support_accuracy": each.support.by_game}
+    return {name: np.asarray(values) for name, values in found.items()}
 
 
 def condition_table(results: Results, index: int) -> str:

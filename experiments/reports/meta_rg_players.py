@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax
 import numpy as np
 
 from gpicljax.envs.meta_rg import MetaRG
+from gpicljax.evaluation.meta_rg.games import accuracy_by_seed
 from gpicljax.evaluation.meta_rg.language import meanings
-from gpicljax.evaluation.meta_rg.zsct import zsct_accuracy
 from gpicljax.evaluation.statistics import mean_interval, welch_test
 from gpicljax.runtime import Outcome, Report, throughput
 from gpicljax.viz.curves import learning_curves
@@ -38,8 +37,7 @@ class Results:
         self.outcome, self.cells = outcome, list(outcome.program.cells)
         others = "language", EPISODE
         self.conditions = [name for name in outcome.measured if name not in others]
-        score = jax.jit(jax.vmap(lambda g: zsct_accuracy(g.correct, g.valid, g.query)))
-        accuracies = {name: score(outcome.measured[name]) for name in self.conditions}
+        accuracies = {name: accuracy_by_seed(outcome.measured[name]) for name in self.conditions}
         self.query = {name: self._by_cell(a.query.by_game) for name, a in accuracies.items()}
         self.support = {name: self._by_cell(a.support.by_game) for name, a in accuracies.items()}
         asked = outcome.measured.get("language")

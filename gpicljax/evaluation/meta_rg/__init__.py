@@ -2,7 +2,7 @@
 
 from gpicljax.evaluation.meta_rg import published
 from gpicljax.evaluation.meta_rg.acquisition import Acquisition, ease_of_acquisition
-from gpicljax.evaluation.meta_rg.games import Games, outcome, play_games
+from gpicljax.evaluation.meta_rg.games import Games, accuracy_by_seed, outcome, play_games
 from gpicljax.evaluation.meta_rg.language import Languages, languages, meanings
 from gpicljax.evaluation.meta_rg.zsct import (
     HypothesisRow,
@@ -18,6 +18,7 @@ __all__ = [
     "HypothesisRow",
     "Languages",
     "ZSCTAccuracy",
+    "accuracy_by_seed",
     "ease_of_acquisition",
     "hypothesis_table",
     "hypothesis_tests",

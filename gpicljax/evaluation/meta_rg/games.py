@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 
 from gpicljax.evaluation.accuracy import judged
+from gpicljax.evaluation.meta_rg.zsct import ZSCTAccuracy, zsct_accuracy
 from gpicljax.interface import Agent
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.vector import VectorEnv
@@ -95,3 +96,16 @@ def play_games(
         slots=max_games,
     )
     return jax.tree.map(lambda x: x[:, 0], played.records)
+
+
+@jax.jit
+@jax.vmap
+def accuracy_by_seed(games: Games) -> ZSCTAccuracy:
+    """Accuracies of many seeds at once: leaves `[S, N, G]` to leaves `[S]`.
+
+    Example:
+      >>> yes = jax.numpy.ones((3, 2, 4), bool)
+      >>> accuracy_by_seed(Games(valid=yes, correct=yes, query=~yes)).support.by_game.tolist()
+      [1.0, 1.0, 1.0]
+    """
+    return zsct_accuracy(games.correct, games.valid, games.query)

@@ -200,6 +200,8 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
     assert np.array_equal(reader.read(np.arange(BATCH, 2 * BATCH))["pose"], second.pose)
     again, choices, settings = maze_world.from_card(reader.about)
     assert again == env and settings == SETTINGS
+    before = {name: x for name, x in reader.about["static"].items() if name != "rays"}
+    assert maze_world.from_card({**reader.about, "static": before})[0] == env
     jax.tree.map(np.testing.assert_array_equal, choices, params)
 
     batch = Episode(**next(reader.batches(3, seed=0)))

@@ -519,6 +519,18 @@ def test_what_experts_are_told():
     assert seen["landmark_at"].min() >= -1 and seen["landmark_at"].max() <= 3
 
 
+def test_experts_see_by_rays_of_their_own_whatever_the_resolution():
+    env = make(max_landmarks=3, view="first_person", resolution=(4, 3))
+    task = task_of(env, MAZE)
+    state = programs(make(max_landmarks=3))[0](jax.random.key(0), task)
+
+    def seen(**static):
+        return np.asarray(jax.jit(dataclasses.replace(env, **static).exposed)(state, task))
+
+    np.testing.assert_array_equal(seen(), seen(resolution=(128, 128)))
+    assert env.rays == 128 and (seen(rays=3) <= seen()).all() and seen(rays=3).sum() < seen().sum()
+
+
 def test_the_map_shows_walls_landmarks_target_and_agent():
     env = make(max_landmarks=3)
     task = task_of(env, MAZE)
@@ -583,6 +595,7 @@ BAD_STATIC = [
     ({"field_of_view": 171}, "field_of_view: got 171"),
     ({"field_of_view": 0.0}, "field_of_view: got 0.0"),
     ({"local_radius": 0}, "local_radius: got 0"),
+    ({"rays": 0}, "rays: got 0; accepted: an integer from 1"),
     ({"view": "privileged"}, "view: got 'privileged'.*; accepted: first_person, local"),
 ]
 BAD_PARAMS = [

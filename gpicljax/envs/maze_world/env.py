@@ -82,6 +82,8 @@ class MazeWorld(Environment[Params, Task, State]):
       resolution: height H and width W of the first-person view, in pixels.
       field_of_view: of the first-person view, horizontally, in degrees.
       local_radius: r, how many cells the local view reaches in each direction.
+      rays: number of rays over the field of view by which it is traced which cells experts see,
+        whatever the resolution. The reference's are the columns of its pictures, 128 pixels wide.
       textures: a registered set of textures (`textures.register`), of which tasks draw theirs.
       with_pose: the observation is a dictionary of `image` and `pose`, see `pose`.
 
@@ -105,6 +107,7 @@ class MazeWorld(Environment[Params, Task, State]):
     resolution: tuple[Pixels, Pixels] = (128, 128)
     field_of_view: Annotated[float, Range(above=0, most=170)] = 108.0
     local_radius: Annotated[int, Range(1, MAX_SIZE)] = 1
+    rays: Pixels = 128
     textures: str = "default"
     with_pose: bool = False
 
@@ -267,7 +270,7 @@ class MazeWorld(Environment[Params, Task, State]):
         """The cells that the agent sees now, `bool[N, N]`.
 
         In the local view, and where moves have no heading, the window of cells around it; else what
-        the rays of the camera's columns traverse.
+        `rays` rays traverse.
         """
         position = state.position / task.cell_size
         if self.view == "local" or self.actions == "moves":
@@ -278,7 +281,7 @@ class MazeWorld(Environment[Params, Task, State]):
             position,
             state.heading,
             task.view_range / task.cell_size,
-            columns=self.resolution[1],
+            columns=self.rays,
             field_of_view=self.field_of_view,
             poses="any" if self.actions == "continuous" else "quarter",
         )

@@ -1,4 +1,4 @@
-"""Which cells an agent sees: all that its camera's column rays traverse, first walls included.
+"""Which cells an agent sees: all that a camera's column rays traverse, first walls included.
 
 A ray crosses one cell after the other, and |dx| + |dy|, counted in cells from the agent's own,
 grows by one with each: cells are therefore judged ring by ring. The rays that enter a cell are

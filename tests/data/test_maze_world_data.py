@@ -45,8 +45,8 @@ def make_env(**static):
 
 
 @cache
-def made(mode, actions):
-    env = make_env(mode=mode, actions=actions)
+def made(mode, actions, **static):
+    env = make_env(mode=mode, actions=actions, **static)
     # The second one's episodes end early: with the first arrival, or for want of life.
     short = {"size": 7, "num_commands": 1, "initial_life": 0.1, "mean_landmark_reward": 0.1}
     params = env.make_params(num_landmarks=2), env.make_params(num_landmarks=2, **short)
@@ -134,6 +134,24 @@ def test_labels_are_the_advice_of_an_agent_that_forgets_nothing():
         cells = np.asarray(episodes.pose[i][:2]).T
         assert known[np.arange(len(cells)), cells[:, 0], cells[:, 1]].all()
         assert not np.asarray(task.walls)[cells[:, 0], cells[:, 1]].any()
+
+
+def test_demonstrators_see_what_the_environment_says():
+    """In the local view a window: another one than the rays of the same poses traverse."""
+    env, _, episodes, _, replay = made(*PAPER, view="local", local_radius=2)
+    apart = 0
+    for i in range(BATCH):
+        task, _, (actions, known) = replay(one(episodes, i))
+        poses = jnp.asarray(episodes.pose[i])
+        x, y = np.indices((9, 9))
+        shown = [np.maximum(abs(x - a), abs(y - b)) <= 2 for a, b in np.asarray(poses[:2]).T]
+        # Nothing is forgotten.
+        assert np.array_equal(known, np.logical_or.accumulate(shown))
+        length = int(episodes.length[i])
+        assert np.array_equal(actions[:length], episodes.label[i][:length])
+        _, _, (by_rays, _) = made(*PAPER).replay(one(episodes, i))
+        apart += (by_rays[:length] != episodes.label[i][:length]).sum()
+    assert apart > 0
 
 
 def test_draws_are_within_their_ranges_and_random_actions_act():

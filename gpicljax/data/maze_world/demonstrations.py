@@ -1,9 +1,12 @@
 """Demonstrations in Maze World: one agent acts, badly; another says what it would have done.
 
 Both follow the same trajectory. The one that acts forgets much of what it saw, and often acts at
-random; the one that labels forgets nothing. What is kept of a step is where the agent was and what
-it was told, not what it saw: the task comes back from its key, and `frames` renders the
-observations bit for bit, in the training step. A step then takes some bytes instead of 49,152.
+random; the one that labels forgets nothing. What they see is `MazeWorld.exposed`: in first person
+what rays traverse, in the local view its window.
+
+What is kept of a step is where the agent was and what it was told, not what it saw: the task comes
+back from its key, and `frames` renders the observations bit for bit, in the training step. A step
+then takes some bytes instead of 49,152.
 
 `trajectories` makes new ones in any compiled program, `collect` writes them to a folder. New ones
 are the default for training: every batch is another one, a run goes on exactly from its key, there
@@ -44,6 +47,7 @@ from gpicljax.envs.maze_world.experts import Rule, privileged_agent
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import Record, RolloutState, play
 from gpicljax.vector import VectorEnv
+from gpicljax.wrappers import Wrapper
 
 _QUARTER = np.pi / 2
 
@@ -131,7 +135,7 @@ def trajectories(
 
     Args:
       key: a typed key.
-      env: the environment; its `view` does not matter.
+      env: the environment; demonstrators see the cells that its `exposed` says.
       params: the distribution over tasks, or several, among which episodes draw uniformly.
       episodes: B. A compiled step costs least from a hundred on.
       settings: how they are made.
@@ -162,16 +166,14 @@ def trajectories(
     epsilon = jax.random.uniform(keys[3], (episodes,), dtype, *settings.epsilon)
     decay = jax.random.uniform(keys[4], (episodes,), dtype)
 
-    # Whatever the learner is to see, the demonstrators see by rays.
-    blind = _Blind(**dataclasses.asdict(env) | {"view": "first_person", "with_pose": False})
     vec = VectorEnv(
-        blind,
+        _Blind(env),
         episodes,
         resets="synchronous",
         steps_per_trial=settings.length + 1,
         privileged=True,
     )
-    agent = demonstrator(blind, probability, epsilon, decay, settings)
+    agent = demonstrator(env, probability, epsilon, decay, settings)
     start = RolloutState(*vec.init(keys[5], task=task), agent.initial_carry(episodes))
 
     def keep(record: Record) -> Any:
@@ -209,7 +211,7 @@ def trajectories(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Blind(MazeWorld):
+class _Blind(Wrapper):
     """The same world without pictures, which only agents that read `privileged` can do without."""
 
     def observe(self, state: State, task: Task) -> tuple[()]:
@@ -367,7 +369,7 @@ def advice(
 
     Args:
       key: a typed key, for what it forgets.
-      env: the environment.
+      env: the environment, whose `exposed` says what the agent sees.
       task: the task.
       states: leaves `[T, ...]`, such as those of `states_of`.
       probability: p(STM -> LTM).
@@ -385,7 +387,6 @@ def advice(
       >>> [x.shape for x in jax.eval_shape(advised, jax.random.key(0))]
       [(17,), (17, 15, 15)]
     """
-    env = dataclasses.replace(env, view="first_person")
     agent = privileged_agent(env, probability, rule)
     one = jax.tree.map(lambda x: jnp.asarray(x)[None], task)
 

@@ -118,7 +118,7 @@ def dry_run(config: Config) -> None:
     short = dataclasses.replace(config.demonstration, length=min(config.demonstration.length, 1024))
 
     def some(key: jax.Array) -> tuple[jax.Array, Episode]:
-        return key, maze_world.trajectories(key, env, params, batch, short)
+        return key, maze_world.trajectories(key, env, params, batch, short)[0]
 
     make = jax.jit(some)
     cost = measure(make, jax.random.key(config.seed))

@@ -29,11 +29,12 @@ PAPER = ("navigation", "discrete")
 
 
 class Made(NamedTuple):
-    """An environment, two distributions, episodes of them, and what makes and renders them."""
+    """An environment, two distributions, episodes, their tasks, what makes and renders episodes."""
 
     env: Any
     params: Any
     episodes: Episode
+    tasks: Any
     run: Any
     replay: Any
 
@@ -50,7 +51,8 @@ def made(mode, actions, **static):
     # The second one's episodes end early: with the first arrival, or for want of life.
     short = {"size": 7, "num_commands": 1, "initial_life": 0.1, "mean_landmark_reward": 0.1}
     params = env.make_params(num_landmarks=2), env.make_params(num_landmarks=2, **short)
-    run = jax.jit(lambda key: maze_world.trajectories(key, env, params, BATCH, SETTINGS))
+    both = jax.jit(lambda key: maze_world.trajectories(key, env, params, BATCH, SETTINGS))
+    episodes, tasks = both(jax.random.key(5))
 
     @jax.jit
     def replay(episode):
@@ -58,7 +60,7 @@ def made(mode, actions, **static):
         states = states_of(env, task, episode)
         return task, frames(env, task, episode), advice(jax.random.key(0), env, task, states)
 
-    return Made(env, params, run(jax.random.key(5)), run, replay)
+    return Made(env, params, episodes, tasks, lambda key: both(key)[0], replay)
 
 
 def one(episodes, i):
@@ -77,7 +79,7 @@ KINDS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "actions"), KINDS)
 def test_replays_to_the_same_pixels(mode, actions):
-    env, _, episodes, _, replay = made(mode, actions)
+    env, _, episodes, _, _, replay = made(mode, actions)
     root = jax.random.split(jax.random.key(5), 6)[5]
     first_keys = [
         jax.random.fold_in(jax.random.fold_in(root, i), vector._FIRST) for i in range(BATCH)
@@ -123,9 +125,11 @@ def test_replays_to_the_same_pixels(mode, actions):
 
 
 def test_labels_are_the_advice_of_an_agent_that_forgets_nothing():
-    _, _, episodes, _, replay = made(*PAPER)
+    _, _, episodes, tasks, _, replay = made(*PAPER)
     for i in range(BATCH):
         task, _, (actions, known) = replay(one(episodes, i))
+        # The tasks that come with episodes are those that their keys make.
+        jax.tree.map(np.testing.assert_array_equal, one(tasks, i), task)
         length = int(episodes.length[i])
         assert np.array_equal(actions[:length], episodes.label[i][:length])
         known = np.asarray(known)
@@ -138,7 +142,7 @@ def test_labels_are_the_advice_of_an_agent_that_forgets_nothing():
 
 def test_demonstrators_see_what_the_environment_says():
     """In the local view a window: another one than the rays of the same poses traverse."""
-    env, _, episodes, _, replay = made(*PAPER, view="local", local_radius=2)
+    env, _, episodes, _, _, replay = made(*PAPER, view="local", local_radius=2)
     apart = 0
     for i in range(BATCH):
         task, _, (actions, known) = replay(one(episodes, i))
@@ -185,12 +189,12 @@ def test_without_noise_the_best_agent_follows_its_own_advice():
     env, params, *_ = made(*PAPER)
     settings = dataclasses.replace(SETTINGS, probability=(1.0, 1.0), epsilon=(0.0, 0.0))
     run = jax.jit(lambda key: maze_world.trajectories(key, env, params, BATCH, settings))
-    episodes = run(jax.random.key(2))
+    episodes, _ = run(jax.random.key(2))
     assert np.array_equal(episodes.action, episodes.label)
 
 
 def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
-    env, params, _, run, replay = made(*PAPER)
+    env, params, _, _, run, replay = made(*PAPER)
     told = []
     arguments = tmp_path / "store", 7, env, params
     options = {"episodes": BATCH + 1, "episodes_per_shard": BATCH, "settings": SETTINGS}

@@ -130,7 +130,7 @@ def trajectories(
     params: Params | Sequence[Params],
     episodes: int,
     settings: Demonstration = Demonstration(),
-) -> Episode:
+) -> tuple[Episode, Task]:
     """New episodes, each in a new maze. Jittable; wants `env`, `episodes`, `settings` static.
 
     Args:
@@ -141,7 +141,7 @@ def trajectories(
       settings: how they are made.
 
     Returns:
-      Leaves `[B, ...]`.
+      The episodes and their tasks, leaves `[B, ...]`: what `task_of` would generate once more.
 
     Raises:
       ValueError: if B < 1, there are no params, or a horizon is shorter than T.
@@ -150,8 +150,9 @@ def trajectories(
       >>> env = MazeWorld()
       >>> def some(key):
       ...     return trajectories(key, env, env.default_params, 2, Demonstration(length=16))
-      >>> jax.eval_shape(some, jax.random.key(0)).pose.shape
-      (2, 3, 17)
+      >>> made, tasks = jax.eval_shape(some, jax.random.key(0))
+      >>> made.pose.shape, tasks.walls.shape
+      ((2, 3, 17), (2, 15, 15))
     """
     choices = _choices(env, params, settings)
     check_at_least(1, episodes=episodes)
@@ -195,7 +196,7 @@ def trajectories(
         later,
     )
     pose = whole.pop("pose").swapaxes(1, 2)
-    return Episode(
+    made = Episode(
         task=jax.vmap(jax.random.key_data)(task_keys),
         distribution=which.astype(jnp.uint8),
         length=length,
@@ -208,6 +209,7 @@ def trajectories(
         reward=reward,
         **whole,
     )
+    return made, task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,7 +272,7 @@ def demonstrator(
 
 
 def task_of(env: MazeWorld, params: Params | Sequence[Params], episode: Episode) -> Task:
-    """The task of one episode (leaves without a batch axis), from its key.
+    """The task of one stored episode (leaves without a batch axis), from its key.
 
     Example:
       >>> env = MazeWorld()
@@ -292,7 +294,7 @@ def states_of(env: MazeWorld, task: Task, episode: Episode) -> State:
 
     Args:
       env: the environment.
-      task: the episode's, see `task_of`.
+      task: the episode's, see `frames`.
       episode: one episode, or a piece of one: any number of poses with what belongs to them.
 
     Example:
@@ -339,7 +341,7 @@ def frames(env: MazeWorld, task: Task, episode: Episode) -> Any:
 
     Args:
       env: the environment; its view says what is rendered.
-      task: the episode's, see `task_of`.
+      task: the episode's; `trajectories` returns it, `task_of` makes it of a stored one.
       episode: see `states_of`.
 
     Returns:
@@ -348,11 +350,10 @@ def frames(env: MazeWorld, task: Task, episode: Episode) -> Any:
     Example:
       >>> env, short = MazeWorld(), Demonstration(length=16)
       >>> def seen(key):
-      ...     episodes = trajectories(key, env, env.default_params, 2, short)
-      ...     one = jax.tree.map(lambda x: x[0], episodes)
-      ...     return frames(env, task_of(env, env.default_params, one), one)
+      ...     episodes, tasks = trajectories(key, env, env.default_params, 2, short)
+      ...     return jax.vmap(lambda *one: frames(env, *one))(tasks, episodes)
       >>> jax.eval_shape(seen, jax.random.key(0)).shape
-      (17, 128, 128, 3)
+      (2, 17, 128, 128, 3)
     """
     return jax.vmap(env.observe, (0, None))(states_of(env, task, episode), task)
 
@@ -514,7 +515,7 @@ def collect(
 def _compiled(
     env: MazeWorld, choices: tuple[Params, ...], episodes: int, settings: Demonstration
 ) -> Callable[[jax.Array], Episode]:
-    return jax.jit(lambda key: trajectories(key, env, choices, episodes, settings))
+    return jax.jit(lambda key: trajectories(key, env, choices, episodes, settings)[0])
 
 
 def _listed(params: Params | Sequence[Params]) -> tuple[Params, ...]:

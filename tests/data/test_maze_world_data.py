@@ -22,10 +22,13 @@ from gpicljax.data.maze_world.demonstrations import (
     task_of,
 )
 from gpicljax.data.shards import ShardReader, StoreMismatchError
+from gpicljax.envs.maze_world.experts import privileged_agent
+from gpicljax.interface import Agent
 
 SETTINGS = Demonstration(length=40)
 BATCH = 8
 PAPER = ("navigation", "discrete")
+LOCAL = {"view": "local", "local_radius": 2}
 
 
 class Made(NamedTuple):
@@ -80,7 +83,7 @@ KINDS = [
 @pytest.mark.parametrize(("mode", "actions"), KINDS)
 def test_replays_to_the_same_pixels(mode, actions):
     env, _, episodes, _, _, replay = made(mode, actions)
-    root = jax.random.split(jax.random.key(5), 6)[5]
+    root = jax.random.split(jax.random.key(5), 4)[3]
     first_keys = [
         jax.random.fold_in(jax.random.fold_in(root, i), vector._FIRST) for i in range(BATCH)
     ]
@@ -142,7 +145,7 @@ def test_labels_are_the_advice_of_an_agent_that_forgets_nothing():
 
 def test_demonstrators_see_what_the_environment_says():
     """In the local view a window: another one than the rays of the same poses traverse."""
-    env, _, episodes, _, _, replay = made(*PAPER, view="local", local_radius=2)
+    env, _, episodes, _, _, replay = made(*PAPER, **LOCAL)
     apart = 0
     for i in range(BATCH):
         task, _, (actions, known) = replay(one(episodes, i))
@@ -156,6 +159,45 @@ def test_demonstrators_see_what_the_environment_says():
         _, _, (by_rays, _) = made(*PAPER).replay(one(episodes, i))
         apart += (by_rays[:length] != episodes.label[i][:length]).sum()
     assert apart > 0
+
+
+def test_any_agent_acts_while_a_teacher_labels_what_it_visits():
+    env, params, _, _, _, replay = made(*PAPER, **LOCAL)
+    teacher = privileged_agent(env, 1.0)
+
+    def read(keys, params, time, timestep):
+        shown = timestep.observation.astype(jnp.int32).sum((1, 2, 3))
+        return (shown + time + params) % 5, {}, time + 1
+
+    def contradict(keys, params, memory, timestep):
+        action, aux, memory = teacher.act(keys, params, memory, timestep)
+        return 4 - action, aux, memory
+
+    @jax.jit
+    def run(key, first):
+        return maze_world.trajectories(
+            key,
+            env,
+            params,
+            BATCH,
+            SETTINGS,
+            actor=Agent(lambda batch: jnp.zeros(batch, jnp.int32), read),
+            actor_params=first,
+            labeller=Agent(teacher.initial_carry, contradict),
+        )
+
+    episodes, tasks = run(jax.random.key(3), jnp.int32(2))
+    for i in range(BATCH):
+        task, shown, (advised, _) = replay(one(episodes, i))
+        jax.tree.map(np.testing.assert_array_equal, one(tasks, i), task)
+        length = int(episodes.length[i])
+        expected = np.asarray(shown)[:-1].astype(int).sum((1, 2, 3)) + np.arange(len(shown) - 1)
+        # It saw what is rendered of its poses, and no chance replaced what it chose.
+        assert np.array_equal(episodes.action[i][:length], (expected[:length] + 2) % 5)
+        assert np.array_equal(episodes.label[i][:length], 4 - advised[:length])
+    assert len(np.unique(episodes.action)) == 5 and len(np.unique(episodes.label)) > 1
+    assert (episodes.probability == -1).all()
+    assert not (episodes.epsilon.any() or episodes.decay.any())
 
 
 def test_draws_are_within_their_ranges_and_random_actions_act():
@@ -247,6 +289,7 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
         (lambda: Demonstration(label_probability=2.0), "label_probability"),
         (lambda: make(params=()), "params"),
         (lambda: make(episodes=0), "episodes"),
+        (lambda: make(actor_params=jnp.zeros(3)), "actor_params: got float32[3]"),
         (lambda: make(params=made_params(horizon=10)), "horizon: got 10"),
         (lambda: maze_world.from_card({"static": {}}), "about"),
         (lambda: maze_world.collect("x", 0, make_env(), made_params(), episodes=0), "episodes"),
@@ -262,6 +305,7 @@ def made_params(**overrides):
     return make_env().make_params(num_landmarks=2, **overrides)
 
 
-def make(params=None, episodes=2):
+def make(params=None, episodes=2, **others):
     params = made_params() if params is None else params
-    return maze_world.trajectories(jax.random.key(0), make_env(), params, episodes, SETTINGS)
+    key = jax.random.key(0)
+    return maze_world.trajectories(key, make_env(), params, episodes, SETTINGS, **others)

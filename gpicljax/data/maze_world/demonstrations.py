@@ -42,6 +42,7 @@ from jax.core import Tracer
 from gpicljax.batching import select
 from gpicljax.checks import Count, Share, check, check_at_least, check_fields
 from gpicljax.data.shards import ShardWriter
+from gpicljax.environment import Environment
 from gpicljax.envs.maze_world import MazeWorld, Params, State, Task
 from gpicljax.envs.maze_world.experts import Rule, privileged_agent
 from gpicljax.interface import Agent, TimeStep
@@ -95,14 +96,15 @@ class Episode(NamedTuple):
       task: `uint32[2]`, key data of the task.
       distribution: `uint8[]`, which of the given params the task is from.
       length: `int32[]`, steps until the episode ended, at most T.
-      probability: float `[]`, p(STM -> LTM) of the agent that acts.
+      probability: float `[]`, p(STM -> LTM) of the demonstrator that acts; -1 if another agent
+        acts, as are the next two 0.
       epsilon: float `[]`.
       decay: float `[]`, u.
       pose: `uint8[3, T + 1]`, x and y of the cell and the heading in quarter turns; float
         `[3, T + 1]` in metres and radians if motion is continuous. One component after the other,
         which compresses well.
       action: `uint8[T]`, what was done; `float16[T, 2]` if motion is continuous.
-      label: `uint8[T]` or `float16[T, 2]`, what the other agent would have done.
+      label: `uint8[T]` or `float16[T, 2]`, what the agent that labels would have done.
       reward: `float32[T]`.
       command: `uint8[T + 1]` (navigation).
       active: `uint16[T + 1]`, a bit for each landmark that is there (survival).
@@ -130,8 +132,15 @@ def trajectories(
     params: Params | Sequence[Params],
     episodes: int,
     settings: Demonstration = Demonstration(),
+    *,
+    actor: Agent | None = None,
+    actor_params: Any = None,
+    labeller: Agent | None = None,
 ) -> tuple[Episode, Task]:
-    """New episodes, each in a new maze. Jittable; wants `env`, `episodes`, `settings` static.
+    """New episodes, each in a new maze. Jittable; what holds no arrays is static.
+
+    With a student as `actor`, what comes back is a round of DAgger: the labels say what the teacher
+    would have done where the student went (Ross et al., 2011).
 
     Args:
       key: a typed key.
@@ -139,12 +148,18 @@ def trajectories(
       params: the distribution over tasks, or several, among which episodes draw uniformly.
       episodes: B. A compiled step costs least from a hundred on.
       settings: how they are made.
+      actor: who acts, as it is, without further noise; `demonstrator` by default. For another one,
+        every step makes the observations of `env`.
+      actor_params: what `actor` acts with.
+      labeller: who says what it would have done; it has no parameters and reads `privileged`, as
+        observations may be missing. By default the privileged agent of `settings`.
 
     Returns:
       The episodes and their tasks, leaves `[B, ...]`: what `task_of` would generate once more.
 
     Raises:
-      ValueError: if B < 1, there are no params, or a horizon is shorter than T.
+      ValueError: if B < 1, there are no params, a horizon is shorter than T, or there are
+        parameters for no actor.
 
     Example:
       >>> env = MazeWorld()
@@ -156,33 +171,39 @@ def trajectories(
     """
     choices = _choices(env, params, settings)
     check_at_least(1, episodes=episodes)
-    keys = jax.random.split(key, 6)
-    task_keys = jax.random.split(keys[0], episodes)
-    which = jax.random.randint(keys[1], (episodes,), 0, len(choices))
+    lonely = actor is None and actor_params is not None
+    check(not lonely, "actor_params", actor_params, "None without an actor")
+    task_key, which_key, noise_key, start_key = jax.random.split(key, 4)
+    task_keys = jax.random.split(task_key, episodes)
+    which = jax.random.randint(which_key, (episodes,), 0, len(choices))
     each = jax.tree.map(lambda *leaves: jnp.stack(leaves)[which], *choices)
     task = jax.vmap(env.sample_task)(task_keys, each)
-    dtype = jnp.result_type(float)
-    low, high = settings.probability
-    probability = jax.random.uniform(keys[2], (episodes,), dtype, low, high)
-    epsilon = jax.random.uniform(keys[3], (episodes,), dtype, *settings.epsilon)
-    decay = jax.random.uniform(keys[4], (episodes,), dtype)
 
+    world: Environment = env
+    if actor is None:
+        world, noise = _Blind(env), sample_noise(noise_key, episodes, settings)
+        actor = demonstrator(env, noise, settings)
+    else:
+        none = jnp.zeros(episodes)
+        noise = Noise(none - 1, none, none)
+    if labeller is None:
+        labeller = privileged_agent(env, settings.label_probability, settings.rule)
     vec = VectorEnv(
-        _Blind(env),
+        world,
         episodes,
         resets="synchronous",
         steps_per_trial=settings.length + 1,
         privileged=True,
     )
-    agent = demonstrator(env, probability, epsilon, decay, settings)
-    start = RolloutState(*vec.init(keys[5], task=task), agent.initial_carry(episodes))
+    agent = _labelled(actor, labeller)
+    start = RolloutState(*vec.init(start_key, task=task), agent.initial_carry(episodes))
 
     def keep(record: Record) -> Any:
         after = _stored(env, record.next_vstate.state, record.next_vstate.task)
         reward = record.next_timestep.reward.astype(jnp.float32)
         return after, _small(record.action), record.aux["label"], reward
 
-    played = play(vec, agent, None, start, max_steps=settings.length, keep=keep)
+    played = play(vec, agent, actor_params, start, max_steps=settings.length, keep=keep)
     later, action, label, reward = jax.tree.map(lambda x: x[:, 0], played.records)
     length = played.length[:, 0]
     # Beyond its end, nothing of an episode moves.
@@ -200,9 +221,7 @@ def trajectories(
         task=jax.vmap(jax.random.key_data)(task_keys),
         distribution=which.astype(jnp.uint8),
         length=length,
-        probability=probability.astype(jnp.float32),
-        epsilon=epsilon.astype(jnp.float32),
-        decay=decay.astype(jnp.float32),
+        **{name: x.astype(jnp.float32) for name, x in noise._asdict().items()},
         pose=pose,
         action=action,
         label=label,
@@ -221,52 +240,76 @@ class _Blind(Wrapper):
         return ()
 
 
-def demonstrator(
-    env: MazeWorld,
-    probability: jax.Array,
-    epsilon: jax.Array,
-    decay: jax.Array,
-    settings: Demonstration,
-) -> Agent:
-    """The agent that acts, badly, with the one that labels at its side; both read `privileged`.
+class Noise(NamedTuple):
+    """How badly the demonstrators of a batch act; float `[B]` each, see `Episode`."""
+
+    probability: jax.Array
+    epsilon: jax.Array
+    decay: jax.Array
+
+
+def sample_noise(key: jax.Array, episodes: int, settings: Demonstration) -> Noise:
+    """Draws what differs from episode to episode.
+
+    Example:
+      >>> sample_noise(jax.random.key(0), 8, Demonstration()).epsilon.shape
+      (8,)
+    """
+    dtype = jnp.result_type(float)
+    ranges = jnp.asarray([settings.probability, settings.epsilon, (0, 1)], dtype)
+    low, high = ranges[:, :1], ranges[:, 1:]
+    return Noise(*jax.random.uniform(key, (3, episodes), dtype, low, high))
+
+
+def demonstrator(env: MazeWorld, noise: Noise, settings: Demonstration) -> Agent:
+    """The agent that acts, badly; it reads `privileged`.
 
     Args:
       env: the environment.
-      probability: float `[B]`, see `Episode`.
-      epsilon: likewise.
-      decay: likewise.
+      noise: how badly, in each of B episodes.
       settings: how episodes are made.
 
-    Returns:
-      The agent; its `aux` is a dictionary with the `label`, as it is stored.
-
     Example:
-      >>> agent = demonstrator(MazeWorld(), *jnp.full((3, 8), 0.5), Demonstration(length=16))
-      >>> actor, labeller, time = jax.eval_shape(lambda: agent.initial_carry(8))
-      >>> actor.kept.shape
+      >>> settings = Demonstration(length=16)
+      >>> noise = sample_noise(jax.random.key(0), 8, settings)
+      >>> agent = demonstrator(MazeWorld(), noise, settings)
+      >>> memory, time = jax.eval_shape(lambda: agent.initial_carry(8))
+      >>> memory.kept.shape
       (8, 15, 15)
     """
-    actor = privileged_agent(env, probability, settings.rule)
-    labeller = privileged_agent(env, settings.label_probability, settings.rule)
+    rule = privileged_agent(env, noise.probability, settings.rule)
     space = env.action_space()
 
     def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
-        acted, labelled, time = carry
-        actor_keys, label_keys, explore_keys, noise_keys = jax.vmap(
-            lambda key: jax.random.split(key, 4), out_axes=1
+        memory, time = carry
+        rule_keys, explore_keys, random_keys = jax.vmap(
+            lambda key: jax.random.split(key, 3), out_axes=1
         )(keys)
-        action, _, acted = actor.act(actor_keys, params, acted, timestep)
-        label, _, labelled = labeller.act(label_keys, params, labelled, timestep)
-        chance = epsilon * (1 - decay * time / settings.length)
+        action, aux, memory = rule.act(rule_keys, params, memory, timestep)
+        chance = noise.epsilon * (1 - noise.decay * time / settings.length)
         explore = jax.vmap(jax.random.uniform)(explore_keys) < chance
-        noise = jax.vmap(space.sample)(noise_keys)
-        action = select(explore, noise, action.astype(noise.dtype))
-        # What acts is what is stored, rounding included.
-        action = _small(action).astype(noise.dtype)
-        return action, {"label": _small(label)}, (acted, labelled, time + 1)
+        other = jax.vmap(space.sample)(random_keys)
+        return select(explore, other, action.astype(other.dtype)), aux, (memory, time + 1)
 
     def initial_carry(batch: int) -> Any:
-        return actor.initial_carry(batch), labeller.initial_carry(batch), jnp.zeros((), jnp.int32)
+        return rule.initial_carry(batch), jnp.zeros((), jnp.int32)
+
+    return Agent(initial_carry, act)
+
+
+def _labelled(actor: Agent, labeller: Agent) -> Agent:
+    """The one acts, the other says in `aux["label"]` what it would have done, as it is stored."""
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        acted, labelled = carry
+        actor_keys, label_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+        action, _, acted = actor.act(actor_keys, params, acted, timestep)
+        label, _, labelled = labeller.act(label_keys, None, labelled, timestep)
+        # What acts is what is stored, rounding included.
+        return _small(action).astype(action.dtype), {"label": _small(label)}, (acted, labelled)
+
+    def initial_carry(batch: int) -> Any:
+        return actor.initial_carry(batch), labeller.initial_carry(batch)
 
     return Agent(initial_carry, act)
 

@@ -161,7 +161,7 @@ def test_demonstrators_see_what_the_environment_says():
     assert apart > 0
 
 
-def test_any_agent_acts_while_a_teacher_labels_what_it_visits():
+def test_any_agent_acts_in_a_set_of_tasks_while_a_teacher_labels_what_it_visits():
     env, params, _, _, _, replay = made(*PAPER, **LOCAL)
     teacher = privileged_agent(env, 1.0)
 
@@ -174,7 +174,7 @@ def test_any_agent_acts_while_a_teacher_labels_what_it_visits():
         return 4 - action, aux, memory
 
     @jax.jit
-    def run(key, first):
+    def run(key, first, known):
         return maze_world.trajectories(
             key,
             env,
@@ -184,9 +184,14 @@ def test_any_agent_acts_while_a_teacher_labels_what_it_visits():
             actor=Agent(lambda batch: jnp.zeros(batch, jnp.int32), read),
             actor_params=first,
             labeller=Agent(teacher.initial_carry, contradict),
+            tasks=known,
         )
 
-    episodes, tasks = run(jax.random.key(3), jnp.int32(2))
+    known = gpicljax.TaskSet.create(jax.random.key(4), 3)
+    episodes, tasks = run(jax.random.key(3), jnp.int32(2), known)
+    drawn = {tuple(key) for key in np.asarray(episodes.task).tolist()}
+    assert drawn <= {tuple(key) for key in jax.random.key_data(known.keys).tolist()}
+    assert len(drawn) > 1
     for i in range(BATCH):
         task, shown, (advised, _) = replay(one(episodes, i))
         jax.tree.map(np.testing.assert_array_equal, one(tasks, i), task)

@@ -47,6 +47,7 @@ from gpicljax.envs.maze_world import MazeWorld, Params, State, Task
 from gpicljax.envs.maze_world.experts import Rule, privileged_agent
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import Record, RolloutState, play
+from gpicljax.task_set import TaskSet
 from gpicljax.vector import VectorEnv
 from gpicljax.wrappers import Wrapper
 
@@ -136,8 +137,9 @@ def trajectories(
     actor: Agent | None = None,
     actor_params: Any = None,
     labeller: Agent | None = None,
+    tasks: TaskSet | None = None,
 ) -> tuple[Episode, Task]:
-    """New episodes, each in a new maze. Jittable; what holds no arrays is static.
+    """New episodes, as a rule each in a new maze. Jittable; what holds no arrays is static.
 
     With a student as `actor`, what comes back is a round of DAgger: the labels say what the teacher
     would have done where the student went (Ross et al., 2011).
@@ -153,6 +155,8 @@ def trajectories(
       actor_params: what `actor` acts with.
       labeller: who says what it would have done; it has no parameters and reads `privileged`, as
         observations may be missing. By default the privileged agent of `settings`.
+      tasks: a finite set from which episodes draw the keys of their tasks, each another task in
+        each distribution; new keys if None.
 
     Returns:
       The episodes and their tasks, leaves `[B, ...]`: what `task_of` would generate once more.
@@ -175,6 +179,8 @@ def trajectories(
     check(not lonely, "actor_params", actor_params, "None without an actor")
     task_key, which_key, noise_key, start_key = jax.random.split(key, 4)
     task_keys = jax.random.split(task_key, episodes)
+    if tasks is not None:
+        task_keys = jax.vmap(tasks.sample)(task_keys)
     which = jax.random.randint(which_key, (episodes,), 0, len(choices))
     each = jax.tree.map(lambda *leaves: jnp.stack(leaves)[which], *choices)
     task = jax.vmap(env.sample_task)(task_keys, each)

@@ -1,6 +1,7 @@
 """Stored demonstrations are the trajectories that were made, down to the pixel."""
 
 import dataclasses
+import re
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -283,6 +284,27 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
     tasks = jax.tree.map(lambda *x: jnp.stack(x), *tasks)
     render = jax.jit(jax.vmap(lambda task, episode: frames(again, task, episode)))
     assert np.array_equal(render(tasks, piece), np.stack(whole)[:, 5:9])
+
+
+def test_what_stored_episodes_fit(tmp_path):
+    env, params = make_env(), made_params()
+    about = maze_world.card(env, params, SETTINGS)
+    with shards.ShardWriter(tmp_path, about):
+        about = ShardReader(tmp_path).about
+    # Frames are rendered from poses: other views will do.
+    others = {"view": "local", "resolution": (8, 8), "textures": "random-64", "rays": 16}
+    maze_world.check_fits(about, make_env(**others, with_pose=True, field_of_view=90.0))
+    for name, other in {
+        "mode": "survival",
+        "actions": "continuous",
+        "size": 11,
+        "max_landmarks": 4,
+    }.items():
+        stored = re.escape(repr(getattr(env, name)))
+        with pytest.raises(ValueError, match=f"env.{name}: got .*{other}.*; accepted: {stored}"):
+            maze_world.check_fits(about, make_env(**{name: other}))
+    with pytest.raises(ValueError, match="the card of Maze World's demonstrations"):
+        maze_world.check_fits({"seed": 3}, env)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,33 @@
 from gpicljax.data.maze_world.demonstrations import (
     Demonstration,
     Episode,
+    Noise,
+    advice,
+    card,
+    check_fits,
     collect,
+    demonstrator,
     frames,
+    from_card,
+    sample_noise,
+    states_of,
+    task_of,
     trajectories,
 )
 
-__all__ = ["Demonstration", "Episode", "collect", "frames", "trajectories"]
+__all__ = [
+    "Demonstration",
+    "Episode",
+    "Noise",
+    "advice",
+    "card",
+    "check_fits",
+    "collect",
+    "demonstrator",
+    "frames",
+    "from_card",
+    "sample_noise",
+    "states_of",
+    "task_of",
+    "trajectories",
+]

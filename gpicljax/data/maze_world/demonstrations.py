@@ -503,6 +503,35 @@ def from_card(about: Mapping[str, Any]) -> tuple[MazeWorld, tuple[Params, ...], 
         ) from error
 
 
+def check_fits(about: Mapping[str, Any], env: MazeWorld) -> None:
+    """Refuses an environment in which stored episodes are other ones than those that were lived.
+
+    The mode, the actions, the size and the number of landmarks must be those of the card. The view
+    and all that belongs to it (resolution, field of view, radius, textures, pose) may be others:
+    frames are rendered from poses. Labels then still follow from what the demonstrators saw, as the
+    card's environment says.
+
+    Args:
+      about: the card, such as `ShardReader.about`.
+      env: the environment that is to render what is learnt from.
+
+    Raises:
+      ValueError: if something differs that must not, or the card is of something else.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> about = card(env, env.default_params, Demonstration(length=16))
+      >>> check_fits(about, MazeWorld(view="local"))
+      >>> check_fits(about, MazeWorld(size=25))
+      Traceback (most recent call last):
+      ValueError: env.size: got 25; accepted: 15, as in the stored episodes
+    """
+    stored = from_card(about)[0]
+    for name in ("mode", "actions", "size", "max_landmarks"):
+        given, wanted = getattr(env, name), getattr(stored, name)
+        check(given == wanted, f"env.{name}", given, f"{wanted!r}, as in the stored episodes")
+
+
 def collect(
     path: str | Path,
     seed: int,

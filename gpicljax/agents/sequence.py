@@ -47,13 +47,18 @@ class Sequences(NamedTuple):
     targets: Any
 
 
+Weight = float | Callable[[Any], jax.Array]
+Phase = Callable[[Any, jax.Array], Any]
+
+
 class Loss(NamedTuple):
     """One term of the objective.
 
     Attributes:
       name: of its metric.
       at: `(outputs, sequences) -> float[T, B]`, the loss at every position.
-      weight: in the sum of all terms.
+      weight: in the sum of all terms; or `data -> float[]`, where it follows from what `sample` is
+        given (see `make`), so that weights may be traced, or change in phases.
       counts: `sequences -> bool[T, B]`, which positions count; None for all.
 
     Example:
@@ -67,7 +72,7 @@ class Loss(NamedTuple):
 
     name: str
     at: Callable[[Any, Sequences], jax.Array]
-    weight: float = 1.0
+    weight: Weight = 1.0
     counts: Callable[[Sequences], jax.Array] | None = None
 
 
@@ -75,8 +80,9 @@ def cross_entropy(
     name: str,
     outputs: Callable[[Any], jax.Array] = lambda outputs: outputs,
     target: Callable[[Any], jax.Array] = lambda targets: targets,
-    weight: float = 1.0,
+    weight: Weight = 1.0,
     focus: float = 0.0,
+    counts: Callable[[Sequences], jax.Array] | None = None,
 ) -> Loss:
     """The negative log-probability of a discrete target, in nats.
 
@@ -87,6 +93,7 @@ def cross_entropy(
       weight: in the sum of all terms.
       focus: gamma: positions count by (1 - p)^gamma, where p is the target's probability (Lin et
         al., 2017). The factor is a part of the loss: it has a gradient.
+      counts: which positions count; by default those with a target.
 
     Example:
       >>> nats = cross_entropy("nats")
@@ -103,16 +110,24 @@ def cross_entropy(
         # Kept off 0, where powers below 1 have no gradient.
         return nats * jnp.power(jnp.maximum(-jnp.expm1(-nats), 1e-6), focus)
 
-    return Loss(name, at, weight, lambda sequences: target(sequences.targets) >= 0)
+    return Loss(name, at, weight, counts or (lambda sequences: target(sequences.targets) >= 0))
 
 
 def squared_error(
     name: str,
     outputs: Callable[[Any], jax.Array] = lambda outputs: outputs,
     target: Callable[[Any], jax.Array] = lambda targets: targets,
-    weight: float = 1.0,
+    weight: Weight = 1.0,
+    counts: Callable[[Sequences], jax.Array] | None = None,
 ) -> Loss:
     """The mean squared difference from a target vector, float `[T, B, D]`.
+
+    Args:
+      name: of its metric.
+      outputs: where in the network's outputs the predictions float `[T, B, D]` are.
+      target: where in the targets the vectors are.
+      weight: in the sum of all terms.
+      counts: which positions count; None for all.
 
     Example:
       >>> error = squared_error("position", weight=0.5)
@@ -124,7 +139,7 @@ def squared_error(
     def at(out: Any, sequences: Sequences) -> jax.Array:
         return jnp.square(outputs(out) - target(sequences.targets)).mean(-1)
 
-    return Loss(name, at, weight)
+    return Loss(name, at, weight, counts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,6 +279,8 @@ def make(
     *,
     length: int = 1,
     agent: Callable[..., Agent] | None = None,
+    phase: Phase = lambda data, updates: data,
+    frozen: Sequence[str] = (),
 ) -> Trainer:
     """Builds the trainer.
 
@@ -277,13 +294,17 @@ def make(
       axis: the mesh axis over which `update` then runs inside `shard_map`. None outside.
       length: T, positions of a sequence, by which observations are counted.
       agent: `(greedy=False) -> Agent` over the network's parameters; None if it is not to act.
+      phase: `(data, updates) -> data`, what `sample` and the losses' weights are given after so
+        many updates, `int32[]`; by default `TrainState.data` as it is.
+      frozen: entries of the parameters, then a dictionary, that stay what they are.
 
     Returns:
       The trainer. Its metrics are `loss`, every loss by its name (means over the positions that
       count, by their weight), `gradient_norm` before clipping and `learning_rate`.
 
     Raises:
-      ValueError: if there is no loss, two have the same name, or the devices do not divide.
+      ValueError: if there is no loss, two have the same name, or the devices do not divide; from
+        `init`, if the parameters have no such entries to be frozen.
 
     Example:
       >>> from gpicljax.networks.language import LanguageModelSettings, language_model
@@ -320,8 +341,18 @@ def make(
             ),
         )
 
-    def loss_fn(params: Any, sequences: Sequences, key: jax.Array) -> tuple[jax.Array, Metrics]:
+    def apart(params: Any) -> tuple[Any, Any]:
+        """What is learnt, and what is frozen."""
+        if not frozen:
+            return params, {}
+        learnt = {name: part for name, part in params.items() if name not in frozen}
+        return learnt, {name: params[name] for name in frozen}
+
+    def loss_fn(
+        learnt: Any, rest: Any, sequences: Sequences, data: Any, key: jax.Array
+    ) -> tuple[jax.Array, Metrics]:
         """This device's part of the loss; summed over devices it is a mean."""
+        params = {**learnt, **rest} if frozen else learnt
         outputs, _ = network.unroll(params, None, sequences.inputs, sequences.starts, key)
         objective, metrics = jnp.zeros((), jnp.result_type(float)), {}
         for loss in losses:
@@ -334,21 +365,24 @@ def make(
             # Where nothing counts, even an infinite loss is none.
             at = jnp.where(weights > 0, at, 0)
             metrics[loss.name] = (at * weights).sum()
-            objective = objective + loss.weight * metrics[loss.name]
+            weight = loss.weight(data) if callable(loss.weight) else loss.weight
+            objective = objective + weight * metrics[loss.name]
         return objective, metrics | {"loss": objective}
 
     def gradient(state: TrainState) -> tuple[Any, Metrics]:
         """The mean over microbatches of the gradients of their mean losses, and metrics."""
         device = 0 if axis is None else jax.lax.axis_index(axis)
         key = jax.random.fold_in(state.key, state.updates)
+        learnt, rest = apart(state.params)
+        data = phase(state.data, state.updates)
 
         def part(index: jax.Array) -> tuple[Any, Metrics]:
             data_key = jax.random.fold_in(key, index)
             keys = jax.random.split(data_key, each * devices)
             mine = jax.lax.dynamic_slice_in_dim(keys, device * each, each)
-            sequences = jax.lax.stop_gradient(sample(mine, state.data))
+            sequences = jax.lax.stop_gradient(sample(mine, data))
             dropout_key = jax.random.fold_in(jax.random.fold_in(data_key, _DROPOUT), device)
-            return jax.grad(loss_fn, has_aux=True)(state.params, sequences, dropout_key)
+            return jax.grad(loss_fn, has_aux=True)(learnt, rest, sequences, data, dropout_key)
 
         def add(so_far: Any, index: jax.Array) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, so_far, part(index)), None
@@ -367,8 +401,10 @@ def make(
         grads, metrics = gradient(state)
         metrics["gradient_norm"] = optax.tree.norm(grads)
         metrics["learning_rate"] = learning_rate(config.schedule, state.hparams, state.updates)
-        steps, opt_state = optimiser(state.hparams).update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, steps)
+        learnt, rest = apart(state.params)
+        steps, opt_state = optimiser(state.hparams).update(grads, state.opt_state, learnt)
+        learnt = optax.apply_updates(learnt, steps)
+        params = {**learnt, **rest} if frozen else learnt
         return dataclasses.replace(
             state, params=params, opt_state=opt_state, updates=state.updates + 1
         ), metrics
@@ -377,10 +413,14 @@ def make(
         hparams = strong(hparams)
         init_key, key = jax.random.split(key)
         # Shapes only: no sequence is made here.
-        like = jax.eval_shape(sample, jax.random.split(key, each), data)
+        start = jax.eval_shape(phase, data, jnp.zeros((), jnp.int32))
+        like = jax.eval_shape(sample, jax.random.split(key, each), start)
         first = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), like.inputs)
         params = strong(network.init(init_key, first))
-        opt_state = optimiser(hparams).init(params)
+        for name in frozen:
+            known = isinstance(params, dict) and name in params
+            check(known, "frozen", name, f"an entry of the parameters: {sorted(params)}")
+        opt_state = optimiser(hparams).init(apart(params)[0])
         return TrainState(params, opt_state, data, hparams, key, jnp.zeros((), jnp.int32))
 
     def partition(batch: Any, replicated: Any) -> TrainState:

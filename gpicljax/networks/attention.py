@@ -148,7 +148,10 @@ def trial_positions(starts: jax.Array, tokens_per_step: int = 1) -> jax.Array:
 
 
 def earliest_keys(
-    positions: jax.Array, window: int | None, tokens_per_step: int = 1, offset: int = 0
+    positions: jax.Array,
+    window: int | jax.Array | None,
+    tokens_per_step: int = 1,
+    offset: int = 0,
 ) -> jax.Array:
     """`first` of `causal_attention` from positions in trials, `int32[B, T] -> int32[B, T]`.
 

@@ -28,7 +28,9 @@ class Transformer(nn.Module):
     residual stream smaller by sqrt(2 layers).
 
     `unroll` also takes None for the carry, which makes the sequence's beginning a start, keeps no
-    cache (None is returned) and costs less; and None for `starts`, for no start inside.
+    cache (None is returned) and costs less; and None for `starts`, for no start inside. A traced
+    `window: int32[]`, given to `unroll` and to `step`, limits attention as the attribute does, in
+    one program for all windows; it saves neither time nor cache.
 
     With the dropout rate above 0, units are dropped where `apply` gets a key named "dropout" (in
     the residual stream and the feed-forward nets; attention weights are never dropped).
@@ -115,7 +117,11 @@ class Transformer(nn.Module):
         return KVCache(keys, values, length, windowed=self.window is not None)
 
     def unroll(
-        self, carry: KVCache | None, inputs: jax.Array, starts: jax.Array | None
+        self,
+        carry: KVCache | None,
+        inputs: jax.Array,
+        starts: jax.Array | None,
+        window: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache | None]:
         """Inputs float `[T, B, (tokens_per_step,) d]`, `bool[T, B]` -> outputs, and the carry.
 
@@ -133,10 +139,12 @@ class Transformer(nn.Module):
         positions = self._positions(length, starts, steps)
         first = order = newest = slot = None
         offset = 0 if carry is None else slots
-        if carry is not None or starts is not None or self.lead:
+        if carry is not None or starts is not None or window is not None or self.lead:
             # A token that is not there sees itself only.
             seen = jnp.maximum(positions, 0)
             first = earliest_keys(seen, self.window, count, offset)
+            if window is not None:
+                first = jnp.maximum(first, earliest_keys(seen, window, count, offset))
             if carry is not None and self.window is None:
                 last = (jnp.arange(steps * count, dtype=jnp.int32) // count + 1) * count
                 first = jnp.maximum(first, last)  # as a step does, which writes before it looks
@@ -155,7 +163,11 @@ class Transformer(nn.Module):
         return x.reshape(inputs.shape), carry
 
     def step(
-        self, carry: KVCache, inputs: jax.Array, start: jax.Array
+        self,
+        carry: KVCache,
+        inputs: jax.Array,
+        start: jax.Array,
+        window: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache]:
         """One step: float `[B, (tokens_per_step,) d]`, `bool[B]` -> outputs, and the carry."""
         batch, count, slots = inputs.shape[0], self.tokens_per_step, self._slots
@@ -166,20 +178,23 @@ class Transformer(nn.Module):
         context = self._context(
             positions,
             slots=jnp.where(positions < 0, slots, positions % slots),
-            visible=self._visible(positions, held),
+            visible=self._visible(positions, held, window),
             used=jnp.minimum(1 - lowest(-last), slots),
         )
         x, cache = self._pass(inputs.reshape(batch, count, self.width), carry, context)
         assert cache is not None
         return x.reshape(inputs.shape), cache.replace(length=positions[:, -1] + 1)
 
-    def _visible(self, positions: jax.Array, held: jax.Array) -> jax.Array:
+    def _visible(
+        self, positions: jax.Array, held: jax.Array, window: jax.Array | None
+    ) -> jax.Array:
         """Which slots each of a step's tokens attends to, `bool[B, T, C]`."""
         positions, held = positions[:, :, None], held[:, None]
         visible = (held >= 0) & (held <= positions)
-        if self.window is not None:
-            count = self.tokens_per_step
-            visible &= positions // count - held // count < self.window
+        count = self.tokens_per_step
+        for limit in (self.window, window):
+            if limit is not None:
+                visible &= positions // count - held // count < limit
         return visible
 
     def _positions(self, length: jax.Array, starts: jax.Array | None, steps: int) -> jax.Array:
@@ -254,15 +269,20 @@ class SequenceTransformer(nn.Module):
         return {name: head(x[..., token, :]) for name, token, head in self.heads}  # type: ignore[operator]
 
     def unroll(
-        self, carry: KVCache | None, inputs: Any, starts: jax.Array | None
+        self, carry: KVCache | None, inputs: Any, starts: jax.Array | None, **more: Any
     ) -> tuple[Any, KVCache | None]:
-        """Inputs `[T, B, ...]`, `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
-        x, carry = self.trunk.unroll(carry, self.embedding(inputs), starts)  # type: ignore[operator]
+        """Inputs `[T, B, ...]`, `bool[T, B]` -> outputs `[T, B, ...]`, and the carry.
+
+        What else is given (`window`) goes to the trunk.
+        """
+        x, carry = self.trunk.unroll(carry, self.embedding(inputs), starts, **more)  # type: ignore[operator]
         return self._outputs(x), carry
 
-    def step(self, carry: KVCache, inputs: Any, start: jax.Array) -> tuple[Any, KVCache]:
+    def step(
+        self, carry: KVCache, inputs: Any, start: jax.Array, **more: Any
+    ) -> tuple[Any, KVCache]:
         """Inputs `[B, ...]`, `bool[B]` -> outputs `[B, ...]`, and the carry."""
-        x, carry = self.trunk.step(carry, self.embedding(inputs), start)  # type: ignore[operator]
+        x, carry = self.trunk.step(carry, self.embedding(inputs), start, **more)  # type: ignore[operator]
         return self._outputs(x), carry
 
 

@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from gpicljax.agents import sequence
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
-from gpicljax.networks.contract import as_network
+from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.networks.recurrent import LSTMStack
@@ -175,6 +175,48 @@ class TestLosses:
         out, target = jnp.ones((1, 2, 3)), jnp.array([[[1.0, 0, 0], [1, 1, 1]]])
         loss = sequence.squared_error("z").at(out, self.sequences(target))
         np.testing.assert_allclose(loss, [[2 / 3, 0]], rtol=1e-6)
+
+
+def test_weights_and_phases_follow_the_updates_and_what_is_frozen_stays():
+    """A line through the origin, a x + b x, of which b is given; its noise and weight change."""
+
+    def unroll(params, carry, inputs, starts, key=None):
+        return params["learnt"] * inputs + params["given"] * inputs, carry
+
+    def init(key, inputs):
+        return {"learnt": jnp.zeros(()), "given": jnp.full((), 2.0)}
+
+    line = Network(init, lambda batch: (), unroll, unroll)
+
+    def sample(keys, data):
+        x = jax.vmap(jax.random.normal)(keys)[None]
+        return Sequences(x, None, data["slope"] * x)
+
+    def at(outputs, sequences):
+        return jnp.square(outputs - sequences.targets)
+
+    def phase(data, updates):
+        return {**data, "weight": jnp.where(updates < 10, 0.0, data["weight"])}
+
+    losses = [sequence.Loss("error", at, weight=lambda data: data["weight"])]
+    config = SequenceConfig(batch_size=8, schedule="constant")
+    trainer = sequence.make(config, line, sample, losses, phase=phase, frozen=("given",))
+    data = {"slope": jnp.full((), 3.0), "weight": jnp.full((), 1.0)}
+
+    @jax.jit
+    def run(key):
+        state = trainer.init(key, SequenceHParams(learning_rate=0.1, warmup_updates=1), data)
+        return jax.lax.scan(lambda s, _: trainer.update(s), state, None, 100)
+
+    state, metrics = run(jax.random.key(0))
+    assert not metrics["loss"][:10].any() and metrics["error"][:10].all()
+    assert metrics["loss"][10] == metrics["error"][10]
+    assert state.params["given"] == 2.0
+    assert state.params["learnt"] == pytest.approx(1.0, abs=0.05)
+    with pytest.raises(ValueError, match="frozen: got 'other'; accepted: an entry"):
+        sequence.make(config, line, sample, losses, frozen=("other",)).init(
+            jax.random.key(0), SequenceHParams(), data
+        )
 
 
 @pytest.mark.parametrize("schedule", ["noam", "cosine", "constant"])

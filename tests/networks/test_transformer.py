@@ -230,6 +230,33 @@ def test_reach_of_a_window_is_one_more_step_per_layer():
         np.testing.assert_array_equal(used, [5 - reach < i <= 5 for i in range(8)])
 
 
+def test_a_traced_window_is_the_attribute():
+    whole, windowed = (as_network(trunk(window=w, tokens_per_step=2, lead=1)) for w in (None, 3))
+    inputs, starts = draw((LENGTH, BATCH, 2, WIDTH)), draw_starts()
+    params = random_params(whole, inputs[0])
+
+    @jax.jit
+    def both(params, window):
+        module = trunk(tokens_per_step=2, lead=1)
+
+        def apply(method, *args):
+            return module.apply(params, *args, window=window, method=method)
+
+        def tick(carry, x):
+            output, carry = apply("step", carry, *x)
+            return carry, output
+
+        stepped = jax.lax.scan(tick, whole.initial_carry(BATCH), (inputs, starts))[1]
+        alone = apply("unroll", None, inputs, starts)[0]
+        carried = apply("unroll", whole.initial_carry(BATCH), inputs, starts)[0]
+        return stepped[:, :, 1], alone[:, :, 1], carried[:, :, 1]
+
+    expected = windowed.unroll(params, None, inputs, starts)[0][:, :, 1]
+    for limited in both(params, jnp.int32(3)):
+        assert_close(limited, expected)
+    assert np.abs(both(params, jnp.int32(2))[1] - expected).max() > 0.01
+
+
 def test_the_order_of_a_last_action_is_no_other_function():
     """(z, a) per step, as it is trained, and (last a, z), as it acts: the same outputs."""
     parts = {"latent": VectorEmbedding(4, WIDTH), "action": TokenEmbedding(3, WIDTH)}

@@ -137,7 +137,8 @@ def trajectories(
     actor: Agent | None = None,
     actor_params: Any = None,
     labeller: Agent | None = None,
-    tasks: TaskSet | None = None,
+    tasks: TaskSet | jax.Array | None = None,
+    noise: Noise | None = None,
 ) -> tuple[Episode, Task]:
     """New episodes, as a rule each in a new maze. Jittable; what holds no arrays is static.
 
@@ -156,7 +157,8 @@ def trajectories(
       labeller: who says what it would have done; it has no parameters and reads `privileged`, as
         observations may be missing. By default the privileged agent of `settings`.
       tasks: a finite set from which episodes draw the keys of their tasks, each another task in
-        each distribution; new keys if None.
+        each distribution; or these keys themselves, `[B]`; new keys if None.
+      noise: how badly the demonstrators act; drawn by `settings` if None.
 
     Returns:
       The episodes and their tasks, leaves `[B, ...]`: what `task_of` would generate once more.
@@ -179,17 +181,22 @@ def trajectories(
     check(not lonely, "actor_params", actor_params, "None without an actor")
     task_key, which_key, noise_key, start_key = jax.random.split(key, 4)
     task_keys = jax.random.split(task_key, episodes)
-    if tasks is not None:
+    if isinstance(tasks, TaskSet):
         task_keys = jax.vmap(tasks.sample)(task_keys)
+    elif tasks is not None:
+        check(tasks.shape == (episodes,), "tasks", tasks.shape, f"{episodes} keys, or a TaskSet")
+        task_keys = tasks
     which = jax.random.randint(which_key, (episodes,), 0, len(choices))
     each = jax.tree.map(lambda *leaves: jnp.stack(leaves)[which], *choices)
     task = jax.vmap(env.sample_task)(task_keys, each)
 
     world: Environment = env
     if actor is None:
-        world, noise = _Blind(env), sample_noise(noise_key, episodes, settings)
+        world = _Blind(env)
+        noise = sample_noise(noise_key, episodes, settings) if noise is None else noise
         actor = demonstrator(env, noise, settings)
     else:
+        check(noise is None, "noise", "given", "None beside an actor")
         none = jnp.zeros(episodes)
         noise = Noise(none - 1, none, none)
     if labeller is None:

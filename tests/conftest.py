@@ -23,8 +23,18 @@ from gpicljax.runtime.mesh import enable_compilation_cache, one_device_per_core
 enable_compilation_cache()
 one_device_per_core(most=1)
 
+# Tracing makes many objects and hardly any cycles: at the usual thresholds, looking for these took
+# a twentieth of the suite's time.
+gc.set_threshold(100_000, 50, 50)
+
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 30_000
+
+
+def pytest_collection_finish():
+    """What has been imported stays: it is not looked through any more."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -59,10 +59,11 @@ class DualCoding(nn.Module):
       >>> from gpicljax.networks.contract import as_network
       >>> network = as_network(DualCoding(16, slots=32, width=8, heads=2))
       >>> event = Event(jnp.ones((5, 3)), jnp.ones((5, 2)), jnp.ones(5, bool))
-      >>> params = network.init(jax.random.key(0), event)
-      >>> outputs, memory = network.step(params, network.initial_carry(5), event, jnp.ones(5, bool))
-      >>> outputs.shape, memory.pairs.shape, memory.written.tolist()
-      ((5, 16), (5, 32, 16), [1, 1, 1, 1, 1])
+      >>> params = jax.eval_shape(network.init, jax.random.key(0), event)
+      >>> carry = network.initial_carry(5)
+      >>> outputs, memory = jax.eval_shape(network.step, params, carry, event, jnp.ones(5, bool))
+      >>> outputs.shape, memory.pairs.shape, memory.written.shape
+      ((5, 16), (5, 32, 16), (5,))
     """
 
     size: int

@@ -56,10 +56,10 @@ class ESBN(nn.Module):
       >>> from gpicljax.networks.contract import as_network
       >>> network = as_network(ESBN(16, keys=8, values=4, slots=32))
       >>> inputs = jnp.ones((7, 5, 3))  # [T, B, features]
-      >>> params = network.init(jax.random.key(0), inputs[0])
-      >>> outputs, memory = network.unroll(params, None, inputs, None)
-      >>> outputs.shape, memory.pairs.shape, memory.written.tolist()
-      ((7, 5, 16), (5, 32, 12), [7, 7, 7, 7, 7])
+      >>> params = jax.eval_shape(network.init, jax.random.key(0), inputs[0])
+      >>> outputs, memory = jax.eval_shape(network.unroll, params, None, inputs, None)
+      >>> outputs.shape, memory.pairs.shape, memory.written.shape
+      ((7, 5, 16), (5, 32, 12), (5,))
     """
 
     size: int

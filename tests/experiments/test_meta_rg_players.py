@@ -4,11 +4,13 @@ import json
 import sys
 from pathlib import Path
 
+import jax.numpy as jnp
 import pytest
 from variants import daily
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import meta_rg_players
+import reports.meta_rg_players
 from meta_rg_players_settings import PRESETS
 
 TINY = [
@@ -51,7 +53,11 @@ METHODS = {
 
 
 @pytest.mark.parametrize("method", daily(["reinforce"], METHODS))
-def test_every_way_to_learn_runs(method, tmp_path):
+def test_every_way_to_learn_runs(method, tmp_path, monkeypatch):
+    paged = method != "reinforce"
+    if not paged:  # The page of an episode is a program of its own; the other methods write it.
+        monkeypatch.setattr(meta_rg_players, "record_episode", lambda *_, **__: jnp.zeros(()))
+        monkeypatch.setattr(reports.meta_rg_players, "replay", lambda *_: "no page")
     outcome = meta_rg_players.main(
         [*TINY, *METHODS[method], f"--method={method}", f"--runs-dir={tmp_path}"]
     )
@@ -68,6 +74,7 @@ def test_every_way_to_learn_runs(method, tmp_path):
     spoken = method != "rule"
     assert ("posdis" in learnt) == spoken == (folder / "figures" / "languages.png").exists()
     assert (folder / "figures" / "learning.png").stat().st_size > 5_000
+    assert (folder / "figures" / "episode.html").exists() == paged
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from recall_settings import PRESETS, Config
-from reports.recall import report
+from reports.recall import of_seeds, report
 
 from gpicljax.agents import r2d2
 from gpicljax.agents.acting import q_agent, random_agent
@@ -76,7 +76,7 @@ def build(config: Config) -> Program:
         return play_games(key, batch, agent, params, env_params)
 
     def accuracy(games: Games) -> dict[str, np.ndarray]:
-        each = jax.vmap(recall_accuracy)(*games)
+        each = of_seeds(*games)
         found = {"first_shot": each.first.by_game, "second_shot": each.second.by_game}
         return {name: np.asarray(values) for name, values in found.items()}
 

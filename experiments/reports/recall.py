@@ -17,12 +17,15 @@ from gpicljax.viz.style import save_figure
 SHOWN = ("random", "single stimulus", "ranking oracle")
 """The rules that figures compare with."""
 
+of_seeds = jax.jit(jax.vmap(recall_accuracy))
+"""Accuracy by seed, of `Games` with leaves `[seeds, N, G]`."""
+
 
 def accuracies(outcome: Outcome) -> dict[str, RecallAccuracy]:
     """What was measured of the agents by condition, leaves `float64[seeds, ...]`."""
-    score = jax.jit(jax.vmap(recall_accuracy))
     return {
-        name: jax.tree.map(outcome.seeds, score(*games)) for name, games in outcome.measured.items()
+        name: jax.tree.map(outcome.seeds, of_seeds(*games))
+        for name, games in outcome.measured.items()
     }
 
 

@@ -130,10 +130,10 @@ def test_sequences_are_what_the_agents_do_in_the_game():
 
 def test_noise_is_one_for_an_episode_or_a_game():
     keys = jax.random.split(jax.random.key(0), 2)
-    noises = {}
-    for kind in ("episode", "game"):
-        draw = jax.jit(game_sequences(ENV, 24, 3, copies=2, noise=kind))
-        inputs, targets = draw(keys, PARAMS)
+    kinds, noises = ("episode", "game"), {}
+    draws = [game_sequences(ENV, 24, 3, copies=2, noise=kind) for kind in kinds]
+    drawn = jax.jit(lambda *arguments: [draw(*arguments) for draw in draws])(keys, PARAMS)
+    for kind, (inputs, targets) in zip(kinds, drawn, strict=True):
         noises[kind] = np.asarray(inputs.noise)
         assert inputs.noise.shape == (24, 4, 3, 7) and targets.answer.shape == (24, 4)
         # Copies have the same games, and noise of their own.

@@ -1,6 +1,6 @@
 """What speakers say of every meaning, and how easily somebody new learns it."""
 
-import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +16,12 @@ from gpicljax.interface import Agent
 ENV = gpicljax.make("MetaRG-v1", view="players", max_values=3)
 
 
-def speaker(say):
-    """Both players; the speaker says a function of its stimulus."""
+def thirds():
+    """Both players; the speaker tells the thirds in which its stimulus lies, times `params`."""
 
     def act(keys, params, carry, timestep):
-        said = say(timestep.observation["stimulus"][:, SPEAKER])
+        seen = timestep.observation["stimulus"][:, SPEAKER]
+        said = params * (1 + jnp.clip(jnp.floor((seen + 1) * 1.5), 0, 2).astype(jnp.int32))
         action = jnp.zeros((len(keys), 2, 4), jnp.int32).at[:, SPEAKER, 1:].set(said)
         return action, {}, carry
 
@@ -30,18 +31,18 @@ def speaker(say):
 def test_every_meaning_is_asked_for():
     # All structures have two or three values; sections are told by the stimulus alone.
     params = ENV.make_params(min_values=3, max_values=3)
-    thirds = speaker(lambda x: 1 + jnp.clip(jnp.floor((x + 1) * 1.5), 0, 2).astype(jnp.int32))
-    ask = jax.jit(lambda key, env_params: languages(key, ENV, thirds, (), env_params, structures=4))
-    said = jax.device_get(ask(jax.random.key(0), params))
+    ask = jax.jit(functools.partial(languages, env=ENV, agent=thirds(), structures=4))
+    key = jax.random.key(0)
+    said = jax.device_get(ask(key, params=1, env_params=params))
     assert said.messages.shape == (4, 27, 3) and (said.counts == 1).all()
     # A stimulus leaves its section in 0.05 % of all cases.
     assert (said.messages == meanings(ENV) + 1).mean() > 0.99
     assert (said.posdis > 0.95).all() and (said.topsim > 0.8).all() and (said.bosdis < 0.5).all()
-    mixed = jax.device_get(ask(jax.random.key(0), dataclasses.replace(params, min_values=2)))
+    params = ENV.make_params(min_values=2, max_values=3)
+    mixed = jax.device_get(ask(key, params=1, env_params=params))
     assert set(mixed.counts.sum(-1)) <= {8, 12, 18, 27} and mixed.counts.sum() < 4 * 27
-    silent = speaker(lambda x: jnp.zeros((len(x), 3), jnp.int32))
-    nothing = jax.jit(lambda key: languages(key, ENV, silent, (), params, structures=2))
-    assert np.isnan(nothing(jax.random.key(0)).posdis).all()
+    silent = ask(key, params=0, env_params=params)
+    assert (silent.messages == 0).all() and np.isnan(silent.posdis).all()
 
 
 def test_a_code_is_learnt_and_noise_is_not():

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from variants import daily
 
 import gpicljax
 from gpicljax.envs.meta_rg import game_sequence, observations, rule_messages
@@ -13,17 +14,18 @@ from gpicljax.envs.meta_rg import game_sequence, observations, rule_messages
 GAMES, EPISODES = 40, 3
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"ablations": True},
-        {"num_rounds": 2, "num_dims": 2, "message_length": 1, "max_samples": 4, "max_values": 3},
-        {"feedback": False, "num_distractors": 1, "stimulus": "mhe", "max_values": 3},
-    ],
-    ids=["ablated", "two rounds", "distractor"],
-)
-def test_sequences_are_what_stepping_shows(options):
-    env = gpicljax.make("MetaRG-v1", **options)
+SHORT = {"num_rounds": 2, "num_dims": 2, "message_length": 1, "max_samples": 4, "max_values": 3}
+OPTIONS = {
+    "ablated, two rounds": {"ablations": True, **SHORT},
+    "ablated": {"ablations": True},
+    "two rounds": SHORT,
+    "distractor": {"feedback": False, "num_distractors": 1, "stimulus": "mhe", "max_values": 3},
+}
+
+
+@pytest.mark.parametrize("name", daily(["ablated, two rounds"], OPTIONS))
+def test_sequences_are_what_stepping_shows(name):
+    env = gpicljax.make("MetaRG-v1", **OPTIONS[name])
     params = dataclasses.replace(env.make_params(), max_values=jnp.int32(3))
     if env.ablations:
         params = dataclasses.replace(params, channel=jnp.int32(1))

@@ -72,7 +72,7 @@ def test_a_memory_steps_as_it_unrolls_past_starts_and_windows(kind):
         assert np.std(steps) > 1e-4  # there is something to compare
 
 
-@pytest.mark.parametrize("kind", daily(["linear-attention", "transformer"], KINDS))
+@pytest.mark.parametrize("kind", daily(["transformer"], KINDS))
 def test_ppo_takes_every_memory_in_windows(kind):
     """Shapes only: nothing is compiled."""
     env = gpicljax.make("BernoulliBandit-v0", num_arms=2)

@@ -142,16 +142,25 @@ def context_curve(games: Games, sound: np.ndarray) -> tuple[ICLCurve, ICLProfile
 
 def play_one_episode(env: MetaRG, params: Any, seed: int) -> dict[str, np.ndarray]:
     """What a rule-based speaker sees and says in one episode, game by game."""
-    task_key, episode_key = jax.random.split(jax.random.key(seed))
-    task = env.sample_task(task_key, params)
-    _, state = env.reset(episode_key, task)
-    step = jax.jit(env.transition)
+
+    @jax.jit
+    def begin(key: jax.Array) -> tuple[jax.Array, Any, Any]:
+        task_key, episode_key = jax.random.split(key)
+        task = env.sample_task(task_key, params)
+        return episode_key, task, env.reset(episode_key, task)[1]
+
+    @jax.jit
+    def step(key: jax.Array, state: Any, task: Any) -> tuple[Any, Any]:
+        seen = state.game.speaker[0], state.game.speaker_latents[0], env.speak(state)
+        return seen, env.transition(key, state, np.int32(0), task).state
+
+    episode_key, task, state = begin(jax.random.key(seed))
     games: list[tuple[Any, Any, Any]] = []
     while len(games) < int(state.skeleton.num_games):
-        if int(state.round) == 0:
-            seen = state.game.speaker[0], state.game.speaker_latents[0], env.speak(state)
+        first = int(state.round) == 0
+        seen, state = step(episode_key, state, task)
+        if first:
             games.append(jax.tree.map(np.asarray, seen))
-        state = step(episode_key, state, np.int32(0), task).state
     stimuli, latents, messages = (np.stack(column) for column in zip(*games, strict=True))
     structure = {
         name: np.asarray(getattr(task, name)) for name in ("means", "sigmas", "num_values")

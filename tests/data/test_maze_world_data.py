@@ -50,8 +50,8 @@ def make_env(**static):
 
 
 @cache
-def made(mode, actions, **static):
-    env = make_env(mode=mode, actions=actions, **static)
+def made(mode, actions):
+    env = make_env(mode=mode, actions=actions)
     # The second one's episodes end early: with the first arrival, or for want of life.
     short = {"size": 7, "num_commands": 1, "initial_life": 0.1, "mean_landmark_reward": 0.1}
     params = env.make_params(num_landmarks=2), env.make_params(num_landmarks=2, **short)
@@ -145,25 +145,28 @@ def test_labels_are_the_advice_of_an_agent_that_forgets_nothing():
 
 
 def test_demonstrators_see_what_the_environment_says():
-    """In the local view a window: another one than the rays of the same poses traverse."""
-    env, _, episodes, _, _, replay = made(*PAPER, **LOCAL)
-    apart = 0
-    for i in range(BATCH):
-        task, _, (actions, known) = replay(one(episodes, i))
-        poses = jnp.asarray(episodes.pose[i])
-        x, y = np.indices((9, 9))
-        shown = [np.maximum(abs(x - a), abs(y - b)) <= 2 for a, b in np.asarray(poses[:2]).T]
-        # Nothing is forgotten.
-        assert np.array_equal(known, np.logical_or.accumulate(shown))
-        length = int(episodes.length[i])
-        assert np.array_equal(actions[:length], episodes.label[i][:length])
-        _, _, (by_rays, _) = made(*PAPER).replay(one(episodes, i))
-        apart += (by_rays[:length] != episodes.label[i][:length]).sum()
-    assert apart > 0
+    """In the local view a window, by which a spy beside the one that acts labels."""
+    env, params = make_env(**LOCAL), made_params()
+    weights = np.random.default_rng(0).integers(0, 200, (9, 9))
+
+    def spy(keys, params, carry, timestep):
+        return (timestep.privileged["exposed"] * weights).sum((1, 2)) % 251, {}, carry
+
+    @jax.jit
+    def run(key):
+        labeller = Agent(lambda batch: (), spy)
+        return maze_world.trajectories(key, env, params, BATCH, SETTINGS, labeller=labeller)[0]
+
+    episodes = run(jax.random.key(2))
+    cells = np.asarray(episodes.pose)[:, :2, :-1, None, None].astype(int)
+    x, y = np.indices((9, 9))
+    shown = np.maximum(abs(x - cells[:, 0]), abs(y - cells[:, 1])) <= 2
+    assert np.array_equal(episodes.label, (shown * weights).sum((2, 3)) % 251)
+    assert len(np.unique(episodes.label)) > BATCH
 
 
 def test_any_agent_acts_in_a_set_of_tasks_while_a_teacher_labels_what_it_visits():
-    env, params, _, _, _, replay = made(*PAPER, **LOCAL)
+    env, params = make_env(**LOCAL), made_params()
     teacher = privileged_agent(env, 1.0)
 
     def read(keys, params, time, timestep):
@@ -176,7 +179,7 @@ def test_any_agent_acts_in_a_set_of_tasks_while_a_teacher_labels_what_it_visits(
 
     @jax.jit
     def run(key, first, known):
-        return maze_world.trajectories(
+        episodes, tasks = maze_world.trajectories(
             key,
             env,
             params,
@@ -188,22 +191,28 @@ def test_any_agent_acts_in_a_set_of_tasks_while_a_teacher_labels_what_it_visits(
             tasks=known,
         )
 
+        def replay(task, episode):
+            advised, _ = advice(key, env, task, states_of(env, task, episode))
+            return frames(env, task, episode), advised[:-1]
+
+        return episodes, tasks, *jax.vmap(replay)(tasks, episodes)
+
     known = gpicljax.TaskSet.create(jax.random.key(4), 3)
-    episodes, tasks = run(jax.random.key(3), jnp.int32(2), known)
-    drawn = {tuple(key) for key in np.asarray(episodes.task).tolist()}
-    assert drawn <= {tuple(key) for key in jax.random.key_data(known.keys).tolist()}
-    assert len(drawn) > 1
-    for i in range(BATCH):
-        task, shown, (advised, _) = replay(one(episodes, i))
-        jax.tree.map(np.testing.assert_array_equal, one(tasks, i), task)
-        length = int(episodes.length[i])
-        expected = np.asarray(shown)[:-1].astype(int).sum((1, 2, 3)) + np.arange(len(shown) - 1)
-        # It saw what is rendered of its poses, and no chance replaced what it chose.
-        assert np.array_equal(episodes.action[i][:length], (expected[:length] + 2) % 5)
-        assert np.array_equal(episodes.label[i][:length], 4 - advised[:length])
+    episodes, tasks, shown, advised = run(jax.random.key(3), jnp.int32(2), known)
+    # The agent saw what is rendered of its poses, and no chance replaced what it chose.
+    expected = np.asarray(shown)[:, :-1].astype(int).sum((2, 3, 4)) + np.arange(SETTINGS.length)
+    assert np.array_equal(episodes.action, (expected + 2) % 5)
+    assert np.array_equal(episodes.label, 4 - advised)
     assert len(np.unique(episodes.action)) == 5 and len(np.unique(episodes.label)) > 1
     assert (episodes.probability == -1).all()
     assert not (episodes.epsilon.any() or episodes.decay.any())
+    # Of three mazes, each is the same again and again.
+    walls = {}
+    for key, maze in zip(np.asarray(episodes.task).tolist(), tasks.walls, strict=True):
+        walls.setdefault(tuple(key), []).append(np.asarray(maze))
+    assert 1 < len(walls) <= 3
+    assert set(walls) <= {tuple(key) for key in jax.random.key_data(known.keys).tolist()}
+    assert all((maze == mazes[0]).all() for mazes in walls.values() for maze in mazes)
 
 
 def test_draws_are_within_their_ranges_and_random_actions_act():

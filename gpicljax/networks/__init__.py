@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "actor_critic",
         "attention",
+        "autoencoder",
         "continuous",
         "contract",
         "dnc",

@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "acting",
         "algorithm",
+        "autoencoder",
         "bandits",
         "catalogue",
         "classifier",

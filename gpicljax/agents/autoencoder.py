@@ -1,0 +1,249 @@
+"""The trainer of variational autoencoders: the sequence trainer over single pictures.
+
+Pictures are drawn as they are needed, by a function, and are the positions of one time step. How
+much the latents' divergence counts, and how much noise they get, follows piecewise linear schedules
+over the updates: what is to become a code is learnt without noise first.
+
+Source: the GPICL paper, section 3.2, equation 5 and appendix A.1 (Kingma & Welling, 2014).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax.agents import sequence
+from gpicljax.agents.sequence import Loss, SequenceConfig, Sequences
+from gpicljax.checks import check, check_at_least
+from gpicljax.interface import Trainer
+from gpicljax.networks.autoencoder import Autoencoder
+from gpicljax.networks.contract import Network
+from gpicljax.networks.layers import default_float
+
+RECONSTRUCTION = "reconstruction"
+"""The metric of equation 5's first term."""
+DIVERGENCE = "divergence"
+"""That of its second, without its weight."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedules:
+    """Piecewise linear schedules; the defaults are those of the paper's code.
+
+    Attributes:
+      updates: where the schedules bend, in order; before and beyond them they are constant.
+      divergence: lambda there, the weight of the divergence from the normal distribution.
+      noise: sigma there, by which the noise of latents is scaled.
+
+    Raises:
+      ValueError: for updates that are not in order, other numbers of values, or negative ones.
+
+    Example:
+      >>> Schedules((0,), divergence=(1e-5,), noise=(1.0,)).noise
+      (1.0,)
+      >>> Schedules((0, 100), divergence=(1e-5,), noise=(0.0, 1.0))
+      Traceback (most recent call last):
+      ValueError: divergence: got (1e-05,); accepted: 2 numbers >= 0, as many as updates
+    """
+
+    updates: tuple[int, ...] = (0, 1000, 2000, 3000)
+    divergence: tuple[float, ...] = (0.0, 1e-7, 1e-6, 1e-5)
+    noise: tuple[float, ...] = (0.0, 0.1, 0.2, 1.0)
+
+    def __post_init__(self) -> None:
+        count = len(self.updates)
+        steps = zip(self.updates[:-1], self.updates[1:], strict=True)
+        ordered = count and self.updates[0] >= 0 and all(a < b for a, b in steps)
+        check(ordered, "updates", self.updates, "numbers of updates in order")
+        for name in ("divergence", "noise"):
+            values = getattr(self, name)
+            fits = len(values) == count and all(value >= 0 for value in values)
+            check(fits, name, values, f"{count} numbers >= 0, as many as updates")
+
+    def after(self, updates: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Lambda and sigma after so many updates, float `[]` each."""
+        at = jnp.asarray(updates, default_float())
+        bends = jnp.asarray(self.updates, at.dtype)
+
+        def value(values: tuple[float, ...]) -> jax.Array:
+            return jnp.interp(at, bends, jnp.asarray(values, at.dtype))
+
+        return value(self.divergence), value(self.noise)
+
+
+class Data(NamedTuple):
+    """What is in force in an update.
+
+    Attributes:
+      source: what the pictures are drawn from.
+      divergence: float `[]`, lambda.
+      noise: float `[]`, sigma.
+    """
+
+    source: Any
+    divergence: jax.Array
+    noise: jax.Array
+
+
+class Inputs(NamedTuple):
+    """What the network reads.
+
+    Attributes:
+      images: `uint8[T, B, H, W, 3]`.
+      noise: float `[T, B]`, by which the noise of latents is scaled.
+    """
+
+    images: jax.Array
+    noise: jax.Array
+
+
+def autoencoder_network(autoencoder: Autoencoder) -> Network:
+    """An autoencoder behind the contract of networks; it has no memory.
+
+    It reads `Inputs`. Its outputs are a dictionary of `mean` and `log_variance`, float `[..., Z]`,
+    and `image`, float `[..., H, W, 3]`. With a key, `unroll` draws the noise of the latents that
+    are decoded; `step`, and `unroll` without one, decode their means.
+
+    Example:
+      >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
+      >>> small = autoencoder(AutoencoderSettings("patches", latent=4, width=8), (16, 16))
+      >>> network = autoencoder_network(small)
+      >>> inputs = Inputs(jnp.zeros((1, 2, 16, 16, 3), jnp.uint8), jnp.ones((1, 2)))
+      >>> params = jax.eval_shape(network.init, jax.random.key(0), inputs)
+      >>> jax.eval_shape(network.unroll, params, None, inputs, None)[0]["mean"].shape
+      (1, 2, 4)
+    """
+
+    def outputs(params: Any, inputs: Inputs, key: jax.Array | None) -> dict[str, jax.Array]:
+        mean, log_variance = autoencoder.encode(params, inputs.images)
+        latents = mean
+        if key is not None:
+            scale = jnp.exp(log_variance / 2) * inputs.noise[..., None]
+            latents = mean + scale * jax.random.normal(key, mean.shape, mean.dtype)
+        image = autoencoder.decode(params, latents)
+        return {"mean": mean, "log_variance": log_variance, "image": image}
+
+    def init(key: jax.Array, inputs: Inputs) -> Any:
+        del inputs
+        return autoencoder.init(key)
+
+    def step(params: Any, carry: Any, inputs: Inputs, start: jax.Array) -> tuple[Any, Any]:
+        del start
+        return outputs(params, inputs, None), carry
+
+    def unroll(
+        params: Any,
+        carry: Any,
+        inputs: Inputs,
+        starts: jax.Array | None,
+        key: jax.Array | None = None,
+    ) -> tuple[Any, Any]:
+        del starts
+        return outputs(params, inputs, key), carry
+
+    return Network(init, lambda batch: (), step, unroll)
+
+
+def divergence(mean: jax.Array, log_variance: jax.Array) -> jax.Array:
+    """Of normal distributions from the standard one (Kullback-Leibler), in nats.
+
+    It is summed over the latents, as they are independent. The paper's code sums over time instead,
+    and takes the mean over the latents, so that its weights of it count for a window's length and
+    not for the number of latents.
+
+    Args:
+      mean: float `[..., Z]`.
+      log_variance: likewise.
+
+    Returns:
+      Float `[...]`, at least 0.
+
+    Source: Kingma & Welling (2014), appendix B.
+
+    Example:
+      >>> divergence(jnp.array([3.0, 0.0]), jnp.zeros(2)).item()
+      4.5
+    """
+    each = jnp.square(mean) + jnp.exp(log_variance) - 1 - log_variance
+    return each.sum(-1) / 2
+
+
+def make(
+    config: SequenceConfig,
+    autoencoder: Autoencoder,
+    images: Callable[[jax.Array, Any], jax.Array],
+    schedules: Schedules = Schedules(),
+    devices: int = 1,
+    axis: str | None = None,
+    *,
+    images_per_key: int = 1,
+) -> Trainer:
+    """Builds the trainer.
+
+    Args:
+      config: sizes and switches of the sequence trainer; its `batch_size` counts keys.
+      autoencoder: what is trained.
+      images: `(keys [N], source) -> uint8[N * images_per_key, H, W, 3]`; what a key gives depends
+        on it alone.
+      schedules: of the divergence's weight and of the noise.
+      devices: see `sequence.make`.
+      axis: likewise.
+      images_per_key: such as those of one maze.
+
+    Returns:
+      The trainer; its `init` takes the source as its last argument, and its metrics are those of
+      `sequence.make`: `reconstruction`, the mean squared error of pixels in [0, 1], with noise, and
+      `divergence`, in nats. It does not act.
+
+    Raises:
+      ValueError: see `sequence.make`.
+
+    Example:
+      >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
+      >>> small = autoencoder(AutoencoderSettings("patches", latent=4, width=8), (16, 16))
+      >>> def noise(keys, source):
+      ...     draw = lambda key: jax.random.randint(key, (16, 16, 3), 0, 256)
+      ...     return jax.vmap(draw)(keys).astype(jnp.uint8)
+      >>> trainer = make(SequenceConfig(batch_size=8), small, noise)
+      >>> trainer.observations
+      8
+    """
+    check_at_least(1, images_per_key=images_per_key)
+
+    def phase(source: Any, updates: jax.Array) -> Data:
+        return Data(source, *schedules.after(updates))
+
+    def sample(keys: jax.Array, data: Data) -> Sequences:
+        drawn = images(keys, data.source)[None]
+        noise = jnp.broadcast_to(data.noise, drawn.shape[:2])
+        return Sequences(Inputs(drawn, noise), None, drawn)
+
+    def flat(image: jax.Array) -> jax.Array:
+        return image.reshape(*image.shape[:2], -1)
+
+    losses = [
+        sequence.squared_error(
+            RECONSTRUCTION,
+            lambda outputs: flat(outputs["image"]),
+            lambda drawn: flat(drawn).astype(default_float()) / 255,
+        ),
+        Loss(
+            DIVERGENCE,
+            lambda outputs, _: divergence(outputs["mean"], outputs["log_variance"]),
+            lambda data: data.divergence,
+        ),
+    ]
+    return sequence.make(
+        config,
+        autoencoder_network(autoencoder),
+        sample,
+        losses,
+        devices,
+        axis,
+        length=images_per_key,
+        phase=phase,
+    )

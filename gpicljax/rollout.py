@@ -140,6 +140,33 @@ def rollout(
     return jax.lax.scan(body, state, None, length)
 
 
+def advance(
+    vec: VectorEnv, agent: Agent, params: Any, state: RolloutState, steps: jax.Array | int
+) -> RolloutState:
+    """Lets an agent act for so many steps, of which nothing is kept; their number may be traced.
+
+    Args:
+      vec: the batch of environments.
+      agent: the agent.
+      params: the agent's parameters.
+      state: where to go on from.
+      steps: `int32[]`.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
+      >>> vec, agent = gpicljax.VectorEnv(env, 8, resets="fresh"), random_agent(env)
+      >>> def later(key, steps):
+      ...     return advance(vec, agent, (), start_rollout(key, vec, agent), steps)
+      >>> jax.eval_shape(later, jax.random.key(0), 5).timestep.reward.shape
+      (8,)
+    """
+    return jax.lax.fori_loop(
+        0, steps, lambda _, state: agent_step(vec, agent, params, state)[0], state
+    )
+
+
 class Played(NamedTuple):
     """Whole episodes, trial by trial: N trials of E episodes of up to T steps.
 

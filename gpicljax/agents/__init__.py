@@ -10,6 +10,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "autoencoder",
         "bandits",
         "catalogue",
+        "causal_model",
         "classifier",
         "cloning",
         "dqn",

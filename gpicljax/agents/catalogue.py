@@ -22,7 +22,18 @@ import jax
 import jax.numpy as jnp
 
 from gpicljax import spaces
-from gpicljax.agents import bandits, cloning, dqn, language, ppo, r2d2, sac, tabular, td3
+from gpicljax.agents import (
+    bandits,
+    causal_model,
+    cloning,
+    dqn,
+    language,
+    ppo,
+    r2d2,
+    sac,
+    tabular,
+    td3,
+)
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.algorithm import (
     CATALOGUE,
@@ -39,6 +50,9 @@ from gpicljax.checks import Size, check
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
+from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
+from gpicljax.networks.causal_model import CausalModelSettings
+from gpicljax.networks.causal_model import causal_model as causal_network
 from gpicljax.networks.continuous import Critics, DeterministicActor, GaussianActor
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.language import LanguageModelSettings, language_model
@@ -53,10 +67,12 @@ __all__ = [
     "ActorAndCriticsSettings",
     "ActorCriticSettings",
     "Algorithm",
+    "CausalSettings",
     "DDPGConfig",
     "Nothing",
     "QSettings",
     "RecurrentSettings",
+    "TaughtCausalConfig",
     "TaughtConfig",
     "ThompsonConfig",
     "UCB1Config",
@@ -166,6 +182,28 @@ class TaughtConfig(cloning.CloningConfig):
     teacher: str = "random"
 
 
+@dataclasses.dataclass(frozen=True)
+class TaughtCausalConfig(causal_model.CausalModelConfig):
+    """Sizes of a causal model's training, and whose actions are imitated.
+
+    Attributes:
+      teacher: the name of an algorithm with nothing to train: a rule, or a registered expert.
+    """
+
+    teacher: str = "random"
+
+
+@dataclasses.dataclass(frozen=True)
+class CausalSettings(CausalModelSettings):
+    """A causal model and the autoencoder of its pictures.
+
+    Attributes:
+      autoencoder: kind and size.
+    """
+
+    autoencoder: AutoencoderSettings = AutoencoderSettings("patches", latent=64, width=64)
+
+
 # What fits -------------------------------------------------------------------------------------
 
 
@@ -218,6 +256,16 @@ def _bounded(observation_space: Space, action_space: Space) -> str | None:
     return _readable(observation_space)
 
 
+def _pictures(observation_space: Space, action_space: Space) -> str | None:
+    shape = getattr(observation_space, "shape", ())
+    bytes_ = isinstance(observation_space, spaces.Box) and observation_space.jax_dtype == jnp.uint8
+    if not (bytes_ and len(shape) == 3 and shape[2] == 3 and not any(n % 8 for n in shape[:2])):
+        return f"pictures uint8[H, W, 3] of multiples of 8 are needed, not {observation_space}"
+    if not (isinstance(action_space, spaces.Discrete) or _is_continuous(action_space)):
+        return f"one choice or continuous actions are needed, not {action_space}"
+    return None
+
+
 def _any_action(observation_space: Space, action_space: Space) -> str | None:
     if _is_continuous(action_space):
         return _readable(observation_space)
@@ -266,11 +314,25 @@ def _r2d2(config: r2d2.R2D2Config, vec: VectorEnv, network: RecurrentQSettings) 
 
 
 def _cloning(config: TaughtConfig, vec: VectorEnv, network: RecurrentSettings) -> Trainer:
-    check(vec.privileged, "vec", "no privileged views", "privileged=True, for the teacher")
-    teacher = find(config.teacher)
-    check(not teacher.trains, "teacher", config.teacher, "an algorithm with nothing to train")
-    rule = teacher.make(teacher.config(), vec, teacher.network()).agent(greedy=True)
+    rule = _rule(config.teacher, vec)
     return cloning.make(config, vec, _recurrent(vec.env, network), rule)
+
+
+def _rule(name: str, vec: VectorEnv) -> Agent:
+    """The teacher of that name."""
+    check(vec.privileged, "vec", "no privileged views", "privileged=True, for the teacher")
+    teacher = find(name)
+    check(not teacher.trains, "teacher", name, "an algorithm with nothing to train")
+    return teacher.make(teacher.config(), vec, teacher.network()).agent(greedy=True)
+
+
+def _causal_model(config: TaughtCausalConfig, vec: VectorEnv, network: CausalSettings) -> Trainer:
+    observations, actions = _spaces(vec.env)
+    height, width, _ = observations.shape  # type: ignore[attr-defined]
+    pictures = standardised(autoencoder(network.autoencoder, (height, width)))
+    model = causal_network(network, pictures, actions, config.capacity or config.length)
+    policy, rule = network.policy(actions), _rule(config.teacher, vec)
+    return causal_model.make(config, vec, model, policy, rule, network.rewards)
 
 
 def _language_model(
@@ -362,6 +424,24 @@ for _entry in (
         privileged=True,
         remembers=True,
         to_act=lambda config: dataclasses.replace(config, teacher="random"),
+    ),
+    Algorithm(
+        "causal-model",
+        _causal_model,
+        _pictures,
+        TaughtCausalConfig,
+        SequenceHParams,
+        CausalSettings,
+        privileged=True,
+        remembers=True,
+        to_act=lambda config: dataclasses.replace(
+            config,
+            batch_size=1,
+            microbatches=1,
+            length=1,
+            capacity=config.capacity or config.length,
+            teacher="random",
+        ),
     ),
     Algorithm(
         "language-model",

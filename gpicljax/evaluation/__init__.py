@@ -33,11 +33,13 @@ from gpicljax.evaluation.statistics import (
     welch_test,
     welch_test_from_moments,
 )
+from gpicljax.evaluation.world_model import Foresight, foresee
 
 __all__ = [
     "Aggregate",
     "EpisodeReturns",
     "Estimate",
+    "Foresight",
     "ICLCurve",
     "ICLProfile",
     "Interval",
@@ -51,6 +53,7 @@ __all__ = [
     "edit_distance",
     "episode_returns",
     "factor_vae_score",
+    "foresee",
     "hamming_distance",
     "holm",
     "icl_curve",

@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "actor_critic",
         "attention",
         "autoencoder",
+        "causal_model",
         "continuous",
         "contract",
         "dnc",

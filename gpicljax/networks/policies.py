@@ -189,6 +189,10 @@ class CategoricalPolicy:
         """The sample itself, `int32[...]`, or `int32[..., K]` of K choices."""
         return sample
 
+    def to_sample(self, action: jax.Array) -> jax.Array:
+        """The action itself."""
+        return action
+
 
 @dataclasses.dataclass(frozen=True)
 class GaussianPolicy:
@@ -236,6 +240,64 @@ class GaussianPolicy:
         if self.bounds == "squash":
             sample = jnp.tanh(sample)
         return _within(self.space, sample, scaled=self._bounded)
+
+    def to_sample(self, action: jax.Array) -> jax.Array:
+        """The sample of an action that is not clipped; `[..., *space.shape]` -> float `[..., D]`.
+
+        Squashed actions at their bounds have none: they count as a little within.
+        """
+        sample = _unscaled(self.space, action, scaled=self._bounded)
+        if self.bounds == "squash":
+            return jnp.arctanh(jnp.clip(sample, -1 + 1e-6, 1 - 1e-6))
+        return sample
+
+
+@dataclasses.dataclass(frozen=True)
+class BinnedPolicy:
+    """Continuous actions within finite bounds, each entry one of K values at equal distances.
+
+    Samples are the values' numbers; the head's outputs are logits, K for each entry. Both bounds
+    are among the values.
+
+    Example:
+      >>> policy = BinnedPolicy(spaces.Box(-2.0, 2.0, (3,)), bins=5)
+      >>> policy.size, policy.to_action(jnp.array([0, 2, 4])).tolist()
+      (15, [-2.0, 0.0, 2.0])
+      >>> policy.to_sample(jnp.array([-1.9, 0.4, 0.6])).tolist()
+      [0, 2, 3]
+    """
+
+    space: spaces.Box
+    bins: int
+
+    def __post_init__(self) -> None:
+        TanhPolicy(self.space)  # refuses the same spaces
+        check(self.bins >= 2, "bins", self.bins, "an integer >= 2")
+
+    @property
+    def _choices(self) -> CategoricalPolicy:
+        return CategoricalPolicy(spaces.MultiDiscrete((self.bins,) * spaces.flat_size(self.space)))
+
+    @property
+    def size(self) -> int:
+        """Outputs of the head: D K."""
+        return self._choices.size
+
+    def distribution(self, outputs: jax.Array, observation: Any) -> distrax.Distribution:
+        """Outputs float `[..., D K]`; the distribution of samples `int32[..., D]`."""
+        del observation
+        return self._choices.distribution(outputs, None)
+
+    def to_action(self, sample: jax.Array) -> jax.Array:
+        """Samples `int32[..., D]` -> actions `[..., *space.shape]`."""
+        share = sample.astype(jnp.result_type(float)) * (2 / (self.bins - 1)) - 1
+        return _within(self.space, share, scaled=True)
+
+    def to_sample(self, action: jax.Array) -> jax.Array:
+        """The nearest values; actions `[..., *space.shape]` -> `int32[..., D]`."""
+        share = _unscaled(self.space, action, scaled=True)
+        nearest = jnp.round((share + 1) * ((self.bins - 1) / 2)).astype(jnp.int32)
+        return jnp.clip(nearest, 0, self.bins - 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,10 +359,7 @@ class TanhPolicy:
 
     def to_sample(self, action: jax.Array) -> jax.Array:
         """The inverse of `to_action`; actions `[..., *space.shape]` -> float `[..., D]`."""
-        low, high = self.space.low, self.space.high
-        leading = action.shape[: action.ndim - len(self.space.shape)]
-        flat = action.reshape(*leading, self.size).astype(jnp.result_type(float))
-        return (flat - (high + low) / 2) / ((high - low) / 2)
+        return _unscaled(self.space, action, scaled=True)
 
 
 def _within(space: spaces.Box, sample: jax.Array, scaled: bool) -> jax.Array:
@@ -312,15 +371,24 @@ def _within(space: spaces.Box, sample: jax.Array, scaled: bool) -> jax.Array:
     return action.astype(space.dtype or jnp.result_type(float))
 
 
-Policy = CategoricalPolicy | GaussianPolicy
+def _unscaled(space: spaces.Box, action: jax.Array, scaled: bool) -> jax.Array:
+    """The inverse of `_within` for what is within."""
+    leading = action.shape[: action.ndim - len(space.shape)]
+    flat = action.reshape(*leading, spaces.flat_size(space)).astype(jnp.result_type(float))
+    low, high = space.low, space.high
+    return (flat - (high + low) / 2) / ((high - low) / 2) if scaled else flat
 
 
-def policy_for(space: spaces.Space, bounds: Bounds = "clip") -> Policy:
+Policy = CategoricalPolicy | GaussianPolicy | BinnedPolicy
+
+
+def policy_for(space: spaces.Space, bounds: Bounds = "clip", bins: int = 0) -> Policy:
     """The policy over a space.
 
     Args:
       space: of one agent's unbatched action: discrete, several discrete ones, a box of floats.
       bounds: how continuous samples come within the bounds.
+      bins: of how many values each entry of a continuous action is one; 0 for a Gaussian.
 
     Raises:
       ValueError: for another space.
@@ -331,7 +399,7 @@ def policy_for(space: spaces.Space, bounds: Bounds = "clip") -> Policy:
       CategoricalPolicy(space=Discrete(n=3))
     """
     if isinstance(space, spaces.Box):
-        return GaussianPolicy(space, bounds)
+        return BinnedPolicy(space, bins) if bins else GaussianPolicy(space, bounds)
     discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
     check(discrete, "space", space, "Discrete, MultiDiscrete, a Box of floats")
     return CategoricalPolicy(space)  # type: ignore[arg-type]

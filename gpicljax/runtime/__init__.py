@@ -31,6 +31,7 @@ from gpicljax.runtime.experiment import (
     Program,
     Report,
     Spread,
+    cell_folder,
     run_experiment,
     stream,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "TrainingConfig",
     "announce",
     "assignments",
+    "cell_folder",
     "check",
     "describe_difference",
     "devices_for",

@@ -466,6 +466,16 @@ def _probe(
     )
 
 
+def cell_folder(cell: str) -> str:
+    """The name of a cell's folder of agents.
+
+    Example:
+      >>> cell_folder("S = 1, O = 4")
+      'S_1_O_4'
+    """
+    return re.sub(r"\W+", "_", cell)
+
+
 def _save_agents(outcome: Outcome, written: Report, lanes: Lanes) -> None:
     """Saves the agent of every seed that is sound: `agents/seed_0`, with cells a level deeper."""
     save = outcome.program.save
@@ -477,7 +487,7 @@ def _save_agents(outcome: Outcome, written: Report, lanes: Lanes) -> None:
         if not outcome.sound[i]:
             say(f"note: the agent of {lanes.names[i]} is not saved: it is not finite")
             continue
-        folder = outcome.run.path / "agents" / re.sub(r"\W+", "_", cell) / f"seed_{seed}"
+        folder = outcome.run.path / "agents" / cell_folder(cell) / f"seed_{seed}"
         about = {
             "training": {
                 "experiment": outcome.run.experiment,

@@ -25,6 +25,7 @@ FITS = {
     "sac": (PENDULUM,),
     "q-learning": (LAKE, "CliffWalking-v1"),
     "cloning": ("BernoulliBandit-v0",),
+    "causal-model": ("MazeWorld-v0",),
     "language-model": ("MetaLanguage-v0",),
     "ucb1": ("BernoulliBandit-v0", "BanditTenArmedRandomFixed-v0"),
     "thompson": ("BernoulliBandit-v0",),
@@ -69,7 +70,8 @@ def test_every_entry_has_the_one_interface(name, env_id):
         assert trainer.observations >= 4 and trainer.observations % 4 == 0
         assert trainer.optimiser_steps >= 1
         # What the experiment renews lies there, where the algorithm acts as it learns.
-        assert name == "language-model" or state.rollout.vstate.keys.shape == (4,)
+        sequences = name in ("causal-model", "language-model")
+        assert sequences or state.rollout.vstate.keys.shape == (4,)
     else:
         assert trainer.observations == 0 and not jax.tree.leaves(state.params)
 

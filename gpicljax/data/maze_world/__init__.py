@@ -16,10 +16,12 @@ from gpicljax.data.maze_world.demonstrations import (
     task_of,
     trajectories,
 )
+from gpicljax.data.maze_world.sequences import Lessons, lessons
 
 __all__ = [
     "Demonstration",
     "Episode",
+    "Lessons",
     "Noise",
     "advice",
     "card",
@@ -28,6 +30,7 @@ __all__ = [
     "demonstrator",
     "frames",
     "from_card",
+    "lessons",
     "sample_noise",
     "states_of",
     "task_of",

@@ -1,0 +1,176 @@
+"""What `maze_world.py` is told: its configuration and its presets."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from flax import struct
+
+from gpicljax.agents.causal_model import Cooling
+from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
+from gpicljax.data.maze_world import Demonstration
+from gpicljax.networks.causal_model import CausalModelSettings
+from gpicljax.runtime import TrainingConfig, check
+
+
+@struct.dataclass
+class Weights:
+    """How much each loss weighs; one of 0 is left out.
+
+    Attributes:
+      policy: L_pm, the teacher's action.
+      image: L_wm, the next picture.
+      latent: L_z, the next latents.
+    """
+
+    policy: float = 0.25
+    image: float = 0.70
+    latent: float = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Trains models of mazes and of a teacher's way through them, with and without context.
+
+    Attributes:
+      autoencoder: Folder of a saved autoencoder; by default one is trained first.
+      autoencoder_preset: Of `maze_autoencoder.py`, for that.
+      start_from: Folder of a run whose models are trained on, each by its context or, where that is
+        missing, from the one with the longest.
+      contexts: Steps that each model attends to; 0 for all.
+      model: The models.
+      size: Cells of a maze's side.
+      landmarks: Targets in a maze.
+      density: Of walls.
+      resolution: Pixels of a picture's side.
+      tasks: Number of different mazes to train on; 0 for a new one in every episode.
+      demonstration: How episodes are made, and how long they are.
+      weights: Of the losses.
+      first_weights: Of the losses in the first part of the training.
+      first_share: That part's share of the updates.
+      agent: Batch and schedule.
+      hparams: Hyper-parameters; decay_updates is set to the length of the run.
+      part: Pictures that are encoded or decoded at a time, where they do not fit; 0 for all.
+      evaluation_tasks: Mazes of each evaluation.
+      evaluation_length: Steps of an episode there; 0 for those of the training.
+      evaluation_sizes: Sizes of mazes to act in; the models' own by default.
+      marks: Pictures after which the model looks ahead.
+      horizon: How far it does.
+      cooling: Temperatures at which models act.
+    """
+
+    seeds: int = 1
+    autoencoder: Path | None = None
+    autoencoder_preset: str = "quick"
+    start_from: Path | None = None
+    contexts: tuple[int, ...] = (0,)
+    model: CausalModelSettings = CausalModelSettings(layers=8, width=512, heads=8)
+    size: int = 15
+    landmarks: int = 10
+    density: float = 0.36
+    resolution: int = 128
+    tasks: int = 0
+    demonstration: Demonstration = Demonstration()
+    weights: Weights = Weights()
+    first_weights: Weights = Weights(0.05, 0.90, 0.05)
+    first_share: float = 0.0
+    agent: SequenceConfig = SequenceConfig(batch_size=8)
+    hparams: SequenceHParams = SequenceHParams()
+    part: int = 0
+    evaluation_tasks: int = 64
+    evaluation_length: int = 0
+    evaluation_sizes: tuple[int, ...] = ()
+    marks: tuple[int, ...] = (1, 100, 1000, 2000)
+    horizon: int = 10
+
+    def validate(self) -> None:
+        """Refuses what can be refused before anything is compiled."""
+        super().validate()
+        check(len(self.contexts) >= 1, "contexts", self.contexts, "at least one")
+        for name in ("contexts", "evaluation_sizes", "marks"):
+            values = getattr(self, name)
+            check(len(set(values)) == len(values), name, values, "different ones")
+        check(min(self.contexts) >= 0, "contexts", self.contexts, "0, or numbers of steps")
+        for name in ("tasks", "part", "evaluation_length"):
+            check(getattr(self, name) >= 0, name, getattr(self, name), "an integer >= 0")
+        enough = self.evaluation_tasks >= 2
+        check(enough, "evaluation_tasks", self.evaluation_tasks, "an integer >= 2")
+        check(0 <= self.first_share < 1, "first_share", self.first_share, "a share below 1")
+        check(self.horizon >= 1, "horizon", self.horizon, "an integer >= 1")
+        longest = self.steps - self.horizon
+        fits = all(1 <= mark <= longest for mark in self.marks)
+        check(fits, "marks", self.marks, f"1 .. {longest}, the episode's steps less the horizon")
+        for name in ("autoencoder", "start_from"):
+            path = getattr(self, name)
+            check(path is None or path.is_dir(), name, str(path), "an existing folder")
+
+    @property
+    def steps(self) -> int:
+        """Of an episode in evaluations."""
+        return self.evaluation_length or self.demonstration.length
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of mazes to act in."""
+        return self.evaluation_sizes or (self.size,)
+
+    @property
+    def env_options(self) -> dict[str, object]:
+        """Static options of the environment; its cap admits all sizes."""
+        return {
+            "size": max(self.size, *self.sizes),
+            "max_landmarks": self.landmarks,
+            "resolution": (self.resolution, self.resolution),
+        }
+
+    @property
+    def observations_per_update(self) -> int:
+        """Steps of one update."""
+        return self.agent.batch_size * self.demonstration.length
+
+
+DRAWN, COOLED, GREEDY = Cooling(), Cooling(1.0, 0.995, 0.01), Cooling(1e-6)
+ACTING = {"drawn": DRAWN, "cooled": COOLED, "temperature .4": Cooling(0.4), "greedy": GREEDY}
+"""How the models act in evaluations; "cooled" is the reference code's way."""
+
+QUICK = Config(
+    contexts=(0, 8, 2, 1),
+    model=CausalModelSettings(layers=3, width=64, heads=4),
+    size=7,
+    landmarks=4,
+    resolution=32,
+    demonstration=Demonstration(length=128),
+    weights=Weights(policy=1.0, image=0.0, latent=0.5),
+    agent=SequenceConfig(batch_size=16, schedule="cosine"),
+    hparams=SequenceHParams(learning_rate=3e-3, warmup_updates=50, final_share=0.05),
+    observations=1_024 * 16 * 128,
+    log_lines=16,
+    marks=(1, 32, 112),
+)
+PAPER_SMALL = Config(
+    contexts=(0,),
+    autoencoder_preset="paper",
+    agent=SequenceConfig(batch_size=8, schedule="noam", ramp=512),
+    first_share=0.3,
+    observations=120_000 * 2048,
+    part=256,
+    evaluation_sizes=(15, 25, 35),
+)
+PRESETS = {
+    "quick": QUICK,
+    "cpu-finetune": dataclasses.replace(
+        QUICK, contexts=(2, 1), observations=256 * 16 * 128, hparams=SequenceHParams(1e-3, 50)
+    ),
+    "cpu-long": dataclasses.replace(
+        QUICK, contexts=(0, 1), observations=4_096 * 16 * 128, log_lines=32
+    ),
+    "cpu-task-diversity": dataclasses.replace(QUICK, contexts=(0,), tasks=100),
+    "paper-small": PAPER_SMALL,
+    "paper-variants": dataclasses.replace(PAPER_SMALL, contexts=(2, 1)),
+    "paper-standard": dataclasses.replace(
+        PAPER_SMALL, model=CausalModelSettings(layers=12, width=1280, heads=16)
+    ),
+    # 64 K episodes.
+    "task-diversity": dataclasses.replace(PAPER_SMALL, tasks=10_000, observations=64_000 * 2048),
+}

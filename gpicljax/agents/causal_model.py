@@ -1,0 +1,451 @@
+"""Causal models: an agent that imitates, and expects what it will see, from one sequence model.
+
+What they learn from are sequences of what was seen and done, with what a teacher would have done;
+`losses` are the paper's. The agent acts by the policy's head, one step of the cache per decision.
+`dreaming` is an agent that sees only what the model expects to see, while the environments go on
+with its actions: comparing both is how a world model is evaluated.
+
+Source: section 3.2 of the GPICL paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax import spaces
+from gpicljax.agents import sequence
+from gpicljax.agents.acting import AgentCarry, agent_input, initial_memory
+from gpicljax.agents.sequence import Loss, SequenceConfig, Sequences, Weight
+from gpicljax.batching import select
+from gpicljax.checks import Share, check, check_at_least
+from gpicljax.environment import Environment
+from gpicljax.interface import Agent, TimeStep, Trainer
+from gpicljax.networks.causal_model import AUTOENCODER, WINDOW, CausalOutput
+from gpicljax.networks.contract import Network
+from gpicljax.networks.policies import CategoricalPolicy, GaussianPolicy, Policy
+from gpicljax.rollout import Record, RolloutState, rollout
+from gpicljax.vector import VectorEnv
+
+
+class Targets(NamedTuple):
+    """What a causal model is to say; leaves `[T, B, ...]`.
+
+    Attributes:
+      label: the teacher's action.
+      counts: `bool[T, B]`, whether the step was played.
+    """
+
+    label: jax.Array
+    counts: jax.Array
+
+
+# Losses ------------------------------------------------------------------------------------------
+
+
+def imitation_loss(
+    policy: Policy, name: str = "policy_loss", weight: Weight = 1.0, focus: float = 0.0
+) -> Loss:
+    """Minus the log-probability of the teacher's action, L_pm, in nats.
+
+    Of Gaussian actions it is a density's; their standard deviation comes from the model.
+
+    Args:
+      policy: over the actions.
+      name: of its metric.
+      weight: in the sum of all terms.
+      focus: see `sequence.cross_entropy`; the reference code has 1, the paper none.
+
+    Source: equation 6 of the GPICL paper.
+
+    Example:
+      >>> from gpicljax.networks.policies import policy_for
+      >>> imitation_loss(policy_for(spaces.Discrete(5))).name
+      'policy_loss'
+    """
+    if isinstance(policy, CategoricalPolicy) and isinstance(policy.space, spaces.Discrete):
+        return sequence.cross_entropy(
+            name,
+            lambda outputs: outputs.policy,
+            lambda targets: jnp.where(targets.counts, targets.label.astype(jnp.int32), -1),
+            weight,
+            focus,
+        )
+    check(focus == 0, "focus", focus, "0, for actions that are not one choice")
+
+    def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
+        sample = policy.to_sample(sequences.targets.label)
+        return -policy.distribution(outputs.policy, None).log_prob(sample)
+
+    return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
+
+
+def _foreseeable(sequences: Sequences) -> jax.Array:
+    """Where something came before, `bool[T, B]`."""
+    counts = sequences.targets.counts
+    later = jnp.arange(counts.shape[0])[:, None] > 0
+    return counts & later if sequences.starts is None else counts & later & ~sequences.starts
+
+
+def image_loss(name: str = "image_loss", weight: Weight = 1.0) -> Loss:
+    """The mean squared difference of expected and seen pictures, L_wm, of values in [0, 1].
+
+    The reference code and the paper sum over pixels; this is their mean.
+
+    Source: equation 7 of the GPICL paper.
+
+    Example:
+      >>> image_loss(weight=0.7).weight
+      0.7
+    """
+
+    def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
+        seen = sequences.inputs.observation.astype(outputs.image.dtype) / 255
+        return jnp.square(outputs.image - seen).mean((-3, -2, -1))
+
+    return Loss(name, at, weight, _foreseeable)
+
+
+def latent_loss(name: str = "latent_loss", weight: Weight = 1.0) -> Loss:
+    """The mean squared difference of expected and seen latents, L_z.
+
+    Source: appendix A.2 of the GPICL paper.
+
+    Example:
+      >>> latent_loss(weight=0.05).name
+      'latent_loss'
+    """
+
+    def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
+        del sequences
+        return jnp.square(outputs.latent - jax.lax.stop_gradient(outputs.seen)).mean(-1)
+
+    return Loss(name, at, weight, _foreseeable)
+
+
+def reward_loss(name: str = "reward_loss", weight: Weight = 1.0) -> Loss:
+    """The squared difference of expected and received rewards.
+
+    Example:
+      >>> reward_loss().name
+      'reward_loss'
+    """
+
+    def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
+        check(outputs.reward is not None, "rewards", False, "True, for a loss of rewards")
+        assert outputs.reward is not None
+        return jnp.square(outputs.reward - sequences.inputs.last_reward)
+
+    return Loss(name, at, weight, _foreseeable)
+
+
+def reconstruction_loss(name: str = "reconstruction_loss", weight: Weight = 1.0) -> Loss:
+    """The mean squared error of the autoencoder, for models that train it too.
+
+    Source: equation 5 of the GPICL paper, without its second term.
+
+    Example:
+      >>> reconstruction_loss().name
+      'reconstruction_loss'
+    """
+
+    def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
+        seen = sequences.inputs.observation.astype(outputs.again.dtype) / 255
+        return jnp.square(outputs.again - seen).mean((-3, -2, -1))
+
+    return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
+
+
+# Acting ------------------------------------------------------------------------------------------
+
+
+class Cooling(NamedTuple):
+    """How freely actions are drawn: decision t of a trial at `max(least, start * factor^t)`.
+
+    Attributes:
+      start: temperature, by which logits are divided.
+      factor: of every decision to the next.
+      least: temperature.
+
+    Source: the reference code of the GPICL paper draws so, from 1 by .995 down to .01.
+
+    Example:
+      >>> Cooling(factor=0.5, least=0.3).at(jnp.arange(3)).tolist()
+      [1.0, 0.5, 0.30000001192092896]
+    """
+
+    start: float | jax.Array = 1.0
+    factor: float | jax.Array = 1.0
+    least: float | jax.Array = 0.0
+
+    def at(self, decision: jax.Array) -> jax.Array:
+        """The temperature of decisions `int32[...]`, float `[...]`."""
+        exponent = decision.astype(jnp.result_type(float))
+        return jnp.maximum(self.least, self.start * jnp.power(self.factor, exponent))
+
+
+AS_IT_IS = Cooling()
+PAPER_COOLING = Cooling(1.0, 0.995, 0.01)
+
+
+class CausalCarry(NamedTuple):
+    """The memory of a causal agent.
+
+    Attributes:
+      agent: the network's carry, and the last action.
+      decisions: `int32[B]`, made in the trial.
+    """
+
+    agent: AgentCarry
+    decisions: jax.Array
+
+
+def causal_agent(
+    network: Network,
+    space: spaces.Space,
+    policy: Policy,
+    greedy: bool = False,
+    cooling: Cooling = AS_IT_IS,
+) -> Agent:
+    """A causal model that acts.
+
+    Args:
+      network: `networks.causal_model.causal_model`.
+      space: of actions; one agent.
+      policy: over them.
+      greedy: whether it does what is most probable; else it draws.
+      cooling: temperatures at which it draws.
+
+    Returns:
+      The agent; its `aux` is a dictionary with what the `policy` reads, the `latent` that was
+      expected and the one `seen`.
+
+    Example:
+      >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
+      >>> from gpicljax.networks.causal_model import CausalModelSettings, causal_model
+      >>> pictures = autoencoder(AutoencoderSettings("patches", latent=8, width=8), (16, 16))
+      >>> settings, actions = CausalModelSettings(layers=1), spaces.Discrete(5)
+      >>> network = causal_model(settings, pictures, actions, capacity=32)
+      >>> agent = causal_agent(network, actions, settings.policy(actions))
+      >>> jax.eval_shape(lambda: agent.initial_carry(4)).decisions.shape
+      (4,)
+    """
+    choose = _chooser(policy, greedy, cooling)
+
+    def act(keys: jax.Array, params: Any, carry: CausalCarry, timestep: TimeStep) -> Any:
+        inputs = agent_input(space, carry.agent, timestep)
+        decisions = jnp.where(timestep.trial_start, 0, carry.decisions)
+        output, core = network.step(params, carry.agent.core, inputs, timestep.trial_start)
+        action = choose(keys, output.policy, decisions)
+        aux = {"policy": output.policy, "latent": output.latent, "seen": output.seen}
+        return action, aux, CausalCarry(AgentCarry(core, action), decisions + 1)
+
+    def initial_carry(batch: int) -> CausalCarry:
+        memory = initial_memory(network, space, batch)
+        return CausalCarry(memory, jnp.zeros(batch, jnp.int32))
+
+    return Agent(initial_carry, act)
+
+
+def dreaming(
+    network: Network,
+    space: spaces.Space,
+    policy: Policy,
+    latent: int,
+    greedy: bool = False,
+    cooling: Cooling = AS_IT_IS,
+) -> Agent:
+    """The same agent, from now on blind: it sees what it expects to see.
+
+    It goes on with the carry of `causal_agent` in mid-trial, and acts on what it believes it sees,
+    while the environments go on with its actions.
+
+    Args:
+      network: see `causal_agent`.
+      space: likewise.
+      policy: likewise.
+      latent: Z, numbers that a picture becomes.
+      greedy: likewise.
+      cooling: likewise.
+
+    Returns:
+      The agent; its `aux` is a dictionary with the `image` it expects to see now, float `[B, H, W,
+      3]` in [0, 1].
+
+    Source: sections 3.3 and A.5 of the GPICL paper (Figures 9 and 18).
+
+    Example:
+      >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
+      >>> from gpicljax.networks.causal_model import CausalModelSettings, causal_model
+      >>> pictures = autoencoder(AutoencoderSettings("patches", latent=8, width=8), (16, 16))
+      >>> settings, actions = CausalModelSettings(layers=1), spaces.Discrete(5)
+      >>> network = causal_model(settings, pictures, actions, capacity=32)
+      >>> agent = dreaming(network, actions, settings.policy(actions), pictures.latent)
+      >>> jax.eval_shape(lambda: agent.initial_carry(4)).decisions.shape
+      (4,)
+    """
+    choose = _chooser(policy, greedy, cooling)
+    awake = causal_agent(network, space, policy)
+
+    def act(keys: jax.Array, params: Any, carry: CausalCarry, timestep: TimeStep) -> Any:
+        no = jnp.zeros_like(timestep.trial_start)
+        inputs = agent_input(space, carry.agent, timestep)
+        # What is expected does not depend on what is seen now: that token comes later.
+        blank = jnp.zeros((no.shape[0], latent), jnp.result_type(float))
+        blind = inputs._replace(observation=blank)
+        expected, _ = network.step(params, carry.agent.core, blind, no)
+        believed = inputs._replace(observation=expected.latent)
+        output, core = network.step(params, carry.agent.core, believed, no)
+        action = choose(keys, output.policy, carry.decisions)
+        after = CausalCarry(AgentCarry(core, action), carry.decisions + 1)
+        return action, {"image": expected.image}, after
+
+    return Agent(awake.initial_carry, act)
+
+
+def _chooser(
+    policy: Policy, greedy: bool, cooling: Cooling
+) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
+    """From keys `[B]`, what the policy reads `[B, P]` and decisions `int32[B]` to actions."""
+
+    def choose(keys: jax.Array, outputs: jax.Array, decisions: jax.Array) -> jax.Array:
+        if greedy:
+            return policy.to_action(policy.distribution(outputs, None).mode())
+        temperature = jnp.maximum(cooling.at(decisions), 1e-6)[:, None]
+        if isinstance(policy, GaussianPolicy):
+            mean, log_std = jnp.split(outputs, 2, axis=-1)
+            outputs = jnp.concatenate([mean, log_std + jnp.log(temperature)], axis=-1)
+        else:
+            outputs = outputs / temperature
+
+        def draw(key: jax.Array, outputs: jax.Array) -> jax.Array:
+            return policy.distribution(outputs, None).sample(seed=key)
+
+        return policy.to_action(jax.vmap(draw)(keys, outputs))
+
+    return choose
+
+
+# Learning by itself ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class CausalModelConfig(SequenceConfig):
+    """Sizes and switches, all static: those of `SequenceConfig`, and more.
+
+    Attributes:
+      length: T, steps of a sequence to learn from.
+      capacity: steps that a transformer's cache holds when it acts; 0 for `length`.
+      explore: probability with which what is done is random instead of what the teacher does.
+      joint: whether the autoencoder is trained too; else it stays what it is.
+      policy_weight: of L_pm.
+      image_weight: of L_wm.
+      latent_weight: of L_z.
+      reconstruction_weight: of the autoencoder's error, if it is trained.
+    """
+
+    length: int = 128
+    capacity: int = 0
+    explore: Share = 0.4
+    joint: bool = False
+    policy_weight: float = 0.25
+    image_weight: float = 0.70
+    latent_weight: float = 0.05
+    reconstruction_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(1, length=self.length)
+        check_at_least(0, capacity=self.capacity)
+
+
+def make(
+    config: CausalModelConfig,
+    vec: VectorEnv,
+    network: Network,
+    policy: Policy,
+    teacher: Agent,
+    rewards: bool = False,
+) -> Trainer:
+    """Builds the trainer of a model of any environment with pictures, and a teacher's policy in it.
+
+    One update starts all instances afresh, and the teacher acts in them, sometimes at random.
+
+    Args:
+      config: sizes and switches.
+      vec: the environments; one agent; built with `privileged=True` if the teacher reads what is.
+      network: `networks.causal_model.causal_model`.
+      policy: over the actions.
+      teacher: whose actions are imitated; an agent without parameters.
+      rewards: whether the network predicts them.
+
+    Returns:
+      The trainer (see `sequence.make`), with the losses' names for metrics.
+
+    Raises:
+      ValueError: if there are several agents.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents import catalogue
+      >>> env = gpicljax.make("MazeWorld-v0", size=7, resolution=(16, 16))
+      >>> vec = gpicljax.VectorEnv(env, num_envs=4)
+      >>> algorithm = catalogue.find("causal-model")
+      >>> config = algorithm.config(length=16)
+      >>> algorithm.make(config, vec, algorithm.network()).observations
+      64
+    """
+    env: Environment = vec.env
+    check(env.num_agents is None, "num_agents", env.num_agents, "None, one agent")
+    config = dataclasses.replace(config, batch_size=vec.num_envs)
+    part = vec.part(config.microbatches)
+    space = env.action_space()
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        memory, last_action = carry
+        teacher_keys, coin_keys, noise_keys = jax.vmap(
+            lambda key: jax.random.split(key, 3), out_axes=1
+        )(keys)
+        label, _, memory = teacher.act(teacher_keys, params, memory, timestep)
+        random = jax.vmap(jax.random.uniform)(coin_keys) < config.explore
+        noise = jax.vmap(space.sample)(noise_keys)
+        action = select(random, noise, label.astype(noise.dtype))
+        read = agent_input(space, AgentCarry((), last_action), timestep._replace(privileged=None))
+        return action, (read, label), (memory, action)
+
+    def initial_carry(batch: int) -> Any:
+        last_action = initial_memory(network, space, batch).last_action
+        return teacher.initial_carry(batch), last_action
+
+    behaviour = Agent(initial_carry, act)
+
+    def keep(record: Record) -> Any:
+        before = record.timestep
+        return *record.aux, before.trial_start, ~before.last
+
+    def sample(keys: jax.Array, env_params: Any) -> Sequences:
+        start = RolloutState(*part.init(keys[0], env_params), initial_carry(part.num_envs))
+        _, (read, label, starts, counts) = rollout(part, behaviour, (), start, config.length, keep)
+        return Sequences(read, starts, Targets(label, counts))
+
+    losses = [
+        imitation_loss(policy, weight=config.policy_weight),
+        image_loss(weight=config.image_weight),
+        latent_loss(weight=config.latent_weight),
+    ]
+    if rewards:
+        losses.append(reward_loss())
+    if config.joint:
+        losses.append(reconstruction_loss(weight=config.reconstruction_weight))
+
+    def agent(greedy: bool = False) -> Agent:
+        return causal_agent(network, space, policy, greedy)
+
+    frozen = (WINDOW,) if config.joint else (WINDOW, AUTOENCODER)
+    return sequence.make(
+        config, network, sample, losses, length=config.length, agent=agent, frozen=frozen
+    )

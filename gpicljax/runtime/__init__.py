@@ -71,6 +71,11 @@ from gpicljax.runtime.saved_agents import (
     shipped,
     shipped_models,
 )
+from gpicljax.runtime.saved_autoencoders import (
+    LoadedAutoencoder,
+    load_autoencoder,
+    save_autoencoder,
+)
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import write_atomically
 
@@ -83,6 +88,7 @@ __all__ = [
     "ConfigMismatchError",
     "Lanes",
     "LoadedAgent",
+    "LoadedAutoencoder",
     "LoadedLanguageModel",
     "Logger",
     "Measure",
@@ -113,6 +119,7 @@ __all__ = [
     "is_main",
     "join_cluster",
     "load_agent",
+    "load_autoencoder",
     "load_language_model",
     "make_mesh",
     "on_main",
@@ -128,6 +135,7 @@ __all__ = [
     "run_chunks",
     "run_experiment",
     "save_agent",
+    "save_autoencoder",
     "say",
     "shard_leading",
     "shard_parts",

@@ -1,0 +1,57 @@
+"""What an autoencoder makes of pictures, below the pictures."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpicljax.checks import check, check_array
+from gpicljax.viz.pictures import picture_grid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def reconstruction_figure(
+    sources: Sequence[tuple[str, NDArray[np.uint8], NDArray[np.floating]]],
+    *,
+    title: str | None = None,
+    width: float = 1.0,
+) -> "Figure":
+    """Two rows for each source of pictures: the pictures, and what has been made of them.
+
+    Below every reconstruction stands its mean squared error, of pixels in [0, 1].
+
+    Args:
+      sources: each a name, pictures `uint8[N, H, W, 3]` and reconstructions `float[N, H, W, 3]` in
+        [0, 1].
+      title: title, or none.
+      width: of a picture, inches.
+
+    Returns:
+      A matplotlib figure with an axis per picture.
+
+    Raises:
+      ValueError: if there are no sources, or shapes and dtypes are others.
+
+    Example:
+      >>> pictures = np.zeros((3, 8, 8, 3), np.uint8)
+      >>> figure = reconstruction_figure([("maze 1", pictures, np.full(pictures.shape, 0.1))])
+      >>> len(figure.axes), figure.axes[3].get_title()
+      (6, '0.0100')
+    """
+    check(sources, "sources", list(sources), "one or more")
+    rows = []
+    for name, pictures, again in sources:
+        fits = pictures.dtype == np.uint8 and pictures.ndim == 4 and len(pictures)
+        check_array(fits, f"sources, {name!r}", pictures, "uint8[N, H, W, 3]")
+        fits = again.dtype.kind == "f" and again.shape == pictures.shape
+        accepted = f"float{[*pictures.shape]}"
+        check_array(fits, f"sources, {name!r}, reconstructions", again, accepted)
+        errors = np.square(again - pictures / 255.0).mean((1, 2, 3))
+        bytes_again = np.round(255 * np.clip(again, 0, 1)).astype(np.uint8)
+        rows.append((name, [("", picture) for picture in pictures]))
+        captions = [f"{error:.4f}" for error in errors]
+        rows.append(("reconstructed", list(zip(captions, bytes_again, strict=True))))
+    return picture_grid(rows, title=title, width=width)

@@ -1,0 +1,81 @@
+"""Saved autoencoders come back as they were, and whatever is wrong with them is named."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
+from gpicljax.runtime import SavedError, load_agent, load_autoencoder, save_autoencoder, shipped
+
+SETTINGS, RESOLUTION = AutoencoderSettings("patches", latent=4, width=8), (8, 16)
+
+
+@pytest.fixture(scope="module")
+def params():
+    like = jax.eval_shape(standardised(autoencoder(SETTINGS, RESOLUTION)).init, jax.random.key(0))
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda x: rng.uniform(0.1, 1, x.shape).astype(x.dtype), like)
+
+
+@pytest.fixture
+def saved(tmp_path, params):
+    save_autoencoder(tmp_path / "saved", SETTINGS, RESOLUTION, params, evaluation={"error": 0.25})
+    return tmp_path / "saved"
+
+
+def test_comes_back_as_it_was(saved, params):
+    loaded = load_autoencoder(saved, RESOLUTION, SETTINGS)
+    assert loaded.settings == SETTINGS and loaded.autoencoder.resolution == RESOLUTION
+    assert loaded.info["evaluation"] == {"error": 0.25}
+    assert loaded.info["parameters"] == sum(x.size for x in jax.tree.leaves(params.network))
+    jax.tree.map(np.testing.assert_array_equal, loaded.params, params)
+    images = jnp.asarray(np.random.default_rng(1).integers(0, 256, (3, *RESOLUTION, 3), np.uint8))
+    mean, _ = loaded.autoencoder.encode(loaded.params, images)
+    raw, _ = autoencoder(SETTINGS, RESOLUTION).encode(params.network, images)
+    np.testing.assert_allclose(mean, (raw - params.shift) / params.scale, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_not_its_own_is_not_saved(tmp_path, params):
+    for other in (params.network, params._replace(shift=np.zeros(5, np.float32))):
+        with pytest.raises(ValueError, match="params: got .*accepted: the standardised parameters"):
+            save_autoencoder(tmp_path, SETTINGS, RESOLUTION, other)
+    with pytest.raises(ValueError, match="params: got 'others'"):
+        save_autoencoder(tmp_path, SETTINGS, (16, 16), params)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_wrong_is_named(saved):
+    with pytest.raises(SavedError, match=r"pictures of 8 x 16, not 16 x 16"):
+        load_autoencoder(saved, (16, 16))
+    with pytest.raises(SavedError, match="another saved autoencoder: .*latent=4.*, not .*latent=5"):
+        load_autoencoder(saved, settings=dataclasses.replace(SETTINGS, latent=5))
+    with pytest.raises(SavedError, match="holds no saved autoencoder|autoencoder.json is missing"):
+        load_autoencoder(shipped("meta_language_tiny"))
+    with pytest.raises(SavedError, match=r"agent.json is missing"):
+        load_agent(saved)
+    with pytest.raises(ValueError, match="folder: got 3"):
+        load_autoencoder(3)
+    card = saved / "autoencoder.json"
+    whole = json.loads(card.read_text())
+    for change, said in (
+        ({"format": 9}, "format 9"),
+        ({"resolution": [8, 8]}, "is needed"),
+        ({"resolution": [9, 16]}, "multiples of 8"),
+        ({"autoencoder": whole["autoencoder"] | {"latent": 5}}, "is needed"),
+        ({"autoencoder": {"kind": "dense"}}, "dense"),
+    ):
+        card.write_text(json.dumps(whole | change))
+        with pytest.raises(SavedError, match=said):
+            load_autoencoder(saved)
+    card.write_text(json.dumps(whole))
+    content = (saved / "params.npz").read_bytes()
+    (saved / "params.npz").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(SavedError, match="has changed"):
+        load_autoencoder(saved)
+    (saved / "params.npz").write_bytes(content[:100])
+    with pytest.raises(SavedError, match="has 100 bytes"):
+        load_autoencoder(saved)

@@ -31,6 +31,7 @@ from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, dreamin
 from gpicljax.agents.sequence import Sequences
 from gpicljax.data.maze_world import Episode, Noise, lessons, trajectories
 from gpicljax.envs.maze_world import MazeWorld, Params, Task
+from gpicljax.envs.maze_world.experts import Rule
 from gpicljax.evaluation.returns import one_trial_each
 from gpicljax.evaluation.world_model import Foresight, foresee
 from gpicljax.interface import Agent
@@ -43,8 +44,9 @@ from gpicljax.networks.autoencoder import (
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, UNLIMITED, WINDOW
 from gpicljax.networks.causal_model import causal_model as causal_network
 from gpicljax.networks.contract import Network
-from gpicljax.rollout import start_rollout
+from gpicljax.rollout import RolloutState
 from gpicljax.runtime import (
+    FAST_COMPILE,
     ConfigError,
     Measure,
     Outcome,
@@ -88,7 +90,7 @@ class Data(NamedTuple):
 
 
 class Imitated(NamedTuple):
-    """How a model does on episodes of somebody else, or its own; leaves `[N, T]`.
+    """How a model does on episodes of a demonstrator; leaves `[N, T]`.
 
     Attributes:
       policy: nats of the teacher's action, L_pm.
@@ -104,19 +106,21 @@ class Imitated(NamedTuple):
 
 
 class Acted(NamedTuple):
-    """Episodes that somebody acted.
+    """Episodes that a model acted; leaves `[N, T]`.
 
     Attributes:
-      arrivals: `bool[N, T]`, the target was reached.
-      episode: as it is stored.
-      task: its mazes.
-      imitated: how the model does on its own states; None for others.
+      arrived: the target was reached.
+      policy: nats of the teacher's action.
+      agrees: whether its most probable action is the teacher's.
+      pose: `uint8[N, 3, T + 1]`.
+      command: `uint8[N, T + 1]`.
     """
 
-    arrivals: jax.Array
-    episode: Episode
-    task: Task
-    imitated: Imitated | None
+    arrived: jax.Array
+    policy: jax.Array
+    agrees: jax.Array
+    pose: jax.Array
+    command: jax.Array
 
 
 def build(config: Config) -> Program:
@@ -189,7 +193,10 @@ def build(config: Config) -> Program:
         causal_model.image_loss(),
     ]
 
-    def imitated(params: Any, episodes: Episode, mazes: Task) -> Imitated:
+    def shown(key: jax.Array, params: Any, cell: Cell, episodes: Episode, mazes: Task) -> Imitated:
+        """On episodes of the demonstrator."""
+        del key, cell
+
         def some(episodes: Episode, mazes: Task) -> Imitated:
             seen = lessons(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
             outputs, _ = network.unroll(params, None, seen.inputs, None)
@@ -200,20 +207,6 @@ def build(config: Config) -> Program:
 
         return jax.lax.map(lambda each: some(*each), (episodes, mazes))
 
-    def shown(key: jax.Array, params: Any, cell: Cell, mazes: jax.Array, noise: Noise) -> Imitated:
-        """On episodes of the demonstrator."""
-        del key, cell
-        made = trajectories(
-            stream(config.seed, "shown"),
-            env,
-            measured_on,
-            len(mazes),
-            dataclasses.replace(config.demonstration, length=config.steps),
-            tasks=jax.random.wrap_key_data(mazes),
-            noise=noise,
-        )
-        return imitated(params, *made)
-
     def agent_of(cooling: Cooling) -> Agent:
         return causal_agent(network, actions, policy, cooling=cooling)
 
@@ -222,7 +215,7 @@ def build(config: Config) -> Program:
     ) -> Acted:
         """The model's own episodes."""
         del cell
-        made = trajectories(
+        made, _ = trajectories(
             key,
             env,
             where,
@@ -231,8 +224,12 @@ def build(config: Config) -> Program:
             actor=agent_of(cooling),
             actor_params=params,
             tasks=jax.random.wrap_key_data(mazes),
+            noted=lambda aux: aux["policy"],
         )
-        return Acted(made[0].reward > 0, *made, imitated(params, *made))
+        said = policy.distribution(made.aux, None)
+        label = made.label.astype(jnp.int32)
+        nats, agrees = -said.log_prob(label), said.mode() == label
+        return Acted(made.reward > 0, nats, agrees, made.pose, made.command)
 
     asleep = dreaming(network, actions, policy, pictures.latent)
 
@@ -245,7 +242,7 @@ def build(config: Config) -> Program:
         keys = jax.random.wrap_key_data(mazes)
         tasks = jax.vmap(env.sample_task, (0, None))(keys, measured_on)
         vec = one_trial_each(env, len(mazes), config.steps)
-        start = start_rollout(key, vec, awake, task=tasks)
+        start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(len(mazes)))
         seen = foresee(vec, awake, asleep, params, start, context, config.horizon)
         return Foresight(seen.error, *(x[:4] for x in seen[1:]))
 
@@ -256,14 +253,16 @@ def build(config: Config) -> Program:
         return np.asarray(jax.random.key_data(keys))
 
     unseen = mazes("unseen mazes")
-    measures = {
-        f"shown, {name}": Measure(shown, (unseen, noise_of(config, epsilon)))
-        for name, epsilon in NOISES.items()
-    }
+    known_mazes = None
     if known is not None:
         keys = np.asarray(jax.random.key_data(known.keys))
-        seen = keys[np.arange(config.evaluation_tasks) % len(keys)]
-        measures["shown, seen mazes"] = Measure(shown, (seen, noise_of(config, None)))
+        known_mazes = keys[np.arange(config.evaluation_tasks) % len(keys)]
+    rules = Rules(config, env, unseen, known_mazes, params_of)
+    measures = {
+        f"shown, {name}": Measure(shown, functools.partial(rules.shown, name))
+        for name in NOISES
+        if known is not None or name != SEEN
+    }
     for size in config.sizes:
         for name, cooling in ACTING.items():
             where = params_of(size, config.steps)
@@ -290,7 +289,7 @@ def build(config: Config) -> Program:
             for steps in config.contexts
         },
         measures=measures,
-        baselines=lambda: played_by_rules(config, env, unseen, params_of),
+        baselines=rules.all,
         key_metric="policy_loss",
         save=lambda folder, cell, **about: save_agent(
             folder,
@@ -314,23 +313,9 @@ def context_name(steps: int) -> str:
     return {0: "full context", 1: "context-free"}.get(steps, f"context of {steps}")
 
 
-NOISES = {"noise as in training": None, "noise of 1": 1.0}
+SEEN = "seen mazes"
+NOISES = {"noise as in training": None, "noise of 1": 1.0, SEEN: None}
 """Epsilon of the demonstrators whose episodes are shown to the models; None for their range."""
-
-
-def noise_of(config: Config, epsilon: float | None) -> Noise:
-    """How badly each of the demonstrators acts that are shown to the models."""
-    draw = np.random.default_rng(config.seed)
-    settings, count = config.demonstration, config.evaluation_tasks
-    low, high = settings.epsilon if epsilon is None else (epsilon, epsilon)
-    drawn = (
-        draw.uniform(*settings.probability, count),
-        draw.uniform(low, high, count),
-        draw.uniform(0, 1, count),
-    )
-    return Noise(*(np.asarray(x, np.float32) for x in drawn))
-
-
 RULES = {
     "random": (0.0, 1.0),
     **{f"privileged, p = {100 * p:.0f} %": (p, 0.0) for p in (0, 0.05, 0.1, 0.25, 0.5, 1)},
@@ -338,28 +323,77 @@ RULES = {
 """Memory and share of random actions of those who act beside the models."""
 
 
-def played_by_rules(
-    config: Config, env: MazeWorld, mazes: np.ndarray, params_of: Any
-) -> dict[str, Acted]:
-    """Episodes of privileged and random agents on the same mazes: `[rules, N, ...]` by name."""
-    memory, noise = np.asarray(list(RULES.values()), np.float32).T
-    count = len(mazes)
-    each = Noise(np.repeat(memory, count), np.repeat(noise, count), np.zeros(len(RULES) * count))
-    keys = jax.random.wrap_key_data(np.tile(mazes, (len(RULES), 1)))
+class Rules:
+    """Episodes of privileged agents, noisy and not, and of random ones, all in one program.
 
-    @functools.partial(jax.jit, static_argnums=1)
-    def play(where: Params, rule: Any) -> Acted:
-        settings = dataclasses.replace(config.demonstration, length=config.steps, rule=rule)
-        key = stream(config.seed, "rules")
-        made = trajectories(key, env, where, len(keys), settings, tasks=keys, noise=each)
-        acted = Acted(made[0].reward > 0, *made, None)
-        return jax.tree.map(lambda x: x.reshape(len(RULES), count, *x.shape[1:]), acted)
+    Args:
+      config: the configuration.
+      env: the environment.
+      unseen: keys of mazes, `uint32[N, 2]`.
+      seen: those of mazes that are trained on; None if there is no finite set of them.
+      params_of: from size and length of an episode to the distribution.
+    """
 
-    return {
-        f"n = {size}, {rule} rule": jax.device_get(play(params_of(size, config.steps), rule))
-        for rule in ("default", "reference")
-        for size in config.sizes
-    }
+    def __init__(
+        self, config: Config, env: MazeWorld, unseen: Any, seen: Any, params_of: Any
+    ) -> None:
+        self._config, self._env, self._params_of = config, env, params_of
+        self._names = [*RULES, *NOISES]
+        self._mazes = [
+            seen if name == SEEN and seen is not None else unseen for name in self._names
+        ]
+        self._play = functools.cache(self._played)
+
+    def shown(self, name: str) -> tuple[Episode, Task]:
+        """Noisy demonstrators' episodes `[N, ...]` and their mazes."""
+        return self._play(self._config.size, "default")[name]
+
+    def all(self) -> dict[str, dict[str, Episode]]:
+        """Everybody's episodes by size and rule, then by name."""
+        return {
+            f"n = {size}, {rule} rule": {
+                name: episodes for name, (episodes, _) in self._play(size, rule).items()
+            }
+            for rule in self._config.rules
+            for size in self._config.sizes
+        }
+
+    def _played(self, size: int, rule: Rule) -> dict[str, tuple[Episode, Task]]:
+        settings = dataclasses.replace(
+            self._config.demonstration, length=self._config.steps, rule=rule
+        )
+        each = [self._noise(name) for name in self._names]
+        noise = jax.tree.map(lambda *x: np.concatenate(x), *each)
+        keys = np.concatenate(self._mazes)
+
+        def play(where: Params, keys: jax.Array, noise: Noise) -> tuple[Episode, Task]:
+            key, tasks = stream(self._config.seed, "rules"), jax.random.wrap_key_data(keys)
+            return trajectories(
+                key, self._env, where, len(keys), settings, tasks=tasks, noise=noise
+            )
+
+        where = self._params_of(size, self._config.steps)
+        made = jax.device_get(jax.jit(play, compiler_options=FAST_COMPILE)(where, keys, noise))
+        count = self._config.evaluation_tasks
+        return {
+            name: jax.tree.map(lambda x, i=i: x[i * count : (i + 1) * count], made)
+            for i, name in enumerate(self._names)
+        }
+
+    def _noise(self, name: str) -> Noise:
+        """How badly each of one kind acts."""
+        draw, count = np.random.default_rng(self._config.seed), self._config.evaluation_tasks
+        if name in RULES:
+            memory, epsilon = RULES[name]
+            drawn: Any = np.full(count, memory), np.full(count, epsilon), np.zeros(count)
+        else:
+            settings, fixed = self._config.demonstration, NOISES[name]
+            drawn = (
+                draw.uniform(*settings.probability, count),
+                draw.uniform(*(settings.epsilon if fixed is None else (fixed, fixed)), count),
+                draw.uniform(0, 1, count),
+            )
+        return Noise(*(np.asarray(x, np.float32) for x in drawn))
 
 
 def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, Any]:

@@ -10,6 +10,7 @@ from flax import struct
 from gpicljax.agents.causal_model import Cooling
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
 from gpicljax.data.maze_world import Demonstration
+from gpicljax.envs.maze_world.experts import Rule
 from gpicljax.networks.causal_model import CausalModelSettings
 from gpicljax.runtime import TrainingConfig, check
 
@@ -55,9 +56,9 @@ class Config(TrainingConfig):
       evaluation_tasks: Mazes of each evaluation.
       evaluation_length: Steps of an episode there; 0 for those of the training.
       evaluation_sizes: Sizes of mazes to act in; the models' own by default.
+      rules: By which the privileged agents choose that act beside the models.
       marks: Pictures after which the model looks ahead.
       horizon: How far it does.
-      cooling: Temperatures at which models act.
     """
 
     seeds: int = 1
@@ -81,6 +82,7 @@ class Config(TrainingConfig):
     evaluation_tasks: int = 64
     evaluation_length: int = 0
     evaluation_sizes: tuple[int, ...] = ()
+    rules: tuple[Rule, ...] = ("default", "reference")
     marks: tuple[int, ...] = (1, 100, 1000, 2000)
     horizon: int = 10
 
@@ -146,6 +148,7 @@ QUICK = Config(
     hparams=SequenceHParams(learning_rate=3e-3, warmup_updates=50, final_share=0.05),
     observations=1_024 * 16 * 128,
     log_lines=16,
+    rules=("default",),
     marks=(1, 32, 112),
 )
 PAPER_SMALL = Config(

@@ -71,7 +71,8 @@ class Measure(NamedTuple):
     Attributes:
       function: `(key, params, cell, *arguments) -> pytree of arrays`, of one lane. Measures with
         the same function share its compiled program, where arguments have the same shapes.
-      arguments: arrays or numbers, the same for all lanes; traced.
+      arguments: arrays or numbers, the same for all lanes; traced. Or a function that makes them,
+        where that takes a computation: it is called when the measure is taken.
       repeats: how often, with different keys; results are joined along their leading axis.
 
     Example:
@@ -86,7 +87,7 @@ class Measure(NamedTuple):
     """
 
     function: Callable[..., Any]
-    arguments: tuple[Any, ...] = ()
+    arguments: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()
     repeats: int = 1
 
 
@@ -432,6 +433,7 @@ def _measurer(config: TrainingConfig, program: Program, lanes: Lanes) -> Take:
     cells = lanes.spread(_cells(config, program))
 
     def take(use: str, each: Measure, params: Any, numbers: Sequence[int]) -> Any:
+        given = each.arguments() if callable(each.arguments) else each.arguments
         if use not in keys:
             keys[use] = lanes.spread(_keys(config, program, use))
         if each.function not in compiled:
@@ -439,12 +441,11 @@ def _measurer(config: TrainingConfig, program: Program, lanes: Lanes) -> Take:
             def one(key: jax.Array, number: Any, params: Any, cell: Any, *arguments: Any) -> Any:
                 return each.function(jax.random.fold_in(key, number), params, cell, *arguments)
 
-            axes = (0, None, 0, 0, *[None] * len(each.arguments))
+            axes = (0, None, 0, 0, *[None] * len(given))
             compiled[each.function] = per_lane(one, lanes.mesh, axes)
         function = compiled[each.function]
         parts = [
-            lanes.fetch(function(keys[use], np.uint32(i), params, cells, *each.arguments))
-            for i in numbers
+            lanes.fetch(function(keys[use], np.uint32(i), params, cells, *given)) for i in numbers
         ]
         return parts[0] if len(parts) == 1 else jax.tree.map(_joined, *parts)
 

@@ -260,9 +260,11 @@ def place(
     """
     cap = walls.shape[0]
     noise = random.uniform(key, (cap * cap,), jnp.float32)
-    # The barrier keeps parts of the result from being cut out of a full sort.
+    # The barrier keeps parts of the result from being cut out of a full sort. What else passes it
+    # keeps XLA from handing it the operation's own pair, on which its compiler breaks down where
+    # mazes are batched twice.
     top = jax.lax.top_k(jnp.where(walls.ravel(), -1, noise), most + 1)
-    chosen = jax.lax.optimization_barrier(top)[1].astype(jnp.int32)
+    chosen = jax.lax.optimization_barrier((*top, number))[1].astype(jnp.int32)
     cells = jnp.stack(jnp.divmod(chosen, cap), -1)
     there = jnp.arange(most, dtype=jnp.int32) < number
     landmarks = jnp.where(there[:, None], cells[1:], -1)

@@ -12,7 +12,6 @@ ahead they see. `--preset paper-small` is the paper's; `--dry-run` says what it 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,20 +20,17 @@ import jax
 import jax.numpy as jnp
 import maze_autoencoder
 import numpy as np
-from maze_world_settings import ACTING, PRESETS, Config, Weights
+from maze_world_measures import Extras, measures_of
+from maze_world_settings import PRESETS, Config, Weights
 from reports.maze_world import report
 
 import gpicljax
 from gpicljax.agents import causal_model, sequence
 from gpicljax.agents.catalogue import CausalSettings, TaughtCausalConfig
-from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, dreaming
+from gpicljax.agents.causal_model import Targets
 from gpicljax.agents.sequence import Sequences
-from gpicljax.data.maze_world import Episode, Noise, lessons, trajectories
-from gpicljax.envs.maze_world import MazeWorld, Params, Task
-from gpicljax.envs.maze_world.experts import Rule
-from gpicljax.evaluation.returns import one_trial_each
-from gpicljax.evaluation.world_model import Foresight, foresee
-from gpicljax.interface import Agent
+from gpicljax.data.maze_world import lessons, trajectories
+from gpicljax.envs.maze_world import MazeWorld, Params
 from gpicljax.networks.autoencoder import (
     Autoencoder,
     AutoencoderSettings,
@@ -44,11 +40,8 @@ from gpicljax.networks.autoencoder import (
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, UNLIMITED, WINDOW
 from gpicljax.networks.causal_model import causal_model as causal_network
 from gpicljax.networks.contract import Network
-from gpicljax.rollout import RolloutState
 from gpicljax.runtime import (
-    FAST_COMPILE,
     ConfigError,
-    Measure,
     Outcome,
     Program,
     cell_folder,
@@ -89,40 +82,6 @@ class Data(NamedTuple):
     weights: Weights
 
 
-class Imitated(NamedTuple):
-    """How a model does on episodes of a demonstrator; leaves `[N, T]`.
-
-    Attributes:
-      policy: nats of the teacher's action, L_pm.
-      agrees: whether its most probable action is the teacher's.
-      latent: L_z.
-      image: L_wm.
-    """
-
-    policy: jax.Array
-    agrees: jax.Array
-    latent: jax.Array
-    image: jax.Array
-
-
-class Acted(NamedTuple):
-    """Episodes that a model acted; leaves `[N, T]`.
-
-    Attributes:
-      arrived: the target was reached.
-      policy: nats of the teacher's action.
-      agrees: whether its most probable action is the teacher's.
-      pose: `uint8[N, 3, T + 1]`.
-      command: `uint8[N, T + 1]`.
-    """
-
-    arrived: jax.Array
-    policy: jax.Array
-    agrees: jax.Array
-    pose: jax.Array
-    command: jax.Array
-
-
 def build(config: Config) -> Program:
     """Wires mazes, autoencoder, models and trainer together."""
     env = gpicljax.make("MazeWorld-v0", **config.env_options)
@@ -144,7 +103,6 @@ def build(config: Config) -> Program:
         )
 
     learnt_on = params_of(config.size, config.demonstration.length)
-    measured_on = params_of(config.size, config.steps)
 
     def sample(keys: jax.Array, data: Data) -> Sequences:
         made = trajectories(keys[0], env, data.params, len(keys), config.demonstration, tasks=known)
@@ -185,91 +143,7 @@ def build(config: Config) -> Program:
         whole = {MODEL: model, AUTOENCODER: cell.autoencoder, WINDOW: cell.window}
         return dataclasses.replace(state, params=whole)
 
-    # What is measured: all models on the same mazes.
-
-    every = [
-        causal_model.imitation_loss(policy),
-        causal_model.latent_loss(),
-        causal_model.image_loss(),
-    ]
-
-    def shown(key: jax.Array, params: Any, cell: Cell, episodes: Episode, mazes: Task) -> Imitated:
-        """On episodes of the demonstrator."""
-        del key, cell
-
-        def some(episodes: Episode, mazes: Task) -> Imitated:
-            seen = lessons(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
-            outputs, _ = network.unroll(params, None, seen.inputs, None)
-            given = Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
-            nats, latent, image = (loss.at(outputs, given)[:, 0] for loss in every)
-            best = policy.distribution(outputs.policy, None).mode()[:, 0]
-            return Imitated(nats, best == seen.label[:, 0], latent, image)
-
-        return jax.lax.map(lambda each: some(*each), (episodes, mazes))
-
-    def agent_of(cooling: Cooling) -> Agent:
-        return causal_agent(network, actions, policy, cooling=cooling)
-
-    def acted(
-        key: jax.Array, params: Any, cell: Cell, mazes: jax.Array, where: Params, cooling: Cooling
-    ) -> Acted:
-        """The model's own episodes."""
-        del cell
-        made, _ = trajectories(
-            key,
-            env,
-            where,
-            len(mazes),
-            dataclasses.replace(config.demonstration, length=config.steps),
-            actor=agent_of(cooling),
-            actor_params=params,
-            tasks=jax.random.wrap_key_data(mazes),
-            noted=lambda aux: aux["policy"],
-        )
-        said = policy.distribution(made.aux, None)
-        label = made.label.astype(jnp.int32)
-        nats, agrees = -said.log_prob(label), said.mode() == label
-        return Acted(made.reward > 0, nats, agrees, made.pose, made.command)
-
-    asleep = dreaming(network, actions, policy, pictures.latent)
-
-    def ahead(
-        key: jax.Array, params: Any, cell: Cell, mazes: jax.Array, context: jax.Array
-    ) -> Foresight:
-        """What the model expects to see next, after `context` pictures."""
-        del cell
-        awake = agent_of(ACTING["drawn"])
-        keys = jax.random.wrap_key_data(mazes)
-        tasks = jax.vmap(env.sample_task, (0, None))(keys, measured_on)
-        vec = one_trial_each(env, len(mazes), config.steps)
-        start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(len(mazes)))
-        seen = foresee(vec, awake, asleep, params, start, context, config.horizon)
-        return Foresight(seen.error, *(x[:4] for x in seen[1:]))
-
-    # The arguments of all measures.
-
-    def mazes(name: str, count: int = config.evaluation_tasks) -> np.ndarray:
-        keys = jax.random.split(stream(config.seed, name), count)
-        return np.asarray(jax.random.key_data(keys))
-
-    unseen = mazes("unseen mazes")
-    known_mazes = None
-    if known is not None:
-        keys = np.asarray(jax.random.key_data(known.keys))
-        known_mazes = keys[np.arange(config.evaluation_tasks) % len(keys)]
-    rules = Rules(config, env, unseen, known_mazes, params_of)
-    measures = {
-        f"shown, {name}": Measure(shown, functools.partial(rules.shown, name))
-        for name in NOISES
-        if known is not None or name != SEEN
-    }
-    for size in config.sizes:
-        for name, cooling in ACTING.items():
-            where = params_of(size, config.steps)
-            cooled = Cooling(*(np.float32(x) for x in cooling))
-            measures[f"acted, n = {size}, {name}"] = Measure(acted, (unseen, where, cooled))
-    for mark in config.marks:
-        measures[f"ahead after {mark}"] = Measure(ahead, (unseen, np.int32(mark)))
+    measured = measures_of(config, env, network, pictures, known, params_of)
 
     return Program(
         title=f"{config.model.kind} models of mazes and of a way through them",
@@ -288,8 +162,8 @@ def build(config: Config) -> Program:
             )
             for steps in config.contexts
         },
-        measures=measures,
-        baselines=rules.all,
+        measures=measured.measures,
+        baselines=measured.rules.all,
         key_metric="policy_loss",
         save=lambda folder, cell, **about: save_agent(
             folder,
@@ -304,96 +178,13 @@ def build(config: Config) -> Program:
             network=CausalSettings(**dataclasses.asdict(config.model), autoencoder=settings),
             **about,
         ),
-        more=env,
+        more=Extras(env, measured.rules),
     )
 
 
 def context_name(steps: int) -> str:
     """Of a model that attends to so many steps, 0 for all."""
     return {0: "full context", 1: "context-free"}.get(steps, f"context of {steps}")
-
-
-SEEN = "seen mazes"
-NOISES = {"noise as in training": None, "noise of 1": 1.0, SEEN: None}
-"""Epsilon of the demonstrators whose episodes are shown to the models; None for their range."""
-RULES = {
-    "random": (0.0, 1.0),
-    **{f"privileged, p = {100 * p:.0f} %": (p, 0.0) for p in (0, 0.05, 0.1, 0.25, 0.5, 1)},
-}
-"""Memory and share of random actions of those who act beside the models."""
-
-
-class Rules:
-    """Episodes of privileged agents, noisy and not, and of random ones, all in one program.
-
-    Args:
-      config: the configuration.
-      env: the environment.
-      unseen: keys of mazes, `uint32[N, 2]`.
-      seen: those of mazes that are trained on; None if there is no finite set of them.
-      params_of: from size and length of an episode to the distribution.
-    """
-
-    def __init__(
-        self, config: Config, env: MazeWorld, unseen: Any, seen: Any, params_of: Any
-    ) -> None:
-        self._config, self._env, self._params_of = config, env, params_of
-        self._names = [*RULES, *NOISES]
-        self._mazes = [
-            seen if name == SEEN and seen is not None else unseen for name in self._names
-        ]
-        self._play = functools.cache(self._played)
-
-    def shown(self, name: str) -> tuple[Episode, Task]:
-        """Noisy demonstrators' episodes `[N, ...]` and their mazes."""
-        return self._play(self._config.size, "default")[name]
-
-    def all(self) -> dict[str, dict[str, Episode]]:
-        """Everybody's episodes by size and rule, then by name."""
-        return {
-            f"n = {size}, {rule} rule": {
-                name: episodes for name, (episodes, _) in self._play(size, rule).items()
-            }
-            for rule in self._config.rules
-            for size in self._config.sizes
-        }
-
-    def _played(self, size: int, rule: Rule) -> dict[str, tuple[Episode, Task]]:
-        settings = dataclasses.replace(
-            self._config.demonstration, length=self._config.steps, rule=rule
-        )
-        each = [self._noise(name) for name in self._names]
-        noise = jax.tree.map(lambda *x: np.concatenate(x), *each)
-        keys = np.concatenate(self._mazes)
-
-        def play(where: Params, keys: jax.Array, noise: Noise) -> tuple[Episode, Task]:
-            key, tasks = stream(self._config.seed, "rules"), jax.random.wrap_key_data(keys)
-            return trajectories(
-                key, self._env, where, len(keys), settings, tasks=tasks, noise=noise
-            )
-
-        where = self._params_of(size, self._config.steps)
-        made = jax.device_get(jax.jit(play, compiler_options=FAST_COMPILE)(where, keys, noise))
-        count = self._config.evaluation_tasks
-        return {
-            name: jax.tree.map(lambda x, i=i: x[i * count : (i + 1) * count], made)
-            for i, name in enumerate(self._names)
-        }
-
-    def _noise(self, name: str) -> Noise:
-        """How badly each of one kind acts."""
-        draw, count = np.random.default_rng(self._config.seed), self._config.evaluation_tasks
-        if name in RULES:
-            memory, epsilon = RULES[name]
-            drawn: Any = np.full(count, memory), np.full(count, epsilon), np.zeros(count)
-        else:
-            settings, fixed = self._config.demonstration, NOISES[name]
-            drawn = (
-                draw.uniform(*settings.probability, count),
-                draw.uniform(*(settings.epsilon if fixed is None else (fixed, fixed)), count),
-                draw.uniform(0, 1, count),
-            )
-        return Noise(*(np.asarray(x, np.float32) for x in drawn))
 
 
 def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, Any]:

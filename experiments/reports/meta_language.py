@@ -123,7 +123,9 @@ def texts(outcome: Outcome) -> list[Curves]:
     """Curves of natural text for every seed; none without text."""
     if "text" not in outcome.measured:
         return []
-    windows = outcome.program.measures["text"].arguments[0]
+    given = outcome.program.measures["text"].arguments
+    assert isinstance(given, tuple)
+    windows = given[0]
     nats = outcome.seeds(outcome.measured["text"])
     return Curves.of_each(nats, windows, outcome.program.more.vocabulary, 4)
 

@@ -79,7 +79,8 @@ def imitation_loss(
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
         sample = policy.to_sample(sequences.targets.label)
-        return -policy.distribution(outputs.policy, None).log_prob(sample)
+        said: Any = policy.distribution(outputs.policy, None)
+        return -said.log_prob(sample)
 
     return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
 
@@ -314,7 +315,8 @@ def _chooser(
 
     def choose(keys: jax.Array, outputs: jax.Array, decisions: jax.Array) -> jax.Array:
         if greedy:
-            return policy.to_action(policy.distribution(outputs, None).mode())
+            best: Any = policy.distribution(outputs, None).mode()
+            return policy.to_action(best)
         temperature = jnp.maximum(cooling.at(decisions), 1e-6)[:, None]
         if isinstance(policy, GaussianPolicy):
             mean, log_std = jnp.split(outputs, 2, axis=-1)

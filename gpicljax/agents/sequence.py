@@ -348,11 +348,14 @@ def make(
         learnt = {name: part for name, part in params.items() if name not in frozen}
         return learnt, {name: params[name] for name in frozen}
 
+    def together(learnt: Any, rest: Any) -> Any:
+        return {**learnt, **rest} if frozen else learnt
+
     def loss_fn(
         learnt: Any, rest: Any, sequences: Sequences, data: Any, key: jax.Array
     ) -> tuple[jax.Array, Metrics]:
         """This device's part of the loss; summed over devices it is a mean."""
-        params = {**learnt, **rest} if frozen else learnt
+        params = together(learnt, rest)
         outputs, _ = network.unroll(params, None, sequences.inputs, sequences.starts, key)
         objective, metrics = jnp.zeros((), jnp.result_type(float)), {}
         for loss in losses:
@@ -403,8 +406,7 @@ def make(
         metrics["learning_rate"] = learning_rate(config.schedule, state.hparams, state.updates)
         learnt, rest = apart(state.params)
         steps, opt_state = optimiser(state.hparams).update(grads, state.opt_state, learnt)
-        learnt = optax.apply_updates(learnt, steps)
-        params = {**learnt, **rest} if frozen else learnt
+        params = together(optax.apply_updates(learnt, steps), rest)
         return dataclasses.replace(
             state, params=params, opt_state=opt_state, updates=state.updates + 1
         ), metrics

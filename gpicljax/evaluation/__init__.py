@@ -30,6 +30,7 @@ from gpicljax.evaluation.statistics import (
     bootstrap_interval,
     holm,
     mean_interval,
+    ratio_interval,
     welch_test,
     welch_test_from_moments,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "phase_accuracy",
     "posdis",
     "probability_of_improvement",
+    "ratio_interval",
     "spearman",
     "topographic_similarity",
     "welch_test",

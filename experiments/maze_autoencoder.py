@@ -12,7 +12,7 @@ million parameters and 128 x 128 pixels; `--dry-run` says what it would take on 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from maze_autoencoder_settings import PRESETS, Config
 from reports.maze_autoencoder import SHOWN, UNSEEN, Unseen, report
 
 from gpicljax.agents import autoencoder as training
-from gpicljax.data.maze_world import frames, trajectories
+from gpicljax.data.maze_world import Glances, frames, glances, trajectories
 from gpicljax.envs.maze_world import MazeWorld, Params
 from gpicljax.networks.autoencoder import (
     Standardised,
@@ -39,22 +39,12 @@ from gpicljax.runtime import (
 )
 
 
-class Seen(NamedTuple):
-    """Frames of E episodes, N of each.
-
-    Attributes:
-      now: `uint8[E, N, H, W, 3]`.
-      before: likewise, a step before each.
-    """
-
-    now: jax.Array
-    before: jax.Array
-
-
 def seen_in(
     key: jax.Array, env: MazeWorld, params: Params, config: Config, mazes: int, count: int
-) -> Seen:
-    """Frames of episodes in new mazes, at times that are spread evenly, from the second on."""
+) -> Glances:
+    """Frames in new mazes: from anywhere, or of episodes, at times that are spread evenly."""
+    if config.moments == "anywhere":
+        return glances(key, env, params, mazes, count)
     episode_key, key = jax.random.split(key)
     settings = config.demonstration
     episodes, tasks = trajectories(episode_key, env, params, mazes, settings)
@@ -69,7 +59,7 @@ def seen_in(
         )
         return jax.vmap(lambda task, episode: frames(env, task, episode))(tasks, piece)
 
-    return Seen(at(times), at(times - 1))
+    return Glances(at(times), at(times - 1))
 
 
 def build(config: Config) -> Program:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import gpicljax
 from gpicljax.agents.autoencoder import Schedules
@@ -22,9 +23,11 @@ class Config(TrainingConfig):
       landmarks: Targets in a maze.
       density: Of walls.
       resolution: Height and width of a frame.
+      moments: That frames show: of a demonstrator's episodes, as in the paper, or anywhere in a
+        maze, after a random action; a program without demonstrators compiles far faster.
       demonstration: How the episodes are made that frames are taken from.
-      mazes: New ones for every key of a batch, one episode in each.
-      frames: Of each episode, spread evenly over it.
+      mazes: New ones for every key of a batch.
+      frames: Of each maze; spread evenly over its episode.
       model: The autoencoder.
       agent: Keys per update (batch_size) and schedule of the learning rate.
       hparams: Hyper-parameters; decay_updates is set to the length of the run.
@@ -39,6 +42,7 @@ class Config(TrainingConfig):
     landmarks: int = 10
     density: float = 0.36
     resolution: tuple[int, int] = (128, 128)
+    moments: Literal["episodes", "anywhere"] = "episodes"
     demonstration: Demonstration = Demonstration(length=64)
     mazes: int = 16
     frames: int = 16
@@ -88,6 +92,7 @@ SHORT = Schedules((0, 50, 250), divergence=(1e-5,) * 3, noise=(0.0, 0.0, 1.0))
 QUICK = Config(
     size=7,
     landmarks=4,
+    moments="anywhere",
     resolution=(32, 32),
     model=AutoencoderSettings("patches", latent=64, width=64),
     agent=SequenceConfig(batch_size=1, schedule="cosine"),

@@ -16,11 +16,12 @@ from gpicljax.data.maze_world.demonstrations import (
     task_of,
     trajectories,
 )
-from gpicljax.data.maze_world.sequences import Lessons, lessons
+from gpicljax.data.maze_world.sequences import Glances, Lessons, glances, lessons
 
 __all__ = [
     "Demonstration",
     "Episode",
+    "Glances",
     "Lessons",
     "Noise",
     "advice",
@@ -30,6 +31,7 @@ __all__ = [
     "demonstrator",
     "frames",
     "from_card",
+    "glances",
     "lessons",
     "sample_noise",
     "states_of",

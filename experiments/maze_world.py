@@ -122,6 +122,7 @@ def build(config: Config) -> Program:
             ("policy", lambda weight: causal_model.imitation_loss(policy, weight=weight)),
             ("image", causal_model.image_loss),
             ("latent", causal_model.latent_loss),
+            ("reward", causal_model.reward_loss),
         )
         if getattr(config.weights, name) or (first and getattr(config.first_weights, name))
     ]

@@ -37,6 +37,11 @@ RULES = {
 """Memory and share of random actions of those who act beside the models."""
 
 
+def earned(env: MazeWorld, params: Params, rewards: Any) -> Any:
+    """Rewards without what steps cost: in navigation, those of arrivals."""
+    return rewards if env.survival else rewards - params.step_reward
+
+
 class Imitated(NamedTuple):
     """How a model does on episodes of a demonstrator; leaves `[N, T]`.
 
@@ -45,30 +50,30 @@ class Imitated(NamedTuple):
       agrees: whether its most probable action is the teacher's.
       latent: L_z.
       image: L_wm.
+      reward: squared error of the reward, where it is predicted.
     """
 
     policy: jax.Array
     agrees: jax.Array
     latent: jax.Array
     image: jax.Array
+    reward: jax.Array | None
 
 
 class Acted(NamedTuple):
     """Episodes that a model acted; leaves `[N, T]`.
 
     Attributes:
-      arrived: the target was reached.
+      reward: float; of navigation only that of arrivals.
       policy: nats of the teacher's action.
       agrees: whether its most probable action is the teacher's.
       pose: `uint8[N, 3, T + 1]`.
-      command: `uint8[N, T + 1]`.
     """
 
-    arrived: jax.Array
+    reward: jax.Array
     policy: jax.Array
     agrees: jax.Array
     pose: jax.Array
-    command: jax.Array
 
 
 class Extras(NamedTuple):
@@ -81,6 +86,10 @@ class Extras(NamedTuple):
 
     env: MazeWorld
     rules: Rules
+
+    def earned(self, rewards: np.ndarray) -> np.ndarray:
+        """Rewards without what steps cost."""
+        return np.asarray(earned(self.env, self.env.default_params, rewards))
 
 
 class Measured(NamedTuple):
@@ -115,6 +124,15 @@ def measures_of(
         causal_model.latent_loss(),
         causal_model.image_loss(),
     ]
+    every += [causal_model.reward_loss()] if config.model.rewards else []
+
+    def agrees_with(outputs: jax.Array, label: jax.Array) -> jax.Array:
+        """Whether the most probable action is the label, or within a tenth of it in each entry."""
+        said: Any = policy.distribution(outputs, None)
+        best = policy.to_action(said.mode())
+        if config.actions == "discrete":
+            return best == label
+        return (jnp.abs(best - label) < 0.1).all(-1)
 
     def shown(key: jax.Array, params: Any, cell: Any, episodes: Episode, mazes: Task) -> Imitated:
         """On episodes of the demonstrator."""
@@ -124,9 +142,9 @@ def measures_of(
             seen = lessons(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
             outputs, _ = network.unroll(params, None, seen.inputs, None)
             given = Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
-            nats, latent, image = (loss.at(outputs, given)[:, 0] for loss in every)
-            best: Any = policy.distribution(outputs.policy, None).mode()
-            return Imitated(nats, best[:, 0] == seen.label[:, 0], latent, image)
+            nats, latent, image, *reward = (loss.at(outputs, given)[:, 0] for loss in every)
+            agrees = agrees_with(outputs.policy[:, 0], seen.label[:, 0])
+            return Imitated(nats, agrees, latent, image, *(reward or [None]))
 
         return jax.lax.map(lambda each: some(*each), (episodes, mazes))
 
@@ -150,9 +168,10 @@ def measures_of(
             noted=lambda aux: aux["policy"],
         )
         said: Any = policy.distribution(made.aux, None)
-        label = made.label.astype(jnp.int32)
-        nats, agrees = -said.log_prob(label), said.mode() == label
-        return Acted(made.reward > 0, nats, agrees, made.pose, made.command)
+        label = made.label.astype(jnp.int32 if config.actions == "discrete" else made.aux.dtype)
+        nats = -said.log_prob(policy.to_sample(label))
+        agrees = agrees_with(made.aux, made.label)
+        return Acted(earned(env, where, made.reward), nats, agrees, made.pose)
 
     asleep = dreaming(network, actions, policy, pictures.latent)
 

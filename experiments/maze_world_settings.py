@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Literal
 
 from flax import struct
 
@@ -23,11 +24,13 @@ class Weights:
       policy: L_pm, the teacher's action.
       image: L_wm, the next picture.
       latent: L_z, the next latents.
+      reward: of the squared error of the reward; the model is to predict it.
     """
 
     policy: float = 0.25
     image: float = 0.70
     latent: float = 0.05
+    reward: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Config(TrainingConfig):
         missing, from the one with the longest.
       contexts: Steps that each model attends to; 0 for all.
       model: The models.
+      mode: What there is to do.
+      actions: What the agents can do.
       size: Cells of a maze's side.
       landmarks: Targets in a maze.
       density: Of walls.
@@ -67,6 +72,8 @@ class Config(TrainingConfig):
     start_from: Path | None = None
     contexts: tuple[int, ...] = (0,)
     model: CausalModelSettings = CausalModelSettings(layers=8, width=512, heads=8)
+    mode: Literal["navigation", "survival"] = "navigation"
+    actions: Literal["discrete", "continuous"] = "discrete"
     size: int = 15
     landmarks: int = 10
     density: float = 0.36
@@ -100,6 +107,9 @@ class Config(TrainingConfig):
         check(enough, "evaluation_tasks", self.evaluation_tasks, "an integer >= 2")
         check(0 <= self.first_share < 1, "first_share", self.first_share, "a share below 1")
         check(self.horizon >= 1, "horizon", self.horizon, "an integer >= 1")
+        predicted = self.model.rewards == bool(self.weights.reward)
+        accepted = "a weight above 0 with --model.rewards, and 0 without"
+        check(predicted, "weights.reward", self.weights.reward, accepted)
         longest = self.steps - self.horizon
         fits = all(1 <= mark <= longest for mark in self.marks)
         check(fits, "marks", self.marks, f"1 .. {longest}, the episode's steps less the horizon")
@@ -122,6 +132,8 @@ class Config(TrainingConfig):
         """Static options of the environment; its cap admits all sizes."""
         return {
             "size": max(self.size, *self.sizes),
+            "mode": self.mode,
+            "actions": self.actions,
             "max_landmarks": self.landmarks,
             "resolution": (self.resolution, self.resolution),
         }
@@ -167,6 +179,18 @@ PRESETS = {
     ),
     "cpu-long": dataclasses.replace(
         QUICK, contexts=(0, 1), observations=4_096 * 16 * 128, log_lines=32
+    ),
+    # The other mode and the other kind of action, to see that they are learnt.
+    "cpu-survival": dataclasses.replace(
+        QUICK,
+        contexts=(0, 1),
+        mode="survival",
+        model=CausalModelSettings(layers=3, width=64, heads=4, rewards=True),
+        weights=Weights(policy=1.0, image=0.0, latent=0.5, reward=1.0),
+        observations=256 * 16 * 128,
+    ),
+    "cpu-continuous": dataclasses.replace(
+        QUICK, contexts=(0, 1), actions="continuous", observations=256 * 16 * 128
     ),
     "cpu-task-diversity": dataclasses.replace(QUICK, contexts=(0,), tasks=100),
     "paper-small": PAPER_SMALL,

@@ -54,6 +54,14 @@ class Results:
                 by_model[model] = jax.tree.map(lambda x, rows=rows: x[rows], measured)
         return found
 
+    def position(self, pose: np.ndarray) -> np.ndarray:
+        """Stored poses `[..., 3, T]` as places in cells, float `[..., T, 2]`."""
+        place = np.moveaxis(pose[..., :2, :].astype(np.float64), -1, -2)
+        if self.outcome.config.actions != "continuous":
+            return place + 0.5
+        size = self.outcome.config.sizes[0]
+        return place / self.outcome.program.more.rules.mazes(size).cell_size[0]
+
 
 def late(values: np.ndarray) -> np.ndarray:
     """The mean over the last quarter of each maze's episode, all seeds together: `[N]`."""
@@ -91,23 +99,19 @@ def shown_table(results: Results, name: str) -> str:
     return "\n".join(lines)
 
 
-def worth(results: Results, size: int) -> float:
-    """Reward of an arrival, without the step's."""
-    return float(results.outcome.program.more.rules.mazes(size).goal_reward[0])
-
-
 def acted_table(results: Results, size: int) -> str:
     """What everybody earns in mazes of one size, with what is known of it."""
     config, n = results.outcome.config, f"n = {size}"
     lines = [
-        f"| {n} | how | arrivals' rewards | cells explored | agrees, % | own L_pm by quarter |",
+        f"| {n} | how | rewards | cells explored | agrees, % | own L_pm by quarter |",
         "|---|---|---|---|---|---|",
     ]
 
-    def row(who: str, how: str, arrived: Any, pose: Any, more: str = "| |") -> None:
-        earned = mean_interval(arrived.sum(-1).reshape(-1) * worth(results, size))
-        area = jax.vmap(lambda path: explored(path[:2].T, config.env_options["size"])[-1])
-        cells = mean_interval(np.asarray(area(pose.reshape(-1, *pose.shape[-2:])), np.float64))
+    def row(who: str, how: str, rewards: Any, pose: Any, more: str = "| | |") -> None:
+        earned = mean_interval(rewards.sum(-1).reshape(-1).astype(np.float64))
+        ways = results.position(pose.reshape(-1, *pose.shape[-2:])).astype(np.int32)
+        area = jax.vmap(lambda way: explored(way, config.env_options["size"])[-1])
+        cells = mean_interval(np.asarray(area(ways), np.float64))
         half = earned.high - earned.mean
         lines.append(f"| {who} | {how} | {earned.mean:.2f} ± {half:.2f} | {cells.mean:.1f} {more}")
 
@@ -117,13 +121,14 @@ def acted_table(results: Results, size: int) -> str:
         for model, acted in by_model.items():
             agrees = 100 * acted.agrees.mean()
             more = f"| {agrees:.1f} | {quarters(acted.policy)} |"
-            row(model, key[len(n) + 2 :], acted.arrived, acted.pose, more)
+            row(model, key[len(n) + 2 :], acted.reward, acted.pose, more)
     for key, by_name in results.rules.items():
         if not key.startswith(f"{n}, "):
             continue
         for name, episode in by_name.items():
             if name == "random" or name.startswith("privileged"):
-                row(name, key[len(n) + 2 :], episode.reward > 0, episode.pose)
+                rewards = results.outcome.program.more.earned(episode.reward)
+                row(name, key[len(n) + 2 :], rewards, episode.pose)
     return "\n".join(lines)
 
 
@@ -190,18 +195,16 @@ def draw(results: Results) -> None:
 
 def earned_figure(results: Results, size: int) -> Any:
     """Rewards of arrivals added up, with 95 % intervals over mazes (Figure 8)."""
-    n, reward = f"n = {size}", worth(results, size)
+    n, extras = f"n = {size}", results.outcome.program.more
     drawn = results.acted[f"{n}, drawn"]
-    earned = {
-        model: np.cumsum(acted.arrived.mean(0) * reward, axis=-1) for model, acted in drawn.items()
-    }
+    earned = {model: np.cumsum(acted.reward.mean(0), axis=-1) for model, acted in drawn.items()}
     rules = results.rules[f"{n}, {results.outcome.config.rules[0]} rule"]
     for name in SHOWN_RULES:
-        earned[name] = np.cumsum((rules[name].reward > 0) * reward, axis=-1)
+        earned[name] = np.cumsum(extras.earned(rules[name].reward), axis=-1)
     return icl_figure(
         {name: icl_curve(values) for name, values in earned.items()},
         xlabel="steps",
-        ylabel="rewards of arrivals",
+        ylabel="rewards, without steps' cost",
         title=f"Acting in {len(rules['random'].reward)} unseen mazes of {size} x {size}",
     )
 
@@ -248,22 +251,18 @@ def trajectories_figure(results: Results) -> Any:
     tasks = results.outcome.program.more.rules.mazes(size)
     episodes, labels = [], []
     for maze in range(3):
-        ways = {"random": (rules["random"].pose[maze], rules["random"].command[maze])}
-        for model in reversed(results.models):
-            one = acted[model]
-            ways[model] = one.pose[0, maze], one.command[0, maze]
-        best = rules["privileged, p = 100 %"]
-        ways["privileged"] = best.pose[maze], best.command[maze]
+        ways = {"random": rules["random"].pose[maze]}
+        ways |= {model: acted[model].pose[0, maze] for model in reversed(results.models)}
+        ways["privileged"] = rules["privileged, p = 100 %"].pose[maze]
         landmarks = tasks.landmarks[maze]
-        for name, (pose, command) in ways.items():
+        for name, pose in ways.items():
             episodes.append(
                 MazeEpisode(
                     walls=tasks.walls[maze][:size, :size],
-                    position=pose[:2].T + 0.5,
-                    heading=pose[2] * np.pi / 2,
+                    position=results.position(pose),
+                    heading=pose[2] * (1 if config.actions == "continuous" else np.pi / 2),
                     landmarks=landmarks,
                     colours=np.asarray(LANDMARK_COLOURS[: len(landmarks)], np.uint8),
-                    command=command,
                 )
             )
             labels.append(name if maze == 0 else "")
@@ -304,13 +303,15 @@ def report(outcome: Outcome) -> Report:
         "steps_per_s": throughput(outcome.history),
         "shown": {
             name: {
-                model: {part: float(late(getattr(m, part)).mean()) for part in m._fields}
+                model: {
+                    part: float(late(x).mean()) for part, x in m._asdict().items() if x is not None
+                }
                 for model, m in each.items()
             }
             for name, each in results.shown.items()
         },
         "acted": {
-            name: {model: float(m.arrived.sum(-1).mean()) for model, m in each.items()}
+            name: {model: float(m.reward.sum(-1).mean()) for model, m in each.items()}
             for name, each in results.acted.items()
         },
         "ahead": {

@@ -1,0 +1,122 @@
+"""Maze World's study as a user runs it, at a toy size; and what it refuses.
+
+Its runs are slow: demonstrators, models that act and models that dream are compiled.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+import maze_world
+from maze_world_settings import PRESETS
+
+from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
+from gpicljax.networks.causal_model import AUTOENCODER, MODEL, WINDOW
+from gpicljax.runtime import load_agent, save_autoencoder
+
+TINY = [
+    "--contexts",
+    "0",
+    "1",
+    "--model.layers=1",
+    "--model.width=16",
+    "--model.heads=2",
+    "--resolution=16",
+    "--demonstration.length=16",
+    "--agent.batch-size=2",
+    "--observations=128",
+    "--log-lines=2",
+    "--evaluation-tasks=4",
+    "--marks",
+    "1",
+    "4",
+    "--horizon=4",
+    "--no-progress",
+]
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    settings = AutoencoderSettings("patches", latent=4, width=8)
+    params = standardised(autoencoder(settings, (16, 16))).init(jax.random.key(0))
+    save_autoencoder(folder, settings, (16, 16), jax.device_get(params))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, pictures):
+    folder = tmp_path_factory.mktemp("runs")
+    given = [*TINY, f"--autoencoder={pictures}", f"--runs-dir={folder}"]
+    return folder / "maze_world" / "quick", maze_world.main(given), given
+
+
+@pytest.mark.slow
+def test_writes_everything(finished):
+    run, outcome, _ = finished
+    for name in (
+        "training",
+        "shown_policy",
+        "shown_image",
+        "acted_7",
+        "ahead_1",
+        "ahead_4",
+        "ahead_frames",
+        "trajectories",
+    ):
+        assert (run / "figures" / f"{name}.png").stat().st_size > 5_000
+    results = json.loads((run / "summary.json").read_text())["results"]
+    assert set(results["shown"]["noise of 1"]) == {"full context", "context-free"}
+    assert len(results["ahead"]["4"]["full context"]) == 4
+    text = (run / "summary.md").read_text()
+    for word in ("privileged, p = 25 %", "| random |", "temperature .4", "k = 4, after 1"):
+        assert word in text
+    shown = outcome.measured["shown, noise as in training"]
+    assert shown.policy.shape == (2, 4, 16) and np.isfinite(shown.image).all()
+
+
+@pytest.mark.slow
+def test_models_are_saved_and_trained_on(finished, pictures):
+    run, outcome, given = finished
+    loaded = load_agent(run / "agents" / "context_free" / "seed_0")
+    np.testing.assert_array_equal(loaded.params[WINDOW], 1)
+    whole = jax.tree.leaves(load_agent(run / "agents" / "full_context" / "seed_0").params[MODEL])
+    np.testing.assert_array_equal(whole[0], jax.tree.leaves(outcome.params[MODEL])[0][0])
+    for each in jax.tree.leaves(outcome.params[AUTOENCODER]):
+        np.testing.assert_array_equal(each[0], each[1])
+    # A shorter context goes on from the whole one's model.
+    config = maze_world.parse(PRESETS, [*given, "--contexts", "2", f"--start-from={run}"])
+    (cell,) = maze_world.build(config).cells.values()
+    np.testing.assert_array_equal(jax.tree.leaves(cell.model)[0], whole[0])
+    assert cell.window == 2
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_presets_are_sound(preset):
+    PRESETS[preset].validate()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--contexts", "1", "1"], "contexts: got (1, 1); accepted: different ones"),
+        (["--marks", "0"], "marks: got (0,); accepted: 1 .. 118"),
+        (["--autoencoder", "/nowhere"], "autoencoder: got '/nowhere'; accepted: an existing"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(flags, message, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        maze_world.main([*flags, "--dry-run"])
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_autoencoder_of_other_pictures_is_refused(pictures, capsys):
+    with pytest.raises(SystemExit):
+        maze_world.main([f"--autoencoder={pictures}", "--dry-run"])
+    assert "16 x 16, not 32 x 32" in capsys.readouterr().err

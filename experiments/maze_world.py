@@ -39,7 +39,6 @@ from gpicljax.networks.autoencoder import (
 )
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, UNLIMITED, WINDOW
 from gpicljax.networks.causal_model import causal_model as causal_network
-from gpicljax.networks.contract import Network
 from gpicljax.runtime import (
     ConfigError,
     Outcome,
@@ -61,11 +60,13 @@ class Cell(NamedTuple):
 
     Attributes:
       window: `int32[]`, steps that it attends to.
+      tasks: `int32[]`, mazes that it is trained on; 0 for a new one in every episode.
       autoencoder: parameters, the same for all.
       model: parameters to start from; None to start anew.
     """
 
     window: Any
+    tasks: Any
     autoencoder: Any
     model: Any
 
@@ -75,10 +76,12 @@ class Data(NamedTuple):
 
     Attributes:
       params: the distribution over mazes.
+      tasks: `int32[]`, see `Cell`.
       weights: of the losses.
     """
 
     params: Params
+    tasks: jax.Array
     weights: Weights
 
 
@@ -93,9 +96,7 @@ def build(config: Config) -> Program:
     updates = config.updates(config.observations_per_update)
     first = round(config.first_share * updates)
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
-    known = None
-    if config.tasks:
-        known = gpicljax.TaskSet.create(stream(config.seed, "mazes"), config.tasks)
+    known = gpicljax.TaskSet.create(stream(config.seed, "mazes"), max(*config.tasks, 1)).keys
 
     def params_of(size: int, length: int) -> Params:
         return env.make_params(
@@ -105,7 +106,12 @@ def build(config: Config) -> Program:
     learnt_on = params_of(config.size, config.demonstration.length)
 
     def sample(keys: jax.Array, data: Data) -> Sequences:
-        made = trajectories(keys[0], env, data.params, len(keys), config.demonstration, tasks=known)
+        key, task_key = jax.random.split(keys[0])
+        mazes = jax.random.split(task_key, len(keys))
+        if any(config.tasks):
+            which = jax.random.randint(key, (len(keys),), 0, jnp.maximum(data.tasks, 1))
+            mazes = jnp.where(data.tasks > 0, known[which], mazes)
+        made = trajectories(key, env, data.params, len(keys), config.demonstration, tasks=mazes)
         seen = lessons(env, *made)
         return Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
 
@@ -139,7 +145,7 @@ def build(config: Config) -> Program:
 
     def init(key: jax.Array, cell: Cell) -> sequence.TrainState:
         weights = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(float)), config.weights)
-        state = trainer.init(key, hparams, Data(learnt_on, weights))
+        state = trainer.init(key, hparams, Data(learnt_on, cell.tasks, weights))
         model = state.params[MODEL] if cell.model is None else cell.model
         whole = {MODEL: model, AUTOENCODER: cell.autoencoder, WINDOW: cell.window}
         return dataclasses.replace(state, params=whole)
@@ -150,7 +156,7 @@ def build(config: Config) -> Program:
         title=f"{config.model.kind} models of mazes and of a way through them",
         details={
             "mazes": f"{config.size} x {config.size}, "
-            + (f"{config.tasks:,} different ones" if config.tasks else "each seen once"),
+            + ("each seen once" if config.tasks == (0,) else f"{config.tasks} different ones"),
             "episodes": f"{config.demonstration.length:,} steps",
             "contexts": ", ".join(context_name(steps) for steps in config.contexts),
         },
@@ -158,10 +164,11 @@ def build(config: Config) -> Program:
         update=trainer.update,
         observations=config.observations_per_update,
         cells={
-            context_name(steps): Cell(
-                np.int32(steps or UNLIMITED), eyes, start_of(config, network, steps)
+            cell_name(steps, tasks): Cell(
+                np.int32(steps or UNLIMITED), np.int32(tasks), eyes, start_of(config, steps)
             )
             for steps in config.contexts
+            for tasks in config.tasks
         },
         measures=measured.measures,
         baselines=measured.rules.all,
@@ -188,6 +195,11 @@ def context_name(steps: int) -> str:
     return {0: "full context", 1: "context-free"}.get(steps, f"context of {steps}")
 
 
+def cell_name(steps: int, tasks: int) -> str:
+    """Of a model by its context and the number of mazes that it is trained on, 0 for any."""
+    return context_name(steps) + (f", {tasks:,} mazes" if tasks else "")
+
+
 def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, Any]:
     """The autoencoder, its settings and its parameters: random ones for a dry run."""
     resolution = (config.resolution, config.resolution)
@@ -202,7 +214,7 @@ def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, An
     return loaded.autoencoder, loaded.settings, loaded.params
 
 
-def start_of(config: Config, network: Network, steps: int) -> Any:
+def start_of(config: Config, steps: int) -> Any:
     """The model that one with such a context starts from; None to start anew."""
     if config.start_from is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from maze_world_settings import ACTING, Config
 
-import gpicljax
 from gpicljax.agents import causal_model
 from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, dreaming
 from gpicljax.agents.sequence import Sequences
@@ -27,8 +26,7 @@ from gpicljax.networks.contract import Network
 from gpicljax.rollout import RolloutState
 from gpicljax.runtime import FAST_COMPILE, Measure, stream
 
-SEEN = "seen mazes"
-NOISES = {"noise as in training": None, "noise of 1": 1.0, SEEN: None}
+NOISES = {"noise as in training": None, "noise of 1": 1.0}
 """Epsilon of the demonstrators whose episodes are shown to the models; None for their range."""
 RULES = {
     "random": (0.0, 1.0),
@@ -104,7 +102,7 @@ def measures_of(
     env: MazeWorld,
     network: Network,
     pictures: Autoencoder,
-    known: gpicljax.TaskSet | None,
+    known: jax.Array,
     params_of: Callable[[int, int], Params],
 ) -> Measured:
     """What is measured of every model, all on the same mazes.
@@ -114,7 +112,7 @@ def measures_of(
       env: the environment.
       network: the models.
       pictures: their autoencoder.
-      known: the finite set of mazes that is trained on, if there is one.
+      known: keys of the mazes that are trained on where their number is finite.
       params_of: from size and length of an episode to the distribution.
     """
     actions, policy = env.action_space(), config.model.policy(env.action_space())
@@ -190,20 +188,20 @@ def measures_of(
 
     # The arguments of all measures.
 
-    def mazes(name: str, count: int = config.evaluation_tasks) -> np.ndarray:
+    def mazes(name: str, count: int) -> np.ndarray:
         keys = jax.random.split(stream(config.seed, name), count)
         return np.asarray(jax.random.key_data(keys))
 
-    unseen = mazes("unseen mazes")
-    known_mazes = None
-    if known is not None:
-        keys = np.asarray(jax.random.key_data(known.keys))
-        known_mazes = keys[np.arange(config.evaluation_tasks) % len(keys)]
-    rules = Rules(config, env, unseen, known_mazes, params_of)
+    unseen = mazes("unseen mazes", config.evaluation_tasks)
+    groups = {
+        name: (mazes("unseen mazes", config.sequences), epsilon) for name, epsilon in NOISES.items()
+    }
+    for count in filter(None, config.tasks):
+        trained_on = np.asarray(jax.random.key_data(known[np.arange(config.sequences) % count]))
+        groups[f"the {count:,} mazes of training"] = trained_on, None
+    rules = Rules(config, env, unseen, groups, params_of)
     measures = {
-        f"shown, {name}": Measure(shown, functools.partial(rules.shown, name))
-        for name in NOISES
-        if known is not None or name != SEEN
+        f"shown, {name}": Measure(shown, functools.partial(rules.shown, name)) for name in groups
     }
     for size in config.sizes:
         for name, cooling in ACTING.items():
@@ -222,19 +220,24 @@ class Rules:
     Args:
       config: the configuration.
       env: the environment.
-      unseen: keys of mazes, `uint32[N, 2]`.
-      seen: those of mazes that are trained on; None if there is no finite set of them.
+      unseen: keys of the mazes in which everybody acts, `uint32[N, 2]`.
+      groups: of noisy demonstrators by name: keys of their mazes, and their epsilon.
       params_of: from size and length of an episode to the distribution.
     """
 
     def __init__(
-        self, config: Config, env: MazeWorld, unseen: Any, seen: Any, params_of: Any
+        self,
+        config: Config,
+        env: MazeWorld,
+        unseen: np.ndarray,
+        groups: Mapping[str, tuple[np.ndarray, float | None]],
+        params_of: Callable[[int, int], Params],
     ) -> None:
         self._config, self._env, self._params_of = config, env, params_of
-        self._names = [*RULES, *NOISES]
-        self._mazes = [
-            seen if name == SEEN and seen is not None else unseen for name in self._names
-        ]
+        self._mazes = dict.fromkeys(RULES, unseen) | {
+            name: one for name, (one, _) in groups.items()
+        }
+        self._epsilons = {name: epsilon for name, (_, epsilon) in groups.items()}
         self._play = functools.cache(self._played)
 
     def shown(self, name: str) -> tuple[Episode, Task]:
@@ -259,9 +262,9 @@ class Rules:
         settings = dataclasses.replace(
             self._config.demonstration, length=self._config.steps, rule=rule
         )
-        each = [self._noise(name) for name in self._names]
-        noise = jax.tree.map(lambda *x: np.concatenate(x), *each)
-        keys = np.concatenate(self._mazes)
+        each = [self._noise(name, len(mazes)) for name, mazes in self._mazes.items()]
+        noise = jax.tree.map(lambda *x: jnp.concatenate(x), *each)
+        keys = np.concatenate(list(self._mazes.values()))
 
         def play(where: Params, keys: jax.Array, noise: Noise) -> tuple[Episode, Task]:
             key, tasks = stream(self._config.seed, "rules"), jax.random.wrap_key_data(keys)
@@ -271,20 +274,20 @@ class Rules:
 
         where = self._params_of(size, self._config.steps)
         made = jax.device_get(jax.jit(play, compiler_options=FAST_COMPILE)(where, keys, noise))
-        count = self._config.evaluation_tasks
+        ends = np.cumsum([len(mazes) for mazes in self._mazes.values()])
         return {
-            name: jax.tree.map(lambda x, i=i: x[i * count : (i + 1) * count], made)
-            for i, name in enumerate(self._names)
+            name: jax.tree.map(lambda x, to=to, count=len(mazes): x[to - count : to], made)
+            for to, (name, mazes) in zip(ends, self._mazes.items(), strict=True)
         }
 
-    def _noise(self, name: str) -> Noise:
+    def _noise(self, name: str, count: int) -> Noise:
         """How badly each of one kind acts."""
-        draw, count = np.random.default_rng(self._config.seed), self._config.evaluation_tasks
+        draw = np.random.default_rng(self._config.seed)
         if name in RULES:
             memory, epsilon = RULES[name]
             drawn: Any = np.full(count, memory), np.full(count, epsilon), np.zeros(count)
         else:
-            settings, fixed = self._config.demonstration, NOISES[name]
+            settings, fixed = self._config.demonstration, self._epsilons[name]
             drawn = (
                 draw.uniform(*settings.probability, count),
                 draw.uniform(*(settings.epsilon if fixed is None else (fixed, fixed)), count),

@@ -50,7 +50,8 @@ class Config(TrainingConfig):
       landmarks: Targets in a maze.
       density: Of walls.
       resolution: Pixels of a picture's side.
-      tasks: Number of different mazes to train on; 0 for a new one in every episode.
+      tasks: Number of different mazes that each model is trained on; 0 for a new one in every
+        episode. Every number is combined with every context.
       demonstration: How episodes are made, and how long they are.
       weights: Of the losses.
       first_weights: Of the losses in the first part of the training.
@@ -58,7 +59,8 @@ class Config(TrainingConfig):
       agent: Batch and schedule.
       hparams: Hyper-parameters; decay_updates is set to the length of the run.
       part: Pictures that are encoded or decoded at a time, where they do not fit; 0 for all.
-      evaluation_tasks: Mazes of each evaluation.
+      sequences: Demonstrators' episodes that models are shown in evaluations.
+      evaluation_tasks: Mazes that they act in.
       evaluation_length: Steps of an episode there; 0 for those of the training.
       evaluation_sizes: Sizes of mazes to act in; the models' own by default.
       rules: By which the privileged agents choose that act beside the models.
@@ -78,7 +80,7 @@ class Config(TrainingConfig):
     landmarks: int = 10
     density: float = 0.36
     resolution: int = 128
-    tasks: int = 0
+    tasks: tuple[int, ...] = (0,)
     demonstration: Demonstration = Demonstration()
     weights: Weights = Weights()
     first_weights: Weights = Weights(0.05, 0.90, 0.05)
@@ -86,6 +88,7 @@ class Config(TrainingConfig):
     agent: SequenceConfig = SequenceConfig(batch_size=8)
     hparams: SequenceHParams = SequenceHParams()
     part: int = 0
+    sequences: int = 64
     evaluation_tasks: int = 64
     evaluation_length: int = 0
     evaluation_sizes: tuple[int, ...] = ()
@@ -97,14 +100,17 @@ class Config(TrainingConfig):
         """Refuses what can be refused before anything is compiled."""
         super().validate()
         check(len(self.contexts) >= 1, "contexts", self.contexts, "at least one")
-        for name in ("contexts", "evaluation_sizes", "marks"):
+        check(len(self.tasks) >= 1, "tasks", self.tasks, "at least one number")
+        for name in ("contexts", "tasks", "evaluation_sizes", "marks"):
             values = getattr(self, name)
             check(len(set(values)) == len(values), name, values, "different ones")
-        check(min(self.contexts) >= 0, "contexts", self.contexts, "0, or numbers of steps")
-        for name in ("tasks", "part", "evaluation_length"):
+        for name in ("contexts", "tasks"):
+            values = getattr(self, name)
+            check(min(values) >= 0, name, values, "0, or positive numbers")
+        for name in ("part", "evaluation_length"):
             check(getattr(self, name) >= 0, name, getattr(self, name), "an integer >= 0")
-        enough = self.evaluation_tasks >= 2
-        check(enough, "evaluation_tasks", self.evaluation_tasks, "an integer >= 2")
+        for name in ("sequences", "evaluation_tasks"):
+            check(getattr(self, name) >= 2, name, getattr(self, name), "an integer >= 2")
         check(0 <= self.first_share < 1, "first_share", self.first_share, "a share below 1")
         check(self.horizon >= 1, "horizon", self.horizon, "an integer >= 1")
         predicted = self.model.rewards == bool(self.weights.reward)
@@ -170,6 +176,7 @@ PAPER_SMALL = Config(
     first_share=0.3,
     observations=120_000 * 2048,
     part=256,
+    sequences=1_275,
     evaluation_sizes=(15, 25, 35),
 )
 PRESETS = {
@@ -192,12 +199,15 @@ PRESETS = {
     "cpu-continuous": dataclasses.replace(
         QUICK, contexts=(0, 1), actions="continuous", observations=256 * 16 * 128
     ),
-    "cpu-task-diversity": dataclasses.replace(QUICK, contexts=(0,), tasks=100),
+    # Figures 11, 14 and 15: one program for all numbers of mazes.
+    "cpu-task-diversity": dataclasses.replace(QUICK, contexts=(0,), tasks=(1, 10, 100, 10_000)),
     "paper-small": PAPER_SMALL,
     "paper-variants": dataclasses.replace(PAPER_SMALL, contexts=(2, 1)),
     "paper-standard": dataclasses.replace(
         PAPER_SMALL, model=CausalModelSettings(layers=12, width=1280, heads=16)
     ),
     # 64 K episodes.
-    "task-diversity": dataclasses.replace(PAPER_SMALL, tasks=10_000, observations=64_000 * 2048),
+    "task-diversity": dataclasses.replace(
+        PAPER_SMALL, tasks=(1, 10, 100, 10_000), observations=64_000 * 2048, evaluation_sizes=()
+    ),
 }

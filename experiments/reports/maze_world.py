@@ -282,7 +282,8 @@ def report(outcome: Outcome) -> Report:
         "",
         f"{outcome.observations:,} steps per model at {throughput(outcome.history):,.0f} per second"
         f" over all models, {outcome.parameters:,} parameters (autoencoder included). Measured on "
-        f"{config.evaluation_tasks} mazes that no model has seen, {config.steps:,} steps each. "
+        f"mazes that no model has seen ({config.sequences:,} that they are shown, "
+        f"{config.evaluation_tasks} that they act in), {config.steps:,} steps each. "
         "L_pm: nats of the teacher's action. L_wm: mean squared error of the next picture, of "
         "values in [0, 1]. L_z: of its standardised latents. Late: the last quarter of an episode.",
         "",

@@ -274,11 +274,11 @@ class Rules:
 
         where = self._params_of(size, self._config.steps)
         made = jax.device_get(jax.jit(play, compiler_options=FAST_COMPILE)(where, keys, noise))
-        ends = np.cumsum([len(mazes) for mazes in self._mazes.values()])
-        return {
-            name: jax.tree.map(lambda x, to=to, count=len(mazes): x[to - count : to], made)
-            for to, (name, mazes) in zip(ends, self._mazes.items(), strict=True)
-        }
+        found, end = {}, 0
+        for name, mazes in self._mazes.items():
+            rows = slice(end, end := end + len(mazes))
+            found[name] = jax.tree.map(lambda x, rows=rows: x[rows], made)
+        return found
 
     def _noise(self, name: str, count: int) -> Noise:
         """How badly each of one kind acts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -114,8 +115,10 @@ def glances(key: jax.Array, env: MazeWorld, params: Params, mazes: int, count: i
         blank = Episode(*(None,) * len(Episode._fields))
         begun = states_of(env, task, blank._replace(pose=pose, command=command))
         action = jax.vmap(env.action_space().sample)(jax.random.split(action_key, count))
+        # The script that commands would follow is empty.
         after = jax.vmap(lambda state, action: env.move(state, action, (), task).state)
+        later = dataclasses.replace(after(begun, action), command=begun.command)
         see = jax.vmap(env.observe, (0, None))
-        return Glances(see(after(begun, action), task), see(begun, task))
+        return Glances(see(later, task), see(begun, task))
 
     return jax.vmap(of_maze)(jax.random.split(key, mazes))

@@ -22,13 +22,14 @@ from meta_rg_players_settings import FROM_SEQUENCES, PRESETS, Config, cell_param
 from meta_rg_settings import coming_feedback
 from reports.meta_rg import cell_name, probed
 from reports.meta_rg_episode import EPISODE
-from reports.meta_rg_players import report
+from reports.meta_rg_players import ACQUISITION, report
 
 import gpicljax
 from gpicljax.agents import r2d2, signalling
 from gpicljax.agents.acting import q_agent
 from gpicljax.data.meta_rg import game_sequences, signalling_game
 from gpicljax.envs.meta_rg import CHANNELS, MetaRG
+from gpicljax.evaluation.meta_rg.acquisition import language_acquisition
 from gpicljax.evaluation.meta_rg.games import Games, play_games
 from gpicljax.evaluation.meta_rg.language import languages
 from gpicljax.evaluation.returns import Episode, one_trial_each, record_episode
@@ -161,6 +162,11 @@ def build(config: Config) -> Program:
         structures = config.structures
         return languages(key, env, agent(), params, games_of(cell), structures=structures)
 
+    def acquisition(key: jax.Array, params: Any, cell: Any) -> jax.Array:
+        """What somebody new understands of the language of each structure, float `[T]`."""
+        told, games, taught = agent(), games_of(cell), config.taught
+        return language_acquisition(key, env, told, params, games, structures=taught).query
+
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
     measures = {
         name: Measure(games, (CHANNELS.index(channel), explore), groups)
@@ -168,6 +174,8 @@ def build(config: Config) -> Program:
     }
     if env.view == "players":
         measures["language"] = Measure(language)
+        if config.taught:
+            measures[ACQUISITION] = Measure(acquisition)
     measures[EPISODE] = Measure(episode)
     return Program(
         title=f"Two players in {config.env}, {config.method}",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from meta_rg_settings import APPENDIX_C, EVENTS, MANY_STEPS, NEXT_REWARD, refused_by_flag
 
 import gpicljax
 from gpicljax.agents import r2d2, signalling
 from gpicljax.agents.sequence import SequenceHParams
+from gpicljax.checks import Range
 from gpicljax.envs.meta_rg import MetaRG
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check
@@ -49,6 +50,8 @@ class Config(TrainingConfig):
       probe_episodes: Greedy episodes per log line, played together.
       evaluation_episodes: Episodes per seed and condition at the end, rounded up to such groups.
       structures: Semantic structures of which all meanings are asked for.
+      taught: Semantic structures whose language somebody new learns, from all their samples, to see
+        how easily (ease of acquisition); 0 for none.
     """
 
     env: Literal["MetaRG-v0", "MetaRG-v1"] = "MetaRG-v1"
@@ -78,6 +81,7 @@ class Config(TrainingConfig):
     probe_episodes: int = 128
     evaluation_episodes: int = 512
     structures: int = 32
+    taught: Annotated[int, Range(0)] = 0
 
     def default_name(self) -> str:
         """The preset, the method and the environment."""
@@ -125,18 +129,32 @@ def cell_params(config: Config, env: MetaRG, shots: int, samples: int) -> Any:
 
 
 QUICK = Config()
+NO_NOISE = dataclasses.replace(QUICK.players, batch_size=32, copies=1, entropy=0.0)
+"""Where nothing is explored, copies of a game are but the same game."""
+# Sequences hold most episodes to their end, and the memory their support phases.
 TABLE_1 = dataclasses.replace(
-    QUICK, env="MetaRG-v0", shots=(1, 2), samples=(4,), vmax=5, observations=500_000
+    QUICK,
+    env="MetaRG-v0",
+    shots=(1, 2),
+    samples=(4,),
+    vmax=5,
+    observations=500_000,
+    log_lines=5,
+    network=dataclasses.replace(EVENTS, slots=64),
+    players=dataclasses.replace(QUICK.players, games=72, batch_size=4),
+    probe_episodes=32,
+    evaluation_episodes=128,
+    taught=4,
 )
 PRESETS = {
     "quick": QUICK,
     "straight-through": dataclasses.replace(
         QUICK,
         method="straight-through",
-        players=dataclasses.replace(QUICK.players, batch_size=32, copies=1, entropy=0.0),
+        players=NO_NOISE,
     ),
-    "quantiser": dataclasses.replace(QUICK, method="quantiser"),
-    "rule": dataclasses.replace(QUICK, method="rule"),
+    "quantiser": dataclasses.replace(QUICK, method="quantiser", players=NO_NOISE),
+    "rule": dataclasses.replace(QUICK, method="rule", players=NO_NOISE),
     "vdn": dataclasses.replace(QUICK, method="vdn"),
     "vdn-sad": dataclasses.replace(QUICK, method="vdn-sad"),
     "cpu-table1": TABLE_1,

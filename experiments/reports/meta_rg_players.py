@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpicljax.envs.meta_rg import MetaRG
+from gpicljax.evaluation.meta_rg import published
 from gpicljax.evaluation.meta_rg.games import accuracy_by_seed
 from gpicljax.evaluation.meta_rg.language import meanings
 from gpicljax.evaluation.statistics import mean_interval, welch_test
@@ -15,9 +16,11 @@ from gpicljax.runtime import Outcome, Report, throughput
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.meta_rg import languages_figure
 from gpicljax.viz.style import save_figure
+from reports.meta_rg import cell_name
 from reports.meta_rg_episode import EPISODE, replay
 
 LANGUAGE = ("topsim", "posdis", "bosdis")
+ACQUISITION = "ease of acquisition"
 
 
 class Results:
@@ -35,7 +38,7 @@ class Results:
     def __init__(self, outcome: Outcome) -> None:
         """Computes the accuracies."""
         self.outcome, self.cells = outcome, list(outcome.program.cells)
-        others = "language", EPISODE
+        others = "language", ACQUISITION, EPISODE
         self.conditions = [name for name in outcome.measured if name not in others]
         accuracies = {name: accuracy_by_seed(outcome.measured[name]) for name in self.conditions}
         self.query = {name: self._by_cell(a.query.by_game) for name, a in accuracies.items()}
@@ -47,6 +50,8 @@ class Results:
                 name: self._by_cell(np.asarray(getattr(asked, name)).reshape(len(asked.topsim), -1))
                 for name in LANGUAGE
             }
+        if (learnt := outcome.measured.get(ACQUISITION)) is not None:
+            self.language[ACQUISITION] = self._by_cell(learnt)
 
     def _by_cell(self, values: Any) -> np.ndarray:
         values = self.outcome.seeds(values).reshape(len(self.cells), self.outcome.config.seeds, -1)
@@ -72,11 +77,35 @@ def accuracy_table(results: Results) -> str:
 
 
 def language_table(results: Results) -> str:
-    """Every cell's measures of compositionality."""
-    lines = [f"| game | {' | '.join(LANGUAGE)} |", "|---|---|---|---|"]
+    """Every cell's measures of compositionality, and what somebody new understands."""
+    names = results.language
+    lines = [f"| game | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
     for index, cell in enumerate(results.cells):
-        values = (mean_interval(results.language[name][index]).percent for name in LANGUAGE)
+        values = (mean_interval(found[index]).percent for found in names.values())
         lines.append(f"| {cell} | {' | '.join(values)} |")
+    return "\n".join(lines)
+
+
+def paper_table(results: Results) -> str:
+    """The paper's Table 1 beside what learning players reached in the same games, in %."""
+    lines = ["| game | measure | paper | ours | ours, frozen speaker |", "|---|---|---|---|---|"]
+    ours = {
+        "zsct": results.query["greedy"],
+        "ease_of_acquisition": results.language.get(ACQUISITION),
+        **{name: results.language.get(name) for name in LANGUAGE},
+    }
+    for (measure, shots), theirs in published.TABLE_1.items():
+        cell, values = cell_name((shots, 4)), ours[measure]
+        if cell not in results.cells or values is None:
+            continue
+        printed = f"{100 * theirs.mean:.1f} ± {100 * theirs.std:.1f}"
+        both = [
+            mean_interval(values[results.cells.index(name)]).percent
+            for name in (cell, f"{cell}, frozen speaker")
+            if name in results.cells
+        ]
+        both += [""] * (2 - len(both))
+        lines.append(f"| {cell} | {measure.replace('_', ' ')} | {printed} | {' | '.join(both)} |")
     return "\n".join(lines)
 
 
@@ -160,6 +189,15 @@ def report(outcome: Outcome) -> Report:
             language_table(results),
             "",
         ]
+        if config.taught:
+            parts += [
+                f"{ACQUISITION.capitalize()}: the accuracy of new listeners on the meanings of the "
+                f"query phase after 512 epochs of those of the support phase, in {config.taught} "
+                "structures; chance is 50 %.",
+                "",
+            ]
+    if config.vmax == 5 and 4 in config.samples:
+        parts += ["Beside the paper's Table 1:", "", paper_table(results), ""]
     parts += [
         f"Players have {outcome.parameters:,} parameters together. Training ran at "
         f"{throughput(outcome.history):,.0f} observations/s over all seeds, probes included.",

@@ -10,7 +10,7 @@ import pytest
 import gpicljax
 from gpicljax.envs.meta_rg.types import SPEAKER
 from gpicljax.evaluation.meta_rg.acquisition import ease_of_acquisition
-from gpicljax.evaluation.meta_rg.language import languages, meanings
+from gpicljax.evaluation.meta_rg.language import languages, meanings, utterances
 from gpicljax.interface import Agent
 
 ENV = gpicljax.make("MetaRG-v1", view="players", max_values=3)
@@ -43,6 +43,23 @@ def test_every_meaning_is_asked_for():
     assert set(mixed.counts.sum(-1)) <= {8, 12, 18, 27} and mixed.counts.sum() < 4 * 27
     silent = ask(key, params=0, env_params=params)
     assert (silent.messages == 0).all() and np.isnan(silent.posdis).all()
+
+
+def test_every_sample_is_spoken_of():
+    env = dataclasses.replace(ENV, max_samples=3)
+    ends = speaker(lambda x: jnp.where(x > 0, 6, 1))
+    params = env.make_params(min_values=2, max_values=2, samples=2)
+    ask = jax.jit(
+        lambda key: utterances(key, env, ends, (), params, structures=2, samples=env.max_samples)
+    )
+    said = jax.device_get(ask(jax.random.key(0)))
+    assert said.messages.shape == said.stimuli.shape == (2, 27, 3, 3)
+    assert (said.messages == np.where(said.stimuli > 0, 6, 1)).all()
+    exists = said.counts > 0
+    assert exists.sum() == 16 and (said.num_values == 2).all()
+    # Of two samples there are, the third is the first again.
+    first, second, third = np.moveaxis(said.stimuli[exists], 1, 0)
+    assert (first == third).all() and (first != second).all()
 
 
 def test_a_code_is_learnt_and_noise_is_not():

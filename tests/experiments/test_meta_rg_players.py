@@ -20,6 +20,7 @@ TINY = [
     "--probe-episodes=8",
     "--evaluation-episodes=16",
     "--structures=4",
+    "--taught=1",
     "--network.heads=2",
     "--network.predictor=8",
     "--network.head=8",
@@ -72,6 +73,7 @@ def test_every_way_to_learn_runs(method, tmp_path, monkeypatch):
     assert ("S = 1, O = 1, frozen speaker" in results) == compared
     assert ("Welch" in text) == compared
     spoken = method != "rule"
+    assert ("ease of acquisition" in learnt) == ("Ease of acquisition" in text) == spoken
     assert ("posdis" in learnt) == spoken == (folder / "figures" / "languages.png").exists()
     assert (folder / "figures" / "learning.png").stat().st_size > 5_000
     assert (folder / "figures" / "episode.html").exists() == paged

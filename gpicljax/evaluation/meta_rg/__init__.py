@@ -1,9 +1,19 @@
 """Measures of Meta-Referential Games: games, zero-shot compositional tests, languages."""
 
 from gpicljax.evaluation.meta_rg import published
-from gpicljax.evaluation.meta_rg.acquisition import Acquisition, ease_of_acquisition
+from gpicljax.evaluation.meta_rg.acquisition import (
+    Acquisition,
+    ease_of_acquisition,
+    language_acquisition,
+)
 from gpicljax.evaluation.meta_rg.games import Games, accuracy_by_seed, outcome, play_games
-from gpicljax.evaluation.meta_rg.language import Languages, languages, meanings
+from gpicljax.evaluation.meta_rg.language import (
+    Languages,
+    Utterances,
+    languages,
+    meanings,
+    utterances,
+)
 from gpicljax.evaluation.meta_rg.zsct import (
     HypothesisRow,
     ZSCTAccuracy,
@@ -17,15 +27,18 @@ __all__ = [
     "Games",
     "HypothesisRow",
     "Languages",
+    "Utterances",
     "ZSCTAccuracy",
     "accuracy_by_seed",
     "ease_of_acquisition",
     "hypothesis_table",
     "hypothesis_tests",
+    "language_acquisition",
     "languages",
     "meanings",
     "outcome",
     "play_games",
     "published",
+    "utterances",
     "zsct_accuracy",
 ]

@@ -15,6 +15,10 @@ import optax
 from flax import linen as nn
 
 from gpicljax.checks import check, check_array, check_at_least
+from gpicljax.envs import _structure as structure
+from gpicljax.envs.meta_rg import MetaRG
+from gpicljax.evaluation.meta_rg.language import utterances
+from gpicljax.interface import Agent
 from gpicljax.networks.feedforward import MLP, dense
 from gpicljax.networks.recurrent import GRUStack
 
@@ -183,3 +187,64 @@ def ease_of_acquisition(
 
     query_key, seen_key = exam_keys
     return Acquisition(curve, examine(query_key, "query"), examine(seen_key, "support"))
+
+
+def language_acquisition(
+    key: jax.Array,
+    env: MetaRG,
+    agent: Agent,
+    params: Any,
+    env_params: Any,
+    *,
+    structures: int,
+    **options: Any,
+) -> Acquisition:
+    """Teaches a speaker's language about newly drawn structures to somebody new, one for each.
+
+    The new listener learns from what is said of the support phase's meanings at the start of an
+    episode, and is asked about those of the query phase.
+
+    Args:
+      key: a typed key.
+      env: the players' view of the game; `max_samples` samples of each meaning are spoken of.
+      agent: both players.
+      params: their parameters.
+      env_params: the distribution over tasks.
+      structures: T.
+      options: of `ease_of_acquisition`.
+
+    Returns:
+      What the new listeners have learnt, leaves `[T, ...]`.
+
+    Source: section 4.2 and Table 1 of the Meta-Referential Games paper, which asks speakers at the
+      end of an episode, about its stimuli.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("MetaRG-v1", view="players", max_values=2)
+      >>> def teach(key):
+      ...     players, games = random_agent(env), env.default_params
+      ...     return language_acquisition(key, env, players, (), games, structures=4, epochs=2)
+      >>> jax.eval_shape(teach, jax.random.key(0)).query.shape
+      (4,)
+    """
+    ask_key, learn_key = jax.random.split(key)
+    said = utterances(
+        ask_key,
+        env,
+        agent,
+        params,
+        env_params,
+        structures=structures,
+        samples=env.max_samples,
+    )
+
+    def learn(key: jax.Array, messages: Any, stimuli: Any, num_values: jax.Array) -> Acquisition:
+        phases = structure.phase_masks(num_values, env.max_values)
+        return ease_of_acquisition(
+            key, messages, stimuli, *phases, vocab_size=env.vocab_size, **options
+        )
+
+    keys = jax.random.split(learn_key, structures)
+    return jax.vmap(learn)(keys, said.messages, said.stimuli, said.num_values)

@@ -44,6 +44,97 @@ def meanings(env: MetaRG) -> np.ndarray:
     return structure.combinations(env.num_dims, env.max_values)
 
 
+class Utterances(NamedTuple):
+    """What is said of samples of every meaning of T semantic structures.
+
+    Attributes:
+      messages: `int32[T, M, O, L]`, as sent, 0 behind the end of a sentence.
+      stimuli: float `[T, M, O, F]`, what the speaker saw.
+      counts: `int32[T, M]`, 1 where the structure has the meaning, else 0.
+      num_values: `int32[T, N_dim]`, of each structure.
+    """
+
+    messages: jax.Array
+    stimuli: jax.Array
+    counts: jax.Array
+    num_values: jax.Array
+
+
+def utterances(
+    key: jax.Array,
+    env: MetaRG,
+    agent: Agent,
+    params: Any,
+    env_params: Any,
+    *,
+    structures: int,
+    samples: int = 1,
+) -> Utterances:
+    """Asks a speaker for every meaning of newly drawn structures, and keeps what it says.
+
+    It is asked at the start of an episode each time, when nothing has been said before.
+
+    Args:
+      key: a typed key.
+      env: the players' view of the game.
+      agent: both players.
+      params: their parameters.
+      env_params: the distribution over tasks.
+      structures: T.
+      samples: O, of each meaning; where structures have fewer, they recur.
+
+    Returns:
+      The utterances.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("MetaRG-v1", view="players", max_values=2, max_samples=4)
+      >>> def ask(key):
+      ...     players, params = random_agent(env), env.default_params
+      ...     return utterances(key, env, players, (), params, structures=3, samples=4)
+      >>> jax.eval_shape(ask, jax.random.key(0)).messages.shape
+      (3, 8, 4, 3)
+    """
+    space = jnp.asarray(meanings(env))
+    task_key, act_key = jax.random.split(key)
+
+    def ask(key: jax.Array) -> tuple[Any, ...]:
+        task_key, state_key = jax.random.split(key)
+        task: Task = env.sample_task(task_key, env_params)
+        state: State = env.initial(state_key, task)
+
+        def see(meaning: jax.Array, sample: jax.Array) -> tuple[Any, jax.Array]:
+            stimulus = jax.nn.one_hot(meaning, env.max_values).reshape(-1)
+            if env.stimulus == "scs":
+                stimulus = task.table[jnp.arange(env.num_dims), meaning, sample]
+            seen = jnp.zeros_like(state.game.speaker).at[0].set(stimulus)
+            game = state.game.replace(speaker=seen)  # type: ignore[attr-defined]
+            return env.observe(state.replace(game=game), task), stimulus  # type: ignore[attr-defined]
+
+        which = jnp.arange(samples) % task.samples
+        shown, stimuli = jax.vmap(jax.vmap(see, (None, 0)), (0, None))(space, which)
+        return shown, stimuli, (space < task.num_values).all(-1).astype(jnp.int32), task.num_values
+
+    shown, stimuli, counts, num_values = jax.vmap(ask)(jax.random.split(task_key, structures))
+    size = structures * len(space) * samples
+    no, yes = jnp.zeros(size, bool), jnp.ones(size, bool)
+    timestep = TimeStep(
+        observation=jax.tree.map(lambda x: x.reshape(size, *x.shape[3:]), shown),
+        reward=jnp.zeros((size, 2), jnp.result_type(float)),
+        terminated=no,
+        truncated=no,
+        episode_start=yes,
+        trial_start=yes,
+        info={},
+    )
+    keys = jax.random.split(act_key, size)
+    action, _, _ = agent.act(keys, params, agent.initial_carry(size), timestep)
+    said = language.regularise(action[:, SPEAKER, 1 : 1 + env.message_length])
+    messages = said.reshape(structures, len(space), samples, -1)
+    return Utterances(messages, stimuli, counts, num_values)
+
+
 def languages(
     key: jax.Array,
     env: MetaRG,
@@ -78,40 +169,8 @@ def languages(
       (4, 8, 3)
     """
     space = meanings(env)
-    task_key, act_key = jax.random.split(key)
-
-    def ask(key: jax.Array) -> tuple[Any, jax.Array]:
-        task_key, state_key = jax.random.split(key)
-        task: Task = env.sample_task(task_key, env_params)
-        state: State = env.initial(state_key, task)
-
-        def see(meaning: jax.Array) -> Any:
-            stimulus = jax.nn.one_hot(meaning, env.max_values).reshape(-1)
-            if env.stimulus == "scs":
-                stimulus = task.table[jnp.arange(env.num_dims), meaning, 0]
-            seen = jnp.zeros_like(state.game.speaker).at[0].set(stimulus)
-            game = state.game.replace(speaker=seen)  # type: ignore[attr-defined]
-            return env.observe(state.replace(game=game), task)  # type: ignore[attr-defined]
-
-        every = jnp.asarray(space)
-        return jax.vmap(see)(every), (every < task.num_values).all(-1).astype(jnp.int32)
-
-    observations, counts = jax.vmap(ask)(jax.random.split(task_key, structures))
-    size = structures * len(space)
-    no, yes = jnp.zeros(size, bool), jnp.ones(size, bool)
-    timestep = TimeStep(
-        observation=jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), observations),
-        reward=jnp.zeros((size, 2), jnp.result_type(float)),
-        terminated=no,
-        truncated=no,
-        episode_start=yes,
-        trial_start=yes,
-        info={},
-    )
-    keys = jax.random.split(act_key, size)
-    action, _, _ = agent.act(keys, params, agent.initial_carry(size), timestep)
-    said = language.regularise(action[:, SPEAKER, 1 : 1 + env.message_length])
-    messages = said.reshape(structures, len(space), -1)
+    said = utterances(key, env, agent, params, env_params, structures=structures)
+    messages = said.messages[:, :, 0]
 
     def measured(said: jax.Array, count: jax.Array) -> tuple[jax.Array, ...]:
         sizes = {"vocab_size": env.vocab_size + 1, "num_values": env.max_values}
@@ -121,4 +180,4 @@ def languages(
             bosdis(said, space, counts=count, **sizes),
         )
 
-    return Languages(messages, counts, *jax.vmap(measured)(messages, counts))
+    return Languages(messages, said.counts, *jax.vmap(measured)(messages, said.counts))

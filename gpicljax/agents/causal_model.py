@@ -222,8 +222,8 @@ def causal_agent(
       cooling: temperatures at which it draws.
 
     Returns:
-      The agent; its `aux` is a dictionary with what the `policy` reads, the `latent` that was
-      expected and the one `seen`.
+      The agent; its `aux` is a dictionary with what the `policy` reads and the `image` that was
+      expected, float `[B, H, W, 3]` in [0, 1]; where nobody keeps it, it is not computed.
 
     Example:
       >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
@@ -242,7 +242,7 @@ def causal_agent(
         decisions = jnp.where(timestep.trial_start, 0, carry.decisions)
         output, core = network.step(params, carry.agent.core, inputs, timestep.trial_start)
         action = choose(keys, output.policy, decisions)
-        aux = {"policy": output.policy, "latent": output.latent, "seen": output.seen}
+        aux = {"policy": output.policy, "image": output.image}
         return action, aux, CausalCarry(AgentCarry(core, action), decisions + 1)
 
     def initial_carry(batch: int) -> CausalCarry:

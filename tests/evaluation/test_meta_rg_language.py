@@ -1,5 +1,6 @@
 """What speakers say of every meaning, and how easily somebody new learns it."""
 
+import dataclasses
 import functools
 
 import jax
@@ -16,16 +17,20 @@ from gpicljax.interface import Agent
 ENV = gpicljax.make("MetaRG-v1", view="players", max_values=3)
 
 
-def thirds():
-    """Both players; the speaker tells the thirds in which its stimulus lies, times `params`."""
+def speaker(say):
+    """Both players; the speaker says a function of its stimulus, times `params`."""
 
     def act(keys, params, carry, timestep):
-        seen = timestep.observation["stimulus"][:, SPEAKER]
-        said = params * (1 + jnp.clip(jnp.floor((seen + 1) * 1.5), 0, 2).astype(jnp.int32))
+        said = params * say(timestep.observation["stimulus"][:, SPEAKER])
         action = jnp.zeros((len(keys), 2, 4), jnp.int32).at[:, SPEAKER, 1:].set(said)
         return action, {}, carry
 
     return Agent(lambda batch: (), act)
+
+
+def thirds():
+    """It tells the thirds in which its stimulus lies."""
+    return speaker(lambda x: 1 + jnp.clip(jnp.floor((x + 1) * 1.5), 0, 2).astype(jnp.int32))
 
 
 def test_every_meaning_is_asked_for():
@@ -50,7 +55,7 @@ def test_every_sample_is_spoken_of():
     ends = speaker(lambda x: jnp.where(x > 0, 6, 1))
     params = env.make_params(min_values=2, max_values=2, samples=2)
     ask = jax.jit(
-        lambda key: utterances(key, env, ends, (), params, structures=2, samples=env.max_samples)
+        lambda key: utterances(key, env, ends, 1, params, structures=2, samples=env.max_samples)
     )
     said = jax.device_get(ask(jax.random.key(0)))
     assert said.messages.shape == said.stimuli.shape == (2, 27, 3, 3)

@@ -77,11 +77,13 @@ class Data(NamedTuple):
     Attributes:
       params: the distribution over mazes.
       tasks: `int32[]`, see `Cell`.
+      window: `int32[]`, likewise, once it has grown.
       weights: of the losses.
     """
 
     params: Params
     tasks: jax.Array
+    window: jax.Array
     weights: Weights
 
 
@@ -145,10 +147,20 @@ def build(config: Config) -> Program:
 
     def init(key: jax.Array, cell: Cell) -> sequence.TrainState:
         weights = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(float)), config.weights)
-        state = trainer.init(key, hparams, Data(learnt_on, cell.tasks, weights))
+        state = trainer.init(key, hparams, Data(learnt_on, cell.tasks, cell.window, weights))
         model = state.params[MODEL] if cell.model is None else cell.model
         whole = {MODEL: model, AUTOENCODER: cell.autoencoder, WINDOW: cell.window}
-        return dataclasses.replace(state, params=whole)
+        return grown(dataclasses.replace(state, params=whole))
+
+    def grown(state: sequence.TrainState) -> sequence.TrainState:
+        """The contexts in force after so many updates."""
+        if not config.growth:
+            return state
+        share = state.updates / max(config.growth * updates, 1)
+        doublings = jnp.floor(share * np.log2(config.demonstration.length / 2))
+        reach = jnp.where(share < 1, 2.0 ** (1 + doublings), UNLIMITED).astype(jnp.int32)
+        window = jnp.minimum(state.data.window, reach)
+        return dataclasses.replace(state, params={**state.params, WINDOW: window})
 
     measured = measures_of(config, env, network, pictures, known, params_of)
 
@@ -163,6 +175,7 @@ def build(config: Config) -> Program:
         init=init,
         update=trainer.update,
         observations=config.observations_per_update,
+        between=grown,
         cells={
             cell_name(steps, tasks): Cell(
                 np.int32(steps or UNLIMITED), np.int32(tasks), eyes, start_of(config, steps)

@@ -204,8 +204,8 @@ def measures_of(
         f"shown, {name}": Measure(shown, functools.partial(rules.shown, name)) for name in groups
     }
     for size in config.sizes:
-        for name, cooling in ACTING.items():
-            where = params_of(size, config.steps)
+        for name in config.acting:
+            cooling, where = ACTING[name], params_of(size, config.steps)
             cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in cooling))
             measures[f"acted, n = {size}, {name}"] = Measure(acted, (unseen, where, cooled))
     for mark in config.marks:

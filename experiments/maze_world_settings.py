@@ -15,6 +15,14 @@ from gpicljax.envs.maze_world.experts import Rule
 from gpicljax.networks.causal_model import CausalModelSettings
 from gpicljax.runtime import TrainingConfig, check
 
+ACTING = {
+    "drawn": Cooling(),
+    "cooled": Cooling(1.0, 0.995, 0.01),
+    "temperature .4": Cooling(0.4),
+    "greedy": Cooling(1e-6),
+}
+"""How models act in evaluations; "cooled" is the reference code's way."""
+
 
 @struct.dataclass
 class Weights:
@@ -43,6 +51,8 @@ class Config(TrainingConfig):
       start_from: Folder of a run whose models are trained on, each by its context or, where that is
         missing, from the one with the longest.
       contexts: Steps that each model attends to; 0 for all.
+      growth: Share of the updates over which contexts double from 2 steps to what they are to be;
+        0 for contexts that are so from the start. Checked between log lines.
       model: The models.
       mode: What there is to do.
       actions: What the agents can do.
@@ -63,6 +73,7 @@ class Config(TrainingConfig):
       evaluation_tasks: Mazes that they act in.
       evaluation_length: Steps of an episode there; 0 for those of the training.
       evaluation_sizes: Sizes of mazes to act in; the models' own by default.
+      acting: Names of the ways in which models act in evaluations.
       rules: By which the privileged agents choose that act beside the models.
       marks: Pictures after which the model looks ahead.
       horizon: How far it does.
@@ -73,6 +84,7 @@ class Config(TrainingConfig):
     autoencoder_preset: str = "quick"
     start_from: Path | None = None
     contexts: tuple[int, ...] = (0,)
+    growth: float = 0.0
     model: CausalModelSettings = CausalModelSettings(layers=8, width=512, heads=8)
     mode: Literal["navigation", "survival"] = "navigation"
     actions: Literal["discrete", "continuous"] = "discrete"
@@ -92,6 +104,7 @@ class Config(TrainingConfig):
     evaluation_tasks: int = 64
     evaluation_length: int = 0
     evaluation_sizes: tuple[int, ...] = ()
+    acting: tuple[Literal["drawn", "cooled", "temperature .4", "greedy"], ...] = tuple(ACTING)
     rules: tuple[Rule, ...] = ("default", "reference")
     marks: tuple[int, ...] = (1, 100, 1000, 2000)
     horizon: int = 10
@@ -111,7 +124,9 @@ class Config(TrainingConfig):
             check(getattr(self, name) >= 0, name, getattr(self, name), "an integer >= 0")
         for name in ("sequences", "evaluation_tasks"):
             check(getattr(self, name) >= 2, name, getattr(self, name), "an integer >= 2")
-        check(0 <= self.first_share < 1, "first_share", self.first_share, "a share below 1")
+        for name in ("growth", "first_share"):
+            value = getattr(self, name)
+            check(0 <= value < 1, name, value, "a share below 1")
         check(self.horizon >= 1, "horizon", self.horizon, "an integer >= 1")
         predicted = self.model.rewards == bool(self.weights.reward)
         accepted = "a weight above 0 with --model.rewards, and 0 without"
@@ -150,12 +165,9 @@ class Config(TrainingConfig):
         return self.agent.batch_size * self.demonstration.length
 
 
-DRAWN, COOLED, GREEDY = Cooling(), Cooling(1.0, 0.995, 0.01), Cooling(1e-6)
-ACTING = {"drawn": DRAWN, "cooled": COOLED, "temperature .4": Cooling(0.4), "greedy": GREEDY}
-"""How the models act in evaluations; "cooled" is the reference code's way."""
-
 QUICK = Config(
     contexts=(0, 8, 2, 1),
+    growth=0.5,
     model=CausalModelSettings(layers=3, width=64, heads=4),
     size=7,
     landmarks=4,
@@ -166,6 +178,7 @@ QUICK = Config(
     hparams=SequenceHParams(learning_rate=3e-3, warmup_updates=50, final_share=0.05),
     observations=512 * 16 * 128,
     log_lines=16,
+    acting=("drawn", "greedy"),
     rules=("default",),
     marks=(1, 32, 112),
 )

@@ -195,10 +195,10 @@ def draw(results: Results) -> None:
 
 def earned_figure(results: Results, size: int) -> Any:
     """Rewards of arrivals added up, with 95 % intervals over mazes (Figure 8)."""
-    n, extras = f"n = {size}", results.outcome.program.more
-    drawn = results.acted[f"{n}, drawn"]
+    n, extras, config = f"n = {size}", results.outcome.program.more, results.outcome.config
+    drawn = results.acted[f"{n}, {config.acting[0]}"]
     earned = {model: np.cumsum(acted.reward.mean(0), axis=-1) for model, acted in drawn.items()}
-    rules = results.rules[f"{n}, {results.outcome.config.rules[0]} rule"]
+    rules = results.rules[f"{n}, {config.rules[0]} rule"]
     for name in SHOWN_RULES:
         earned[name] = np.cumsum(extras.earned(rules[name].reward), axis=-1)
     return icl_figure(
@@ -246,7 +246,7 @@ def trajectories_figure(results: Results) -> Any:
     config = results.outcome.config
     size = config.sizes[-1]
     n = f"n = {size}"
-    acted = results.acted[f"{n}, drawn"]
+    acted = results.acted[f"{n}, {config.acting[0]}"]
     rules = results.rules[f"{n}, {config.rules[0]} rule"]
     tasks = results.outcome.program.more.rules.mazes(size)
     episodes, labels = [], []

@@ -14,6 +14,7 @@ import gpicljax
 from gpicljax import vector
 from gpicljax.data import shards
 from gpicljax.data.maze_world import demonstrations as maze_world
+from gpicljax.data.maze_world import glances
 from gpicljax.data.maze_world.demonstrations import (
     Demonstration,
     Episode,
@@ -345,3 +346,15 @@ def make(params=None, episodes=2, **others):
     params = made_params() if params is None else params
     key = jax.random.key(0)
     return maze_world.trajectories(key, make_env(), params, episodes, SETTINGS, **others)
+
+
+def test_glances_show_every_command_before_and_after_a_step():
+    env = gpicljax.make("MazeWorld-v0", size=7, max_landmarks=3, resolution=(32, 32))
+    params = env.make_params(num_landmarks=3)
+    seen = jax.device_get(jax.jit(lambda key: glances(key, env, params, 2, 24))(jax.random.key(0)))
+    # The bar above has the colour of what is commanded.
+    bars = [{tuple(frame[3, 16]) for frame in picture.reshape(-1, 32, 32, 3)} for picture in seen]
+    assert bars[0] == bars[1] and len(bars[0]) == 3
+    np.testing.assert_array_equal(seen.now[:, :, 3, 16], seen.before[:, :, 3, 16])
+    changed = (seen.now != seen.before).any((2, 3, 4))
+    assert 0 < changed.mean() < 1

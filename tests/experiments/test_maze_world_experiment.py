@@ -74,7 +74,7 @@ def test_writes_everything(finished):
     assert set(results["shown"]["noise of 1"]) == {"full context", "context-free"}
     assert len(results["ahead"]["4"]["full context"]) == 4
     text = (run / "summary.md").read_text()
-    for word in ("privileged, p = 25 %", "| random |", "temperature .4", "k = 4, after 1"):
+    for word in ("privileged, p = 25 %", "| random |", "| greedy |", "k = 4, after 1"):
         assert word in text
     shown = outcome.measured["shown, noise as in training"]
     assert shown.policy.shape == (2, 4, 16) and np.isfinite(shown.image).all()

@@ -395,7 +395,7 @@ def make(
       >>> import gpicljax
       >>> from gpicljax.agents import catalogue
       >>> env = gpicljax.make("MazeWorld-v0", size=7, resolution=(16, 16))
-      >>> vec = gpicljax.VectorEnv(env, num_envs=4)
+      >>> vec = gpicljax.VectorEnv(env, num_envs=4, privileged=True)
       >>> algorithm = catalogue.find("causal-model")
       >>> config = algorithm.config(length=16)
       >>> algorithm.make(config, vec, algorithm.network()).observations

@@ -135,7 +135,7 @@ def acted_table(results: Results, size: int) -> str:
 def ahead_table(results: Results) -> str:
     """Errors k steps ahead after contexts of several lengths, beside the last picture's."""
     config = results.outcome.config
-    steps = [k for k in (1, 4, config.horizon) if k <= config.horizon]
+    steps = sorted({k for k in (1, 4, config.horizon) if k <= config.horizon})
     head = [f"k = {k}, after {mark}" for k in steps for mark in config.marks]
     lines = ["| model | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
     for model in results.models:
@@ -292,7 +292,8 @@ def report(outcome: Outcome) -> Report:
         text += [f"## Shown: {name}", "", shown_table(results, name), ""]
     if FULL in results.models:
         nats = next(iter(results.shown.values()))[FULL].policy.astype(np.float64)
-        profile = icl_profile(nats.reshape(-1, nats.shape[-1]), higher_is_better=False, bins=32)
+        bins = min(32, nats.shape[-1] // 2)
+        profile = icl_profile(nats.reshape(-1, nats.shape[-1]), higher_is_better=False, bins=bins)
         text += ["In-context learning of L_pm, full context (bins of the episode):", ""]
         text += [profile.table(), ""]
     for size in config.sizes:

@@ -31,6 +31,7 @@ TINY = [
     "--agent.batch-size=2",
     "--observations=128",
     "--log-lines=2",
+    "--sequences=4",
     "--evaluation-tasks=4",
     "--marks",
     "1",

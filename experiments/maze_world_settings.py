@@ -15,7 +15,8 @@ from gpicljax.envs.maze_world.experts import Rule
 from gpicljax.networks.causal_model import CausalModelSettings
 from gpicljax.runtime import TrainingConfig, check
 
-ACTING = {
+Acting = Literal["drawn", "cooled", "temperature .4", "greedy"]
+ACTING: dict[Acting, Cooling] = {
     "drawn": Cooling(),
     "cooled": Cooling(1.0, 0.995, 0.01),
     "temperature .4": Cooling(0.4),
@@ -104,7 +105,7 @@ class Config(TrainingConfig):
     evaluation_tasks: int = 64
     evaluation_length: int = 0
     evaluation_sizes: tuple[int, ...] = ()
-    acting: tuple[Literal["drawn", "cooled", "temperature .4", "greedy"], ...] = tuple(ACTING)
+    acting: tuple[Acting, ...] = ("drawn", "cooled", "temperature .4", "greedy")
     rules: tuple[Rule, ...] = ("default", "reference")
     marks: tuple[int, ...] = (1, 100, 1000, 2000)
     horizon: int = 10

@@ -110,7 +110,7 @@ class Episode(NamedTuple):
       command: `uint8[T + 1]` (navigation).
       active: `uint16[T + 1]`, a bit for each landmark that is there (survival).
       life: float `[T + 1]` (survival).
-      aux: leaves `[T, ...]`, what a given actor noted, as far as it was asked for.
+      aux: leaves `[T, ...]`, what the actor noted, as far as it was asked for.
     """
 
     task: Any
@@ -162,7 +162,7 @@ def trajectories(
       tasks: a finite set from which episodes draw the keys of their tasks, each another task in
         each distribution; or these keys themselves, `[B]`; new keys if None.
       noise: how badly the demonstrators act; drawn by `settings` if None.
-      noted: what to keep of a given actor's `aux`.
+      noted: what to keep of the actor's `aux`; nothing by default.
 
     Returns:
       The episodes and their tasks, leaves `[B, ...]`: what `task_of` would generate once more.
@@ -198,14 +198,14 @@ def trajectories(
     if actor is None:
         world = _Blind(env)
         noise = sample_noise(noise_key, episodes, settings) if noise is None else noise
-        agent = demonstrator(env, noise, settings, labeller)
+        actor = demonstrator(env, noise, settings)
     else:
         check(noise is None, "noise", "given", "None beside an actor")
         none = jnp.zeros(episodes)
         noise = Noise(none - 1, none, none)
-        if labeller is None:
-            labeller = privileged_agent(env, settings.label_probability, settings.rule)
-        agent = _labelled(actor, labeller)
+    if labeller is None:
+        labeller = privileged_agent(env, settings.label_probability, settings.rule)
+    agent = _labelled(actor, labeller)
     vec = VectorEnv(
         world,
         episodes,
@@ -218,8 +218,7 @@ def trajectories(
     def keep(record: Record) -> Any:
         after = _stored(env, record.next_vstate.state, record.next_vstate.task)
         reward = record.next_timestep.reward.astype(jnp.float32)
-        kept = noted(record.aux["actor"]) if "actor" in record.aux else None
-        return after, _small(record.action), record.aux["label"], reward, kept
+        return after, _small(record.action), record.aux["label"], reward, noted(record.aux["actor"])
 
     played = play(vec, agent, actor_params, start, max_steps=settings.length, keep=keep)
     later, action, label, reward, kept = jax.tree.map(lambda x: x[:, 0], played.records)
@@ -280,68 +279,38 @@ def sample_noise(key: jax.Array, episodes: int, settings: Demonstration) -> Nois
     return Noise(*jax.random.uniform(key, (3, episodes), dtype, low, high))
 
 
-def demonstrator(
-    env: MazeWorld, noise: Noise, settings: Demonstration, labeller: Agent | None = None
-) -> Agent:
-    """The agent that acts, badly, with one at its side that says what it would have done.
+def demonstrator(env: MazeWorld, noise: Noise, settings: Demonstration) -> Agent:
+    """The agent that acts, badly; it reads `privileged`.
 
     Args:
       env: the environment.
-      noise: how badly the one acts, in each of B episodes.
+      noise: how badly, in each of B episodes.
       settings: how episodes are made.
-      labeller: the other one; by default the privileged agent of `settings`. Both are then one
-        agent in twice as many instances, a program of half the size.
-
-    Returns:
-      The agent, which reads `privileged`; its `aux` is a dictionary with the `label`, as it is
-      stored.
 
     Example:
       >>> settings = Demonstration(length=16)
       >>> noise = sample_noise(jax.random.key(0), 8, settings)
       >>> agent = demonstrator(MazeWorld(), noise, settings)
-      >>> jax.eval_shape(lambda: agent.initial_carry(8)[0].kept.shape)
-      (16, 15, 15)
+      >>> memory, time = jax.eval_shape(lambda: agent.initial_carry(8))
+      >>> memory.kept.shape
+      (8, 15, 15)
     """
-    batch = noise.epsilon.shape[0]
-    memories = noise.probability
-    if labeller is None:
-        memories = jnp.concatenate([memories, jnp.full(batch, settings.label_probability)])
-    rule = privileged_agent(env, memories, settings.rule)
+    rule = privileged_agent(env, noise.probability, settings.rule)
     space = env.action_space()
 
-    def both(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
-        """What each of them would do."""
-        label_keys, rule_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
-        memory, labels = carry
-        if labeller is None:
-            twice = jax.tree.map(lambda x: jnp.concatenate([x, x]), timestep)
-            keys = jnp.concatenate([rule_keys, label_keys])
-            action, _, memory = rule.act(keys, params, memory, twice)
-            return action[:batch], action[batch:], (memory, labels)
-        action, _, memory = rule.act(rule_keys, params, memory, timestep)
-        label, _, labels = labeller.act(label_keys, None, labels, timestep)
-        return action, label, (memory, labels)
-
     def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
-        *carry, time = carry
-        keys, explore_keys, random_keys = jax.vmap(
+        memory, time = carry
+        rule_keys, explore_keys, random_keys = jax.vmap(
             lambda key: jax.random.split(key, 3), out_axes=1
         )(keys)
-        action, label, carry = both(keys, params, carry, timestep)
+        action, aux, memory = rule.act(rule_keys, params, memory, timestep)
         chance = noise.epsilon * (1 - noise.decay * time / settings.length)
         explore = jax.vmap(jax.random.uniform)(explore_keys) < chance
         other = jax.vmap(space.sample)(random_keys)
-        action = select(explore, other, action.astype(other.dtype))
-        # What acts is what is stored, rounding included.
-        action = _small(action).astype(other.dtype)
-        return action, {"label": _small(label)}, (*carry, time + 1)
+        return select(explore, other, action.astype(other.dtype)), aux, (memory, time + 1)
 
-    def initial_carry(count: int) -> Any:
-        check(count == batch, "batch", count, f"{batch}, as the noise has")
-        memory = rule.initial_carry(len(memories))
-        labels = () if labeller is None else labeller.initial_carry(count)
-        return memory, labels, jnp.zeros((), jnp.int32)
+    def initial_carry(batch: int) -> Any:
+        return rule.initial_carry(batch), jnp.zeros((), jnp.int32)
 
     return Agent(initial_carry, act)
 

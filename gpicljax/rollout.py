@@ -320,6 +320,7 @@ class Instance:
     Attributes:
       moment: what it waits for an action on.
       record: its last step, leaves `[1, ...]`; None before the first.
+      kept: what was to be kept of that step, leaves `[1, ...]`.
 
     Example:
       >>> def three_pulls(instance):
@@ -328,10 +329,11 @@ class Instance:
       ...     return [three_pulls(instance) for instance in HostBatch(vec).start(key)]
     """
 
-    def __init__(self, step: Any, keys: Any, vstate: VectorState, timestep: TimeStep) -> None:
-        self._step, self._keys = step, keys
-        self._vstate, self._timestep = vstate, timestep
+    def __init__(self, step: Any, vstate: VectorState, timestep: TimeStep, moment: Moment) -> None:
+        self._step, self._vstate, self._timestep = step, vstate, timestep
+        self.moment = moment
         self.record: Record | None = None
+        self.kept: Any = None
 
     @property
     def state(self) -> Any:
@@ -343,18 +345,15 @@ class Instance:
         """The environment's task, unbatched."""
         return _first(self._vstate.task)
 
-    @property
-    def moment(self) -> Moment:
-        """What the instance waits for an action on."""
-        return Moment(_first(self._timestep), self._keys(self._vstate)[0])
-
     def step(self, action: Any) -> TimeStep:
         """Acts once; returns what is seen then, unbatched."""
-        batched = jax.tree.map(lambda x: jnp.asarray(x)[None], action)
-        vstate, timestep = self._step(self._vstate, batched)
-        self.record = Record(self._vstate, self._timestep, batched, {}, vstate, timestep)
-        self._vstate, self._timestep = vstate, timestep
-        return _first(timestep)
+        # One program a step, and no array operation beside it: each would cost as much as it does.
+        batched = jax.tree.map(lambda x: np.asarray(x)[None], action)
+        vstate, timestep = self._vstate, self._timestep
+        after = self._step(vstate, timestep, batched)
+        self._vstate, self._timestep, self.moment, self.kept = after
+        self.record = Record(vstate, timestep, batched, {}, self._vstate, self._timestep)
+        return self.moment.timestep
 
 
 def _first(tree: Any) -> Any:
@@ -366,6 +365,7 @@ class HostBatch:
 
     Args:
       vec: the batch of environments.
+      keep: what to keep of a step; nothing by default.
 
     Example:
       >>> import gpicljax
@@ -375,12 +375,21 @@ class HostBatch:
       True
     """
 
-    def __init__(self, vec: VectorEnv) -> None:
+    def __init__(self, vec: VectorEnv, keep: Keep = lambda record: ()) -> None:
         """Prepares the programs; see the class."""
         self.vec = vec
         one = vec.part(vec.num_envs)
+
+        def waiting(vstate: VectorState, timestep: TimeStep) -> Moment:
+            return Moment(_first(timestep), one.choice_keys(vstate)[0])
+
+        def step(vstate: VectorState, timestep: TimeStep, action: Any) -> Any:
+            after, seen = one.step(vstate, action)
+            kept = keep(Record(vstate, timestep, action, {}, after, seen))
+            return after, seen, waiting(after, seen), kept
+
         self._init = jax.jit(vec.init)
-        self._step, self._keys = jax.jit(one.step), jax.jit(one.choice_keys)
+        self._waiting, self._step = jax.jit(waiting), jax.jit(step)
 
     def start(self, key: jax.Array, env_params: Any = None, task: Any = None) -> list[Instance]:
         """The instances at the start of their trials; arguments as of `VectorEnv.init`."""
@@ -392,7 +401,8 @@ class HostBatch:
                 return jax.tree.map(lambda x: x[i : i + 1], tree)
 
             mine = jax.tree.map(lambda own, part: cut(part) if own else part, owned, vstate)
-            return Instance(self._step, self._keys, mine, cut(timestep))
+            seen = cut(timestep)
+            return Instance(self._step, mine, seen, self._waiting(mine, seen))
 
         return [instance(i) for i in range(self.vec.num_envs)]
 
@@ -435,14 +445,19 @@ def host_play(
       ((2, 1, 3), [[3], [3]])
     """
     check_at_least(1, max_steps=max_steps, trials=trials)
-    instances = HostBatch(vec).start(key, env_params)
+
+    def marked(record: Record) -> Any:
+        after = record.next_timestep
+        return keep(record), (after.terminated, after.truncated), record.vstate.episode
+
+    instances = HostBatch(vec, marked).start(key, env_params)
     shape = (vec.num_envs, trials, vec.episodes_per_trial)
     length = np.zeros(shape, np.int32)
     terminated, truncated = np.zeros(shape, bool), np.zeros(shape, bool)
     trial = np.zeros(vec.num_envs, int)
     time = np.zeros(vec.num_envs, int)
+    over = np.zeros(vec.num_envs, bool)
     limit = trials * vec.episodes_per_trial * (max_steps + 1)
-    keep_one = jax.jit(keep)
     records: Any = None
     while waiting := [i for i in range(vec.num_envs) if trial[i] < trials and time[i] < limit]:
         answers = agent({i: instances[i].moment for i in waiting})
@@ -450,28 +465,24 @@ def host_play(
         check(some, "agent", sorted(answers), f"actions for one or more of {waiting}")
         for i, action in answers.items():
             instances[i].step(action)
-            record: Any = instances[i].record
-            kept = keep_one(record)
+            kept, (ended, cut), episode = jax.device_get(instances[i].kept)
             if records is None:
                 records = jax.tree.map(
                     lambda x: np.zeros((*shape, max_steps, *x.shape[1:]), x.dtype), kept
                 )
             time[i] += 1
-            if record.timestep.last[0]:
+            began, over[i] = over[i], ended[0] | cut[0]
+            if began:
                 continue
-            episode, after = int(record.vstate.episode[0]), record.next_timestep
-            which = i, trial[i], episode
+            which = i, trial[i], episode[0]
             if length[which] < max_steps:
                 place = *which, length[which]
                 jax.tree.map(
-                    lambda table, x, place=place: table.__setitem__(place, np.asarray(x[0])),
-                    records,
-                    kept,
+                    lambda table, x, place=place: table.__setitem__(place, x[0]), records, kept
                 )
                 length[which] += 1
-                terminated[which] = after.terminated[0]
-                truncated[which] = after.truncated[0]
-            trial[i] += bool(after.last[0]) and episode + 1 >= vec.episodes_per_trial
+                terminated[which], truncated[which] = ended[0], cut[0]
+            trial[i] += bool(over[i]) and episode[0] + 1 >= vec.episodes_per_trial
     played = Played(records, length, terminated, truncated)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)
 

@@ -1,4 +1,4 @@
-"""Measures: learning in context, returns, intervals and tests, composition, n-gram baselines."""
+"""Measures: in-context and gradual learning, returns, intervals, composition, n-gram baselines."""
 
 from gpicljax.evaluation.accuracy import PhaseAccuracy, phase_accuracy
 from gpicljax.evaluation.aggregates import (
@@ -20,6 +20,23 @@ from gpicljax.evaluation.disentanglement import (
     modularity,
     mutual_information_gap,
 )
+from gpicljax.evaluation.gradual_learning import (
+    Clearance,
+    Contestant,
+    Efficiency,
+    Forgetting,
+    Retention,
+    Transfer,
+    clearance,
+    efficiency,
+    forgetting,
+    learns_gradually,
+    orders,
+    predecessors,
+    ranking,
+    retention,
+    transfer,
+)
 from gpicljax.evaluation.icl import Estimate, ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.ngrams import adaptive_ngram
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
@@ -38,37 +55,52 @@ from gpicljax.evaluation.world_model import Foresight, foresee
 
 __all__ = [
     "Aggregate",
+    "Clearance",
+    "Contestant",
+    "Efficiency",
     "EpisodeReturns",
     "Estimate",
     "Foresight",
+    "Forgetting",
     "ICLCurve",
     "ICLProfile",
     "Interval",
     "Moments",
     "PhaseAccuracy",
+    "Retention",
+    "Transfer",
     "WelchResult",
     "adaptive_ngram",
     "aggregate",
     "bootstrap_interval",
     "bosdis",
+    "clearance",
     "edit_distance",
+    "efficiency",
     "episode_returns",
     "factor_vae_score",
     "foresee",
+    "forgetting",
     "hamming_distance",
     "holm",
     "icl_curve",
     "icl_profile",
     "interquartile_mean",
+    "learns_gradually",
     "mean_interval",
     "modularity",
     "mutual_information_gap",
+    "orders",
     "phase_accuracy",
     "posdis",
+    "predecessors",
     "probability_of_improvement",
+    "ranking",
     "ratio_interval",
+    "retention",
     "spearman",
     "topographic_similarity",
+    "transfer",
     "welch_test",
     "welch_test_from_moments",
 ]

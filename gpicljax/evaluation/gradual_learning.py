@@ -1,0 +1,467 @@
+"""Learning one task after the other: how fast, whether what came before helps, what is kept.
+
+All are functions of the steps that tasks took until they were cleared, whoever took them: an agent
+with frozen weights, a trainer, a program at the other end of a socket. Where a task was not cleared
+within the budget its steps are censored: a lower bound, and marked as such.
+"""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from gpicljax.checks import check, check_array, refusal
+from gpicljax.evaluation.statistics import (
+    Interval,
+    bootstrap_interval,
+    check_confidence,
+    mean_interval,
+)
+
+
+class Clearance(NamedTuple):
+    """Runs of an agent through a sequence of n tasks, each shown once the one before is cleared.
+
+    Attributes:
+      steps: `int[R, n]`, steps spent in each task; 0 for what was never reached.
+      cleared: `bool[R, n]`, whether it was cleared. A task that was begun and is not cleared is
+        censored, and the last one of its run.
+    """
+
+    steps: NDArray[Any]
+    cleared: NDArray[Any]
+
+    @property
+    def begun(self) -> NDArray[Any]:
+        """`bool[R, n]`: the run came so far."""
+        return np.cumprod(np.roll(self.cleared, 1, 1).astype(int) | _first_column(self), 1) > 0
+
+
+def _first_column(runs: Clearance) -> NDArray[Any]:
+    return np.arange(runs.cleared.shape[1])[None] == 0
+
+
+def clearance(
+    steps: ArrayLike,
+    cleared: ArrayLike,
+    *,
+    budget: ArrayLike | None = None,
+    total: int | None = None,
+) -> Clearance:
+    """What runs are worth under a budget: whatever took longer is censored, and ends its run.
+
+    Args:
+      steps: `int[R, n]`, steps spent in each task of the sequence.
+      cleared: `int[R]`, how many tasks of the sequence each run cleared.
+      budget: `int[]` or `int[n]`, steps that a task may take; None for any number.
+      total: steps that a run may take; None for any number.
+
+    Returns:
+      Steps and what was cleared, under the budget.
+
+    Raises:
+      ValueError: if the shapes are others, or a number is negative.
+
+    Source: evaluation criteria of the General AI Challenge's first round, quantitative prize, 1.
+
+    Example:
+      >>> clearance([[10, 50, 9]], [3], budget=20).steps.tolist()
+      [[10, 20, 0]]
+      >>> clearance([[10, 50, 9]], [2]).cleared.tolist()
+      [[True, True, False]]
+    """
+    spent, count = np.asarray(steps), np.asarray(cleared)
+    check_array(spent.ndim == 2 and spent.size > 0, "steps", spent, "int[R, n]")
+    fits = count.shape == spent.shape[:1]
+    check_array(fits, "cleared", count, f"int[{len(spent)}], a number for each run")
+    check(bool(np.all(spent >= 0)), "steps", spent.min(), "no negative numbers")
+    runs, tasks = spent.shape
+    done = np.arange(tasks) < count[:, None]
+    limit = np.full((runs, tasks), np.iinfo(np.int64).max, np.int64)
+    if budget is not None:
+        limit = np.broadcast_to(np.asarray(budget, np.int64), (runs, tasks)).copy()
+    if total is not None:
+        before = np.cumsum(spent, 1) - spent
+        limit = np.minimum(limit, np.maximum(total - before, 0))
+    within = done & (spent <= limit)
+    kept = Clearance(np.minimum(spent, limit), np.cumprod(within, 1) > 0)
+    return kept._replace(steps=np.where(kept.begun, kept.steps, 0))
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """How fast a sequence was cleared (Figure A).
+
+    Attributes:
+      steps: `float[n]`, the median over runs that came so far; NaN where none did. Censored runs
+        count with their budget, so that the median is a lower bound where `cleared` is below half.
+      cleared: `float[n]`, the share of all runs that cleared the task.
+      relative: `float[n]`, `steps` over the reference's: 1 is as fast as an agent that knows all.
+      tasks: how many tasks a run cleared.
+      total: steps of a run, its censored task included.
+    """
+
+    steps: NDArray[np.float64]
+    cleared: NDArray[np.float64]
+    relative: NDArray[np.float64]
+    tasks: Interval
+    total: Interval
+
+
+def efficiency(runs: Clearance, reference: ArrayLike | None = None) -> Efficiency:
+    """Sums up how fast an agent cleared a sequence.
+
+    Args:
+      runs: the agent's, R >= 1.
+      reference: `float[n]`, steps of an agent that knows the tasks; `relative` is NaN without.
+
+    Returns:
+      Medians by task, shares, totals with t-intervals over runs.
+
+    Raises:
+      ValueError: if the reference has another shape.
+
+    Example:
+      >>> fast = efficiency(clearance([[10, 30], [20, 50]], [2, 1]), reference=[10, 10])
+      >>> fast.steps.tolist(), fast.cleared.tolist(), fast.relative.tolist()
+      ([15.0, 40.0], [1.0, 0.5], [1.5, 4.0])
+      >>> fast.total.mean
+      55.0
+    """
+    known = np.full(runs.steps.shape[1], np.nan) if reference is None else np.asarray(reference)
+    fits = known.shape == runs.steps.shape[1:]
+    check_array(fits, "reference", known, f"float[{runs.steps.shape[1]}], one for each task")
+    spent = np.where(runs.begun, runs.steps, np.nan)
+    some = runs.begun.any(0)
+    median = np.full(spent.shape[1], np.nan)
+    median[some] = np.nanmedian(spent[:, some], axis=0)
+    return Efficiency(
+        steps=median,
+        cleared=runs.cleared.mean(0),
+        relative=median / known,
+        tasks=mean_interval(runs.cleared.sum(1)),
+        total=mean_interval(runs.steps.sum(1)),
+    )
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What the tasks before a task are worth for it (Figure B).
+
+    Attributes:
+      ratio: median steps without them over median steps with them; above 1 they help.
+      low: lower end of the interval of the geometric mean of the runs' ratios.
+      mean: the geometric mean of the runs' ratios.
+      high: upper end of the interval.
+      p: of the sign test, two-sided: as many runs faster as slower; ties are left out.
+      pairs: runs.
+      censored: `(without, with)`, runs that did not clear the task.
+      inclusive: as `ratio`, with the steps of the tasks before counted too: above 1, they pay even
+        for somebody who wants the last task only.
+    """
+
+    ratio: float
+    low: float
+    mean: float
+    high: float
+    p: float
+    pairs: int
+    censored: tuple[int, int]
+    inclusive: float
+
+    @property
+    def gradual(self) -> bool:
+        """Whether what came before helped beyond doubt: the whole interval is above 1."""
+        return self.ratio > 1 and self.low > 1
+
+
+def transfer(
+    alone: Clearance,
+    after: Clearance,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Transfer:
+    """Compares runs on a task alone with runs on its predecessors and then on it.
+
+    Both come from the same initial agents, run by run. A censored run counts with its budget. Where
+    only the run alone is censored, the ratio is a lower bound; where neither cleared the task, the
+    pair is a tie; where a run did not even clear the predecessors, it counts as one that spent the
+    whole budget of the run alone (and so as a tie, or as slower).
+
+    Args:
+      alone: `[R, 1]`, the task and nothing else.
+      after: `[R, m + 1]`, the m tasks before it, and it.
+      confidence: coverage of the interval, in (0, 1).
+      resamples: of the bootstrap, over pairs.
+      seed: of the bootstrap.
+
+    Returns:
+      Ratios, interval and sign test.
+
+    Raises:
+      ValueError: if the numbers of runs differ, there are fewer than two, or `alone` has more than
+        one task.
+
+    Source: evaluation criteria of the General AI Challenge's first round, quantitative prize, 2.
+
+    Example:
+      >>> alone = clearance([[400], [300], [500]], [1, 1, 1])
+      >>> after = clearance([[50, 100], [60, 100], [50, 125]], [2, 2, 2])
+      >>> helped = transfer(alone, after)
+      >>> helped.ratio, helped.gradual, round(helped.inclusive, 2)
+      (4.0, True, 2.5)
+    """
+    check_confidence(confidence)
+    runs = len(alone.steps)
+    check_array(alone.steps.shape[1] == 1, "alone", alone.steps, "steps [R, 1], one task")
+    check_array(len(after.steps) == runs > 1, "after", after.steps, f"steps [{runs}, m + 1]")
+    slow, slow_cleared = alone.steps[:, 0].astype(float), alone.cleared[:, 0]
+    fast, fast_cleared = after.steps[:, -1].astype(float), after.cleared[:, -1]
+    fast = np.where(after.begun[:, -1], fast, np.maximum(slow, fast))
+    neither = ~slow_cleared & ~fast_cleared
+    fast = np.where(neither, slow, fast)
+    slow, fast = np.maximum(slow, 1), np.maximum(fast, 1)
+    logs = np.log2(slow / fast)
+    wins, losses = int((logs > 0).sum()), int((logs < 0).sum())
+    low, high = (float(logs[0]),) * 2
+    if np.ptp(logs) > 0:
+        low, high = bootstrap_interval(logs, confidence=confidence, resamples=resamples, seed=seed)
+    before = after.steps[:, :-1].sum(1)
+    return Transfer(
+        ratio=float(np.median(slow) / np.median(fast)),
+        low=float(2**low),
+        mean=float(2 ** logs.mean()),
+        high=float(2**high),
+        p=float(stats.binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0,
+        pairs=runs,
+        censored=(int((~slow_cleared).sum()), int((~fast_cleared).sum())),
+        inclusive=float(np.median(slow) / np.median(before + fast)),
+    )
+
+
+def learns_gradually(transfers: Sequence[Transfer]) -> bool:
+    """The challenge's verdict: what came before helps beyond doubt in most of the tasks tried.
+
+    Example:
+      >>> alone, after = clearance([[9], [8]], [1, 1]), clearance([[1, 3], [1, 4]], [2, 2])
+      >>> learns_gradually([transfer(alone, after)])
+      True
+    """
+    return sum(each.gradual for each in transfers) * 2 > len(transfers)
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What is left of tasks once all of them were learnt (Figure C).
+
+    Attributes:
+      ratio: `float[n]`, median steps when a task was first cleared over those to clear it again:
+        1 or more, nothing is lost. NaN where no run cleared it the first time.
+      kept: `bool[n]`, whether the median run cleared it again in no more steps.
+    """
+
+    ratio: NDArray[np.float64]
+    kept: NDArray[np.bool_]
+
+    @property
+    def forgets(self) -> bool:
+        """Whether a task that had been cleared takes longer the second time."""
+        return bool(np.any(~self.kept & np.isfinite(self.ratio)))
+
+
+def retention(first: Clearance, again: Clearance) -> Retention:
+    """Compares how long tasks take the first time and once more, after the whole sequence.
+
+    Args:
+      first: `[R, n]`, the sequence.
+      again: `[R, n]`, each task once more, by the agent as it was at the sequence's end; whatever
+        is not `cleared` counts with its steps, a lower bound.
+
+    Returns:
+      Ratios of medians, over runs that cleared the task the first time.
+
+    Raises:
+      ValueError: if the shapes differ.
+
+    Source: evaluation criteria of the General AI Challenge's first round, quantitative prize, 3.
+
+    Example:
+      >>> first = clearance([[100, 80], [120, 90]], [2, 2])
+      >>> again = Clearance(np.array([[50, 160], [60, 180]]), np.ones((2, 2), bool))
+      >>> kept = retention(first, again)
+      >>> kept.ratio.tolist(), kept.kept.tolist(), kept.forgets
+      ([2.0, 0.5], [True, False], True)
+    """
+    fits = first.steps.shape == again.steps.shape
+    check_array(fits, "again", again.steps, f"steps {[*first.steps.shape]}, as first")
+    ratios = np.full(first.steps.shape[1], np.nan)
+    kept = np.zeros(first.steps.shape[1], bool)
+    for task in np.flatnonzero(first.cleared.any(0)):
+        runs = first.cleared[:, task]
+        before, now = (np.median(x.steps[runs, task]) for x in (first, again))
+        ratios[task] = before / max(now, 1)
+        kept[task] = now <= before and np.median(again.cleared[runs, task]) == 1
+    return Retention(ratios, kept)
+
+
+class Forgetting(NamedTuple):
+    """Skill in every task after every task of a sequence.
+
+    Attributes:
+      backward: mean change of a task's skill from when it was learnt to the sequence's end.
+      forgetting: mean of the best skill ever reached after learning it, less that at the end.
+      forward: mean skill in a task just before it is learnt, less that before the first task; NaN
+        if the latter is not given.
+    """
+
+    backward: float
+    forgetting: float
+    forward: float
+
+
+def forgetting(skill: ArrayLike, untaught: ArrayLike | None = None) -> Forgetting:
+    """Sums up a matrix of skills.
+
+    Args:
+      skill: `float[n, n]`, n >= 2; row j: skill in each task once task j was learnt, such as the
+        share of first instances that are solved.
+      untaught: `float[n]`, skill in each task before any was learnt.
+
+    Returns:
+      Backward transfer, forgetting and forward transfer.
+
+    Raises:
+      ValueError: if the shapes are others.
+
+    Source: Lopez-Paz & Ranzato (2017), equations 3 and 4; Chaudhry et al. (2018), section 3.
+
+    Example:
+      >>> forgetting([[1.0, 0.2], [0.4, 1.0]], untaught=[0.0, 0.1])
+      Forgetting(backward=-0.6, forgetting=0.6, forward=0.1)
+    """
+    table = np.asarray(skill, float)
+    square = table.ndim == 2 and table.shape[0] == table.shape[1] > 1
+    check_array(square, "skill", table, "float[n, n], n >= 2")
+    tasks = len(table)
+    learnt, end = np.diag(table)[:-1], table[-1, :-1]
+    best = np.array([table[i:-1, i].max() for i in range(tasks - 1)])
+    forward = float("nan")
+    if untaught is not None:
+        start = np.asarray(untaught, float)
+        check_array(start.shape == (tasks,), "untaught", start, f"float[{tasks}]")
+        forward = float(np.mean(np.diag(table, 1) - start[1:]))
+    return Forgetting(float(np.mean(end - learnt)), float(np.mean(best - end)), forward)
+
+
+class Contestant(NamedTuple):
+    """What the challenge's ranking asks of an agent.
+
+    Attributes:
+      name: its name.
+      solved: tasks of the sequence that it cleared, in the median run.
+      steps: that it took for them, in the median run.
+      gradual: whether it learns gradually; None if that was not looked at.
+      remembers: whether it forgets nothing; None if that was not looked at.
+    """
+
+    name: str
+    solved: float
+    steps: float
+    gradual: bool | None = None
+    remembers: bool | None = None
+
+    @property
+    def verified(self) -> bool:
+        """Whether both were looked at and hold."""
+        return bool(self.gradual) and bool(self.remembers)
+
+
+def ranking(contestants: Sequence[Contestant]) -> list[Contestant]:
+    """The challenge's order: the fewest steps among those that are verified come first.
+
+    Whoever cleared more tasks stands before whoever cleared fewer (the document ranks only who
+    clears all). Whoever is not verified, or fails, stands behind all that are: the runner-up
+    follows.
+
+    Raises:
+      ValueError: if two have the same name.
+
+    Source: evaluation criteria of the General AI Challenge's first round, quantitative prize.
+
+    Example:
+      >>> table = Contestant("table", solved=46, steps=9e4, gradual=False, remembers=True)
+      >>> learner = Contestant("learner", solved=46, steps=2e5, gradual=True, remembers=True)
+      >>> [who.name for who in ranking([table, learner])]
+      ['learner', 'table']
+    """
+    names = [who.name for who in contestants]
+    check(len(set(names)) == len(names), "contestants", names, "names that differ")
+    return sorted(contestants, key=lambda who: (not who.verified, -who.solved, who.steps))
+
+
+def predecessors(requires: Mapping[str, Sequence[str]], task: str) -> tuple[str, ...]:
+    """All that a task builds on, directly or not, each after what it builds on itself.
+
+    Args:
+      requires: by task, what it builds on directly. Ties keep the mapping's order.
+      task: the task.
+
+    Raises:
+      ValueError: if a task is unknown, or one builds on itself in the end.
+
+    Example:
+      >>> predecessors({"copy": [], "map": ["copy"], "spell": ["map", "copy"]}, "spell")
+      ('copy', 'map')
+    """
+    order = orders(requires, 0)
+    check(task in requires, "task", task, f"one of {[*requires]}")
+    wanted = {task}
+    for name in reversed(order):
+        if name in wanted:
+            wanted.update(requires[name])
+    return tuple(name for name in order if name in wanted - {task})
+
+
+def orders(requires: Mapping[str, Sequence[str]], seed: int) -> tuple[str, ...]:
+    """An order of tasks in which each comes after all that it builds on.
+
+    Args:
+      requires: by task, what it builds on directly.
+      seed: 0 for the order nearest to the mapping's own, any other for a random one: at every
+        place, each task that may come is as likely.
+
+    Raises:
+      ValueError: if a task is unknown, or one builds on itself in the end.
+
+    Example:
+      >>> orders({"spell": ["copy"], "copy": []}, 0)
+      ('copy', 'spell')
+    """
+    place = {name: i for i, name in enumerate(requires)}
+    for name, needed in requires.items():
+        unknown = [other for other in needed if other not in place]
+        check(not unknown, f"requires[{name!r}]", unknown, f"some of {[*place]}")
+    sorter = graphlib.TopologicalSorter(requires)
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        raise ValueError(
+            refusal("requires", " -> ".join(error.args[1]), "no circle of prerequisites")
+        ) from None
+    generator = np.random.default_rng(seed)
+    ready: list[str] = []
+    order: list[str] = []
+    while sorter.is_active():
+        ready = sorted([*ready, *sorter.get_ready()], key=place.__getitem__)
+        name = ready.pop(int(generator.integers(len(ready))) if seed else 0)
+        sorter.done(name)
+        order.append(name)
+    return tuple(order)

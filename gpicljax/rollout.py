@@ -13,7 +13,7 @@ episodes, whatever the batch. No other loop over environments exists.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -306,11 +306,15 @@ class Moment(NamedTuple):
     key: jax.Array
 
 
+GIVE_UP: Literal["give up"] = "give up"
+"""Instead of an action: nothing more is played in this instance."""
+
 HostAgent = Callable[[Mapping[int, Moment]], Mapping[int, Any]]
 """From the moments of all instances that wait, by number, to the actions of one or more of them.
 
 An instance that gets no action yet is asked about again, together with others that wait by then:
-so one agent may think about many instances at once, and answer when it can.
+so one agent may think about many instances at once, and answer when it can. For one that gets
+`GIVE_UP` it is never asked again.
 """
 
 
@@ -429,7 +433,7 @@ def host_play(
       env_params: distribution over tasks; the batch's own if None.
 
     Returns:
-      As `play`, NumPy arrays.
+      As `play`, NumPy arrays; `records` is None if no step was taken.
 
     Raises:
       ValueError: if a count is below 1, or the agent answers for nobody, or for one not asked.
@@ -464,6 +468,9 @@ def host_play(
         some = answers and set(answers) <= set(waiting)
         check(some, "agent", sorted(answers), f"actions for one or more of {waiting}")
         for i, action in answers.items():
+            if isinstance(action, str) and action == GIVE_UP:
+                trial[i] = trials
+                continue
             instances[i].step(action)
             kept, (ended, cut), episode = jax.device_get(instances[i].kept)
             if records is None:

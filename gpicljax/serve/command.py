@@ -1,0 +1,227 @@
+"""Serving an environment of bytes to learners that run elsewhere.
+
+    python -m gpicljax.serve ByteStream-v0
+    python -m gpicljax.serve ByteStream-v0 --learners 4 --steps 5000000 --hours 24
+    python -m gpicljax.serve ByteStream-v0 --set rules=reference --results results.json
+
+Learners connect to port 5556 and the ports behind it (see `gpicljax.serve.remote`). Results are
+written every ten seconds and at the end, however it comes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from gpicljax.registration import make
+from gpicljax.rollout import GIVE_UP, Moment, Record, host_play
+from gpicljax.runtime.config import assignments
+from gpicljax.runtime.mesh import enable_compilation_cache
+from gpicljax.serve.remote import PORT, RemoteLearners, check_bytes
+from gpicljax.storage import to_json_text, write_atomically
+from gpicljax.vector import VectorEnv
+
+_EVERY = 10.0
+RUNNING, THROUGH, OVERTIME = "still running", "through", "out of time"
+
+
+class Account:
+    """What learners have done, counted as they do it.
+
+    Where the environment says how many tasks of a sequence are `cleared`, steps are counted by
+    task, which is what `evaluation.clearance` takes.
+
+    Args:
+      count: learners.
+
+    Example:
+      >>> Account(1).summary()["learners"][0]["steps"]
+      0
+    """
+
+    def __init__(self, count: int) -> None:
+        """Starts at zero; see the class."""
+        self._began = time.monotonic()
+        self._steps = [0] * count
+        self._reward = [0.0] * count
+        self._by_task: list[list[int]] = [[] for _ in range(count)]
+        self.ended = [RUNNING] * count
+
+    def note(self, i: int, reward: Any, info: Mapping[str, Any]) -> None:
+        """Takes in what an action led to, or, before the first, what is seen at the start."""
+        acted = self._steps[i] > 0
+        if acted:
+            self._reward[i] += float(np.asarray(reward))
+        if "cleared" in info:
+            cleared = int(np.asarray(info["cleared"]))
+            if acted:
+                self._by_task[i][-1] += 1
+            self._by_task[i] += [0] * (cleared + 1 - len(self._by_task[i]))
+
+    def act(self, i: int) -> None:
+        """Counts an action."""
+        self._steps[i] += 1
+
+    def summary(self) -> dict[str, Any]:
+        """All that is known, for a file."""
+        seconds = time.monotonic() - self._began
+        return {
+            "seconds": round(seconds, 1),
+            "steps_per_second": round(sum(self._steps) / max(seconds, 1e-9), 1),
+            "learners": [
+                {
+                    "ended": ended,
+                    "steps": steps,
+                    "reward": reward,
+                    "reward_per_step": reward / max(steps, 1),
+                    **({"cleared": len(by_task) - 1, "steps_by_task": by_task} if by_task else {}),
+                }
+                for ended, steps, reward, by_task in zip(
+                    self.ended, self._steps, self._reward, self._by_task, strict=True
+                )
+            ],
+        }
+
+
+def serve(
+    key: jax.Array,
+    vec: VectorEnv,
+    learners: RemoteLearners,
+    *,
+    steps: int,
+    seconds: float | None = None,
+    results: Path | None = None,
+) -> dict[str, Any]:
+    """Lets remote learners act until their episodes or the budgets are over, or one leaves.
+
+    Args:
+      key: a typed key, for the environments.
+      vec: as many instances as there are learners, of an environment of bytes.
+      learners: those who act; they have said hello.
+      steps: of each learner at most.
+      seconds: of the whole at most; any number if None.
+      results: file to be kept up to date; none if None.
+
+    Returns:
+      What the file says: how it ended, and steps, reward and tasks of every learner.
+
+    Example:
+      >>> def both(key, vec, learners):
+      ...     learners.greet()
+      ...     return serve(key, vec, learners, steps=1_000_000, seconds=86_400)
+    """
+    account = Account(vec.num_envs)
+    began = written = time.monotonic()
+    noted = [False] * vec.num_envs
+
+    def write() -> None:
+        if results is not None:
+            write_atomically(results, to_json_text(account.summary()))
+
+    def agent(moments: Mapping[int, Moment]) -> dict[int, Any]:
+        nonlocal written
+        for i, moment in moments.items():
+            if not noted[i]:
+                account.note(i, moment.timestep.reward, moment.timestep.info)
+                noted[i] = True
+        now = time.monotonic()
+        if seconds is not None and now - began > seconds:
+            for i in moments:
+                account.ended[i] = OVERTIME
+            return dict.fromkeys(moments, GIVE_UP)
+        if spent := [i for i in moments if learners.steps[i] >= steps]:
+            return dict.fromkeys(spent, GIVE_UP)
+        if now - written > _EVERY:
+            written = now
+            write()
+        answers = learners(moments)
+        for i, action in answers.items():
+            if action == GIVE_UP:
+                account.ended[i] = learners.left[i]
+            else:
+                account.act(i)
+                noted[i] = False
+        return answers
+
+    def outcome(record: Record) -> Any:
+        after = record.next_timestep
+        return after.reward, {what: x for what, x in after.info.items() if what == "cleared"}
+
+    try:
+        played = host_play(key, vec, agent, max_steps=steps, keep=outcome)
+        for i in (i for i, seen in enumerate(noted) if not seen):  # nobody asks after the last
+            last = jax.tree.map(lambda x, i=i: x[i, 0, played.length[i, 0] - 1], played.records)
+            account.note(i, *last)
+        account.ended = [THROUGH if ended == RUNNING else ended for ended in account.ended]
+    finally:
+        write()
+    return account.summary()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns its exit code.
+
+    Example:
+      >>> main(["CliffWalking-v1"])  # whose observations and actions are no bytes
+      2
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m gpicljax.serve",
+        description="Serve an environment of bytes to learners at the other end of a socket.",
+    )
+    parser.add_argument("env_id", metavar="ID", help="a registered id, such as ByteStream-v0")
+    for flag, what in (("--set", "static options"), ("--params", "the distribution over tasks")):
+        parser.add_argument(
+            flag, nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=what
+        )
+    parser.add_argument("--seed", type=int, default=0, help="of tasks and episodes")
+    parser.add_argument("--learners", type=int, default=1, help="how many")
+    parser.add_argument("--port", type=int, default=PORT, help="of the first learner")
+    parser.add_argument("--address", default="127.0.0.1", help="interface to bind to")
+    parser.add_argument("--patience", type=float, default=60.0, help="seconds for a message")
+    parser.add_argument("--steps", type=int, default=1_000_000, help="of a learner at most")
+    parser.add_argument("--hours", type=float, help="of the whole at most")
+    parser.add_argument("--results", type=Path, default=Path("results.json"), help="file")
+    options = parser.parse_args(argv)
+    # Steps are small programs, one after the other: handing each to another thread costs more.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    enable_compilation_cache()
+    try:
+        env = make(options.env_id, **assignments("--set", options.set))
+        params = env.make_params(**assignments("--params", options.params))
+        check_bytes(env)
+        vec = VectorEnv(env, options.learners, resets="fresh", params=params)
+        learners = RemoteLearners(options.learners, options.port, options.address, options.patience)
+    except (ValueError, ImportError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    with learners:
+        print("waiting for learners at ports", *learners.ports, "(Ctrl-C ends)", flush=True)
+        try:
+            learners.greet()
+            print("playing ...", flush=True)
+            summary = serve(
+                jax.random.key(options.seed),
+                vec,
+                learners,
+                steps=options.steps,
+                seconds=options.hours and 3600 * options.hours,
+                results=options.results,
+            )
+        except ConnectionError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print(f"stopped; what there is, is in {options.results}", file=sys.stderr)
+            return 130
+    for i, learner in enumerate(summary["learners"]):
+        print(f"learner {i}: " + ", ".join(f"{what} {value}" for what, value in learner.items()))
+    print(f"results in {options.results}")
+    return 0 if all(learner["ended"] == THROUGH for learner in summary["learners"]) else 1

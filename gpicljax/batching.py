@@ -3,7 +3,8 @@ of one instance that `vmap` turns into one call for the whole batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -109,16 +110,55 @@ def restart(
       [0.0, 6.0]
     """
 
-    def batch(done: jax.Array, keys: jax.Array, current: Any, params: Any) -> Any:
-        def make(indices: jax.Array) -> Any:
-            return jax.vmap(fresh)(*jax.tree.map(lambda x: x[indices], (keys, params)))
+    return remade([fresh], done.astype(jnp.int32), current, key, params)
 
-        return for_those(done, current, make, min(done.size, max(8, done.size // 16)))
 
-    def alone(done: jax.Array, key: jax.Array, current: Any, params: Any) -> Any:
-        return jax.lax.cond(done, lambda: fresh(key, params), lambda: current)
+def remade(
+    makes: Sequence[Callable[..., Any]],
+    kind: jax.Array,
+    current: Any,
+    *arguments: Any,
+    groups: Sequence[int] = (),
+) -> Any:
+    """`makes[kind - 1](*arguments)`, or `current` if `kind` is 0: the few pay for what they need.
 
-    return as_one_batch(batch, alone)(done, key, current, params)
+    For work that few instances need at a step, of one kind or another. Alone, an instance does what
+    it needs. Under any `vmap` those that need the same are compacted, one kind after another, so
+    that nobody pays for what another needs; the results are the same.
+
+    Args:
+      makes: functions of `arguments` that return a pytree like `current`, unbatched. They must not
+        close over traced values.
+      kind: `int32[]`, within 0 .. len(makes).
+      current: pytree of arrays.
+      *arguments: pytrees of arrays.
+      groups: of each kind, how many instances of a batch are worked on together, at most; by
+        default a sixteenth of the batch, and at least 8.
+
+    Example:
+      >>> double, negate = (lambda x: 2 * x), (lambda x: -x)
+      >>> again = jax.vmap(lambda kind, x: remade([double, negate], kind, x, x))
+      >>> jax.jit(again)(jnp.array([0, 1, 2]), jnp.array([5.0, 6.0, 7.0])).tolist()
+      [5.0, 12.0, -7.0]
+    """
+
+    def batch(kind: jax.Array, current: Any, arguments: Any) -> Any:
+        for number, make in enumerate(makes):
+            group = groups[number] if groups else max(8, kind.size // 16)
+
+            def some(indices: jax.Array, make: Callable[..., Any] = make) -> Any:
+                return jax.vmap(make)(*jax.tree.map(lambda x: x[indices], arguments))
+
+            current = for_those(kind == number + 1, current, some, min(kind.size, group))
+        return current
+
+    def alone(kind: jax.Array, current: Any, arguments: Any) -> Any:
+        branches = [lambda: current, *(functools.partial(make, *arguments) for make in makes)]
+        return jax.lax.switch(kind, branches)
+
+    # As programs of their own they keep their constants to themselves: a `cond` under `vmap` would
+    # hand these over once for each instance.
+    return as_one_batch(jax.jit(batch), jax.jit(alone))(kind, current, arguments)
 
 
 def batch_last(function: Callable[..., Any]) -> Callable[..., Any]:

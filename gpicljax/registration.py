@@ -154,6 +154,7 @@ for _version in "v0", "v1":
         register(f"Bandit{_name}-{_version}", f"gpicljax.envs.one_pull_bandits:{_name}")
     register(f"CliffWalking-{_version}", "gpicljax.envs.cliff_walking:CliffWalking")
 register("BernoulliBandit-v0", "gpicljax.envs.bernoulli_bandit:BernoulliBandit")
+register("ByteStream-v0", "gpicljax.envs.byte_stream:ByteStream")
 register("FrozenLake-v1", "gpicljax.envs.frozen_lake:FrozenLake")
 register("GaussianBandit-v0", "gpicljax.envs.gaussian_bandit:GaussianBandit")
 register("InvertedDoublePendulum-v4", "gpicljax.envs.inverted_double_pendulum:version_4")

@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "acrobot",
         "bernoulli_bandit",
+        "byte_stream",
         "cliff_walking",
         "frozen_lake",
         "gaussian_bandit",

@@ -38,6 +38,7 @@ CONFIGURATIONS = {
     "Acrobot-v1": [{}],
     **{f"Bandit{kind}-v1": [{}] for kind in KINDS},
     "BernoulliBandit-v0": [{"num_arms": 2}],
+    "ByteStream-v0": [{"max_tasks": 3}, {"max_tasks": 3, "rules": "reference"}],
     "CliffWalking-v1": [{"max_rows": 3, "max_columns": 5, "is_slippery": True}],
     "FrozenLake-v1": [{"description": ("SFSF", "FHFG")}, {"size": 5}],
     "GaussianBandit-v0": [{"num_arms": 3}],
@@ -68,6 +69,7 @@ OTHER_PARAMS = {
     "Acrobot-v1": {"gravity": (5.0, 9.0), "torque": 0.5, "horizon": 9},
     **{f"Bandit{kind}-v1": {"spread": 0.1, "noise": 0.2} for kind in KINDS},
     "BernoulliBandit-v0": {"low": 0.2, "high": 0.4, "horizon": 7},
+    "ByteStream-v0": {"order": (0, 9, 30), "threshold": 1, "mixture": True, "horizon": 9},
     "CliffWalking-v1": {
         "success_rate": 0.5,
         "horizon": 9,
@@ -110,6 +112,7 @@ COMPILE_BUDGETS = {
     "Acrobot-v1": 2,
     **{f"Bandit{kind}-v1": 1 for kind in KINDS},
     "BernoulliBandit-v0": 1,
+    "ByteStream-v0": 10,
     "CliffWalking-v1": 2,
     "FrozenLake-v1": 2,
     "GaussianBandit-v0": 1,
@@ -137,6 +140,7 @@ CASES = {
 }
 # Slow tests: the differences to the case before them have tests of their own.
 RELATED = {
+    "ByteStream-v0,max_tasks=3,rules=reference",
     *(
         f"Bandit{kind}-v1"
         for kind in KINDS

@@ -1,0 +1,47 @@
+"""Bytes of streams in which all task sets are mixed, half with an oracle, half with random bytes."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import gpicljax
+from gpicljax.envs.byte_stream import Curriculum
+
+NUM_ENVS, LENGTH = 4096, 256
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+@pytest.mark.parametrize("rules", ["mended", "reference"])
+def test_byte_steps(benchmark, one_core, rules):
+    env = gpicljax.make("ByteStream-v0", rules=rules)
+    params = env.make_params(curriculum=Curriculum(mode="mixture"), horizon=10**9)
+    vec = gpicljax.VectorEnv(env, NUM_ENVS, resets="fresh", params=params, privileged=True)
+    oracle = jnp.arange(NUM_ENVS) < NUM_ENVS // 2
+
+    @jax.jit
+    def chunk(carry, key):
+        def step(carry, key):
+            vstate, timestep = carry
+            random = jax.random.bits(key, (NUM_ENVS,), jnp.uint8).astype(jnp.int32)
+            actions = jnp.where(oracle, timestep.privileged["answer"], random)
+            vstate, timestep = vec.step(vstate, actions)
+            used = timestep.observation.sum(), timestep.reward.sum(), timestep.info["solved"].sum()
+            return (vstate, timestep), used
+
+        return jax.lax.scan(step, carry, jax.random.split(key, LENGTH))
+
+    began = time.process_time()
+    state = [jax.jit(vec.init)(jax.random.key(0))]
+    state[0], _ = jax.block_until_ready(chunk(state[0], jax.random.key(1)))
+    benchmark.extra_info["first calls, CPU seconds"] = round(time.process_time() - began, 1)
+
+    def run():
+        state[0], out = chunk(state[0], jax.random.key(2))
+        jax.block_until_ready((state[0], out))
+
+    benchmark.pedantic(run, rounds=7, warmup_rounds=2)
+    steps = NUM_ENVS * LENGTH / benchmark.stats.stats.median
+    benchmark.extra_info["steps_per_cpu_second"] = round(steps)
+    print(benchmark.extra_info)

@@ -1,0 +1,412 @@
+"""`ByteStream`: gradual learning on one byte in, one byte out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.checks import Range, Size, check
+from gpicljax.environment import Environment, Transition
+from gpicljax.envs._checks import Count, check_values
+from gpicljax.envs.byte_stream import interpreter, tasks
+from gpicljax.envs.byte_stream.curriculum import Curriculum
+from gpicljax.envs.byte_stream.hashing import Seed, inner, word
+from gpicljax.envs.byte_stream.interpreter import SPACE, Question, Rules, Talk
+from gpicljax.envs.byte_stream.refill import Due, blank, refilled
+from gpicljax.envs.byte_stream.tasks import NAMES, TASKS
+
+# Numbers of a stream's draws.
+_INSTANCES, _SERIES, _PLACES = 0, 2**28, 2**29
+_FULL = 2**16 - 1
+MINI_FACTOR = 4
+"""With mended rules, how many times the threshold of other tasks mini tasks have."""
+
+
+@struct.dataclass
+class Params:
+    """The distribution over streams.
+
+    Attributes:
+      order: `int32[max_tasks]`, indices of the curriculum's task sets in `TASKS`; 0 beyond its end.
+      shares: `int32[max_tasks]`, of a mixture: the sum of the shares up to each, out of 65,535.
+      count: `int32[]`, how many task sets the curriculum has.
+      mixture: `bool[]`, whether each instance draws its task set.
+      threshold: `int32[]`, so many instances solved in a row pass a task set.
+      horizon: `int32[]`, most steps of a stream.
+    """
+
+    order: Annotated[jax.Array, Range(0, len(TASKS) - 1)]
+    shares: Annotated[jax.Array, Range(0, _FULL)]
+    count: Count
+    mixture: jax.Array
+    threshold: Annotated[jax.Array, Range(1, 10**6)]
+    horizon: Count
+
+
+@struct.dataclass
+class Task:
+    """One stream: a curriculum, and the seed of everything that it says.
+
+    Attributes:
+      seed: `uint32[2]`.
+      order: `uint8[max_tasks]`, see `Params`; so are the other fields.
+      shares: `uint16[max_tasks]`.
+      count: `int32[]`.
+      mixture: `bool[]`.
+      threshold: `int32[]`.
+      horizon: `int32[]`.
+    """
+
+    seed: jax.Array
+    order: jax.Array
+    shares: jax.Array
+    count: jax.Array
+    mixture: jax.Array
+    threshold: jax.Array
+    horizon: jax.Array
+
+
+@struct.dataclass
+class State:
+    """A stream in progress, `int32[]` where nothing else is said.
+
+    Attributes:
+      talk: the instance in progress.
+      question: what is being said, and to be answered.
+      byte: what was said last.
+      task: index of the task set in `TASKS`.
+      place: its place in the curriculum.
+      instance: number of the instance in the stream.
+      number: number of the question in the instance.
+      solved: instances solved in a row.
+      cleared: task sets passed.
+      shown: instances of mini0 so far.
+      time: steps taken.
+    """
+
+    talk: Talk
+    question: Question
+    byte: jax.Array
+    task: jax.Array
+    place: jax.Array
+    instance: jax.Array
+    number: jax.Array
+    solved: jax.Array
+    cleared: jax.Array
+    shown: jax.Array
+    time: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class ByteStream(Environment[Params, Task, State]):
+    """A stream of bytes in which tasks follow one another without a sign.
+
+    The environment says a byte, and the learner replies with one; the reward for the reply arrives
+    with the next byte: 1 for a right answer, -1 for a wrong one or for talking while the
+    environment does, else 0. A space is silence. Once the environment has said a question's last
+    byte, what the learner says is its answer, until it is decided; then come feedback and the next
+    question. An *instance* of a task set (one hidden mapping, say) is solved by ten right answers
+    in a row, and fails if they do not come within 50 questions after they could be known. A
+    *task set* is passed by `threshold` instances solved in a row. A stream is one episode. With an
+    ordered curriculum it terminates when all task sets are passed; `params.horizon` cuts it off.
+
+    `make_params(curriculum=Curriculum(...), horizon=...)` says what streams are about; one compiled
+    program serves every curriculum. A stream is a function of its task: all of its episodes pose
+    the same instances.
+
+    `info` (the learner never sees it), of the step's instance, i.e. that in which the byte was
+    said that the action replies to:
+
+    - `task`: `int32[]`, index of the task set in `TASKS`;
+    - `instance`: `int32[]`, its number in the stream, from 0;
+    - `instance_ended`: `bool[]`, this step ended it: the next observation belongs to the next one;
+    - `solved`: `bool[]`, and it was solved;
+    - `instance_steps`: `int32[]`, how many steps it has had, this one included;
+    - `cleared`: `int32[]`, how many task sets of an ordered curriculum are passed so far.
+
+    `rules="reference"` goes by the challenge's published environment, slips included. The default,
+    `"mended"`, is without these:
+
+    - In micro13.1, parts of an answer to "x and y" do not pass for it, feedback shows answers with
+      their period, and questions have no leading space.
+    - The task within an instance of micro19 and micro20 does not depend on earlier instances (nor
+      does it with the reference's rules here, where they depend on the stream alone).
+    - Talking in reply to the last byte of an instance's feedback counts as talking.
+    - An instance that ran out of time (10,000 steps) asks no further question.
+    - From micro5.5 on, answers end with their period or, in micro5, at twice the longest answer's
+      bytes, and not after as many bytes as the right one has. Spaces in front of an answer do not
+      belong to it.
+    - Mini tasks answer like all others: -1 for a wrong answer and for talking, nothing but
+      "true." or "false." is right, and the reward comes with the feedback's first byte. As they can
+      be guessed, they are passed by four times as many instances in a row.
+    - In micro2 and micro3 only letters count for the ten right answers, and in micro3 no letter
+      stands for itself, so that an echo passes neither.
+    - Nothing depends on hash seeds or on other streams.
+    - Questions of a mapping are different from one another.
+    - mini2 has no descriptions that consist of "anything", whose false string would be empty.
+
+    Args:
+      rules: `"mended"` or `"reference"`, see above.
+      max_tasks: cap of a curriculum's length.
+
+    Source: the document of the General AI Challenge's first round, appendix A, and what is known of
+    its reference environment.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> env = gpicljax.make("ByteStream-v0")
+      >>> params = env.make_params(curriculum=Curriculum(("micro4",)), horizon=100)
+      >>> task = jax.eval_shape(env.sample_task, jax.random.key(0), params)
+      >>> observation, state = jax.eval_shape(env.reset, jax.random.key(1), task)
+      >>> observation.shape, env.action_space()
+      ((), Discrete(n=256))
+    """
+
+    rules: Literal["mended", "reference"] = "mended"
+    max_tasks: Size = 64
+
+    @property
+    def mended(self) -> bool:
+        """Whether the reference's slips are mended."""
+        return self.rules == "mended"
+
+    # The distribution over streams -----------------------------------------------------------
+
+    @property
+    def default_params(self) -> Params:
+        """The reference's curriculum, as far as the cap goes, for at most 100,000 steps."""
+        fields = self._fields(Curriculum(NAMES[: self.max_tasks]))
+        return Params(**{k: jnp.asarray(v) for k, v in fields.items()}, horizon=jnp.int32(100_000))
+
+    def make_params(self, curriculum: Curriculum | None = None, **overrides: Any) -> Params:
+        """`default_params` with some fields replaced.
+
+        Args:
+          curriculum: says `order`, `shares`, `count`, `mixture` and `threshold`.
+          **overrides: fields of `Params`.
+
+        Raises:
+          ValueError: see `Environment.make_params`; also for more tasks than `max_tasks`.
+
+        Example:
+          >>> import gpicljax
+          >>> env = gpicljax.make("ByteStream-v0")
+          >>> env.make_params(curriculum=Curriculum(("micro1", "micro4"))).order[:3].tolist()
+          [0, 3, 0]
+        """
+        if curriculum is not None:
+            fine = isinstance(curriculum, Curriculum)
+            check(fine, "curriculum", curriculum, "a Curriculum, as from load_curriculum(path)")
+            overrides = self._fields(curriculum) | overrides
+        return super().make_params(**overrides)
+
+    def _fields(self, curriculum: Curriculum) -> dict[str, Any]:
+        count = len(curriculum.tasks)
+        accepted = f"up to {self.max_tasks} task sets; make(..., max_tasks=...) raises the cap"
+        check(count <= self.max_tasks, "curriculum", f"{count} task sets", accepted)
+        order, shares = np.zeros((2, self.max_tasks), np.int32)
+        order[:count] = [NAMES.index(name) for name in curriculum.tasks]
+        weights = np.array(curriculum.weights or [1.0] * count)
+        shares[:count] = np.round(np.cumsum(weights) / weights.sum() * _FULL)
+        return {
+            "order": order,
+            "shares": shares,
+            "count": np.int32(count),
+            "mixture": np.bool_(curriculum.mode == "mixture"),
+            "threshold": np.int32(curriculum.threshold),
+        }
+
+    def validate(self, params: Params) -> None:
+        """Raises ValueError unless `count` is within the cap."""
+        super().validate(params)
+        count = np.asarray(params.count)
+        check_values("count", count, count <= self.max_tasks, f"up to {self.max_tasks}")
+
+    def sample_task(self, key: jax.Array, params: Params) -> Task:
+        """Draws a stream's seed."""
+        return Task(
+            seed=jax.random.bits(key, (2,), jnp.uint32),
+            order=params.order.astype(jnp.uint8),
+            shares=params.shares.astype(jnp.uint16),
+            count=jnp.asarray(params.count, jnp.int32),
+            mixture=jnp.asarray(params.mixture, bool),
+            threshold=jnp.asarray(params.threshold, jnp.int32),
+            horizon=jnp.asarray(params.horizon, jnp.int32),
+        )
+
+    # One stream ------------------------------------------------------------------------------
+
+    def _column(self, name: str, task: jax.Array) -> jax.Array:
+        return jnp.asarray(tasks.table(self.mended)[name])[task]
+
+    def _rules(self, task: jax.Array) -> Rules:
+        columns = np.stack([tasks.table(self.mended)[name] for name in Rules._fields], -1)
+        row = jnp.asarray(columns)[task]
+        return Rules(*(row[i] for i in range(len(Rules._fields))))
+
+    def _place(self, task: Task, place: jax.Array, instance: jax.Array) -> jax.Array:
+        """Where in the curriculum the task set of an instance is."""
+        seed = Seed(task.seed[0], task.seed[1])
+        draw = (word(seed, _PLACES + instance) >> 16).astype(jnp.int32)
+        drawn = (draw % _FULL >= task.shares.astype(jnp.int32)).sum(dtype=jnp.int32)
+        return jnp.where(task.mixture, jnp.minimum(drawn, task.count - 1), place)
+
+    def _due(self, state: State, task: Task, heard: Any) -> Due:
+        seed = Seed(task.seed[0], task.seed[1])
+        return Due(
+            seed=inner(seed, _INSTANCES + state.instance),
+            series=inner(seed, _SERIES + jnp.maximum(state.shown - 1, 0) // 10),
+            shown=jnp.maximum(state.shown - 1, 0),
+            task=state.task,
+            number=state.number,
+            feedback=heard.feedback,
+            correct=heard.correct,
+            ask=heard.ask,
+            keep=heard.keep,
+        )
+
+    def _arrived(self, state: State, task: Task, place: jax.Array) -> State:
+        """The state at the beginning of an instance of the task set at a place."""
+        place = self._place(task, place, state.instance)
+        index = task.order[jnp.clip(place, 0, self.max_tasks - 1)].astype(jnp.int32)
+        first = TASKS.index(next(t for t in TASKS if t.name == "mini0"))
+        return state.replace(
+            talk=interpreter.first_talk(self._column("know", index)),
+            task=index,
+            place=place,
+            number=jnp.zeros((), jnp.int32),
+            shown=state.shown + (index == first),
+        )
+
+    def initial(self, key: jax.Array, task: Task) -> State:
+        """The first byte of the first question; `key` has no say in it."""
+        del key
+        zero = jnp.zeros((), jnp.int32)
+        state = State(interpreter.first_talk(zero), blank(), *[zero] * 9)
+        state = self._arrived(state, task, zero)
+        no, yes = jnp.zeros((), bool), jnp.ones((), bool)
+        due = interpreter.Heard(state.talk, zero, no, no, yes, no, no)
+        question = refilled(self.mended, self._due(state, task, due), state.question)
+        byte, question, talk = interpreter.speak(question, state.talk)
+        return state.replace(byte=byte, question=question, talk=talk)
+
+    def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
+        """The learner's byte `action: int32[]` is heard, and the next byte said.
+
+        Returns:
+          The transition; `info` see the class.
+        """
+        del noise
+        rules = self._rules(state.task)
+        heard = interpreter.hear(rules, state.question, state.talk, action, self.mended)
+        ended = heard.switch
+        solved = ended & (heard.talk.result == 1)
+        row = jnp.where(ended, jnp.where(solved, state.solved + 1, 0), state.solved)
+        threshold = task.threshold
+        if self.mended:
+            mini = self._column("family", state.task) == tasks.MINI
+            threshold = jnp.where(mini, MINI_FACTOR * threshold, threshold)
+        passed = ended & (row >= threshold) & ~task.mixture
+        cleared = state.cleared + passed
+        complete = passed & (cleared == task.count)
+
+        stays = state.replace(talk=heard.talk, number=state.number + heard.ask)
+        next_one = state.replace(talk=heard.talk, instance=state.instance + 1)
+        arrived = self._arrived(next_one, task, state.place + passed)
+        after = jax.tree.map(lambda a, b: jnp.where(ended, a, b), arrived, stays)
+        heard = heard._replace(
+            feedback=heard.feedback & ~ended,
+            ask=(heard.ask | ended) & ~complete,
+            keep=heard.keep & ~ended,
+        )
+        question = refilled(self.mended, self._due(after, task, heard), state.question)
+        byte, question, talk = interpreter.speak(question, after.talk)
+        time = state.time + 1
+        return Transition(
+            state=after.replace(
+                talk=talk,
+                question=question,
+                byte=byte,
+                solved=jnp.where(passed, 0, row),
+                cleared=cleared,
+                time=time,
+            ),
+            reward=heard.reward.astype(jnp.result_type(float)),
+            terminated=complete,
+            truncated=(time >= task.horizon) & ~complete,
+            info={
+                "task": state.task,
+                "instance": state.instance,
+                "instance_ended": ended,
+                "solved": solved,
+                "instance_steps": state.talk.time,
+                "cleared": cleared,
+            },
+        )
+
+    def observe(self, state: State, task: Task) -> jax.Array:
+        """The byte that was said last, `int32[]`."""
+        return state.byte
+
+    # Spaces and views ------------------------------------------------------------------------
+
+    def action_space(self, task: Task | None = None) -> spaces.Discrete:
+        """The bytes."""
+        del task
+        return spaces.Discrete(256)
+
+    def observation_space(self, task: Task | None = None) -> spaces.Discrete:
+        """The bytes."""
+        del task
+        return spaces.Discrete(256)
+
+    def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
+        """What is to be said now, and why.
+
+        Returns:
+          answer: `int32[]`, the byte that an oracle says: of an accepted answer, or a space.
+          answering: `bool[]`, whether what is said now belongs to an answer.
+          task: `int32[]`, index of the task set in `TASKS`.
+          key: `int32[]`, which key of a mapping is asked for.
+          text: `uint8[176]`, what is being said, of which
+          cursor: `int32[]` bytes were said, and
+          end: `int32[]` will be.
+          target: `uint8[56]`, an answer that is accepted, of
+          size: `int32[]` bytes.
+        """
+        question, talk = state.question, state.talk
+        answering = (question.cursor >= question.end) & (talk.ended == 0)
+        said = jnp.where(self._column("mini", state.task) == 1, talk.matched, talk.said)
+        byte = question.target[jnp.clip(said, 0, interpreter.ANSWER - 1)].astype(jnp.int32)
+        return {
+            "answer": jnp.where(answering & (said < question.size), byte, SPACE),
+            "answering": answering,
+            "task": state.task,
+            "key": question.key,
+            "text": question.text,
+            "cursor": question.cursor,
+            "end": question.end,
+            "target": question.target,
+            "size": question.size,
+        }
+
+    def describe(self, state: State, task: Task) -> str:
+        """One line: where the stream stands, what is said, what is to be answered."""
+        question, talk = state.question, state.talk
+
+        def text(row: jax.Array, size: jax.Array) -> str:
+            return bytes(np.asarray(row)[: int(size)].tolist()).decode("latin-1")
+
+        said, cursor = text(question.text, question.end), int(question.cursor)
+        return (
+            f"step {int(state.time)}, {NAMES[int(state.task)]}, instance {int(state.instance)} "
+            f"({int(state.solved)} of {int(task.threshold)} solved), question "
+            f"{int(state.number)}: said {said[:cursor]!r}, to come {said[cursor:]!r}, right is "
+            f"{text(question.target, question.size)!r}, {int(talk.streak)} right in a row"
+        )

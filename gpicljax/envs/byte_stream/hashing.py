@@ -1,0 +1,108 @@
+"""Draws that are functions of numbers: of an instance's key, a question's number and a purpose.
+
+Nothing of a question depends on when, or in which batch, it is drawn. A draw is a dozen integer
+operations, of which a step needs many; `jax.random` gives the seeds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+ROUNDS = 20
+_STRIDE = np.uint32(0x9E3779B9)
+
+
+class Seed(NamedTuple):
+    """Two words, `uint32[]` each, from which everything about an instance is drawn."""
+
+    first: jax.Array
+    second: jax.Array
+
+
+def mixed(x: jax.Array) -> jax.Array:
+    """A bijection of `uint32` that leaves no bit where it was.
+
+    Source: multiply-xorshift with constants found by search (Wellons, "lowbias32").
+
+    Example:
+      >>> int(mixed(jnp.uint32(0))), int(mixed(jnp.uint32(1)))
+      (0, 1753845952)
+    """
+    x = x ^ (x >> 16)
+    x = x * np.uint32(0x7FEB352D)
+    x = x ^ (x >> 15)
+    x = x * np.uint32(0x846CA68B)
+    return x ^ (x >> 16)
+
+
+def word(seed: Seed, number: Any) -> jax.Array:
+    """The draw of this number, `uint32`; `number` is an integer, or an array of them.
+
+    Example:
+      >>> seed = Seed(jnp.uint32(1), jnp.uint32(2))
+      >>> word(seed, jnp.arange(3)).dtype.name
+      'uint32'
+    """
+    number = jnp.asarray(number).astype(jnp.uint32)
+    return mixed(seed.first ^ mixed(seed.second + (number + np.uint32(1)) * _STRIDE))
+
+
+def below(bits: jax.Array, size: Any) -> jax.Array:
+    """`int32` within 0 .. size - 1; the bias is below `size / 2**32`.
+
+    Example:
+      >>> int(below(jnp.uint32(7), 3))
+      1
+    """
+    return (bits % jnp.asarray(size).astype(jnp.uint32)).astype(jnp.int32)
+
+
+def inner(seed: Seed, number: Any) -> Seed:
+    """The seed of this number: of an instance in its stream.
+
+    Example:
+      >>> inner(Seed(jnp.uint32(1), jnp.uint32(2)), 3).first.dtype.name
+      'uint32'
+    """
+    number = jnp.asarray(number).astype(jnp.uint32)
+    return Seed(word(seed, 2 * number), word(seed, 2 * number + np.uint32(1)))
+
+
+def permuted(seed: jax.Array, place: jax.Array, size: jax.Array) -> jax.Array:
+    """Where a random permutation of 0 .. size - 1 puts `place`; nothing of it is stored.
+
+    Each round pairs the places up and swaps the pairs, or not, by the toss of a coin.
+
+    Args:
+      seed: `uint32[...]`, which permutation.
+      place: `int32[...]`.
+      size: `int32[...]`, at most 2**30.
+
+    Returns:
+      `int32[...]`.
+
+    Source: swap-or-not (Hoang, Morris and Rogaway, 2012).
+
+    Example:
+      >>> places = jnp.arange(5)
+      >>> sorted(permuted(jnp.uint32(1), places, jnp.int32(5)).tolist())
+      [0, 1, 2, 3, 4]
+    """
+    shape = jnp.broadcast_shapes(jnp.shape(seed), jnp.shape(place), jnp.shape(size))
+    seed = jnp.broadcast_to(jnp.asarray(seed, jnp.uint32), shape)
+    size = jnp.broadcast_to(jnp.asarray(size, jnp.int32), shape)
+    place = jnp.broadcast_to(jnp.asarray(place, jnp.int32), shape)
+
+    def swap(index: jax.Array, place: jax.Array) -> jax.Array:
+        key = mixed(seed + index.astype(jnp.uint32) * _STRIDE)
+        partner = below(key, size) - place
+        partner = jnp.where(partner < 0, partner + size, partner)
+        pair = jnp.maximum(place, partner).astype(jnp.uint32)
+        toss = mixed(key ^ (pair + np.uint32(1)) * _STRIDE)
+        return jnp.where(toss >> 31 == 1, partner, place)
+
+    return jax.lax.fori_loop(jnp.int32(0), jnp.int32(ROUNDS), swap, place)

@@ -1,0 +1,351 @@
+"""What happens at one byte, whatever the task: the rules of the conversation.
+
+The environment speaks what lies in `text`; while it does, the learner is to be silent (a space).
+When it is done, every byte of the learner belongs to its answer, until the answer is decided; then
+come feedback and the next question. The rules of a task are a row of numbers (`Rules`), its
+questions are somebody else's: `hear` says whether a new text is due, and `speak` utters what is
+there.
+
+Source: section A.1.2 of the challenge's document, and what is known of its reference
+implementation.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+SPACE, PERIOD = 32, 46
+TEXT = 176
+"""Room for a feedback and a question."""
+ANSWER = 56
+"""Room for an answer, as long as the longest feedback leaves for it."""
+PATTERN = 12
+
+EXACT, ONE_OF, LACKING, CONTAINING = range(4)
+"""What is accepted: the target; one of four patterns of three bytes; a non-empty answer without
+the first pattern's byte; an answer in which one of the patterns occurs."""
+
+AT_ONCE, ONE_RIGHT, LETTER_RIGHT, OPTIONS, ALL_ASKED = range(5)
+"""When a learner should know: at once; after a right answer or 69 wrong ones; after a right answer
+to one of the first four keys or 26 wrong ones; when no key has more than one option left of 26;
+when every key was asked."""
+
+
+class Rules(NamedTuple):
+    """A task's row of numbers, `int32[]` each.
+
+    Attributes:
+      spoken: 1 if answers end with a period, 0 if with as many bytes as the target has.
+      limit: of answers that end with a period, the most bytes, silent ones included; 0: none.
+      know: when the learner should know, see above.
+      tolerance: how many times as many questions a failing instance is continued for.
+      needed: how many right answers in a row solve an instance.
+      fatal: 1 if a wrong answer ends it.
+      patience: after how many steps it ends.
+      mini: 1 if the talk is that of the mini tasks.
+      lenient: 1 if an answer begins with its first byte that is no space.
+      letters: 1 if only the first four keys count towards the answers needed.
+      mute: 1 if there is no feedback.
+    """
+
+    spoken: jax.Array
+    limit: jax.Array
+    know: jax.Array
+    tolerance: jax.Array
+    needed: jax.Array
+    fatal: jax.Array
+    patience: jax.Array
+    mini: jax.Array
+    lenient: jax.Array
+    letters: jax.Array
+    mute: jax.Array
+
+
+@struct.dataclass
+class Question:
+    """What is said, and what is to be answered.
+
+    Attributes:
+      text: `uint8[TEXT]`, what is being said,
+      cursor: `int32[]`, how much of it was said, and
+      end: `int32[]`, how long it is.
+      target: `uint8[ANSWER]`, an answer that is accepted,
+      size: `int32[]`, its length, and
+      shown: `int32[]`, how much of it the feedback shows.
+      pattern: `uint8[PATTERN]`, for acceptors other than `EXACT`.
+      acceptor: `int32[]`.
+      style: `int32[]`, which feedback.
+      key: `int32[]`, which key of a mapping, and
+      keys: `int32[]`, bits of those that the mapping has.
+    """
+
+    text: jax.Array
+    cursor: jax.Array
+    end: jax.Array
+    target: jax.Array
+    size: jax.Array
+    shown: jax.Array
+    pattern: jax.Array
+    acceptor: jax.Array
+    style: jax.Array
+    key: jax.Array
+    keys: jax.Array
+
+
+@struct.dataclass
+class Talk:
+    """An instance in progress, `int32[]` each but for `uint32[]` memory.
+
+    Attributes:
+      time: steps taken.
+      said: bytes of the answer so far, and
+      waited: the spaces before it.
+      matched: what the acceptor remembers of it.
+      streak: right answers in a row.
+      asked: answers decided.
+      limit: after how many a solution comes too late; 0 while unknown.
+      final: after how many the instance fails; 0 while unknown.
+      known: whether the learner should know.
+      memory: what `know` remembers.
+      ended: 1 if the instance has, 2 if the space after it was said.
+      result: -1 while open, 0 failed, 1 solved.
+    """
+
+    time: jax.Array
+    said: jax.Array
+    waited: jax.Array
+    matched: jax.Array
+    streak: jax.Array
+    asked: jax.Array
+    limit: jax.Array
+    final: jax.Array
+    known: jax.Array
+    memory: jax.Array
+    ended: jax.Array
+    result: jax.Array
+
+
+class Heard(NamedTuple):
+    """What became of a byte.
+
+    Attributes:
+      talk: the instance after it.
+      reward: `int32[]`.
+      feedback: `bool[]`, feedback is due, on
+      correct: `bool[]`, a right answer or a wrong one;
+      ask: `bool[]`, a question is due.
+      keep: `bool[]`, the rest of the text is said before the feedback.
+      switch: `bool[]`, the instance is over: the next one begins with this very step.
+    """
+
+    talk: Talk
+    reward: jax.Array
+    feedback: jax.Array
+    correct: jax.Array
+    ask: jax.Array
+    keep: jax.Array
+    switch: jax.Array
+
+
+def first_talk(know: jax.Array) -> Talk:
+    """An instance of which nothing was said yet.
+
+    Args:
+      know: `int32[]`, see `Rules`.
+
+    Example:
+      >>> int(first_talk(jnp.int32(AT_ONCE)).result)
+      -1
+    """
+    zero = jnp.zeros((), jnp.int32)
+    options = np.uint32(0x1A1A1A1A)
+    memory = jnp.where(know == OPTIONS, options, np.uint32(0))
+    talk = Talk(*[zero] * 12)
+    return talk.replace(memory=memory, result=jnp.full((), -1, jnp.int32))
+
+
+def _matched(question: Question, talk: Talk, byte: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What the acceptor remembers after one more byte, and whether an answer ending there is right.
+
+    Bits 0-11 belong to the patterns' bytes, bit 12 says that something was found.
+    """
+    same = question.pattern == byte.astype(jnp.uint8)
+    bits = jnp.asarray(1 << np.arange(PATTERN), jnp.int32)
+    hits = jnp.where(same, bits, 0).sum(dtype=jnp.int32)
+    found = 1 << PATTERN
+    matched, said = talk.matched, talk.said
+    # Exactly: a bit that falls at the first difference.
+    expected = question.target[jnp.minimum(said, ANSWER - 1)]
+    exact = jnp.where(said == 0, 1, matched) & (expected == byte.astype(jnp.uint8))
+    exact_right = (exact == 1) & (said + 1 == question.size)
+    # One of four: a bit for each that agrees so far, of which all end with a period.
+    firsts, starts = 0b1001001001, jnp.minimum(said, 2)
+    agree = (hits >> starts) & firsts
+    one_of = jnp.where(said > 2, 0, jnp.where(said == 0, firsts, matched) & agree)
+    # Lacking: the bit that something was found.
+    lacking = jnp.where(said == 0, 0, matched) | jnp.where(same[0], found, 0)
+    # Containing: bits move on along the patterns.
+    there = question.pattern != 0
+    beyond = jnp.concatenate([there[1:], jnp.zeros(1, bool)])
+    third = jnp.asarray(np.arange(PATTERN) % 3 == 2)
+    last = jnp.where(there & (third | ~beyond), bits, 0).sum(dtype=jnp.int32)
+    before = jnp.where(said == 0, 0, matched)
+    moved = (((before & (found - 1)) << 1) | firsts) & hits
+    containing = moved | (before & found) | jnp.where((moved & last) != 0, found, 0)
+    kind = question.acceptor
+    matched = jnp.select(
+        [kind == EXACT, kind == ONE_OF, kind == LACKING], [exact, one_of, lacking], containing
+    ).astype(jnp.int32)
+    right = jnp.select(
+        [kind == EXACT, kind == ONE_OF, kind == LACKING],
+        [exact_right, one_of != 0, (lacking == 0) & (said > 0)],
+        containing >= found,
+    )
+    return matched, right
+
+
+def _known(rules: Rules, talk: Talk, question: Question, correct: jax.Array) -> Talk:
+    """Whether the learner should know, after an answer."""
+    memory, key = talk.memory, question.key
+    wrong = memory + jnp.where(correct, 0, 1).astype(jnp.uint32)
+    shift = (8 * jnp.clip(key, 0, 3)).astype(jnp.uint32)
+    left = (memory >> shift) & np.uint32(255)
+    left = jnp.where(correct, np.uint32(1), jnp.maximum(left - np.uint32(1), np.uint32(1)))
+    options = (memory & ~(np.uint32(255) << shift)) | (left << shift)
+    options = jnp.where(key < 4, options, memory)
+    asked = memory | (np.uint32(1) << key.astype(jnp.uint32))
+    know = rules.know
+    kinds = [know == ONE_RIGHT, know == LETTER_RIGHT, know == OPTIONS, know == ALL_ASKED]
+    known = jnp.select(
+        kinds,
+        [
+            correct | (memory >= 69),
+            (correct & (key < 4)) | (memory >= 26),
+            options == np.uint32(0x01010101),
+            asked == question.keys.astype(jnp.uint32),
+        ],
+        True,
+    )
+    memory = jnp.select(kinds, [wrong, wrong, options, asked], memory)
+    return talk.replace(memory=memory, known=talk.known | known.astype(jnp.int32))
+
+
+def hear(rules: Rules, question: Question, talk: Talk, byte: jax.Array, mended: bool) -> Heard:
+    """What becomes of the learner's byte, `int32[]`.
+
+    Args:
+      rules: the task's.
+      question: what is being asked.
+      talk: the instance.
+      byte: what the learner said.
+      mended: whether a last byte after the last feedback counts as talking, and an instance that
+        ran out of time asks nothing any more.
+
+    Returns:
+      See `Heard`.
+    """
+    old, mini = talk, rules.mini == 1
+    talking = question.cursor < question.end
+    before = talk.ended > 0
+    silent = byte == SPACE
+    period = byte == PERIOD
+    timeout = ~before & (talk.time >= rules.patience) & ~talking
+    heard = ~(before & ~talking)
+
+    # The answer.
+    opened = ~before & ~talking
+    leading = opened & (rules.lenient == 1) & silent & (talk.said == 0)
+    matched, right = _matched(question, talk, byte)
+    said = jnp.where(leading, 0, talk.said + 1)
+    waited = talk.waited + leading
+    limit = (rules.limit > 0) & (said + waited >= rules.limit)
+    ends = jnp.where(rules.spoken == 1, period | limit, talk.said + 1 == question.size)
+    decided = opened & ~mini & jnp.where(leading, limit, ends)
+    correct = decided & right & ~leading
+
+    # Mini tasks: what counts is how the talk so far ends, and everything but periods is free.
+    word = jnp.where(mini, question.size - 1, 0)
+    expected = question.target[jnp.minimum(talk.matched, ANSWER - 1)]
+    first = question.target[0] == byte.astype(jnp.uint8)
+    on = (talk.matched < word) & (expected == byte.astype(jnp.uint8))
+    progress = jnp.where(on, talk.matched + 1, first.astype(jnp.int32))
+    progress = jnp.where(talking & ~silent, 0, progress)
+    stopped = mini & heard & period
+    completed = stopped & (talk.matched == word)
+    late = mini & timeout
+    was = jnp.where(late, 0, talk.result)
+    changed = stopped & (was != completed.astype(jnp.int32))
+
+    # Rewards.
+    chatter = heard & talking & ~silent & ~mini
+    if mended:
+        chatter = chatter | (before & ~talking & ~silent & ~mini)
+    reward = jnp.where(chatter, -1, jnp.where(decided, jnp.where(correct, 1, -1), 0))
+    counts = jnp.where(rules.letters == 1, question.key < 4, True)
+    streak = jnp.where(correct & counts, talk.streak + 1, talk.streak)
+    streak = jnp.where(chatter | (decided & ~correct), 0, streak)
+
+    # Clocks.
+    asked = talk.asked + decided
+    after = _known(rules, talk, question, correct)
+    known = jnp.where(decided, after.known, talk.known)
+    memory = jnp.where(decided, after.memory, talk.memory)
+    done = decided & (streak >= rules.needed)
+    in_time = (talk.limit == 0) | (asked <= talk.limit)
+    going = decided & ~done
+    last = jnp.where(going & (talk.limit == 0) & (known == 1), asked + 50, talk.limit)
+    over = going & (talk.final == 0) & (last > 0) & (asked > last)
+    final = jnp.where(over, asked * (1 + rules.tolerance), talk.final)
+    failed = going & (((final > 0) & (asked > final)) | ((rules.fatal == 1) & ~correct))
+
+    result = jnp.where(timeout, 0, talk.result)
+    result = jnp.where(done, in_time.astype(jnp.int32), jnp.where(failed, 0, result))
+    result = jnp.where(changed, completed.astype(jnp.int32), result)
+    ended = before | timeout | done | failed | changed
+    ask = going & ~failed
+    if mended:
+        ask = ask & ~timeout
+    feedback = (decided & (rules.mute == 0)) | changed | late
+
+    # What follows the end: the rest of the text, in mini tasks a space, and the next instance.
+    separated = before & ~talking & (talk.ended == 1) & (rules.mini + rules.fatal > 0)
+    switch = before & ~talking & ~separated
+    reward = jnp.where(switch & mini, jnp.maximum(talk.result, 0), reward)
+    talk = Talk(
+        time=talk.time,
+        said=jnp.where(decided, 0, jnp.where(opened, said, talk.said)),
+        waited=jnp.where(decided, 0, jnp.where(opened, waited, talk.waited)),
+        matched=jnp.where(
+            mini, jnp.where(heard, progress, talk.matched), jnp.where(leading, 0, matched)
+        ),
+        streak=streak,
+        asked=asked,
+        limit=last,
+        final=final,
+        known=known,
+        memory=memory,
+        ended=jnp.where(separated, 2, jnp.maximum(talk.ended, ended.astype(jnp.int32))),
+        result=result,
+    )
+    return Heard(
+        talk=jax.tree.map(lambda x, like: x.astype(like.dtype), talk, old),
+        reward=reward.astype(jnp.int32),
+        feedback=feedback,
+        correct=jnp.where(mini, completed, correct),
+        ask=ask,
+        keep=talking,
+        switch=switch | (~before & ended & ~talking & ~feedback & ~ask),
+    )
+
+
+def speak(question: Question, talk: Talk) -> tuple[jax.Array, Question, Talk]:
+    """The next byte of the text, `int32[]`, or a space if there is none, and what remains."""
+    there = question.cursor < question.end
+    byte = question.text[jnp.minimum(question.cursor, TEXT - 1)].astype(jnp.int32)
+    question = question.replace(cursor=question.cursor + there)
+    return jnp.where(there, byte, SPACE), question, talk.replace(time=talk.time + 1)

@@ -1,0 +1,202 @@
+"""Questions of micro1 to micro5.18: symbols and digits that stand for others.
+
+Nothing of a mapping is stored. What stands for a key is a draw of the instance's seed, the order of
+keys a permutation of it.
+"""
+
+from __future__ import annotations
+
+import string
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.envs.byte_stream import tasks
+from gpicljax.envs.byte_stream.hashing import Seed, below, permuted, word
+from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, PERIOD, TEXT, Question
+from gpicljax.envs.byte_stream.tasks import COPY, DIGITS, GROUPS, LETTERS, STRINGS, SYMBOL
+
+SYMBOLS = string.ascii_letters + string.digits + " ,.!;?-"
+"""The allowed characters of micro1."""
+PUNCTUATION = ' !":?.,;'
+"""What stands for itself in micro2 and micro3."""
+KEYS = 10
+_SHORT = 24
+# Numbers of an instance's draws; a question's come after them.
+_ALPHABET, _TARGET, _PERMUTATION, _ORDER, _LENGTHS, _DIGITS = 0, 1, 2, 0x4000, 16, 64
+_QUESTIONS = 0x8000
+_PER_QUESTION = 8
+
+
+def _draws(question: jax.Array, number: int) -> jax.Array:
+    return _QUESTIONS + question * _PER_QUESTION + number
+
+
+def _power(exponent: jax.Array) -> jax.Array:
+    return jnp.asarray(10 ** np.arange(10), jnp.int32)[jnp.clip(exponent, 0, 9)]
+
+
+def _digits(low: jax.Array, high: jax.Array, places: np.ndarray) -> jax.Array:
+    """Digits of two numbers of five, at these places, as bytes."""
+    five = jnp.asarray(np.where(places % 5 < 5, 10 ** (places % 5), 1), jnp.int32)
+    number = jnp.where(places < 5, low, high)
+    return number // five % 10 + ord("0")
+
+
+def _strings(
+    seed: Seed, keys: jax.Array, which: int, least: jax.Array, most: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Independent strings of digits for keys: their lengths and digits, as two numbers of five."""
+    base = _DIGITS + 4 * (2 * keys + which)
+    size = least + below(word(seed, base), most - least + 1)
+    low = below(word(seed, base + 1), _power(jnp.minimum(size, 5)))
+    high = below(word(seed, base + 2), _power(jnp.maximum(size - 5, 0)))
+    return size, low, high
+
+
+def ask(
+    seed: Seed, task: jax.Array, question: jax.Array, mended: bool
+) -> tuple[jax.Array, jax.Array, Question]:
+    """A question of the mapping tasks.
+
+    Args:
+      seed: the instance's.
+      task: `int32[]`, index of the task set.
+      question: `int32[]`, its number in the instance.
+      mended: whether the keys of a mapping are all different.
+
+    Returns:
+      Its bytes `uint8[24]`, their number, and the rest of it.
+    """
+    table = {name: jnp.asarray(column) for name, column in tasks.table(mended).items()}
+    code, marks, style = table["code"][task], table["marks"][task], table["style"][task]
+    shortest, longest = table["question"][task, 0], table["question"][task, 1]
+    strings = (code == STRINGS) & (longest > 1)
+    count = jnp.asarray(np.array([10, 12, 12, 4, 10, 10]), jnp.int32)[code]
+
+    # Which keys there are: of equal strings the last one is one.
+    everything = (1 << count) - 1
+    if mended:
+        keys = everything
+        rank = count
+    else:
+        all_keys = jnp.arange(KEYS, dtype=jnp.int32)
+        drawn = jnp.stack(_strings(seed, all_keys, 0, shortest, longest))
+        equal = (drawn[:, :, None] == drawn[:, None, :]).all(0)
+        hidden = (equal & (all_keys[:, None] < all_keys[None, :])).any(-1)
+        distinct = jnp.where(hidden, 0, 1 << all_keys).sum(dtype=jnp.int32)
+        keys = jnp.where(strings, distinct, everything)
+        rank = jnp.where(strings, (~hidden).sum(dtype=jnp.int32), count)
+
+    # A multiset of each key as often as there are keys, shuffled, and again when it is used up.
+    total = rank * rank
+    order = word(seed, _ORDER + question // total)
+    place = permuted(order, question % total, total) % rank
+    if not mended:
+        nth = jnp.where(strings, jnp.cumsum(~hidden, dtype=jnp.int32) - 1, all_keys)
+        found = (nth == place) & jnp.where(strings, ~hidden, True)
+        place = jnp.where(strings, jnp.argmax(found).astype(jnp.int32), place)
+    free = below(word(seed, _draws(question, 0)), 10)
+    key = jnp.where(code == SYMBOL, free, place)
+
+    # Symbols.
+    target = below(word(seed, _TARGET), jnp.where(code == SYMBOL, 10, 4))
+    # A permutation of the four without a fixed point, as the letters are in random order.
+    turned = (key + 1 + below(word(seed, _PERMUTATION), 3)) % 4
+    shuffled = permuted(word(seed, _PERMUTATION), key, jnp.where(code == LETTERS, 4, 10))
+    partner = turned if mended else shuffled
+    answering = jnp.select([code == LETTERS, code == COPY], [partner, key], target)
+    alphabet = jnp.asarray(np.array([len(SYMBOLS), 26, 26, 34, 10, 10]), jnp.int32)[code]
+    sizes = _power(jnp.minimum(shortest, 5))
+    if mended:
+        length = shortest + below(word(seed, _LENGTHS + key), longest - shortest + 1)
+        sizes = _power(jnp.minimum(length, 5))
+    wanted = jnp.stack([key, answering, key])
+    ranges = jnp.stack([alphabet, alphabet, sizes])
+    which = jnp.stack([jnp.int32(_ALPHABET), jnp.int32(_ALPHABET), 3 + jnp.minimum(shortest, 5)])
+    if mended:
+        which = which.at[2].set(3 + jnp.minimum(length, 5))
+    picked = permuted(word(seed, which), wanted, ranges)
+    texts = [SYMBOLS, string.ascii_lowercase, string.ascii_lowercase]
+    texts += [string.ascii_lowercase + PUNCTUATION, string.digits, string.digits]
+    rows = [[ord(x) for x in text.ljust(len(SYMBOLS))] for text in texts]
+    pair = jnp.asarray(np.array(rows), jnp.int32)[code, picked[:2]]
+    mark = jnp.asarray(np.array([ord(x) for x in PUNCTUATION]), jnp.int32)
+    symbol = (code != COPY) & (key >= 4) & ((code == GROUPS) | (code == LETTERS))
+    itself = mark[jnp.clip(key - 4, 0, 7)]
+    asked = jnp.where(symbol, itself, pair[0])
+    answered = jnp.where(symbol, itself, pair[1])
+
+    # Digits.
+    if mended:
+        high = below(word(seed, _DIGITS + 8 * key + 2), _power(jnp.maximum(length - 5, 0)))
+        low = picked[2]
+    else:
+        length, low, high = _strings(seed, key, 0, shortest, longest)
+    length, low = jnp.where(strings, length, 1), jnp.where(strings, low, key)
+    size, first, second = _strings(seed, key, 1, table["answer"][task, 0], table["answer"][task, 1])
+    permutation = code == DIGITS
+    size, first = jnp.where(permutation, 1, size), jnp.where(permutation, shuffled, first)
+
+    places = np.arange(_SHORT)
+    numeric = code >= DIGITS
+
+    def said(byte: jax.Array, size: jax.Array, low: jax.Array, high: jax.Array, mark: int) -> tuple:
+        size = jnp.where(numeric, size, 1)
+        text = jnp.where(numeric, _digits(low, high, places), byte)
+        text = jnp.where(places < size, text, PERIOD)
+        size = size + jnp.where(marks & mark != 0, 1, 0)
+        return jnp.where(places < size, text, 0).astype(jnp.uint8), size
+
+    text, end = said(asked, length, low, high, 1)
+    answer, size = said(answered, size, first, second, 2)
+    zero = jnp.zeros((), jnp.int32)
+    return (
+        text,
+        end,
+        Question(
+            text=jnp.zeros(TEXT, jnp.uint8),
+            cursor=zero,
+            end=end,
+            target=jnp.zeros(ANSWER, jnp.uint8).at[:_SHORT].set(answer),
+            size=size,
+            shown=size,
+            pattern=jnp.zeros(PATTERN, jnp.uint8),
+            acceptor=zero,
+            style=style,
+            key=key,
+            keys=keys,
+        ),
+    )
+
+
+def feedback(
+    seed: Seed, number: jax.Array, question: Question, correct: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """What is said to an answer.
+
+    Args:
+      seed: the instance's.
+      number: `int32[]`, the question's number in the instance.
+      question: the question that was answered.
+      correct: `bool[]`.
+
+    Returns:
+      `uint8[24]`, 0 beyond the end, and the length.
+    """
+    style, draws = question.style, word(seed, _draws(number, np.arange(1, 4)))
+    before = jnp.select(
+        [style == tasks.ONE_BEFORE, style == tasks.PERHAPS_BEFORE, style == tasks.SOME_BEFORE],
+        [jnp.int32(1), below(draws[0], 2), 2 + below(draws[0], 3)],
+        0,
+    )
+    places = np.arange(_SHORT)
+    noise = _digits(below(draws[1], 10_000), jnp.zeros((), jnp.int32), places)
+    body = question.size - jnp.where((style == tasks.SHORTENED) & correct, 1, 0)
+    body = jnp.where(style == tasks.NONE, 0, body)
+    echo = question.target[jnp.clip(places - before, 0, ANSWER - 1)]
+    text = jnp.where(places < before, noise.astype(jnp.uint8), echo)
+    text = jnp.where(places == before + body, np.uint8(ord(";")), text)
+    end = before + body + jnp.where((style == tasks.NONE) | (style == tasks.BARE), 0, 1)
+    return jnp.where(places < end, text, np.uint8(0)), end

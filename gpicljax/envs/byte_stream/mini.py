@@ -1,0 +1,326 @@
+"""Questions of mini0 to mini5: does a string belong to what is described?
+
+A description names up to three n-grams, some of which may be forbidden, joined by "and" or by "or",
+and perhaps "anything". A string belongs to it if all n-grams ("and"), or any of them ("or"), make
+it up without a gap; with "anything" there may be other letters in between; forbidden n-grams must
+not occur.
+
+Source: the challenge's mini tasks (after CommAI-mini, arXiv 1701.08954).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.envs.byte_stream import tasks
+from gpicljax.envs.byte_stream.hashing import Seed, below, word
+from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, PERIOD, TEXT, Question
+from gpicljax.envs.byte_stream.pool import rendered, shared
+
+LONGEST = 48
+"""Room for a string."""
+GROUPS, LETTERS = 3, 3
+_WIDTH = 120
+_DESCRIPTION = 72
+_SEGMENTS = 30
+_TRIES, _EDITS = 4, 8
+CONGRATULATIONS = ("good job!", "well done!", "correct!", "excellent!", "congratulations!")
+_WRONG = "Wrong. The right answer is: "
+# Numbers of an instance's draws.
+_KIND, _LABEL, _COUNT, _ANYTHING, _LENGTH, _PLACE, _PRAISE, _ONLY = range(8)
+_SIZES, _FORBIDDEN, _GRAMS, _SUBSETS, _STRING = 16, 24, 32, 64, 0x1000
+
+
+class Description(NamedTuple):
+    """What strings belong.
+
+    Attributes:
+      grams: `int32[3, 3]`, letters of the n-grams, 0 to 25, and -1 beyond their ends.
+      sizes: `int32[3]`, their lengths; 0 where there is none.
+      forbidden: `bool[3]`.
+      anything: `bool[]`.
+      every: `bool[]`, "and" instead of "or".
+    """
+
+    grams: jax.Array
+    sizes: jax.Array
+    forbidden: jax.Array
+    anything: jax.Array
+    every: jax.Array
+
+
+def belongs(description: Description, string: jax.Array, size: jax.Array) -> jax.Array:
+    """Whether a string belongs to a description.
+
+    Args:
+      description: see there.
+      string: `int32[LONGEST]`, letters from 0 to 25.
+      size: `int32[]`, its length.
+
+    Returns:
+      `bool[]`.
+
+    Example:
+      >>> grams = jnp.full((3, 3), -1).at[0].set(jnp.array([0, 1, -1]))
+      >>> sizes, no = jnp.array([2, 0, 0]), jnp.zeros(3, bool)
+      >>> description = Description(grams, sizes, no, jnp.array(False), jnp.array(True))
+      >>> abab = jnp.zeros(LONGEST, jnp.int32).at[jnp.array([1, 3])].set(1)
+      >>> [bool(belongs(description, abab, jnp.int32(n))) for n in (2, 3, 4)]
+      [True, False, True]
+    """
+    there = jnp.arange(LONGEST) < size
+    string = jnp.where(there, string, -2)
+    covered, complete, broken = jnp.zeros(LONGEST, bool), jnp.ones((), bool), jnp.zeros((), bool)
+    after = [jnp.concatenate([string[k:], jnp.full(k, -2, string.dtype)]) for k in range(LETTERS)]
+    for group in range(GROUPS):
+        gram, length = description.grams[group], description.sizes[group]
+        starts = length > 0
+        for k in range(LETTERS):
+            starts = starts & ((k >= length) | (after[k] == gram[k]))
+        found, forbids = starts.any(), description.forbidden[group]
+        broken = broken | (forbids & found)
+        wanted = (length > 0) & ~forbids
+        complete = complete & (found | ~wanted)
+        for k in range(LETTERS):
+            moved = jnp.concatenate([jnp.zeros(k, bool), starts[: LONGEST - k]])
+            covered = covered | (moved & wanted & (k < length))
+    whole = description.anything | (covered | ~there).all()
+    return whole & (complete | ~description.every) & ~broken
+
+
+def _nth(mask: jax.Array, number: jax.Array) -> jax.Array:
+    """The place of entry `number` (from 0) among those that `mask: bool[26]` marks."""
+    return (jnp.cumsum(mask, dtype=jnp.int32) <= number[..., None]).sum(-1, dtype=jnp.int32)
+
+
+def describe(seed: Seed, kind: jax.Array, shown: jax.Array, mended: bool) -> Description:
+    """Draws a description of mini0 to mini4 (`kind`); `shown` instances of mini0 came before."""
+    first, alternatives, negative = kind == 0, kind == 2, kind == 4
+    groups = jnp.where(kind >= 2, 1 + below(word(seed, _COUNT), GROUPS), 1)
+    only = alternatives & (below(word(seed, _ONLY), 20) == 0) & (not mended)
+    groups = jnp.where(only, 0, groups)
+    index = np.arange(GROUPS)
+    sizes = 1 + below(word(seed, _SIZES + index), LETTERS)
+    sizes = jnp.where(first, jnp.where(shown > 1_000, 2, 1), sizes)
+    sizes = jnp.where(index < groups, sizes, 0)
+    forbidden = negative & (below(word(seed, _FORBIDDEN + index), 2) == 1) & (sizes > 0)
+    # Letters of mini4 come from two subsets without a common letter.
+    draws = word(seed, _GRAMS + np.arange(GROUPS * LETTERS)).reshape(GROUPS, LETTERS)
+    normal = below(word(seed, _SUBSETS + np.arange(13)), 26)
+    rest = (normal[:, None] != jnp.arange(26)).all(0)
+    other = below(word(seed, _SUBSETS + 13 + np.arange(13)), rest.sum(dtype=jnp.int32))
+    other = _nth(rest, other)
+    which = below(draws, 13)
+    subset = jnp.where(forbidden[:, None], other[which], normal[which])
+    grams = jnp.where(negative, subset, below(draws, 26))
+    grams = jnp.where(np.arange(LETTERS) < sizes[:, None], grams, -1)
+    # Equal ones count once.
+    equal = (grams[:, None] == grams[None]).all(-1) & (forbidden[:, None] == forbidden[None])
+    twice = (equal & (index[:, None] > index[None])).any(-1)
+    sizes = jnp.where(twice, 0, sizes)
+    coin = below(word(seed, _ANYTHING), 2) == 1
+    anything = only | ((kind >= 3) & (coin | (forbidden & (sizes > 0)).any()))
+    return Description(grams, sizes, forbidden & (sizes > 0), anything, ~alternatives)
+
+
+def _member(
+    seed: Seed, description: Description, length: jax.Array, attempt: int
+) -> tuple[jax.Array, jax.Array]:
+    """A string of n-grams, and of letters between them where anything goes, in one attempt.
+
+    The last attempt has no letters of forbidden n-grams, so that it belongs.
+    """
+    base = _STRING * (1 + attempt)
+    wanted = (description.sizes > 0) & ~description.forbidden
+    count = wanted.sum(dtype=jnp.int32)
+    order = jnp.argsort(~wanted, stable=True).astype(jnp.int32)
+    drawn = below(word(seed, base + np.arange(_SEGMENTS)), jnp.maximum(count, 1))
+    runs = word(seed, base + 64 + np.arange(_SEGMENTS))
+    run = jnp.where(description.anything & ((runs >> 31) | (count == 0)), 1 + below(runs, 5), 0)
+    gram = jnp.where(count > 0, order[drawn], -1)
+    size = jnp.where(gram >= 0, description.sizes[gram], 0)
+    ends = jnp.cumsum(run + size, dtype=jnp.int32)
+    inside = ends - run - size < length
+    # In the end, the n-grams that are missing.
+    index = jnp.arange(GROUPS)
+    visited = ((gram[:, None] == index) & inside[:, None]).any(0)
+    missing = wanted & ~visited & description.every
+    gram = jnp.concatenate([gram, index])
+    run = jnp.concatenate([jnp.where(inside, run, 0), jnp.zeros(GROUPS, jnp.int32)])
+    last = jnp.where(missing, description.sizes, 0)
+    size = jnp.concatenate([jnp.where(inside, size, 0), last])
+    ends = jnp.cumsum(run + size, dtype=jnp.int32)
+    # Each place's segment, and where in it.
+    places = jnp.arange(LONGEST, dtype=jnp.int32)
+    segment = jnp.minimum((ends <= places[:, None]).sum(-1, dtype=jnp.int32), len(ends) - 1)
+    into = places - (ends - run - size)[segment] - run[segment]
+    draws = word(seed, base + 128 + np.arange(LONGEST))
+    free = below(draws, 26)
+    if attempt == _TRIES - 1:
+        spelled = (description.grams[..., None] == jnp.arange(26)).any(1)
+        allowed = ~(spelled & description.forbidden[:, None]).any(0)
+        free = _nth(allowed, below(draws, allowed.sum(dtype=jnp.int32)))
+    letters = description.grams[gram[segment], jnp.clip(into, 0, LETTERS - 1)]
+    return jnp.where(into < 0, free, letters), ends[-1]
+
+
+def _edited(
+    seed: Seed, description: Description, string: jax.Array, size: jax.Array, edit: int
+) -> tuple[jax.Array, jax.Array]:
+    """A string that is nearly right: something too much, or something lacking."""
+    u = word(seed, 0x20000 + 128 * edit + np.arange(8))
+    places = jnp.arange(LONGEST, dtype=jnp.int32)
+    # Half of them are of a kind that is drawn. The last one puts in what is forbidden, if anything.
+    kind = below(u[0], 4) if edit < 4 else jnp.int32((0, 3, 2, 2)[edit - 4])
+    there = description.sizes > 0
+    if edit == _EDITS - 1:
+        there = jnp.where(description.forbidden.any(), description.forbidden, there)
+    group = below(u[1], jnp.maximum(there.sum(dtype=jnp.int32), 1))
+    order = jnp.argsort(~there, stable=True).astype(jnp.int32)
+    gram, length = description.grams[order[group]], description.sizes[order[group]]
+    # Something put in: a letter of no n-gram, a letter of one, or all of one.
+    spelled = (description.grams[..., None] == jnp.arange(26)).any((0, 1))
+    strange = _nth(~spelled, below(u[2], 26 - spelled.sum(dtype=jnp.int32)))
+    letter = jnp.where(kind == 0, strange, gram[below(u[3], jnp.maximum(length, 1))])
+    width = jnp.where(kind == 2, length, 1)
+    at = below(u[4], size + 1)
+    before = jnp.where(places < at, string, string[jnp.clip(places - width, 0, LONGEST - 1)])
+    new = jnp.where(kind == 2, gram[jnp.clip(places - at, 0, LETTERS - 1)], letter)
+    put = jnp.where((places >= at) & (places < at + width), new, before)
+    # An n-gram overwritten wherever it is.
+    starts = jnp.ones(LONGEST, bool)
+    for k in range(LETTERS):
+        there = jnp.concatenate([string[k:], jnp.full(k, -2, string.dtype)])
+        starts = starts & ((k >= length) | (there == gram[k]))
+    other = below(word(seed, 0x30000 + 128 * edit + np.arange(LONGEST)), 26)
+    overwritten = jnp.where(starts & (places < size), other, string)
+    changed = kind == 3
+    grown = jnp.minimum(size + width, LONGEST)
+    return jnp.where(changed, overwritten, put), jnp.where(changed, size, grown)
+
+
+def _string(
+    seed: Seed, description: Description, kind: jax.Array, shown: jax.Array, label: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """A string that belongs to the description, or does not: `int32[LONGEST]` and its length."""
+    draw = word(seed, _LENGTH)
+    first = jnp.where(shown > 1_000, 2, 1)
+    length = 1 + below(draw, jnp.where(kind <= 2, 10, 30))
+    length = jnp.where(kind == 0, first + below(draw, 2 * first), length)
+    made = [_member(seed, description, length, attempt) for attempt in range(_TRIES)]
+    tried = jax.tree.map(lambda *x: jnp.stack(x), *made)
+    good = jax.vmap(belongs, (None, 0, 0))(description, *tried)
+    chosen = jnp.where(good.any(), jnp.argmax(good), _TRIES - 1)
+    right = jax.tree.map(lambda x: x[chosen], tried)
+    edits = [_edited(seed, description, *right, edit) for edit in range(_EDITS)]
+    letters = below(word(seed, 0x40000 + np.arange(3 * LONGEST)), 26).reshape(3, LONGEST)
+    random = [(letters[i], length) for i in range(3)]
+    # Of mini0, random strings come first; of the others, last.
+    tried = jax.tree.map(lambda *x: jnp.stack(x), *random, *edits, *random)
+    bad = ~jax.vmap(belongs, (None, 0, 0))(description, *tried)
+    bad = bad & ((np.arange(len(bad)) >= 3) | (kind == 0))
+    wrong = jax.tree.map(lambda x: x[jnp.argmax(bad)], tried)
+    # Nothing is wrong where anything goes: the reference says nothing then.
+    nothing = ~label & (description.sizes == 0).all()
+    made = jax.tree.map(lambda a, b: jnp.where(label | ~bad.any(), a, b), right, wrong)
+    return made[0], jnp.where(nothing, 0, made[1])
+
+
+def ask(
+    seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: bool
+) -> tuple[jax.Array, jax.Array, Question]:
+    """A question of the mini tasks.
+
+    Args:
+      seed: the instance's.
+      series: of the ten instances of mini0 that have their description in common.
+      shown: `int32[]`, how many instances of mini0 there were.
+      task: `int32[]`, index of the task set.
+      mended: without descriptions that consist of "anything".
+
+    Returns:
+      Its bytes `uint8[120]`, their number, and the rest of it.
+    """
+    kind = jnp.asarray(tasks.table(mended)["code"])[task]
+    kind = jnp.where(kind == 5, 1 + below(word(seed, _KIND), 4), kind)
+    own = Seed(*(jnp.where(kind == 0, a, b) for a, b in zip(series, seed, strict=True)))
+    description = describe(own, kind, shown, mended)
+    label = below(word(seed, _LABEL), 2) == 1
+    string, size = _string(seed, description, kind, shown, label)
+
+    # The description: "anything" somewhere among the n-grams.
+    pool = shared()
+    token = pool.token
+    capitals = token("ABCDEFGHIJKLMNOPQRSTUVWXYZ") >> 6
+    link = jnp.where(description.every, token(" and "), token(" or "))
+    there = description.sizes > 0
+    items = there.sum(dtype=jnp.int32)
+    place = below(word(seed, _PLACE), items + 1)
+    rank = jnp.cumsum(there, dtype=jnp.int32) - 1
+    parts = [jnp.int32(token("description: "))]
+    word_anything = jnp.where(description.anything, token("anything"), 0)
+    for group in range(GROUPS):
+        here = there[group] & (rank[group] == place)
+        parts.append(jnp.where(here, word_anything, 0))
+        linked = there[group] & ((rank[group] > 0) | (here & description.anything))
+        parts.append(jnp.where(linked, link, 0))
+        parts.append(jnp.where(description.forbidden[group], token("not "), 0))
+        for k in range(LETTERS):
+            letter = ((capitals + description.grams[group, k]) << 6) + 1
+            parts.append(jnp.where(k < description.sizes[group], letter, 0))
+        # After an "anything" that is not the first comes the link to what follows.
+        behind = there[group] & (rank[group] + 1 == place) & (place < items)
+        parts.append(jnp.where(behind & description.anything, link, 0))
+        parts.append(jnp.zeros((), jnp.int32))
+    at_end = (place == items) & description.anything
+    parts.append(jnp.where(at_end & (items > 0), link, 0))
+    parts.append(jnp.where(at_end, word_anything, 0))
+    parts.append(jnp.int32(token("; verify: ")))
+    head, begin = rendered(jnp.stack([jnp.asarray(x, jnp.int32) for x in parts]), _DESCRIPTION)
+
+    places = jnp.arange(_WIDTH, dtype=jnp.int32)
+    body = string[jnp.clip(places - begin, 0, LONGEST - 1)] + ord("A")
+    text = head[jnp.minimum(places, _DESCRIPTION - 1)]
+    text = jnp.where(places < begin, text, body.astype(jnp.uint8))
+    text = jnp.where(places == begin + size, np.uint8(PERIOD), text)
+    answers = np.zeros((2, ANSWER), np.uint8)
+    for row, answer in enumerate((b"false.", b"true.")):
+        answers[row, : len(answer)] = list(answer)
+    # What it is, whatever it was meant to be; but the reference calls what it leaves out wrong.
+    true = belongs(description, string, size) & (mended | (size > 0))
+    zero = jnp.zeros((), jnp.int32)
+    end = begin + size + 1
+    answer_size = jnp.where(true, 5, 6).astype(jnp.int32)
+    return (
+        jnp.where(places < end, text, np.uint8(0)),
+        end,
+        Question(
+            text=jnp.zeros(TEXT, jnp.uint8),
+            cursor=zero,
+            end=end,
+            target=jnp.asarray(answers)[true.astype(jnp.int32)],
+            size=answer_size,
+            shown=answer_size,
+            pattern=jnp.zeros(PATTERN, jnp.uint8),
+            acceptor=zero,
+            style=jnp.full((), tasks.VERDICT, jnp.int32),
+            key=zero,
+            keys=zero,
+        ),
+    )
+
+
+def feedback(seed: Seed, question: Question, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What is said to an answer: `uint8[40]`, 0 beyond the end, and the length."""
+    texts = [_WRONG + "false.", _WRONG + "true.", *CONGRATULATIONS]
+    rows = np.zeros((len(texts), 40), np.uint8)
+    for row, text in zip(rows, texts, strict=True):
+        row[: len(text)] = list(text.encode())
+    praise = 2 + below(word(seed, _PRAISE), len(CONGRATULATIONS))
+    which = jnp.where(correct, praise, jnp.where(question.size == 5, 1, 0))
+    sizes = jnp.asarray(np.array([len(text) for text in texts], np.int32))
+    return jnp.asarray(rows)[which], sizes[which]

@@ -1,0 +1,194 @@
+"""The task sets, as data: what each asks, how it goes on, and what it presupposes.
+
+Names are those of the reference's curriculum. `lookup` marks the sets of which the document says
+that a look-up table solves them, so that results on them are to be read accordingly. `requires` is
+our own graph, from the document's remarks on what builds on what (its figure is not in the text).
+
+Source: sections A.2.1 to A.2.20 of the challenge's document.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from gpicljax.envs.byte_stream import interpreter
+from gpicljax.envs.byte_stream.interpreter import Rules
+
+MAPPING, SENTENCES, MINI = range(3)
+"""Who asks: `mapping`, `sentences` or `mini`."""
+
+# What a mapping is between.
+SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
+
+# Which feedback.
+NONE, BARE, ENDED, SHORTENED, ONE_BEFORE, PERHAPS_BEFORE, SOME_BEFORE = range(7)
+GOOD_JOB, CORRECT, GOOD_JOB_WITH, VERDICT = range(7, 11)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSet:
+    """A task set.
+
+    Attributes:
+      name: such as `"micro5.1"`.
+      title: the document's heading.
+      lookup: whether a look-up table solves it.
+      requires: names of the sets that it builds on.
+      family: who asks its questions.
+      code: what a mapping is between, or which of the family's kinds of sentences.
+      style: which feedback; of sentences, each has its own.
+      question: fewest and most digits of a mapping's question,
+      answer: and of its answer.
+      marks: 1 if its questions end with a period, plus 2 if its answers do.
+      know: see `interpreter.Rules`.
+      tolerance: likewise.
+    """
+
+    name: str
+    title: str
+    lookup: bool = False
+    requires: tuple[str, ...] = ()
+    family: int = MAPPING
+    code: int = STRINGS
+    style: int = ENDED
+    question: tuple[int, int] = (1, 1)
+    answer: tuple[int, int] = (1, 1)
+    marks: int = 0
+    know: int = interpreter.AT_ONCE
+    tolerance: int = 1
+
+
+def _mapping(number: int, title: str, *requires: str, **options: object) -> TaskSet:
+    options = {"marks": 3, "know": interpreter.ALL_ASKED} | options
+    return TaskSet(f"micro5.{number}", title, False, requires, MAPPING, **options)  # type: ignore[arg-type]
+
+
+def _sentence(name: str, title: str, *requires: str, **options: object) -> TaskSet:
+    options = {"code": SENTENCE_KINDS.index(name), "marks": 2} | options
+    return TaskSet(name, title, requires=requires, family=SENTENCES, **options)  # type: ignore[arg-type]
+
+
+SENTENCE_KINDS = (
+    *("micro6", "micro7.1", "micro7.2", "micro7.3", "micro8", "micro9.1", "micro9.2", "micro9.3"),
+    *("micro10", "micro11", "micro12", "micro13.1", "micro13.2", "micro14", "micro15", "micro16"),
+    *("micro19", "micro20"),
+)
+
+TASKS: tuple[TaskSet, ...] = (
+    TaskSet("micro1", "a subset of characters only", code=SYMBOL, style=NONE, know=1),
+    TaskSet(
+        "micro2",
+        "a mapping of symbols, N to 1",
+        False,
+        ("micro1",),
+        code=GROUPS,
+        style=NONE,
+        know=2,
+    ),
+    TaskSet(
+        "micro3",
+        "a mapping of symbols, 1 to 1",
+        False,
+        ("micro2",),
+        code=LETTERS,
+        style=NONE,
+        know=3,
+    ),
+    TaskSet("micro4", "copying input to output", True, ("micro3",), code=COPY, style=NONE),
+    _mapping(
+        1, "one byte for input, output and feedback", "micro4", code=DIGITS, style=BARE, marks=0
+    ),
+    _mapping(2, "feedback separator", "micro5.1", code=DIGITS, marks=0),
+    _mapping(3, "input separator", "micro5.2", code=DIGITS, marks=1),
+    _mapping(4, "output and feedback of two bytes", "micro5.3", answer=(2, 2), marks=1),
+    _mapping(5, "output terminated with a period", "micro5.4"),
+    _mapping(6, "no period in feedback on right answers", "micro5.5", style=SHORTENED),
+    _mapping(7, "output and feedback of variable length", "micro5.5", answer=(1, 2)),
+    _mapping(8, "input of two bytes", "micro5.5", question=(2, 2)),
+    _mapping(9, "input of variable length", "micro5.8", question=(1, 2)),
+    _mapping(10, "feedback with an unimportant section", "micro5.5", style=ONE_BEFORE),
+    _mapping(11, "unimportant sections of variable length", "micro5.10", style=PERHAPS_BEFORE),
+    _mapping(12, "output and feedback of higher length", "micro5.7", answer=(3, 5)),
+    _mapping(13, "input of higher length", "micro5.9", question=(3, 5)),
+    _mapping(
+        14, "feedback of higher length with unimportant sections", "micro5.11", style=SOME_BEFORE
+    ),
+    _mapping(15, "longer output and feedback of variable length", "micro5.12", answer=(1, 5)),
+    _mapping(16, "longer input of variable length", "micro5.13", question=(1, 5)),
+    _mapping(
+        17, "all of variable length", "micro5.15", "micro5.16", question=(1, 5), answer=(1, 5)
+    ),
+    _mapping(18, "all of high and variable length", "micro5.17", question=(1, 10), answer=(1, 10)),
+    _sentence("micro6", "useful sequences: words", "micro5.18", lookup=True, know=4, tolerance=2),
+    _sentence("micro7.1", "repeating a letter", "micro5.18"),
+    _sentence("micro7.2", "repeating a word", "micro7.1", lookup=True),
+    _sentence("micro7.3", "repeating a sequence of words", "micro7.2"),
+    _sentence("micro8", "redundancy of spaces", "micro7.1"),
+    _sentence("micro9.1", "spelling a letter", "micro7.1"),
+    _sentence("micro9.2", "spelling a word", "micro9.1", "micro7.2"),
+    _sentence("micro9.3", "interleaving a word with a symbol", "micro9.2"),
+    _sentence("micro10", "several commands", "micro7.3"),
+    _sentence("micro11", "memory for two pieces of data", "micro10"),
+    _sentence("micro12", "relations between parts of input", "micro11"),
+    _sentence("micro13.1", "and, or, not", "micro11"),
+    _sentence("micro13.2", "several logical operations", "micro13.1"),
+    _sentence("micro14", "the order of the alphabet", "micro7.1", lookup=True),
+    _sentence("micro15", "sequences of words", "micro6", lookup=True, know=4, tolerance=2),
+    _sentence("micro16", "unchanging parts as a context", "micro9.2", "micro10", "micro12"),
+    _sentence("micro19", "synonyms", "micro16", "micro14", lookup=True, tolerance=2),
+    _sentence("micro20", "hints", "micro19", tolerance=2),
+    *(
+        TaskSet(f"mini{i}", title, False, requires, MINI, i, VERDICT, marks=2)
+        for i, (title, requires) in enumerate(
+            (
+                ("strings of one n-gram shown ten times", ("micro13.1",)),
+                ("strings of one n-gram", ("mini0",)),
+                ("n-grams joined by or", ("mini1", "micro13.2")),
+                ("n-grams joined by and", ("mini1", "micro13.2")),
+                ("n-grams and forbidden ones", ("mini3",)),
+                ("one of mini1 to mini4", ("mini2", "mini4")),
+            )
+        )
+    ),
+)
+"""All task sets, in the order of the reference's curriculum."""
+
+NAMES = tuple(task.name for task in TASKS)
+
+
+@functools.cache
+def table(mended: bool) -> dict[str, np.ndarray]:
+    """What all task sets are, a row of numbers for each, by the names of its columns.
+
+    The columns of `Rules`, and `family`, `code`, `style`, `question` and `answer` (`int32[N, 2]`).
+
+    Example:
+      >>> int(table(True)["limit"][NAMES.index("micro5.18")])
+      22
+    """
+    rows = []
+    for task in TASKS:
+        mini, ends = task.family == MINI, task.marks & 2
+        mapping = task.family == MAPPING
+        symbols = mended and mapping and task.code in (GROUPS, LETTERS)
+        rules = Rules(
+            spoken=int(not mapping or (mended and ends)),
+            limit=2 * (task.answer[1] + 1) if mended and mapping and ends else 0,
+            know=task.know,
+            tolerance=task.tolerance,
+            needed=1 if mini else 10,
+            fatal=int(mini and mended),
+            patience=3_000 if mini else 10_000,
+            mini=int(mini and not mended),
+            lenient=int(mended and ends),
+            letters=int(symbols),
+            mute=int(mapping and task.style == NONE),
+        )
+        rows.append(rules._asdict() | {k: getattr(task, k) for k in _OTHERS})
+    return {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}
+
+
+_OTHERS = ("family", "code", "style", "question", "answer", "marks")

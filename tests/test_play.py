@@ -8,6 +8,7 @@ import threading
 import jax
 import jax.numpy as jnp
 import numpy as np
+import parrot
 import pytest
 from variants import daily
 
@@ -17,6 +18,7 @@ from gpicljax.environment import Environment, Transition
 from gpicljax.play import command
 from gpicljax.play.browser import server
 from gpicljax.play.game import CONTROLS, Game, NotPlayableError
+from gpicljax.play.stream import Stream, play_stream
 from gpicljax.play.terminal import half_blocks, play_in_terminal, screen
 
 
@@ -213,3 +215,24 @@ def test_the_screen_fits(game):
         assert text.count("\r\n") < lines
         words = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).split("\r\n")
         assert max(map(len, words)) <= columns
+
+
+def test_a_stream_of_bytes_is_played_byte_by_byte():
+    stream, shown = Stream(parrot.Parrot()), []
+    first = stream.said
+
+    def read():
+        # The echo of what can be read; a space where that is wrong, at the latest after six.
+        return stream.said[-1] if len(stream.replied) < 6 else "\x03"
+
+    play_stream(stream, read, shown.append, lambda: (40, 10))
+    assert stream.said.startswith(first) and len(stream.said) == 7
+    assert stream.replied == stream.said[:6]
+    assert stream.total == stream.paid.count("+") - stream.paid.count("-")
+    assert stream.over
+    stream.reply(65)
+    assert len(stream.replied) == 6
+    rows = [line.removesuffix("\x1b[K") for line in shown[-1].split("\r\n")]
+    assert rows[0] == f"\x1b[HInput  : {stream.said}"
+    assert rows[1:3] == [f"Output : {stream.replied}", f"Reward : {stream.paid}"]
+    assert "The stream is over." in rows[-1]

@@ -3,5 +3,5 @@
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["browser", "command", "game", "replay", "terminal"]
+    __name__, submodules=["browser", "command", "game", "replay", "stream", "terminal"]
 )

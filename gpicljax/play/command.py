@@ -3,9 +3,11 @@
     python -m gpicljax.play MazeWorld-v0
     python -m gpicljax.play MazeWorld-v0 --set size=21 mode=survival --params density=0.2
     python -m gpicljax.play FrozenLake-v1 --terminal
+    python -m gpicljax.play ByteStream-v0 --terminal
 
 Any environment will do that one agent acts in with a Discrete action space, and that can be seen:
-its observation is a picture, or it has `render`. Time stands still between two keys.
+its observation is a picture, or it has `render`; or it is a stream of bytes, which is played in a
+terminal. Time stands still between two keys.
 """
 
 from __future__ import annotations
@@ -19,10 +21,16 @@ from collections.abc import Sequence
 
 from gpicljax.play.browser import server
 from gpicljax.play.game import Game
+from gpicljax.play.stream import Stream, is_stream, play_stream
 from gpicljax.play.terminal import keys_at_once, play_in_terminal
 from gpicljax.registration import make
 from gpicljax.runtime.config import assignments
 from gpicljax.runtime.mesh import enable_compilation_cache
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,6 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         env = make(options.env_id, **assignments("--set", options.set))
         params = env.make_params(**assignments("--params", options.params))
         print("compiling ...", flush=True)
+        if options.terminal and is_stream(env):
+            stream = Stream(env, params, options.seed)
+            with contextlib.suppress(KeyboardInterrupt), keys_at_once() as read:
+                play_stream(stream, read, _write)
+            return 0
         game = Game(env, params, options.seed)
         game.pictures()
     except ValueError as error:
@@ -62,12 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.terminal:
         true_colour = os.environ.get("COLORTERM") in ("truecolor", "24bit")
 
-        def write(text: str) -> None:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-
         with contextlib.suppress(KeyboardInterrupt), keys_at_once() as read:
-            play_in_terminal(game, read, write, true_colour=true_colour)
+            play_in_terminal(game, read, _write, true_colour=true_colour)
         return 0
     try:
         web = server(game, title, options.port)

@@ -206,7 +206,8 @@ def _views(env: Environment) -> dict[str, Callable[[Any, Any], jax.Array]]:
         views["from above" if views else "picture"] = env.render
     if not views:
         raise NotPlayableError(
-            f"{env.name} cannot be seen; accepted: observations uint8[H, W, 3], or `render`"
+            f"{env.name} cannot be seen; accepted: observations uint8[H, W, 3], or `render`; "
+            "or a stream of bytes, with --terminal"
         )
     return {name: jax.jit(view) for name, view in views.items()}
 

@@ -1,0 +1,133 @@
+"""A stream of bytes in a terminal: what comes in, what goes out, what it earns."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from gpicljax import spaces
+from gpicljax.environment import Environment
+from gpicljax.rollout import HostBatch
+from gpicljax.vector import VectorEnv
+
+LEAVE = ("\x03", "\x04", "")
+"""Ctrl-C, Ctrl-D and the input's end; every other key is a byte of the stream."""
+_SIGNS = {-1: "-", 0: " ", 1: "+"}
+
+
+def legible(byte: int) -> str:
+    """A byte as one character: itself where it can be read, else a full stop in the middle.
+
+    Example:
+      >>> legible(65), legible(32), legible(10)
+      ('A', ' ', '·')
+    """
+    character = chr(byte)
+    return character if character.isprintable() else "·"
+
+
+def is_stream(env: Environment) -> bool:
+    """Whether one agent reads and says bytes, `Discrete(256)` both.
+
+    Example:
+      >>> import gpicljax
+      >>> is_stream(gpicljax.make("CliffWalking-v1"))
+      False
+    """
+    both = env.observation_space(), env.action_space()
+    bytes_both = all(isinstance(x, spaces.Discrete) and x.n == 256 for x in both)
+    return env.num_agents is None and bytes_both
+
+
+class Stream:
+    """An environment of bytes in progress, and what has been exchanged.
+
+    Args:
+      env: an environment whose observations and actions are bytes.
+      params: the distribution over tasks; the environment's default if None.
+      seed: of tasks and episodes.
+
+    Attributes:
+      said: characters that came in, one for each step and one that waits for an answer.
+      replied: characters that went out.
+      paid: a sign for the reward of each: `+`, `-` or a space.
+      total: reward so far.
+      over: whether the episode has ended.
+
+    Example:
+      >>> def first_byte(env):
+      ...     return Stream(env, seed=0).said
+    """
+
+    def __init__(self, env: Environment, params: Any = None, seed: int = 0) -> None:
+        """Starts the stream; see the class."""
+        vec = VectorEnv(env, 1, resets="fresh", params=params)
+        self._instance = HostBatch(vec).start(jax.random.key(seed))[0]
+        self.said, self.replied, self.paid = "", "", ""
+        self.total, self.over = 0.0, False
+        self._hear()
+
+    def _hear(self) -> None:
+        self.said += legible(int(self._instance.moment.timestep.observation))
+
+    def reply(self, byte: int) -> None:
+        """Says a byte, 0 .. 255; nothing happens once the stream is over."""
+        if self.over:
+            return
+        seen = self._instance.step(np.int32(byte))
+        reward = float(seen.reward)
+        self.total += reward
+        self.replied += legible(byte)
+        self.paid += _SIGNS.get(int(reward), "?")
+        self.over = bool(seen.last)
+        self._hear()
+
+
+def screen(stream: Stream, columns: int) -> str:
+    """The stream's last columns, as the challenge's document prints them.
+
+    Example:
+      >>> def shown(env):
+      ...     return screen(Stream(env), columns=80)
+    """
+    room = max(8, columns - 10)
+    end = len(stream.said)
+    start = max(0, end - room)
+    rows = {"Input": stream.said, "Output": stream.replied, "Reward": stream.paid}
+    lines = [f"{name:<7}: {row[start:end]}" for name, row in rows.items()]
+    state = "The stream is over." if stream.over else "Type a byte; space is silence."
+    about = f"step {len(stream.replied)}   so far {stream.total:+g}   {state}   Ctrl-C: quit"
+    return "\x1b[H" + "\r\n".join(line + "\x1b[K" for line in [*lines, "", about]) + "\x1b[J"
+
+
+def play_stream(
+    stream: Stream,
+    read: Callable[[], str],
+    write: Callable[[str], Any],
+    size: Callable[[], tuple[int, int]] = shutil.get_terminal_size,
+) -> None:
+    """Shows the stream and takes bytes until Ctrl-C or the input's end.
+
+    Args:
+      stream: the stream.
+      read: returns the next character, empty at the end; beyond 255 it is passed over.
+      write: shows text.
+      size: columns and lines of the terminal.
+
+    Example:
+      >>> def typed(env, text):
+      ...     keys, shown = iter(text), []
+      ...     play_stream(Stream(env), lambda: next(keys, ""), shown.append)
+      ...     return shown[-1]
+    """
+    while True:
+        write(screen(stream, size()[0]))
+        key = read()
+        if key in LEAVE:
+            return
+        if ord(key[0]) < 256:
+            stream.reply(ord(key[0]))

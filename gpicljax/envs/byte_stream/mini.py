@@ -18,14 +18,12 @@ import numpy as np
 
 from gpicljax.envs.byte_stream import tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
-from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, PERIOD, TEXT, Question
-from gpicljax.envs.byte_stream.pool import rendered, shared
+from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked, Question
+from gpicljax.envs.byte_stream.pool import shared
 
 LONGEST = 48
 """Room for a string."""
 GROUPS, LETTERS = 3, 3
-_WIDTH = 120
-_DESCRIPTION = 72
 _SEGMENTS = 30
 _TRIES, _EDITS = 4, 8
 CONGRATULATIONS = ("good job!", "well done!", "correct!", "excellent!", "congratulations!")
@@ -230,9 +228,7 @@ def _string(
     return made[0], jnp.where(nothing, 0, made[1])
 
 
-def ask(
-    seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: bool
-) -> tuple[jax.Array, jax.Array, Question]:
+def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: bool) -> Asked:
     """A question of the mini tasks.
 
     Args:
@@ -241,9 +237,6 @@ def ask(
       shown: `int32[]`, how many instances of mini0 there were.
       task: `int32[]`, index of the task set.
       mended: without descriptions that consist of "anything".
-
-    Returns:
-      Its bytes `uint8[120]`, their number, and the rest of it.
     """
     kind = jnp.asarray(tasks.table(mended)["code"])[task]
     kind = jnp.where(kind == 5, 1 + below(word(seed, _KIND), 4), kind)
@@ -255,72 +248,49 @@ def ask(
     # The description: "anything" somewhere among the n-grams.
     pool = shared()
     token = pool.token
-    capitals = token("ABCDEFGHIJKLMNOPQRSTUVWXYZ") >> 6
     link = jnp.where(description.every, token(" and "), token(" or "))
     there = description.sizes > 0
     items = there.sum(dtype=jnp.int32)
     place = below(word(seed, _PLACE), items + 1)
     rank = jnp.cumsum(there, dtype=jnp.int32) - 1
-    parts = [jnp.int32(token("description: "))]
-    word_anything = jnp.where(description.anything, token("anything"), 0)
+    anything = jnp.where(description.anything, token("anything"), 0)
+    to_and_fro = (link, token("anything and "), token(" and anything"))
+    text = [token("description: ")]
+    weights = np.array([26**2, 26, 1])
+    numbers = (jnp.maximum(description.grams, 0) * weights).sum(-1, dtype=jnp.int32)
     for group in range(GROUPS):
-        here = there[group] & (rank[group] == place)
-        parts.append(jnp.where(here, word_anything, 0))
-        linked = there[group] & ((rank[group] > 0) | (here & description.anything))
-        parts.append(jnp.where(linked, link, 0))
-        parts.append(jnp.where(description.forbidden[group], token("not "), 0))
-        for k in range(LETTERS):
-            letter = ((capitals + description.grams[group, k]) << 6) + 1
-            parts.append(jnp.where(k < description.sizes[group], letter, 0))
-        # After an "anything" that is not the first comes the link to what follows.
-        behind = there[group] & (rank[group] + 1 == place) & (place < items)
-        parts.append(jnp.where(behind & description.anything, link, 0))
-        parts.append(jnp.zeros((), jnp.int32))
-    at_end = (place == items) & description.anything
-    parts.append(jnp.where(at_end & (items > 0), link, 0))
-    parts.append(jnp.where(at_end, word_anything, 0))
-    parts.append(jnp.int32(token("; verify: ")))
-    head, begin = rendered(jnp.stack([jnp.asarray(x, jnp.int32) for x in parts]), _DESCRIPTION)
-
-    places = jnp.arange(_WIDTH, dtype=jnp.int32)
-    body = string[jnp.clip(places - begin, 0, LONGEST - 1)] + ord("A")
-    text = head[jnp.minimum(places, _DESCRIPTION - 1)]
-    text = jnp.where(places < begin, text, body.astype(jnp.uint8))
-    text = jnp.where(places == begin + size, np.uint8(PERIOD), text)
-    answers = np.zeros((2, ANSWER), np.uint8)
-    for row, answer in enumerate((b"false.", b"true.")):
-        answers[row, : len(answer)] = list(answer)
+        here = there[group] & description.anything & (rank[group] == place)
+        linked = there[group] & (rank[group] > 0)
+        text.append(jnp.where(linked, link, 0))
+        text.append(jnp.where(here, to_and_fro[1], 0))
+        text.append(jnp.where(description.forbidden[group], token("not "), 0))
+        text.append(pool.trigram(numbers[group], description.sizes[group]))
+    behind = jnp.where(items > 0, to_and_fro[2], anything)
+    text.append(jnp.where((place == items) & description.anything, behind, 0))
+    text.append(token("; verify: "))
+    letters = string.reshape(-1, 3)
+    sizes = jnp.clip(size - 3 * jnp.arange(LONGEST // 3), 0, 3)
+    there = jnp.arange(LONGEST).reshape(-1, 3) < size
+    numbers = jnp.where(there, letters * weights, 0).sum(-1, dtype=jnp.int32)
+    trigrams = pool.trigram(numbers, sizes)
+    text += [trigrams[i] for i in range(LONGEST // 3)] + [token(".")]
     # What it is, whatever it was meant to be; but the reference calls what it leaves out wrong.
     true = belongs(description, string, size) & (mended | (size > 0))
     zero = jnp.zeros((), jnp.int32)
-    end = begin + size + 1
-    answer_size = jnp.where(true, 5, 6).astype(jnp.int32)
-    return (
-        jnp.where(places < end, text, np.uint8(0)),
-        end,
-        Question(
-            text=jnp.zeros(TEXT, jnp.uint8),
-            cursor=zero,
-            end=end,
-            target=jnp.asarray(answers)[true.astype(jnp.int32)],
-            size=answer_size,
-            shown=answer_size,
-            pattern=jnp.zeros(PATTERN, jnp.uint8),
-            acceptor=zero,
-            style=jnp.full((), tasks.VERDICT, jnp.int32),
-            key=zero,
-            keys=zero,
-        ),
+    return Asked(
+        text=text,
+        answer=[jnp.where(true, token("true"), token("false")), *[0] * 6, token(".")],
+        pattern=jnp.zeros(PATTERN, jnp.uint8),
+        acceptor=zero,
+        style=jnp.full((), tasks.VERDICT, jnp.int32),
+        key=zero,
+        keys=zero,
     )
 
 
-def feedback(seed: Seed, question: Question, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What is said to an answer: `uint8[40]`, 0 beyond the end, and the length."""
+def feedback(seed: Seed, question: Question, correct: jax.Array) -> jax.Array:
+    """What is said to an answer: a token."""
     texts = [_WRONG + "false.", _WRONG + "true.", *CONGRATULATIONS]
-    rows = np.zeros((len(texts), 40), np.uint8)
-    for row, text in zip(rows, texts, strict=True):
-        row[: len(text)] = list(text.encode())
     praise = 2 + below(word(seed, _PRAISE), len(CONGRATULATIONS))
     which = jnp.where(correct, praise, jnp.where(question.size == 5, 1, 0))
-    sizes = jnp.asarray(np.array([len(text) for text in texts], np.int32))
-    return jnp.asarray(rows)[which], sizes[which]
+    return jnp.asarray(np.array([shared().token(text) for text in texts], np.int32))[which]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Annotated, Any, Literal
 
 import jax
@@ -18,7 +19,7 @@ from gpicljax.envs.byte_stream import interpreter, tasks
 from gpicljax.envs.byte_stream.curriculum import Curriculum
 from gpicljax.envs.byte_stream.hashing import Seed, inner, word
 from gpicljax.envs.byte_stream.interpreter import SPACE, Question, Rules, Talk
-from gpicljax.envs.byte_stream.pool import rendered, shared
+from gpicljax.envs.byte_stream.pool import reached, rendered, shared
 from gpicljax.envs.byte_stream.refill import Due, blank, prepare, refilled
 from gpicljax.envs.byte_stream.tasks import NAMES, TASKS
 
@@ -33,6 +34,13 @@ def _pool() -> jax.Array:
     """The bytes that all texts are made of; complete, as their generators have been prepared."""
     prepare()
     return jnp.asarray(shared().bytes())
+
+
+@functools.cache
+def _packed(mended: bool) -> np.ndarray:
+    """The rules of all task sets, a number each: rows would take longer to look up than to use."""
+    table = tasks.table(mended)
+    return interpreter.packed(Rules(*(table[name] for name in Rules._fields)))
 
 
 @struct.dataclass
@@ -223,6 +231,7 @@ class ByteStream(Environment[Params, Task, State]):
         order, shares = np.zeros((2, self.max_tasks), np.int32)
         order[:count] = [NAMES.index(name) for name in curriculum.tasks]
         weights = np.array(curriculum.weights or [1.0] * count)
+        shares[:] = _FULL
         shares[:count] = np.round(np.cumsum(weights) / weights.sum() * _FULL)
         return {
             "order": order,
@@ -252,19 +261,14 @@ class ByteStream(Environment[Params, Task, State]):
 
     # One stream ------------------------------------------------------------------------------
 
-    def _column(self, name: str, task: jax.Array) -> jax.Array:
-        return jnp.asarray(tasks.table(self.mended)[name])[task]
-
     def _rules(self, task: jax.Array) -> Rules:
-        columns = np.stack([tasks.table(self.mended)[name] for name in Rules._fields], -1)
-        row = jnp.asarray(columns)[task]
-        return Rules(*(row[i] for i in range(len(Rules._fields))))
+        return interpreter.unpacked(jnp.asarray(_packed(self.mended))[task])
 
     def _place(self, task: Task, place: jax.Array, instance: jax.Array) -> jax.Array:
         """Where in the curriculum the task set of an instance is."""
         seed = Seed(task.seed[0], task.seed[1])
         draw = (word(seed, _PLACES + instance) >> 16).astype(jnp.int32)
-        drawn = (draw % _FULL >= task.shares.astype(jnp.int32)).sum(dtype=jnp.int32)
+        drawn = reached(task.shares, draw % _FULL)
         return jnp.where(task.mixture, jnp.minimum(drawn, task.count - 1), place)
 
     def _due(self, state: State, task: Task, heard: Any) -> Due:
@@ -287,7 +291,7 @@ class ByteStream(Environment[Params, Task, State]):
         index = task.order[jnp.clip(place, 0, self.max_tasks - 1)].astype(jnp.int32)
         first = TASKS.index(next(t for t in TASKS if t.name == "mini0"))
         return state.replace(
-            talk=interpreter.first_talk(self._column("know", index)),
+            talk=interpreter.first_talk(self._rules(index).know),
             task=index,
             place=place,
             number=jnp.zeros((), jnp.int32),
@@ -321,8 +325,7 @@ class ByteStream(Environment[Params, Task, State]):
         row = jnp.where(ended, jnp.where(solved, state.solved + 1, 0), state.solved)
         threshold = task.threshold
         if self.mended:
-            mini = self._column("family", state.task) == tasks.MINI
-            threshold = jnp.where(mini, MINI_FACTOR * threshold, threshold)
+            threshold = jnp.where(rules.fatal == 1, MINI_FACTOR * threshold, threshold)
         passed = ended & (row >= threshold) & ~task.mixture
         cleared = state.cleared + passed
         complete = passed & (cleared == task.count)
@@ -390,7 +393,7 @@ class ByteStream(Environment[Params, Task, State]):
         """
         question, talk = state.question, state.talk
         answering = (question.cursor >= question.end) & (talk.ended == 0)
-        mini = self._column("mini", state.task) == 1
+        mini = self._rules(state.task).mini == 1
         said = jnp.where(mini, talk.matched, talk.said)
         byte = interpreter.expected(_pool(), question, talk, mini)
         told = {

@@ -162,6 +162,34 @@ class Talk:
     result: jax.Array
 
 
+def packed(rules: Rules) -> np.ndarray:
+    """Rules as one number, `int32[...]`.
+
+    Example:
+      >>> rules = Rules(1, 22, 4, 2, 10, 0, 10_000, 0, 1, 0, 0)
+      >>> [int(x) for x in unpacked(jnp.asarray(packed(rules)))]
+      [1, 22, 4, 2, 10, 0, 10000, 0, 1, 0, 0]
+    """
+    number, shift = np.zeros(np.shape(rules[0]), np.int32), 0
+    for value, bits, scale in zip(rules, _WIDTHS, _SCALES, strict=True):
+        number, shift = number | (np.asarray(value, np.int32) // scale << shift), shift + bits
+    return number.astype(np.int32)
+
+
+def unpacked(number: jax.Array) -> Rules:
+    """Rules from their number, see `packed`."""
+    values, shift = [], 0
+    for bits, scale in zip(_WIDTHS, _SCALES, strict=True):
+        values.append(((number >> shift) & (2**bits - 1)) * scale)
+        shift += bits
+    return Rules(*values)
+
+
+# Of each of the rules, how many bits it takes, and in what unit.
+_WIDTHS = (1, 6, 3, 2, 4, 1, 4, 1, 1, 1, 1)
+_SCALES = (1, 1, 1, 1, 1, 1, 1_000, 1, 1, 1, 1)
+
+
 class Heard(NamedTuple):
     """What became of a byte.
 

@@ -28,6 +28,11 @@ _SEGMENTS = 30
 _TRIES, _EDITS = 4, 8
 CONGRATULATIONS = ("good job!", "well done!", "correct!", "excellent!", "congratulations!")
 _WRONG = "Wrong. The right answer is: "
+TEXTS = (
+    *("description: ", "; verify: ", " and ", " or ", "not ", "anything", "anything and "),
+    *(" and anything", "true", "false", _WRONG + "true.", _WRONG + "false.", *CONGRATULATIONS),
+)
+"""All texts that questions are made of, beside letters."""
 # Numbers of an instance's draws.
 _KIND, _LABEL, _COUNT, _ANYTHING, _LENGTH, _PLACE, _PRAISE, _ONLY = range(8)
 _SIZES, _FORBIDDEN, _GRAMS, _SUBSETS, _STRING = 16, 24, 32, 64, 0x1000

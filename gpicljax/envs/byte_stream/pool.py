@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.checks import refusal
+
 LONGEST_WORD = 15
 JOINTS = "-#,"
 """What a word's letters are joined with in micro9.3."""
@@ -59,6 +61,7 @@ class _Builder:
     """Lays texts in a row, each once."""
 
     def __init__(self) -> None:
+        self.closed = False
         self.text = " " * 8 + string.ascii_lowercase + string.digits
         self.text += "".join(f"{letter} " for letter in string.ascii_lowercase)
 
@@ -67,6 +70,8 @@ class _Builder:
             return 0
         place = self.text.find(text)
         if place < 0:
+            if self.closed:
+                raise ValueError(refusal("text", text, "a text that the pool has"))
             place = len(self.text)
             self.text += text
         return (place << _LENGTH_BITS) + len(text)
@@ -125,6 +130,10 @@ class Pool:
         """The token of a text, which is laid down if it is new."""
         return self._builder.token(text)
 
+    def close(self) -> None:
+        """Takes no new texts any more."""
+        self._builder.closed = True
+
     def bytes(self) -> np.ndarray:
         """The whole row, `uint8[...]`."""
         return np.frombuffer(self._builder.text.encode("latin-1"), np.uint8)
@@ -175,6 +184,25 @@ def running_sum(values: jax.Array) -> jax.Array:
     return values
 
 
+def reached(ends: jax.Array, place: jax.Array) -> jax.Array:
+    """How many of ascending `ends` a place has reached, `int32[]`: a search by halves.
+
+    A sum over all of them takes XLA several times as long.
+
+    Example:
+      >>> [int(reached(jnp.array([2, 5, 5]), jnp.int32(i))) for i in (1, 2, 5)]
+      [0, 1, 3]
+    """
+    size = ends.shape[-1]
+    found, step = jnp.zeros((), jnp.int32), 1 << (size.bit_length() - 1)
+    while step:
+        further = found + step
+        end = ends[jnp.minimum(further, size) - 1].astype(jnp.int32)
+        found = jnp.where((further <= size) & (end <= place), further, found)
+        step //= 2
+    return found
+
+
 def laid(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Tokens in a row, so that any byte of them is found quickly, see `byte_at`.
 
@@ -217,7 +245,7 @@ def byte_at(pool: jax.Array, bases: jax.Array, ends: jax.Array, place: jax.Array
       >>> bytes(int(byte_at(shared().bytes(), *row, jnp.int32(i))) for i in range(5))
       b'say: '
     """
-    which = (place.astype(jnp.uint8) >= ends).sum(dtype=jnp.int32)
+    which = reached(ends, place)
     base = bases[jnp.minimum(which, ends.shape[-1] - 1)]
     pool = jnp.asarray(pool)
     return pool[jnp.clip(base + place, 0, pool.shape[0] - 1)].astype(jnp.int32)

@@ -141,18 +141,22 @@ def _mini(mended: bool, due: Due, old: Question) -> Question:
     return select(due.ask, made, rest)
 
 
+def _groups(size: int) -> tuple[int, ...]:
+    """Streams of each family that are worked on together: about as many as need it at a step."""
+    return tuple(max(8, size // part) for part in (16, 128, 512))
+
+
 def refilled(mended: bool, due: Due, old: Question) -> Question:
     """The question after what is due was put into it; only streams where anything is due pay."""
     family = jnp.asarray(tasks.table(mended)["family"])[due.task]
     kind = jnp.where(due.feedback | due.ask, family + 1, 0)
     makes = [functools.partial(make, mended) for make in (_mapping, _sentences, _mini)]
-    return remade(makes, kind, old, due, old)
+    return remade(makes, kind, old, due, old, groups=_groups)
 
 
 @functools.cache
 def prepare() -> None:
     """Lays down in the pool whatever any question may need."""
-    due = Due(*[Seed(jnp.uint32(0), jnp.uint32(0))] * 2, *[jnp.int32(0)] * 3, *[jnp.bool_(1)] * 4)
-    for make in (_mapping, _sentences, _mini):
-        for mended in (True, False):
-            jax.eval_shape(functools.partial(make, mended), due, blank())
+    for text in (*sentences.texts(), *mini.TEXTS, ";", "."):
+        shared().token(text)
+    shared().close()

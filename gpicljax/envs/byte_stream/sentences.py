@@ -168,6 +168,26 @@ def _parsed() -> tuple[list[str], np.ndarray, np.ndarray]:
     return slots, questions, answers
 
 
+def texts() -> list[str]:
+    """All texts that sentences are made of, beside words, letters and gaps.
+
+    Example:
+      >>> "say: " in texts()
+      True
+    """
+    _parsed()
+    synonyms = [name for command in COMMANDS for name in SYNONYMS[command]]
+    links = [" and ", " or ", " is as ", " - ", " "]
+    sequences = [word for sequence in SEQUENCES for word in sequence]
+    literals = [
+        literal
+        for template in _TEMPLATES.values()
+        for text in template[:2]
+        for literal in re.findall(r"[^{}]+(?![^{}]*\})", text)
+    ]
+    return [*synonyms, *links, *sequences, *JOINTS, *PAIRS, *TRIPLES, *literals]
+
+
 def _tokens(*texts: str) -> jax.Array:
     return jnp.asarray(np.array([shared().token(text) for text in texts], np.int32))
 

@@ -131,7 +131,7 @@ def describe(seed: Seed, kind: jax.Array, shown: jax.Array, mended: bool) -> Des
 
 
 def _member(
-    seed: Seed, description: Description, length: jax.Array, attempt: int
+    seed: Seed, description: Description, length: jax.Array, attempt: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """A string of n-grams, and of letters between them where anything goes, in one attempt.
 
@@ -163,25 +163,25 @@ def _member(
     into = places - (ends - run - size)[segment] - run[segment]
     draws = word(seed, base + 128 + np.arange(LONGEST))
     free = below(draws, 26)
-    if attempt == _TRIES - 1:
-        spelled = (description.grams[..., None] == jnp.arange(26)).any(1)
-        allowed = ~(spelled & description.forbidden[:, None]).any(0)
-        free = _nth(allowed, below(draws, allowed.sum(dtype=jnp.int32)))
+    spelled = (description.grams[..., None] == jnp.arange(26)).any(1)
+    allowed = ~(spelled & description.forbidden[:, None]).any(0)
+    tame = jnp.where(allowed[free], free, _nth(allowed, jnp.zeros((), jnp.int32)))
+    free = jnp.where(attempt == _TRIES - 1, tame, free)
     letters = description.grams[gram[segment], jnp.clip(into, 0, LETTERS - 1)]
     return jnp.where(into < 0, free, letters), ends[-1]
 
 
 def _edited(
-    seed: Seed, description: Description, string: jax.Array, size: jax.Array, edit: int
+    seed: Seed, description: Description, string: jax.Array, size: jax.Array, edit: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """A string that is nearly right: something too much, or something lacking."""
     u = word(seed, 0x20000 + 128 * edit + np.arange(8))
     places = jnp.arange(LONGEST, dtype=jnp.int32)
     # Half of them are of a kind that is drawn. The last one puts in what is forbidden, if anything.
-    kind = below(u[0], 4) if edit < 4 else jnp.int32((0, 3, 2, 2)[edit - 4])
-    there = description.sizes > 0
-    if edit == _EDITS - 1:
-        there = jnp.where(description.forbidden.any(), description.forbidden, there)
+    kinds = jnp.asarray(np.array([0, 0, 0, 0, 0, 3, 2, 2]), jnp.int32)
+    kind = jnp.where(edit < 4, below(u[0], 4), kinds[edit])
+    last = (edit == _EDITS - 1) & description.forbidden.any()
+    there = jnp.where(last, description.forbidden, description.sizes > 0)
     group = below(u[1], jnp.maximum(there.sum(dtype=jnp.int32), 1))
     order = jnp.argsort(~there, stable=True).astype(jnp.int32)
     gram, length = description.grams[order[group]], description.sizes[order[group]]
@@ -214,16 +214,16 @@ def _string(
     first = jnp.where(shown > 1_000, 2, 1)
     length = 1 + below(draw, jnp.where(kind <= 2, 10, 30))
     length = jnp.where(kind == 0, first + below(draw, 2 * first), length)
-    made = [_member(seed, description, length, attempt) for attempt in range(_TRIES)]
-    tried = jax.tree.map(lambda *x: jnp.stack(x), *made)
+    tries, edits = jnp.arange(_TRIES, dtype=jnp.int32), jnp.arange(_EDITS, dtype=jnp.int32)
+    tried = jax.vmap(lambda number: _member(seed, description, length, number))(tries)
     good = jax.vmap(belongs, (None, 0, 0))(description, *tried)
     chosen = jnp.where(good.any(), jnp.argmax(good), _TRIES - 1)
     right = jax.tree.map(lambda x: x[chosen], tried)
-    edits = [_edited(seed, description, *right, edit) for edit in range(_EDITS)]
+    edited = jax.vmap(lambda number: _edited(seed, description, *right, number))(edits)
     letters = below(word(seed, 0x40000 + np.arange(3 * LONGEST)), 26).reshape(3, LONGEST)
-    random = [(letters[i], length) for i in range(3)]
+    random = letters, jnp.full(3, length)
     # Of mini0, random strings come first; of the others, last.
-    tried = jax.tree.map(lambda *x: jnp.stack(x), *random, *edits, *random)
+    tried = jax.tree.map(lambda *x: jnp.concatenate(x), random, edited, random)
     bad = ~jax.vmap(belongs, (None, 0, 0))(description, *tried)
     bad = bad & ((np.arange(len(bad)) >= 3) | (kind == 0))
     wrong = jax.tree.map(lambda x: x[jnp.argmax(bad)], tried)

@@ -50,19 +50,21 @@ def _strings(
 
 
 def _tokens(size: jax.Array, low: jax.Array, high: jax.Array) -> list[jax.Array]:
-    """Tokens of a string of up to ten digits: the ones of `low` before those of `high`."""
+    """Tokens of a string of up to ten digits: from two numbers of five."""
     digits = shared().three_digits
+    # With zeros behind, so that the first digits of five are the string's.
+    low = low * _power(5 - jnp.clip(size, 0, 5))
+    high = high * _power(5 - jnp.clip(size - 5, 0, 5))
     return [
-        digits(low % 1000, jnp.minimum(size, 3)),
-        # Of these two numbers of two digits the pool has a zero in front.
-        _two(low // 1000, jnp.clip(size - 3, 0, 2)),
-        digits(high % 1000, jnp.clip(size - 5, 0, 3)),
-        _two(high // 1000, jnp.clip(size - 8, 0, 2)),
+        digits(low // 100, jnp.clip(size, 0, 3)),
+        _two(low % 100, jnp.clip(size - 3, 0, 2)),
+        digits(high // 100, jnp.clip(size - 5, 0, 3)),
+        _two(high % 100, jnp.clip(size - 8, 0, 2)),
     ]
 
 
 def _two(number: jax.Array, size: jax.Array) -> jax.Array:
-    """Tokens of the first `size` of two digits."""
+    """Tokens of the first `size` of two digits; in the pool they are the first of three."""
     return shared().three_digits(10 * number, size)
 
 
@@ -193,5 +195,5 @@ def before_feedback(seed: Seed, number: jax.Array, style: jax.Array) -> list[jax
         [jnp.int32(1), below(draws[0], 2), 2 + below(draws[0], 3)],
         0,
     )
-    noise = below(draws[1], 10_000)
+    noise = below(draws[1], _power(before))
     return _tokens(before, noise, jnp.zeros((), jnp.int32))[:2]

@@ -172,7 +172,9 @@ def packed(rules: Rules) -> np.ndarray:
     """
     number, shift = np.zeros(np.shape(rules[0]), np.int32), 0
     for value, bits, scale in zip(rules, _WIDTHS, _SCALES, strict=True):
-        number, shift = number | (np.asarray(value, np.int32) // scale << shift), shift + bits
+        units = np.asarray(value, np.int32) // scale
+        assert (units < 2**bits).all() and (units * scale == value).all(), (value, bits)
+        number, shift = number | (units << shift), shift + bits
     return number.astype(np.int32)
 
 

@@ -33,9 +33,9 @@ class Line:
       answer: an answer that is accepted, with its period if it has one.
       right: what is said to a right answer, and
       wrong: to a wrong one.
-      accepts: `"exact"`, the answer only; `"one of"` up to four `patterns` of up to three bytes, each
-        with its period; `"lacking"`, anything without the first pattern's byte; `"containing"`,
-        anything with one of the patterns in it.
+      accepts: `"exact"`, the answer only; `"one of"` up to four `patterns` of up to three bytes,
+        each with its period; `"lacking"`, anything without the first pattern's byte;
+        `"containing"`, anything with one of the patterns in it.
       patterns: see there.
       key: which key of a mapping is asked for, and
       keys: of how many.

@@ -171,7 +171,7 @@ def table(mended: bool) -> dict[str, np.ndarray]:
     """
     rows = []
     for task in TASKS:
-        mini, ends = task.family == MINI, task.marks & 2
+        mini, ends = task.family == MINI, bool(task.marks & 2)
         mapping = task.family == MAPPING
         symbols = mended and mapping and task.code in (GROUPS, LETTERS)
         rules = Rules(

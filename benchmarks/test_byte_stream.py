@@ -1,4 +1,4 @@
-"""Bytes of streams in which all task sets are mixed, half with an oracle, half with random bytes."""
+"""Bytes of streams with all task sets mixed: half with an oracle, half with random bytes."""
 
 import time
 

@@ -118,7 +118,7 @@ def remade(
     kind: jax.Array,
     current: Any,
     *arguments: Any,
-    groups: Sequence[int] = (),
+    groups: Callable[[int], Sequence[int]] | None = None,
 ) -> Any:
     """`makes[kind - 1](*arguments)`, or `current` if `kind` is 0: the few pay for what they need.
 
@@ -132,8 +132,8 @@ def remade(
       kind: `int32[]`, within 0 .. len(makes).
       current: pytree of arrays.
       *arguments: pytrees of arrays.
-      groups: of each kind, how many instances of a batch are worked on together, at most; by
-        default a sixteenth of the batch, and at least 8.
+      groups: of a batch's size, how many instances of each kind are worked on together; by default
+        a sixteenth of the batch, and at least 8.
 
     Example:
       >>> double, negate = (lambda x: 2 * x), (lambda x: -x)
@@ -143,8 +143,8 @@ def remade(
     """
 
     def batch(kind: jax.Array, current: Any, arguments: Any) -> Any:
-        for number, make in enumerate(makes):
-            group = groups[number] if groups else max(8, kind.size // 16)
+        sizes = groups(kind.size) if groups else [max(8, kind.size // 16)] * len(makes)
+        for number, (make, group) in enumerate(zip(makes, sizes, strict=True)):
 
             def some(indices: jax.Array, make: Callable[..., Any] = make) -> Any:
                 return jax.vmap(make)(*jax.tree.map(lambda x: x[indices], arguments))

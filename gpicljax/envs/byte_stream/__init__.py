@@ -1,12 +1,16 @@
 """ByteStream: gradual learning on one byte in, one byte out."""
 
+from gpicljax.envs.byte_stream import experts
 from gpicljax.envs.byte_stream.curriculum import (
     Curriculum,
+    find_circle,
     load_curriculum,
     predecessors,
     save_curriculum,
 )
 from gpicljax.envs.byte_stream.env import ByteStream, Params, State, Task
+from gpicljax.envs.byte_stream.pool import words
+from gpicljax.envs.byte_stream.replay import Line, Transcript, replay
 from gpicljax.envs.byte_stream.tasks import NAMES, TASKS, TaskSet
 
 __all__ = [
@@ -14,11 +18,17 @@ __all__ = [
     "TASKS",
     "ByteStream",
     "Curriculum",
+    "Line",
     "Params",
     "State",
     "Task",
     "TaskSet",
+    "Transcript",
+    "experts",
+    "find_circle",
     "load_curriculum",
     "predecessors",
+    "replay",
     "save_curriculum",
+    "words",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Annotated, Any, Literal
 
 import jax
@@ -18,7 +19,8 @@ from gpicljax.envs.byte_stream import interpreter, tasks
 from gpicljax.envs.byte_stream.curriculum import Curriculum
 from gpicljax.envs.byte_stream.hashing import Seed, inner, word
 from gpicljax.envs.byte_stream.interpreter import SPACE, Question, Rules, Talk
-from gpicljax.envs.byte_stream.refill import Due, blank, refilled
+from gpicljax.envs.byte_stream.pool import reached, rendered, shared
+from gpicljax.envs.byte_stream.refill import Due, blank, prepare, refilled
 from gpicljax.envs.byte_stream.tasks import NAMES, TASKS
 
 # Numbers of a stream's draws.
@@ -26,6 +28,19 @@ _INSTANCES, _SERIES, _PLACES = 0, 2**28, 2**29
 _FULL = 2**16 - 1
 MINI_FACTOR = 4
 """With mended rules, how many times the threshold of other tasks mini tasks have."""
+
+
+def _pool() -> jax.Array:
+    """The bytes that all texts are made of; complete, as their generators have been prepared."""
+    prepare()
+    return jnp.asarray(shared().bytes())
+
+
+@functools.cache
+def _packed(mended: bool) -> np.ndarray:
+    """The rules of all task sets, a number each: rows would take longer to look up than to use."""
+    table = tasks.table(mended)
+    return interpreter.packed(Rules(*(table[name] for name in Rules._fields)))
 
 
 @struct.dataclass
@@ -113,7 +128,8 @@ class ByteStream(Environment[Params, Task, State]):
     byte, what the learner says is its answer, until it is decided; then come feedback and the next
     question. An *instance* of a task set (one hidden mapping, say) is solved by ten right answers
     in a row, and fails if they do not come within 50 questions after they could be known. A
-    *task set* is passed by `threshold` instances solved in a row. A stream is one episode. With an
+    *task set* is passed by `threshold` instances solved in a row. A stream is one episode; it
+    begins with a space, before the environment's first byte. With an
     ordered curriculum it terminates when all task sets are passed; `params.horizon` cuts it off.
 
     `make_params(curriculum=Curriculum(...), horizon=...)` says what streams are about; one compiled
@@ -145,8 +161,8 @@ class ByteStream(Environment[Params, Task, State]):
     - Mini tasks answer like all others: -1 for a wrong answer and for talking, nothing but
       "true." or "false." is right, and the reward comes with the feedback's first byte. As they can
       be guessed, they are passed by four times as many instances in a row.
-    - In micro2 and micro3 only letters count for the ten right answers, and in micro3 no letter
-      stands for itself, so that an echo passes neither.
+    - In micro2 and micro3 only letters, two thirds of the questions, count for the ten right
+      answers, and in micro3 no letter stands for itself, so that an echo passes neither.
     - Nothing depends on hash seeds or on other streams.
     - Questions of a mapping are different from one another.
     - mini2 has no descriptions that consist of "anything", whose false string would be empty.
@@ -154,6 +170,7 @@ class ByteStream(Environment[Params, Task, State]):
     Args:
       rules: `"mended"` or `"reference"`, see above.
       max_tasks: cap of a curriculum's length.
+      with_text: whether experts are told the question's text and an accepted answer.
 
     Source: the document of the General AI Challenge's first round, appendix A, and what is known of
     its reference environment.
@@ -170,6 +187,7 @@ class ByteStream(Environment[Params, Task, State]):
 
     rules: Literal["mended", "reference"] = "mended"
     max_tasks: Size = 64
+    with_text: bool = False
 
     @property
     def mended(self) -> bool:
@@ -213,6 +231,7 @@ class ByteStream(Environment[Params, Task, State]):
         order, shares = np.zeros((2, self.max_tasks), np.int32)
         order[:count] = [NAMES.index(name) for name in curriculum.tasks]
         weights = np.array(curriculum.weights or [1.0] * count)
+        shares[:] = _FULL
         shares[:count] = np.round(np.cumsum(weights) / weights.sum() * _FULL)
         return {
             "order": order,
@@ -242,19 +261,14 @@ class ByteStream(Environment[Params, Task, State]):
 
     # One stream ------------------------------------------------------------------------------
 
-    def _column(self, name: str, task: jax.Array) -> jax.Array:
-        return jnp.asarray(tasks.table(self.mended)[name])[task]
-
     def _rules(self, task: jax.Array) -> Rules:
-        columns = np.stack([tasks.table(self.mended)[name] for name in Rules._fields], -1)
-        row = jnp.asarray(columns)[task]
-        return Rules(*(row[i] for i in range(len(Rules._fields))))
+        return interpreter.unpacked(jnp.asarray(_packed(self.mended))[task])
 
     def _place(self, task: Task, place: jax.Array, instance: jax.Array) -> jax.Array:
         """Where in the curriculum the task set of an instance is."""
         seed = Seed(task.seed[0], task.seed[1])
         draw = (word(seed, _PLACES + instance) >> 16).astype(jnp.int32)
-        drawn = (draw % _FULL >= task.shares.astype(jnp.int32)).sum(dtype=jnp.int32)
+        drawn = reached(task.shares, draw % _FULL)
         return jnp.where(task.mixture, jnp.minimum(drawn, task.count - 1), place)
 
     def _due(self, state: State, task: Task, heard: Any) -> Due:
@@ -277,7 +291,7 @@ class ByteStream(Environment[Params, Task, State]):
         index = task.order[jnp.clip(place, 0, self.max_tasks - 1)].astype(jnp.int32)
         first = TASKS.index(next(t for t in TASKS if t.name == "mini0"))
         return state.replace(
-            talk=interpreter.first_talk(self._column("know", index)),
+            talk=interpreter.first_talk(self._rules(index).know),
             task=index,
             place=place,
             number=jnp.zeros((), jnp.int32),
@@ -285,16 +299,15 @@ class ByteStream(Environment[Params, Task, State]):
         )
 
     def initial(self, key: jax.Array, task: Task) -> State:
-        """The first byte of the first question; `key` has no say in it."""
-        del key
+        """The stream before its first byte; `key` has no say in it."""
+        del key, task
         zero = jnp.zeros((), jnp.int32)
         state = State(interpreter.first_talk(zero), blank(), *[zero] * 9)
-        state = self._arrived(state, task, zero)
-        no, yes = jnp.zeros((), bool), jnp.ones((), bool)
-        due = interpreter.Heard(state.talk, zero, no, no, yes, no, no)
-        question = refilled(self.mended, self._due(state, task, due), state.question)
-        byte, question, talk = interpreter.speak(question, state.talk)
-        return state.replace(byte=byte, question=question, talk=talk)
+        return state.replace(
+            talk=state.talk.replace(ended=zero + 2),
+            byte=zero + SPACE,
+            instance=zero - 1,
+        )
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """The learner's byte `action: int32[]` is heard, and the next byte said.
@@ -304,14 +317,15 @@ class ByteStream(Environment[Params, Task, State]):
         """
         del noise
         rules = self._rules(state.task)
-        heard = interpreter.hear(rules, state.question, state.talk, action, self.mended)
+        pool = _pool()
+        heard = interpreter.hear(pool, rules, state.question, state.talk, action, self.mended)
+        begins = state.instance < 0
         ended = heard.switch
         solved = ended & (heard.talk.result == 1)
         row = jnp.where(ended, jnp.where(solved, state.solved + 1, 0), state.solved)
         threshold = task.threshold
         if self.mended:
-            mini = self._column("family", state.task) == tasks.MINI
-            threshold = jnp.where(mini, MINI_FACTOR * threshold, threshold)
+            threshold = jnp.where(rules.fatal == 1, MINI_FACTOR * threshold, threshold)
         passed = ended & (row >= threshold) & ~task.mixture
         cleared = state.cleared + passed
         complete = passed & (cleared == task.count)
@@ -326,7 +340,7 @@ class ByteStream(Environment[Params, Task, State]):
             keep=heard.keep & ~ended,
         )
         question = refilled(self.mended, self._due(after, task, heard), state.question)
-        byte, question, talk = interpreter.speak(question, after.talk)
+        byte, question, talk = interpreter.speak(pool, question, after.talk)
         time = state.time + 1
         return Transition(
             state=after.replace(
@@ -337,13 +351,13 @@ class ByteStream(Environment[Params, Task, State]):
                 cleared=cleared,
                 time=time,
             ),
-            reward=heard.reward.astype(jnp.result_type(float)),
+            reward=jnp.where(begins, 0, heard.reward).astype(jnp.result_type(float)),
             terminated=complete,
             truncated=(time >= task.horizon) & ~complete,
             info={
                 "task": state.task,
-                "instance": state.instance,
-                "instance_ended": ended,
+                "instance": jnp.maximum(state.instance, 0),
+                "instance_ended": ended & ~begins,
                 "solved": solved,
                 "instance_steps": state.talk.time,
                 "cleared": cleared,
@@ -373,40 +387,41 @@ class ByteStream(Environment[Params, Task, State]):
           answer: `int32[]`, the byte that an oracle says: of an accepted answer, or a space.
           answering: `bool[]`, whether what is said now belongs to an answer.
           task: `int32[]`, index of the task set in `TASKS`.
-          key: `int32[]`, which key of a mapping is asked for.
-          text: `uint8[176]`, what is being said, of which
-          cursor: `int32[]` bytes were said, and
-          end: `int32[]` will be.
-          target: `uint8[56]`, an answer that is accepted, of
-          size: `int32[]` bytes.
+
+          And `with_text`: `text`, `uint8[192]`, what is being said, feedback and question, of which
+          `said` bytes were; `target`, `uint8[64]`, an answer that is accepted. 0 beyond their ends.
         """
         question, talk = state.question, state.talk
         answering = (question.cursor >= question.end) & (talk.ended == 0)
-        said = jnp.where(self._column("mini", state.task) == 1, talk.matched, talk.said)
-        byte = question.target[jnp.clip(said, 0, interpreter.ANSWER - 1)].astype(jnp.int32)
-        return {
+        mini = self._rules(state.task).mini == 1
+        said = jnp.where(mini, talk.matched, talk.said)
+        byte = interpreter.expected(_pool(), question, talk, mini)
+        told = {
             "answer": jnp.where(answering & (said < question.size), byte, SPACE),
             "answering": answering,
             "task": state.task,
-            "key": question.key,
-            "text": question.text,
-            "cursor": question.cursor,
-            "end": question.end,
-            "target": question.target,
-            "size": question.size,
+        }
+        if not self.with_text:
+            return told
+        return told | {
+            "text": rendered(_pool(), question.bases, question.ends, 192),
+            "said": question.cursor,
+            "target": rendered(_pool(), question.answer_bases, question.answer_ends, 64),
         }
 
     def describe(self, state: State, task: Task) -> str:
         """One line: where the stream stands, what is said, what is to be answered."""
         question, talk = state.question, state.talk
 
-        def text(row: jax.Array, size: jax.Array) -> str:
-            return bytes(np.asarray(row)[: int(size)].tolist()).decode("latin-1")
+        def text(bases: jax.Array, ends: jax.Array) -> str:
+            size = int(ends[-1])
+            return bytes(rendered(_pool(), bases, ends, size).tolist()).decode("latin-1")
 
-        said, cursor = text(question.text, question.end), int(question.cursor)
+        said, cursor = text(question.bases, question.ends), int(question.cursor)
         return (
             f"step {int(state.time)}, {NAMES[int(state.task)]}, instance {int(state.instance)} "
             f"({int(state.solved)} of {int(task.threshold)} solved), question "
             f"{int(state.number)}: said {said[:cursor]!r}, to come {said[cursor:]!r}, right is "
-            f"{text(question.target, question.size)!r}, {int(talk.streak)} right in a row"
+            f"{text(question.answer_bases, question.answer_ends)!r}; "
+            f"{int(talk.streak)} right in a row"
         )

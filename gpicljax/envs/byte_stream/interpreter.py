@@ -12,18 +12,20 @@ implementation.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from gpicljax.envs.byte_stream.pool import byte_at
+
 SPACE, PERIOD = 32, 46
-TEXT = 176
-"""Room for a feedback and a question."""
-ANSWER = 56
-"""Room for an answer, as long as the longest feedback leaves for it."""
+TEXT = 36
+"""Tokens of a feedback and a question."""
+ANSWER = 8
+"""Tokens of an answer, of which the last is its period, if it has one."""
 PATTERN = 12
 
 EXACT, ONE_OF, LACKING, CONTAINING = range(4)
@@ -71,12 +73,11 @@ class Question:
     """What is said, and what is to be answered.
 
     Attributes:
-      text: `uint8[TEXT]`, what is being said,
-      cursor: `int32[]`, how much of it was said, and
-      end: `int32[]`, how long it is.
-      target: `uint8[ANSWER]`, an answer that is accepted,
-      size: `int32[]`, its length, and
-      shown: `int32[]`, how much of it the feedback shows.
+      bases: `int32[TEXT]`, and
+      ends: `uint8[TEXT]`, what is being said, see `pool.laid`.
+      cursor: `int32[]`, how much of it was said.
+      answer_bases: `int32[ANSWER]`, and
+      answer_ends: `uint8[ANSWER]`, an answer that is accepted.
       pattern: `uint8[PATTERN]`, for acceptors other than `EXACT`.
       acceptor: `int32[]`.
       style: `int32[]`, which feedback.
@@ -84,12 +85,43 @@ class Question:
       keys: `int32[]`, bits of those that the mapping has.
     """
 
-    text: jax.Array
+    bases: jax.Array
+    ends: jax.Array
     cursor: jax.Array
-    end: jax.Array
-    target: jax.Array
-    size: jax.Array
-    shown: jax.Array
+    answer_bases: jax.Array
+    answer_ends: jax.Array
+    pattern: jax.Array
+    acceptor: jax.Array
+    style: jax.Array
+    key: jax.Array
+    keys: jax.Array
+
+    @property
+    def end(self) -> jax.Array:
+        """How many bytes are said, `int32[]`."""
+        return self.ends[-1].astype(jnp.int32)
+
+    @property
+    def size(self) -> jax.Array:
+        """How many bytes the answer has, `int32[]`."""
+        return self.answer_ends[-1].astype(jnp.int32)
+
+
+class Asked(NamedTuple):
+    """A question as it is drawn; see `Question`.
+
+    Attributes:
+      text: its tokens, at most `TEXT - FEEDBACK`.
+      answer: `ANSWER` tokens.
+      pattern: `uint8[PATTERN]`.
+      acceptor: `int32[]`.
+      style: `int32[]`.
+      key: `int32[]`.
+      keys: `int32[]`.
+    """
+
+    text: list[Any]
+    answer: list[Any]
     pattern: jax.Array
     acceptor: jax.Array
     style: jax.Array
@@ -128,6 +160,36 @@ class Talk:
     memory: jax.Array
     ended: jax.Array
     result: jax.Array
+
+
+def packed(rules: Rules) -> np.ndarray:
+    """Rules as one number, `int32[...]`.
+
+    Example:
+      >>> rules = Rules(1, 22, 4, 2, 10, 0, 10_000, 0, 1, 0, 0)
+      >>> [int(x) for x in unpacked(jnp.asarray(packed(rules)))]
+      [1, 22, 4, 2, 10, 0, 10000, 0, 1, 0, 0]
+    """
+    number, shift = np.zeros(np.shape(rules[0]), np.int32), 0
+    for value, bits, scale in zip(rules, _WIDTHS, _SCALES, strict=True):
+        units = np.asarray(value, np.int32) // scale
+        assert (units < 2**bits).all() and (units * scale == value).all(), (value, bits)
+        number, shift = number | (units << shift), shift + bits
+    return number.astype(np.int32)
+
+
+def unpacked(number: jax.Array) -> Rules:
+    """Rules from their number, see `packed`."""
+    values, shift = [], 0
+    for bits, scale in zip(_WIDTHS, _SCALES, strict=True):
+        values.append(((number >> shift) & (2**bits - 1)) * scale)
+        shift += bits
+    return Rules(*values)
+
+
+# Of each of the rules, how many bits it takes, and in what unit.
+_WIDTHS = (1, 6, 3, 2, 4, 1, 4, 1, 1, 1, 1)
+_SCALES = (1, 1, 1, 1, 1, 1, 1_000, 1, 1, 1, 1)
 
 
 class Heard(NamedTuple):
@@ -169,7 +231,15 @@ def first_talk(know: jax.Array) -> Talk:
     return talk.replace(memory=memory, result=jnp.full((), -1, jnp.int32))
 
 
-def _matched(question: Question, talk: Talk, byte: jax.Array) -> tuple[jax.Array, jax.Array]:
+def expected(pool: jax.Array, question: Question, talk: Talk, mini: jax.Array) -> jax.Array:
+    """The next byte of an answer that is accepted, `int32[]`."""
+    place = jnp.where(mini, talk.matched, talk.said)
+    return byte_at(pool, question.answer_bases, question.answer_ends, place)
+
+
+def _matched(
+    question: Question, talk: Talk, byte: jax.Array, next_byte: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """What the acceptor remembers after one more byte, and whether an answer ending there is right.
 
     Bits 0-11 belong to the patterns' bytes, bit 12 says that something was found.
@@ -180,8 +250,7 @@ def _matched(question: Question, talk: Talk, byte: jax.Array) -> tuple[jax.Array
     found = 1 << PATTERN
     matched, said = talk.matched, talk.said
     # Exactly: a bit that falls at the first difference.
-    expected = question.target[jnp.minimum(said, ANSWER - 1)]
-    exact = jnp.where(said == 0, 1, matched) & (expected == byte.astype(jnp.uint8))
+    exact = jnp.where(said == 0, 1, matched) & (next_byte == byte)
     exact_right = (exact == 1) & (said + 1 == question.size)
     # One of four: a bit for each that agrees so far, of which all end with a period.
     firsts, starts = 0b1001001001, jnp.minimum(said, 2)
@@ -235,10 +304,13 @@ def _known(rules: Rules, talk: Talk, question: Question, correct: jax.Array) -> 
     return talk.replace(memory=memory, known=talk.known | known.astype(jnp.int32))
 
 
-def hear(rules: Rules, question: Question, talk: Talk, byte: jax.Array, mended: bool) -> Heard:
+def hear(
+    pool: jax.Array, rules: Rules, question: Question, talk: Talk, byte: jax.Array, mended: bool
+) -> Heard:
     """What becomes of the learner's byte, `int32[]`.
 
     Args:
+      pool: `uint8[...]`, where texts are.
       rules: the task's.
       question: what is being asked.
       talk: the instance.
@@ -258,9 +330,10 @@ def hear(rules: Rules, question: Question, talk: Talk, byte: jax.Array, mended: 
     heard = ~(before & ~talking)
 
     # The answer.
+    next_byte = expected(pool, question, talk, mini)
     opened = ~before & ~talking
     leading = opened & (rules.lenient == 1) & silent & (talk.said == 0)
-    matched, right = _matched(question, talk, byte)
+    matched, right = _matched(question, talk, byte, next_byte)
     said = jnp.where(leading, 0, talk.said + 1)
     waited = talk.waited + leading
     limit = (rules.limit > 0) & (said + waited >= rules.limit)
@@ -270,9 +343,8 @@ def hear(rules: Rules, question: Question, talk: Talk, byte: jax.Array, mended: 
 
     # Mini tasks: what counts is how the talk so far ends, and everything but periods is free.
     word = jnp.where(mini, question.size - 1, 0)
-    expected = question.target[jnp.minimum(talk.matched, ANSWER - 1)]
-    first = question.target[0] == byte.astype(jnp.uint8)
-    on = (talk.matched < word) & (expected == byte.astype(jnp.uint8))
+    first = byte == jnp.where(question.size == len("true."), ord("t"), ord("f"))
+    on = (talk.matched < word) & (next_byte == byte)
     progress = jnp.where(on, talk.matched + 1, first.astype(jnp.int32))
     progress = jnp.where(talking & ~silent, 0, progress)
     stopped = mini & heard & period
@@ -343,9 +415,9 @@ def hear(rules: Rules, question: Question, talk: Talk, byte: jax.Array, mended: 
     )
 
 
-def speak(question: Question, talk: Talk) -> tuple[jax.Array, Question, Talk]:
+def speak(pool: jax.Array, question: Question, talk: Talk) -> tuple[jax.Array, Question, Talk]:
     """The next byte of the text, `int32[]`, or a space if there is none, and what remains."""
     there = question.cursor < question.end
-    byte = question.text[jnp.minimum(question.cursor, TEXT - 1)].astype(jnp.int32)
+    byte = byte_at(pool, question.bases, question.ends, question.cursor)
     question = question.replace(cursor=question.cursor + there)
     return jnp.where(there, byte, SPACE), question, talk.replace(time=talk.time + 1)

@@ -7,6 +7,7 @@ keys a permutation of it.
 from __future__ import annotations
 
 import string
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,8 @@ import numpy as np
 
 from gpicljax.envs.byte_stream import tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, permuted, word
-from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, PERIOD, TEXT, Question
+from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked
+from gpicljax.envs.byte_stream.pool import shared
 from gpicljax.envs.byte_stream.tasks import COPY, DIGITS, GROUPS, LETTERS, STRINGS, SYMBOL
 
 SYMBOLS = string.ascii_letters + string.digits + " ,.!;?-"
@@ -22,7 +24,6 @@ SYMBOLS = string.ascii_letters + string.digits + " ,.!;?-"
 PUNCTUATION = ' !":?.,;'
 """What stands for itself in micro2 and micro3."""
 KEYS = 10
-_SHORT = 24
 # Numbers of an instance's draws; a question's come after them.
 _ALPHABET, _TARGET, _PERMUTATION, _ORDER, _LENGTHS, _DIGITS = 0, 1, 2, 0x4000, 16, 64
 _QUESTIONS = 0x8000
@@ -37,13 +38,6 @@ def _power(exponent: jax.Array) -> jax.Array:
     return jnp.asarray(10 ** np.arange(10), jnp.int32)[jnp.clip(exponent, 0, 9)]
 
 
-def _digits(low: jax.Array, high: jax.Array, places: np.ndarray) -> jax.Array:
-    """Digits of two numbers of five, at these places, as bytes."""
-    five = jnp.asarray(np.where(places % 5 < 5, 10 ** (places % 5), 1), jnp.int32)
-    number = jnp.where(places < 5, low, high)
-    return number // five % 10 + ord("0")
-
-
 def _strings(
     seed: Seed, keys: jax.Array, which: int, least: jax.Array, most: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -55,9 +49,26 @@ def _strings(
     return size, low, high
 
 
-def ask(
-    seed: Seed, task: jax.Array, question: jax.Array, mended: bool
-) -> tuple[jax.Array, jax.Array, Question]:
+def _tokens(size: jax.Array, low: jax.Array, high: jax.Array) -> list[jax.Array]:
+    """Tokens of a string of up to ten digits: from two numbers of five."""
+    digits = shared().three_digits
+    # With zeros behind, so that the first digits of five are the string's.
+    low = low * _power(5 - jnp.clip(size, 0, 5))
+    high = high * _power(5 - jnp.clip(size - 5, 0, 5))
+    return [
+        digits(low // 100, jnp.clip(size, 0, 3)),
+        _two(low % 100, jnp.clip(size - 3, 0, 2)),
+        digits(high // 100, jnp.clip(size - 5, 0, 3)),
+        _two(high % 100, jnp.clip(size - 8, 0, 2)),
+    ]
+
+
+def _two(number: jax.Array, size: jax.Array) -> jax.Array:
+    """Tokens of the first `size` of two digits; in the pool they are the first of three."""
+    return shared().three_digits(10 * number, size)
+
+
+def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked:
     """A question of the mapping tasks.
 
     Args:
@@ -67,7 +78,7 @@ def ask(
       mended: whether the keys of a mapping are all different.
 
     Returns:
-      Its bytes `uint8[24]`, their number, and the rest of it.
+      The question, of five tokens.
     """
     table = {name: jnp.asarray(column) for name, column in tasks.table(mended).items()}
     code, marks, style = table["code"][task], table["marks"][task], table["style"][task]
@@ -99,6 +110,11 @@ def ask(
         place = jnp.where(strings, jnp.argmax(found).astype(jnp.int32), place)
     free = below(word(seed, _draws(question, 0)), 10)
     key = jnp.where(code == SYMBOL, free, place)
+    if mended:
+        # Two of three questions are letters, as only these count.
+        other = 4 + (place + below(word(seed, _draws(question, 0)), 2) * 4) % 8
+        letters = (code == GROUPS) | (code == LETTERS)
+        key = jnp.where(letters, jnp.where(place < 8, place % 4, other), key)
 
     # Symbols.
     target = below(word(seed, _TARGET), jnp.where(code == SYMBOL, 10, 4))
@@ -139,64 +155,45 @@ def ask(
     permutation = code == DIGITS
     size, first = jnp.where(permutation, 1, size), jnp.where(permutation, shuffled, first)
 
-    places = np.arange(_SHORT)
     numeric = code >= DIGITS
+    pool = shared()
+    period = pool.token(".")
 
-    def said(byte: jax.Array, size: jax.Array, low: jax.Array, high: jax.Array, mark: int) -> tuple:
-        size = jnp.where(numeric, size, 1)
-        text = jnp.where(numeric, _digits(low, high, places), byte)
-        text = jnp.where(places < size, text, PERIOD)
-        size = size + jnp.where(marks & mark != 0, 1, 0)
-        return jnp.where(places < size, text, 0).astype(jnp.uint8), size
+    def tokens(byte: jax.Array, size: Any, low: Any, high: Any, mark: int) -> list[jax.Array]:
+        digits = [jnp.where(numeric, token, 0) for token in _tokens(size, low, high)]
+        digits[0] = jnp.where(numeric, digits[0], jnp.asarray(pool.characters)[byte])
+        return [*digits, jnp.where(marks & mark != 0, period, 0)]
 
-    text, end = said(asked, length, low, high, 1)
-    answer, size = said(answered, size, first, second, 2)
+    *answer, end = tokens(answered, size, first, second, 2)
+    answer = [*answer, 0, 0, 0, end]
     zero = jnp.zeros((), jnp.int32)
-    return (
-        text,
-        end,
-        Question(
-            text=jnp.zeros(TEXT, jnp.uint8),
-            cursor=zero,
-            end=end,
-            target=jnp.zeros(ANSWER, jnp.uint8).at[:_SHORT].set(answer),
-            size=size,
-            shown=size,
-            pattern=jnp.zeros(PATTERN, jnp.uint8),
-            acceptor=zero,
-            style=style,
-            key=key,
-            keys=keys,
-        ),
+    return Asked(
+        text=tokens(asked, length, low, high, 1),
+        answer=answer,
+        pattern=jnp.zeros(PATTERN, jnp.uint8),
+        acceptor=zero,
+        style=style,
+        key=key,
+        keys=keys,
     )
 
 
-def feedback(
-    seed: Seed, number: jax.Array, question: Question, correct: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """What is said to an answer.
+def before_feedback(seed: Seed, number: jax.Array, style: jax.Array) -> list[jax.Array]:
+    """What is said in front of an answer that is told.
 
     Args:
       seed: the instance's.
       number: `int32[]`, the question's number in the instance.
-      question: the question that was answered.
-      correct: `bool[]`.
+      style: `int32[]`, which feedback.
 
     Returns:
-      `uint8[24]`, 0 beyond the end, and the length.
+      Two tokens of up to four digits.
     """
-    style, draws = question.style, word(seed, _draws(number, np.arange(1, 4)))
+    draws = word(seed, _draws(number, 1) + np.arange(3))
     before = jnp.select(
         [style == tasks.ONE_BEFORE, style == tasks.PERHAPS_BEFORE, style == tasks.SOME_BEFORE],
         [jnp.int32(1), below(draws[0], 2), 2 + below(draws[0], 3)],
         0,
     )
-    places = np.arange(_SHORT)
-    noise = _digits(below(draws[1], 10_000), jnp.zeros((), jnp.int32), places)
-    body = question.size - jnp.where((style == tasks.SHORTENED) & correct, 1, 0)
-    body = jnp.where(style == tasks.NONE, 0, body)
-    echo = question.target[jnp.clip(places - before, 0, ANSWER - 1)]
-    text = jnp.where(places < before, noise.astype(jnp.uint8), echo)
-    text = jnp.where(places == before + body, np.uint8(ord(";")), text)
-    end = before + body + jnp.where((style == tasks.NONE) | (style == tasks.BARE), 0, 1)
-    return jnp.where(places < end, text, np.uint8(0)), end
+    noise = below(draws[1], _power(before))
+    return _tokens(before, noise, jnp.zeros((), jnp.int32))[:2]

@@ -18,18 +18,21 @@ import numpy as np
 
 from gpicljax.envs.byte_stream import tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
-from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, PERIOD, TEXT, Question
-from gpicljax.envs.byte_stream.pool import rendered, shared
+from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked, Question
+from gpicljax.envs.byte_stream.pool import shared
 
 LONGEST = 48
 """Room for a string."""
 GROUPS, LETTERS = 3, 3
-_WIDTH = 120
-_DESCRIPTION = 72
 _SEGMENTS = 30
 _TRIES, _EDITS = 4, 8
 CONGRATULATIONS = ("good job!", "well done!", "correct!", "excellent!", "congratulations!")
 _WRONG = "Wrong. The right answer is: "
+TEXTS = (
+    *("description: ", "; verify: ", " and ", " or ", "not ", "anything", "anything and "),
+    *(" and anything", "true", "false", _WRONG + "true.", _WRONG + "false.", *CONGRATULATIONS),
+)
+"""All texts that questions are made of, beside letters."""
 # Numbers of an instance's draws.
 _KIND, _LABEL, _COUNT, _ANYTHING, _LENGTH, _PLACE, _PRAISE, _ONLY = range(8)
 _SIZES, _FORBIDDEN, _GRAMS, _SUBSETS, _STRING = 16, 24, 32, 64, 0x1000
@@ -128,7 +131,7 @@ def describe(seed: Seed, kind: jax.Array, shown: jax.Array, mended: bool) -> Des
 
 
 def _member(
-    seed: Seed, description: Description, length: jax.Array, attempt: int
+    seed: Seed, description: Description, length: jax.Array, attempt: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """A string of n-grams, and of letters between them where anything goes, in one attempt.
 
@@ -160,25 +163,25 @@ def _member(
     into = places - (ends - run - size)[segment] - run[segment]
     draws = word(seed, base + 128 + np.arange(LONGEST))
     free = below(draws, 26)
-    if attempt == _TRIES - 1:
-        spelled = (description.grams[..., None] == jnp.arange(26)).any(1)
-        allowed = ~(spelled & description.forbidden[:, None]).any(0)
-        free = _nth(allowed, below(draws, allowed.sum(dtype=jnp.int32)))
+    spelled = (description.grams[..., None] == jnp.arange(26)).any(1)
+    allowed = ~(spelled & description.forbidden[:, None]).any(0)
+    tame = jnp.where(allowed[free], free, _nth(allowed, jnp.zeros((), jnp.int32)))
+    free = jnp.where(attempt == _TRIES - 1, tame, free)
     letters = description.grams[gram[segment], jnp.clip(into, 0, LETTERS - 1)]
     return jnp.where(into < 0, free, letters), ends[-1]
 
 
 def _edited(
-    seed: Seed, description: Description, string: jax.Array, size: jax.Array, edit: int
+    seed: Seed, description: Description, string: jax.Array, size: jax.Array, edit: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """A string that is nearly right: something too much, or something lacking."""
     u = word(seed, 0x20000 + 128 * edit + np.arange(8))
     places = jnp.arange(LONGEST, dtype=jnp.int32)
     # Half of them are of a kind that is drawn. The last one puts in what is forbidden, if anything.
-    kind = below(u[0], 4) if edit < 4 else jnp.int32((0, 3, 2, 2)[edit - 4])
-    there = description.sizes > 0
-    if edit == _EDITS - 1:
-        there = jnp.where(description.forbidden.any(), description.forbidden, there)
+    kinds = jnp.asarray(np.array([0, 0, 0, 0, 0, 3, 2, 2]), jnp.int32)
+    kind = jnp.where(edit < 4, below(u[0], 4), kinds[edit])
+    last = (edit == _EDITS - 1) & description.forbidden.any()
+    there = jnp.where(last, description.forbidden, description.sizes > 0)
     group = below(u[1], jnp.maximum(there.sum(dtype=jnp.int32), 1))
     order = jnp.argsort(~there, stable=True).astype(jnp.int32)
     gram, length = description.grams[order[group]], description.sizes[order[group]]
@@ -211,16 +214,16 @@ def _string(
     first = jnp.where(shown > 1_000, 2, 1)
     length = 1 + below(draw, jnp.where(kind <= 2, 10, 30))
     length = jnp.where(kind == 0, first + below(draw, 2 * first), length)
-    made = [_member(seed, description, length, attempt) for attempt in range(_TRIES)]
-    tried = jax.tree.map(lambda *x: jnp.stack(x), *made)
+    tries, edits = jnp.arange(_TRIES, dtype=jnp.int32), jnp.arange(_EDITS, dtype=jnp.int32)
+    tried = jax.vmap(lambda number: _member(seed, description, length, number))(tries)
     good = jax.vmap(belongs, (None, 0, 0))(description, *tried)
     chosen = jnp.where(good.any(), jnp.argmax(good), _TRIES - 1)
     right = jax.tree.map(lambda x: x[chosen], tried)
-    edits = [_edited(seed, description, *right, edit) for edit in range(_EDITS)]
+    edited = jax.vmap(lambda number: _edited(seed, description, *right, number))(edits)
     letters = below(word(seed, 0x40000 + np.arange(3 * LONGEST)), 26).reshape(3, LONGEST)
-    random = [(letters[i], length) for i in range(3)]
+    random = letters, jnp.full(3, length)
     # Of mini0, random strings come first; of the others, last.
-    tried = jax.tree.map(lambda *x: jnp.stack(x), *random, *edits, *random)
+    tried = jax.tree.map(lambda *x: jnp.concatenate(x), random, edited, random)
     bad = ~jax.vmap(belongs, (None, 0, 0))(description, *tried)
     bad = bad & ((np.arange(len(bad)) >= 3) | (kind == 0))
     wrong = jax.tree.map(lambda x: x[jnp.argmax(bad)], tried)
@@ -230,9 +233,7 @@ def _string(
     return made[0], jnp.where(nothing, 0, made[1])
 
 
-def ask(
-    seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: bool
-) -> tuple[jax.Array, jax.Array, Question]:
+def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: bool) -> Asked:
     """A question of the mini tasks.
 
     Args:
@@ -241,9 +242,6 @@ def ask(
       shown: `int32[]`, how many instances of mini0 there were.
       task: `int32[]`, index of the task set.
       mended: without descriptions that consist of "anything".
-
-    Returns:
-      Its bytes `uint8[120]`, their number, and the rest of it.
     """
     kind = jnp.asarray(tasks.table(mended)["code"])[task]
     kind = jnp.where(kind == 5, 1 + below(word(seed, _KIND), 4), kind)
@@ -255,72 +253,49 @@ def ask(
     # The description: "anything" somewhere among the n-grams.
     pool = shared()
     token = pool.token
-    capitals = token("ABCDEFGHIJKLMNOPQRSTUVWXYZ") >> 6
     link = jnp.where(description.every, token(" and "), token(" or "))
     there = description.sizes > 0
     items = there.sum(dtype=jnp.int32)
     place = below(word(seed, _PLACE), items + 1)
     rank = jnp.cumsum(there, dtype=jnp.int32) - 1
-    parts = [jnp.int32(token("description: "))]
-    word_anything = jnp.where(description.anything, token("anything"), 0)
+    anything = jnp.where(description.anything, token("anything"), 0)
+    to_and_fro = (link, token("anything and "), token(" and anything"))
+    text = [token("description: ")]
+    weights = np.array([26**2, 26, 1])
+    numbers = (jnp.maximum(description.grams, 0) * weights).sum(-1, dtype=jnp.int32)
     for group in range(GROUPS):
-        here = there[group] & (rank[group] == place)
-        parts.append(jnp.where(here, word_anything, 0))
-        linked = there[group] & ((rank[group] > 0) | (here & description.anything))
-        parts.append(jnp.where(linked, link, 0))
-        parts.append(jnp.where(description.forbidden[group], token("not "), 0))
-        for k in range(LETTERS):
-            letter = ((capitals + description.grams[group, k]) << 6) + 1
-            parts.append(jnp.where(k < description.sizes[group], letter, 0))
-        # After an "anything" that is not the first comes the link to what follows.
-        behind = there[group] & (rank[group] + 1 == place) & (place < items)
-        parts.append(jnp.where(behind & description.anything, link, 0))
-        parts.append(jnp.zeros((), jnp.int32))
-    at_end = (place == items) & description.anything
-    parts.append(jnp.where(at_end & (items > 0), link, 0))
-    parts.append(jnp.where(at_end, word_anything, 0))
-    parts.append(jnp.int32(token("; verify: ")))
-    head, begin = rendered(jnp.stack([jnp.asarray(x, jnp.int32) for x in parts]), _DESCRIPTION)
-
-    places = jnp.arange(_WIDTH, dtype=jnp.int32)
-    body = string[jnp.clip(places - begin, 0, LONGEST - 1)] + ord("A")
-    text = head[jnp.minimum(places, _DESCRIPTION - 1)]
-    text = jnp.where(places < begin, text, body.astype(jnp.uint8))
-    text = jnp.where(places == begin + size, np.uint8(PERIOD), text)
-    answers = np.zeros((2, ANSWER), np.uint8)
-    for row, answer in enumerate((b"false.", b"true.")):
-        answers[row, : len(answer)] = list(answer)
+        here = there[group] & description.anything & (rank[group] == place)
+        linked = there[group] & (rank[group] > 0)
+        text.append(jnp.where(linked, link, 0))
+        text.append(jnp.where(here, to_and_fro[1], 0))
+        text.append(jnp.where(description.forbidden[group], token("not "), 0))
+        text.append(pool.trigram(numbers[group], description.sizes[group]))
+    behind = jnp.where(items > 0, to_and_fro[2], anything)
+    text.append(jnp.where((place == items) & description.anything, behind, 0))
+    text.append(token("; verify: "))
+    letters = string.reshape(-1, 3)
+    sizes = jnp.clip(size - 3 * jnp.arange(LONGEST // 3), 0, 3)
+    there = jnp.arange(LONGEST).reshape(-1, 3) < size
+    numbers = jnp.where(there, letters * weights, 0).sum(-1, dtype=jnp.int32)
+    trigrams = pool.trigram(numbers, sizes)
+    text += [trigrams[i] for i in range(LONGEST // 3)] + [token(".")]
     # What it is, whatever it was meant to be; but the reference calls what it leaves out wrong.
     true = belongs(description, string, size) & (mended | (size > 0))
     zero = jnp.zeros((), jnp.int32)
-    end = begin + size + 1
-    answer_size = jnp.where(true, 5, 6).astype(jnp.int32)
-    return (
-        jnp.where(places < end, text, np.uint8(0)),
-        end,
-        Question(
-            text=jnp.zeros(TEXT, jnp.uint8),
-            cursor=zero,
-            end=end,
-            target=jnp.asarray(answers)[true.astype(jnp.int32)],
-            size=answer_size,
-            shown=answer_size,
-            pattern=jnp.zeros(PATTERN, jnp.uint8),
-            acceptor=zero,
-            style=jnp.full((), tasks.VERDICT, jnp.int32),
-            key=zero,
-            keys=zero,
-        ),
+    return Asked(
+        text=text,
+        answer=[jnp.where(true, token("true"), token("false")), *[0] * 6, token(".")],
+        pattern=jnp.zeros(PATTERN, jnp.uint8),
+        acceptor=zero,
+        style=jnp.full((), tasks.VERDICT, jnp.int32),
+        key=zero,
+        keys=zero,
     )
 
 
-def feedback(seed: Seed, question: Question, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What is said to an answer: `uint8[40]`, 0 beyond the end, and the length."""
+def feedback(seed: Seed, question: Question, correct: jax.Array) -> jax.Array:
+    """What is said to an answer: a token."""
     texts = [_WRONG + "false.", _WRONG + "true.", *CONGRATULATIONS]
-    rows = np.zeros((len(texts), 40), np.uint8)
-    for row, text in zip(rows, texts, strict=True):
-        row[: len(text)] = list(text.encode())
     praise = 2 + below(word(seed, _PRAISE), len(CONGRATULATIONS))
     which = jnp.where(correct, praise, jnp.where(question.size == 5, 1, 0))
-    sizes = jnp.asarray(np.array([len(text) for text in texts], np.int32))
-    return jnp.asarray(rows)[which], sizes[which]
+    return jnp.asarray(np.array([shared().token(text) for text in texts], np.int32))[which]

@@ -1,6 +1,6 @@
 """All text that questions are made of, as one row of bytes, and tokens that point into it.
 
-A token is an `int32`: where its text begins in the pool, times 64, plus its length. 0 is no text.
+A token is an `int32`: where its text begins in the pool, times 256, plus its length. 0 is no text.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from importlib import resources
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from gpicljax.checks import refusal
 
 LONGEST_WORD = 15
 JOINTS = "-#,"
@@ -28,7 +30,7 @@ SYNONYMS = {
     "exclude": ("exclude", "prohibit", "ignore", "remove"),
 }
 """The names that micro19 knows for a command."""
-_LENGTH_BITS = 6
+_LENGTH_BITS = 8
 
 
 @functools.cache
@@ -59,6 +61,7 @@ class _Builder:
     """Lays texts in a row, each once."""
 
     def __init__(self) -> None:
+        self.closed = False
         self.text = " " * 8 + string.ascii_lowercase + string.digits
         self.text += "".join(f"{letter} " for letter in string.ascii_lowercase)
 
@@ -67,6 +70,8 @@ class _Builder:
             return 0
         place = self.text.find(text)
         if place < 0:
+            if self.closed:
+                raise ValueError(refusal("text", text, "a text that the pool has"))
             place = len(self.text)
             self.text += text
         return (place << _LENGTH_BITS) + len(text)
@@ -90,6 +95,9 @@ class Pool:
       joined: `int32[3, N]`, the words with each of `JOINTS` between the letters.
       plain: `int32[P]`, indices of `plain_words` in the vocabulary.
       triples: `int32[15600]`, all three different letters in order.
+      capitals: where "AAA" begins; the other trigrams of capitals follow in order.
+      digits: where "000" begins; the other numbers of three digits follow in order.
+      characters: `int32[128]`, tokens of single characters.
     """
 
     def __init__(self) -> None:
@@ -105,10 +113,26 @@ class Pool:
         self.plain = np.array([index[word] for word in plain_words()], np.int32)
         triples = ["".join(x) for x in itertools.permutations(string.ascii_lowercase, 3)]
         self.triples = builder.row(triples)
+        capitals = itertools.product(string.ascii_uppercase, repeat=3)
+        self.capitals = int(builder.row(["".join(x) for x in capitals])[0]) >> _LENGTH_BITS
+        self.digits = int(builder.row([f"{n:03}" for n in range(1000)])[0]) >> _LENGTH_BITS
+        self.characters = np.array([builder.token(chr(n)) for n in range(128)], np.int32)
+
+    def trigram(self, number: jax.Array, size: jax.Array) -> jax.Array:
+        """Tokens of the first `size` of three capitals, from `number = 676 a + 26 b + c`."""
+        return jnp.where(size > 0, (self.capitals + 3 * number << _LENGTH_BITS) + size, 0)
+
+    def three_digits(self, number: jax.Array, size: jax.Array) -> jax.Array:
+        """Tokens of the first `size` digits of numbers of three."""
+        return jnp.where(size > 0, (self.digits + 3 * number << _LENGTH_BITS) + size, 0)
 
     def token(self, text: str) -> int:
         """The token of a text, which is laid down if it is new."""
         return self._builder.token(text)
+
+    def close(self) -> None:
+        """Takes no new texts any more."""
+        self._builder.closed = True
 
     def bytes(self) -> np.ndarray:
         """The whole row, `uint8[...]`."""
@@ -120,7 +144,7 @@ def shared() -> Pool:
     """The pool that all generators share.
 
     Example:
-      >>> shared().token("") == 0, int(shared().letters[0]) % 64
+      >>> shared().token("") == 0, int(shared().letters[0]) % 256
       (True, 1)
     """
     return Pool()
@@ -140,39 +164,101 @@ def cut(token: jax.Array, size: jax.Array) -> jax.Array:
     """The first `size` bytes of tokens that have as many.
 
     Example:
-      >>> rendered(cut(jnp.array([shared().token("say")]), 2), 2)[0].tobytes()
-      b'sa'
+      >>> int(length(cut(jnp.int32(shared().token("say")), 2)))
+      2
     """
     return (token >> _LENGTH_BITS << _LENGTH_BITS) + size
 
 
-def rendered(tokens: jax.Array, size: int) -> tuple[np.ndarray | jax.Array, jax.Array]:
-    """The bytes of tokens in a row.
-
-    Args:
-      tokens: `int32[K]`.
-      size: width of the result, at least the sum of their lengths.
-
-    Returns:
-      `uint8[size]`, 0 beyond the end, and the length, `int32[]`.
+def running_sum(values: jax.Array) -> jax.Array:
+    """Sums up to and including each entry, along the last axis, in a few additions of rows.
 
     Example:
-      >>> text, size = rendered(jnp.array([shared().token(x) for x in ("say", ": ")]), 8)
-      >>> bytes(text[:int(size)].tolist()), int(size)
-      (b'say: ', 5)
+      >>> running_sum(jnp.array([1, 2, 3])).tolist()
+      [1, 3, 6]
     """
-    lengths = length(tokens)
-    ends = jnp.cumsum(lengths, dtype=jnp.int32)
-    begins = ends - lengths
-    bases = (tokens >> _LENGTH_BITS) - begins
+    step = 1
+    while step < values.shape[-1]:
+        moved = jnp.zeros_like(values).at[..., step:].set(values[..., :-step])
+        values, step = values + moved, 2 * step
+    return values
+
+
+def reached(ends: jax.Array, place: jax.Array) -> jax.Array:
+    """How many of ascending `ends` a place has reached, `int32[]`: a search by halves.
+
+    A sum over all of them takes XLA several times as long.
+
+    Example:
+      >>> [int(reached(jnp.array([2, 5, 5]), jnp.int32(i))) for i in (1, 2, 5)]
+      [0, 1, 3]
+    """
+    size = ends.shape[-1]
+    found, step = jnp.zeros((), jnp.int32), 1 << (size.bit_length() - 1)
+    while step:
+        further = found + step
+        end = ends[jnp.minimum(further, size) - 1].astype(jnp.int32)
+        found = jnp.where((further <= size) & (end <= place), further, found)
+        step //= 2
+    return found
+
+
+def laid(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Tokens in a row, so that any byte of them is found quickly, see `byte_at`.
+
+    Args:
+      tokens: `int32[K]`, of at most 255 bytes together.
+
+    Returns:
+      `bases: int32[K]`, where each one's text begins in the pool less where it begins in the row;
+      and `ends: uint8[K]`, where it ends in the row.
+    """
+    ends = running_sum(length(tokens))
+    return (tokens >> _LENGTH_BITS) - (ends - length(tokens)), ends.astype(jnp.uint8)
+
+
+def taken(bases: jax.Array, ends: jax.Array) -> jax.Array:
+    """The tokens of a row, `int32[K]`: what `laid` was given.
+
+    Example:
+      >>> tokens = jnp.array([shared().token(x) for x in ("say", ": ")])
+      >>> taken(*laid(tokens)).tolist() == tokens.tolist()
+      True
+    """
+    ends = ends.astype(jnp.int32)
+    begins = jnp.concatenate([jnp.zeros(1, jnp.int32), ends[:-1]])
+    tokens = (bases + begins << _LENGTH_BITS) + ends - begins
+    return jnp.where(ends > begins, tokens, 0)
+
+
+def byte_at(pool: jax.Array, bases: jax.Array, ends: jax.Array, place: jax.Array) -> jax.Array:
+    """A byte of tokens in a row, `int32[]`; of no meaning beyond their end.
+
+    Args:
+      pool: `uint8[...]`.
+      bases: `int32[K]`, and
+      ends: `uint8[K]`, see `laid`.
+      place: `int32[]`, from 0.
+
+    Example:
+      >>> row = laid(jnp.array([shared().token(x) for x in ("say", ": ")]))
+      >>> bytes(int(byte_at(shared().bytes(), *row, jnp.int32(i))) for i in range(5))
+      b'say: '
+    """
+    which = reached(ends, place)
+    base = bases[jnp.minimum(which, ends.shape[-1] - 1)]
+    pool = jnp.asarray(pool)
+    return pool[jnp.clip(base + place, 0, pool.shape[0] - 1)].astype(jnp.int32)
+
+
+def rendered(pool: jax.Array, bases: jax.Array, ends: jax.Array, size: int) -> jax.Array:
+    """The first `size` bytes of tokens in a row, `uint8[size]`, 0 beyond the end.
+
+    Example:
+      >>> row = laid(jnp.array([shared().token(x) for x in ("say", ": ")]))
+      >>> rendered(shared().bytes(), *row, 6).tolist() == [*b"say: ", 0]
+      True
+    """
     places = jnp.arange(size, dtype=jnp.int32)
-
-    # A loop over tokens, of which each overwrites what lies behind its beginning: XLA computes
-    # its rows in vectors, and would otherwise inline all of it into the gather, byte by byte.
-    def body(index: jax.Array, source: jax.Array) -> jax.Array:
-        return jnp.where(places >= begins[index], bases[index] + places, source)
-
-    zero, count = jnp.int32(0), jnp.int32(tokens.shape[0])
-    source = jax.lax.fori_loop(zero, count, body, jnp.zeros(size, jnp.int32))
-    text = jnp.asarray(shared().bytes())[source]
-    return jnp.where(places < ends[-1], text, np.uint8(0)), ends[-1]
+    text = jax.vmap(lambda place: byte_at(pool, bases, ends, place))(places)
+    return jnp.where(places < ends[-1], text, 0).astype(jnp.uint8)

@@ -12,7 +12,8 @@ import numpy as np
 from gpicljax.batching import remade, select
 from gpicljax.envs.byte_stream import mapping, mini, sentences, tasks
 from gpicljax.envs.byte_stream.hashing import Seed
-from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, TEXT, Question
+from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, TEXT, Asked, Question
+from gpicljax.envs.byte_stream.pool import laid, shared, taken
 
 
 class Due(NamedTuple):
@@ -50,12 +51,11 @@ def blank() -> Question:
     """
     zero = jnp.zeros((), jnp.int32)
     return Question(
-        text=jnp.zeros(TEXT, jnp.uint8),
+        bases=jnp.zeros(TEXT, jnp.int32),
+        ends=jnp.zeros(TEXT, jnp.uint8),
         cursor=zero,
-        end=zero,
-        target=jnp.zeros(ANSWER, jnp.uint8),
-        size=zero,
-        shown=zero,
+        answer_bases=jnp.zeros(ANSWER, jnp.int32),
+        answer_ends=jnp.zeros(ANSWER, jnp.uint8),
         pattern=jnp.zeros(PATTERN, jnp.uint8),
         acceptor=zero,
         style=zero,
@@ -64,44 +64,86 @@ def blank() -> Question:
     )
 
 
-def joined(due: Due, old: Question, said: Any, asked: Any) -> Question:
-    """The question with its text: what is left of the old one, feedback, question.
-
-    Args:
-      due: what is due.
-      old: the question before.
-      said: the feedback, `uint8[F]` and its length.
-      asked: the question, `uint8[Q]`, its length and the rest of it.
-    """
-    begin = jnp.where(due.keep, old.end, 0)
-    middle = begin + jnp.where(due.feedback, said[1], 0)
-    end = middle + jnp.where(due.ask, asked[1], 0)
-    places = jnp.arange(TEXT, dtype=jnp.int32)
-    first = said[0][jnp.clip(places - begin, 0, said[0].shape[0] - 1)]
-    second = asked[0][jnp.clip(places - middle, 0, asked[0].shape[0] - 1)]
-    text = jnp.where(places < begin, old.text, jnp.where(places < middle, first, second))
-    question = select(due.ask, asked[2], old)
-    return question.replace(
-        text=jnp.where(places < end, text, np.uint8(0)),
-        cursor=jnp.where(due.keep, old.cursor, 0),
-        end=end,
+def question_of(text: jax.Array, asked: Asked, cursor: jax.Array) -> Question:
+    """A question whose text is `int32[TEXT]` tokens, of which `cursor` bytes were said."""
+    bases, ends = laid(text)
+    answer = jnp.stack([jnp.asarray(token, jnp.int32) for token in asked.answer])
+    answer_bases, answer_ends = laid(answer)
+    return Question(
+        bases=bases,
+        ends=ends,
+        cursor=cursor,
+        answer_bases=answer_bases,
+        answer_ends=answer_ends,
+        pattern=asked.pattern,
+        acceptor=asked.acceptor,
+        style=asked.style,
+        key=asked.key,
+        keys=asked.keys,
     )
 
 
+def _joined(due: Due, old: Question, before: list[Any], told: Any, asked: Asked) -> Question:
+    """The question after feedback: `before`, the answer if it is told, and the question.
+
+    `told` is 0 for no answer, 1 for one without its period, 2 for all of it, -1 for no feedback.
+    """
+    answer = taken(old.answer_bases, old.answer_ends)
+    says = due.feedback & (told >= 0)
+    stop = jnp.where(told == -2, 0, shared().token(";"))
+    period = jnp.where(says & (told == 2), answer[-1:], 0)
+    head = [
+        *(jnp.where(says, token, 0)[None] for token in before),
+        jnp.where(says & (told > 0), answer[:-1], 0),
+        period,
+        jnp.where(says & (old.style != tasks.BARE), stop, 0)[None],
+    ]
+    text = [jnp.where(due.ask, token, 0)[None] for token in asked.text]
+    tokens = jnp.concatenate([*head, *text]).astype(jnp.int32)
+    tokens = jnp.concatenate([tokens, jnp.zeros(TEXT - len(tokens), jnp.int32)])
+    made = question_of(tokens, asked, jnp.zeros((), jnp.int32))
+    rest = old.replace(bases=made.bases, ends=made.ends, cursor=made.cursor)
+    return select(due.ask, made, rest)
+
+
 def _mapping(mended: bool, due: Due, old: Question) -> Question:
-    said = mapping.feedback(due.seed, due.number - 1, old, due.correct)
-    return joined(due, old, said, mapping.ask(due.seed, due.task, due.number, mended))
+    style = old.style
+    shortened = (style == tasks.SHORTENED) & due.correct
+    told = jnp.where(style == tasks.NONE, -1, jnp.where(shortened, 1, 2))
+    before = mapping.before_feedback(due.seed, due.number - 1, style)
+    return _joined(due, old, before, told, mapping.ask(due.seed, due.task, due.number, mended))
 
 
 def _sentences(mended: bool, due: Due, old: Question) -> Question:
-    said = sentences.feedback(old, due.correct)
-    return joined(due, old, said, sentences.ask(due.seed, due.task, due.number, mended))
+    before, tells = sentences.before_feedback(old.style, due.correct)
+    unfinished = old.style == tasks.GOOD_JOB_UNFINISHED
+    told = jnp.where(tells, jnp.where(unfinished, 1, 2), 0)
+    asked = sentences.ask(due.seed, due.task, due.number, mended)
+    return _joined(due, old, [before], told, asked)
 
 
 def _mini(mended: bool, due: Due, old: Question) -> Question:
     said = mini.feedback(due.seed, old, due.correct)
     asked = mini.ask(due.seed, due.series, due.shown, due.task, mended)
-    return joined(due, old, said, asked)
+    question = [jnp.where(due.ask, token, 0)[None] for token in asked.text]
+    question = jnp.concatenate([*question]).astype(jnp.int32)
+    question = jnp.concatenate([question, jnp.zeros(TEXT - len(question), jnp.int32)])
+    # What is left is said first; two messages have their places in the end.
+    left = jnp.where(due.keep, taken(old.bases, old.ends), 0)
+    free = jnp.where(left[-2] == 0, TEXT - 2, TEXT - 1)
+    told = jnp.where(np.arange(TEXT) == free, said, left)
+    made = question_of(
+        jnp.where(due.feedback, told, question),
+        asked,
+        jnp.where(due.keep, old.cursor, 0),
+    )
+    rest = old.replace(bases=made.bases, ends=made.ends, cursor=made.cursor)
+    return select(due.ask, made, rest)
+
+
+def _groups(size: int) -> tuple[int, ...]:
+    """Streams of each family that are worked on together: about as many as need it at a step."""
+    return tuple(max(8, size // part) for part in (16, 128, 512))
 
 
 def refilled(mended: bool, due: Due, old: Question) -> Question:
@@ -109,4 +151,12 @@ def refilled(mended: bool, due: Due, old: Question) -> Question:
     family = jnp.asarray(tasks.table(mended)["family"])[due.task]
     kind = jnp.where(due.feedback | due.ask, family + 1, 0)
     makes = [functools.partial(make, mended) for make in (_mapping, _sentences, _mini)]
-    return remade(makes, kind, old, due, old)
+    return remade(makes, kind, old, due, old, groups=_groups)
+
+
+@functools.cache
+def prepare() -> None:
+    """Lays down in the pool whatever any question may need."""
+    for text in (*sentences.texts(), *mini.TEXTS, ";", "."):
+        shared().token(text)
+    shared().close()

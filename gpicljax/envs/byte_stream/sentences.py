@@ -16,10 +16,9 @@ import numpy as np
 
 from gpicljax.envs.byte_stream import interpreter, tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, permuted, word
-from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, TEXT, Question
-from gpicljax.envs.byte_stream.pool import FREQUENT, JOINTS, SYNONYMS, cut, rendered, shared
+from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked
+from gpicljax.envs.byte_stream.pool import FREQUENT, JOINTS, SYNONYMS, cut, shared
 
-MOST_QUESTION, MOST_ANSWER, MOST_FEEDBACK = 112, ANSWER, 64
 PAIRS = ("ab", "ac", "ad", "bc", "bd", "cd")
 TRIPLES = ("abc", "acd", "adc", "bcd", "bda", "cdb")
 _ONES = "zero one two three four five six seven eight nine"
@@ -36,6 +35,7 @@ _FEEDBACK = {
     tasks.GOOD_JOB: ("good job! ", "wrong! ", False),
     tasks.CORRECT: ("correct! ", "false! ", True),
     tasks.GOOD_JOB_WITH: ("good job! ", "wrong! ", True),
+    tasks.GOOD_JOB_UNFINISHED: ("good job! ", "wrong! ", False),
 }
 _ANNOUNCED = "{new}{is_as}{old}{dash}"
 _SAY = "{say}: "
@@ -159,11 +159,33 @@ def _parsed() -> tuple[list[str], np.ndarray, np.ndarray]:
         return np.array([tokens + [0] * (longest - len(tokens)) for tokens in made], np.int32)
 
     questions = rows([template[0] for template in _TEMPLATES.values()])
-    answers = rows([template[1] for template in _TEMPLATES.values()])
-    for texts in _FEEDBACK.values():
-        for text in texts[:2]:
-            shared().token(text)
+    # An answer's period is its last token.
+    answers = rows([template[1].removesuffix(".") for template in _TEMPLATES.values()])
+    room = np.zeros((len(answers), interpreter.ANSWER - 1 - answers.shape[1]), np.int32)
+    periods = np.full((len(answers), 1), shared().token("."), np.int32)
+    answers = np.concatenate([answers, room, periods], -1)
+    _before()
     return slots, questions, answers
+
+
+def texts() -> list[str]:
+    """All texts that sentences are made of, beside words, letters and gaps.
+
+    Example:
+      >>> "say: " in texts()
+      True
+    """
+    _parsed()
+    synonyms = [name for command in COMMANDS for name in SYNONYMS[command]]
+    links = [" and ", " or ", " is as ", " - ", " "]
+    sequences = [word for sequence in SEQUENCES for word in sequence]
+    literals = [
+        literal
+        for template in _TEMPLATES.values()
+        for text in template[:2]
+        for literal in re.findall(r"[^{}]+(?![^{}]*\})", text)
+    ]
+    return [*synonyms, *links, *sequences, *JOINTS, *PAIRS, *TRIPLES, *literals]
 
 
 def _tokens(*texts: str) -> jax.Array:
@@ -305,7 +327,7 @@ def _slots(
         return jnp.where(has, 0, made)
 
     text = jnp.asarray(pool.bytes())
-    bytes_of = text[(first[:, None] >> 6) + jnp.arange(3)].astype(jnp.int32)
+    bytes_of = text[(first[:, None] >> 8) + jnp.arange(3)].astype(jnp.int32)
     contained = jnp.where(jnp.arange(3) < sizes[:, None], bytes_of, 0)
     # The reference takes whatever is part of the answer.
     ending = jnp.stack([one(x, y), one(y), jnp.array([ord("."), 0, 0]), jnp.zeros(3, jnp.int32)])
@@ -325,9 +347,7 @@ def _third(x: jax.Array, other: jax.Array, draw: jax.Array) -> jax.Array:
     return jnp.where(draw >= high, draw + 1, draw)
 
 
-def ask(
-    seed: Seed, task: jax.Array, question: jax.Array, mended: bool
-) -> tuple[jax.Array, jax.Array, Question]:
+def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked:
     """A question of the tasks with sentences.
 
     Args:
@@ -336,9 +356,6 @@ def ask(
       question: `int32[]`, its number in the instance.
       mended: without the reference's slips: spaces in front of micro13.1's questions, feedback
         without periods, and parts of answers that pass for the whole.
-
-    Returns:
-      Its bytes `uint8[112]`, their number, and the rest of it.
     """
     table = tasks.table(mended)
     kind = jnp.asarray(table["code"])[task]
@@ -347,57 +364,37 @@ def ask(
     names, questions, answers = _parsed()
     slots, more = _slots(seed, kind, template, u, mended)
     values = jnp.stack([jnp.asarray(slots[name], jnp.int32) for name in names])
-
-    def text(rows: np.ndarray, size: int) -> tuple[jax.Array, jax.Array]:
-        row = jnp.asarray(rows)[template]
-        return rendered(jnp.where(row < 0, values[jnp.maximum(-1 - row, 0)], row), size)
-
-    said, end = text(questions, MOST_QUESTION)
-    target, size = text(answers, MOST_ANSWER)
+    row = jnp.asarray(np.concatenate([questions, answers], -1))[template]
+    tokens = jnp.where(row < 0, values[jnp.maximum(-1 - row, 0)], row)
     acceptors = [row[3] for row in _TEMPLATES.values()]
-    unfinished = [0] * len(_TEMPLATES)
     if not mended:
         acceptors[list(_TEMPLATES).index("and")] = interpreter.ONE_OF
-        unfinished = [int(name in _IN_REFERENCE_UNFINISHED) for name in _TEMPLATES]
     styles = [row[2] for row in _TEMPLATES.values()]
-    row = jnp.asarray(np.array([acceptors, unfinished, styles], np.int32))[:, template]
-    zero = jnp.zeros((), jnp.int32)
-    return (
-        said,
-        end,
-        Question(
-            text=jnp.zeros(TEXT, jnp.uint8),
-            cursor=zero,
-            end=end,
-            target=target,
-            size=size,
-            shown=size - row[1],
-            pattern=more["pattern"].astype(jnp.uint8),
-            acceptor=row[0],
-            style=row[2],
-            key=more["key"],
-            keys=more["keys"],
-        ),
+    if not mended:
+        for name in _IN_REFERENCE_UNFINISHED:
+            styles[list(_TEMPLATES).index(name)] = tasks.GOOD_JOB_UNFINISHED
+    row = jnp.asarray(np.array([acceptors, styles], np.int32))[:, template]
+    width = questions.shape[1]
+    return Asked(
+        text=[tokens[i] for i in range(width)],
+        answer=[tokens[width + i] for i in range(interpreter.ANSWER)],
+        pattern=more["pattern"].astype(jnp.uint8),
+        acceptor=row[0],
+        style=row[1],
+        key=more["key"],
+        keys=more["keys"],
     )
 
 
-def feedback(question: Question, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What is said to an answer: `uint8[64]`, 0 beyond the end, and the length."""
-    styles = [_FEEDBACK[style] for style in sorted(_FEEDBACK)]
-    which = question.style - tasks.GOOD_JOB
-    pool = shared()
-    tokens = np.array([[pool.token(t) for t in s[:2]] for s in styles], np.int32)
-    width = 16
-    texts = np.array([[list(t.encode().ljust(width)) for t in s[:2]] for s in styles], np.uint8)
-    wrong = (~correct).astype(jnp.int32)
-    size = (jnp.asarray(tokens) & 63)[which, wrong]
-    before = jnp.asarray(texts)[which, wrong]
-    shows = jnp.asarray(np.array([s[2] for s in styles]))[which] | ~correct
-    body = jnp.where(shows, question.shown, 0)
-    places = jnp.arange(MOST_FEEDBACK, dtype=jnp.int32)
-    echo = question.target[jnp.clip(places - size, 0, ANSWER - 1)]
-    head = jnp.concatenate([before, jnp.zeros(MOST_FEEDBACK - width, jnp.uint8)])
-    text = jnp.where(places < size, head, echo)
-    text = jnp.where(places == size + body, np.uint8(ord(";")), text)
-    end = size + body + 1
-    return jnp.where(places < end, text, np.uint8(0)), end
+@functools.cache
+def _before() -> np.ndarray:
+    return np.array(
+        [[shared().token(t) for t in _FEEDBACK[s][:2]] for s in sorted(_FEEDBACK)], np.int32
+    )
+
+
+def before_feedback(style: jax.Array, correct: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What is said in front of an answer that is told, a token; and whether it is, `bool[]`."""
+    which = jnp.clip(style - tasks.GOOD_JOB, 0, len(_FEEDBACK) - 1)
+    tells = jnp.asarray(np.array([_FEEDBACK[s][2] for s in sorted(_FEEDBACK)]))[which]
+    return jnp.asarray(_before())[which, (~correct).astype(jnp.int32)], tells | ~correct

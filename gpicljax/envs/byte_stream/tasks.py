@@ -25,7 +25,7 @@ SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
 
 # Which feedback.
 NONE, BARE, ENDED, SHORTENED, ONE_BEFORE, PERHAPS_BEFORE, SOME_BEFORE = range(7)
-GOOD_JOB, CORRECT, GOOD_JOB_WITH, VERDICT = range(7, 11)
+GOOD_JOB, CORRECT, GOOD_JOB_WITH, GOOD_JOB_UNFINISHED, VERDICT = range(7, 12)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +171,7 @@ def table(mended: bool) -> dict[str, np.ndarray]:
     """
     rows = []
     for task in TASKS:
-        mini, ends = task.family == MINI, task.marks & 2
+        mini, ends = task.family == MINI, bool(task.marks & 2)
         mapping = task.family == MAPPING
         symbols = mended and mapping and task.code in (GROUPS, LETTERS)
         rules = Rules(

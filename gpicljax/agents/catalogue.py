@@ -46,17 +46,18 @@ from gpicljax.agents.algorithm import (
     rule,
 )
 from gpicljax.agents.sequence import SequenceHParams
-from gpicljax.checks import Size, check
+from gpicljax.checks import Size, check, refusal
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
 from gpicljax.networks.causal_model import CausalModelSettings
 from gpicljax.networks.causal_model import causal_model as causal_network
+from gpicljax.networks.continuation import Continuation
 from gpicljax.networks.continuous import Critics, DeterministicActor, GaussianActor
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.language import LanguageModelSettings, language_model
-from gpicljax.networks.memories import MemorySettings
+from gpicljax.networks.memories import MemoryKind, MemorySettings
 from gpicljax.networks.q_network import QNetwork, RecurrentQSettings, recurrent_q_network
 from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv
@@ -106,10 +107,46 @@ class RecurrentSettings(MemorySettings):
     """A network with a memory, for a policy and its value.
 
     Attributes:
-      sizes: hidden sizes before the memory.
+      memory: also `"continuations"`, a network of its own (`networks.continuation`), for symbols
+        in and symbols out: `core` is the size of its projections, all heads together.
+      sizes: hidden sizes before the memory; of continuations, those that read it.
+      context: n, the steps that continuations are found by.
+      following: m, the steps that they consist of.
     """
 
+    memory: MemoryKind | Literal["continuations"] = "lstm"  # pyright: ignore[reportIncompatibleVariableOverride]
     sizes: tuple[Size, ...] = (128,)
+    context: Size = 4
+    following: Size = 8
+
+    def __post_init__(self) -> None:
+        if self.memory != "continuations":
+            return super().__post_init__()
+        check(len(self.core) == 1, "core", self.core, "one size, of the projections")
+        check(self.core[0] % self.heads == 0, "core", self.core, f"a multiple of {self.heads}")
+
+    def network(self, observations: spaces.Space, actions: spaces.Space) -> Network:
+        """The network, for members of these spaces."""
+        if self.memory != "continuations":
+            core = self.make(observations, actions)
+            return as_network(RecurrentActorCritic(observations, actions, self.sizes, *core))
+        both = observations, actions
+        if not all(isinstance(space, spaces.Discrete) for space in both):
+            given = f"{observations} and {actions}"
+            raise ValueError(refusal("memory", f"continuations, for {given}", "Discrete for both"))
+        symbols, choices = (space.n for space in both if isinstance(space, spaces.Discrete))
+        return as_network(
+            Continuation(
+                symbols,
+                choices,
+                context=self.context,
+                following=self.following,
+                slots=self.slots,
+                heads=self.heads,
+                width=self.core[0] // self.heads,
+                hidden=self.sizes,
+            )
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,13 +329,8 @@ def _ppo(config: ppo.PPOConfig, vec: VectorEnv, network: ActorCriticSettings) ->
     return ppo.make(config, vec, as_network(module))
 
 
-def _recurrent(env: Environment, network: RecurrentSettings) -> Network:
-    module = RecurrentActorCritic(*_spaces(env), network.sizes, *network.make(*_spaces(env)))
-    return as_network(module)
-
-
 def _recurrent_ppo(config: ppo.PPOConfig, vec: VectorEnv, network: RecurrentSettings) -> Trainer:
-    return ppo.make(config, vec, _recurrent(vec.env, network))
+    return ppo.make(config, vec, network.network(*_spaces(vec.env)))
 
 
 def _dqn(config: dqn.DQNConfig, vec: VectorEnv, network: QSettings) -> Trainer:
@@ -315,7 +347,7 @@ def _r2d2(config: r2d2.R2D2Config, vec: VectorEnv, network: RecurrentQSettings) 
 
 def _cloning(config: TaughtConfig, vec: VectorEnv, network: RecurrentSettings) -> Trainer:
     rule = _rule(config.teacher, vec)
-    return cloning.make(config, vec, _recurrent(vec.env, network), rule)
+    return cloning.make(config, vec, network.network(*_spaces(vec.env)), rule)
 
 
 def _rule(name: str, vec: VectorEnv) -> Agent:

@@ -1,0 +1,244 @@
+"""A memory of what followed, and what paid, whenever things looked as they do now.
+
+For symbols in, symbols out. What is stored is raw: the last n steps, and the m steps that came
+after them. It is found by the former and read by the latter, so that a sequence that was seen once
+can be continued, and a choice that paid can be repeated; a network only learns how alike is alike
+enough, and where in what followed to look.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from gpicljax.networks import ring
+from gpicljax.networks.actor_critic import PolicyOutput
+from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.feedforward import MLP, dense
+
+
+class Continuations(NamedTuple):
+    """What is remembered of a trial.
+
+    Attributes:
+      last: float `[B, n + m, F]`, the last steps as features, the latest at the end; zeros before
+        the trial.
+      actions: `int32[B, n + m]`, the action before each of them.
+      time: `int32[B]`, how many steps the trial has had.
+      stored: float `[B, slots, (n + m) F + 1]`, contexts, what followed, and the choice made.
+      written: `int32[B]`, how many have been stored, also of those that are overwritten by now.
+    """
+
+    last: jax.Array
+    actions: jax.Array
+    time: jax.Array
+    stored: jax.Array
+    written: jax.Array
+
+
+class Continuation(nn.Module):
+    """An actor-critic that looks up what followed when the last n steps were like these.
+
+    A step's features are the bits of the symbol seen and of the action before, and the reward
+    before. Head h weighs a stored context k for the present one q by a Gaussian kernel of their
+    distance after a learnt projection, times a learnt factor for what followed and a learnt decay
+    with age, and relative to a learnt constant, which stands for nothing found. It reads the mean
+    of what followed. Learnt gates choose places in it, whose bits vote for the symbols that they
+    spell; and with kernels that are not normalised it counts, for every action, how often it paid
+    and how often it cost. A context is stored m steps later, once what follows is known.
+
+    Attributes:
+      symbols: how many there are to be seen, numbered from 0.
+      choices: how many actions there are.
+      context: n.
+      following: m.
+      slots: contexts kept; the oldest are overwritten.
+      heads: H.
+      width: of the projections.
+      hidden: sizes of the layers that choose where to look.
+
+    Source: a cache of continuations as in Grave et al. (2017) and Khandelwal et al. (2020), found
+    by kernels and with values of actions as in Pritzel et al. (2017); gates and projections are
+    trained through whole lifetimes here.
+
+    Example:
+      >>> from gpicljax.networks.contract import as_network
+      >>> network = as_network(Continuation(symbols=8, choices=4, slots=16))
+      >>> inputs = AgentInput(jnp.zeros(2, int), jnp.full(2, -1), jnp.zeros(2))
+      >>> params = jax.eval_shape(network.init, jax.random.key(0), inputs)
+      >>> start = jnp.ones(2, bool)
+      >>> step = lambda params: network.step(params, network.initial_carry(2), inputs, start)
+      >>> jax.eval_shape(step, params)[0].logits.shape
+      (2, 4)
+    """
+
+    symbols: int
+    choices: int
+    context: int = 4
+    following: int = 8
+    slots: int = 256
+    heads: int = 4
+    width: int = 16
+    hidden: tuple[int, ...] = (128,)
+
+    @property
+    def _features(self) -> int:
+        return _bits(self.symbols).shape[1] + _bits(self.choices).shape[1] + 1
+
+    @property
+    def _span(self) -> int:
+        return self.context + self.following
+
+    def setup(self) -> None:
+        """Projections, kernels, the layers that choose, and the heads."""
+        float_, places = jnp.result_type(float), self.heads * self.following
+        find = (self.context * self._features, self.heads, self.width)
+        self.project = self.param("project", nn.initializers.normal(find[0] ** -0.5), find, float_)
+        zeros, size = nn.initializers.zeros, self.following * self._features
+        self.sharpness = self.param(
+            "sharpness", nn.initializers.constant(2.0), (self.heads,), float_
+        )
+        self.favour = self.param("favour", zeros, (size, self.heads), float_)
+        self.decay = self.param("decay", nn.initializers.constant(-5.0), (self.heads,), float_)
+        self.nothing = self.param("nothing", nn.initializers.constant(-2.0), (self.heads,), float_)
+        self.torso = MLP(self.hidden)
+        self.gates = dense(2 * places + 2 * self.heads)
+        self.policy = dense(self.choices)
+        self.value = dense(1)
+
+    def initial_carry(self, batch: int) -> Continuations:
+        """Nothing."""
+        float_, size = jnp.result_type(float), self._span * self._features
+        return Continuations(
+            last=jnp.zeros((batch, self._span, self._features), float_),
+            actions=jnp.full((batch, self._span), -1, jnp.int32),
+            time=jnp.zeros(batch, jnp.int32),
+            stored=jnp.zeros((batch, self.slots, size + 1), float_),
+            written=jnp.zeros(batch, jnp.int32),
+        )
+
+    def unroll(
+        self, carry: Continuations, inputs: AgentInput, starts: jax.Array
+    ) -> tuple[PolicyOutput, Continuations]:
+        """Inputs `[T, B]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
+        m, span, steps = self.following, self._span, len(starts)
+        trial = jnp.cumsum(starts.T.astype(jnp.int32), axis=1)
+        whose = jnp.concatenate([jnp.zeros((len(trial), span), trial.dtype), trial], axis=1)
+        seen = jnp.concatenate([carry.last, self._seen(inputs).swapaxes(0, 1)], axis=1)
+        actions = jnp.concatenate([carry.actions, inputs.last_action.T.astype(jnp.int32)], axis=1)
+
+        def ago(x: jax.Array, d: int) -> jax.Array:
+            return x[:, span - d : span - d + steps]
+
+        # `[B, T, n + m, F]`, the latest first; nothing of the trial before.
+        mine = jnp.stack([ago(whose, d) == trial for d in range(span)], axis=2)
+        window = jnp.stack([ago(seen, d) for d in range(span)], axis=2) * mine[..., None]
+        flat = window.reshape(*window.shape[:2], -1)
+        first = jnp.arange(1, steps + 1) - jax.lax.cummax(
+            jnp.where(starts.T, jnp.arange(1, steps + 1), 0), axis=1
+        )
+        time = jnp.where(trial > 0, first, carry.time[:, None] + jnp.arange(steps))
+
+        cut = m * self._features
+        made = ago(actions, m - 1)[..., None].astype(flat.dtype)
+        event = jnp.concatenate([flat[..., cut:], flat[..., :cut], made], axis=-1)
+        write = (time >= m).T
+        view = ring.view(carry.written, write, starts, self.slots)
+        events = jnp.concatenate([carry.stored, event], axis=1)
+        now = flat[..., : self.context * self._features]
+        output = self._heads(now, *self._read(now, events, view))
+        same = whose[:, steps:] == trial[:, -1:]
+        stored, written = ring.store(carry.stored, carry.written, event, write, starts)
+        return jax.tree.map(lambda x: x.swapaxes(0, 1), output), Continuations(
+            last=seen[:, steps:] * same[..., None],
+            actions=actions[:, steps:],
+            time=time[:, -1] + 1,
+            stored=stored,
+            written=written,
+        )
+
+    def step(
+        self, carry: Continuations, inputs: AgentInput, start: jax.Array
+    ) -> tuple[PolicyOutput, Continuations]:
+        """Inputs `[B]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
+        inputs = jax.tree.map(lambda x: x[None], inputs)
+        output, carry = self.unroll(carry, inputs, start[None])
+        return jax.tree.map(lambda x: x[0], output), carry
+
+    def _seen(self, inputs: AgentInput) -> jax.Array:
+        """The features of steps, `[..., F]`."""
+        symbol = jnp.asarray(_bits(self.symbols))[inputs.observation]
+        action = jnp.asarray(_bits(self.choices))[jnp.maximum(inputs.last_action, 0)]
+        action = jnp.where((inputs.last_action >= 0)[..., None], action, 0)
+        reward = inputs.last_reward[..., None]
+        parts = [x.astype(jnp.result_type(float)) for x in (symbol, action, reward)]
+        return jnp.concatenate(parts, axis=-1)
+
+    def _read(
+        self, now: jax.Array, events: jax.Array, view: ring.View
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """What followed `[B, T, H, m F]`, how much `[B, T, H]`, and pay `[B, T, H, A, 2]`."""
+        cut = self.context * self._features
+        context, after = events[..., :cut], events[..., cut:-1]
+        action = events[..., -1].astype(jnp.int32)
+        paid = after[..., -1]  # the reward of the step just behind the context
+        asked = jnp.einsum("btf,fhw->bhtw", now, self.project)
+        found = jnp.einsum("bnf,fhw->bhnw", context, self.project)
+        distance = (
+            jnp.square(asked).sum(-1)[..., None]
+            + jnp.square(found).sum(-1)[:, :, None]
+            - 2 * jnp.einsum("bhtw,bhnw->bhtn", asked, found)
+        )
+        per_head = (slice(None), None, None)
+        scores = -nn.softplus(self.sharpness)[per_head] * distance
+        scores -= nn.softplus(self.decay)[per_head] * view.age[:, None].astype(scores.dtype)
+        alike = jnp.where(view.seen[:, None], jnp.exp(scores), 0)
+        favoured = jnp.einsum("bnf,fh->bhn", after, self.favour)[:, :, None]
+        scores = jnp.where(view.seen[:, None], scores + favoured, -jnp.inf)
+        nothing = self.nothing[per_head]
+        top = jax.lax.stop_gradient(jnp.maximum(scores.max(-1, keepdims=True), nothing))
+        weights = jnp.exp(scores - top)
+        total = weights.sum(-1) + jnp.exp(nothing - top)[..., 0]
+        followed = jnp.einsum("bhtn,bnf->bthf", weights / total[..., None], after)
+        some = (weights.sum(-1) / total).swapaxes(1, 2)
+        # Rows of kernels are added up by action: those that paid, then those that cost.
+        row = jnp.where(paid > 0, action, jnp.where(paid < 0, action + self.choices, -1))
+        pay = jax.vmap(lambda rows, kernels: jax.ops.segment_sum(kernels, rows, 2 * self.choices))(
+            row, jnp.einsum("bhtn->bnth", alike)
+        )
+        pay = pay.reshape(len(pay), 2, self.choices, *pay.shape[2:])
+        return followed, some, jnp.einsum("bsath->bthas", pay)
+
+    def _heads(
+        self, now: jax.Array, followed: jax.Array, some: jax.Array, pay: jax.Array
+    ) -> PolicyOutput:
+        flat = followed.reshape(*followed.shape[:2], -1)
+        sums = jnp.tanh(pay.sum(-2)).reshape(*pay.shape[:2], -1)
+        hidden = self.torso(jnp.concatenate([now, flat, some, sums], axis=-1))
+        gates = self.gates(hidden)
+        places = self.heads * self.following
+        symbol, action = _bits(self.symbols), _bits(self.choices)
+        bits = followed.reshape(*followed.shape[:2], places, self._features)
+        spelt = bits[..., : symbol.shape[1]], bits[..., symbol.shape[1] : -1]
+        codes = jnp.asarray(action, bits.dtype)
+        votes = [
+            jnp.einsum("btp,btpk->btk", gates[..., i * places : (i + 1) * places], spelt[i])
+            for i in range(2)
+        ]
+        logits = self.policy(hidden)
+        if symbol.shape == action.shape:  # a symbol can be said as it was seen
+            votes[1] = votes[1] + votes[0]
+        logits += votes[1] @ codes.T / codes.shape[1]
+        worth = gates[..., 2 * places :].reshape(*pay.shape[:2], self.heads, 2)
+        logits += jnp.einsum("bths,bthas->bta", worth, jnp.tanh(pay))
+        return PolicyOutput(logits, self.value(hidden)[..., 0])
+
+
+def _bits(count: int) -> np.ndarray:
+    """The binary digits of so many numbers, as -1 and 1: `[count, digits]`."""
+    digits = max(1, (count - 1).bit_length())
+    return 2 * ((np.arange(count)[:, None] >> np.arange(digits)) & 1) - 1

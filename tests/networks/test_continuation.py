@@ -1,0 +1,97 @@
+"""A memory of what followed: by steps or at once, and by hand on sequences that repeat."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.agents.catalogue import RecurrentSettings
+from gpicljax.networks.continuation import Continuation
+from gpicljax.networks.contract import AgentInput, as_network
+
+SYMBOLS, CONTEXT, FOLLOWING = 16, 2, 3
+
+
+def network(slots):
+    options = {"context": CONTEXT, "following": FOLLOWING, "slots": slots}
+    return as_network(Continuation(SYMBOLS, SYMBOLS, **options, heads=2, width=8, hidden=(8,)))
+
+
+def inputs(seen, actions=None, rewards=None):
+    """One instance's, as `[T, 1]`."""
+    steps = len(seen)
+    actions = np.full(steps, -1) if actions is None else actions
+    rewards = np.zeros(steps) if rewards is None else rewards
+    columns = (jnp.asarray(x)[:, None] for x in (seen, actions, np.asarray(rewards, float)))
+    return AgentInput(*columns)
+
+
+@pytest.mark.parametrize("slots", [5, 64])
+def test_unroll_is_step_by_step_with_starts_and_full_slots(slots):
+    net, steps, batch = network(slots), 24, 3
+    draw = np.random.default_rng(0)
+    sequence = AgentInput(
+        jnp.asarray(draw.integers(SYMBOLS, size=(steps, batch))),
+        jnp.asarray(draw.integers(-1, SYMBOLS, size=(steps, batch))),
+        jnp.asarray(draw.integers(-1, 2, size=(steps, batch)), float),
+    )
+    starts = jnp.asarray(draw.random((steps, batch)) < 0.1)
+    params = net.init(jax.random.key(0), jax.tree.map(lambda x: x[0], sequence))
+    noise = jax.random.normal(jax.random.key(1), (1000,))
+    params = jax.tree.map(lambda x: x + 0.3 * jnp.resize(noise, x.shape), params)
+    whole, last = jax.jit(net.unroll)(params, net.initial_carry(batch), sequence, starts)
+
+    def one(carry, now):
+        output, carry = net.step(params, carry, *now)
+        return carry, output
+
+    carry, each = jax.jit(lambda: jax.lax.scan(one, net.initial_carry(batch), (sequence, starts)))()
+    for a, b in zip(jax.tree.leaves((whole, last)), jax.tree.leaves((each, carry)), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def votes(net, sequence, gate, sharpness=50.0):
+    """Logits of a network whose only opinion is that of one gate."""
+    params = net.init(jax.random.key(0), jax.tree.map(lambda x: x[0], sequence))
+    inner = params["params"]
+    quiet = jax.tree.map(jnp.zeros_like, {k: inner[k] for k in ("gates", "policy", "torso")})
+    bias = quiet["gates"]["bias"].at[gate].set(1.0)
+    sure = {"sharpness": jnp.full(2, sharpness), "nothing": jnp.full(2, -30.0)}
+    params = {"params": inner | quiet | sure | {"gates": quiet["gates"] | {"bias": bias}}}
+    starts = jnp.zeros(sequence.observation.shape, bool).at[0].set(True)
+    return np.asarray(net.unroll(params, None, sequence, starts)[0].logits)[:, 0]
+
+
+def test_what_followed_before_is_what_is_said():
+    tune = [3, 1, 4, 1, 5, 9, 2, 6]
+    sequence = inputs(np.array(tune * 3))
+    first_that_followed = FOLLOWING - 1  # places go back from the latest
+    logits = votes(network(slots=32), sequence, first_that_followed)
+    said = logits.argmax(-1)
+    again = len(tune) + CONTEXT - 1
+    assert said[again:-1].tolist() == (tune * 3)[again + 1 :]
+    # Nothing was stored yet where nothing has followed.
+    np.testing.assert_array_equal(logits[:FOLLOWING], 0)
+
+
+def test_actions_are_counted_by_what_they_earned_where_it_was_alike():
+    seen = np.array([7, 7, 7, 7, 7, 7, 7, 7])
+    actions = np.array([-1, 2, 5, 2, 9, 2, 2, 2])
+    rewards = np.array([0, 1, -1, 1, 0, 1, 1, 1])
+    places = 2 * FOLLOWING
+    logits = votes(network(slots=32), inputs(seen, actions, rewards), 2 * places, -50.0)
+    assert logits[-1].argmax() == 2
+    assert (np.delete(logits[-1], 2) == 0).all()
+    costs = votes(network(slots=32), inputs(seen, actions, rewards), 2 * places + 1, -50.0)
+    assert costs[-1].argmax() == 5
+    assert (np.delete(costs[-1], 5) == 0).all()
+
+
+def test_other_spaces_are_refused():
+    env = gpicljax.make("BernoulliBandit-v0")
+    settings = RecurrentSettings("continuations", core=(16,))
+    with pytest.raises(ValueError, match="memory: got 'continuations, for Box"):
+        settings.network(env.observation_space(), env.action_space())
+    with pytest.raises(ValueError, match="core: got"):
+        RecurrentSettings("continuations", core=(15,))

@@ -109,7 +109,7 @@ def build(config: Config) -> Program:
 
 def watched(env: Recall, episodes: int) -> VectorEnv:
     """A batch to evaluate on. Agents read nothing of what is privileged; rules and ablations do."""
-    return dataclasses.replace(one_trial_each(env, episodes, 2 * env.max_games), privileged=True)
+    return one_trial_each(env, episodes, 2 * env.max_games, privileged=True)
 
 
 def calibrate(config: Config, env_params: Any) -> dict[str, RecallAccuracy]:

@@ -59,7 +59,12 @@ def returns_of(played: Played) -> EpisodeReturns:
 
 
 def one_trial_each(
-    env: Environment, trials: int, limit: int, episodes_per_trial: int = 1
+    env: Environment,
+    trials: int,
+    limit: int,
+    episodes_per_trial: int = 1,
+    *,
+    privileged: bool = False,
 ) -> VectorEnv:
     """A batch for `rollout.play`, one trial per instance, without the program of further trials.
 
@@ -68,6 +73,7 @@ def one_trial_each(
       trials: N.
       limit: steps that will be taken at most.
       episodes_per_trial: episodes in a row on one task.
+      privileged: whether time steps say what is privileged.
 
     Example:
       >>> import gpicljax
@@ -81,6 +87,7 @@ def one_trial_each(
         episodes_per_trial=episodes_per_trial,
         resets="synchronous",
         steps_per_trial=limit + 1,
+        privileged=privileged,
     )
 
 

@@ -55,17 +55,17 @@ class Rules(NamedTuple):
       mute: 1 if there is no feedback.
     """
 
-    spoken: jax.Array
-    limit: jax.Array
-    know: jax.Array
-    tolerance: jax.Array
-    needed: jax.Array
-    fatal: jax.Array
-    patience: jax.Array
-    mini: jax.Array
-    lenient: jax.Array
-    letters: jax.Array
-    mute: jax.Array
+    spoken: Any
+    limit: Any
+    know: Any
+    tolerance: Any
+    needed: Any
+    fatal: Any
+    patience: Any
+    mini: Any
+    lenient: Any
+    letters: Any
+    mute: Any
 
 
 @struct.dataclass

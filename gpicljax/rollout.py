@@ -565,3 +565,40 @@ def panel(agents: Sequence[Agent]) -> Agent:
         return decisions[:, 0], {"decisions": decisions}, tuple(memory for *_, memory in acted)
 
     return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent in agents), act)
+
+
+def by_instance(agents: Sequence[Agent], which: Any) -> Agent:
+    """Several agents in one batch: each instance has the one of its number.
+
+    All of them watch every instance; so agents that are cheap beside the environment are compared
+    in one program.
+
+    Args:
+      agents: the agents, with the same parameters (none, for rules).
+      which: `int[B]`, number of each instance's agent.
+
+    Returns:
+      The agent; its `aux` is empty.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("FrozenLake-v1")
+      >>> always = Agent(lambda batch: (), lambda keys, _, carry, step: (jnp.zeros(4, int), {}, ()))
+      >>> both = by_instance([random_agent(env), always], which=[1, 0, 1, 0])
+      >>> vec = gpicljax.VectorEnv(env, 4)
+      >>> def first_step(key):
+      ...     return agent_step(vec, both, None, start_rollout(key, vec, both))[1]
+      >>> jax.eval_shape(first_step, jax.random.key(0)).action.shape
+      (4,)
+    """
+    own = np.asarray(which)
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        each = zip(agents, carry, strict=True)
+        acted = [agent.act(keys, params, memory, timestep) for agent, memory in each]
+        actions = [action for action, _, _ in acted]
+        action = jax.tree.map(lambda *x: jnp.stack(x)[own, jnp.arange(len(own))], *actions)
+        return action, {}, tuple(memory for *_, memory in acted)
+
+    return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent in agents), act)

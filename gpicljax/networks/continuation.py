@@ -21,6 +21,20 @@ from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.feedforward import MLP, dense
 
 
+class Entries(NamedTuple):
+    """Contexts and what became of them.
+
+    Attributes:
+      context: float `[B, N, n F]`.
+      after: float `[B, N, m F]`, the m steps that followed, the latest first.
+      action: float `[B, N, 1]`, the number of the action that was made in the context.
+    """
+
+    context: jax.Array
+    after: jax.Array
+    action: jax.Array
+
+
 class Continuations(NamedTuple):
     """What is remembered of a trial.
 
@@ -29,14 +43,14 @@ class Continuations(NamedTuple):
         the trial.
       actions: `int32[B, n + m]`, the action before each of them.
       time: `int32[B]`, how many steps the trial has had.
-      stored: float `[B, slots, (n + m) F + 1]`, contexts, what followed, and the choice made.
+      stored: what lies in the slots; whatever it is where nothing was stored.
       written: `int32[B]`, how many have been stored, also of those that are overwritten by now.
     """
 
     last: jax.Array
     actions: jax.Array
     time: jax.Array
-    stored: jax.Array
+    stored: Entries
     written: jax.Array
 
 
@@ -112,12 +126,13 @@ class Continuation(nn.Module):
 
     def initial_carry(self, batch: int) -> Continuations:
         """Nothing."""
-        float_, size = jnp.result_type(float), self._span * self._features
+        float_, size = jnp.result_type(float), self._features
+        sizes = Entries(self.context * size, self.following * size, 1)
         return Continuations(
-            last=jnp.zeros((batch, self._span, self._features), float_),
+            last=jnp.zeros((batch, self._span, size), float_),
             actions=jnp.full((batch, self._span), -1, jnp.int32),
             time=jnp.zeros(batch, jnp.int32),
-            stored=jnp.zeros((batch, self.slots, size + 1), float_),
+            stored=Entries(*(jnp.zeros((batch, self.slots, n), float_) for n in sizes)),
             written=jnp.zeros(batch, jnp.int32),
         )
 
@@ -125,7 +140,7 @@ class Continuation(nn.Module):
         self, carry: Continuations, inputs: AgentInput, starts: jax.Array
     ) -> tuple[PolicyOutput, Continuations]:
         """Inputs `[T, B]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
-        m, span, steps = self.following, self._span, len(starts)
+        span, steps = self._span, len(starts)
         trial = jnp.cumsum(starts.T.astype(jnp.int32), axis=1)
         whose = jnp.concatenate([jnp.zeros((len(trial), span), trial.dtype), trial], axis=1)
         seen = jnp.concatenate([carry.last, self._seen(inputs).swapaxes(0, 1)], axis=1)
@@ -137,37 +152,61 @@ class Continuation(nn.Module):
         # `[B, T, n + m, F]`, the latest first; nothing of the trial before.
         mine = jnp.stack([ago(whose, d) == trial for d in range(span)], axis=2)
         window = jnp.stack([ago(seen, d) for d in range(span)], axis=2) * mine[..., None]
-        flat = window.reshape(*window.shape[:2], -1)
-        first = jnp.arange(1, steps + 1) - jax.lax.cummax(
-            jnp.where(starts.T, jnp.arange(1, steps + 1), 0), axis=1
-        )
+        now, entry = self._entry(window, ago(actions, self.following - 1))
+        number = jnp.arange(1, steps + 1)
+        first = number - jax.lax.cummax(jnp.where(starts.T, number, 0), axis=1)
         time = jnp.where(trial > 0, first, carry.time[:, None] + jnp.arange(steps))
 
-        cut = m * self._features
-        made = ago(actions, m - 1)[..., None].astype(flat.dtype)
-        event = jnp.concatenate([flat[..., cut:], flat[..., :cut], made], axis=-1)
-        write = (time >= m).T
+        write = (time >= self.following).T
         view = ring.view(carry.written, write, starts, self.slots)
-        events = jnp.concatenate([carry.stored, event], axis=1)
-        now = flat[..., : self.context * self._features]
-        output = self._heads(now, *self._read(now, events, view))
+        entries = [jnp.concatenate(x, axis=1) for x in zip(carry.stored, entry, strict=True)]
+        output = self._heads(now, *self._read(now, Entries(*entries), view))
+        stored = [
+            ring.store(old, carry.written, new, write, starts)
+            for old, new in zip(carry.stored, entry, strict=True)
+        ]
         same = whose[:, steps:] == trial[:, -1:]
-        stored, written = ring.store(carry.stored, carry.written, event, write, starts)
         return jax.tree.map(lambda x: x.swapaxes(0, 1), output), Continuations(
             last=seen[:, steps:] * same[..., None],
             actions=actions[:, steps:],
             time=time[:, -1] + 1,
-            stored=stored,
-            written=written,
+            stored=Entries(*(x for x, _ in stored)),
+            written=stored[0][1],
         )
 
     def step(
         self, carry: Continuations, inputs: AgentInput, start: jax.Array
     ) -> tuple[PolicyOutput, Continuations]:
         """Inputs `[B]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
-        inputs = jax.tree.map(lambda x: x[None], inputs)
-        output, carry = self.unroll(carry, inputs, start[None])
-        return jax.tree.map(lambda x: x[0], output), carry
+        keep = ~start
+        written, time = carry.written * keep, carry.time * keep
+        last = carry.last * keep[:, None, None]
+        last = jnp.concatenate([last[:, 1:], self._seen(inputs)[:, None]], axis=1)
+        latest = inputs.last_action.astype(jnp.int32)[:, None]
+        actions = jnp.concatenate([carry.actions[:, 1:], latest], axis=1)
+        now, entry = self._entry(last[:, None, ::-1], actions[:, None, -self.following])
+        number, filled = ring.numbers(written, self.slots)
+        view = ring.View(filled[:, None], (written[:, None] - number)[:, None])
+        output = self._heads(now, *self._read(now, carry.stored, view))
+
+        # One row of every array is written, in its place.
+        write = time >= self.following
+        at = jnp.arange(len(written)), jnp.where(write, written % self.slots, self.slots)
+        stored = [
+            old.at[at].set(new[:, 0], mode="drop")
+            for old, new in zip(carry.stored, entry, strict=True)
+        ]
+        return jax.tree.map(lambda x: x[:, 0], output), Continuations(
+            last, actions, time + 1, Entries(*stored), written + write
+        )
+
+    def _entry(self, window: jax.Array, action: jax.Array) -> tuple[jax.Array, Entries]:
+        """The context `[B, T, n F]`, and what is stored, of the last `[B, T, n + m, F]` steps."""
+        flat = window.reshape(*window.shape[:2], -1)
+        cut = self.following * self._features
+        made = action[..., None].astype(flat.dtype)
+        now = flat[..., : self.context * self._features]
+        return now, Entries(flat[..., cut:], flat[..., :cut], made)
 
     def _seen(self, inputs: AgentInput) -> jax.Array:
         """The features of steps, `[..., F]`."""
@@ -179,12 +218,11 @@ class Continuation(nn.Module):
         return jnp.concatenate(parts, axis=-1)
 
     def _read(
-        self, now: jax.Array, events: jax.Array, view: ring.View
+        self, now: jax.Array, entries: Entries, view: ring.View
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """What followed `[B, T, H, m F]`, how much `[B, T, H]`, and pay `[B, T, H, A, 2]`."""
-        cut = self.context * self._features
-        context, after = events[..., :cut], events[..., cut:-1]
-        action = events[..., -1].astype(jnp.int32)
+        context, after = entries.context, entries.after
+        action = entries.action[..., 0].astype(jnp.int32)
         paid = after[..., -1]  # the reward of the step just behind the context
         asked = jnp.einsum("btf,fhw->bhtw", now, self.project)
         found = jnp.einsum("bnf,fhw->bhnw", context, self.project)

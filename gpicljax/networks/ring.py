@@ -43,11 +43,11 @@ def view(count: jax.Array, write: jax.Array, starts: jax.Array, slots: int) -> V
     # The first trial goes on with what is stored. Entries are numbered through all trials here;
     # a step sees those of its own trial, unless they are overwritten by then.
     number = count[:, None] + jnp.cumsum(write.astype(jnp.int32), axis=1) - write
-    stored, filled = _numbers(count, slots)
+    stored, filled = numbers(count, slots)
     own = jnp.concatenate([jnp.zeros_like(stored), trial], axis=1)
-    numbers = jnp.concatenate([stored, number], axis=1)
+    numbered = jnp.concatenate([stored, number], axis=1)
     there = jnp.concatenate([filled, write], axis=1)
-    age = number[:, :, None] - numbers[:, None, :]
+    age = number[:, :, None] - numbered[:, None, :]
     seen = there[:, None] & (age > 0) & (age <= slots)
     return View(seen & (trial[:, :, None] == own[:, None, :]), age)
 
@@ -80,7 +80,7 @@ def store(
     kept = write & (trial == last)
     count = before[:, 0] + kept.sum(1, dtype=jnp.int32)
     place = before + jnp.cumsum(kept.astype(jnp.int32), axis=1) - 1
-    latest, filled = _numbers(count, entries.shape[1])
+    latest, filled = numbers(count, entries.shape[1])
     chosen = kept[:, None] & (place[:, None] == latest[:, :, None])
     fresh = jnp.einsum("bst,bte->bse", chosen.astype(new.dtype), new)
     old = jnp.where((filled & (latest < before))[..., None], entries, 0)
@@ -105,8 +105,13 @@ def attend(scores: jax.Array, seen: jax.Array) -> jax.Array:
     return weights / jnp.where(total > 0, total, 1)
 
 
-def _numbers(count: jax.Array, slots: int) -> tuple[jax.Array, jax.Array]:
-    """Number of the latest entry in every slot, `int32[B, slots]`, and whether there is one."""
+def numbers(count: jax.Array, slots: int) -> tuple[jax.Array, jax.Array]:
+    """Number of the latest entry in every slot, `int32[B, slots]`, and whether there is one.
+
+    Example:
+      >>> [x.tolist() for x in jax.jit(numbers, static_argnums=1)(jnp.array([3]), 2)]
+      [[[2, 1]], [[True, True]]]
+    """
     last = count[:, None] - 1
     number = last - (last - jnp.arange(slots, dtype=jnp.int32)) % slots
     return number, number >= 0

@@ -1,0 +1,124 @@
+"""Gradual learning on streams of bytes: how fast, does what came before help, is it kept?
+
+    python experiments/gradual_learning.py
+
+meta-trains a memory on streams of random instances, by imitation of an agent that is told the
+answers. Then its weights are frozen, and it learns each new instance in its context: a curriculum
+in order beside experts, a look-up table and nulls; every task set with and without those that it
+builds on; and every one again in the end. `--preset curriculum` has all mappings of bytes and
+strings, `--preset held-out` leaves some out of the training, `--network.memory transformer` changes
+the memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gradual_learning_settings import PRESETS, Config, Study, studies_of
+from reports.gradual_learning import report
+
+import gpicljax
+from gpicljax.agents import cloning
+from gpicljax.agents.acting import random_agent
+from gpicljax.agents.catalogue import TaughtConfig
+from gpicljax.envs.byte_stream import ByteStream, Curriculum, Task, experts
+from gpicljax.evaluation.byte_stream import Streams, play_streams, streams_of
+from gpicljax.rollout import by_instance
+from gpicljax.runtime import (
+    Measure,
+    Outcome,
+    Program,
+    run_experiment,
+    save_agent,
+    stream,
+)
+
+ALL = ("order", "alone", "after", "again")
+
+
+def build(config: Config) -> Program:
+    """Wires streams, network and imitation together."""
+    env = ByteStream(rules=config.rules)
+    mixture = Curriculum(config.taught, mode="mixture", threshold=config.threshold)
+    # One endless stream each: what happened long ago is overwritten in every memory.
+    params = env.make_params(curriculum=mixture, horizon=2**30)
+    vec = gpicljax.VectorEnv(env, config.parallel, resets="fresh", params=params, privileged=True)
+    network = config.network.network(env.observation_space(), env.action_space())
+    trainer = cloning.make(config.agent, vec, network, experts.oracle())
+    evaluated = ByteStream(rules=config.rules, max_tasks=len(config.curriculum) + 1)
+
+    def play(key: jax.Array, params: Any, cell: Any, tasks: Task) -> Streams:
+        return play_streams(key, evaluated, trainer.agent(), params, tasks, config.budget)
+
+    def tasks() -> tuple[Task]:
+        return (drawn(config, evaluated, studies_of(config, *ALL)),)
+
+    return Program(
+        title=f"gradual learning on streams of bytes, {config.network.memory}",
+        details={
+            "taught": " ".join(config.taught),
+            "held out": " ".join(config.held_out) or "nothing but instances",
+        },
+        init=lambda key, cell: trainer.init(key, config.hparams),
+        update=trainer.update,
+        observations=trainer.observations,
+        measures={"streams": Measure(play, tasks)},
+        baselines=lambda: baselines(config, evaluated),
+        key_metric="agreement",
+        save=lambda folder, cell, **about: save_agent(
+            folder,
+            algorithm="cloning",
+            env_id="ByteStream-v0",
+            env_options={"rules": config.rules},
+            env_params=params,
+            num_envs=config.parallel,
+            config=TaughtConfig(unroll=config.agent.unroll),
+            network=config.network,
+            **about,
+        ),
+    )
+
+
+def drawn(config: Config, env: ByteStream, studies: list[Study]) -> Task:
+    """The streams of some studies; those of one run meet the same instances."""
+    base = stream(config.seed, "tasks")
+    runs = jnp.asarray([study.run for study in studies])
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(base, runs)
+    return streams_of(keys, env, [study.curriculum for study in studies], config.budget)
+
+
+def baselines(config: Config, env: ByteStream) -> dict[str, Streams]:
+    """The curriculum in order, and every task set alone, for whoever needs no training."""
+    agents = {
+        "oracle": experts.oracle(),
+        "knows the tasks": experts.solver(),
+        "look-up table": experts.look_up_table(),
+        "echo": experts.echo(),
+        "silent": experts.silent(),
+        "random": random_agent(env),
+    }
+    studies = studies_of(config, "order", "alone")
+    which = np.repeat(np.arange(len(agents)), len(studies))
+    all_tasks = drawn(config, env, studies * len(agents))
+    together = by_instance(list(agents.values()), which)
+
+    @jax.jit
+    def play(key: jax.Array, tasks: Task) -> Streams:
+        return play_streams(key, env, together, (), tasks, config.budget, privileged=True)
+
+    played = jax.device_get(play(stream(config.seed, "baselines"), all_tasks))
+    return {
+        name: jax.tree.map(lambda x, i=i: x[which == i], played) for i, name in enumerate(agents)
+    }
+
+
+def main(argv: list[str] | None = None) -> Outcome | None:
+    """Runs the experiment; returns its outcome (None after a dry run)."""
+    return run_experiment("gradual_learning", PRESETS, build, report, argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -29,6 +29,7 @@ from gpicljax.agents import causal_model, sequence
 from gpicljax.agents.catalogue import CausalSettings, TaughtCausalConfig
 from gpicljax.agents.causal_model import Targets
 from gpicljax.agents.sequence import Sequences
+from gpicljax.checks import refusal
 from gpicljax.data.maze_world import lessons, trajectories
 from gpicljax.envs.maze_world import MazeWorld, Params
 from gpicljax.networks.autoencoder import (
@@ -44,14 +45,19 @@ from gpicljax.runtime import (
     Outcome,
     Program,
     cell_folder,
+    describe_difference,
     load_agent,
     load_autoencoder,
     parse,
+    refuse,
     run_experiment,
     save_agent,
     say,
     stream,
+    to_json,
 )
+from gpicljax.runtime.run_directory import IRRELEVANT
+from gpicljax.runtime.stored_runs import read_run
 from gpicljax.storage.array_folder import SavedError
 
 
@@ -252,15 +258,13 @@ def main(argv: list[str] | None = None) -> Outcome | None:
 
 
 def trained_autoencoder(config: Config) -> Path:
-    """The autoencoder of this run, trained before it if it is not there yet."""
-    name = f"for-{config.run_name}"
-    folder = config.runs_dir / "maze_autoencoder" / name / "agents" / "seed_0"
-    if folder.is_dir():
-        say(f"using the autoencoder in {folder}")
-        return folder
+    """The autoencoder of this run, trained before it if it is not there yet.
+
+    One of the same run with another configuration is refused, or trained anew with `overwrite`.
+    """
     flags = {
         "preset": config.autoencoder_preset,
-        "name": name,
+        "name": f"for-{config.run_name}",
         "runs-dir": config.runs_dir,
         "seed": config.seed,
         "size": config.size,
@@ -268,7 +272,19 @@ def trained_autoencoder(config: Config) -> Path:
         "density": config.density,
     }
     words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
-    maze_autoencoder.main([*words, "--requeue", *([] if config.progress else ["--no-progress"])])
+    wanted = to_json(parse(maze_autoencoder.PRESETS, words, prog="maze_autoencoder.py"))
+    run = config.runs_dir / "maze_autoencoder" / flags["name"]
+    stored, folder = read_run(run).config, run / "agents" / "seed_0"
+    differences = describe_difference(stored, wanted, ignore=IRRELEVANT) if stored else []
+    if folder.is_dir() and not differences:
+        say(f"using the autoencoder in {folder}")
+        return folder
+    if differences and not config.overwrite:
+        differs = f"{run}, which differs (stored -> wanted): " + "; ".join(differences)
+        accepted = "--overwrite to train it anew, another --name, or --autoencoder FOLDER"
+        refuse(ConfigError(refusal("autoencoder", differs, accepted)))
+    words.append("--overwrite" if differences else "--requeue")
+    maze_autoencoder.main([*words, *([] if config.progress else ["--no-progress"])])
     return folder
 
 

@@ -115,7 +115,7 @@ def measures_of(
       known: keys of the mazes that are trained on where their number is finite.
       params_of: from size and length of an episode to the distribution.
     """
-    actions, policy = env.action_space(), config.model.policy(env.action_space())
+    policy = config.model.policy(env.action_space())
     measured_on = params_of(config.size, config.steps)
     every = [
         causal_model.imitation_loss(policy),
@@ -147,7 +147,7 @@ def measures_of(
         return jax.lax.map(lambda each: some(*each), (episodes, mazes))
 
     def agent_of(cooling: Cooling) -> Agent:
-        return causal_agent(network, actions, policy, cooling=cooling)
+        return causal_agent(network, policy, cooling=cooling)
 
     def acted(
         key: jax.Array, params: Any, cell: Any, mazes: jax.Array, where: Params, cooling: Cooling
@@ -171,7 +171,7 @@ def measures_of(
         agrees = agrees_with(made.aux, made.label)
         return Acted(earned(env, where, made.reward), nats, agrees, made.pose)
 
-    asleep = dreaming(network, actions, policy, pictures.latent)
+    asleep = dreaming(network, policy, pictures.latent)
 
     def ahead(
         key: jax.Array, params: Any, cell: Any, mazes: jax.Array, context: jax.Array

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import jax
 import jax.numpy as jnp
@@ -176,6 +176,33 @@ class SequenceConfig:
         check(divides, "microbatches", self.microbatches, accepted)
         check_at_least(0, ramp=self.ramp)
         check_choice("schedule", self.schedule, get_args(Schedule))
+
+
+@dataclasses.dataclass(frozen=True)
+class ActingConfig(SequenceConfig):
+    """Sizes and switches of a model that acts too: those of `SequenceConfig`, and two more.
+
+    Attributes:
+      length: T, steps of a sequence to learn from.
+      capacity: steps that a transformer's cache holds when it acts; 0 for `length`.
+
+    Example:
+      >>> ActingConfig(batch_size=64, length=512).to_act().capacity
+      512
+    """
+
+    length: int = 128
+    capacity: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(1, length=self.length)
+        check_at_least(0, capacity=self.capacity)
+
+    def to_act(self) -> Self:
+        """The smallest configuration whose agent is the same."""
+        sizes = {"batch_size": 1, "microbatches": 1, "length": 1}
+        return dataclasses.replace(self, **sizes, capacity=self.capacity or self.length)
 
 
 @struct.dataclass

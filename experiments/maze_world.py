@@ -30,8 +30,9 @@ from gpicljax.agents.catalogue import CausalSettings, TaughtCausalConfig
 from gpicljax.agents.causal_model import Targets
 from gpicljax.agents.sequence import Sequences
 from gpicljax.checks import refusal
-from gpicljax.data.maze_world import lessons, trajectories
+from gpicljax.data.maze_world import Lessons, lessons, trajectories
 from gpicljax.envs.maze_world import MazeWorld, Params
+from gpicljax.interface import Trainer
 from gpicljax.networks.autoencoder import (
     Autoencoder,
     AutoencoderSettings,
@@ -44,6 +45,7 @@ from gpicljax.runtime import (
     ConfigError,
     Outcome,
     Program,
+    Spread,
     cell_folder,
     describe_difference,
     load_agent,
@@ -113,14 +115,22 @@ def build(config: Config) -> Program:
 
     learnt_on = params_of(config.size, config.demonstration.length)
 
-    def sample(keys: jax.Array, data: Data) -> Sequences:
-        key, task_key = jax.random.split(keys[0])
-        mazes = jax.random.split(task_key, len(keys))
+    def group(key: jax.Array, data: Data) -> Lessons:
+        key, task_key = jax.random.split(key)
+        mazes = jax.random.split(task_key, config.group)
         if any(config.tasks):
-            which = jax.random.randint(key, (len(keys),), 0, jnp.maximum(data.tasks, 1))
+            which = jax.random.randint(key, mazes.shape, 0, jnp.maximum(data.tasks, 1))
             mazes = jnp.where(data.tasks > 0, known[which], mazes)
-        made = trajectories(key, env, data.params, len(keys), config.demonstration, tasks=mazes)
-        seen = lessons(env, *made)
+        made = trajectories(key, env, data.params, len(mazes), config.demonstration, tasks=mazes)
+        return lessons(env, *made)
+
+    def sample(keys: jax.Array, data: Data) -> Sequences:
+        first = keys[:: config.group]
+        if len(first) == 1:
+            seen = group(first[0], data)
+        else:
+            seen = jax.vmap(group, (0, None), out_axes=1)(first, data)
+            seen = jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), seen)
         return Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
 
     def phase(data: Data, updates: jax.Array) -> Data:
@@ -140,16 +150,23 @@ def build(config: Config) -> Program:
         )
         if getattr(config.weights, name) or (first and getattr(config.first_weights, name))
     ]
-    length = config.demonstration.length
-    trainer = sequence.make(
-        config.agent,
-        network,
-        sample,
-        losses,
-        length=length,
-        phase=phase,
-        frozen=(AUTOENCODER, WINDOW),
-    )
+
+    def make(devices: int = 1, axis: str | None = None, several: bool = False) -> Trainer:
+        return sequence.make(
+            config.agent,
+            network,
+            sample,
+            losses,
+            devices,
+            axis,
+            length=config.demonstration.length,
+            phase=phase,
+            frozen=(AUTOENCODER, WINDOW),
+            prepare=causal_model.encoded(pictures, part),
+            several=several,
+        )
+
+    trainer = make()
 
     def init(key: jax.Array, cell: Cell) -> sequence.TrainState:
         weights = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(float)), config.weights)
@@ -200,11 +217,22 @@ def build(config: Config) -> Program:
             env_params=learnt_on,
             num_envs=config.agent.batch_size,
             config=TaughtCausalConfig(
-                **dataclasses.asdict(config.agent), length=length, capacity=longest
+                **dataclasses.asdict(config.agent),
+                length=config.demonstration.length,
+                capacity=longest,
             ),
             network=CausalSettings(**dataclasses.asdict(config.model), autoencoder=settings),
             **about,
         ),
+        # Models that are trained on other mazes see other episodes.
+        spread=Spread(
+            config.agent.batch_size // config.agent.microbatches // config.group,
+            lambda devices, axis: make(devices, axis, several=True).update,
+            trainer.partition,  # type: ignore[arg-type]
+            together=True,
+        )
+        if len(config.tasks) == 1
+        else None,
         more=Extras(env, measured.rules),
     )
 

@@ -67,6 +67,7 @@ class Config(TrainingConfig):
       weights: Of the losses.
       first_weights: Of the losses in the first part of the training.
       first_share: That part's share of the updates.
+      group: Episodes that are made at once, from one key; devices share a batch in whole groups.
       agent: Batch and schedule.
       hparams: Hyper-parameters; decay_updates is set to the length of the run.
       part: Pictures that are encoded or decoded at a time, where they do not fit; 0 for all.
@@ -98,6 +99,7 @@ class Config(TrainingConfig):
     weights: Weights = Weights()
     first_weights: Weights = Weights(0.05, 0.90, 0.05)
     first_share: float = 0.0
+    group: int = 1
     agent: SequenceConfig = SequenceConfig(batch_size=8)
     hparams: SequenceHParams = SequenceHParams()
     part: int = 0
@@ -128,6 +130,9 @@ class Config(TrainingConfig):
         for name in ("growth", "first_share"):
             value = getattr(self, name)
             check(0 <= value < 1, name, value, "a share below 1")
+        most = self.agent.batch_size // self.agent.microbatches
+        fits = self.group >= 1 and most % self.group == 0
+        check(fits, "group", self.group, f"a divisor of batch_size / microbatches = {most}")
         check(self.horizon >= 1, "horizon", self.horizon, "an integer >= 1")
         predicted = self.model.rewards == bool(self.weights.reward)
         accepted = "a weight above 0 with --model.rewards, and 0 without"
@@ -167,14 +172,16 @@ class Config(TrainingConfig):
 
 
 QUICK = Config(
-    contexts=(0, 8, 2, 1),
+    contexts=(0, 2, 1),
     growth=0.5,
     model=CausalModelSettings(layers=3, width=64, heads=4),
     size=7,
     landmarks=4,
     resolution=32,
+    part=128,
     demonstration=Demonstration(length=128),
     weights=Weights(policy=1.0, image=0.0, latent=0.5),
+    group=8,
     agent=SequenceConfig(batch_size=16, schedule="cosine"),
     hparams=SequenceHParams(learning_rate=3e-3, warmup_updates=50, final_share=0.05),
     observations=512 * 16 * 128,

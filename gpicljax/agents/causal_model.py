@@ -25,6 +25,7 @@ from gpicljax.batching import select
 from gpicljax.checks import Share, check
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
+from gpicljax.networks.autoencoder import Autoencoder, encode_in_parts
 from gpicljax.networks.causal_model import AUTOENCODER, WINDOW, CausalOutput
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import CategoricalPolicy, GaussianPolicy, Policy
@@ -38,10 +39,43 @@ class Targets(NamedTuple):
     Attributes:
       label: the teacher's action.
       counts: `bool[T, B]`, whether the step was played.
+      picture: `uint8[T, B, H, W, 3]`, what was seen, where inputs are its latents.
     """
 
     label: jax.Array
     counts: jax.Array
+    picture: jax.Array | None = None
+
+
+def encoded(autoencoder: Autoencoder, part: int | None = None) -> sequence.Prepare:
+    """Sequences with latents for inputs: pictures are encoded once, for all models and all terms.
+
+    Args:
+      autoencoder: frozen; its parameters are those of the models.
+      part: pictures that are encoded at a time; None for all at once.
+
+    Returns:
+      What `sequence.make` calls `prepare`.
+
+    Example:
+      >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
+      >>> pictures = autoencoder(AutoencoderSettings("patches", latent=8, width=8), (16, 16))
+      >>> from gpicljax.networks.contract import AgentInput
+      >>> inputs = AgentInput(jnp.zeros((4, 2, 16, 16, 3), jnp.uint8), None, None)
+      >>> sequences = Sequences(inputs, None, Targets(None, None))
+      >>> def latents(key):
+      ...     return encoded(pictures)({AUTOENCODER: pictures.init(key)}, sequences)
+      >>> jax.eval_shape(latents, jax.random.key(0)).inputs.observation.shape
+      (4, 2, 8)
+    """
+
+    def prepare(params: Any, sequences: Sequences) -> Sequences:
+        seen = sequences.inputs.observation
+        latents, _ = encode_in_parts(autoencoder, params[AUTOENCODER], seen, part)
+        inputs = sequences.inputs._replace(observation=latents)
+        return Sequences(inputs, sequences.starts, sequences.targets._replace(picture=seen))
+
+    return prepare
 
 
 # Losses ------------------------------------------------------------------------------------------
@@ -96,9 +130,9 @@ def _beside_the_seen(part: str) -> Callable[[CausalOutput, Sequences], jax.Array
     """The mean squared difference of a part of the outputs from what was seen, float `[T, B]`."""
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
-        picture = getattr(outputs, part)
-        seen = sequences.inputs.observation.astype(picture.dtype) / 255
-        return jnp.square(picture - seen).mean((-3, -2, -1))
+        picture, seen = getattr(outputs, part), sequences.targets.picture
+        seen = sequences.inputs.observation if seen is None else seen
+        return jnp.square(picture - seen.astype(picture.dtype) / 255).mean((-3, -2, -1))
 
     return at
 

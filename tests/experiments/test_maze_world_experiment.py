@@ -31,6 +31,7 @@ TINY = [
     "--resolution=16",
     "--demonstration.length=16",
     "--agent.batch-size=2",
+    "--group=1",
     "--observations=128",
     "--log-lines=2",
     "--sequences=4",

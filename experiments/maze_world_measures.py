@@ -116,7 +116,6 @@ def measures_of(
       params_of: from size and length of an episode to the distribution.
     """
     policy = config.model.policy(env.action_space())
-    measured_on = params_of(config.size, config.steps)
     every = [
         causal_model.imitation_loss(policy),
         causal_model.latent_loss(),
@@ -150,7 +149,13 @@ def measures_of(
         return causal_agent(network, policy, cooling=cooling)
 
     def acted(
-        key: jax.Array, params: Any, cell: Any, mazes: jax.Array, where: Params, cooling: Cooling
+        key: jax.Array,
+        params: Any,
+        cell: Any,
+        tasks: Task,
+        mazes: jax.Array,
+        where: Params,
+        cooling: Cooling,
     ) -> Acted:
         """The model's own episodes."""
         del cell
@@ -163,6 +168,7 @@ def measures_of(
             actor=agent_of(cooling),
             actor_params=params,
             tasks=jax.random.wrap_key_data(mazes),
+            generated=tasks,
             noted=lambda aux: aux["policy"],
         )
         said: Any = policy.distribution(made.aux, None)
@@ -173,16 +179,13 @@ def measures_of(
 
     asleep = dreaming(network, policy, pictures.latent)
 
-    def ahead(
-        key: jax.Array, params: Any, cell: Any, mazes: jax.Array, context: jax.Array
-    ) -> Foresight:
+    def ahead(key: jax.Array, params: Any, cell: Any, tasks: Task, context: jax.Array) -> Foresight:
         """What the model expects to see next, after `context` pictures."""
         del cell
         awake = agent_of(ACTING["drawn"])
-        keys = jax.random.wrap_key_data(mazes)
-        tasks = jax.vmap(env.sample_task, (0, None))(keys, measured_on)
-        vec = one_trial_each(env, len(mazes), config.steps)
-        start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(len(mazes)))
+        count = config.evaluation_tasks
+        vec = one_trial_each(env, count, config.steps)
+        start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
         seen = foresee(vec, awake, asleep, params, start, context, config.horizon)
         return Foresight(seen.error, *(x[:4] for x in seen[1:]))
 
@@ -200,6 +203,11 @@ def measures_of(
         trained_on = np.asarray(jax.random.key_data(known[np.arange(config.sequences) % count]))
         groups[f"the {count:,} mazes of training"] = trained_on, None
     rules = Rules(config, env, unseen, groups, params_of)
+
+    def in_mazes(size: int, *more: Any) -> tuple[Any, ...]:
+        """What was generated for the rules is given to the models."""
+        return rules.mazes(size), *more
+
     measures = {
         f"shown, {name}": Measure(shown, functools.partial(rules.shown, name)) for name in groups
     }
@@ -207,9 +215,11 @@ def measures_of(
         for name in config.acting:
             cooling, where = ACTING[name], params_of(size, config.steps)
             cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in cooling))
-            measures[f"acted, n = {size}, {name}"] = Measure(acted, (unseen, where, cooled))
+            given = functools.partial(in_mazes, size, unseen, where, cooled)
+            measures[f"acted, n = {size}, {name}"] = Measure(acted, given)
     for mark in config.marks:
-        measures[f"ahead after {mark}"] = Measure(ahead, (unseen, np.int32(mark)))
+        given = functools.partial(in_mazes, config.size, np.int32(mark))
+        measures[f"ahead after {mark}"] = Measure(ahead, given)
 
     return Measured(measures, rules)
 

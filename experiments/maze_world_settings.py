@@ -171,10 +171,12 @@ class Config(TrainingConfig):
         return self.agent.batch_size * self.demonstration.length
 
 
+# What is small and short learns a little faster without disturbed inputs.
+SMALL = CausalModelSettings(layers=3, width=64, heads=4, masked=0.0, noisy=0.0)
 QUICK = Config(
     contexts=(0, 2, 1),
-    growth=0.5,
-    model=CausalModelSettings(layers=3, width=64, heads=4),
+    growth=0.4,
+    model=SMALL,
     size=7,
     landmarks=4,
     resolution=32,
@@ -183,8 +185,8 @@ QUICK = Config(
     weights=Weights(policy=1.0, image=0.0, latent=0.5),
     group=8,
     agent=SequenceConfig(batch_size=16, schedule="cosine"),
-    hparams=SequenceHParams(learning_rate=3e-3, warmup_updates=50, final_share=0.05),
-    observations=512 * 16 * 128,
+    hparams=SequenceHParams(learning_rate=5e-3, warmup_updates=50, final_share=0.05),
+    observations=1_024 * 16 * 128,
     log_lines=16,
     acting=("drawn", "greedy"),
     rules=("default",),
@@ -206,14 +208,14 @@ PRESETS = {
         QUICK, contexts=(2, 1), observations=256 * 16 * 128, hparams=SequenceHParams(1e-3, 50)
     ),
     "cpu-long": dataclasses.replace(
-        QUICK, contexts=(0, 1), observations=4_096 * 16 * 128, log_lines=32
+        QUICK, contexts=(0, 8, 2, 1), observations=4_096 * 16 * 128, log_lines=32
     ),
     # The other mode and the other kind of action, to see that they are learnt.
     "cpu-survival": dataclasses.replace(
         QUICK,
         contexts=(0, 1),
         mode="survival",
-        model=CausalModelSettings(layers=3, width=64, heads=4, rewards=True),
+        model=dataclasses.replace(SMALL, rewards=True),
         weights=Weights(policy=1.0, image=0.0, latent=0.5, reward=1.0),
         observations=256 * 16 * 128,
     ),

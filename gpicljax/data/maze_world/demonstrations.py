@@ -138,6 +138,7 @@ def trajectories(
     actor_params: Any = None,
     labeller: Agent | None = None,
     tasks: TaskSet | jax.Array | None = None,
+    generated: Task | None = None,
     noise: Noise | None = None,
     noted: Callable[[Any], Any] = lambda aux: None,
 ) -> tuple[Episode, Task]:
@@ -159,6 +160,8 @@ def trajectories(
         observations may be missing. By default the privileged agent of `settings`.
       tasks: a finite set from which episodes draw the keys of their tasks, each another task in
         each distribution; or these keys themselves, `[B]`; new keys if None.
+      generated: what `tasks`, keys, stand for under one distribution, leaves `[B, ...]`, where that
+        is known already: the program is then spared their generation.
       noise: how badly the demonstrators act; drawn by `settings` if None.
       noted: what to keep of the actor's `aux`; nothing by default.
 
@@ -190,7 +193,11 @@ def trajectories(
         task_keys = tasks
     which = jax.random.randint(which_key, (episodes,), 0, len(choices))
     each = jax.tree.map(lambda *leaves: jnp.stack(leaves)[which], *choices)
-    task = jax.vmap(env.sample_task)(task_keys, each)
+    known = isinstance(tasks, jax.Array) and len(choices) == 1
+    check(
+        generated is None or known, "generated", "tasks", "None, without keys of one distribution"
+    )
+    task = jax.vmap(env.sample_task)(task_keys, each) if generated is None else generated
 
     world: Environment = env
     if actor is None:

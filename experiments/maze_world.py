@@ -108,10 +108,8 @@ def build(config: Config) -> Program:
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
     known = gpicljax.TaskSet.create(stream(config.seed, "mazes"), max(*config.tasks, 1)).keys
 
-    def params_of(size: int, length: int) -> Params:
-        return env.make_params(
-            size=size, density=config.density, num_commands=10_000, horizon=length + 1
-        )
+    def params_of(size: int, length: int, density: float = config.density) -> Params:
+        return env.make_params(size=size, density=density, num_commands=10_000, horizon=length + 1)
 
     learnt_on = params_of(config.size, config.demonstration.length)
 
@@ -197,7 +195,7 @@ def build(config: Config) -> Program:
         },
         init=init,
         update=trainer.update,
-        observations=config.observations_per_update,
+        observations=config.observations_per_update if config.train else 0,
         between=grown,
         cells={
             cell_name(steps, tasks): Cell(
@@ -231,7 +229,7 @@ def build(config: Config) -> Program:
             trainer.partition,  # type: ignore[arg-type]
             together=True,
         )
-        if len(config.tasks) == 1
+        if config.train and len(config.tasks) == 1
         else None,
         more=Extras(env, measured.rules),
     )
@@ -290,18 +288,23 @@ def trained_autoencoder(config: Config) -> Path:
 
     One of the same run with another configuration is refused, or trained anew with `overwrite`.
     """
-    flags = {
+    preset = maze_autoencoder.PRESETS[config.autoencoder_preset]
+    fields: dict[str, Any] = {
         "preset": config.autoencoder_preset,
         "name": f"for-{config.run_name}",
-        "runs-dir": config.runs_dir,
+        "runs_dir": config.runs_dir,
         "seed": config.seed,
         "size": config.size,
         "landmarks": config.landmarks,
         "density": config.density,
+        "mode": config.mode,
+        "actions": config.actions,
     }
-    words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
-    wanted = to_json(parse(maze_autoencoder.PRESETS, words, prog="maze_autoencoder.py"))
-    run = config.runs_dir / "maze_autoencoder" / flags["name"]
+    if config.mode == "survival" or config.actions == "continuous":
+        fields["moments"] = "episodes"
+    # Nothing is checked, for that computes: devices are not set up yet.
+    wanted = to_json(dataclasses.replace(preset, **fields))
+    run = config.runs_dir / "maze_autoencoder" / fields["name"]
     stored, folder = read_run(run).config, run / "agents" / "seed_0"
     differences = describe_difference(stored, wanted, ignore=IRRELEVANT) if stored else []
     if folder.is_dir() and not differences:
@@ -311,6 +314,8 @@ def trained_autoencoder(config: Config) -> Path:
         differs = f"{run}, which differs (stored -> wanted): " + "; ".join(differences)
         accepted = "--overwrite to train it anew, another --name, or --autoencoder FOLDER"
         refuse(ConfigError(refusal("autoencoder", differs, accepted)))
+    flags = ((name.replace("_", "-"), str(value)) for name, value in fields.items())
+    words = [word for name, value in flags for word in (f"--{name}", value)]
     words.append("--overwrite" if differences else "--requeue")
     maze_autoencoder.main([*words, *([] if config.progress else ["--no-progress"])])
     return folder

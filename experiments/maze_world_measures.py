@@ -103,7 +103,7 @@ def measures_of(
     network: Network,
     pictures: Autoencoder,
     known: jax.Array,
-    params_of: Callable[[int, int], Params],
+    params_of: Callable[..., Params],
 ) -> Measured:
     """What is measured of every model, all on the same mazes.
 
@@ -113,7 +113,7 @@ def measures_of(
       network: the models.
       pictures: their autoencoder.
       known: keys of the mazes that are trained on where their number is finite.
-      params_of: from size and length of an episode to the distribution.
+      params_of: from size and length of an episode, and density, to the distribution.
     """
     policy = config.model.policy(env.action_space())
     every = [
@@ -211,6 +211,9 @@ def measures_of(
     measures = {
         f"shown, {name}": Measure(shown, functools.partial(rules.shown, name)) for name in groups
     }
+    for density in config.evaluation_densities:
+        sparse = Measure(shown, functools.partial(rules.shown, next(iter(groups)), density))
+        measures[f"shown, density {density}"] = sparse
     for size in config.sizes:
         for name in config.acting:
             cooling, where = ACTING[name], params_of(size, config.steps)
@@ -232,7 +235,7 @@ class Rules:
       env: the environment.
       unseen: keys of the mazes in which everybody acts, `uint32[N, 2]`.
       groups: of noisy demonstrators by name: keys of their mazes, and their epsilon.
-      params_of: from size and length of an episode to the distribution.
+      params_of: from size and length of an episode, and density, to the distribution.
     """
 
     def __init__(
@@ -241,18 +244,18 @@ class Rules:
         env: MazeWorld,
         unseen: np.ndarray,
         groups: Mapping[str, tuple[np.ndarray, float | None]],
-        params_of: Callable[[int, int], Params],
+        params_of: Callable[..., Params],
     ) -> None:
         self._config, self._env, self._params_of = config, env, params_of
         self._mazes = dict.fromkeys(RULES, unseen) | {
             name: one for name, (one, _) in groups.items()
         }
         self._epsilons = {name: epsilon for name, (_, epsilon) in groups.items()}
-        self._play = functools.cache(self._played)
+        self._play, self._program = functools.cache(self._played), functools.cache(self._compiled)
 
-    def shown(self, name: str) -> tuple[Episode, Task]:
+    def shown(self, name: str, *density: float) -> tuple[Episode, Task]:
         """Noisy demonstrators' episodes `[N, ...]` and their mazes."""
-        return self._play(self._config.size, self._config.rules[0])[name]
+        return self._play(self._config.size, self._config.rules[0], *density)[name]
 
     def mazes(self, size: int) -> Task:
         """The unseen mazes of one size, leaves `[N, ...]`."""
@@ -268,13 +271,10 @@ class Rules:
             for size in self._config.sizes
         }
 
-    def _played(self, size: int, rule: Rule) -> dict[str, tuple[Episode, Task]]:
+    def _compiled(self, rule: Rule) -> Callable[..., tuple[Episode, Task]]:
         settings = dataclasses.replace(
             self._config.demonstration, length=self._config.steps, rule=rule
         )
-        each = [self._noise(name, len(mazes)) for name, mazes in self._mazes.items()]
-        noise = jax.tree.map(lambda *x: jnp.concatenate(x), *each)
-        keys = np.concatenate(list(self._mazes.values()))
 
         def play(where: Params, keys: jax.Array, noise: Noise) -> tuple[Episode, Task]:
             key, tasks = stream(self._config.seed, "rules"), jax.random.wrap_key_data(keys)
@@ -282,8 +282,14 @@ class Rules:
                 key, self._env, where, len(keys), settings, tasks=tasks, noise=noise
             )
 
-        where = self._params_of(size, self._config.steps)
-        made = jax.device_get(jax.jit(play, compiler_options=FAST_COMPILE)(where, keys, noise))
+        return jax.jit(play, compiler_options=FAST_COMPILE)
+
+    def _played(self, size: int, rule: Rule, *density: float) -> dict[str, tuple[Episode, Task]]:
+        each = [self._noise(name, len(mazes)) for name, mazes in self._mazes.items()]
+        noise = jax.tree.map(lambda *x: jnp.concatenate(x), *each)
+        keys = np.concatenate(list(self._mazes.values()))
+        where = self._params_of(size, self._config.steps, *density)
+        made = jax.device_get(self._program(rule)(where, keys, noise))
         found, end = {}, 0
         for name, mazes in self._mazes.items():
             rows = slice(end, end := end + len(mazes))

@@ -51,6 +51,7 @@ class Config(TrainingConfig):
       autoencoder_preset: Of `maze_autoencoder.py`, for that.
       start_from: Folder of a run whose models are trained on, each by its context or, where that is
         missing, from the one with the longest.
+      train: Whether there is training; else the models of `start_from` are measured as they are.
       contexts: Steps that each model attends to; 0 for all.
       growth: Share of the updates over which contexts double from 2 steps to what they are to be;
         0 for contexts that are so from the start. Checked between log lines.
@@ -75,6 +76,7 @@ class Config(TrainingConfig):
       evaluation_tasks: Mazes that they act in.
       evaluation_length: Steps of an episode there; 0 for those of the training.
       evaluation_sizes: Sizes of mazes to act in; the models' own by default.
+      evaluation_densities: Of walls in further mazes, in which models are shown episodes.
       acting: Names of the ways in which models act in evaluations.
       rules: By which the privileged agents choose that act beside the models.
       marks: Pictures after which the model looks ahead.
@@ -85,6 +87,7 @@ class Config(TrainingConfig):
     autoencoder: Path | None = None
     autoencoder_preset: str = "quick"
     start_from: Path | None = None
+    train: bool = True
     contexts: tuple[int, ...] = (0,)
     growth: float = 0.0
     model: CausalModelSettings = CausalModelSettings(layers=8, width=512, heads=8)
@@ -107,6 +110,7 @@ class Config(TrainingConfig):
     evaluation_tasks: int = 64
     evaluation_length: int = 0
     evaluation_sizes: tuple[int, ...] = ()
+    evaluation_densities: tuple[float, ...] = ()
     acting: tuple[Acting, ...] = ("drawn", "cooled", "temperature .4", "greedy")
     rules: tuple[Rule, ...] = ("default", "reference")
     marks: tuple[int, ...] = (1, 100, 1000, 2000)
@@ -117,7 +121,7 @@ class Config(TrainingConfig):
         super().validate()
         check(len(self.contexts) >= 1, "contexts", self.contexts, "at least one")
         check(len(self.tasks) >= 1, "tasks", self.tasks, "at least one number")
-        for name in ("contexts", "tasks", "evaluation_sizes", "marks"):
+        for name in ("contexts", "tasks", "evaluation_sizes", "evaluation_densities", "marks"):
             values = getattr(self, name)
             check(len(set(values)) == len(values), name, values, "different ones")
         for name in ("contexts", "tasks"):
@@ -137,6 +141,8 @@ class Config(TrainingConfig):
         predicted = self.model.rewards == bool(self.weights.reward)
         accepted = "a weight above 0 with --model.rewards, and 0 without"
         check(predicted, "weights.reward", self.weights.reward, accepted)
+        some = self.train or self.start_from is not None
+        check(some, "train", self.train, "True, without start_from")
         longest = self.steps - self.horizon
         fits = all(1 <= mark <= longest for mark in self.marks)
         check(fits, "marks", self.marks, f"1 .. {longest}, the episode's steps less the horizon")

@@ -325,6 +325,7 @@ def test_what_stored_episodes_fit(tmp_path):
         (lambda: Demonstration(label_probability=2.0), "label_probability"),
         (lambda: make(params=()), "params"),
         (lambda: make(episodes=0), "episodes"),
+        (lambda: make(generated=jnp.zeros(2)), "generated"),
         (lambda: make(actor_params=jnp.zeros(3)), "actor_params: got float32[3]"),
         (lambda: make(params=made_params(horizon=10)), "horizon: got 10"),
         (lambda: maze_world.from_card({"static": {}}), "about"),

@@ -100,6 +100,20 @@ def test_models_are_saved_and_trained_on(finished, pictures):
     assert cell.window == 2
 
 
+@pytest.mark.slow
+def test_models_are_measured_as_they_are_in_mazes_of_other_densities(finished, capsys):
+    run, outcome, given = finished
+    more = ["--no-train", f"--start-from={run}", "--name=sweep", "--evaluation-densities", "0.2"]
+    swept = maze_world.main([*given, *more])
+    for ours, theirs in zip(*map(jax.tree.leaves, (swept.params, outcome.params)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    name = "shown, noise as in training"
+    again, before = (each.measured[name].policy for each in (swept, outcome))
+    np.testing.assert_allclose(again, before, rtol=1e-4)
+    assert (swept.measured["shown, density 0.2"].policy != again).any()
+    assert "| density | full context | context-free |" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_presets_are_sound(preset):
     PRESETS[preset].validate()
@@ -109,6 +123,8 @@ def test_presets_are_sound(preset):
     ("flags", "message"),
     [
         (["--contexts", "1", "1"], "contexts: got (1, 1); accepted: different ones"),
+        (["--no-train"], "train: got False; accepted: True, without start_from"),
+        (["--group=3"], "group: got 3; accepted: a divisor of"),
         (["--marks", "0"], "marks: got (0,); accepted: 1 .. 118"),
         (["--autoencoder", "/nowhere"], "autoencoder: got '/nowhere'; accepted: an existing"),
     ],

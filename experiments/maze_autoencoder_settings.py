@@ -22,6 +22,8 @@ class Config(TrainingConfig):
       size: Cells of a maze's side.
       landmarks: Targets in a maze.
       density: Of walls.
+      mode: What there is to do: in survival, life is shown.
+      actions: What the demonstrators can do.
       resolution: Height and width of a frame.
       moments: That frames show: of a demonstrator's episodes, as in the paper, or anywhere in a
         maze, after a random action; a program without demonstrators compiles far faster.
@@ -41,6 +43,8 @@ class Config(TrainingConfig):
     size: int = 15
     landmarks: int = 10
     density: float = 0.36
+    mode: Literal["navigation", "survival"] = "navigation"
+    actions: Literal["discrete", "continuous"] = "discrete"
     resolution: tuple[int, int] = (128, 128)
     moments: Literal["episodes", "anywhere"] = "episodes"
     demonstration: Demonstration = Demonstration(length=64)
@@ -65,6 +69,9 @@ class Config(TrainingConfig):
         for name in ("frames", "evaluation_frames"):
             fits = 1 <= getattr(self, name) <= most
             check(fits, name, getattr(self, name), f"1 .. the length of an episode, {most}")
+        simple = self.mode == "navigation" and self.actions == "discrete"
+        accepted = "'episodes', except for navigation from cell to cell"
+        check(simple or self.moments == "episodes", "moments", self.moments, accepted)
         autoencoder(self.model, self.resolution)
         self.mazes_and_params()
 
@@ -78,6 +85,8 @@ class Config(TrainingConfig):
         env = gpicljax.make(
             "MazeWorld-v0",
             size=self.size,
+            mode=self.mode,
+            actions=self.actions,
             max_landmarks=self.landmarks,
             resolution=self.resolution,
         )

@@ -23,8 +23,8 @@ from typing import Literal
 import jax
 
 import gpicljax
-from gpicljax.data.maze_world import demonstrations as maze_world
-from gpicljax.data.maze_world.demonstrations import Demonstration, Episode
+from gpicljax.data import maze_world
+from gpicljax.data.maze_world import Demonstration, Episode
 from gpicljax.data.shards import ShardError, ShardReader, ShardWriter
 from gpicljax.envs.maze_world import MazeWorld, Params
 from gpicljax.runtime import (

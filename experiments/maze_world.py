@@ -29,8 +29,10 @@ from gpicljax.agents import causal_model, sequence
 from gpicljax.agents.catalogue import CausalSettings, TaughtCausalConfig
 from gpicljax.agents.causal_model import Targets
 from gpicljax.agents.sequence import Sequences
-from gpicljax.data.maze_world import lessons, trajectories
+from gpicljax.checks import refusal
+from gpicljax.data.maze_world import Lessons, lessons, trajectories
 from gpicljax.envs.maze_world import MazeWorld, Params
+from gpicljax.interface import Trainer
 from gpicljax.networks.autoencoder import (
     Autoencoder,
     AutoencoderSettings,
@@ -43,15 +45,21 @@ from gpicljax.runtime import (
     ConfigError,
     Outcome,
     Program,
+    Spread,
     cell_folder,
+    describe_difference,
     load_agent,
     load_autoencoder,
     parse,
+    refuse,
     run_experiment,
     save_agent,
     say,
     stream,
+    to_json,
 )
+from gpicljax.runtime.run_directory import IRRELEVANT
+from gpicljax.runtime.stored_runs import read_run
 from gpicljax.storage.array_folder import SavedError
 
 
@@ -100,21 +108,27 @@ def build(config: Config) -> Program:
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
     known = gpicljax.TaskSet.create(stream(config.seed, "mazes"), max(*config.tasks, 1)).keys
 
-    def params_of(size: int, length: int) -> Params:
-        return env.make_params(
-            size=size, density=config.density, num_commands=10_000, horizon=length + 1
-        )
+    def params_of(size: int, length: int, density: float = config.density) -> Params:
+        return env.make_params(size=size, density=density, num_commands=10_000, horizon=length + 1)
 
     learnt_on = params_of(config.size, config.demonstration.length)
 
-    def sample(keys: jax.Array, data: Data) -> Sequences:
-        key, task_key = jax.random.split(keys[0])
-        mazes = jax.random.split(task_key, len(keys))
+    def group(key: jax.Array, data: Data) -> Lessons:
+        key, task_key = jax.random.split(key)
+        mazes = jax.random.split(task_key, config.group)
         if any(config.tasks):
-            which = jax.random.randint(key, (len(keys),), 0, jnp.maximum(data.tasks, 1))
+            which = jax.random.randint(key, mazes.shape, 0, jnp.maximum(data.tasks, 1))
             mazes = jnp.where(data.tasks > 0, known[which], mazes)
-        made = trajectories(key, env, data.params, len(keys), config.demonstration, tasks=mazes)
-        seen = lessons(env, *made)
+        made = trajectories(key, env, data.params, len(mazes), config.demonstration, tasks=mazes)
+        return lessons(env, *made)
+
+    def sample(keys: jax.Array, data: Data) -> Sequences:
+        first = keys[:: config.group]
+        if len(first) == 1:
+            seen = group(first[0], data)
+        else:
+            seen = jax.vmap(group, (0, None), out_axes=1)(first, data)
+            seen = jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), seen)
         return Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
 
     def phase(data: Data, updates: jax.Array) -> Data:
@@ -134,16 +148,23 @@ def build(config: Config) -> Program:
         )
         if getattr(config.weights, name) or (first and getattr(config.first_weights, name))
     ]
-    length = config.demonstration.length
-    trainer = sequence.make(
-        config.agent,
-        network,
-        sample,
-        losses,
-        length=length,
-        phase=phase,
-        frozen=(AUTOENCODER, WINDOW),
-    )
+
+    def make(devices: int = 1, axis: str | None = None, several: bool = False) -> Trainer:
+        return sequence.make(
+            config.agent,
+            network,
+            sample,
+            losses,
+            devices,
+            axis,
+            length=config.demonstration.length,
+            phase=phase,
+            frozen=(AUTOENCODER, WINDOW),
+            prepare=causal_model.encoded(pictures, part),
+            several=several,
+        )
+
+    trainer = make()
 
     def init(key: jax.Array, cell: Cell) -> sequence.TrainState:
         weights = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(float)), config.weights)
@@ -174,7 +195,7 @@ def build(config: Config) -> Program:
         },
         init=init,
         update=trainer.update,
-        observations=config.observations_per_update,
+        observations=config.observations_per_update if config.train else 0,
         between=grown,
         cells={
             cell_name(steps, tasks): Cell(
@@ -194,11 +215,22 @@ def build(config: Config) -> Program:
             env_params=learnt_on,
             num_envs=config.agent.batch_size,
             config=TaughtCausalConfig(
-                **dataclasses.asdict(config.agent), length=length, capacity=longest
+                **dataclasses.asdict(config.agent),
+                length=config.demonstration.length,
+                capacity=longest,
             ),
             network=CausalSettings(**dataclasses.asdict(config.model), autoencoder=settings),
             **about,
         ),
+        # Models that are trained on other mazes see other episodes.
+        spread=Spread(
+            config.agent.batch_size // config.agent.microbatches // config.group,
+            lambda devices, axis: make(devices, axis, several=True).update,
+            trainer.partition,  # type: ignore[arg-type]
+            together=True,
+        )
+        if config.train and len(config.tasks) == 1
+        else None,
         more=Extras(env, measured.rules),
     )
 
@@ -252,23 +284,40 @@ def main(argv: list[str] | None = None) -> Outcome | None:
 
 
 def trained_autoencoder(config: Config) -> Path:
-    """The autoencoder of this run, trained before it if it is not there yet."""
-    name = f"for-{config.run_name}"
-    folder = config.runs_dir / "maze_autoencoder" / name / "agents" / "seed_0"
-    if folder.is_dir():
-        say(f"using the autoencoder in {folder}")
-        return folder
-    flags = {
+    """The autoencoder of this run, trained before it if it is not there yet.
+
+    One of the same run with another configuration is refused, or trained anew with `overwrite`.
+    """
+    preset = maze_autoencoder.PRESETS[config.autoencoder_preset]
+    fields: dict[str, Any] = {
         "preset": config.autoencoder_preset,
-        "name": name,
-        "runs-dir": config.runs_dir,
+        "name": f"for-{config.run_name}",
+        "runs_dir": config.runs_dir,
         "seed": config.seed,
         "size": config.size,
         "landmarks": config.landmarks,
         "density": config.density,
+        "mode": config.mode,
+        "actions": config.actions,
     }
-    words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
-    maze_autoencoder.main([*words, "--requeue", *([] if config.progress else ["--no-progress"])])
+    if config.mode == "survival" or config.actions == "continuous":
+        fields["moments"] = "episodes"
+    # Nothing is checked, for that computes: devices are not set up yet.
+    wanted = to_json(dataclasses.replace(preset, **fields))
+    run = config.runs_dir / "maze_autoencoder" / fields["name"]
+    stored, folder = read_run(run).config, run / "agents" / "seed_0"
+    differences = describe_difference(stored, wanted, ignore=IRRELEVANT) if stored else []
+    if folder.is_dir() and not differences:
+        say(f"using the autoencoder in {folder}")
+        return folder
+    if differences and not config.overwrite:
+        differs = f"{run}, which differs (stored -> wanted): " + "; ".join(differences)
+        accepted = "--overwrite to train it anew, another --name, or --autoencoder FOLDER"
+        refuse(ConfigError(refusal("autoencoder", differs, accepted)))
+    flags = ((name.replace("_", "-"), str(value)) for name, value in fields.items())
+    words = [word for name, value in flags for word in (f"--{name}", value)]
+    words.append("--overwrite" if differences else "--requeue")
+    maze_autoencoder.main([*words, *([] if config.progress else ["--no-progress"])])
     return folder
 
 

@@ -103,7 +103,7 @@ def measures_of(
     network: Network,
     pictures: Autoencoder,
     known: jax.Array,
-    params_of: Callable[[int, int], Params],
+    params_of: Callable[..., Params],
 ) -> Measured:
     """What is measured of every model, all on the same mazes.
 
@@ -113,10 +113,9 @@ def measures_of(
       network: the models.
       pictures: their autoencoder.
       known: keys of the mazes that are trained on where their number is finite.
-      params_of: from size and length of an episode to the distribution.
+      params_of: from size and length of an episode, and density, to the distribution.
     """
-    actions, policy = env.action_space(), config.model.policy(env.action_space())
-    measured_on = params_of(config.size, config.steps)
+    policy = config.model.policy(env.action_space())
     every = [
         causal_model.imitation_loss(policy),
         causal_model.latent_loss(),
@@ -147,10 +146,16 @@ def measures_of(
         return jax.lax.map(lambda each: some(*each), (episodes, mazes))
 
     def agent_of(cooling: Cooling) -> Agent:
-        return causal_agent(network, actions, policy, cooling=cooling)
+        return causal_agent(network, policy, cooling=cooling)
 
     def acted(
-        key: jax.Array, params: Any, cell: Any, mazes: jax.Array, where: Params, cooling: Cooling
+        key: jax.Array,
+        params: Any,
+        cell: Any,
+        tasks: Task,
+        mazes: jax.Array,
+        where: Params,
+        cooling: Cooling,
     ) -> Acted:
         """The model's own episodes."""
         del cell
@@ -163,6 +168,7 @@ def measures_of(
             actor=agent_of(cooling),
             actor_params=params,
             tasks=jax.random.wrap_key_data(mazes),
+            generated=tasks,
             noted=lambda aux: aux["policy"],
         )
         said: Any = policy.distribution(made.aux, None)
@@ -171,18 +177,15 @@ def measures_of(
         agrees = agrees_with(made.aux, made.label)
         return Acted(earned(env, where, made.reward), nats, agrees, made.pose)
 
-    asleep = dreaming(network, actions, policy, pictures.latent)
+    asleep = dreaming(network, policy, pictures.latent)
 
-    def ahead(
-        key: jax.Array, params: Any, cell: Any, mazes: jax.Array, context: jax.Array
-    ) -> Foresight:
+    def ahead(key: jax.Array, params: Any, cell: Any, tasks: Task, context: jax.Array) -> Foresight:
         """What the model expects to see next, after `context` pictures."""
         del cell
         awake = agent_of(ACTING["drawn"])
-        keys = jax.random.wrap_key_data(mazes)
-        tasks = jax.vmap(env.sample_task, (0, None))(keys, measured_on)
-        vec = one_trial_each(env, len(mazes), config.steps)
-        start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(len(mazes)))
+        count = config.evaluation_tasks
+        vec = one_trial_each(env, count, config.steps)
+        start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
         seen = foresee(vec, awake, asleep, params, start, context, config.horizon)
         return Foresight(seen.error, *(x[:4] for x in seen[1:]))
 
@@ -200,16 +203,26 @@ def measures_of(
         trained_on = np.asarray(jax.random.key_data(known[np.arange(config.sequences) % count]))
         groups[f"the {count:,} mazes of training"] = trained_on, None
     rules = Rules(config, env, unseen, groups, params_of)
+
+    def in_mazes(size: int, *more: Any) -> tuple[Any, ...]:
+        """What was generated for the rules is given to the models."""
+        return rules.mazes(size), *more
+
     measures = {
         f"shown, {name}": Measure(shown, functools.partial(rules.shown, name)) for name in groups
     }
+    for density in config.evaluation_densities:
+        sparse = Measure(shown, functools.partial(rules.shown, next(iter(groups)), density))
+        measures[f"shown, density {density}"] = sparse
     for size in config.sizes:
         for name in config.acting:
             cooling, where = ACTING[name], params_of(size, config.steps)
             cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in cooling))
-            measures[f"acted, n = {size}, {name}"] = Measure(acted, (unseen, where, cooled))
+            given = functools.partial(in_mazes, size, unseen, where, cooled)
+            measures[f"acted, n = {size}, {name}"] = Measure(acted, given)
     for mark in config.marks:
-        measures[f"ahead after {mark}"] = Measure(ahead, (unseen, np.int32(mark)))
+        given = functools.partial(in_mazes, config.size, np.int32(mark))
+        measures[f"ahead after {mark}"] = Measure(ahead, given)
 
     return Measured(measures, rules)
 
@@ -222,7 +235,7 @@ class Rules:
       env: the environment.
       unseen: keys of the mazes in which everybody acts, `uint32[N, 2]`.
       groups: of noisy demonstrators by name: keys of their mazes, and their epsilon.
-      params_of: from size and length of an episode to the distribution.
+      params_of: from size and length of an episode, and density, to the distribution.
     """
 
     def __init__(
@@ -231,18 +244,18 @@ class Rules:
         env: MazeWorld,
         unseen: np.ndarray,
         groups: Mapping[str, tuple[np.ndarray, float | None]],
-        params_of: Callable[[int, int], Params],
+        params_of: Callable[..., Params],
     ) -> None:
         self._config, self._env, self._params_of = config, env, params_of
         self._mazes = dict.fromkeys(RULES, unseen) | {
             name: one for name, (one, _) in groups.items()
         }
         self._epsilons = {name: epsilon for name, (_, epsilon) in groups.items()}
-        self._play = functools.cache(self._played)
+        self._play, self._program = functools.cache(self._played), functools.cache(self._compiled)
 
-    def shown(self, name: str) -> tuple[Episode, Task]:
+    def shown(self, name: str, *density: float) -> tuple[Episode, Task]:
         """Noisy demonstrators' episodes `[N, ...]` and their mazes."""
-        return self._play(self._config.size, self._config.rules[0])[name]
+        return self._play(self._config.size, self._config.rules[0], *density)[name]
 
     def mazes(self, size: int) -> Task:
         """The unseen mazes of one size, leaves `[N, ...]`."""
@@ -258,13 +271,10 @@ class Rules:
             for size in self._config.sizes
         }
 
-    def _played(self, size: int, rule: Rule) -> dict[str, tuple[Episode, Task]]:
+    def _compiled(self, rule: Rule) -> Callable[..., tuple[Episode, Task]]:
         settings = dataclasses.replace(
             self._config.demonstration, length=self._config.steps, rule=rule
         )
-        each = [self._noise(name, len(mazes)) for name, mazes in self._mazes.items()]
-        noise = jax.tree.map(lambda *x: jnp.concatenate(x), *each)
-        keys = np.concatenate(list(self._mazes.values()))
 
         def play(where: Params, keys: jax.Array, noise: Noise) -> tuple[Episode, Task]:
             key, tasks = stream(self._config.seed, "rules"), jax.random.wrap_key_data(keys)
@@ -272,8 +282,14 @@ class Rules:
                 key, self._env, where, len(keys), settings, tasks=tasks, noise=noise
             )
 
-        where = self._params_of(size, self._config.steps)
-        made = jax.device_get(jax.jit(play, compiler_options=FAST_COMPILE)(where, keys, noise))
+        return jax.jit(play, compiler_options=FAST_COMPILE)
+
+    def _played(self, size: int, rule: Rule, *density: float) -> dict[str, tuple[Episode, Task]]:
+        each = [self._noise(name, len(mazes)) for name, mazes in self._mazes.items()]
+        noise = jax.tree.map(lambda *x: jnp.concatenate(x), *each)
+        keys = np.concatenate(list(self._mazes.values()))
+        where = self._params_of(size, self._config.steps, *density)
+        made = jax.device_get(self._program(rule)(where, keys, noise))
         found, end = {}, 0
         for name, mazes in self._mazes.items():
             rows = slice(end, end := end + len(mazes))

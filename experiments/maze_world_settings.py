@@ -51,6 +51,7 @@ class Config(TrainingConfig):
       autoencoder_preset: Of `maze_autoencoder.py`, for that.
       start_from: Folder of a run whose models are trained on, each by its context or, where that is
         missing, from the one with the longest.
+      train: Whether there is training; else the models of `start_from` are measured as they are.
       contexts: Steps that each model attends to; 0 for all.
       growth: Share of the updates over which contexts double from 2 steps to what they are to be;
         0 for contexts that are so from the start. Checked between log lines.
@@ -67,6 +68,7 @@ class Config(TrainingConfig):
       weights: Of the losses.
       first_weights: Of the losses in the first part of the training.
       first_share: That part's share of the updates.
+      group: Episodes that are made at once, from one key; devices share a batch in whole groups.
       agent: Batch and schedule.
       hparams: Hyper-parameters; decay_updates is set to the length of the run.
       part: Pictures that are encoded or decoded at a time, where they do not fit; 0 for all.
@@ -74,6 +76,7 @@ class Config(TrainingConfig):
       evaluation_tasks: Mazes that they act in.
       evaluation_length: Steps of an episode there; 0 for those of the training.
       evaluation_sizes: Sizes of mazes to act in; the models' own by default.
+      evaluation_densities: Of walls in further mazes, in which models are shown episodes.
       acting: Names of the ways in which models act in evaluations.
       rules: By which the privileged agents choose that act beside the models.
       marks: Pictures after which the model looks ahead.
@@ -84,6 +87,7 @@ class Config(TrainingConfig):
     autoencoder: Path | None = None
     autoencoder_preset: str = "quick"
     start_from: Path | None = None
+    train: bool = True
     contexts: tuple[int, ...] = (0,)
     growth: float = 0.0
     model: CausalModelSettings = CausalModelSettings(layers=8, width=512, heads=8)
@@ -98,6 +102,7 @@ class Config(TrainingConfig):
     weights: Weights = Weights()
     first_weights: Weights = Weights(0.05, 0.90, 0.05)
     first_share: float = 0.0
+    group: int = 1
     agent: SequenceConfig = SequenceConfig(batch_size=8)
     hparams: SequenceHParams = SequenceHParams()
     part: int = 0
@@ -105,6 +110,7 @@ class Config(TrainingConfig):
     evaluation_tasks: int = 64
     evaluation_length: int = 0
     evaluation_sizes: tuple[int, ...] = ()
+    evaluation_densities: tuple[float, ...] = ()
     acting: tuple[Acting, ...] = ("drawn", "cooled", "temperature .4", "greedy")
     rules: tuple[Rule, ...] = ("default", "reference")
     marks: tuple[int, ...] = (1, 100, 1000, 2000)
@@ -115,7 +121,7 @@ class Config(TrainingConfig):
         super().validate()
         check(len(self.contexts) >= 1, "contexts", self.contexts, "at least one")
         check(len(self.tasks) >= 1, "tasks", self.tasks, "at least one number")
-        for name in ("contexts", "tasks", "evaluation_sizes", "marks"):
+        for name in ("contexts", "tasks", "evaluation_sizes", "evaluation_densities", "marks"):
             values = getattr(self, name)
             check(len(set(values)) == len(values), name, values, "different ones")
         for name in ("contexts", "tasks"):
@@ -128,10 +134,15 @@ class Config(TrainingConfig):
         for name in ("growth", "first_share"):
             value = getattr(self, name)
             check(0 <= value < 1, name, value, "a share below 1")
+        most = self.agent.batch_size // self.agent.microbatches
+        fits = self.group >= 1 and most % self.group == 0
+        check(fits, "group", self.group, f"a divisor of batch_size / microbatches = {most}")
         check(self.horizon >= 1, "horizon", self.horizon, "an integer >= 1")
         predicted = self.model.rewards == bool(self.weights.reward)
         accepted = "a weight above 0 with --model.rewards, and 0 without"
         check(predicted, "weights.reward", self.weights.reward, accepted)
+        some = self.train or self.start_from is not None
+        check(some, "train", self.train, "True, without start_from")
         longest = self.steps - self.horizon
         fits = all(1 <= mark <= longest for mark in self.marks)
         check(fits, "marks", self.marks, f"1 .. {longest}, the episode's steps less the horizon")
@@ -166,18 +177,22 @@ class Config(TrainingConfig):
         return self.agent.batch_size * self.demonstration.length
 
 
+# What is small and short learns a little faster without disturbed inputs.
+SMALL = CausalModelSettings(layers=3, width=64, heads=4, masked=0.0, noisy=0.0)
 QUICK = Config(
-    contexts=(0, 8, 2, 1),
-    growth=0.5,
-    model=CausalModelSettings(layers=3, width=64, heads=4),
+    contexts=(0, 2, 1),
+    growth=0.4,
+    model=SMALL,
     size=7,
     landmarks=4,
     resolution=32,
+    part=128,
     demonstration=Demonstration(length=128),
     weights=Weights(policy=1.0, image=0.0, latent=0.5),
+    group=8,
     agent=SequenceConfig(batch_size=16, schedule="cosine"),
-    hparams=SequenceHParams(learning_rate=3e-3, warmup_updates=50, final_share=0.05),
-    observations=512 * 16 * 128,
+    hparams=SequenceHParams(learning_rate=5e-3, warmup_updates=50, final_share=0.05),
+    observations=1_024 * 16 * 128,
     log_lines=16,
     acting=("drawn", "greedy"),
     rules=("default",),
@@ -199,14 +214,14 @@ PRESETS = {
         QUICK, contexts=(2, 1), observations=256 * 16 * 128, hparams=SequenceHParams(1e-3, 50)
     ),
     "cpu-long": dataclasses.replace(
-        QUICK, contexts=(0, 1), observations=4_096 * 16 * 128, log_lines=32
+        QUICK, contexts=(0, 8, 2, 1), observations=4_096 * 16 * 128, log_lines=32
     ),
     # The other mode and the other kind of action, to see that they are learnt.
     "cpu-survival": dataclasses.replace(
         QUICK,
         contexts=(0, 1),
         mode="survival",
-        model=CausalModelSettings(layers=3, width=64, heads=4, rewards=True),
+        model=dataclasses.replace(SMALL, rewards=True),
         weights=Weights(policy=1.0, image=0.0, latent=0.5, reward=1.0),
         observations=256 * 16 * 128,
     ),

@@ -99,6 +99,21 @@ def shown_table(results: Results, name: str) -> str:
     return "\n".join(lines)
 
 
+def density_table(results: Results) -> str:
+    """What context is worth in mazes of other densities (appendix A.7)."""
+    others = [model for model in results.models if model != FULL]
+    head = ["density", FULL, *others, *(f"full / {model}" for model in others)]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for density in sorted(results.outcome.config.evaluation_densities):
+        each = results.shown[f"density {density}"]
+        nats = {model: late(measured.policy) for model, measured in each.items()}
+        cells = [f"{nats[model].mean():.3f}" for model in (FULL, *others)]
+        for model in others:
+            cells.append("{:.3f} [{:.3f}, {:.3f}]".format(*ratio_interval(nats[FULL], nats[model])))
+        lines.append(f"| {density} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def acted_table(results: Results, size: int) -> str:
     """What everybody earns in mazes of one size, with what is known of it."""
     config, n = results.outcome.config, f"n = {size}"
@@ -288,8 +303,11 @@ def report(outcome: Outcome) -> Report:
         "values in [0, 1]. L_z: of its standardised latents. Late: the last quarter of an episode.",
         "",
     ]
-    for name in results.shown:
+    densities = [name for name in results.shown if name.startswith("density ")]
+    for name in (name for name in results.shown if name not in densities):
         text += [f"## Shown: {name}", "", shown_table(results, name), ""]
+    if densities and FULL in results.models:
+        text += ["## Shown: other densities, L_pm late", "", density_table(results), ""]
     if FULL in results.models:
         nats = next(iter(results.shown.values()))[FULL].policy.astype(np.float64)
         bins = min(32, nats.shape[-1] // 2)

@@ -20,11 +20,12 @@ import jax.numpy as jnp
 from gpicljax import spaces
 from gpicljax.agents import sequence
 from gpicljax.agents.acting import AgentCarry, agent_input, initial_memory
-from gpicljax.agents.sequence import Loss, SequenceConfig, Sequences, Weight
+from gpicljax.agents.sequence import ActingConfig, Loss, Sequences, Weight
 from gpicljax.batching import select
-from gpicljax.checks import Share, check, check_at_least
+from gpicljax.checks import Share, check
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
+from gpicljax.networks.autoencoder import Autoencoder, encode_in_parts
 from gpicljax.networks.causal_model import AUTOENCODER, WINDOW, CausalOutput
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import CategoricalPolicy, GaussianPolicy, Policy
@@ -38,10 +39,43 @@ class Targets(NamedTuple):
     Attributes:
       label: the teacher's action.
       counts: `bool[T, B]`, whether the step was played.
+      picture: `uint8[T, B, H, W, 3]`, what was seen, where inputs are its latents.
     """
 
     label: jax.Array
     counts: jax.Array
+    picture: jax.Array | None = None
+
+
+def encoded(autoencoder: Autoencoder, part: int | None = None) -> sequence.Prepare:
+    """Sequences with latents for inputs: pictures are encoded once, for all models and all terms.
+
+    Args:
+      autoencoder: frozen; its parameters are those of the models.
+      part: pictures that are encoded at a time; None for all at once.
+
+    Returns:
+      What `sequence.make` calls `prepare`.
+
+    Example:
+      >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
+      >>> pictures = autoencoder(AutoencoderSettings("patches", latent=8, width=8), (16, 16))
+      >>> from gpicljax.networks.contract import AgentInput
+      >>> inputs = AgentInput(jnp.zeros((4, 2, 16, 16, 3), jnp.uint8), None, None)
+      >>> sequences = Sequences(inputs, None, Targets(None, None))
+      >>> def latents(key):
+      ...     return encoded(pictures)({AUTOENCODER: pictures.init(key)}, sequences)
+      >>> jax.eval_shape(latents, jax.random.key(0)).inputs.observation.shape
+      (4, 2, 8)
+    """
+
+    def prepare(params: Any, sequences: Sequences) -> Sequences:
+        seen = sequences.inputs.observation
+        latents, _ = encode_in_parts(autoencoder, params[AUTOENCODER], seen, part)
+        inputs = sequences.inputs._replace(observation=latents)
+        return Sequences(inputs, sequences.starts, sequences.targets._replace(picture=seen))
+
+    return prepare
 
 
 # Losses ------------------------------------------------------------------------------------------
@@ -92,6 +126,17 @@ def _foreseeable(sequences: Sequences) -> jax.Array:
     return counts & later if sequences.starts is None else counts & later & ~sequences.starts
 
 
+def _beside_the_seen(part: str) -> Callable[[CausalOutput, Sequences], jax.Array]:
+    """The mean squared difference of a part of the outputs from what was seen, float `[T, B]`."""
+
+    def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
+        picture, seen = getattr(outputs, part), sequences.targets.picture
+        seen = sequences.inputs.observation if seen is None else seen
+        return jnp.square(picture - seen.astype(picture.dtype) / 255).mean((-3, -2, -1))
+
+    return at
+
+
 def image_loss(name: str = "image_loss", weight: Weight = 1.0) -> Loss:
     """The mean squared difference of expected and seen pictures, L_wm, of values in [0, 1].
 
@@ -104,11 +149,7 @@ def image_loss(name: str = "image_loss", weight: Weight = 1.0) -> Loss:
       0.7
     """
 
-    def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
-        seen = sequences.inputs.observation.astype(outputs.image.dtype) / 255
-        return jnp.square(outputs.image - seen).mean((-3, -2, -1))
-
-    return Loss(name, at, weight, _foreseeable)
+    return Loss(name, _beside_the_seen("image"), weight, _foreseeable)
 
 
 def latent_loss(name: str = "latent_loss", weight: Weight = 1.0) -> Loss:
@@ -154,10 +195,7 @@ def reconstruction_loss(name: str = "reconstruction_loss", weight: Weight = 1.0)
       'reconstruction_loss'
     """
 
-    def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
-        seen = sequences.inputs.observation.astype(outputs.again.dtype) / 255
-        return jnp.square(outputs.again - seen).mean((-3, -2, -1))
-
+    at = _beside_the_seen("again")
     return Loss(name, at, weight, lambda sequences: sequences.targets.counts)
 
 
@@ -207,7 +245,6 @@ class CausalCarry(NamedTuple):
 
 def causal_agent(
     network: Network,
-    space: spaces.Space,
     policy: Policy,
     greedy: bool = False,
     cooling: Cooling = AS_IT_IS,
@@ -216,8 +253,7 @@ def causal_agent(
 
     Args:
       network: `networks.causal_model.causal_model`.
-      space: of actions; one agent.
-      policy: over them.
+      policy: over the actions of one agent.
       greedy: whether it does what is most probable; else it draws.
       cooling: temperatures at which it draws.
 
@@ -231,14 +267,14 @@ def causal_agent(
       >>> pictures = autoencoder(AutoencoderSettings("patches", latent=8, width=8), (16, 16))
       >>> settings, actions = CausalModelSettings(layers=1), spaces.Discrete(5)
       >>> network = causal_model(settings, pictures, actions, capacity=32)
-      >>> agent = causal_agent(network, actions, settings.policy(actions))
+      >>> agent = causal_agent(network, settings.policy(actions))
       >>> jax.eval_shape(lambda: agent.initial_carry(4)).decisions.shape
       (4,)
     """
     choose = _chooser(policy, greedy, cooling)
 
     def act(keys: jax.Array, params: Any, carry: CausalCarry, timestep: TimeStep) -> Any:
-        inputs = agent_input(space, carry.agent, timestep)
+        inputs = agent_input(policy.space, carry.agent, timestep)
         decisions = jnp.where(timestep.trial_start, 0, carry.decisions)
         output, core = network.step(params, carry.agent.core, inputs, timestep.trial_start)
         action = choose(keys, output.policy, decisions)
@@ -246,7 +282,7 @@ def causal_agent(
         return action, aux, CausalCarry(AgentCarry(core, action), decisions + 1)
 
     def initial_carry(batch: int) -> CausalCarry:
-        memory = initial_memory(network, space, batch)
+        memory = initial_memory(network, policy.space, batch)
         return CausalCarry(memory, jnp.zeros(batch, jnp.int32))
 
     return Agent(initial_carry, act)
@@ -254,7 +290,6 @@ def causal_agent(
 
 def dreaming(
     network: Network,
-    space: spaces.Space,
     policy: Policy,
     latent: int,
     greedy: bool = False,
@@ -267,7 +302,6 @@ def dreaming(
 
     Args:
       network: see `causal_agent`.
-      space: likewise.
       policy: likewise.
       latent: Z, numbers that a picture becomes.
       greedy: likewise.
@@ -285,16 +319,16 @@ def dreaming(
       >>> pictures = autoencoder(AutoencoderSettings("patches", latent=8, width=8), (16, 16))
       >>> settings, actions = CausalModelSettings(layers=1), spaces.Discrete(5)
       >>> network = causal_model(settings, pictures, actions, capacity=32)
-      >>> agent = dreaming(network, actions, settings.policy(actions), pictures.latent)
+      >>> agent = dreaming(network, settings.policy(actions), pictures.latent)
       >>> jax.eval_shape(lambda: agent.initial_carry(4)).decisions.shape
       (4,)
     """
     choose = _chooser(policy, greedy, cooling)
-    awake = causal_agent(network, space, policy)
+    awake = causal_agent(network, policy)
 
     def act(keys: jax.Array, params: Any, carry: CausalCarry, timestep: TimeStep) -> Any:
         no = jnp.zeros_like(timestep.trial_start)
-        inputs = agent_input(space, carry.agent, timestep)
+        inputs = agent_input(policy.space, carry.agent, timestep)
         # What is expected does not depend on what is seen now: that token comes later.
         blank = jnp.zeros((no.shape[0], latent), jnp.result_type(float))
         blind = inputs._replace(observation=blank)
@@ -336,12 +370,10 @@ def _chooser(
 
 
 @dataclasses.dataclass(frozen=True)
-class CausalModelConfig(SequenceConfig):
-    """Sizes and switches, all static: those of `SequenceConfig`, and more.
+class CausalModelConfig(ActingConfig):
+    """Sizes and switches, all static: those of `ActingConfig`, and more.
 
     Attributes:
-      length: T, steps of a sequence to learn from.
-      capacity: steps that a transformer's cache holds when it acts; 0 for `length`.
       explore: probability with which what is done is random instead of what the teacher does.
       joint: whether the autoencoder is trained too; else it stays what it is.
       policy_weight: of L_pm.
@@ -350,19 +382,12 @@ class CausalModelConfig(SequenceConfig):
       reconstruction_weight: of the autoencoder's error, if it is trained.
     """
 
-    length: int = 128
-    capacity: int = 0
     explore: Share = 0.4
     joint: bool = False
     policy_weight: float = 0.25
     image_weight: float = 0.70
     latent_weight: float = 0.05
     reconstruction_weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(1, length=self.length)
-        check_at_least(0, capacity=self.capacity)
 
 
 def make(
@@ -445,7 +470,7 @@ def make(
         losses.append(reconstruction_loss(weight=config.reconstruction_weight))
 
     def agent(greedy: bool = False) -> Agent:
-        return causal_agent(network, space, policy, greedy)
+        return causal_agent(network, policy, greedy)
 
     frozen = (WINDOW,) if config.joint else (WINDOW, AUTOENCODER)
     return sequence.make(

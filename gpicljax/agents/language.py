@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from gpicljax import spaces
 from gpicljax.agents import sequence
 from gpicljax.agents.acting import random_agent
-from gpicljax.agents.sequence import SequenceConfig, Sequences
-from gpicljax.checks import check, check_at_least
+from gpicljax.agents.sequence import ActingConfig, Sequences
+from gpicljax.checks import check
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import Network
@@ -26,21 +26,10 @@ from gpicljax.vector import VectorEnv
 
 
 @dataclasses.dataclass(frozen=True)
-class LanguageModelConfig(SequenceConfig):
-    """Sizes and switches, all static: those of `SequenceConfig`, and two more.
-
-    Attributes:
-      length: T, tokens of a sequence to learn from.
-      capacity: tokens that a transformer's cache holds when the model acts; 0 for `length`.
-    """
+class LanguageModelConfig(ActingConfig):
+    """Sizes and switches, all static, see `ActingConfig`; steps are tokens."""
 
     length: int = 512
-    capacity: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(1, length=self.length)
-        check_at_least(0, capacity=self.capacity)
 
 
 def fits(observations: spaces.Space, actions: spaces.Space) -> str | None:

@@ -8,13 +8,15 @@ language, decision and world models.
 The sequences of a batch may be spread over devices (`runtime.per_part`). Each is drawn from a key
 of its own, and losses are summed over devices, so that the result is that of one device within
 rounding. Dropout alone is drawn anew for every device: with it, runs differ.
+
+Several models may learn from the same sequences, which are then made once (`make(several=True)`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +51,7 @@ class Sequences(NamedTuple):
 
 Weight = float | Callable[[Any], jax.Array]
 Phase = Callable[[Any, jax.Array], Any]
+Prepare = Callable[[Any, Sequences], Sequences]
 
 
 class Loss(NamedTuple):
@@ -178,6 +181,33 @@ class SequenceConfig:
         check_choice("schedule", self.schedule, get_args(Schedule))
 
 
+@dataclasses.dataclass(frozen=True)
+class ActingConfig(SequenceConfig):
+    """Sizes and switches of a model that acts too: those of `SequenceConfig`, and two more.
+
+    Attributes:
+      length: T, steps of a sequence to learn from.
+      capacity: steps that a transformer's cache holds when it acts; 0 for `length`.
+
+    Example:
+      >>> ActingConfig(batch_size=64, length=512).to_act().capacity
+      512
+    """
+
+    length: int = 128
+    capacity: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(1, length=self.length)
+        check_at_least(0, capacity=self.capacity)
+
+    def to_act(self) -> Self:
+        """The smallest configuration whose agent is the same."""
+        sizes = {"batch_size": 1, "microbatches": 1, "length": 1}
+        return dataclasses.replace(self, **sizes, capacity=self.capacity or self.length)
+
+
 @struct.dataclass
 class SequenceHParams:
     """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
@@ -281,6 +311,8 @@ def make(
     agent: Callable[..., Agent] | None = None,
     phase: Phase = lambda data, updates: data,
     frozen: Sequence[str] = (),
+    prepare: Prepare = lambda params, sequences: sequences,
+    several: bool = False,
 ) -> Trainer:
     """Builds the trainer.
 
@@ -297,6 +329,11 @@ def make(
       phase: `(data, updates) -> data`, what `sample` and the losses' weights are given after so
         many updates, `int32[]`; by default `TrainState.data` as it is.
       frozen: entries of the parameters, then a dictionary, that stay what they are.
+      prepare: `(params, sequences) -> sequences`, what frozen parts make of them before models
+        learn: their networks read what it returns.
+      several: whether `update` takes the states of several models, leaves `[M, ...]`, that learn
+        from the same sequences: those that the first would draw and prepare for itself. Models
+        whose keys, data and frozen parts are the first's learn as they would alone.
 
     Returns:
       The trainer. Its metrics are `loss`, every loss by its name (means over the positions that
@@ -375,17 +412,25 @@ def make(
     def gradient(state: TrainState) -> tuple[Any, Metrics]:
         """The mean over microbatches of the gradients of their mean losses, and metrics."""
         device = 0 if axis is None else jax.lax.axis_index(axis)
-        key = jax.random.fold_in(state.key, state.updates)
-        learnt, rest = apart(state.params)
-        data = phase(state.data, state.updates)
+        first = jax.tree.map(lambda x: x[0], state) if several else state
+        key = jax.random.fold_in(first.key, first.updates)
+        data = phase(first.data, first.updates)
+        models = state.params, state.data, state.updates
 
         def part(index: jax.Array) -> tuple[Any, Metrics]:
             data_key = jax.random.fold_in(key, index)
             keys = jax.random.split(data_key, each * devices)
             mine = jax.lax.dynamic_slice_in_dim(keys, device * each, each)
-            sequences = jax.lax.stop_gradient(sample(mine, data))
+            sequences = jax.lax.stop_gradient(prepare(first.params, sample(mine, data)))
             dropout_key = jax.random.fold_in(jax.random.fold_in(data_key, _DROPOUT), device)
-            return jax.grad(loss_fn, has_aux=True)(learnt, rest, sequences, data, dropout_key)
+
+            def of_one(model: Any) -> tuple[Any, Metrics]:
+                params, own, updates = model
+                terms = *apart(params), sequences, phase(own, updates), dropout_key
+                return jax.grad(loss_fn, has_aux=True)(*terms)
+
+            # One after the other: activations of one model fit a CPU's caches.
+            return jax.lax.map(of_one, models) if several else of_one(models)
 
         def add(so_far: Any, index: jax.Array) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, so_far, part(index)), None
@@ -400,8 +445,7 @@ def make(
         sums, _ = jax.lax.scan(add, blank, jnp.arange(count, dtype=jnp.int32))
         return total(jax.tree.map(lambda x: x / count, sums))
 
-    def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        grads, metrics = gradient(state)
+    def step(state: TrainState, grads: Any, metrics: Metrics) -> tuple[TrainState, Metrics]:
         metrics["gradient_norm"] = optax.tree.norm(grads)
         metrics["learning_rate"] = learning_rate(config.schedule, state.hparams, state.updates)
         learnt, rest = apart(state.params)
@@ -410,6 +454,9 @@ def make(
         return dataclasses.replace(
             state, params=params, opt_state=opt_state, updates=state.updates + 1
         ), metrics
+
+    def update(state: TrainState) -> tuple[TrainState, Metrics]:
+        return (jax.vmap(step) if several else step)(state, *gradient(state))
 
     def init(key: jax.Array, hparams: SequenceHParams, data: Any = None) -> TrainState:
         hparams = strong(hparams)

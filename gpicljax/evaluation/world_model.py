@@ -67,8 +67,8 @@ def foresee(
       >>> pictures = autoencoder(AutoencoderSettings("patches", latent=8, width=8), (16, 16))
       >>> settings, actions = CausalModelSettings(layers=1), env.action_space()
       >>> network = causal_model(settings, pictures, actions, capacity=32)
-      >>> awake = causal_agent(network, actions, settings.policy(actions))
-      >>> asleep = dreaming(network, actions, settings.policy(actions), pictures.latent)
+      >>> awake = causal_agent(network, settings.policy(actions))
+      >>> asleep = dreaming(network, settings.policy(actions), pictures.latent)
       >>> def ahead(key, context):
       ...     start = start_rollout(key, vec, awake)
       ...     params = network.init(key, agent_input(actions, start.carry.agent, start.timestep))

@@ -361,7 +361,9 @@ def causal_model(
         rngs = None
         if key is not None:
             hide_key, drop_key = jax.random.split(key)
-            latents, rngs = _disturbed(hide_key, seen, settings), {"dropout": drop_key}
+            rngs = {"dropout": drop_key}
+            if settings.masked or settings.noisy:
+                latents = _disturbed(hide_key, seen, settings)
         given, own = read(latents, inputs), params[MODEL]
         said, carry = module.apply(
             own, carry, given, starts, rngs=rngs, method="unroll", **limit(params)

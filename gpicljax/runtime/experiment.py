@@ -111,17 +111,21 @@ class Probe(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """How a single run uses several devices.
+    """How a single run uses several devices, or several runs that learn from the same data do.
 
     Attributes:
       instances: how many there are to spread; a divisor of it is the number of devices.
       update: `(devices, axis) -> update` of one device's part, see `runtime.per_part`.
       partition: of the state, as trainers have it.
+      together: whether the update is that of all cells of a seed at once, from their states with
+        leaves `[cells, ...]`, of which each device holds a copy: what it makes for the first serves
+        all. Else several runs lie side by side.
     """
 
     instances: int
     update: Callable[[int, str], Callable[[Any], Any]]
     partition: Callable[[Any, Any], Any]
+    together: bool = False
 
 
 class Program(NamedTuple):
@@ -142,7 +146,8 @@ class Program(NamedTuple):
       key_metric: what the progress line shows.
       save: `(folder, cell, *, params, **about)`, writes the agent of one seed, with what else its
         card should say; None where there is nothing to keep.
-      spread: how one run alone is spread over devices; None if it cannot be.
+      spread: how one run alone, or all cells of a seed together, are spread over devices; None if
+        they cannot be.
       expected_seconds: how long the run takes, if that is known.
       more: what the report needs to know besides.
 
@@ -307,7 +312,7 @@ def run_experiment(
 
         # Training.
         training = _training(config, program, lanes, per_chunk)
-        alone, take = training.alone, _measurer(config, program, lanes)
+        take = _measurer(config, program, lanes)
         state, history = run_chunks(
             training.finish,
             training.running,
@@ -315,8 +320,8 @@ def run_experiment(
             updates=per_chunk,
             num_chunks=num_chunks,
             run=run,
-            lanes=None if alone else lanes,
-            probe=_probe(program, lanes, take, alone),
+            lanes=training.lanes,
+            probe=_probe(program, lanes, take, training),
             checkpoint_every=config.checkpoint_every,
             progress=Progress(num_chunks, key_metric=program.key_metric)
             if config.progress
@@ -326,13 +331,13 @@ def run_experiment(
 
         # Evaluation.
         say("evaluating ...")
-        params = _params(state, lanes, alone)
+        params = _params(state, lanes, training)
         measured = {
             key: take("evaluate", each, params, range(each.repeats))
             for key, each in program.measures.items()
         }
         unsound = not_finite_since(history)
-        names = ("the run",) if alone else lanes.names
+        names = ("the run",) if training.lanes is None else lanes.names
         outcome = Outcome(
             run=run,
             config=config,
@@ -413,11 +418,14 @@ def _training(config: TrainingConfig, program: Program, lanes: Lanes, updates: i
     return start_training(program, lanes, keys, cells, updates)
 
 
-def _params(state: Any, lanes: Lanes, alone: bool) -> Any:
+def _params(state: Any, lanes: Lanes, training: Training) -> Any:
     """The parameters of a training state, one run per lane."""
-    if not alone:
+    if training.lanes is lanes:
         return state.params
-    return lanes.spread(jax.tree.map(lambda x: x[None], to_host(state.params)))
+    params = to_host(state.params)
+    if training.lanes is None:
+        params = jax.tree.map(lambda x: x[None], params)
+    return lanes.spread(params)
 
 
 # Evaluation --------------------------------------------------------------------------------------
@@ -457,13 +465,13 @@ def _joined(*parts: np.ndarray) -> np.ndarray:
 
 
 def _probe(
-    program: Program, lanes: Lanes, take: Take, alone: bool
+    program: Program, lanes: Lanes, take: Take, training: Training
 ) -> Callable[[int, Any], Mapping[str, Any]] | None:
     """What `run_chunks` measures after every chunk."""
     if (probe := program.probe) is None:
         return None
     return lambda step, state: probe.metrics(
-        take("probe", probe.measure, _params(state, lanes, alone), [step])
+        take("probe", probe.measure, _params(state, lanes, training), [step])
     )
 
 

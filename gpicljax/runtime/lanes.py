@@ -28,6 +28,7 @@ class Lanes:
     Attributes:
       names: of the runs, in order.
       mesh: the devices; see `devices_for`.
+      copied: whether every device holds all runs; none is then surplus.
 
     Example:
       >>> from gpicljax.runtime import make_mesh
@@ -38,6 +39,7 @@ class Lanes:
 
     names: tuple[str, ...]
     mesh: Mesh
+    copied: bool = False
 
     @property
     def count(self) -> int:
@@ -50,7 +52,7 @@ class Lanes:
 
         Lanes are the smallest multiple of the number of devices that is enough.
         """
-        devices = self.mesh.size
+        devices = 1 if self.copied else self.mesh.size
         return np.arange(-(-self.count // devices) * devices) % self.count
 
     @property

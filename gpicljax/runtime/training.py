@@ -1,7 +1,11 @@
-"""The training of an experiment: chunks of updates of all runs, side by side or one alone."""
+"""The training of an experiment: chunks of updates of all runs, side by side or one alone.
+
+Runs that learn from the same data go through it together, each on all devices.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -9,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from gpicljax.runtime.lanes import Lanes
 from gpicljax.runtime.loop import watched
@@ -43,19 +48,20 @@ class Training(NamedTuple):
       advance: `(running, n: int32[]) -> (running, ())`, by n updates. The bits do not depend on how
         a chunk is cut into such stretches: there is one program for all of them.
       finish: `running -> (running, metrics)`, at a chunk's end.
-      alone: whether it is a single run that is spread over all devices.
+      lanes: the runs on the leading axis, as `running` holds them; None for a single one that is
+        spread over all devices.
     """
 
     running: Any
     advance: Callable[..., tuple[Any, tuple[()]]]
     finish: Callable[[Any], Any]
-    alone: bool
+    lanes: Lanes | None
 
 
 def start_training(
     program: Program, lanes: Lanes, keys: jax.Array, cells: Any, updates: int
 ) -> Training:
-    """Begins all runs: a single one on all devices where it can be spread, else side by side.
+    """Begins all runs: a single one, or those that share data, on all devices; else side by side.
 
     Args:
       program: what is trained.
@@ -73,6 +79,8 @@ def start_training(
       >>> training.advance(training.running, jnp.int32(3))[0].state.tolist()
       [3, 13]
     """
+    if program.spread is not None and program.spread.together:
+        return _together(program, program.spread, lanes, keys, cells, updates)
     if lanes.count == 1 and program.spread is not None:
         return _one_run(program, program.spread, keys[0], updates)
     return _side_by_side(program, lanes, keys, cells, updates)
@@ -113,7 +121,30 @@ def _side_by_side(
         per_lane(begin, lanes.mesh)(*lanes.spread((keys, cells))),
         per_lane(_advance(program.update), lanes.mesh, (0, None), donate_argnums=0),
         per_lane(_finish(program, updates), lanes.mesh, donate_argnums=0),
-        alone=False,
+        lanes,
+    )
+
+
+def _together(
+    program: Program, spread: Spread, lanes: Lanes, keys: jax.Array, cells: Any, updates: int
+) -> Training:
+    """All runs on all devices; the cells of a seed share what its update makes once."""
+    mesh = make_mesh(math.gcd(spread.instances, len(jax.devices())))
+    count, update = len(program.cells), spread.update(mesh.size, AXIS)
+    running = jax.jit(jax.vmap(functools.partial(_begin, program)))(keys, cells)
+
+    def of_all(state: Any) -> Any:
+        """Runs lie cell by cell; seeds come one after the other."""
+        seeds = jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]).swapaxes(0, 1), state)
+        return jax.tree.map(
+            lambda x: x.swapaxes(0, 1).reshape(lanes.count, *x.shape[2:]),
+            jax.lax.map(update, seeds),
+        )
+
+    every = update if lanes.count == count else of_all
+    return Training(
+        *_on_all_devices(spread, mesh, running, every, jax.vmap(_finish(program, updates))),
+        dataclasses.replace(lanes, mesh=mesh, copied=True),
     )
 
 
@@ -122,13 +153,20 @@ def _one_run(program: Program, spread: Spread, key: jax.Array, updates: int) -> 
     mesh = make_mesh(math.gcd(spread.instances, len(jax.devices())))
     cell = next(iter(program.cells.values()))
     running = jax.jit(functools.partial(_begin, program))(key, cell)
+    update, finish = spread.update(mesh.size, AXIS), _finish(program, updates)
+    return Training(*_on_all_devices(spread, mesh, running, update, finish), None)
+
+
+def _on_all_devices(
+    spread: Spread, mesh: Mesh, running: Any, update: Any, finish: Any
+) -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
+    """What is running, and the programs that go on with it, over the mesh."""
 
     def partition(batch: Any, whole: Any) -> Any:
         return _Running(spread.partition(batch, whole), whole)
 
-    return Training(
+    return (
         shard_parts(running, mesh, partition),
-        per_part(_advance(spread.update(mesh.size, AXIS)), mesh, partition, more=1),
-        per_part(_finish(program, updates), mesh, partition),
-        alone=True,
+        per_part(_advance(update), mesh, partition, more=1),
+        per_part(finish, mesh, partition),
     )

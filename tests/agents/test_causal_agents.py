@@ -96,8 +96,8 @@ def test_it_acts_as_it_was_trained_and_dreams_what_comes(models):
     params = jax.tree.map(lambda x: x[0], params)
     sequences = two_colours(jax.random.split(jax.random.key(2), 4))
     images, counts = sequences.inputs.observation, 4
-    awake = causal_agent(network, ACTIONS, POLICY, greedy=True)
-    asleep = dreaming(network, ACTIONS, POLICY, LATENT, greedy=True)
+    awake = causal_agent(network, POLICY, greedy=True)
+    asleep = dreaming(network, POLICY, LATENT, greedy=True)
 
     def timestep(image, start):
         no, nothing = jnp.zeros(counts, bool), jnp.zeros(counts)

@@ -111,6 +111,42 @@ def test_seeds_are_vmapped():
     assert len(np.unique(together)) == 3
 
 
+def test_several_models_learn_from_sequences_that_are_made_once():
+    """Each as it would alone; what the first's frozen part makes of the sequences serves all."""
+
+    def prepare(params, sequences):
+        return sequences._replace(inputs=(sequences.inputs + params["shift"]) % TOKENS)
+
+    plain = as_network(Model(8))
+
+    def init(key, inputs):
+        return {"model": plain.init(key, inputs), "shift": jnp.asarray(2, jnp.int32)}
+
+    network = plain._replace(
+        init=init, unroll=lambda params, *given: plain.unroll(params["model"], *given)
+    )
+    losses = [sequence.cross_entropy("next_token", weight=lambda data: data)]
+    config = SequenceConfig(batch_size=8, microbatches=2)
+    options = {"prepare": prepare, "frozen": ["shift"]}
+    alone = sequence.make(config, network, alternating, losses, **options)
+    together = sequence.make(config, network, alternating, losses, several=True, **options)
+    hparams, weights = SequenceHParams(warmup_updates=1), jnp.asarray([1.0, 0.5, 2.0])
+    rates = hparams.replace(learning_rate=jnp.asarray([1e-2, 1e-3, 1e-2]))
+
+    def begun(rate, weight):
+        return alone.init(jax.random.key(0), hparams.replace(learning_rate=rate), weight)
+
+    states = jax.vmap(begun)(rates.learning_rate, weights)
+    others = states.replace(key=jax.random.split(states.key[0], 3).at[0].set(states.key[0]))
+    after, metrics = jax.jit(together.update)(others)
+    expected, each = jax.jit(jax.vmap(alone.update))(states)
+    found, wanted = map(jax.tree.leaves, ((after.params, metrics), (expected.params, each)))
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(after.params["shift"], 2)
+    assert len(np.unique(metrics["loss"])) == 3 and len(np.unique(metrics["next_token"])) == 1
+
+
 def test_every_update_draws_anew_and_the_host_may_change_the_data():
     seen = []
 

@@ -12,9 +12,8 @@ import pytest
 
 import gpicljax
 from gpicljax import vector
-from gpicljax.data import shards
-from gpicljax.data.maze_world import demonstrations as maze_world
-from gpicljax.data.maze_world import glances
+from gpicljax.data import maze_world, shards
+from gpicljax.data.maze_world import glances, stored
 from gpicljax.data.maze_world.demonstrations import (
     Demonstration,
     Episode,
@@ -256,7 +255,7 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
     told = []
     arguments = tmp_path / "store", 7, env, params
     options = {"episodes": BATCH + 1, "episodes_per_shard": BATCH, "settings": SETTINGS}
-    monkeypatch.setattr(maze_world, "_compiled", lambda *_: run)
+    monkeypatch.setattr(stored, "_compiled", lambda *_: run)
 
     def stopped(self, records):
         append(self, records)
@@ -310,8 +309,8 @@ def test_what_stored_episodes_fit(tmp_path):
         "size": 11,
         "max_landmarks": 4,
     }.items():
-        stored = re.escape(repr(getattr(env, name)))
-        with pytest.raises(ValueError, match=f"env.{name}: got .*{other}.*; accepted: {stored}"):
+        wanted = re.escape(repr(getattr(env, name)))
+        with pytest.raises(ValueError, match=f"env.{name}: got .*{other}.*; accepted: {wanted}"):
             maze_world.check_fits(about, make_env(**{name: other}))
     with pytest.raises(ValueError, match="the card of Maze World's demonstrations"):
         maze_world.check_fits({"seed": 3}, env)
@@ -326,6 +325,7 @@ def test_what_stored_episodes_fit(tmp_path):
         (lambda: Demonstration(label_probability=2.0), "label_probability"),
         (lambda: make(params=()), "params"),
         (lambda: make(episodes=0), "episodes"),
+        (lambda: make(generated=jnp.zeros(2)), "generated"),
         (lambda: make(actor_params=jnp.zeros(3)), "actor_params: got float32[3]"),
         (lambda: make(params=made_params(horizon=10)), "horizon: got 10"),
         (lambda: maze_world.from_card({"static": {}}), "about"),

@@ -11,8 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import maze_data
 
-from gpicljax.data.maze_world import demonstrations as maze_world
-from gpicljax.data.maze_world.demonstrations import Episode
+from gpicljax.data import maze_world
+from gpicljax.data.maze_world import Episode, stored
 
 TINY = ["--size=9", "--landmarks=3", "--demonstration.length=12", "--episodes=10",
         "--episodes-per-shard=4", "--densities", "0.2", "0.36", "--no-progress"]  # fmt: skip
@@ -32,7 +32,7 @@ def canned(monkeypatch):
 
         return make
 
-    monkeypatch.setattr(maze_world, "_compiled", compiled)
+    monkeypatch.setattr(stored, "_compiled", compiled)
 
 
 def test_collects_and_goes_on(canned, tmp_path, capsys):

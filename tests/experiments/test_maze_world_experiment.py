@@ -3,6 +3,7 @@
 Its runs are slow: demonstrators, models that act and models that dream are compiled.
 """
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+import maze_autoencoder
 import maze_world
 from maze_world_settings import PRESETS
 
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, WINDOW
-from gpicljax.runtime import load_agent, save_autoencoder
+from gpicljax.runtime import load_agent, parse, save_autoencoder, to_json
 
 TINY = [
     "--contexts",
@@ -29,6 +31,7 @@ TINY = [
     "--resolution=16",
     "--demonstration.length=16",
     "--agent.batch-size=2",
+    "--group=1",
     "--observations=128",
     "--log-lines=2",
     "--sequences=4",
@@ -97,6 +100,20 @@ def test_models_are_saved_and_trained_on(finished, pictures):
     assert cell.window == 2
 
 
+@pytest.mark.slow
+def test_models_are_measured_as_they_are_in_mazes_of_other_densities(finished, capsys):
+    run, outcome, given = finished
+    more = ["--no-train", f"--start-from={run}", "--name=sweep", "--evaluation-densities", "0.2"]
+    swept = maze_world.main([*given, *more])
+    for ours, theirs in zip(*map(jax.tree.leaves, (swept.params, outcome.params)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    name = "shown, noise as in training"
+    again, before = (each.measured[name].policy for each in (swept, outcome))
+    np.testing.assert_allclose(again, before, rtol=1e-4)
+    assert (swept.measured["shown, density 0.2"].policy != again).any()
+    assert "| density | full context | context-free |" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_presets_are_sound(preset):
     PRESETS[preset].validate()
@@ -106,6 +123,8 @@ def test_presets_are_sound(preset):
     ("flags", "message"),
     [
         (["--contexts", "1", "1"], "contexts: got (1, 1); accepted: different ones"),
+        (["--no-train"], "train: got False; accepted: True, without start_from"),
+        (["--group=3"], "group: got 3; accepted: a divisor of"),
         (["--marks", "0"], "marks: got (0,); accepted: 1 .. 118"),
         (["--autoencoder", "/nowhere"], "autoencoder: got '/nowhere'; accepted: an existing"),
     ],
@@ -121,3 +140,27 @@ def test_an_autoencoder_of_other_pictures_is_refused(pictures, capsys):
     with pytest.raises(SystemExit):
         maze_world.main([f"--autoencoder={pictures}", "--dry-run"])
     assert "16 x 16, not 32 x 32" in capsys.readouterr().err
+
+
+def test_the_autoencoder_of_a_run_is_used_again_if_it_is_what_is_wanted(
+    tmp_path, monkeypatch, capsys
+):
+    trained = []
+
+    def train(words):
+        trained.append(words)
+        config = parse(maze_autoencoder.PRESETS, words)
+        run = tmp_path / "maze_autoencoder" / config.run_name
+        (run / "agents" / "seed_0").mkdir(parents=True, exist_ok=True)
+        (run / "config.json").write_text(json.dumps(to_json(config)))
+
+    monkeypatch.setattr(maze_autoencoder, "main", train)
+    quick = dataclasses.replace(PRESETS["quick"], runs_dir=tmp_path)
+    folder = maze_world.trained_autoencoder(quick)
+    assert folder == maze_world.trained_autoencoder(quick) and len(trained) == 1
+    denser = dataclasses.replace(quick, density=0.4)
+    with pytest.raises(SystemExit):
+        maze_world.trained_autoencoder(denser)
+    assert "density: 0.36 -> 0.4" in capsys.readouterr().err and len(trained) == 1
+    assert maze_world.trained_autoencoder(dataclasses.replace(denser, overwrite=True)) == folder
+    assert "--overwrite" in trained[1] and "--overwrite" not in trained[0]

@@ -130,6 +130,20 @@ def test_seeds_have_the_same_keys_in_all_cells(tmp_path):
     assert whose == "cell 1, seed 1" and error == errors[3]
 
 
+def test_cells_that_go_together_are_cells_as_others_and_go_on(tmp_path):
+    flags = ["--seeds=2", "--cells", "1", "2", "3"]
+    apart = tiny_training.main([str(tmp_path / "apart"), *flags])
+    flags += ["--together"]
+    tiny_training.main([str(tmp_path / "together"), *flags, "--chunks=6"])
+    together = tiny_training.main([str(tmp_path / "together"), *flags, "--resume"])
+    for metric in ("loss", "probe"):
+        np.testing.assert_allclose(together.curve(metric), apart.curve(metric), rtol=1e-4)
+    for ours, theirs in zip(*map(jax.tree.leaves, (together.params, apart.params)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+    names = [f"cell {i}, seed {j}" for i in range(3) for j in range(2)]
+    assert together.first_sound(np.arange(6))[0] == names[0] and len(together.sound) == 6
+
+
 def test_streams_are_what_they_are_called():
     assert stream(7, "train") == jax.random.fold_in(jax.random.key(7), np.uint32(0x5C66E4A3))
     keys = {np.asarray(jax.random.key_data(stream(s, n))).tobytes()

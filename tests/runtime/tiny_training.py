@@ -26,6 +26,7 @@ from gpicljax.runtime import (
     Probe,
     Program,
     Report,
+    Spread,
     TrainingConfig,
     experiment,
     on_main,
@@ -50,12 +51,14 @@ class Config(TrainingConfig):
       cells: Scales of the function, one cell each.
       break_seed: The seed whose parameters become NaN.
       break_after: Updates after which they do.
+      together: Whether the cells of a seed are updated by one function.
     """
 
     learning_rate: float = 1e-2
     cells: tuple[float, ...] = (1.0,)
     break_seed: int = 99
     break_after: int = 12
+    together: bool = False
 
 
 @flax.struct.dataclass
@@ -111,6 +114,14 @@ def build(config):
         measures={"once": Measure(measured, (1.0,)), "twice": Measure(measured, (2.0,), repeats=2)},
         probe=Probe(Measure(measured, (1.0,)), lambda found: {"probe": found["error"][:, 0]}),
         key_metric="loss",
+        spread=Spread(
+            2,
+            lambda devices, axis: jax.vmap(update),
+            lambda batch, whole: whole,
+            together=True,
+        )
+        if config.together
+        else None,
     )
 
 

@@ -5,18 +5,15 @@ from gpicljax.data.maze_world.demonstrations import (
     Episode,
     Noise,
     advice,
-    card,
-    check_fits,
-    collect,
     demonstrator,
     frames,
-    from_card,
     sample_noise,
     states_of,
     task_of,
     trajectories,
 )
 from gpicljax.data.maze_world.sequences import Glances, Lessons, glances, lessons
+from gpicljax.data.maze_world.stored import card, check_fits, collect, from_card
 
 __all__ = [
     "Demonstration",

@@ -8,11 +8,11 @@ What is kept of a step is where the agent was and what it was told, not what it 
 back from its key, and `frames` renders the observations bit for bit, in the training step. A step
 then takes some bytes instead of 49,152.
 
-`trajectories` makes new ones in any compiled program, `collect` writes them to a folder. New ones
-are the default for training: every batch is another one, a run goes on exactly from its key, there
-is nothing to keep, and making them costs less than rendering them, which has to be done in any case
-(steps per CPU-second, 64 episodes of 2,048 steps, one core of an Intel Xeon shared with other
-programs, jax 0.10.2, 2026-11-22):
+`trajectories` makes new ones in any compiled program, `stored.collect` writes them to a folder.
+New ones are the default for training: every batch is another one, a run goes on exactly from its
+key, there is nothing to keep, and making them costs less than rendering them, which has to be done
+in any case (steps per CPU-second, 64 episodes of 2,048 steps, one core of an Intel Xeon shared with
+other programs, jax 0.10.2, 2026-11-22):
 
 | mazes | made, both agents | read from a folder | task and frames, 64 steps of 16 episodes |
 |---|---|---|---|
@@ -30,8 +30,7 @@ act and never go forward; here they do both.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -41,7 +40,6 @@ from jax.core import Tracer
 
 from gpicljax.batching import select
 from gpicljax.checks import Count, Share, check, check_at_least, check_fields
-from gpicljax.data.shards import ShardWriter
 from gpicljax.environment import Environment
 from gpicljax.envs.maze_world import MazeWorld, Params, State, Task
 from gpicljax.envs.maze_world.experts import Rule, privileged_agent
@@ -140,6 +138,7 @@ def trajectories(
     actor_params: Any = None,
     labeller: Agent | None = None,
     tasks: TaskSet | jax.Array | None = None,
+    generated: Task | None = None,
     noise: Noise | None = None,
     noted: Callable[[Any], Any] = lambda aux: None,
 ) -> tuple[Episode, Task]:
@@ -161,6 +160,8 @@ def trajectories(
         observations may be missing. By default the privileged agent of `settings`.
       tasks: a finite set from which episodes draw the keys of their tasks, each another task in
         each distribution; or these keys themselves, `[B]`; new keys if None.
+      generated: what `tasks`, keys, stand for under one distribution, leaves `[B, ...]`, where that
+        is known already: the program is then spared their generation.
       noise: how badly the demonstrators act; drawn by `settings` if None.
       noted: what to keep of the actor's `aux`; nothing by default.
 
@@ -179,7 +180,7 @@ def trajectories(
       >>> made.pose.shape, tasks.walls.shape
       ((2, 3, 17), (2, 15, 15))
     """
-    choices = _choices(env, params, settings)
+    choices = distributions(env, params, settings)
     check_at_least(1, episodes=episodes)
     lonely = actor is None and actor_params is not None
     check(not lonely, "actor_params", actor_params, "None without an actor")
@@ -192,7 +193,11 @@ def trajectories(
         task_keys = tasks
     which = jax.random.randint(which_key, (episodes,), 0, len(choices))
     each = jax.tree.map(lambda *leaves: jnp.stack(leaves)[which], *choices)
-    task = jax.vmap(env.sample_task)(task_keys, each)
+    known = isinstance(tasks, jax.Array) and len(choices) == 1
+    check(
+        generated is None or known, "generated", "tasks", "None, without keys of one distribution"
+    )
+    task = jax.vmap(env.sample_task)(task_keys, each) if generated is None else generated
 
     world: Environment = env
     if actor is None:
@@ -343,7 +348,7 @@ def task_of(env: MazeWorld, params: Params | Sequence[Params], episode: Episode)
       >>> jax.eval_shape(lambda: task_of(env, env.default_params, episode)).walls.shape
       (15, 15)
     """
-    choices = _listed(params)
+    choices = listed(params)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *choices)
     chosen = jax.tree.map(lambda x: x[jnp.asarray(episode.distribution)], stacked)
     return env.sample_task(jax.random.wrap_key_data(jnp.asarray(episode.task)), chosen)
@@ -464,159 +469,33 @@ def advice(
     return jax.lax.scan(step, agent.initial_carry(1), inputs)[1]
 
 
-# On disk -----------------------------------------------------------------------------------------
-
-
-def card(
-    env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
-) -> dict[str, Any]:
-    """What has to be known to use stored episodes, for JSON; `from_card` is its inverse.
-
-    Example:
-      >>> env = MazeWorld()
-      >>> about = card(env, env.default_params, Demonstration(length=16))
-      >>> about["environment"], about["demonstration"]["length"]
-      ('MazeWorld-v0', 16)
-    """
-    return {
-        "environment": "MazeWorld-v0",
-        "static": dataclasses.asdict(env),
-        "params": [
-            {name: np.asarray(value).tolist() for name, value in dataclasses.asdict(p).items()}
-            for p in _listed(params)
-        ],
-        "demonstration": dataclasses.asdict(settings),
-    }
-
-
-def from_card(about: Mapping[str, Any]) -> tuple[MazeWorld, tuple[Params, ...], Demonstration]:
-    """The environment, distributions and settings that stored episodes were made with.
-
-    Raises:
-      ValueError: if the card is of something else.
-
-    Example:
-      >>> env = MazeWorld()
-      >>> about = card(env, env.default_params, Demonstration(length=16))
-      >>> again, params, settings = from_card(about)
-      >>> again == env, settings.length
-      (True, 16)
-    """
-    try:
-        static, settings = dict(about["static"]), dict(about["demonstration"])
-        static["resolution"] = tuple(static["resolution"])
-        for name in ("probability", "epsilon"):
-            settings[name] = tuple(settings[name])
-        env = MazeWorld(**static)
-        params = tuple(env.make_params(**p) for p in about["params"])
-        return env, params, Demonstration(**settings)
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"about: got {about!r}; accepted: the card of Maze World's demonstrations"
-        ) from error
-
-
-def check_fits(about: Mapping[str, Any], env: MazeWorld) -> None:
-    """Refuses an environment in which stored episodes are other ones than those that were lived.
-
-    The mode, the actions, the size and the number of landmarks must be those of the card. The view
-    and all that belongs to it (resolution, field of view, radius, textures, pose) may be others:
-    frames are rendered from poses. Labels then still follow from what the demonstrators saw, as the
-    card's environment says.
-
-    Args:
-      about: the card, such as `ShardReader.about`.
-      env: the environment that is to render what is learnt from.
-
-    Raises:
-      ValueError: if something differs that must not, or the card is of something else.
-
-    Example:
-      >>> env = MazeWorld()
-      >>> about = card(env, env.default_params, Demonstration(length=16))
-      >>> check_fits(about, MazeWorld(view="local"))
-      >>> check_fits(about, MazeWorld(size=25))
-      Traceback (most recent call last):
-      ValueError: env.size: got 25; accepted: 15, as in the stored episodes
-    """
-    stored = from_card(about)[0]
-    for name in ("mode", "actions", "size", "max_landmarks"):
-        given, wanted = getattr(env, name), getattr(stored, name)
-        check(given == wanted, f"env.{name}", given, f"{wanted!r}, as in the stored episodes")
-
-
-def collect(
-    path: str | Path,
-    seed: int,
-    env: MazeWorld,
-    params: Params | Sequence[Params],
-    *,
-    episodes: int,
-    episodes_per_shard: int = 1024,
-    settings: Demonstration = Demonstration(),
-    report: Callable[[int, int], Any] = lambda done, total: None,
-) -> Path:
-    """Writes episodes to a folder, a shard at a time; goes on where it was interrupted.
-
-    The episodes of shard i follow from `seed` and i alone. `shards.ShardReader` reads them.
-
-    Args:
-      path: the folder.
-      seed: of everything.
-      env: the environment.
-      params: see `trajectories`.
-      episodes: how many there are to be; whole shards are written.
-      episodes_per_shard: how many are made at once.
-      settings: how they are made.
-      report: called with the number of shards there are and there will be, at first and after each.
-
-    Returns:
-      The folder.
-
-    Raises:
-      ShardError: if the folder holds something else, or another writer is at work.
-      OSError: if writing fails; what was written before is kept.
-      ValueError: see `trajectories`.
-
-    Example:
-      >>> def small_set(folder):
-      ...     env = MazeWorld(size=9)
-      ...     short = Demonstration(length=64)
-      ...     return collect(folder, 0, env, env.default_params, episodes=256, settings=short)
-    """
-    choices = _choices(env, params, settings)
-    check_at_least(1, episodes=episodes, episodes_per_shard=episodes_per_shard)
-    about = card(env, choices, settings)
-    about |= {"seed": seed, "episodes_per_shard": episodes_per_shard}
-    total = -(-episodes // episodes_per_shard)
-
-    make = _compiled(env, choices, episodes_per_shard, settings)
-    with ShardWriter(path, about) as writer:
-        report(len(writer.shards), total)
-        while len(writer.shards) < total:
-            key = jax.random.fold_in(jax.random.key(seed), len(writer.shards))
-            writer.append(make(key))
-            report(len(writer.shards), total)
-    return Path(path)
-
-
 # Small pieces ------------------------------------------------------------------------------------
 
 
-def _compiled(
-    env: MazeWorld, choices: tuple[Params, ...], episodes: int, settings: Demonstration
-) -> Callable[[jax.Array], Episode]:
-    return jax.jit(lambda key: trajectories(key, env, choices, episodes, settings)[0])
+def listed(params: Params | Sequence[Params]) -> tuple[Params, ...]:
+    """One distribution or several, as several.
 
-
-def _listed(params: Params | Sequence[Params]) -> tuple[Params, ...]:
+    Example:
+      >>> len(listed(MazeWorld().default_params))
+      1
+    """
     return (params,) if isinstance(params, Params) else tuple(params)
 
 
-def _choices(
+def distributions(
     env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
 ) -> tuple[Params, ...]:
-    choices = _listed(params)
+    """The distributions that episodes of so many steps draw from.
+
+    Raises:
+      ValueError: for none or more than 256, horizons below the steps, mazes that do not fit bytes.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> len(distributions(env, [env.default_params] * 2, Demonstration(length=16)))
+      2
+    """
+    choices = listed(params)
     check(1 <= len(choices) <= 256, "params", len(choices), "1 .. 256 distributions")
     for one in choices:
         if isinstance(one.horizon, Tracer):

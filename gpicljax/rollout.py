@@ -13,36 +13,15 @@ episodes, whatever the batch. No other loop over environments exists.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.checks import check, check_at_least
-from gpicljax.interface import Agent, TimeStep
+from gpicljax.interface import Agent, Moment, Record, TimeStep
 from gpicljax.vector import VectorEnv, VectorState
-
-
-class Record(NamedTuple):
-    """One step of a batch: where it was taken, what was done, where it led.
-
-    Attributes:
-      vstate: the environments before the step.
-      timestep: what the agent saw.
-      action: what it did; ignored by the environment where `timestep.last`.
-      aux: what it noted.
-      next_vstate: the environments after the step.
-      next_timestep: what it led to, the reward included.
-    """
-
-    vstate: VectorState
-    timestep: TimeStep
-    action: Any
-    aux: Any
-    next_vstate: VectorState
-    next_timestep: TimeStep
-
 
 Keep = Callable[[Record], Any]
 """What is to be kept of a step, leaves `[B, ...]`; what is not kept is not computed twice."""
@@ -294,23 +273,15 @@ def play(
 # On the host ----------------------------------------------------------------------------------
 
 
-class Moment(NamedTuple):
-    """What an instance waits for an action on; leaves without a batch axis.
-
-    Attributes:
-      timestep: what is seen.
-      key: typed key `[]` for the choice.
-    """
-
-    timestep: TimeStep
-    key: jax.Array
-
+GIVE_UP: Literal["give up"] = "give up"
+"""Instead of an action: nothing more is played in this instance."""
 
 HostAgent = Callable[[Mapping[int, Moment]], Mapping[int, Any]]
 """From the moments of all instances that wait, by number, to the actions of one or more of them.
 
 An instance that gets no action yet is asked about again, together with others that wait by then:
-so one agent may think about many instances at once, and answer when it can.
+so one agent may think about many instances at once, and answer when it can. For one that gets
+`GIVE_UP` it is never asked again.
 """
 
 
@@ -348,6 +319,12 @@ class Instance:
         """What the instance waits for an action on."""
         return Moment(_first(self._timestep), self._keys(self._vstate)[0])
 
+    @property
+    def blank_record(self) -> Record:
+        """What a step is like, leaves `[1, ...]`, before one is taken; nothing happens in it."""
+        none = jnp.zeros(1, jnp.int32)
+        return Record(self._vstate, self._timestep, none, {}, self._vstate, self._timestep)
+
     def step(self, action: Any) -> TimeStep:
         """Acts once; returns what is seen then, unbatched."""
         batched = jax.tree.map(lambda x: jnp.asarray(x)[None], action)
@@ -359,6 +336,29 @@ class Instance:
 
 def _first(tree: Any) -> Any:
     return jax.tree.map(lambda x: x[0], tree)
+
+
+class HostSource(Protocol):
+    """Where `host_play` gets its instances from: a `HostBatch`, or another simulator's adapter.
+
+    Attributes:
+      num_envs: how many there are.
+      episodes_per_trial: of each.
+    """
+
+    @property
+    def num_envs(self) -> int:
+        """How many instances there are."""
+        ...
+
+    @property
+    def episodes_per_trial(self) -> int:
+        """Episodes of each trial."""
+        ...
+
+    def start(self, key: jax.Array, env_params: Any = None) -> Sequence[Any]:
+        """Objects like `Instance`, with `moment`, `step` and `record`, as their trials begin."""
+        ...
 
 
 class HostBatch:
@@ -379,6 +379,7 @@ class HostBatch:
         """Prepares the programs; see the class."""
         self.vec = vec
         one = vec.part(vec.num_envs)
+        self.num_envs, self.episodes_per_trial = vec.num_envs, vec.episodes_per_trial
         self._init = jax.jit(vec.init)
         self._step, self._keys = jax.jit(one.step), jax.jit(one.choice_keys)
 
@@ -399,7 +400,7 @@ class HostBatch:
 
 def host_play(
     key: jax.Array,
-    vec: VectorEnv,
+    vec: VectorEnv | HostSource,
     agent: HostAgent,
     *,
     max_steps: int,
@@ -411,7 +412,7 @@ def host_play(
 
     Args:
       key: a typed key, for the environments; `start_rollout` with it starts the same episodes.
-      vec: the batch of environments.
+      vec: the batch of environments, or what stands for one.
       agent: see `HostAgent`.
       max_steps: T, the longest episode to be recorded.
       trials: of each instance.
@@ -435,7 +436,8 @@ def host_play(
       ((2, 1, 3), [[3], [3]])
     """
     check_at_least(1, max_steps=max_steps, trials=trials)
-    instances = HostBatch(vec).start(key, env_params)
+    batch = HostBatch(vec) if isinstance(vec, VectorEnv) else vec
+    instances = batch.start(key, env_params)
     shape = (vec.num_envs, trials, vec.episodes_per_trial)
     length = np.zeros(shape, np.int32)
     terminated, truncated = np.zeros(shape, bool), np.zeros(shape, bool)
@@ -449,6 +451,9 @@ def host_play(
         some = answers and set(answers) <= set(waiting)
         check(some, "agent", sorted(answers), f"actions for one or more of {waiting}")
         for i, action in answers.items():
+            if isinstance(action, str) and action == GIVE_UP:
+                trial[i] = trials
+                continue
             instances[i].step(action)
             record: Any = instances[i].record
             kept = keep_one(record)
@@ -472,6 +477,11 @@ def host_play(
                 terminated[which] = after.terminated[0]
                 truncated[which] = after.truncated[0]
             trial[i] += bool(after.last[0]) and episode + 1 >= vec.episodes_per_trial
+    if records is None:  # everybody gave up at once
+        shapes = jax.eval_shape(keep, instances[0].blank_record)
+        records = jax.tree.map(
+            lambda x: np.zeros((*shape, max_steps, *x.shape[1:]), x.dtype), shapes
+        )
     played = Played(records, length, terminated, truncated)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)
 

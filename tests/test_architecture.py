@@ -21,7 +21,7 @@ FLOORS = (
     {"batching", "checks", "random", "storage"},
     {"environment", "interface", "spaces", "registration"},
     {"envs"},
-    {"vector", "task_set", "wrappers", "interop"},
+    {"vector", "task_set", "wrappers", "trials", "interop"},
     {"networks"},
     {"rollout", "data"},
     {"agents"},

@@ -256,3 +256,89 @@ def random_agent(env: Environment) -> Agent:
         return jax.vmap(space.sample)(keys, mask), {}, carry
 
     return Agent(lambda batch: (), act)
+
+
+def oracle_agent(env: Environment) -> Agent:
+    """Draws from the actions that it is told are best: `timestep.privileged["optimal"]`.
+
+    Of `trials.Solved` tasks it is the upper bound that scores are scaled by, and the teacher of a
+    Decision-Pretrained Transformer (Lee et al., 2023).
+
+    Args:
+      env: the environment; the batch of it is to be built with `privileged=True`.
+
+    Returns:
+      The agent; its `aux` is a dictionary with `shares`, float `[B, A]`, the probabilities it draws
+      with.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.rollout import agent_step, start_rollout
+      >>> env = gpicljax.trials.Solved(gpicljax.make("BanditTwoArmedHighLowFixed-v0"))
+      >>> vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=True)
+      >>> @jax.jit
+      ... def pull(key):
+      ...     agent = oracle_agent(env)
+      ...     return agent_step(vec, agent, (), start_rollout(key, vec, agent))[1].action
+      >>> pull(jax.random.key(0)).tolist()
+      [0, 0, 0, 0]
+    """
+    del env
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> tuple[Any, Any, Any]:
+        del params
+        best = timestep.privileged["optimal"]
+        shares = best / best.sum(-1, keepdims=True)
+        action = jax.vmap(jax.random.categorical)(keys, jnp.where(best, 0.0, -jnp.inf))
+        return action.astype(jnp.int32), {"shares": shares}, carry
+
+    return Agent(lambda batch: (), act)
+
+
+def within_trial(agent: Agent) -> Agent:
+    """An agent of an environment, acting in whole trials of it (`trials.Trial`).
+
+    It sees what it would see without: the end of an episode, where what it would do is ignored, and
+    then the start of the next one.
+
+    Args:
+      agent: for the environment inside.
+
+    Returns:
+      The agent, with the same parameters and memory; `aux` is that of the action which counts.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.bandits import ucb1
+      >>> from gpicljax.rollout import play, start_rollout
+      >>> env = gpicljax.trials.Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=50)
+      >>> vec, agent = gpicljax.VectorEnv(env, 8), within_trial(ucb1(env.action_space()))
+      >>> def rewards(key):
+      ...     return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=50).records
+      >>> jax.eval_shape(rewards, jax.random.key(0)).shape
+      (8, 1, 50)
+    """
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> tuple[Any, Any, Any]:
+        seen, first = timestep.observation, timestep.trial_start
+        no = jnp.zeros_like(first)
+        over = (seen["terminated"] | seen["truncated"]) & ~first
+        end = timestep._replace(
+            observation=seen["reached"],
+            terminated=seen["terminated"],
+            truncated=seen["truncated"],
+            episode_start=no,
+            trial_start=no,
+        )
+        end_keys, keys = jax.vmap(lambda key: jax.random.split(key, 2), out_axes=1)(keys)
+        carry = select(over, agent.act(end_keys, params, carry, end)[2], carry)
+        now = timestep._replace(
+            observation=seen["now"],
+            reward=jnp.where(over, 0, timestep.reward),
+            terminated=no,
+            truncated=no,
+            episode_start=first | over,
+        )
+        return agent.act(keys, params, carry, now)
+
+    return Agent(agent.initial_carry, act)

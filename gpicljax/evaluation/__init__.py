@@ -21,6 +21,7 @@ from gpicljax.evaluation.disentanglement import (
     mutual_information_gap,
 )
 from gpicljax.evaluation.icl import Estimate, ICLCurve, ICLProfile, icl_curve, icl_profile
+from gpicljax.evaluation.in_context_rl import TrialMeasures, Trials, measure, normalised
 from gpicljax.evaluation.ngrams import adaptive_ngram
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.evaluation.statistics import (
@@ -46,6 +47,8 @@ __all__ = [
     "Interval",
     "Moments",
     "PhaseAccuracy",
+    "TrialMeasures",
+    "Trials",
     "WelchResult",
     "adaptive_ngram",
     "aggregate",
@@ -61,8 +64,10 @@ __all__ = [
     "icl_profile",
     "interquartile_mean",
     "mean_interval",
+    "measure",
     "modularity",
     "mutual_information_gap",
+    "normalised",
     "phase_accuracy",
     "posdis",
     "probability_of_improvement",

@@ -1,0 +1,3 @@
+"""Language models as agents."""
+
+__all__: list[str] = []

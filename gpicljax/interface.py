@@ -1,4 +1,4 @@
-"""What passes between environments, agents and trainers: `TimeStep`, `Agent`, `Trainer`, records."""
+"""What passes between environments, agents and trainers: time steps, agents, trainers."""
 
 from __future__ import annotations
 

@@ -196,16 +196,21 @@ LONG_EXAMPLES = {
     "gpicljax.evaluation.aggregates",
     "gpicljax.evaluation.compositionality",
     "gpicljax.evaluation.disentanglement",
+    "gpicljax.evaluation.in_context_rl",
     "gpicljax.evaluation.meta_rg.acquisition",
     "gpicljax.evaluation.meta_rg.games",
     "gpicljax.interop.gymnasium_vector",
     "gpicljax.interop.gymnax",
     "gpicljax.interop.jaxmarl",
+    "gpicljax.interop.gymnasium_host",
+    "gpicljax.llm.in_context_rl",
+    "gpicljax.llm.local",
     "gpicljax.networks.event_store",
     "gpicljax.networks.feedforward",
     "gpicljax.play.browser",
     "gpicljax.play.game",
     "gpicljax.play.terminal",
+    "gpicljax.trials",
 }
 
 

@@ -15,6 +15,7 @@ from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import TanhPolicy, choices, legal_actions, no_action
+from gpicljax.vector import VectorEnv
 
 
 class AgentCarry(NamedTuple):
@@ -293,6 +294,75 @@ def oracle_agent(env: Environment) -> Agent:
         return action.astype(jnp.int32), {"shares": shares}, carry
 
     return Agent(lambda batch: (), act)
+
+
+def check_whole_trials(whole_trials: bool, vec: VectorEnv, steps: int) -> None:
+    """Refuses `whole_trials` where what is learnt from at once is not one trial of every instance.
+
+    Args:
+      whole_trials: whether it is wanted.
+      vec: the environments; trials of one episode of fixed length, such as `trials.Trial`.
+      steps: that are learnt from at once.
+
+    Raises:
+      ValueError: unless they are the trial's and the one into the next.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.trials.Trial(gpicljax.make("FrozenLake-v1"), 200)
+      >>> check_whole_trials(True, gpicljax.VectorEnv(env, 8), steps=201)
+      >>> check_whole_trials(True, gpicljax.VectorEnv(env, 8), steps=200)
+      Traceback (most recent call last):
+      ValueError: whole_trials: got True with 200 steps; accepted: True with the trials' 200 ...
+    """
+    if whole_trials:
+        horizon = int(vec.env.horizon(vec.params))
+        fits = vec.episodes_per_trial == 1 and vec.steps_per_trial is None and steps == horizon + 1
+        accepted = f"True with the trials' {horizon} steps and 1 more, of one episode each"
+        given = f"True with {steps} steps"
+        if not fits:
+            raise ValueError(f"whole_trials: got {given}; accepted: {accepted}")
+
+
+def policy_agent(network: Network, actions: spaces.Space, temperature: Any = 1.0) -> Agent:
+    """An agent that draws from a policy network's logits, sharpened or not.
+
+    Args:
+      network: outputs `PolicyOutput`.
+      actions: discrete.
+      temperature: of the logits, float `[]`, may be traced; 1 is the policy itself, 0 takes its
+        most probable action.
+
+    Returns:
+      The agent over the network's parameters; its `aux` has the `logits`.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.networks.actor_critic import ActorCritic
+      >>> from gpicljax.networks.contract import as_network
+      >>> env = gpicljax.make("CliffWalking-v1")
+      >>> network = as_network(ActorCritic(env.observation_space(), env.action_space()))
+      >>> agent = policy_agent(network, env.action_space(), temperature=0.3)
+      >>> agent.initial_carry(2).last_action.shape
+      (2,)
+    """
+    space = choices(actions)
+
+    def draw(key: jax.Array, logits: jax.Array) -> jax.Array:
+        # Gumbel's trick: noise in proportion to the temperature, none at 0.
+        noise = jax.random.gumbel(key, logits.shape, logits.dtype)
+        return jnp.argmax(logits + temperature * noise, axis=-1).astype(jnp.int32)
+
+    def act(
+        keys: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
+    ) -> tuple[jax.Array, Any, AgentCarry]:
+        inputs = agent_input(space, carry, timestep)
+        output, core = network.step(params, carry.core, inputs, timestep.trial_start)
+        logits = jnp.where(legal_actions(timestep.observation, space), output.logits, -jnp.inf)
+        action = jax.vmap(draw)(keys, logits)
+        return action, {"logits": logits}, AgentCarry(core, action)
+
+    return Agent(lambda batch: initial_memory(network, space, batch), act)
 
 
 def within_trial(agent: Agent) -> Agent:

@@ -80,7 +80,8 @@ def build(config: Config) -> Program:
             if not (name and condition)
         },
         baselines=lambda: {
-            name: rules(config, each.trials(config.actions)) for name, each in told.items()
+            name: rules(config, each.trials(config.actions), scale_only=bool(name))
+            for name, each in told.items()
         },
         probe=Probe(
             Measure(on_training_tasks, (config.temperature,)),
@@ -115,7 +116,11 @@ def _trainer(config: Config, vec: VectorEnv, network: Network) -> tuple[Trainer,
     unroll = config.actions + 1
     if config.learner.startswith("rl2"):
         sizes = ppo.PPOConfig(
-            unroll, epochs=2, minibatches=4, normalise_rewards=True, whole_trials=True
+            unroll,
+            epochs=2,
+            minibatches=config.minibatches,
+            normalise_rewards=True,
+            whole_trials=True,
         )
         trainer, hparams = ppo.make(sizes, vec, network), config.ppo
         steps = config.updates(trainer.observations)
@@ -135,7 +140,7 @@ def _trainer(config: Config, vec: VectorEnv, network: Network) -> tuple[Trainer,
                     lambda keys, _, carry, seen: learner.act(keys, TUNED, carry, seen),
                 )
             )
-    sizes = cloning.CloningConfig(unroll, minibatches=4, whole_trials=True)
+    sizes = cloning.CloningConfig(unroll, minibatches=config.minibatches, whole_trials=True)
     trainer = cloning.make(sizes, vec, network, teacher)
     updates = config.updates(trainer.observations)
     return trainer, dataclasses.replace(hparams, decay_updates=updates)
@@ -197,8 +202,8 @@ def tester(config: Config, trials: tuple[Trial, Any], network: Network) -> Any:
     return test
 
 
-def rules(config: Config, trials: tuple[Trial, Any]) -> dict[str, Tested]:
-    """What agents that are not trained come to, on the same tasks."""
+def rules(config: Config, trials: tuple[Trial, Any], scale_only: bool = False) -> dict[str, Tested]:
+    """What agents that are not trained come to, on the same tasks; or what scales scores alone."""
     env, space = trials[0], trials[0].action_space()
     now = env.env.observation_space()
     table = within_trial(q_learner(now, space))
@@ -216,6 +221,8 @@ def rules(config: Config, trials: tuple[Trial, Any]) -> dict[str, Tested]:
             "UCB1, tuned (0.2)": (within_trial(ucb1(space, 0.2)), ()),
             "Thompson sampling": (within_trial(thompson_bernoulli(space)), ()),
         }
+    if scale_only:
+        agents = {name: agents[name] for name in ("random", "oracle")}
     key = stream(config.seed, "tasks")
     found = {}
     for name, (agent, params) in agents.items():

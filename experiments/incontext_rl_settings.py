@@ -92,6 +92,7 @@ class Config(TrainingConfig):
         others an LSTM, a store of events, or attention.
       actions: Of a trial.
       num_envs: Trials of an update.
+      minibatches: Groups of them that are learnt from one after the other.
       temperature: Of the trained policy; chosen in training, never on the tasks it is tested on.
       replicas: Trials that each agent is tested in, each on a task of its own.
       network: Of dpt and rl2.
@@ -104,6 +105,7 @@ class Config(TrainingConfig):
     learner: Learner = "dpt"
     actions: Count = 200
     num_envs: Count = 256
+    minibatches: Count = 16
     temperature: Annotated[float, Range(0)] = 0.5
     replicas: Count = 1000
     network: ExperienceSettings = ExperienceSettings()
@@ -123,7 +125,7 @@ def updates(count: int) -> int:
     return count * 201 * 256
 
 
-QUICK = Config(seeds=1, observations=updates(40), log_lines=8)
+QUICK = Config(seeds=1, observations=updates(30), log_lines=6)
 PRESETS = {
     "quick": QUICK,
     "full": dataclasses.replace(QUICK, seeds=3, observations=updates(80), log_lines=16),

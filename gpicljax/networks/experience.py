@@ -49,7 +49,7 @@ class ExperienceSettings:
       code: of the MLP that codes a move; the last is C.
       embedding: of an action.
       sizes: of the torso.
-      readout: hidden size of the head that all actions share.
+      readout: hidden size of the embedding, and of the head that all actions share.
 
     Example:
       >>> ExperienceSettings(sizes=(64,)).embedding
@@ -112,7 +112,8 @@ class ExperienceActorCritic(nn.Module):
     def setup(self) -> None:
         """The layers."""
         self.code = MLP(self.settings.code)
-        self.embed = dense(self.settings.embedding)
+        self.embed = [dense(self.settings.readout), dense(self.settings.embedding)]
+        self.context = dense(self.settings.readout)
         self.torso = MLP(self.settings.sizes)
         self.readout = ActionReadout(self.settings.readout)
         self.value = dense(1)
@@ -157,15 +158,18 @@ class ExperienceActorCritic(nn.Module):
         by_action = jnp.moveaxis(pairs, -3, -2).reshape(*batch, self.actions, -1)
         whole = _means(sums.pairs.sum(-3))
         own = jnp.concatenate([by_action, here, whole, codes], axis=-1)
-        own = nn.relu(self.embed(own))
+        # What an action is worth here depends on where this is and on what lies around.
+        flat = places.reshape(*batch, -1)
+        context = jnp.concatenate([now, flat, elapsed], axis=-1)
+        own = nn.relu(self.embed[0](own) + self.context(context)[..., None, :])
+        own = nn.relu(self.embed[1](own))
         exists = jnp.ones((*batch, self.actions), bool)
         if "action_mask" in seen:
             exists = seen["action_mask"]
         share = exists / exists.sum(-1, keepdims=True)
         mean = (own * share[..., None].astype(dtype)).sum(-2)
         most = jnp.where(exists[..., None], own, 0).max(-2)
-        flat = places.reshape(*batch, -1)
-        common = self.torso(jnp.concatenate([mean, most, now, flat, elapsed], axis=-1))
+        common = self.torso(jnp.concatenate([mean, most, context], axis=-1))
         return PolicyOutput(self.readout(common, own), self.value(common)[..., 0])
 
     def unroll(

@@ -46,6 +46,8 @@ HEAVY = (
     "tensorflow_probability",
     "tensorboardX",
     "wandb",
+    "httpx",
+    "inspect_ai",
 )
 FILES = {
     ".".join(["gpicljax", *path.relative_to(PACKAGE).with_suffix("").parts]): path

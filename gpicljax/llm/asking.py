@@ -78,7 +78,7 @@ class Conversation:
       patience: how often a request is tried.
       max_tokens: the longest reply.
       seed: of the conversation; every turn's is made of it.
-      sleep: waits so many seconds.
+      sleep: waits so many seconds; if it returns True, it is not tried again.
 
     Attributes:
       faults: what went wrong, in words, in the order in which it did; of earlier parts too.
@@ -113,7 +113,7 @@ class Conversation:
         patience: Patience = PATIENT,
         max_tokens: int = 1024,
         seed: int = 0,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], Any] = time.sleep,
     ) -> None:
         """Opens the transcript; see the class."""
         self.model, self.ledger, self.patience = model, ledger, patience
@@ -177,7 +177,9 @@ class Conversation:
                     if error.fault == "refused":
                         break
                     if attempt + 1 < self.patience.attempts:
-                        self._sleep(self.patience.wait(attempt, error.wait, chance.random()))
+                        wait = self.patience.wait(attempt, error.wait, chance.random())
+                        if self._sleep(wait) is True:
+                            break
         finally:
             self.ledger.settle(most, Usage(0, 0, 0) if reply is None else reply.usage)
         self.faults.extend(faults)

@@ -99,6 +99,11 @@ class ChatModel(Protocol):
         """What it is called in tables and transcripts."""
         ...
 
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What replies depend on beside the name, for JSON: a run never goes on with another."""
+        ...
+
     def __call__(self, messages: Sequence[Message], *, max_tokens: int, seed: int) -> Reply:
         """The reply to a conversation whose last message is the user's.
 
@@ -163,6 +168,11 @@ class FakeModel:
         fits = callable(self.answer) or isinstance(self.answer, str)
         check(fits, "answer", self.answer, "a function of messages and seed, or a text")
         self._lock = threading.Lock()
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Nothing: what the function is cannot be said."""
+        return {}
 
     def check(self) -> None:
         """Nothing can fail."""

@@ -97,6 +97,11 @@ class OpenAICompatible:
         """The model's."""
         return self.model
 
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """How it chooses. Not where it is: a server that is started again may be elsewhere."""
+        return {"temperature": self.temperature, "options": self.options}
+
     # Before anything is spent ------------------------------------------------------------------
 
     def check(self) -> None:

@@ -385,6 +385,7 @@ def play_trials(
     ledger = Ledger(budget)
     key_words = jax.random.key_data(key).tolist()
     players: list[_Player] = []
+    halted = threading.Event()
     try:
         for number in range(batch.num_envs):
             about = {
@@ -394,6 +395,7 @@ def play_trials(
                 "trial": number,
                 "key": key_words,
                 "model": model.name,
+                "sampling": dict(model.about),
                 "max_tokens": max_tokens,
                 "context_tokens": context_tokens,
                 "settings": dataclasses.asdict(settings),
@@ -407,10 +409,11 @@ def play_trials(
                 patience,
                 max_tokens=max_tokens,
                 seed=int(key_words[-1]) * 100_003 + number,
+                sleep=halted.wait,
             )
             session = TrialSession(settings, seen_space, actions, limit, told)
             players.append(_Player(session, conversation, context_tokens))
-        with _Host(players, at_once) as host:
+        with _Host(players, at_once, halted) as host:
             played = host_play(key, batch, host, max_steps=limit, keep=step_of)
     finally:
         for player in players:
@@ -504,11 +507,10 @@ class _Player:
 class _Host:
     """All players as one `HostAgent`: models are asked in threads, environments step in one."""
 
-    def __init__(self, players: Sequence[_Player], at_once: int) -> None:
-        self._players = players
+    def __init__(self, players: Sequence[_Player], at_once: int, halted: threading.Event) -> None:
+        self._players, self._halted = players, halted
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="language-model")
         self._running: dict[Future[Any], int] = {}
-        self._lock = threading.Lock()
 
     def __call__(self, moments: Mapping[int, Moment]) -> dict[int, Any]:
         busy = set(self._running.values())
@@ -527,4 +529,6 @@ class _Host:
         return self
 
     def __exit__(self, *error: object) -> None:
+        # Who waits to try again need not, where the run is broken off.
+        self._halted.set()
         self._pool.shutdown(wait=True, cancel_futures=True)

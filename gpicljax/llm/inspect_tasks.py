@@ -86,6 +86,7 @@ class _InspectModel:
 
     def __init__(self, model: Model, loop: asyncio.AbstractEventLoop) -> None:
         self.name, self._model, self._loop = str(model), model, loop
+        self.about: dict[str, Any] = {}
 
     def check(self) -> None:
         """Inspect has done so."""

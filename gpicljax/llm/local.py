@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -87,6 +87,11 @@ class ByteModel:
         self.network, self.params, self.memory, self.name = network, params, memory, name
         self.temperature = temperature
         self._lock = threading.Lock()
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Memory and temperature."""
+        return {"memory": self.memory, "temperature": self.temperature}
 
     def check(self) -> None:
         """Nothing can fail."""

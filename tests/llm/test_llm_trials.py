@@ -1,5 +1,7 @@
 """Language models in trials: what they are told, what is read, and when it ends."""
 
+import time
+
 import jax
 import numpy as np
 import pytest
@@ -196,6 +198,29 @@ def test_how_trials_end_early(lakes, key, tmp_path):
     )
     assert sorted(r.status for r in stopped.reports) == ["finished", "finished", "interrupted"]
     assert "1 faults, the last: turn 2, attempt 1: the key is refused (401)" in stopped.in_words()
+
+
+def test_numbers_are_seen_and_chosen(key, tmp_path):
+    """The tasks with continuous observations, and with continuous actions."""
+    for name, reply, seen in (
+        ("MountainCar-v0", "[SELECT: 2]", "You observe [-0."),
+        ("Pendulum-v1", "[SELECT: -1.5]", "An action is a number from -2 to 2."),
+    ):
+        vec = gpicljax.VectorEnv(Trial(gpicljax.make(name), 3), 1, resets="fresh")
+        told = PromptSettings(explanations=True, decimals=2)
+        result = play_trials(key, vec, FakeModel(reply), tmp_path / name, told)
+        assert result.complete and result.trials.length.tolist() == [3]
+        assert float(result.trials.actions.reshape(-1)[0]) == float(reply[9:-1])
+        assert seen in (tmp_path / name / "trial_0000.jsonl").read_text()
+
+
+def test_a_run_that_is_broken_off_does_not_wait(lakes, key, tmp_path):
+    """An error in one trial ends the run at once, though another waits to try again."""
+    faults = {0: ModelError("busy", "transient", wait=50.0), 1: RuntimeError("a bug")}
+    begun = time.monotonic()
+    with pytest.raises(RuntimeError, match="a bug"):
+        play_trials(key, lakes, FakeModel("[SELECT: 1]", faults=faults), tmp_path)
+    assert time.monotonic() - begun < 20
 
 
 def test_bad_input_is_refused_before_anything_is_asked(lakes, key, tmp_path):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,14 +25,21 @@ from incontext_rl_settings import PRESETS, Config, named_lakes, tasks
 from reports.incontext_rl import Tested, joint_table, report
 
 from gpicljax.agents import cloning, ppo
-from gpicljax.agents.acting import oracle_agent, policy_agent, random_agent, within_trial
+from gpicljax.agents.acting import (
+    agent_input,
+    initial_memory,
+    oracle_agent,
+    policy_agent,
+    random_agent,
+    within_trial,
+)
 from gpicljax.agents.bandits import thompson_bernoulli, ucb1
 from gpicljax.agents.tabular import REFERENCE, TUNED, TabularHParams, q_learner
 from gpicljax.evaluation.in_context_rl import recorded, step_of
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.actor_critic import RecurrentActorCritic
 from gpicljax.networks.contract import Network, as_network
-from gpicljax.networks.experience import experience_network
+from gpicljax.networks.experience import ExperienceSettings, experience_network
 from gpicljax.networks.memories import MemorySettings
 from gpicljax.rollout import play, start_rollout
 from gpicljax.runtime import (
@@ -43,6 +51,8 @@ from gpicljax.runtime import (
     run_experiment,
     stream,
 )
+from gpicljax.runtime.config_json import from_json
+from gpicljax.storage.array_folder import named, read_folder, restore, write_folder
 from gpicljax.trials import Trial
 from gpicljax.vector import VectorEnv
 
@@ -88,6 +98,7 @@ def build(config: Config) -> Program:
             lambda rewards: {"return": rewards.sum(-1).mean(-1)},
         ),
         key_metric="return",
+        save=lambda folder, cell, **about: save_trained(folder, config, **about),
     )
 
 
@@ -144,6 +155,50 @@ def _trainer(config: Config, vec: VectorEnv, network: Network) -> tuple[Trainer,
     trainer = cloning.make(sizes, vec, network, teacher)
     updates = config.updates(trainer.observations)
     return trainer, dataclasses.replace(hparams, decay_updates=updates)
+
+
+# Trained agents on disk --------------------------------------------------------------------------
+
+_CARD, _FORMAT = "agent.json", 1
+_TOLD = "family", "learner", "actions", "temperature"
+
+
+def save_trained(folder: Path, config: Config, *, params: Any, **about: Any) -> None:
+    """Writes a trained agent: its weights, and what they are to be read with."""
+    card = {
+        **{name: getattr(config, name) for name in _TOLD},
+        "network": dataclasses.asdict(config.network),
+        "memory": dataclasses.asdict(config.memory),
+    }
+    arrays = named("params", _weights(params))
+    write_folder(Path(folder), _CARD, {"format": _FORMAT, **card, **about}, arrays)
+
+
+def load_trained(folder: str | Path) -> tuple[Agent, Any, Trial]:
+    """A trained agent, its parameters, and the whole trials that it is for.
+
+    Raises:
+      SavedError: for a folder without one, or a damaged one.
+    """
+    folder = Path(folder)
+    card, arrays = read_folder(folder, _CARD, _FORMAT, "trained agent")
+    config = Config(
+        **{name: card[name] for name in _TOLD},
+        network=from_json(ExperienceSettings, card["network"]),
+        memory=from_json(MemorySettings, card["memory"]),
+    )
+    env, params = tasks(config.family, held_out=True).trials(config.actions)
+    network, space = _network(config, env), env.action_space()
+    vec = VectorEnv(env, 1, resets="fresh", params=params)
+
+    def begin(key: jax.Array) -> Any:
+        timestep = vec.init(key)[1]
+        inputs = agent_input(space, initial_memory(network, space, 1), timestep)
+        return network.init(key, inputs)
+
+    like = jax.eval_shape(begin, jax.random.key(0))
+    weights = restore(folder, arrays, "params", like)
+    return policy_agent(network, space, config.temperature), weights, env
 
 
 # Testing -----------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ import numpy as np
 
 from gpicljax.checks import check, check_at_least
 from gpicljax.interface import Agent, Moment, Record, TimeStep
+from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv, VectorState
 
 Keep = Callable[[Record], Any]
@@ -299,8 +300,10 @@ class Instance:
       ...     return [three_pulls(instance) for instance in HostBatch(vec).start(key)]
     """
 
-    def __init__(self, step: Any, keys: Any, vstate: VectorState, timestep: TimeStep) -> None:
-        self._step, self._keys = step, keys
+    def __init__(
+        self, step: Any, keys: Any, space: Space, vstate: VectorState, timestep: TimeStep
+    ) -> None:
+        self._step, self._keys, self._space = step, keys, space
         self._vstate, self._timestep = vstate, timestep
         self.record: Record | None = None
 
@@ -322,8 +325,9 @@ class Instance:
     @property
     def blank_record(self) -> Record:
         """What a step is like, leaves `[1, ...]`, before one is taken; nothing happens in it."""
-        none = jnp.zeros(1, jnp.int32)
-        return Record(self._vstate, self._timestep, none, {}, self._vstate, self._timestep)
+        space = self._space
+        action = jax.tree.map(lambda x: jnp.zeros_like(x)[None], space.sample(jax.random.key(0)))
+        return Record(self._vstate, self._timestep, action, {}, self._vstate, self._timestep)
 
     def step(self, action: Any) -> TimeStep:
         """Acts once; returns what is seen then, unbatched."""
@@ -393,7 +397,8 @@ class HostBatch:
                 return jax.tree.map(lambda x: x[i : i + 1], tree)
 
             mine = jax.tree.map(lambda own, part: cut(part) if own else part, owned, vstate)
-            return Instance(self._step, self._keys, mine, cut(timestep))
+            space = self.vec.env.action_space()
+            return Instance(self._step, self._keys, space, mine, cut(timestep))
 
         return [instance(i) for i in range(self.vec.num_envs)]
 

@@ -10,7 +10,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import incontext_rl
-from incontext_rl_settings import CUSTOM, lake_number, named_lakes, tasks
+from incontext_rl_settings import CUSTOM, Config, lake_number, named_lakes, tasks
+
+import gpicljax
+from gpicljax.agents.acting import agent_input, initial_memory
+from gpicljax.networks.experience import ExperienceSettings
+from gpicljax.storage import SavedError
 
 TINY = [
     "--actions=20",
@@ -68,6 +73,28 @@ def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
 def test_every_learner_runs(family, learner, tmp_path):
     outcome = run(tmp_path, family, learner)
     assert np.isfinite(outcome.curve("return")).all()
+
+
+def test_a_trained_agent_is_saved_and_loaded(tmp_path):
+    sizes = ExperienceSettings(code=(4, 3), embedding=4, sizes=(4,), readout=4)
+    config = Config(family="two-arms", actions=9, temperature=0.25, network=sizes)
+    env, _ = tasks("two-arms", False).trials(9)
+    network = incontext_rl._network(config, env)
+    vec = gpicljax.VectorEnv(env, 2, resets="fresh")
+
+    @jax.jit
+    def begin(key):
+        space, timestep = env.action_space(), vec.init(key)[1]
+        return network.init(key, agent_input(space, initial_memory(network, space, 2), timestep))
+
+    params = begin(jax.random.key(0))
+    incontext_rl.save_trained(tmp_path, config, params=params, training={"seed": 0})
+    agent, loaded, trials = incontext_rl.load_trained(tmp_path)
+    jax.tree.map(np.testing.assert_array_equal, loaded, params)
+    assert trials.actions == 9 and agent.initial_carry(3).core.places.shape == (3, 1, 3)
+    (tmp_path / "params.npz").write_bytes(b"damaged")
+    with pytest.raises(SavedError, match="params.npz"):
+        incontext_rl.load_trained(tmp_path)
 
 
 def test_lakes_that_are_tested_on_are_never_trained_on(key):

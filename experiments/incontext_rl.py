@@ -79,12 +79,12 @@ def build(config: Config) -> Program:
 
     return Program(
         title=f"{config.learner} on {config.family}",
-        details={"temperature": f"{config.temperature:g}"},
+        details={"temperature": f"{config.sharpness:g}"},
         init=lambda key, cell: trainer.init(key, hparams),
         update=trainer.update,
         observations=trainer.observations,
         measures={
-            _joined(name, condition): Measure(function, (config.temperature, number))
+            _joined(name, condition): Measure(function, (config.sharpness, number))
             for name, function in functions.items()
             for condition, number in CONDITIONS.items()
             if not (name and condition)
@@ -94,7 +94,7 @@ def build(config: Config) -> Program:
             for name, each in told.items()
         },
         probe=Probe(
-            Measure(on_training_tasks, (config.temperature,)),
+            Measure(on_training_tasks, (config.sharpness,)),
             lambda rewards: {"return": rewards.sum(-1).mean(-1)},
         ),
         key_metric="return",
@@ -167,6 +167,7 @@ def save_trained(folder: Path, config: Config, *, params: Any, **about: Any) -> 
     """Writes a trained agent: its weights, and what they are to be read with."""
     card = {
         **{name: getattr(config, name) for name in _TOLD},
+        "temperature": config.sharpness,
         "network": dataclasses.asdict(config.network),
         "memory": dataclasses.asdict(config.memory),
     }
@@ -198,7 +199,7 @@ def load_trained(folder: str | Path) -> tuple[Agent, Any, Trial]:
 
     like = jax.eval_shape(begin, jax.random.key(0))
     weights = restore(folder, arrays, "params", like)
-    return policy_agent(network, space, config.temperature), weights, env
+    return policy_agent(network, space, config.sharpness), weights, env
 
 
 # Testing -----------------------------------------------------------------------------------------

@@ -22,6 +22,14 @@ from gpicljax.trials import Part, Solved, Trial
 
 Family = Literal["lakes", "lakes-anywhere", "lakes-slippery", "two-arms", "ten-arms"]
 Learner = Literal["dpt", "rl2", "rl2-lstm", "rl2-events", "dpt-attention", "ad"]
+TEMPERATURES: dict[Family, float] = {
+    "lakes": 0.0,
+    "lakes-anywhere": 0.3,
+    "lakes-slippery": 0.3,
+    "two-arms": 0.5,
+    "ten-arms": 0.5,
+}
+"""Of trained policies; chosen on training tasks alone."""
 CUSTOM = "SFFF", "FHFH", "FFFH", "GFFH"
 """The evaluation's second lake; its goal is three moves below the start."""
 
@@ -93,7 +101,7 @@ class Config(TrainingConfig):
       actions: Of a trial.
       num_envs: Trials of an update.
       minibatches: Groups of them that are learnt from one after the other.
-      temperature: Of the trained policy; chosen in training, never on the tasks it is tested on.
+      temperature: Of the trained policy; by default what does best on the family's training tasks.
       replicas: Trials that each agent is tested in, each on a task of its own.
       network: Of dpt and rl2.
       memory: Of the other learners.
@@ -106,7 +114,7 @@ class Config(TrainingConfig):
     actions: Count = 200
     num_envs: Count = 256
     minibatches: Count = 16
-    temperature: Annotated[float, Range(0)] = 0.5
+    temperature: Annotated[float, Range(0)] | None = None
     replicas: Count = 1000
     network: ExperienceSettings = ExperienceSettings()
     memory: MemorySettings = MemorySettings()
@@ -114,6 +122,11 @@ class Config(TrainingConfig):
     ppo: ppo.PPOHParams = ppo.PPOHParams(
         learning_rate=1e-3, final_share=0.1, discount=0.98, entropy_coefficient=0.01
     )
+
+    @property
+    def sharpness(self) -> float:
+        """The temperature that is used."""
+        return TEMPERATURES[self.family] if self.temperature is None else self.temperature
 
     def default_name(self) -> str:
         """The preset, the family and the learner."""

@@ -179,7 +179,7 @@ def report(outcome: Outcome) -> Report:
         "of them trained on, the same for all agents, with the same noise. Scores: random play is "
         "0, an oracle that knows the task is 1; with intervals of 95 % (bootstrap over tasks of "
         f"one agent, t over {config.seeds} seeds of a trained one). Temperature "
-        f"{config.temperature:g}. `last 20`: mean reward of the last 20 episodes; `least action`: "
+        f"{config.sharpness:g}. `last 20`: mean reward of the last 20 episodes; `least action`: "
         "how often the least-taken action was, times the number of actions.",
         "",
         table(rows),

@@ -34,11 +34,13 @@ _PARTS = [
     "envs",
     "evaluation",
     "interop",
+    "llm",
     "networks",
     "play",
     "rollout",
     "runtime",
     "storage",
+    "trials",
     "viz",
     "wrappers",
 ]

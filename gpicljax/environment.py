@@ -63,6 +63,7 @@ _RETURNED = {
     "render": "a picture, uint8[H, W, 3]",
     "physical_state": "what a reference simulator has of the state, float[N]",
     "with_physical_state": "the state with that part replaced",
+    "outcomes": "what every action leads to: Outcomes(chance, following, reward, over)",
 }
 
 
@@ -119,6 +120,28 @@ class Step(NamedTuple):
     terminated: jax.Array
     truncated: jax.Array
     info: Info
+
+
+class Outcomes(NamedTuple):
+    """What every action leads to from every situation of a task; see `Environment.outcomes`.
+
+    Attributes:
+      chance: float `[S, A, K]`, of each of K outcomes.
+      following: `int32[S, A, K]`, the situation it leads to.
+      reward: float `[S, A, K]`, on the way (a mean, where it is random).
+      over: `bool[S, A, K]`, the episode ends there.
+
+    Example:
+      >>> one = jnp.ones((1, 2, 1))
+      >>> pulls = Outcomes(one, jnp.zeros((1, 2, 1), int), 0.5 * one, one.astype(bool))
+      >>> pulls.reward.shape
+      (1, 2, 1)
+    """
+
+    chance: jax.Array
+    following: jax.Array
+    reward: jax.Array
+    over: jax.Array
 
 
 class Environment(Generic[Params, Task, State]):
@@ -366,6 +389,18 @@ class Environment(Generic[Params, Task, State]):
     def with_physical_state(self, state: State, vector: jax.Array) -> State:
         """The state with the part that `physical_state` shows replaced, from float `[N]`."""
         raise self._missing("with_physical_state")
+
+    @property
+    def has_outcomes(self) -> bool:
+        """Whether a task's `outcomes` can be listed: by default, if the method is overridden."""
+        return type(self).outcomes is not Environment.outcomes
+
+    def outcomes(self, task: Task) -> Outcomes:
+        """What every action leads to, where situations are discrete observations and few.
+
+        Situation s is where `observe` says s; when an episode is cut off is left out.
+        """
+        raise self._missing("outcomes")
 
     def _missing(self, method: str) -> NotImplementedError:
         kind, base = type(self), getattr(Environment, method)

@@ -1,4 +1,4 @@
-"""What passes between environments, agents and trainers: `TimeStep`, `Agent`, `Trainer`."""
+"""What passes between environments, agents and trainers: time steps, agents, trainers."""
 
 from __future__ import annotations
 
@@ -67,6 +67,38 @@ class Agent(NamedTuple):
 
     initial_carry: Callable[[int], Any]
     act: Callable[[jax.Array, Any, Any, TimeStep], tuple[Any, Any, Any]]
+
+
+class Record(NamedTuple):
+    """One step of a batch: where it was taken, what was done, where it led.
+
+    Attributes:
+      vstate: the batch's state (`VectorState`) before the step.
+      timestep: what the agent saw.
+      action: what it did; ignored by the environment where `timestep.last`.
+      aux: what it noted.
+      next_vstate: the environments after the step.
+      next_timestep: what it led to, the reward included.
+    """
+
+    vstate: Any
+    timestep: TimeStep
+    action: Any
+    aux: Any
+    next_vstate: Any
+    next_timestep: TimeStep
+
+
+class Moment(NamedTuple):
+    """What an instance waits for an action on; leaves without a batch axis.
+
+    Attributes:
+      timestep: what is seen.
+      key: typed key `[]` for the choice.
+    """
+
+    timestep: TimeStep
+    key: jax.Array
 
 
 class Trainer(NamedTuple):

@@ -13,36 +13,16 @@ episodes, whatever the batch. No other loop over environments exists.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.checks import check, check_at_least
-from gpicljax.interface import Agent, TimeStep
+from gpicljax.interface import Agent, Moment, Record, TimeStep
+from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv, VectorState
-
-
-class Record(NamedTuple):
-    """One step of a batch: where it was taken, what was done, where it led.
-
-    Attributes:
-      vstate: the environments before the step.
-      timestep: what the agent saw.
-      action: what it did; ignored by the environment where `timestep.last`.
-      aux: what it noted.
-      next_vstate: the environments after the step.
-      next_timestep: what it led to, the reward included.
-    """
-
-    vstate: VectorState
-    timestep: TimeStep
-    action: Any
-    aux: Any
-    next_vstate: VectorState
-    next_timestep: TimeStep
-
 
 Keep = Callable[[Record], Any]
 """What is to be kept of a step, leaves `[B, ...]`; what is not kept is not computed twice."""
@@ -294,18 +274,6 @@ def play(
 # On the host ----------------------------------------------------------------------------------
 
 
-class Moment(NamedTuple):
-    """What an instance waits for an action on; leaves without a batch axis.
-
-    Attributes:
-      timestep: what is seen.
-      key: typed key `[]` for the choice.
-    """
-
-    timestep: TimeStep
-    key: jax.Array
-
-
 GIVE_UP: Literal["give up"] = "give up"
 """Instead of an action: nothing more is played in this instance."""
 
@@ -333,9 +301,11 @@ class Instance:
       ...     return [three_pulls(instance) for instance in HostBatch(vec).start(key)]
     """
 
-    def __init__(self, step: Any, vstate: VectorState, timestep: TimeStep, moment: Moment) -> None:
-        self._step, self._vstate, self._timestep = step, vstate, timestep
-        self.moment = moment
+    def __init__(
+        self, step: Any, space: Space, vstate: VectorState, timestep: TimeStep, moment: Moment
+    ) -> None:
+        self._step, self._space = step, space
+        self._vstate, self._timestep, self.moment = vstate, timestep, moment
         self.record: Record | None = None
         self.kept: Any = None
 
@@ -348,6 +318,13 @@ class Instance:
     def task(self) -> Any:
         """The environment's task, unbatched."""
         return _first(self._vstate.task)
+
+    @property
+    def blank_record(self) -> Record:
+        """What a step is like, leaves `[1, ...]`, before one is taken; nothing happens in it."""
+        space = self._space
+        action = jax.tree.map(lambda x: jnp.zeros_like(x)[None], space.sample(jax.random.key(0)))
+        return Record(self._vstate, self._timestep, action, {}, self._vstate, self._timestep)
 
     def step(self, action: Any) -> TimeStep:
         """Acts once; returns what is seen then, unbatched."""
@@ -362,6 +339,29 @@ class Instance:
 
 def _first(tree: Any) -> Any:
     return jax.tree.map(lambda x: x[0], tree)
+
+
+class HostSource(Protocol):
+    """Where `host_play` gets its instances from: a `HostBatch`, or another simulator's adapter.
+
+    Attributes:
+      num_envs: how many there are.
+      episodes_per_trial: of each.
+    """
+
+    @property
+    def num_envs(self) -> int:
+        """How many instances there are."""
+        ...
+
+    @property
+    def episodes_per_trial(self) -> int:
+        """Episodes of each trial."""
+        ...
+
+    def start(self, key: jax.Array, env_params: Any = None) -> Sequence[Any]:
+        """Objects like `Instance`, with `moment`, `step` and `record`, as their trials begin."""
+        ...
 
 
 class HostBatch:
@@ -383,6 +383,7 @@ class HostBatch:
         """Prepares the programs; see the class."""
         self.vec = vec
         one = vec.part(vec.num_envs)
+        self.num_envs, self.episodes_per_trial = vec.num_envs, vec.episodes_per_trial
 
         def waiting(vstate: VectorState, timestep: TimeStep) -> Moment:
             return Moment(_first(timestep), one.choice_keys(vstate)[0])
@@ -405,15 +406,15 @@ class HostBatch:
                 return jax.tree.map(lambda x: x[i : i + 1], tree)
 
             mine = jax.tree.map(lambda own, part: cut(part) if own else part, owned, vstate)
-            seen = cut(timestep)
-            return Instance(self._step, mine, seen, self._waiting(mine, seen))
+            seen, space = cut(timestep), self.vec.env.action_space()
+            return Instance(self._step, space, mine, seen, self._waiting(mine, seen))
 
         return [instance(i) for i in range(self.vec.num_envs)]
 
 
 def host_play(
     key: jax.Array,
-    vec: VectorEnv,
+    vec: VectorEnv | HostSource,
     agent: HostAgent,
     *,
     max_steps: int,
@@ -425,7 +426,7 @@ def host_play(
 
     Args:
       key: a typed key, for the environments; `start_rollout` with it starts the same episodes.
-      vec: the batch of environments.
+      vec: the batch of environments, or what stands for one.
       agent: see `HostAgent`.
       max_steps: T, the longest episode to be recorded.
       trials: of each instance.
@@ -454,7 +455,10 @@ def host_play(
         after = record.next_timestep
         return keep(record), (after.terminated, after.truncated), record.vstate.episode
 
-    instances = HostBatch(vec, marked).start(key, env_params)
+    compiled = isinstance(vec, VectorEnv)
+    batch: Any = HostBatch(vec, marked) if isinstance(vec, VectorEnv) else vec
+    mark = jax.jit(marked)
+    instances = batch.start(key, env_params)
     shape = (vec.num_envs, trials, vec.episodes_per_trial)
     length = np.zeros(shape, np.int32)
     terminated, truncated = np.zeros(shape, bool), np.zeros(shape, bool)
@@ -472,7 +476,8 @@ def host_play(
                 trial[i] = trials
                 continue
             instances[i].step(action)
-            kept, (ended, cut), episode = jax.device_get(instances[i].kept)
+            outcome = instances[i].kept if compiled else mark(instances[i].record)
+            kept, (ended, cut), episode = jax.device_get(outcome)
             if records is None:
                 records = jax.tree.map(
                     lambda x: np.zeros((*shape, max_steps, *x.shape[1:]), x.dtype), kept
@@ -490,6 +495,11 @@ def host_play(
                 length[which] += 1
                 terminated[which], truncated[which] = ended[0], cut[0]
             trial[i] += bool(over[i]) and episode[0] + 1 >= vec.episodes_per_trial
+    if records is None:  # everybody gave up at once
+        shapes = jax.eval_shape(keep, instances[0].blank_record)
+        records = jax.tree.map(
+            lambda x: np.zeros((*shape, max_steps, *x.shape[1:]), x.dtype), shapes
+        )
     played = Played(records, length, terminated, truncated)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)
 

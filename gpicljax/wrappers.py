@@ -160,6 +160,11 @@ class Wrapper(Environment):
         return self.env.render(self.inner(state), task)
 
     @property
+    def has_outcomes(self) -> bool:
+        """False: what is around it may change them."""
+        return False
+
+    @property
     def has_physical_state(self) -> bool:
         """False: a reference simulator knows nothing of what is around it."""
         return False

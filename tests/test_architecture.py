@@ -21,7 +21,7 @@ FLOORS = (
     {"batching", "checks", "random", "storage"},
     {"environment", "interface", "spaces", "registration"},
     {"envs"},
-    {"vector", "task_set", "wrappers", "interop"},
+    {"vector", "task_set", "wrappers", "trials", "interop"},
     {"networks"},
     {"rollout", "data"},
     {"agents"},
@@ -46,6 +46,8 @@ HEAVY = (
     "tensorflow_probability",
     "tensorboardX",
     "wandb",
+    "httpx",
+    "inspect_ai",
 )
 FILES = {
     ".".join(["gpicljax", *path.relative_to(PACKAGE).with_suffix("").parts]): path
@@ -196,16 +198,21 @@ LONG_EXAMPLES = {
     "gpicljax.evaluation.aggregates",
     "gpicljax.evaluation.compositionality",
     "gpicljax.evaluation.disentanglement",
+    "gpicljax.evaluation.in_context_rl",
     "gpicljax.evaluation.meta_rg.acquisition",
     "gpicljax.evaluation.meta_rg.games",
     "gpicljax.interop.gymnasium_vector",
     "gpicljax.interop.gymnax",
     "gpicljax.interop.jaxmarl",
+    "gpicljax.interop.gymnasium_host",
+    "gpicljax.llm.in_context_rl",
+    "gpicljax.llm.local",
     "gpicljax.networks.event_store",
     "gpicljax.networks.feedforward",
     "gpicljax.play.browser",
     "gpicljax.play.game",
     "gpicljax.play.terminal",
+    "gpicljax.trials",
 }
 
 

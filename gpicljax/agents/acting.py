@@ -15,6 +15,7 @@ from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import TanhPolicy, choices, legal_actions, no_action
+from gpicljax.vector import VectorEnv
 
 
 class AgentCarry(NamedTuple):
@@ -256,3 +257,158 @@ def random_agent(env: Environment) -> Agent:
         return jax.vmap(space.sample)(keys, mask), {}, carry
 
     return Agent(lambda batch: (), act)
+
+
+def oracle_agent(env: Environment) -> Agent:
+    """Draws from the actions that it is told are best: `timestep.privileged["optimal"]`.
+
+    Of `trials.Solved` tasks it is the upper bound that scores are scaled by, and the teacher of a
+    Decision-Pretrained Transformer (Lee et al., 2023).
+
+    Args:
+      env: the environment; the batch of it is to be built with `privileged=True`.
+
+    Returns:
+      The agent; its `aux` is a dictionary with `shares`, float `[B, A]`, the probabilities it draws
+      with.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.rollout import agent_step, start_rollout
+      >>> env = gpicljax.trials.Solved(gpicljax.make("BanditTwoArmedHighLowFixed-v0"))
+      >>> vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=True)
+      >>> @jax.jit
+      ... def pull(key):
+      ...     agent = oracle_agent(env)
+      ...     return agent_step(vec, agent, (), start_rollout(key, vec, agent))[1].action
+      >>> pull(jax.random.key(0)).tolist()
+      [0, 0, 0, 0]
+    """
+    del env
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> tuple[Any, Any, Any]:
+        del params
+        best = timestep.privileged["optimal"]
+        shares = best / best.sum(-1, keepdims=True)
+        action = jax.vmap(jax.random.categorical)(keys, jnp.where(best, 0.0, -jnp.inf))
+        return action.astype(jnp.int32), {"shares": shares}, carry
+
+    return Agent(lambda batch: (), act)
+
+
+def check_whole_trials(whole_trials: bool, vec: VectorEnv, steps: int) -> None:
+    """Refuses `whole_trials` where what is learnt from at once is not one trial of every instance.
+
+    Args:
+      whole_trials: whether it is wanted.
+      vec: the environments; trials of one episode of fixed length, such as `trials.Trial`.
+      steps: that are learnt from at once.
+
+    Raises:
+      ValueError: unless they are the trial's and the one into the next.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.trials.Trial(gpicljax.make("FrozenLake-v1"), 200)
+      >>> check_whole_trials(True, gpicljax.VectorEnv(env, 8), steps=201)
+      >>> check_whole_trials(True, gpicljax.VectorEnv(env, 8), steps=200)
+      Traceback (most recent call last):
+      ValueError: whole_trials: got True with 200 steps; accepted: True with the trials' 200 ...
+    """
+    if whole_trials:
+        horizon = int(vec.env.horizon(vec.params))
+        fits = vec.episodes_per_trial == 1 and vec.steps_per_trial is None and steps == horizon + 1
+        accepted = f"True with the trials' {horizon} steps and 1 more, of one episode each"
+        given = f"True with {steps} steps"
+        if not fits:
+            raise ValueError(f"whole_trials: got {given}; accepted: {accepted}")
+
+
+def policy_agent(network: Network, actions: spaces.Space, temperature: Any = 1.0) -> Agent:
+    """An agent that draws from a policy network's logits, sharpened or not.
+
+    Args:
+      network: outputs `PolicyOutput`.
+      actions: discrete.
+      temperature: of the logits, float `[]`, may be traced; 1 is the policy itself, 0 takes its
+        most probable action.
+
+    Returns:
+      The agent over the network's parameters; its `aux` has the `logits`.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.networks.actor_critic import ActorCritic
+      >>> from gpicljax.networks.contract import as_network
+      >>> env = gpicljax.make("CliffWalking-v1")
+      >>> network = as_network(ActorCritic(env.observation_space(), env.action_space()))
+      >>> agent = policy_agent(network, env.action_space(), temperature=0.3)
+      >>> agent.initial_carry(2).last_action.shape
+      (2,)
+    """
+    space = choices(actions)
+
+    def draw(key: jax.Array, logits: jax.Array) -> jax.Array:
+        # Gumbel's trick: noise in proportion to the temperature, none at 0.
+        noise = jax.random.gumbel(key, logits.shape, logits.dtype)
+        return jnp.argmax(logits + temperature * noise, axis=-1).astype(jnp.int32)
+
+    def act(
+        keys: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
+    ) -> tuple[jax.Array, Any, AgentCarry]:
+        inputs = agent_input(space, carry, timestep)
+        output, core = network.step(params, carry.core, inputs, timestep.trial_start)
+        logits = jnp.where(legal_actions(timestep.observation, space), output.logits, -jnp.inf)
+        action = jax.vmap(draw)(keys, logits)
+        return action, {"logits": logits}, AgentCarry(core, action)
+
+    return Agent(lambda batch: initial_memory(network, space, batch), act)
+
+
+def within_trial(agent: Agent) -> Agent:
+    """An agent of an environment, acting in whole trials of it (`trials.Trial`).
+
+    It sees what it would see without: the end of an episode, where what it would do is ignored, and
+    then the start of the next one.
+
+    Args:
+      agent: for the environment inside.
+
+    Returns:
+      The agent, with the same parameters and memory; `aux` is that of the action which counts.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.bandits import ucb1
+      >>> from gpicljax.rollout import play, start_rollout
+      >>> env = gpicljax.trials.Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=50)
+      >>> vec, agent = gpicljax.VectorEnv(env, 8), within_trial(ucb1(env.action_space()))
+      >>> def rewards(key):
+      ...     return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=50).records
+      >>> jax.eval_shape(rewards, jax.random.key(0)).shape
+      (8, 1, 50)
+    """
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> tuple[Any, Any, Any]:
+        seen, first = timestep.observation, timestep.trial_start
+        no = jnp.zeros_like(first)
+        over = (seen["terminated"] | seen["truncated"]) & ~first
+        end = timestep._replace(
+            observation=seen["reached"],
+            terminated=seen["terminated"],
+            truncated=seen["truncated"],
+            episode_start=no,
+            trial_start=no,
+        )
+        end_keys, keys = jax.vmap(lambda key: jax.random.split(key, 2), out_axes=1)(keys)
+        carry = select(over, agent.act(end_keys, params, carry, end)[2], carry)
+        now = timestep._replace(
+            observation=seen["now"],
+            reward=jnp.where(over, 0, timestep.reward),
+            terminated=no,
+            truncated=no,
+            episode_start=first | over,
+        )
+        return agent.act(keys, params, carry, now)
+
+    return Agent(agent.initial_carry, act)

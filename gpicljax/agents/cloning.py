@@ -24,8 +24,8 @@ import optax
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.agents.acting import AgentCarry, agent_input, initial_memory
-from gpicljax.agents.optimisation import adam
+from gpicljax.agents.acting import AgentCarry, agent_input, check_whole_trials, initial_memory
+from gpicljax.agents.optimisation import clipped_adam
 from gpicljax.batching import strong
 from gpicljax.checks import Rate, Share, check, check_at_least
 from gpicljax.interface import Agent, TimeStep, Trainer
@@ -43,12 +43,18 @@ class CloningConfig:
 
     Attributes:
       unroll: T, steps per update, and of the truncated gradient.
+      minibatches: groups of instances that are learnt from one after the other; they divide them.
+      whole_trials: whether every update is one trial of every instance, from its start to the step
+        into the next: no memory from before it is kept or learnt from. T is then the trial's
+        length plus 1.
     """
 
     unroll: int = 32
+    minibatches: int = 1
+    whole_trials: bool = False
 
     def __post_init__(self) -> None:
-        check_at_least(1, unroll=self.unroll)
+        check_at_least(1, unroll=self.unroll, minibatches=self.minibatches)
 
 
 @struct.dataclass
@@ -56,12 +62,18 @@ class CloningHParams:
     """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      learning_rate: of Adam.
+      learning_rate: of Adam, at the start.
+      final_share: share of the learning rate that is left after `decay_updates`.
+      decay_updates: updates over which the learning rate falls linearly.
+      adam_epsilon: of Adam.
       max_gradient_norm: clip by global norm.
       teacher_share: probability with which the teacher's action is played instead of the agent's.
     """
 
     learning_rate: Rate = 1e-3
+    final_share: Share = 1.0
+    decay_updates: int = 1
+    adam_epsilon: Rate = 1e-8
     max_gradient_norm: float = 1.0
     teacher_share: Share = 0.0
 
@@ -100,10 +112,12 @@ class Noted(NamedTuple):
     Attributes:
       inputs: what the student's network read.
       label: `int32[B]`, the teacher's action.
+      shares: float `[B, A]`, the probabilities of the teacher's actions; None if it does not tell.
     """
 
     inputs: AgentInput
     label: jax.Array
+    shares: Any
 
 
 def make(
@@ -121,7 +135,9 @@ def make(
         teacher reads what is privileged. With `axis`, one device's part of them
         (`VectorEnv.part`).
       network: the student's; outputs `PolicyOutput`.
-      teacher: whose actions are imitated; an agent without parameters (it is given none).
+      teacher: whose actions are imitated; an agent without parameters (it is given none). Where its
+        `aux` has `shares`, float `[B, A]`, those are the target instead of the action that was
+        drawn: with less noise, and the same on average.
       axis: the mesh axis over which `update` runs inside `shard_map`; gradients are summed over
         it. None outside.
 
@@ -147,12 +163,16 @@ def make(
     one = vec.env.num_agents is None and isinstance(space, spaces.Discrete)
     check(one, "env", vec.env.name, "one agent with Discrete actions")
     assert isinstance(space, spaces.Discrete)
+    divides = vec.num_envs % config.minibatches == 0
+    accepted = f"a divisor of num_envs = {vec.num_envs}"
+    check(divides, "minibatches", config.minibatches, accepted)
+    check_whole_trials(config.whole_trials, vec, config.unroll)
 
     def total(x: Any) -> Any:
         return x if axis is None else jax.lax.psum(x, axis)
 
     def optimiser(hparams: CloningHParams) -> optax.GradientTransformation:
-        return adam(hparams.learning_rate, max_gradient_norm=hparams.max_gradient_norm)
+        return clipped_adam(hparams, config.minibatches)
 
     # Acting ----------------------------------------------------------------------------------
 
@@ -189,11 +209,12 @@ def make(
             )(keys)
             logits, inputs, core = logits_of(params, carry.student, timestep)
             own = jax.vmap(draw)(own_keys, logits)
-            label, _, memory = teacher.act(teacher_keys, (), carry.teacher, timestep)
+            label, told, memory = teacher.act(teacher_keys, (), carry.teacher, timestep)
+            shares = told.get("shares") if isinstance(told, dict) else None
             chex.assert_equal_shape([label, own])
             obeyed = jax.vmap(jax.random.uniform)(who_keys) < teacher_share
             action = jnp.where(obeyed, label, own)
-            return action, Noted(inputs, label), Memories(AgentCarry(core, action), memory)
+            return action, Noted(inputs, label, shares), Memories(AgentCarry(core, action), memory)
 
         def initial_carry(batch: int) -> Memories:
             return Memories(agent().initial_carry(batch), teacher.initial_carry(batch))
@@ -210,23 +231,49 @@ def make(
         first = state.rollout.carry.student
         pair = both(state.hparams.teacher_share)
         following, kept = rollout(vec, pair, state.params, state.rollout, config.unroll, keep)
-        (inputs, labels), starts, asked, rewards = kept
-        weights = asked / total(asked.sum())
+        memory = None if config.whole_trials else first.core
 
-        def loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
-            output, _ = network.unroll(params, first.core, inputs, starts)
-            losses = optax.softmax_cross_entropy_with_integer_labels(output.logits, labels)
-            return (losses * weights).sum(), ((output.logits.argmax(-1) == labels) * weights).sum()
+        def loss_fn(params: Any, memory: Any, kept: Any) -> tuple[jax.Array, Metrics]:
+            noted, starts, asked, rewards = kept
+            weights = asked / total(asked.sum())
+            whole = config.whole_trials
+            output, _ = network.unroll(params, memory, noted.inputs, None if whole else starts)
+            legal = legal_actions(noted.inputs.observation, space)
+            logits = jnp.where(legal, output.logits, jnp.finfo(output.logits.dtype).min)
+            if noted.shares is None:
+                losses = optax.softmax_cross_entropy_with_integer_labels(logits, noted.label)
+            else:
+                losses = optax.softmax_cross_entropy(logits, noted.shares)
+            agreement = (logits.argmax(-1) == noted.label) * weights
+            loss = (losses * weights).sum()
+            paid = (rewards * weights).sum()
+            return loss, {"loss": loss, "agreement": agreement.sum(), "reward": paid}
 
-        # The gradient of this device's part, summed outside: `grad` of a sum that crosses devices
-        # would count every device's share once per device.
-        (loss, agreement), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
-        metrics = {"loss": loss, "agreement": agreement, "reward": (rewards * weights).sum()}
-        grads, metrics = total((grads, metrics))
-        steps, opt_state = optimiser(state.hparams).update(grads, state.opt_state, state.params)
+        def learn(learner: tuple[Any, Any], part: Any) -> tuple[tuple[Any, Any], Metrics]:
+            params, opt_state = learner
+            # The gradient of this device's part, summed outside: `grad` of a sum that crosses
+            # devices would count every device's share once per device.
+            found = jax.value_and_grad(loss_fn, has_aux=True)(params, *part)
+            (_, metrics), grads = found
+            grads, metrics = total((grads, metrics))
+            steps, opt_state = optimiser(state.hparams).update(grads, opt_state, params)
+            return (optax.apply_updates(params, steps), opt_state), metrics
+
+        learner = state.params, state.opt_state
+        if config.minibatches == 1:
+            learner, metrics = learn(learner, (memory, kept))
+        else:
+            # Instances do not depend on each other: any groups will do.
+            groups = config.minibatches
+            parted = jax.tree.map(lambda x: x.reshape(groups, -1, *x.shape[1:]), memory)
+            by_group = lambda x: x.reshape(x.shape[0], groups, -1, *x.shape[2:])  # noqa: E731
+            kept = jax.tree.map(lambda x: jnp.moveaxis(by_group(x), 1, 0), kept)
+            learner, metrics = jax.lax.scan(learn, learner, (parted, kept))
+            metrics = jax.tree.map(jnp.mean, metrics)
+        params, opt_state = learner
         return dataclasses.replace(
             state,
-            params=optax.apply_updates(state.params, steps),
+            params=params,
             opt_state=opt_state,
             rollout=following,
             updates=state.updates + 1,

@@ -37,6 +37,7 @@ from gpicljax.agents.acting import (
     AgentCarry,
     Params,
     agent_input,
+    check_whole_trials,
     initial_memory,
     one_agents_actions,
 )
@@ -80,6 +81,8 @@ class PPOConfig:
       normalise_rewards: whether to divide them by the running deviation of the return.
       bounds: how continuous actions come within theirs, see `policies.GaussianPolicy`.
       share_parameters: whether several agents have the same parameters.
+      whole_trials: whether a window is one trial of an instance, from its start to the step into
+        the next: so no memory is kept beside it. T is then the trial's length plus 1.
 
     Example:
       >>> PPOConfig(unroll=64, minibatches=2).horizon
@@ -99,6 +102,7 @@ class PPOConfig:
     normalise_rewards: bool = False
     bounds: Bounds = "clip"
     share_parameters: bool = True
+    whole_trials: bool = False
 
     def __post_init__(self) -> None:
         check_at_least(1, unroll=self.unroll, epochs=self.epochs, minibatches=self.minibatches)
@@ -232,6 +236,7 @@ def make(config: PPOConfig, vec: VectorEnv, network: Network, axis: str | None =
         f"a divisor of the {windows} windows of an instance or of the {vec.num_envs} instances"
     )
     check(divides, "minibatches", config.minibatches, accepted)
+    check_whole_trials(config.whole_trials, vec, window)
     ppo = PPO(config, vec, network, policy, recurrent, windows, axis)
     return Trainer(
         ppo.init, ppo.update, ppo.agent, config.unroll * vec.num_envs, partition=ppo.partition
@@ -436,7 +441,8 @@ class PPO:
         def one_window(start: RolloutState, _: None) -> tuple[RolloutState, tuple[Any, Step]]:
             length = config.unroll // scanned
             following, steps = rollout(self.vec, agent, state.params, start, length, keep)
-            return following, (start.carry.core, steps)
+            memory = None if config.whole_trials else start.carry.core
+            return following, (memory, steps)
 
         scanned = self.windows if self.recurrent else 1
         following, (memories, steps) = jax.lax.scan(one_window, state.rollout, None, scanned)
@@ -482,7 +488,8 @@ class PPO:
         optimiser = clipped_adam(state.hparams, epochs * parts)
 
         def loss_of(params: Any, batch: Batch) -> tuple[jax.Array, Metrics]:
-            output, _ = self.network.unroll(params, batch.carry, batch.inputs, batch.start)
+            starts = None if self.config.whole_trials else batch.start
+            output, _ = self.network.unroll(params, batch.carry, batch.inputs, starts)
             distribution = self.policy.distribution(output.logits, batch.inputs.observation)
             scaled = self.config.normalise_advantages
             return loss(state.hparams, output, distribution, batch, scaled, self.axis)

@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.environment import NO_LIMIT, Environment, Params, Task
+from gpicljax.environment import NO_LIMIT, Environment, Outcomes, Params, Task
 
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}  # rows and columns
 
@@ -84,6 +84,23 @@ class GridWorld(Environment[Params, Task, State]):
     def action_space(self, task: Task | None = None) -> spaces.Discrete:
         """The four directions."""
         return spaces.Discrete(4)
+
+    def outcomes(self, task: Any) -> Outcomes:
+        """Those of the three slips, `[cells, 4, 3]`."""
+        count = self.observation_space().n  # type: ignore[attr-defined]
+
+        def one(cell: jax.Array, action: jax.Array, slip: jax.Array) -> Outcomes:
+            row, column = jnp.divmod(cell, task.columns)
+            # Cells beyond a grid that is smaller than its cap stand for its last row.
+            state = State(jnp.minimum(row, task.rows - 1), column, jnp.zeros((), jnp.int32))
+            moved = self.move(state, action, slip, task)
+            chance = self.slip_probability(slip, task)
+            following = self.observe(moved.state, task)
+            return Outcomes(chance, following, moved.reward, moved.terminated)
+
+        cells, actions, slips = (jnp.arange(n, dtype=jnp.int32) for n in (count, 4, 3))
+        each = jax.vmap(jax.vmap(jax.vmap(one, (None, None, 0)), (None, 0, None)), (0, None, None))
+        return each(cells, actions, slips)
 
     def physical_state(self, state: State) -> jax.Array:
         """Row and column, float `[2]`."""

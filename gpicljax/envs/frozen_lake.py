@@ -62,6 +62,8 @@ class Params:
         action numbers.
       hole_probability: float `[]`, chance of a hole in each cell (random lakes only).
       size: `int32[]`, side of the square lake, up to the static `size` (random lakes only).
+      anywhere: `bool[]`, whether start and goal are any two cells instead of two corners (random
+        lakes only).
     """
 
     success_rate: Probability
@@ -70,6 +72,7 @@ class Params:
     permute_actions: jax.Array
     hole_probability: Probability
     size: jax.Array
+    anywhere: jax.Array
 
 
 @struct.dataclass
@@ -132,11 +135,19 @@ def goal_distances(cells: jax.Array) -> jax.Array:
 
 
 def _random_cells(
-    key: jax.Array, cap: int, size: jax.Array, hole_probability: jax.Array
+    key: jax.Array, cap: int, size: jax.Array, hole_probability: jax.Array, anywhere: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """A solvable lake by rejection, as Gymnasium's `generate_random_map`, and `Task.carved`."""
     row, column = jnp.arange(cap)[:, None], jnp.arange(cap)[None, :]
-    start, goal = (row == 0) & (column == 0), (row == size - 1) & (column == size - 1)
+    # Two different cells of the lake: the second is so many further on, round and round.
+    first_key, second_key = jax.random.split(jax.random.fold_in(key, 1))
+    first = jax.random.randint(first_key, (), 0, size * size, jnp.int32)
+    second = first + jax.random.randint(second_key, (), 1, size * size, jnp.int32)
+    last = size * size - 1
+    first = jnp.where(anywhere, first, 0)
+    second = jnp.where(anywhere, second % (size * size), last)
+    (top, left), (bottom, right) = jnp.divmod(first, size), jnp.divmod(second, size)
+    start, goal = (row == top) & (column == left), (row == bottom) & (column == right)
     outside = (row >= size) | (column >= size)
 
     def draw(key: jax.Array) -> jax.Array:
@@ -145,7 +156,7 @@ def _random_cells(
         return jnp.where(start, START, jnp.where(goal, GOAL, cells)).astype(jnp.int32)
 
     def solvable(cells: jax.Array) -> jax.Array:
-        return goal_distances(cells)[0, 0] < cap * cap
+        return goal_distances(cells)[top, left] < cap * cap
 
     def again(loop: tuple[jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
         _, attempts, _, done = loop
@@ -159,8 +170,11 @@ def _random_cells(
 
     loop = (key, jnp.zeros((), jnp.int32), jnp.zeros((cap, cap), jnp.int32), jnp.zeros((), bool))
     _, _, cells, done = jax.lax.while_loop(again, attempt, loop)
-    edge = (cells == HOLE) & ((column == 0) | (row == size - 1)) & ~outside
-    return jnp.where(~done & edge, FROZEN, cells), ~done
+    # Along the start's column to the goal's row, and along that to the goal.
+    down = (column == left) & (row >= jnp.minimum(top, bottom)) & (row <= jnp.maximum(top, bottom))
+    along = (row == bottom) & (column >= jnp.minimum(left, right))
+    path = down | (along & (column <= jnp.maximum(left, right)))
+    return jnp.where(~done & path & (cells == HOLE), FROZEN, cells), ~done
 
 
 _ROWS = "a tuple of strings, one a row"
@@ -208,7 +222,8 @@ class FrozenLake(GridWorld[Params, Task]):
         equally likely.
       map_name: a known map, `"4x4"` (as when nothing is given) or `"8x8"`.
       size: instead of a map, each task is a random solvable lake of at most `size x size` cells
-        (`params.size`), with the start in the top left and the goal in the bottom right corner.
+        (`params.size`), with the start in the top left and the goal in the bottom right corner
+        (or both anywhere, see `params.anywhere`).
       is_slippery: sets the default of `params.success_rate`, 1/3 if true and else 1.
 
     Raises:
@@ -273,6 +288,7 @@ class FrozenLake(GridWorld[Params, Task]):
             permute_actions=jnp.zeros((), bool),
             hole_probability=jnp.asarray(0.2, dtype),
             size=jnp.asarray(side, jnp.int32),
+            anywhere=jnp.zeros((), bool),
         )
 
     def validate(self, params: Params) -> None:
@@ -288,7 +304,7 @@ class FrozenLake(GridWorld[Params, Task]):
 
     def make_params(self, **overrides: object) -> Params:
         """As `Environment.make_params`; a given map refuses what describes random lakes only."""
-        for field in {"hole_probability", "size"} & set(overrides):
+        for field in {"hole_probability", "size", "anywhere"} & set(overrides):
             accepted = "nothing, where the map is given; random lakes have a static size"
             check(self.description is None, field, overrides[field], accepted)
         return super().make_params(**overrides)
@@ -299,7 +315,9 @@ class FrozenLake(GridWorld[Params, Task]):
         cells_key, actions_key = jax.random.split(key)
         if self.description is None:
             rows = columns = jnp.asarray(params.size, jnp.int32)
-            cells, carved = _random_cells(cells_key, self.shape[0], rows, params.hole_probability)
+            cells, carved = _random_cells(
+                cells_key, self.shape[0], rows, params.hole_probability, params.anywhere
+            )
         else:
             rows, columns = (jnp.asarray(n, jnp.int32) for n in self.shape)
             cells, carved = jnp.asarray(_parse(self.description)), jnp.zeros((), bool)

@@ -20,8 +20,8 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import check_choice
-from gpicljax.environment import Transition
+from gpicljax.checks import Size, check, check_choice
+from gpicljax.environment import Outcomes, Transition
 from gpicljax.envs._bandit import Bandit, State, in_words
 from gpicljax.envs._checks import NotNegative, Probability, Real, check_values
 
@@ -104,9 +104,10 @@ class OnePullBandit(Bandit[Params, Task]):
 
     Args:
       kind: which of `KINDS` the default params describe.
+      num_arms: another number of arms than the kind has, where all its arms are drawn alike.
 
     Raises:
-      ValueError: for an unknown kind.
+      ValueError: for an unknown kind, or one that has the number of arms it has.
 
     Example:
       >>> import jax
@@ -117,15 +118,20 @@ class OnePullBandit(Bandit[Params, Task]):
     """
 
     kind: str
+    num_arms: Size | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("kind", self.kind, KINDS)
+        chances = KINDS[self.kind].chances
+        free = self.num_arms in (None, len(chances)) or len(set(chances)) == 1
+        accepted = f"{len(chances)}, as the arms of {self.kind} differ"
+        check(free, "num_arms", self.num_arms, accepted)
 
     @property
     def arms(self) -> int:
-        """Two or ten."""
-        return len(KINDS[self.kind].chances)
+        """Two or ten, unless said otherwise."""
+        return self.num_arms or len(KINDS[self.kind].chances)
 
     def horizon(self, params: Params | None = None) -> Any:
         """Steps of an episode: one pull."""
@@ -137,7 +143,7 @@ class OnePullBandit(Bandit[Params, Task]):
         """The kind's."""
         dtype, kind = jnp.result_type(float), KINDS[self.kind]
         return Params(
-            jnp.asarray(kind.chances, dtype),
+            jnp.resize(jnp.asarray(kind.chances, dtype), (self.arms, 2)),
             jnp.broadcast_to(jnp.asarray(kind.payments, dtype), (self.arms, 2)),
             jnp.asarray(kind.spread, dtype),
             jnp.asarray(kind.noise, dtype),
@@ -168,6 +174,12 @@ class OnePullBandit(Bandit[Params, Task]):
     def means(self, task: Task) -> jax.Array:
         """Chance times payment."""
         return task.chances * task.payments
+
+    def outcomes(self, task: Task) -> Outcomes:
+        """A pull of every arm, `[1, arms, 1]`; its reward is the mean."""
+        means = self.means(task)[None, :, None]
+        yes = jnp.ones(means.shape, bool)
+        return Outcomes(jnp.ones_like(means), jnp.zeros(means.shape, jnp.int32), means, yes)
 
     def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
         """Float `[2]`.

@@ -38,6 +38,7 @@ from gpicljax.evaluation.gradual_learning import (
     transfer,
 )
 from gpicljax.evaluation.icl import Estimate, ICLCurve, ICLProfile, icl_curve, icl_profile
+from gpicljax.evaluation.in_context_rl import TrialMeasures, Trials, measure, normalised
 from gpicljax.evaluation.ngrams import adaptive_ngram
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.evaluation.statistics import (
@@ -69,6 +70,8 @@ __all__ = [
     "PhaseAccuracy",
     "Retention",
     "Transfer",
+    "TrialMeasures",
+    "Trials",
     "WelchResult",
     "adaptive_ngram",
     "aggregate",
@@ -88,8 +91,10 @@ __all__ = [
     "interquartile_mean",
     "learns_gradually",
     "mean_interval",
+    "measure",
     "modularity",
     "mutual_information_gap",
+    "normalised",
     "orders",
     "phase_accuracy",
     "posdis",

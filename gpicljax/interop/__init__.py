@@ -1,10 +1,13 @@
-"""Adapters to other libraries' interfaces, one file each; each loads its library when first used.
+"""Adapters to and from other libraries' interfaces, one file each.
+
+Each loads its library when first used.
 
 | function | gives | for |
 |---|---|---|
 | `to_gymnax` | gymnax's interface, 5- or 6-valued `step` | rejax, purejaxrl, gymnax's wrappers |
 | `to_gymnasium` | `gymnasium.Env` | plain Python loops, Stable-Baselines3 |
 | `to_gymnasium_vector` | `gymnasium.vector.VectorEnv` | batched Python loops |
+| `from_gymnasium` | a batch for `rollout.host_play` | a user's own `gymnasium.Env` |
 | `to_jaxmarl` | `jaxmarl`'s `MultiAgentEnv` | JaxMARL's baselines and wrappers |
 
 The libraries come with `pip install "gpicljax[interop]"`.
@@ -16,11 +19,17 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from gpicljax.interop.gymnasium import to_gymnasium
+    from gpicljax.interop.gymnasium_host import from_gymnasium
     from gpicljax.interop.gymnasium_vector import to_gymnasium_vector
     from gpicljax.interop.gymnax import to_gymnax
     from gpicljax.interop.jaxmarl import to_jaxmarl
 
-__all__ = ["to_gymnasium", "to_gymnasium_vector", "to_gymnax", "to_jaxmarl"]
-__getattr__, __dir__, _ = lazy_loader.attach(
-    __name__, submod_attrs={name.removeprefix("to_"): [name] for name in __all__}
-)
+_FROM = {
+    "gymnasium": ["to_gymnasium"],
+    "gymnasium_host": ["from_gymnasium"],
+    "gymnasium_vector": ["to_gymnasium_vector"],
+    "gymnax": ["to_gymnax"],
+    "jaxmarl": ["to_jaxmarl"],
+}
+__all__ = ["from_gymnasium", "to_gymnasium", "to_gymnasium_vector", "to_gymnax", "to_jaxmarl"]
+__getattr__, __dir__, _ = lazy_loader.attach(__name__, submod_attrs=_FROM)

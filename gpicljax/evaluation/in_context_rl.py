@@ -1,0 +1,294 @@
+"""Reinforcement learning in context: what a trial of so many actions has come to.
+
+One function, `measure`, makes all numbers from recorded arrays, whoever has played: a table, a
+network or a language model. `step_of` is what `rollout.play` and `host_play` are to keep of every
+step of a `trials.Trial`, and `recorded` makes the arrays of it.
+
+Source: the in-context RL evaluation of `openai/evals` (its protocol and metrics, restated); suffix
+failures and the least-chosen action from Krishnamurthy et al. (2024), section 3.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.evaluation.statistics import Interval, mean_interval, ratio_interval
+from gpicljax.rollout import Played, Record
+
+Accounting = Literal["fixed", "reference"]
+LAST = (5, 10, 20, 50)
+"""Of how many last episodes the mean reward is told."""
+
+
+class Trials(NamedTuple):
+    """N trials of up to T actions.
+
+    Attributes:
+      actions: `int32[N, T]`, or float `[N, T, ...]`.
+      rewards: float `[N, T]`, 0 beyond a trial's end.
+      ends: `bool[N, T]`, the action ended an episode.
+      length: `int32[N]`, actions taken.
+      replies: `int32[N]`, answers given; as many as actions for whoever always gives a valid one.
+      invalid: `int32[N]`, those of them that named no action.
+    """
+
+    actions: Any
+    rewards: Any
+    ends: Any
+    length: Any
+    replies: Any
+    invalid: Any
+
+
+class TrialMeasures(NamedTuple):
+    """What became of N trials; leaves `[N]` unless said otherwise.
+
+    Attributes:
+      average_episode_reward: mean over the episodes, see `measure`.
+      total_return: the sum of all rewards.
+      total_steps: `int32`, actions taken.
+      reward_per_step: their ratio; NaN without a step.
+      episodes: `int32`, those that count.
+      last: mean reward of the last so many episodes, by their number (of all, if there are fewer).
+      invalid_response_rate: share of the replies that named no action; 0 without a reply.
+      suffix_failure: 1 where the best action is never taken in the second half of the trial, else
+        0; NaN where no action is best throughout.
+      minimum_action_fraction: how often the least-taken action was, times the number of actions: 1
+        is evenly spread, 0 is never taken.
+      episode_rewards: float `[N, T]`, of one episode after the other; NaN beyond the last.
+    """
+
+    average_episode_reward: jax.Array
+    total_return: jax.Array
+    total_steps: jax.Array
+    reward_per_step: jax.Array
+    episodes: jax.Array
+    last: dict[str, jax.Array]
+    invalid_response_rate: jax.Array
+    suffix_failure: jax.Array
+    minimum_action_fraction: jax.Array
+    episode_rewards: jax.Array
+
+
+def step_of(record: Record) -> dict[str, Any]:
+    """What `play` and `host_play` are to keep of every step of a `trials.Trial`.
+
+    Example:
+      >>> from types import SimpleNamespace as Some
+      >>> seen = {"terminated": np.array([True]), "truncated": np.array([False])}
+      >>> record = Some(action=3, next_timestep=Some(reward=1.0, observation=seen))
+      >>> step_of(record)["end"].tolist()
+      [True]
+    """
+    after = record.next_timestep
+    end = after.observation["terminated"] | after.observation["truncated"]
+    return {"action": record.action, "reward": after.reward, "end": end}
+
+
+def recorded(played: Played, replies: Any = None, invalid: Any = None) -> Trials:
+    """The arrays of trials of which `step_of` was kept.
+
+    Args:
+      played: N trials of one (long) episode.
+      replies: `int32[N]`, see `Trials`; as many as actions if None.
+      invalid: `int32[N]`; none if None.
+
+    Example:
+      >>> step = dict.fromkeys(("action", "reward", "end"), np.ones((2, 1, 5)))
+      >>> no = np.zeros((2, 1), bool)
+      >>> trials = recorded(Played(step, np.array([[5], [3]]), terminated=no, truncated=~no))
+      >>> trials.rewards.shape, trials.replies.tolist()
+      ((2, 5), [5, 3])
+    """
+    steps = jax.tree.map(lambda x: x[:, 0], played.records)
+    length = played.length[:, 0]
+    return Trials(
+        actions=steps["action"],
+        rewards=steps["reward"],
+        ends=steps["end"],
+        length=length,
+        replies=length if replies is None else replies,
+        invalid=length * 0 if invalid is None else invalid,
+    )
+
+
+def measure(
+    trials: Trials,
+    num_actions: int | None = None,
+    best: Any = None,
+    accounting: Accounting = "fixed",
+) -> TrialMeasures:
+    """All numbers of a set of trials: a pure function of the recorded arrays; jittable.
+
+    An episode that has not ended with the trial counts like the others. With
+    `accounting="reference"` it is dropped, unless it is the only one: so a trial in which the goal
+    is found once, late, scores far above one in which it is never found, on a task that costs by
+    the step; and where nothing ends, a longer trial is a worse one.
+
+    Args:
+      trials: what was recorded.
+      num_actions: A, those that there are; None where actions are not discrete.
+      best: `int32[N]`, or `bool[N, A]`, the best action (or actions) of each trial throughout, such
+        as a bandit's best arm; None where it depends on the situation.
+      accounting: see above.
+
+    Returns:
+      The measures.
+
+    Raises:
+      ValueError: for arrays that do not belong together, or an unknown accounting.
+
+    Example:
+      >>> rewards = jnp.array([[0.0, 1.0, 0.0, 0.0]])
+      >>> ends = rewards > 0
+      >>> four = jnp.array([4])
+      >>> trials = Trials(ends.astype(int), rewards, ends, four, replies=four + 1, invalid=four - 3)
+      >>> measure(trials, num_actions=2).average_episode_reward.tolist()
+      [0.5]
+      >>> measure(trials, accounting="reference").average_episode_reward.tolist()
+      [1.0]
+    """
+    check_choice("accounting", accounting, get_args(Accounting))
+    check_at_least(1, num_actions=num_actions)
+    shape = np.shape(trials.rewards)
+    fits = len(shape) == 2 and np.shape(trials.ends) == shape
+    check(fits, "trials.ends", np.shape(trials.ends), f"the shape of rewards, {shape}, [N, T]")
+    for name in ("length", "replies", "invalid"):
+        given = np.shape(getattr(trials, name))
+        check(given == shape[:1], f"trials.{name}", given, f"{shape[:1]}, a number for each trial")
+    return _measure(trials, num_actions, best, accounting)
+
+
+@functools.partial(jax.jit, static_argnames=("num_actions", "accounting"))
+def _measure(
+    trials: Trials, num_actions: int | None, best: Any, accounting: Accounting
+) -> TrialMeasures:
+    count, time = jnp.shape(trials.rewards)
+    dtype = jnp.result_type(float)
+    length = jnp.asarray(trials.length, jnp.int32)
+    taken = jnp.arange(time) < length[:, None]
+    rewards = jnp.where(taken, jnp.asarray(trials.rewards, dtype), 0)
+    ends = jnp.asarray(trials.ends, bool) & taken
+
+    # Episodes: the number of those that have ended before is an action's episode.
+    ended = jnp.cumsum(ends, axis=1, dtype=jnp.int32)
+    number = ended - ends
+    rows = jnp.arange(count)[:, None]
+    sums = jnp.zeros((count, time), dtype).at[rows, number].add(rewards)
+    finished = ended[:, -1]
+    tail = (taken & (number == finished[:, None])).any(1)
+    drop_tail = accounting == "reference"
+    episodes = finished + (tail & (finished == 0) if drop_tail else tail)
+    there = jnp.arange(time) < episodes[:, None]
+
+    def mean(of: jax.Array) -> jax.Array:
+        each = jnp.where(of, sums, 0).sum(1) / of.sum(1)
+        return jnp.where(of.any(1), each, jnp.nan)
+
+    last = {str(n): mean(there & (jnp.arange(time) >= episodes[:, None] - n)) for n in LAST}
+    total = rewards.sum(1)
+    replies = jnp.asarray(trials.replies)
+    rate = jnp.asarray(trials.invalid) / jnp.maximum(replies, 1)
+    unknown = jnp.full(count, jnp.nan, dtype)
+    failure = fraction = unknown
+    if num_actions is not None:
+        chosen = jnp.asarray(trials.actions)[..., None] == jnp.arange(num_actions)
+        chosen = chosen & taken[..., None]
+        fraction = num_actions * chosen.sum(1).min(-1) / jnp.maximum(length, 1)
+        fraction = jnp.where(length > 0, fraction, jnp.nan).astype(dtype)
+        if best is not None:
+            best = jnp.asarray(best)
+            if best.ndim == 1:
+                best = best[:, None] == jnp.arange(num_actions)
+            late = jnp.arange(time) >= length[:, None] // 2
+            hit = (chosen & best[:, None, :]).any(-1) & late
+            failure = jnp.where(length > 0, ~hit.any(1), jnp.nan).astype(dtype)
+    return TrialMeasures(
+        average_episode_reward=mean(there),
+        total_return=total,
+        total_steps=length,
+        reward_per_step=jnp.where(length > 0, total / jnp.maximum(length, 1), jnp.nan),
+        episodes=episodes,
+        last=last,
+        invalid_response_rate=rate.astype(dtype),
+        suffix_failure=failure,
+        minimum_action_fraction=fraction,
+        episode_rewards=jnp.where(there, sums, jnp.nan),
+    )
+
+
+def normalised(values: Any, random: Any, oracle: Any, confidence: float = 0.95) -> Interval:
+    """A score on the scale on which random play is 0 and an oracle 1, with its interval.
+
+    The ratio of mean gains, not the mean of ratios: a task on which nothing is to be gained does
+    not count more than others. Trials are paired: entry n of all three is the same task.
+
+    Args:
+      values: float `[N]`, such as `reward_per_step` (which a trial that stopped early has too).
+      random: the same of random play.
+      oracle: the same of an agent that knows the task.
+      confidence: coverage of the interval.
+
+    Returns:
+      The score, with a bootstrap interval over tasks; its `std` is NaN. Trials without a value are
+      left out.
+
+    Raises:
+      ValueError: if the oracle is nowhere better than random play, or shapes differ.
+
+    Example:
+      >>> score = normalised([0.5, 0.6], random=[0.0, 0.2], oracle=[1.0, 1.0])
+      >>> round(score.mean, 3)
+      0.5
+    """
+    x, low, high = (np.asarray(v, np.float64) for v in (values, random, oracle))
+    same = x.ndim == 1 and x.shape == low.shape == high.shape
+    check(same, "values", x.shape, f"the shape of random and oracle, {low.shape}, {high.shape}")
+    valid = np.isfinite(x) & np.isfinite(low) & np.isfinite(high)
+    gain, most = (x - low)[valid], (high - low)[valid]
+    if not valid.any():
+        nan = float("nan")
+        return Interval(nan, nan, nan, nan, 0)
+    better = float(most.mean()) > 0
+    check(better, "oracle", float(high[valid].mean()), "better than random play on average")
+    score = float(gain.mean() / most.mean())
+    nan = float("nan")
+    if len(gain) < 2:
+        return Interval(score, nan, nan, nan, len(gain))
+    _, low_end, high_end = ratio_interval(gain, most, confidence=confidence)
+    return Interval(score, nan, low_end, high_end, len(gain))
+
+
+def summary(measures: TrialMeasures, confidence: float = 0.95) -> Mapping[str, Interval]:
+    """Every measure's mean over trials with its t-interval, by name.
+
+    Trials without a value are left out; a measure that none has is not there.
+
+    Example:
+      >>> four = jnp.array([4, 4])
+      >>> ends = jnp.ones((2, 4), bool)
+      >>> trials = Trials(ends.astype(int), ends * 1.0, ends, four, four, four * 0)
+      >>> table = summary(measure(trials, num_actions=2))
+      >>> table["average_episode_reward"].mean, table["total_steps"].mean
+      (1.0, 4.0)
+    """
+    named: dict[str, Any] = {}
+    for name, value in measures._asdict().items():
+        if name == "last":
+            named |= {f"last_{n}": each for n, each in value.items()}
+        elif name != "episode_rewards":
+            named[name] = value
+    table = {}
+    for name, value in named.items():
+        x = np.asarray(value, np.float64)
+        x = x[np.isfinite(x)]
+        if x.size:
+            table[name] = mean_interval(x, confidence)
+    return table

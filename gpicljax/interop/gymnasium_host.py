@@ -1,0 +1,272 @@
+"""A user's own Gymnasium environments as a batch for `rollout.host_play`.
+
+So whatever plays on the host, language models among them, plays there too, and is measured by the
+same functions. What is seen is a trial of so many actions, as `trials.Trial` shows it.
+
+Example:
+  >>> import gymnasium
+  >>> from gpicljax.evaluation.in_context_rl import measure, recorded, step_of
+  >>> from gpicljax.rollout import host_play
+  >>> batch = from_gymnasium(lambda: gymnasium.make("CliffWalking-v1"), num_envs=2, actions=5)
+  >>> def always_up(moments):
+  ...     return {instance: 0 for instance in moments}
+  >>> played = host_play(jax.random.key(0), batch, always_up, max_steps=5, keep=step_of)
+  >>> measure(recorded(played)).total_return.tolist()
+  [-5.0, -5.0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax import spaces
+from gpicljax.checks import check, check_at_least
+from gpicljax.interface import Moment, Record, TimeStep
+from gpicljax.interop._packages import missing
+from gpicljax.random import check_key
+
+try:
+    import gymnasium
+except ModuleNotFoundError as error:
+    raise missing("gymnasium") from error
+
+__all__ = ["GymnasiumBatch", "GymnasiumInstance", "from_gymnasium", "native_space"]
+
+
+class HostState(NamedTuple):
+    """What stands for the batch's state in a record.
+
+    Attributes:
+      episode: `int32[1]`, always 0: a trial is one episode.
+    """
+
+    episode: Any
+
+
+class _Space(NamedTuple):
+    """A space of Gymnasium's and the native one.
+
+    Attributes:
+      native: the space.
+      theirs: Gymnasium's.
+    """
+
+    native: spaces.Space
+    theirs: Any
+
+    def read(self, value: Any) -> Any:
+        """A member of theirs as a native one."""
+        if isinstance(self.native, spaces.Discrete):
+            return np.asarray(int(value) - int(self.theirs.start), np.int32)
+        dtype = np.int32 if isinstance(self.native, spaces.MultiDiscrete) else None
+        return np.asarray(value, dtype or self.native.jax_dtype)  # type: ignore[attr-defined]
+
+    def write(self, value: Any) -> Any:
+        """A native member as one of theirs; numbers beyond its bounds as the nearest within."""
+        value = np.asarray(value)
+        if isinstance(self.native, spaces.Discrete):
+            return int(np.clip(value, 0, self.native.n - 1)) + int(self.theirs.start)
+        if isinstance(self.native, spaces.Box):
+            value = np.clip(value, self.theirs.low, self.theirs.high)
+        return value.astype(self.theirs.dtype).reshape(self.theirs.shape)
+
+
+def native_space(space: Any, argument: str = "space") -> spaces.Space:
+    """The native space like one of Gymnasium's; a Box is bounded by the extremes of its bounds.
+
+    Raises:
+      ValueError: for another kind than Discrete, MultiDiscrete, MultiBinary and Box.
+
+    Example:
+      >>> native_space(gymnasium.spaces.Discrete(4))
+      Discrete(n=4)
+    """
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return spaces.Discrete(int(space.n))
+    if isinstance(space, gymnasium.spaces.MultiDiscrete) and not np.any(space.start):
+        return spaces.MultiDiscrete(_nested(space.nvec.tolist()))
+    if isinstance(space, gymnasium.spaces.MultiBinary):
+        return spaces.Box(0, 1, tuple(space.shape), "int8")
+    accepted = "Gymnasium's Discrete, MultiDiscrete from 0, MultiBinary or Box"
+    check(isinstance(space, gymnasium.spaces.Box), argument, space, accepted)
+    assert isinstance(space, gymnasium.spaces.Box)
+    dtype = np.dtype(space.dtype)
+    # 64-bit numbers are what JAX makes of them.
+    kept = None if dtype.kind == "f" else str(jnp.zeros((), dtype).dtype)
+    return spaces.Box(float(space.low.min()), float(space.high.max()), tuple(space.shape), kept)
+
+
+def _nested(value: Any) -> Any:
+    return tuple(_nested(x) for x in value) if isinstance(value, list) else value
+
+
+def _one(tree: Any) -> Any:
+    """With a batch axis."""
+    return jax.tree.map(lambda x: np.asarray(x)[None], tree)
+
+
+class GymnasiumInstance:
+    """One trial in a Gymnasium environment, as `rollout.Instance` is one of a batch.
+
+    Attributes:
+      record: its last step, leaves `[1, ...]`; None before the first.
+
+    Example:
+      >>> batch = from_gymnasium(lambda: gymnasium.make("CliffWalking-v1"), num_envs=1, actions=5)
+      >>> (instance,) = batch.start(jax.random.key(0))
+      >>> float(instance.step(1).reward)
+      -100.0
+    """
+
+    def __init__(self, batch: GymnasiumBatch, env: Any, key: jax.Array) -> None:
+        """Resets the environment."""
+        self._batch, self._env, self._key = batch, env, key
+        self._seed = int(jax.random.randint(jax.random.fold_in(key, 2**31), (), 0, 2**31 - 1))
+        self.record: Record | None = None
+        self._time = 0
+        now = self._reset(first=True)
+        self._timestep = self._seen(now, now, now, 0.0, False, False)
+
+    def _reset(self, first: bool = False) -> Any:
+        seeded = first or self._batch.replay_noise
+        observation, _ = self._env.reset(seed=self._seed if seeded else None)
+        return self._batch.observations.read(observation)
+
+    def _seen(
+        self, now: Any, before: Any, reached: Any, reward: float, over: bool, cut: bool
+    ) -> TimeStep:
+        dtype = jnp.result_type(float)
+        observation = {
+            "now": now,
+            "before": before,
+            "reached": reached,
+            "terminated": np.asarray(over),
+            "truncated": np.asarray(cut and not over),
+            "elapsed": np.asarray([self._time / self._batch.actions], dtype),
+        }
+        first, last = self._time == 0, self._time >= self._batch.actions
+        flags: Any = [np.asarray(flag) for flag in (False, last, first, first)]
+        paid: Any = np.asarray(reward, dtype)
+        return TimeStep(observation, paid, *flags, info={})
+
+    @property
+    def moment(self) -> Moment:
+        """What the instance waits for an action on."""
+        return Moment(self._timestep, jax.random.fold_in(self._key, self._time))
+
+    @property
+    def blank_record(self) -> Record:
+        """What a step is like, before one is taken."""
+        none = np.zeros(1, np.int32)
+        action = jax.tree.map(lambda x: np.zeros((1, *x.shape), x.dtype), self._batch.no_action)
+        seen = _one(self._timestep)
+        return Record(HostState(none), seen, action, {}, HostState(none), seen)  # type: ignore[arg-type]
+
+    def step(self, action: Any) -> TimeStep:
+        """Acts once; where an episode ends, the next one begins at once."""
+        check(self._time < self._batch.actions, "step", "another action", "none: the trial is over")
+        before, blank = self._timestep, self.blank_record
+        seen, reward, over, cut, _ = self._env.step(self._batch.choices.write(action))
+        self._time += 1
+        reached = self._batch.observations.read(seen)
+        now = self._reset() if over or cut else reached
+        where = before.observation["now"]
+        self._timestep = self._seen(now, where, reached, float(reward), bool(over), bool(cut))
+        action = np.asarray(action, self._batch.no_action.dtype)
+        self.record = blank._replace(action=action[None], next_timestep=_one(self._timestep))
+        return self._timestep
+
+
+class GymnasiumBatch:
+    """Trials in Gymnasium environments; see `from_gymnasium`.
+
+    Attributes:
+      num_envs: how many trials there are.
+      episodes_per_trial: 1: episodes within are not told apart by `host_play`.
+      actions: of a trial.
+      replay_noise: see `from_gymnasium`.
+      name: that of the environment.
+
+    Example:
+      >>> batch = from_gymnasium(lambda: gymnasium.make("FrozenLake-v1"), 4, actions=200)
+      >>> batch.name, batch.action_space()
+      ('FrozenLake-v1', Discrete(n=4))
+    """
+
+    def __init__(
+        self, make: Callable[[], Any], num_envs: int, actions: int, replay_noise: bool
+    ) -> None:
+        """See `from_gymnasium`."""
+        self.num_envs, self.episodes_per_trial = num_envs, 1
+        self.actions, self.replay_noise = actions, replay_noise
+        self._make = make
+        env = make()
+        given = isinstance(env, gymnasium.Env)
+        check(given, "make", type(env).__name__, "a function that makes a gymnasium.Env")
+        kind = native_space(env.observation_space, "observation_space")
+        self.observations = _Space(kind, env.observation_space)
+        self.choices = _Space(native_space(env.action_space, "action_space"), env.action_space)
+        self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        self.no_action = np.asarray(self.choices.native.sample(jax.random.key(0)))
+        env.close()
+
+    def action_space(self) -> spaces.Space:
+        """The native space of actions."""
+        return self.choices.native
+
+    def observation_space(self) -> spaces.Dict:
+        """The native space of what is seen, as `trials.Trial` has it."""
+        one, flag = self.observations.native, spaces.Box(0, 1, (), "bool")
+        return spaces.Dict.of(
+            now=one,
+            before=one,
+            reached=one,
+            terminated=flag,
+            truncated=flag,
+            elapsed=spaces.Box(0.0, 1.0, (1,)),
+        )
+
+    def start(self, key: jax.Array, env_params: Any = None) -> list[GymnasiumInstance]:
+        """All trials at their start, each seeded from the key and its number."""
+        check_key("key", key)
+        check(env_params is None, "env_params", env_params, "None: there is no distribution")
+        return [
+            GymnasiumInstance(self, self._make(), jax.random.fold_in(key, i))
+            for i in range(self.num_envs)
+        ]
+
+
+def from_gymnasium(
+    make: Callable[[], Any], num_envs: int, actions: int, replay_noise: bool = False
+) -> GymnasiumBatch:
+    """Gymnasium environments as a batch of trials for `rollout.host_play`.
+
+    An environment is seeded once, at the start of its trial; its later episodes go on from there,
+    so that no noise is replayed.
+
+    Args:
+      make: makes an environment, with discrete, multi-discrete or Box spaces; called once for each
+        trial, and once to look at its spaces.
+      num_envs: trials.
+      actions: of each, whatever episodes they make up.
+      replay_noise: whether every reset has the same seed, as in the reference of the in-context RL
+        evaluation.
+
+    Returns:
+      The batch.
+
+    Raises:
+      ValueError: for counts below 1, what is no environment, or spaces of another kind.
+
+    Example:
+      >>> batch = from_gymnasium(lambda: gymnasium.make("MountainCar-v0"), num_envs=2, actions=200)
+      >>> batch.observation_space()["now"].shape
+      (2,)
+    """
+    check_at_least(1, num_envs=num_envs, actions=actions)
+    return GymnasiumBatch(make, num_envs, actions, replay_noise)

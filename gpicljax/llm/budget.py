@@ -1,0 +1,118 @@
+"""What a run may spend, counted over all of its conversations at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import Annotated
+
+from gpicljax.checks import Count, Range, check, check_fields
+from gpicljax.llm.chat import Usage
+
+Price = Annotated[float, Range(0)]
+
+
+class BudgetSpent(RuntimeError):
+    """The next request could cost more than is left."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """Limits of a run; None is no limit. What earlier parts of a resumed run have spent counts.
+
+    Attributes:
+      requests: the most there may be.
+      tokens: the most that are read and written.
+      cost: the most that they cost, in the unit of the prices.
+      prompt_price: of a million tokens read.
+      completion_price: of a million tokens written.
+
+    Raises:
+      ValueError: for numbers below 0, or a limit to the cost without prices.
+
+    Example:
+      >>> budget = Budget(cost=1.0, prompt_price=0.5, completion_price=1.5)
+      >>> round(budget.cost_of(Usage(prompt=1_000_000, completion=100_000)), 2)
+      0.65
+    """
+
+    requests: Count | None = None
+    tokens: Count | None = None
+    cost: Price | None = None
+    prompt_price: Price = 0.0
+    completion_price: Price = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        priced = self.cost is None or self.prompt_price + self.completion_price > 0
+        check(priced, "cost", self.cost, "None, unless prompt_price or completion_price is given")
+
+    def cost_of(self, usage: Usage) -> float:
+        """What tokens cost."""
+        read, written = usage.prompt * self.prompt_price, usage.completion * self.completion_price
+        return (read + written) / 1e6
+
+    def allows(self, usage: Usage) -> bool:
+        """Whether so much in all is within all limits."""
+        return (
+            (self.requests is None or usage.requests <= self.requests)
+            and (self.tokens is None or usage.total <= self.tokens)
+            and (self.cost is None or self.cost_of(usage) <= self.cost)
+        )
+
+
+UNLIMITED = Budget()
+"""No limit at all."""
+
+
+class Ledger:
+    """What has been spent and what is being asked for; safe to use from several threads.
+
+    Args:
+      budget: the limits.
+
+    Attributes:
+      spent: so far.
+
+    Example:
+      >>> ledger = Ledger(Budget(requests=1))
+      >>> ledger.reserve(Usage(10, 10))
+      >>> ledger.settle(Usage(10, 10), Usage(9, 3))
+      >>> ledger.spent
+      Usage(prompt=9, completion=3, requests=1)
+      >>> ledger.reserve(Usage(10, 10))
+      Traceback (most recent call last):
+      gpicljax.llm.budget.BudgetSpent: 1 requests, 12 tokens are spent; the next could exceed ...
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        """Nothing is spent."""
+        self.budget = budget
+        self.spent = Usage(0, 0, 0)
+        self._reserved = Usage(0, 0, 0)
+        self._lock = threading.Lock()
+
+    def reserve(self, most: Usage) -> None:
+        """Sets aside what a request may come to.
+
+        Raises:
+          BudgetSpent: if that is more than is left.
+        """
+        with self._lock:
+            if not self.budget.allows(self.spent + self._reserved + most):
+                raise BudgetSpent(
+                    f"{self.spent.requests} requests, {self.spent.total} tokens are spent; "
+                    f"the next could exceed {self.budget}"
+                )
+            self._reserved = self._reserved + most
+
+    def settle(self, most: Usage, usage: Usage) -> None:
+        """What was set aside has come to this."""
+        with self._lock:
+            self._reserved = self._reserved + Usage(*(-x for x in most))
+            self.spent = self.spent + usage
+
+    def book(self, usage: Usage) -> None:
+        """Counts what an earlier part of the run has spent."""
+        with self._lock:
+            self.spent = self.spent + usage

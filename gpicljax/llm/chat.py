@@ -1,0 +1,194 @@
+"""What a language model is here: from messages to a reply. Its faults, and models that are fakes.
+
+A `ChatModel` is called from several threads at once. What it cannot answer it raises as a
+`ModelError`, which says what is to be done about it; whoever asks (`asking.Conversation`) tries
+again, gives up or goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+from gpicljax.checks import check
+
+Role = Literal["system", "user", "assistant"]
+Fault = Literal["transient", "context", "useless", "refused"]
+
+
+class Message(NamedTuple):
+    """One message of a conversation.
+
+    Example:
+      >>> Message("user", "Which arm?").role
+      'user'
+    """
+
+    role: Role
+    content: str
+
+
+class Usage(NamedTuple):
+    """Tokens of one request, or of many.
+
+    Attributes:
+      prompt: tokens read.
+      completion: tokens written.
+      requests: how many.
+
+    Example:
+      >>> Usage(10, 2) + Usage(30, 4)
+      Usage(prompt=40, completion=6, requests=2)
+    """
+
+    prompt: int = 0
+    completion: int = 0
+    requests: int = 1
+
+    def __add__(self, other: Any) -> Usage:
+        return Usage(*(a + b for a, b in zip(self, other, strict=True)))
+
+    @property
+    def total(self) -> int:
+        """Tokens read and written."""
+        return self.prompt + self.completion
+
+
+class Reply(NamedTuple):
+    """What a model has answered.
+
+    Attributes:
+      text: the answer.
+      usage: its tokens.
+      finish: why it ends there, as the model says: `"stop"`, `"length"` and so on.
+    """
+
+    text: str
+    usage: Usage
+    finish: str = "stop"
+
+
+class ModelError(RuntimeError):
+    """A request that brought no reply.
+
+    Attributes:
+      fault: `"transient"`: it may be asked again (busy, broken or silent servers, answers that
+        were cut off); `"context"`: the conversation is too long for the model; `"useless"`: the
+        answer cannot be used and would not be another (far too long): it counts as a reply that
+        says nothing; `"refused"`: asking again is of no use (key, model, request).
+      wait: seconds that the server asks to wait; None if it does not say.
+
+    Example:
+      >>> ModelError("the server is busy (429)", "transient", wait=2.0).wait
+      2.0
+    """
+
+    def __init__(self, message: str, fault: Fault, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.fault: Fault = fault
+        self.wait = wait
+
+
+class ChatModel(Protocol):
+    """A language model: messages in, a reply out; see the module."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables and transcripts."""
+        ...
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What replies depend on beside the name, for JSON: a run never goes on with another."""
+        ...
+
+    def __call__(self, messages: Sequence[Message], *, max_tokens: int, seed: int) -> Reply:
+        """The reply to a conversation whose last message is the user's.
+
+        Args:
+          messages: the conversation.
+          max_tokens: the longest reply.
+          seed: of its choices, where the model has a use for one; different for every turn.
+        """
+        ...
+
+    def check(self) -> None:
+        """Refuses, before anything is spent, what can be known to fail."""
+        ...
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many tokens a text has, where nobody counts: a quarter of its bytes, rounded up.
+
+    Example:
+      >>> estimated_tokens("Which arm do you pull?")
+      6
+    """
+    return -(-len(text.encode()) // 4)
+
+
+def usage_of(messages: Sequence[Message], text: str) -> Usage:
+    """An estimate of the tokens of a request, a few for every message's role included.
+
+    Example:
+      >>> usage_of([Message("user", "Which arm?")], "[SELECT: 1]")
+      Usage(prompt=7, completion=3, requests=1)
+    """
+    prompt = sum(4 + estimated_tokens(message.content) for message in messages)
+    return Usage(prompt, estimated_tokens(text))
+
+
+@dataclasses.dataclass
+class FakeModel:
+    """A model that is a function of the conversation: deterministic, and costs nothing.
+
+    Attributes:
+      answer: `(messages, seed) -> text`, or a text that is always given.
+      name: of the model.
+      faults: errors to be raised instead, by the number of the request, counted from 0 over all
+        conversations.
+      context_tokens: beyond which a conversation is too long; None for never.
+      requests: how many there have been.
+
+    Example:
+      >>> model = FakeModel(lambda messages, seed: f"[SELECT: {len(messages) % 2}]")
+      >>> model([Message("user", "Which arm?")], max_tokens=8, seed=0).text
+      '[SELECT: 1]'
+    """
+
+    answer: Callable[[Sequence[Message], int], str] | str
+    name: str = "fake"
+    faults: Mapping[int, Exception] = dataclasses.field(default_factory=dict)
+    context_tokens: int | None = None
+    requests: int = 0
+
+    def __post_init__(self) -> None:
+        fits = callable(self.answer) or isinstance(self.answer, str)
+        check(fits, "answer", self.answer, "a function of messages and seed, or a text")
+        self._lock = threading.Lock()
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Nothing: what the function is cannot be said."""
+        return {}
+
+    def check(self) -> None:
+        """Nothing can fail."""
+
+    def __call__(self, messages: Sequence[Message], *, max_tokens: int, seed: int) -> Reply:
+        """The function's answer, cut at `max_tokens`."""
+        with self._lock:
+            number = self.requests
+            self.requests += 1
+        if number in self.faults:
+            raise self.faults[number]
+        text = self.answer if isinstance(self.answer, str) else self.answer(messages, seed)
+        usage = usage_of(messages, text)
+        if self.context_tokens is not None and usage.prompt > self.context_tokens:
+            raise ModelError(f"more than {self.context_tokens} tokens", "context")
+        if usage.completion <= max_tokens:
+            return Reply(text, usage)
+        text = text.encode()[: 4 * max_tokens].decode(errors="ignore")
+        return Reply(text, usage_of(messages, text), "length")

@@ -1,0 +1,534 @@
+"""Language models in trials of reinforcement learning, on the protocol of all other agents.
+
+A `TrialSession` turns one trial into a conversation and replies into actions; `play_trials` plays
+many of them at once through `rollout.host_play`, with every turn on disk before the next. What was
+recorded is measured by `evaluation.in_context_rl.measure`, as any other agent's trials are; for one
+key, a language model plays the same tasks with the same noise as they do.
+
+Source: the in-context RL evaluation of `openai/evals`: its protocol, restated. Prompts are this
+project's.
+
+Example:
+  >>> import gpicljax, jax, tempfile
+  >>> from gpicljax.evaluation.in_context_rl import measure
+  >>> from gpicljax.llm.chat import FakeModel
+  >>> env = gpicljax.trials.Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=5)
+  >>> vec = gpicljax.VectorEnv(env, 2, resets="fresh")
+  >>> model = FakeModel("The first arm pays more. [SELECT: 0]")
+  >>> result = play_trials(jax.random.key(0), vec, model, tempfile.mkdtemp())
+  >>> [report.status for report in result.reports], result.usage.requests
+  (['finished', 'finished'], 10)
+  >>> measure(result.trials, num_actions=2).total_steps.tolist()
+  [5, 5]
+"""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from gpicljax import spaces
+from gpicljax.checks import check, check_at_least
+from gpicljax.environment import NO_LIMIT
+from gpicljax.evaluation.in_context_rl import Trials, recorded, step_of
+from gpicljax.interface import Moment, TimeStep
+from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, Patience
+from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
+from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage, usage_of
+from gpicljax.llm.parsing import chosen
+from gpicljax.llm.prompts import (
+    DEFAULT,
+    PromptSettings,
+    answer_form,
+    corrective,
+    explanation_of,
+    introduction,
+    pay,
+    written,
+)
+from gpicljax.rollout import GIVE_UP, HostBatch, HostSource, host_play
+from gpicljax.storage.lock import exclusive
+from gpicljax.vector import VectorEnv
+
+__all__ = ["LanguageTrials", "TrialReport", "TrialSession", "play_trials"]
+
+Status = Literal[
+    "playing", "finished", "invalid answers", "context full", "budget spent", "interrupted"
+]
+
+
+class TrialSession:
+    """One trial as a conversation: what is seen becomes messages, replies become actions.
+
+    It knows nothing of models, files or environments: whoever has a time step of a `trials.Trial`
+    calls `see`, asks with `messages`, and hands the reply to `hear`.
+
+    Args:
+      settings: how the trial is told.
+      observations: the space of `now`.
+      actions: the space of actions.
+      limit: actions of the trial.
+      explanation: what the task is, where it is explained.
+
+    Attributes:
+      status: `"playing"`, or why it is over.
+      replies: answers heard.
+      invalid: those of them that named no action.
+      invalid_strict: those that name none read strictly, whatever the settings say.
+
+    Example:
+      >>> session = TrialSession(PromptSettings(), spaces.Discrete(1), spaces.Discrete(2), limit=9)
+      >>> session.begin(np.int32(0))
+      >>> session.messages()[-1].content.splitlines()[0]
+      'The game begins. You observe 0.'
+      >>> session.hear("Let me try [SELECT: 1]").item()
+      1
+      >>> session.went(np.int32(0), np.int32(0), reward=1.0, ended=True)
+      >>> print(session.messages()[-1].content)
+      Action 1 led to observation 0 and paid 1. That was the end of the episode.
+      The next episode begins. You observe 0.
+      <BLANKLINE>
+      1 of 9 actions taken; rewards so far add up to 1.
+      Which action do you take? [SELECT: number]
+    """
+
+    def __init__(
+        self,
+        settings: PromptSettings,
+        observations: spaces.Space,
+        actions: spaces.Space,
+        limit: int,
+        explanation: str | None = None,
+    ) -> None:
+        """See the class."""
+        self.settings, self.actions, self.limit = settings, actions, limit
+        told = explanation if settings.explanations else None
+        text = introduction(settings, observations, actions, limit, told)
+        self._said = [Message("system", text)]
+        self._news: list[str] = []
+        self._asks: list[Message] = []
+        self._table = _Summary(settings.decimals, settings.recent)
+        self._action: np.ndarray | None = None
+        self._now: Any = None
+        self._in_a_row = 0
+        self.status: Status = "playing"
+        self.replies = self.invalid = self.invalid_strict = 0
+        self.taken = 0
+        self.total = 0.0
+
+    # What happens ------------------------------------------------------------------------------
+
+    def see(self, timestep: TimeStep) -> None:
+        """What has become of the last action, or the trial's start: an unbatched time step."""
+        seen = jax.tree.map(np.asarray, timestep.observation)
+        if self._action is None:
+            self.begin(seen["now"])
+            return
+        ended = bool(seen["terminated"]) or bool(seen["truncated"])
+        self.went(seen["reached"], seen["now"], float(np.asarray(timestep.reward)), ended)
+
+    def begin(self, now: Any) -> None:
+        """The trial begins here."""
+        self._now = now
+        self._news = [f"The game begins. You observe {self._written(now)}."]
+        self._ask()
+
+    def went(self, reached: Any, now: Any, reward: float, ended: bool) -> None:
+        """The last action led there, for a reward, and ended an episode or not."""
+        assert self._action is not None
+        action = self._written(self._action)
+        self.taken += 1
+        self.total += reward
+        self._table.add(self._written(self._now), action, self._written(reached), reward, ended)
+        text = (
+            f"Action {action} led to observation {self._written(reached)} and paid {pay(reward)}."
+        )
+        if ended:
+            text += " That was the end of the episode.\n"
+            text += f"The next episode begins. You observe {self._written(now)}."
+        self._now = now
+        self._news = [text]
+        if self.taken >= self.limit:
+            self.status = "finished"
+        self._ask()
+
+    def _ask(self) -> None:
+        of = f" of {self.limit}" if self.settings.tell_limit else ""
+        count = (
+            f"{self.taken}{of} actions taken; rewards so far add up to {pay(self.total)}.\n"
+            f"Which action do you take? {answer_form(self.actions)}"
+        )
+        self._asks = [Message("user", "\n\n".join([*self._news, count]))]
+        if self.settings.history == "full":
+            self._said += self._asks
+
+    def _written(self, value: Any) -> str:
+        return written(value, self.settings.decimals)
+
+    # The conversation --------------------------------------------------------------------------
+
+    def messages(self) -> list[Message]:
+        """What the model is to be asked with now."""
+        if self.settings.history == "full":
+            return list(self._said)
+        first, *corrections = self._asks
+        if table := self._table.text(self._written(self._now)):
+            first = Message("user", f"{table}\n\n{first.content}")
+        return [self._said[0], first, *corrections]
+
+    def hear(self, text: str) -> np.ndarray | None:
+        """The action that a reply names; None if it names none: then ask again, unless it is over.
+
+        After `max_invalid` such replies in a row, the trial is over.
+        """
+        self.replies += 1
+        action = chosen(text, self.actions, self.settings.parsing)
+        self.invalid_strict += chosen(text, self.actions, "strict") is None
+        answer = Message("assistant", text)
+        if action is None:
+            self.invalid += 1
+            self._in_a_row += 1
+            if self._in_a_row >= self.settings.max_invalid:
+                self.status = "invalid answers"
+            again = corrective(self.actions, self.settings.max_invalid)
+            exchange = [answer, Message("user", again)]
+            self._asks += exchange
+            if self.settings.history == "full":
+                self._said += exchange
+            return None
+        self._in_a_row = 0
+        if self.settings.history == "full":
+            self._said.append(answer)
+        self._action = action
+        return action
+
+
+class _Summary:
+    """What a trial has shown so far, in a table; observations and actions as they are written."""
+
+    def __init__(self, decimals: int, recent: int) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._sums: Counter[tuple[str, str]] = Counter()
+        self._led: dict[tuple[str, str], Counter[str]] = {}
+        self._recent: deque[str] = deque(maxlen=recent)
+
+    def add(self, seen: str, action: str, reached: str, reward: float, ended: bool) -> None:
+        """One more step."""
+        pair = seen, action
+        self._counts[pair] += 1
+        self._sums[pair] += reward  # type: ignore[assignment]
+        where = f"{reached} (end)" if ended else reached
+        self._led.setdefault(pair, Counter())[where] += 1
+        self._recent.append(f"at {seen}, action {action}: to {where}, paid {pay(reward)}")
+
+    def text(self, now: str) -> str:
+        """The table, what was tried here first; empty before the first step."""
+        if not self._counts:
+            return ""
+        # Where nothing recurs (numbers that vary), a table of everything would say nothing.
+        pairs = sorted(self._counts, key=lambda pair: (pair[0] != now, pair))[:200]
+        lines = ["What you have found out so far:"]
+        for pair in pairs:
+            count = self._counts[pair]
+            led = ", ".join(f"{to} x{n}" for to, n in self._led[pair].most_common(3))
+            mean = pay(self._sums[pair] / count)
+            times = "once" if count == 1 else f"{count} times"
+            lines.append(
+                f"- at {pair[0]}, action {pair[1]} ({times}): paid {mean} on average; to {led}"
+            )
+        lines.append("The last steps:")
+        lines += [f"- {step}" for step in self._recent]
+        return "\n".join(lines)
+
+
+# Many trials at once -----------------------------------------------------------------------------
+
+
+class TrialReport(NamedTuple):
+    """How one trial went.
+
+    Attributes:
+      status: `"finished"`, or why it is not: too many invalid answers in a row, a context that is
+        full (both are ends of a trial), or a budget that is spent or a model that does not answer:
+        then `play_trials` goes on, if it is called again.
+      replies: answers heard.
+      invalid: those that named no action.
+      invalid_strict: those that would name none, read strictly.
+      usage: tokens.
+      recalled: turns that earlier parts of the run had asked for.
+      faults: what went wrong, in words.
+    """
+
+    status: Status
+    replies: int
+    invalid: int
+    invalid_strict: int
+    usage: Usage
+    recalled: int
+    faults: tuple[str, ...]
+
+
+class LanguageTrials(NamedTuple):
+    """Trials that a language model has played.
+
+    Attributes:
+      trials: what `evaluation.in_context_rl.measure` reads; N trials.
+      reports: of each.
+    """
+
+    trials: Trials
+    reports: tuple[TrialReport, ...]
+
+    @property
+    def usage(self) -> Usage:
+        """Of all trials."""
+        return sum((report.usage for report in self.reports), Usage(0, 0, 0))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every trial has come to an end of its own; else call `play_trials` again."""
+        return not any(r.status in ("budget spent", "interrupted") for r in self.reports)
+
+    def in_words(self) -> str:
+        """What happened, in a few lines.
+
+        Example:
+          >>> usage = Usage(100, 10, 3)
+          >>> report = TrialReport("interrupted", 3, 1, 1, usage, 0, ("turn 3, attempt 6: busy",))
+          >>> print(LanguageTrials(None, (report,)).in_words())
+          1 trials: 1 interrupted. 3 requests, 100 tokens read, 10 written; 1 of 3 answers invalid
+          (1 read strictly). 1 faults, the last: turn 3, attempt 6: busy
+          Not complete: the same call goes on where it was left.
+        """
+        statuses = Counter(report.status for report in self.reports)
+        counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
+        replies, invalid, strict = (
+            sum(getattr(report, name) for report in self.reports)
+            for name in ("replies", "invalid", "invalid_strict")
+        )
+        faults = [fault for report in self.reports for fault in report.faults]
+        read, wrote, requests = self.usage
+        text = (
+            f"{len(self.reports)} trials: {counts}. {requests} requests, {read} tokens read, "
+            f"{wrote} written; {invalid} of {replies} answers invalid ({strict} read strictly). "
+            + (f"{len(faults)} faults, the last: {faults[-1]}" if faults else "No faults.")
+        )
+        more = "\nNot complete: the same call goes on where it was left."
+        return text if self.complete else text + more
+
+
+def play_trials(
+    key: jax.Array,
+    batch: VectorEnv | HostSource,
+    model: ChatModel,
+    folder: str | Path,
+    settings: PromptSettings = DEFAULT,
+    *,
+    budget: Budget = UNLIMITED,
+    patience: Patience = PATIENT,
+    max_tokens: int = 512,
+    context_tokens: int | None = None,
+    at_once: int = 8,
+    explanation: str | None = None,
+    check_model: bool = True,
+) -> LanguageTrials:
+    """A language model plays a batch of trials, many at once, and goes on with those it had begun.
+
+    Args:
+      key: a typed key: tasks, noise and the model's seeds follow from it.
+      batch: trials: a `VectorEnv` of `trials.Trial` (or a `HostBatch` of it, which compiles once
+        for several calls), or `interop.from_gymnasium`.
+      model: the model.
+      folder: of the transcripts, one for each trial; made if it is not there. Where there are some
+        of the same run, their turns are not asked for again.
+      settings: how trials are told.
+      budget: what all trials together may cost, earlier parts of the run included.
+      patience: how often a request is tried.
+      max_tokens: the longest reply.
+      context_tokens: the longest conversation, replies included; None for the model's own limit. A
+        trial whose conversation would be longer ends there.
+      at_once: trials that are asked about at the same time.
+      explanation: what the task is; by default what `prompts.EXPLANATIONS` has.
+      check_model: whether to ask the model to `check` itself first.
+
+    Returns:
+      What was recorded and reported.
+
+    Raises:
+      ValueError: before anything is asked: for environments without whole trials (they might go on
+        for ever), with spaces that cannot be written, or without an explanation where one is
+        wanted; and what `model.check` refuses.
+      SavedError: if the folder has transcripts of another run, or damaged ones.
+      LockedError: if another process uses the folder.
+
+    Example: see the module.
+    """
+    check_at_least(1, max_tokens=max_tokens, at_once=at_once, context_tokens=context_tokens)
+    seen_space, actions, limit, name = _told_of(batch)
+    told = explanation or explanation_of(name)
+    wanted = not settings.explanations or told is not None
+    check(wanted, "explanation", f"None for {name}", "a text, where settings.explanations is set")
+    if check_model:
+        model.check()
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    held = exclusive(folder)
+    ledger = Ledger(budget)
+    key_words = jax.random.key_data(key).tolist()
+    players: list[_Player] = []
+    halted = threading.Event()
+    try:
+        for number in range(batch.num_envs):
+            about = {
+                "what": "in-context reinforcement learning",
+                "environment": name,
+                "actions": limit,
+                "trial": number,
+                "key": key_words,
+                "model": model.name,
+                "sampling": dict(model.about),
+                "max_tokens": max_tokens,
+                "context_tokens": context_tokens,
+                "settings": dataclasses.asdict(settings),
+                "explanation": told if settings.explanations else None,
+            }
+            conversation = Conversation(
+                model,
+                folder / f"trial_{number:04d}.jsonl",
+                about,
+                ledger,
+                patience,
+                max_tokens=max_tokens,
+                seed=int(key_words[-1]) * 100_003 + number,
+                sleep=halted.wait,
+            )
+            session = TrialSession(settings, seen_space, actions, limit, told)
+            players.append(_Player(session, conversation, context_tokens))
+        with _Host(players, at_once, halted) as host:
+            played = host_play(key, batch, host, max_steps=limit, keep=step_of)
+    finally:
+        for player in players:
+            player.conversation.close()
+        held.close()
+    # The last action of a trial is not answered by anything more to be asked.
+    reports = tuple(
+        player.report("finished" if player.session.taken + 1 >= limit else None)
+        for player in players
+    )
+    replies = np.asarray([report.replies for report in reports], np.int32)
+    invalid = np.asarray([report.invalid for report in reports], np.int32)
+    return LanguageTrials(recorded(played, replies, invalid), reports)
+
+
+def _told_of(batch: Any) -> tuple[spaces.Space, spaces.Space, int, str]:
+    """Space of what is seen, of actions, actions of a trial, name; refuses what is no trial."""
+    accepted = "trials of so many actions: VectorEnv(trials.Trial(env, 200), ...)"
+    batch = batch.vec if isinstance(batch, HostBatch) else batch
+    if isinstance(batch, VectorEnv):
+        env = batch.env
+        horizon = int(env.horizon(batch.params))
+        finite = f"{env.name}, whose episodes may go on for ever"
+        check(horizon < NO_LIMIT, "batch", finite, accepted)
+        check(env.num_agents is None, "batch", f"{env.name} with several agents", "one agent")
+        observations, actions, name = env.observation_space(), env.action_space(), env.name
+    else:
+        observations, actions = batch.observation_space(), batch.action_space()
+        horizon, name = batch.actions, batch.name
+    whole = isinstance(observations, spaces.Dict) and "reached" in observations.spaces
+    check(whole, "batch", name, accepted)
+    seen = observations["now"]  # type: ignore[index]
+    kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box)
+    for what, space in (("observations", seen), ("actions", actions)):
+        check(
+            isinstance(space, kinds), what, space, "Discrete, MultiDiscrete or Box, to be written"
+        )
+    return seen, actions, horizon, name
+
+
+class _Player:
+    """One trial: its session and its conversation."""
+
+    def __init__(
+        self, session: TrialSession, conversation: Conversation, context_tokens: int | None
+    ) -> None:
+        self.session, self.conversation = session, conversation
+        self.context_tokens = context_tokens
+
+    def turn(self) -> Any:
+        """Asks until there is an action or an end; an action, or `GIVE_UP`."""
+        session = self.session
+        while session.status == "playing":
+            messages = session.messages()
+            most = usage_of(messages, "").prompt + self.conversation.max_tokens
+            if self.context_tokens is not None and most > self.context_tokens:
+                session.status = "context full"
+                break
+            try:
+                reply = self.conversation.ask(messages)
+            except BudgetSpent as error:
+                session.status = "budget spent"
+                self.conversation.faults.append(str(error))
+            except Interrupted:
+                session.status = "interrupted"
+            except ModelError:
+                session.status = "context full"
+            else:
+                action = session.hear(reply.text)
+                if action is not None:
+                    return action
+        return GIVE_UP
+
+    def report(self, otherwise: Status | None) -> TrialReport:
+        """How it went; `otherwise` if it is still playing."""
+        session, conversation = self.session, self.conversation
+        status = session.status
+        if status == "playing" and otherwise is not None:
+            status = otherwise
+        return TrialReport(
+            status,
+            session.replies,
+            session.invalid,
+            session.invalid_strict,
+            conversation.usage,
+            conversation.recalled,
+            tuple(conversation.faults),
+        )
+
+
+class _Host:
+    """All players as one `HostAgent`: models are asked in threads, environments step in one."""
+
+    def __init__(self, players: Sequence[_Player], at_once: int, halted: threading.Event) -> None:
+        self._players, self._halted = players, halted
+        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="language-model")
+        self._running: dict[Future[Any], int] = {}
+
+    def __call__(self, moments: Mapping[int, Moment]) -> dict[int, Any]:
+        busy = set(self._running.values())
+        for number, moment in moments.items():
+            if number not in busy:
+                player = self._players[number]
+                player.session.see(moment.timestep)
+                turn: Callable[[], Any] = player.turn
+                # Harnesses keep limits and logs in the context they call from.
+                future = self._pool.submit(contextvars.copy_context().run, turn)
+                self._running[future] = number
+        done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+        return {self._running.pop(future): future.result() for future in done}
+
+    def __enter__(self) -> _Host:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # Who waits to try again need not, where the run is broken off.
+        self._halted.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)

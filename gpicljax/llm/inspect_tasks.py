@@ -1,0 +1,217 @@
+"""The in-context RL evaluation as a task of Inspect AI, on the same sessions as everywhere else.
+
+```bash
+pip install "gpicljax[llm]"
+inspect eval gpicljax/incontext_rl --model openai/gpt-4o-mini -T actions=50
+```
+
+A sample is one trial of one environment. Inspect asks the model, counts, caches and logs; the trial
+is played by `in_context_rl.play_trials`, whose own transcripts lie in a folder that is gone in the
+end: the log of Inspect has it all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from gpicljax.evaluation.in_context_rl import measure, summary
+from gpicljax.llm.asking import Patience
+from gpicljax.llm.chat import Message, ModelError, Reply, Usage, usage_of
+from gpicljax.llm.in_context_rl import play_trials
+from gpicljax.llm.prompts import PromptSettings
+from gpicljax.registration import make
+from gpicljax.spaces import Discrete
+from gpicljax.trials import Trial
+from gpicljax.vector import VectorEnv
+
+try:
+    from inspect_ai import Task, task  # pyright: ignore[reportMissingImports]
+    from inspect_ai.dataset import (  # pyright: ignore[reportMissingImports]
+        MemoryDataset,
+        Sample,
+    )
+    from inspect_ai.model import (  # pyright: ignore[reportMissingImports]
+        ChatMessageAssistant,
+        ChatMessageSystem,
+        ChatMessageUser,
+        GenerateConfig,
+        Model,
+        get_model,
+    )
+    from inspect_ai.scorer import (  # pyright: ignore[reportMissingImports]
+        Score,
+        Target,
+        grouped,
+        mean,
+        scorer,
+        stderr,
+    )
+    from inspect_ai.solver import (  # pyright: ignore[reportMissingImports]
+        Generate,
+        Solver,
+        TaskState,
+        solver,
+    )
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        'inspect_ai is not installed: pip install "gpicljax[llm]", or inspect_ai alone',
+        name="inspect_ai",
+    ) from error
+
+__all__ = ["ENVIRONMENTS", "incontext_rl", "play", "trial_measures"]
+
+ENVIRONMENTS: dict[str, dict[str, Any]] = {
+    "FrozenLake-v1": {"is_slippery": False},
+    "CliffWalking-v1": {},
+    "BanditTwoArmedHighLowFixed-v0": {},
+    "BanditTenArmedRandomFixed-v0": {},
+}
+"""The evaluation's four, with their options."""
+_SCORES = ("average_episode_reward", "total_return", "total_steps", "invalid_response_rate")
+_MESSAGES = {
+    "system": ChatMessageSystem,
+    "user": ChatMessageUser,
+    "assistant": ChatMessageAssistant,
+}
+
+
+class _InspectModel:
+    """Inspect's model as a `chat.ChatModel`, asked from a thread of the trial's own."""
+
+    def __init__(self, model: Model, loop: asyncio.AbstractEventLoop) -> None:
+        self.name, self._model, self._loop = str(model), model, loop
+        self.about: dict[str, Any] = {}
+
+    def check(self) -> None:
+        """Inspect has done so."""
+
+    def __call__(self, messages: Sequence[Message], *, max_tokens: int, seed: int) -> Reply:
+        """A reply; Inspect tries again by itself."""
+        given: Any = [_MESSAGES[role](content=content) for role, content in messages]
+        config = GenerateConfig(max_tokens=max_tokens, seed=seed)
+        asked = asyncio.run_coroutine_threadsafe(
+            self._model.generate(given, config=config), self._loop
+        )
+        output = asked.result()
+        if output.stop_reason == "model_length":
+            raise ModelError("the conversation is too long for the model", "context")
+        usage = usage_of(messages, output.completion)
+        if output.usage is not None:
+            usage = Usage(output.usage.input_tokens, output.usage.output_tokens)
+        return Reply(output.completion, usage, str(output.stop_reason))
+
+
+@solver
+def play(settings: PromptSettings, actions: int, max_tokens: int) -> Solver:
+    """Plays the sample's trial; its measures are kept in the sample's store.
+
+    Args:
+      settings: how trials are told.
+      actions: of a trial.
+      max_tokens: the longest reply.
+
+    Example:
+      >>> solver = play(PromptSettings(), actions=50, max_tokens=256)
+    """
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        del generate
+        about = state.metadata
+        env = Trial(make(about["env"], **about["options"]), actions)
+        space = env.action_space()
+        vec = VectorEnv(env, 1, resets="fresh")
+        model = _InspectModel(get_model(), asyncio.get_running_loop())
+        key = jax.random.fold_in(jax.random.key(about["seed"]), state.epoch)
+
+        def trial() -> tuple[Any, list[Message]]:
+            said: list[Message] = []
+
+            class Kept(_InspectModel):
+                def __call__(self, messages: Sequence[Message], **options: Any) -> Reply:
+                    reply = super().__call__(messages, **options)
+                    said[:] = [*messages, Message("assistant", reply.text)]
+                    return reply
+
+            asked = Kept.__new__(Kept)
+            asked.__dict__.update(model.__dict__)
+            with tempfile.TemporaryDirectory() as folder:
+                patience = Patience(attempts=1)
+                return play_trials(
+                    key, vec, asked, folder, settings, patience=patience, max_tokens=max_tokens
+                ), said
+
+        result, said = await asyncio.to_thread(trial)
+        number = space.n if isinstance(space, Discrete) else None
+        found = summary(measure(result.trials, num_actions=number))
+        state.store.set("measures", {name: interval.mean for name, interval in found.items()})
+        state.store.set("report", result.in_words())
+        state.messages = [_MESSAGES[role](content=content) for role, content in said]
+        return state
+
+    return solve
+
+
+@scorer(metrics={"*": [grouped(mean(), "env", all=False), grouped(stderr(), "env", all=False)]})
+def trial_measures() -> Any:
+    """What the trial came to, by name; see `evaluation.in_context_rl.TrialMeasures`.
+
+    Example:
+      >>> scorer = trial_measures()
+    """
+
+    async def score(state: TaskState, target: Target) -> Score:
+        del target
+        measures = state.store.get("measures", {})
+        values: Any = {name: float(measures.get(name, math.nan)) for name in _SCORES}
+        return Score(value=values, explanation=state.store.get("report", "no trial"))
+
+    return score
+
+
+@task
+def incontext_rl(
+    actions: int = 200,
+    trials: int = 1,
+    explanations: bool = True,
+    history: str = "full",
+    max_tokens: int = 512,
+    seed: int = 0,
+    env: str | None = None,
+) -> Task:
+    """The evaluation's four environments, or one: so many trials of each.
+
+    Args:
+      actions: of a trial.
+      trials: of every environment, with tasks of their own.
+      explanations: whether the model is told what the task is.
+      history: "full" or "summary".
+      max_tokens: the longest reply.
+      seed: of all tasks.
+      env: the id of one environment; all four if None.
+
+    Example:
+      >>> len(incontext_rl(trials=2).dataset)
+      8
+    """
+    settings = PromptSettings(explanations=explanations, history=history)  # type: ignore[arg-type]
+    chosen = ENVIRONMENTS if env is None else {env: ENVIRONMENTS.get(env, {})}
+    samples = [
+        Sample(
+            input=f"{name}, trial {number}",
+            id=f"{name}-{number}",
+            metadata={"env": name, "options": options, "seed": seed + number},
+        )
+        for name, options in chosen.items()
+        for number in range(trials)
+    ]
+    return Task(
+        dataset=MemoryDataset(samples, name="incontext_rl"),
+        solver=play(settings, actions, max_tokens),
+        scorer=trial_measures(),
+    )

@@ -1,0 +1,96 @@
+"""What a reply chooses.
+
+An answer stands in square brackets behind a word: `[SELECT: 2]`, or for several numbers
+`[SELECT: 0.5, -1.0]`. Strictly, it stands there once and exactly like this; leniently, capitals and
+blanks are as they come and the last one counts, which forgives those who think aloud.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Literal, get_args
+
+import numpy as np
+
+from gpicljax import spaces
+from gpicljax.checks import check, check_choice
+
+Parsing = Literal["strict", "lenient"]
+WORD = "SELECT"
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+
+
+def marked(text: str, parsing: Parsing = "strict", word: str = WORD) -> str | None:
+    """What stands in the brackets; None if nothing does, or strictly more than one.
+
+    Args:
+      text: a reply.
+      parsing: see the module.
+      word: before the colon.
+
+    Example:
+      >>> marked("Left was a hole. [SELECT: 2]"), marked("[SELECT: 1] or [SELECT: 2]?")
+      ('2', None)
+      >>> marked("Not [select:1], rather [Select : 2].", parsing="lenient")
+      '2'
+    """
+    check_choice("parsing", parsing, get_args(Parsing))
+    if parsing == "strict":
+        found = re.findall(rf"\[{re.escape(word)}: ([^\[\]]*)\]", text)
+        return found[0] if len(found) == 1 else None
+    found = re.findall(rf"\[\s*{re.escape(word)}\s*:\s*([^\[\]]*?)\s*\]", text, re.IGNORECASE)
+    return found[-1] if found else None
+
+
+def chosen(
+    text: str, space: spaces.Space, parsing: Parsing = "strict", word: str = WORD
+) -> np.ndarray | None:
+    """The action that a reply chooses; None if it names none, or one that does not exist.
+
+    Args:
+      text: a reply.
+      space: of actions: Discrete, MultiDiscrete, or a Box of floats.
+      parsing: see the module.
+      word: before the colon.
+
+    Returns:
+      `int32[]`, or an array of the space's shape.
+
+    Raises:
+      ValueError: for another space.
+
+    Example:
+      >>> chosen("It pays. [SELECT: 1]", spaces.Discrete(2)).item()
+      1
+      >>> chosen("[SELECT: 2]", spaces.Discrete(2)) is None
+      True
+      >>> chosen("[SELECT: -0.5]", spaces.Box(-2.0, 2.0, (1,))).tolist()
+      [-0.5]
+    """
+    kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box)
+    check(isinstance(space, kinds), "space", space, "Discrete, MultiDiscrete or Box")
+    inside = marked(text, parsing, word)
+    if inside is None:
+        return None
+    if isinstance(space, spaces.Discrete):
+        pattern = r"[0-9]{1,9}" if parsing == "strict" else r"\s*(?:action\s*)?[0-9]{1,9}\s*"
+        if not re.fullmatch(pattern, inside, re.IGNORECASE):
+            return None
+        number = int(re.sub(r"\D", "", inside))
+        return np.asarray(number, np.int32) if number < space.n else None
+    assert isinstance(space, spaces.MultiDiscrete | spaces.Box)
+    parts = re.split(r", " if parsing == "strict" else r"[,;\s]+", inside.strip())
+    whole = isinstance(space, spaces.MultiDiscrete)
+    pattern = r"\d{1,9}" if whole else _NUMBER
+    if len(parts) != math.prod(space.shape) or not all(re.fullmatch(pattern, p) for p in parts):
+        return None
+    values = np.asarray([float(part) for part in parts]).reshape(space.shape)
+    if whole:
+        fits = (values < np.asarray(space.nvec)).all()
+        return values.astype(np.int32) if fits else None
+    assert isinstance(space, spaces.Box)
+    inside_bounds = np.isfinite(values).all() and (values >= space.low).all()
+    return (
+        values.astype(space.jax_dtype) if inside_bounds and (values <= space.high).all() else None
+    )

@@ -1,0 +1,230 @@
+"""What a language model is told in a trial of reinforcement learning, in this project's own words.
+
+A trial is told in three ways. With explanations, the model is told what the task is; raw, it sees
+numbers alone, as agents without language do. Its history is the whole conversation, or what it has
+learnt so far is summed up in a table, with a question of its own for every action: literature has
+it that this decides whether language models explore (Krishnamurthy et al., 2024).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from gpicljax import spaces
+from gpicljax.checks import Count, Range, check_fields
+from gpicljax.llm.parsing import WORD, Parsing
+
+History = Literal["full", "summary"]
+
+EXPLANATIONS: Mapping[str, str] = {
+    "FrozenLake": (
+        "You are on a frozen lake, a grid of cells that are counted row by row from 0. Somewhere "
+        "on it is a goal, and there are holes in the ice. Reaching the goal pays 1; falling into "
+        "a hole, like any other move, pays 0. Either ends the episode. Actions 0, 1, 2, 3 mean "
+        "left, down, right, up, unless the task has them in another order."
+    ),
+    "CliffWalking": (
+        "You walk along a cliff, on a grid of cells that are counted row by row from 0. Every move "
+        "costs 1; a move over the edge costs 100 and takes you back to where you started. The "
+        "episode ends at the far end of the cliff. Actions 0, 1, 2, 3 mean up, right, down, left, "
+        "unless the task has them in another order."
+    ),
+    "Bandit": (
+        "You stand before a row of slot machines. Every action pulls the arm of one of them, which "
+        "pays with a chance of its own that stays the same. Every pull is an episode."
+    ),
+    "MountainCar": (
+        "A weak car stands in a valley. You see its position and its speed; actions 0, 1, 2 push "
+        "it left, not at all, right. Every step costs 1, until it is on the hill to the right: it "
+        "has to swing up by going back and forth."
+    ),
+    "Pendulum": (
+        "A pendulum hangs from a joint. You see the cosine and the sine of its angle from upright, "
+        "and its angular speed; your action is the torque at the joint. Each step costs more the "
+        "further it is from upright, the faster it turns and the more torque you use."
+    ),
+}
+"""What a task is, by a part of its environment's name."""
+
+
+def explanation_of(name: str) -> str | None:
+    """What there is to explain about the environment of a name; None if nothing is known.
+
+    Example:
+      >>> explanation_of("Trial(OnePullBandit)")[:28]
+      'You stand before a row of sl'
+    """
+    return next((text for part, text in EXPLANATIONS.items() if part in name), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class PromptSettings:
+    """How a trial is told, and how replies are read.
+
+    Attributes:
+      explanations: whether the model is told what the task is.
+      history: the whole conversation, or a summary for every question; see the module.
+      tell_limit: whether it is told how many actions a trial has. The reference's description says
+        so, its code does not.
+      reasons: whether it is asked to think before it answers.
+      parsing: what counts as an answer, see `parsing`.
+      max_invalid: answers in a row that name no action after which the trial ends.
+      decimals: of numbers that are written out.
+      recent: the last steps that a summary tells one by one.
+
+    Raises:
+      ValueError: for a value that is not accepted.
+
+    Example:
+      >>> PromptSettings(history="summary").max_invalid
+      4
+    """
+
+    explanations: bool = False
+    history: History = "full"
+    tell_limit: bool = True
+    reasons: bool = True
+    parsing: Parsing = "lenient"
+    max_invalid: Count = 4
+    decimals: Annotated[int, Range(0, 12)] = 3
+    recent: Count = 5
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+DEFAULT = PromptSettings()
+"""A trial told raw, with its whole history."""
+
+
+def written(value: Any, decimals: int) -> str:
+    """An observation or an action in figures; the same on every machine.
+
+    Example:
+      >>> written(np.float32(-0.00001), 3), written([1.23456, 2.0], 2), written(np.int32(7), 3)
+      ('0.000', '[1.23, 2.00]', '7')
+    """
+    array = np.asarray(value)
+    if array.ndim > 0:
+        return f"[{', '.join(written(x, decimals) for x in array)}]"
+    if array.dtype.kind in "iub":
+        return str(int(array))
+    text = f"{float(array):.{decimals}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+
+def pay(value: float) -> str:
+    """A reward in as few figures as it needs.
+
+    Example:
+      >>> pay(1.0), pay(-0.25), pay(1 / 3)
+      ('1', '-0.25', '0.3333')
+    """
+    return f"{round(float(value), 4):g}"
+
+
+def answer_form(actions: spaces.Space) -> str:
+    """What an answer looks like.
+
+    Example:
+      >>> answer_form(spaces.Discrete(4))
+      '[SELECT: number]'
+    """
+    if isinstance(actions, spaces.Discrete):
+        return f"[{WORD}: number]"
+    count = int(np.prod(actions.shape))  # type: ignore[attr-defined]
+    return f"[{WORD}: {', '.join(['number'] * count)}]"
+
+
+def actions_in_words(actions: spaces.Space) -> str:
+    """Which actions there are.
+
+    Example:
+      >>> actions_in_words(spaces.Discrete(3))
+      'There are 3 actions: 0, 1, 2.'
+      >>> actions_in_words(spaces.Box(-2.0, 2.0, (1,)))
+      'An action is a number from -2 to 2.'
+    """
+    if isinstance(actions, spaces.Discrete):
+        return f"There are {actions.n} actions: {', '.join(map(str, range(actions.n)))}."
+    if isinstance(actions, spaces.MultiDiscrete):
+        each = "; ".join(f"0 to {n - 1}" for n in actions.sizes)
+        return f"An action is {len(actions.sizes)} whole numbers, in this order: {each}."
+    low, high = actions.low, actions.high  # type: ignore[attr-defined]
+    count = int(np.prod(actions.shape))  # type: ignore[attr-defined]
+    numbers = "a number" if count == 1 else f"{count} numbers, each"
+    return f"An action is {numbers} from {low:g} to {high:g}."
+
+
+def observations_in_words(observations: spaces.Space) -> str:
+    """What is seen.
+
+    Example:
+      >>> observations_in_words(spaces.Discrete(16))
+      'What you observe is a number from 0 to 15.'
+    """
+    if isinstance(observations, spaces.Discrete):
+        if observations.n == 1:
+            return "What you observe is always 0."
+        return f"What you observe is a number from 0 to {observations.n - 1}."
+    count = spaces.flat_size(observations)
+    return f"What you observe is {'a number' if count == 1 else f'{count} numbers'}."
+
+
+def introduction(
+    settings: PromptSettings,
+    observations: spaces.Space,
+    actions: spaces.Space,
+    limit: int,
+    explanation: str | None,
+) -> str:
+    """What the model is told first.
+
+    Args:
+      settings: how the trial is told.
+      observations: the space of what is seen.
+      actions: the space of actions.
+      limit: actions of the trial.
+      explanation: what the task is, where it is to be explained.
+
+    Example:
+      >>> settings = PromptSettings(tell_limit=False)
+      >>> text = introduction(settings, spaces.Discrete(1), spaces.Discrete(2), 200, None)
+      >>> "There are 2 actions: 0, 1." in text, "200" in text
+      (True, False)
+    """
+    task = explanation or (
+        "You are playing an unknown game. Its rules stay the same throughout; find out by playing "
+        "what is worth doing."
+    )
+    length = f" There are {limit} actions in all." if settings.tell_limit else ""
+    thinking = "Think briefly first, then end" if settings.reasons else "Answer"
+    return "\n\n".join(
+        [
+            task,
+            f"{actions_in_words(actions)} {observations_in_words(observations)}",
+            "After every action you are told its reward, which may be negative, and what you "
+            "observe then. When an episode is over the next one begins at once, in the same game. "
+            f"What counts is the sum of the rewards of all your actions, over all episodes."
+            f"{length}",
+            f"{thinking} with your choice in this form, exactly once: {answer_form(actions)}",
+        ]
+    )
+
+
+def corrective(actions: spaces.Space, max_invalid: int) -> str:
+    """What is said to an answer that names no action.
+
+    Example:
+      >>> corrective(spaces.Discrete(2), 4)[:35]
+      'No action could be read from that. '
+    """
+    return (
+        f"No action could be read from that. {actions_in_words(actions)} Name one of them, once, "
+        f"in this form: {answer_form(actions)} (After {max_invalid} such answers in a row the game "
+        "is over.)"
+    )

@@ -1,0 +1,99 @@
+"""The measures of trials against plain Python, both accountings, and scores."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax.evaluation.in_context_rl import Trials, measure, normalised, summary
+
+
+def plain(rewards, ends, accounting):
+    """Episode rewards of one trial, in the words of the issue."""
+    episodes, now, begun = [], 0.0, False
+    for reward, end in zip(rewards, ends, strict=True):
+        now, begun = now + reward, True
+        if end:
+            episodes.append(now)
+            now, begun = 0.0, False
+    if begun and (accounting == "fixed" or not episodes):
+        episodes.append(now)
+    return episodes
+
+
+@pytest.fixture(scope="module")
+def trials():
+    rng = np.random.default_rng(0)
+    length = np.array([30, 30, 12, 30, 0, 30])
+    ends = rng.random((6, 30)) < 0.2
+    ends[3] = False
+    ends[5] = True
+    rewards = rng.normal(size=(6, 30))
+    actions = rng.integers(0, 3, (6, 30))
+    actions[1, 15:] = 1
+    actions[5] = 0
+    replies, invalid = length + 4, np.full(6, 4)
+    return Trials(actions, rewards, ends, length, replies, invalid)
+
+
+@pytest.mark.parametrize("accounting", ["fixed", "reference"])
+def test_measures_equal_plain_python(trials, accounting):
+    best = np.array([2, 1, 0, 0, 0, 2])
+    found = measure(trials, num_actions=3, best=best, accounting=accounting)
+    for row, length in enumerate(trials.length):
+        cut = slice(0, length)
+        actions = trials.actions[row, cut]
+        episodes = plain(trials.rewards[row, cut], trials.ends[row, cut], accounting)
+        assert found.episodes[row] == len(episodes)
+        shown = found.episode_rewards[row]
+        np.testing.assert_allclose(shown[: len(episodes)], episodes, atol=1e-5)
+        assert np.isnan(shown[len(episodes) :]).all()
+        total = trials.rewards[row, cut].sum()
+        np.testing.assert_allclose(found.total_return[row], total, atol=1e-5)
+        assert found.total_steps[row] == length
+        if length == 0:
+            for value in (found.average_episode_reward, found.reward_per_step):
+                assert np.isnan(value[row])
+            assert np.isnan(found.suffix_failure[row])
+            assert found.invalid_response_rate[row] == 1
+            continue
+        np.testing.assert_allclose(found.average_episode_reward[row], np.mean(episodes), atol=1e-5)
+        for n in (5, 10, 20, 50):
+            np.testing.assert_allclose(found.last[str(n)][row], np.mean(episodes[-n:]), atol=1e-5)
+        np.testing.assert_allclose(found.invalid_response_rate[row], 4 / (length + 4), rtol=1e-6)
+        never = best[row] not in actions[length // 2 :]
+        assert found.suffix_failure[row] == never
+        counts = np.bincount(actions, minlength=3)
+        np.testing.assert_allclose(
+            found.minimum_action_fraction[row], 3 * counts.min() / length, rtol=1e-6
+        )
+    # The trial in which nothing ends is one episode in both.
+    assert found.episodes[3] == 1
+    every = summary(found)
+    assert every["total_steps"].mean == pytest.approx(22) and every["total_steps"].count == 6
+    assert every["reward_per_step"].count == 5
+
+
+def test_continuous_actions_have_no_counts(trials):
+    moved = trials._replace(actions=np.zeros((6, 30, 2)))
+    found = measure(moved)
+    assert np.isnan(found.minimum_action_fraction).all()
+    assert set(summary(found)) >= {"total_return", "last_5"}
+    assert "suffix_failure" not in summary(found)
+
+
+def test_scores_and_refusals(trials):
+    rng = np.random.default_rng(1)
+    random, oracle = rng.normal(0, 0.1, 400), rng.normal(1, 0.1, 400)
+    score = normalised(0.7 * oracle + 0.3 * random, random, oracle)
+    assert score.mean == pytest.approx(0.7) and score.low == pytest.approx(0.7)
+    noisy = normalised(0.7 * oracle + 0.3 * random + rng.normal(0, 1, 400), random, oracle)
+    assert noisy.low < noisy.mean < noisy.high and 0.1 < noisy.high - noisy.low < 0.3
+    gaps = np.where(np.arange(400) < 5, np.nan, oracle)
+    assert normalised(gaps, random, oracle).count == 395
+    with pytest.raises(ValueError, match="oracle: got"):
+        normalised(random, oracle, random)
+    with pytest.raises(ValueError, match=r"trials.length: got \(5,\); accepted: \(6,\)"):
+        measure(trials._replace(length=np.ones(5)))
+    with pytest.raises(ValueError, match="accounting: got 'refrence'.*did you mean"):
+        measure(trials, accounting="refrence")
+    assert jnp.isfinite(measure(trials).total_return).all()

@@ -1,0 +1,113 @@
+"""A user's own environments on the host, beside the same ones of ours."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.evaluation.in_context_rl import measure, recorded, step_of
+from gpicljax.rollout import GIVE_UP, host_play
+from gpicljax.trials import Trial
+
+gymnasium = pytest.importorskip("gymnasium")
+
+from gpicljax.interop import from_gymnasium  # noqa: E402
+
+
+def keep(record):
+    return step_of(record) | {"seen": record.next_timestep.observation}
+
+
+class Countdown(gymnasium.Env):
+    """Discrete observations from 5 on; noise that a seed reaches; ends after three steps."""
+
+    observation_space = gymnasium.spaces.Discrete(4, start=5)
+    action_space = gymnasium.spaces.Discrete(3, start=-1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = 3
+        return 8, {}
+
+    def step(self, action):
+        assert action in (-1, 0, 1)
+        self.left -= 1
+        reward = action + self.np_random.random()
+        return 5 + self.left, reward, self.left == 0, self.left == 0, {}
+
+
+def run(replay_noise):
+    batch = from_gymnasium(Countdown, num_envs=2, actions=9, replay_noise=replay_noise)
+    agent = lambda moments: dict.fromkeys(moments, 2)  # noqa: E731
+    played = host_play(jax.random.key(3), batch, agent, max_steps=9, keep=keep)
+    return batch, jax.tree.map(lambda x: x[:, 0], played.records), played
+
+
+def test_trials_of_ones_own_environment():
+    batch, steps, played = run(replay_noise=False)
+    assert (batch.action_space().n, batch.observation_space()["now"].n) == (3, 4)
+    assert (played.length == 9).all() and played.truncated.all()
+    np.testing.assert_array_equal(steps["seen"]["reached"][0], [2, 1, 0] * 3)
+    np.testing.assert_array_equal(steps["seen"]["now"][0], [2, 1, 3] * 3)
+    np.testing.assert_array_equal(steps["seen"]["before"][0], [3, 2, 1] * 3)
+    np.testing.assert_array_equal(steps["end"][0], [False, False, True] * 3)
+    # Both at once is a termination.
+    assert steps["seen"]["terminated"].sum() == 6 and not steps["seen"]["truncated"].any()
+    noise = steps["reward"] - 1
+    assert len(np.unique(noise)) == 18 and (noise >= 0).all()
+    assert measure(recorded(played), num_actions=3).episodes.tolist() == [3, 3]
+    # The same key plays the same trials; with noise replayed, episodes are the same too.
+    np.testing.assert_array_equal(run(False)[1]["reward"], steps["reward"])
+    replayed = run(True)[1]["reward"].reshape(2, 3, 3)
+    np.testing.assert_array_equal(replayed[:, 0], replayed[:, 2])
+
+
+def test_ours_and_theirs_show_the_same(key):
+    actions = np.random.default_rng(0).integers(0, 4, 30)
+
+    def follow():
+        count = [0]
+
+        def agent(moments):
+            count[0] += 1
+            return {0: int(actions[count[0] - 1])}
+
+        return agent
+
+    ours = gpicljax.VectorEnv(Trial(gpicljax.make("CliffWalking-v1"), 30), 1, resets="fresh")
+    theirs = from_gymnasium(lambda: gymnasium.make("CliffWalking-v1"), num_envs=1, actions=30)
+    here = host_play(key, ours, follow(), max_steps=30, keep=keep)
+    there = host_play(key, theirs, follow(), max_steps=30, keep=keep)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), here, there)
+    assert here.records["reward"].min() == -100
+
+
+def test_boxes_and_giving_up(key):
+    batch = from_gymnasium(lambda: gymnasium.make("Pendulum-v1"), num_envs=2, actions=4)
+    turn = [0]
+
+    def agent(moments):
+        turn[0] += 1
+        return {i: GIVE_UP if i == 1 and turn[0] > 2 else np.array([9.0]) for i in moments}
+
+    played = host_play(key, batch, agent, max_steps=4, keep=step_of)
+    assert played.length[:, 0].tolist() == [4, 2]
+    assert played.records["action"].shape == (2, 1, 4, 1)
+    assert played.truncated[:, 0].tolist() == [True, False]
+    nobody = host_play(key, batch, lambda moments: dict.fromkeys(moments, GIVE_UP), max_steps=4)
+    assert nobody.length.sum() == 0 and nobody.records.shape == (2, 1, 4)
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="actions: got 0"):
+        from_gymnasium(Countdown, num_envs=1, actions=0)
+    with pytest.raises(ValueError, match="make: got 'int'"):
+        from_gymnasium(lambda: 3, num_envs=1, actions=5)
+
+    class Text(Countdown):
+        observation_space = gymnasium.spaces.Text(5)
+
+    with pytest.raises(ValueError, match="observation_space: got"):
+        from_gymnasium(Text, num_envs=1, actions=5)

@@ -1,0 +1,203 @@
+"""A client against a server that misbehaves in every way: no turn is lost, no key is told."""
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import jax
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.llm.asking import Patience
+from gpicljax.llm.chat import FakeModel, Message, ModelError
+from gpicljax.llm.in_context_rl import play_trials
+from gpicljax.llm.serving import answer_to, serve
+from gpicljax.rollout import HostBatch
+from gpicljax.trials import Trial
+
+pytest.importorskip("httpx")
+
+from gpicljax.llm.client import OpenAICompatible
+
+KEY = "sk-the-secret-of-this-test"
+HASTE = Patience(attempts=4, first=0.0)
+
+
+@contextmanager
+def misbehaving(faults):
+    """A server whose request n has `faults[n]`; it answers with arm n modulo 2."""
+    count, lock, seen = [0], threading.Lock(), []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.reply(200, json.dumps({"data": [{"id": "tiny"}]}).encode())
+
+        def do_POST(self):
+            with lock:
+                number = count[0]
+                count[0] += 1
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            seen.append(self.headers.get("authorization"))
+            fault = faults.get(number, faults.get("all"))
+            model = FakeModel(f"[SELECT: {len(body['messages']) // 2 % 2}]")
+            content = json.dumps(answer_to(model, body)[1]).encode()
+            if fault is None:
+                self.reply(200, content)
+            elif fault == "late":
+                time.sleep(0.5)
+            elif fault == "cut":
+                self.reply(200, content[: len(content) // 2])
+            elif fault == "torn":
+                self.reply(200, content[:20], length=len(content))
+            elif fault == "silent":
+                self.reply(200, b"")
+            elif fault == "empty":
+                self.reply(200, json.dumps({"choices": [{"message": {"content": None}}]}).encode())
+            elif fault == "huge":
+                self.reply(200, b'{"choices": [' + b" " * 100_000)
+            elif fault == "hang up":
+                self.close_connection = True
+            elif fault == 429:
+                self.reply(429, b"slow down", {"Retry-After": "0.01"})
+            elif fault == "echo":
+                text = f"you sent {self.headers['authorization']}"
+                self.reply(200, json.dumps({"choices": [{"message": {"content": text}}]}).encode())
+            else:
+                self.reply(fault, f"no: {self.headers['authorization']}".encode())
+
+        def reply(self, status, content, headers=(), length=None):
+            self.send_response(status)
+            for name, value in dict(headers).items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content) if length is None else length))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", seen
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def bandits():
+    env = Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), 6)
+    return HostBatch(gpicljax.VectorEnv(env, 3, resets="fresh"))
+
+
+def client(endpoint, **options):
+    options = {"key_variable": "GPICLJAX_TEST_KEY", "timeout": 0.25, "most_bytes": 50_000} | options
+    return OpenAICompatible(endpoint, "tiny", **options)
+
+
+def assert_secret(folder, *texts):
+    for text in (*texts, *(path.read_text() for path in folder.rglob("*") if path.is_file())):
+        assert KEY not in text
+
+
+@pytest.fixture
+def secret(monkeypatch):
+    monkeypatch.setenv("GPICLJAX_TEST_KEY", KEY)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(bandits, tmp_path_factory):
+    with misbehaving({}) as (endpoint, _):
+        folder = tmp_path_factory.mktemp("undisturbed")
+        return play_trials(jax.random.key(1), bandits, client(endpoint, key_variable=None), folder)
+
+
+FAULTS = [500, 503, 429, "late", "cut", "torn", "silent", "hang up"]
+
+
+def test_passing_faults_change_nothing(bandits, undisturbed, secret, tmp_path):
+    with misbehaving({1 + 2 * n: fault for n, fault in enumerate(FAULTS)}) as (endpoint, seen):
+        result = play_trials(jax.random.key(1), bandits, client(endpoint), tmp_path, patience=HASTE)
+    assert result.complete and set(seen) == {f"Bearer {KEY}"}
+    jax.tree.map(np.testing.assert_array_equal, result.trials, undisturbed.trials)
+    faults = [fault for report in result.reports for fault in report.faults]
+    assert len(faults) == len(FAULTS)
+    for words in ("answers 500", "answers 503", "answers 429", "ReadTimeout", "cut off"):
+        assert any(words in fault for fault in faults), words
+    assert_secret(tmp_path, result.in_words(), *faults)
+
+
+def test_a_server_that_dies_loses_no_turn(bandits, undisturbed, secret, tmp_path):
+    dead = dict.fromkeys(range(7, 1000), "hang up")
+    with misbehaving(dead) as (endpoint, _):
+        part = play_trials(jax.random.key(1), bandits, client(endpoint), tmp_path, patience=HASTE)
+    assert not part.complete and part.usage.requests == 7
+    assert {report.status for report in part.reports} == {"interrupted"}
+    assert "RemoteProtocolError" in part.in_words()
+    # Started again while it is still down: refused at once. Then the same server is back.
+    with pytest.raises(ValueError, match="endpoint: got .*ConnectError.*can be reached"):
+        play_trials(jax.random.key(1), bandits, client(endpoint), tmp_path)
+    with misbehaving({}) as (endpoint, seen):
+        whole = play_trials(jax.random.key(1), bandits, client(endpoint), tmp_path)
+    assert whole.complete and len(seen) == 18 - 7
+    jax.tree.map(np.testing.assert_array_equal, whole.trials, undisturbed.trials)
+    assert len([f for r in whole.reports for f in r.faults]) == 12
+    assert_secret(tmp_path)
+
+
+def test_empty_and_huge_replies_say_nothing_and_keys_are_never_repeated(bandits, secret, tmp_path):
+    with misbehaving({0: "empty", 1: "huge", 2: "echo"}) as (endpoint, _):
+        result = play_trials(
+            jax.random.key(1), bandits, client(endpoint), tmp_path, at_once=1, patience=HASTE
+        )
+    assert result.complete and result.trials.invalid.sum() == 3
+    assert (result.trials.length == 6).all()
+    assert "you sent Bearer ***" in (tmp_path / "trial_0000.jsonl").read_text()
+    for status in (401, 404):
+        with misbehaving({"all": status}) as (endpoint, seen):
+            stopped = play_trials(
+                jax.random.key(2), bandits, client(endpoint), tmp_path / str(status)
+            )
+        assert len(seen) == 3  # asking again is of no use
+        assert f"answers {status}: no: Bearer ***" in stopped.in_words()
+        assert_secret(tmp_path, stopped.in_words())
+    assert KEY not in repr(client("http://127.0.0.1:1/v1"))
+
+
+def test_refused_before_any_cost(bandits, monkeypatch, tmp_path):
+    with misbehaving({}) as (endpoint, seen):
+        for model, words in (
+            (client(endpoint), "key_variable: got 'no GPICLJAX_TEST_KEY in the environment'"),
+            (client("http://127.0.0.1:9/v1", key_variable=None), "endpoint: got .*ConnectError"),
+            (
+                OpenAICompatible(endpoint, "tinny", key_variable=None),
+                "model: got 'tinny' .did you mean 'tiny'",
+            ),
+        ):
+            with pytest.raises(ValueError, match=words):
+                play_trials(jax.random.key(0), bandits, model, tmp_path / "never")
+        assert not seen and not (tmp_path / "never").exists()
+    with pytest.raises(ValueError, match="endpoint: got 'an address with a name") as error:
+        OpenAICompatible(f"http://me:{KEY}@host/v1", "tiny")
+    assert KEY not in str(error.value)
+    with pytest.raises(ValueError, match="options: got 'grammar'"):
+        OpenAICompatible("http://host/v1", "tiny", options="grammar")
+
+
+def test_our_own_server_answers_our_own_client():
+    model = FakeModel("[SELECT: 1]", name="ours", context_tokens=50)
+    with serve(model) as endpoint:
+        ask = OpenAICompatible(endpoint, "ours", key_variable=None, temperature=0.5)
+        ask.check()
+        reply = ask([Message("user", "Which?")], max_tokens=9, seed=3)
+        assert (reply.text, reply.finish, reply.usage.completion) == ("[SELECT: 1]", "stop", 3)
+        with pytest.raises(ModelError) as error:
+            ask([Message("user", "Which? " * 100)], max_tokens=9, seed=3)
+        assert error.value.fault == "context"

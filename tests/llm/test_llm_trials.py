@@ -1,0 +1,245 @@
+"""Language models in trials: what they are told, what is read, and when it ends."""
+
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax import spaces
+from gpicljax.data.transcripts import read_transcript
+from gpicljax.evaluation.in_context_rl import measure, recorded, step_of
+from gpicljax.llm.budget import Budget
+from gpicljax.llm.chat import FakeModel, ModelError
+from gpicljax.llm.in_context_rl import TrialSession, play_trials
+from gpicljax.llm.parsing import chosen
+from gpicljax.llm.prompts import PromptSettings
+from gpicljax.rollout import HostBatch, host_play
+from gpicljax.storage import LockedError, SavedError
+from gpicljax.storage.lock import exclusive
+from gpicljax.trials import Trial
+
+LAKE = Trial(gpicljax.make("FrozenLake-v1", is_slippery=True), 12)
+
+
+@pytest.fixture(scope="module")
+def lakes():
+    return HostBatch(gpicljax.VectorEnv(LAKE, 3, resets="fresh"))
+
+
+def walker(messages, seed):
+    """Moves by the number of its messages, and now and then says nothing useful."""
+    turn = len(messages)
+    return "I am not sure." if turn % 7 == 3 else f"Thus [SELECT: {turn * 5 % 4}]"
+
+
+CHOICES = [
+    # reply, strictly, leniently
+    ("[SELECT: 2]", 2, 2),
+    ("First [SELECT: 1], then [SELECT: 2]", None, 2),
+    ("[SELECT: 2] [SELECT: 2]", None, 2),
+    ("[select:3]", None, 3),
+    ("[SELECT:  1]", None, 1),
+    ("[SELECT: action 1]", None, 1),
+    ("[SELECT: 4]", None, None),
+    ("[SELECT: -1]", None, None),
+    ("[SELECT: 1.0]", None, None),
+    ("SELECT: 1", None, None),
+    ("", None, None),
+    ("[SELECT: " + "9" * 5000 + "]", None, None),
+    ("[SELECT: ٣]", None, None),
+]
+
+
+@pytest.mark.parametrize("text, strict, lenient", CHOICES)
+def test_choices_are_read_strictly_and_leniently(text, strict, lenient):
+    four = spaces.Discrete(4)
+    for parsing, wanted in (("strict", strict), ("lenient", lenient)):
+        assert chosen(text, four, parsing) == wanted
+
+
+def test_numbers_are_read_within_their_bounds():
+    box = spaces.Box(-2.0, 2.0, (2,))
+    assert chosen("[SELECT: 0.5, -1e-1]", box).tolist() == pytest.approx([0.5, -0.1])
+    assert chosen("[SELECT: 0.5 -2]", box, "lenient").tolist() == [0.5, -2]
+    for text in ("[SELECT: 0.5]", "[SELECT: 0.5, 2.1]", "[SELECT: nan, 0]", "[SELECT: 1e999, 0]"):
+        assert chosen(text, box) is None and chosen(text, box, "lenient") is None
+    assert chosen("[SELECT: 1, 4]", spaces.MultiDiscrete((3, 5))).tolist() == [1, 4]
+    assert chosen("[SELECT: 3, 4]", spaces.MultiDiscrete((3, 5))) is None
+    with pytest.raises(ValueError, match="parsing: got 'loose'"):
+        chosen("", box, "loose")
+
+
+def test_four_invalid_answers_in_a_row_end_a_trial():
+    session = TrialSession(
+        PromptSettings(parsing="strict"), spaces.Discrete(2), spaces.Discrete(2), 9
+    )
+    session.begin(0)
+    for text in ("a", "b", "c"):
+        assert session.hear(text) is None and session.status == "playing"
+    # What was said and the correction stay in the conversation.
+    assert [message.role for message in session.messages()[-3:]] == ["user", "assistant", "user"]
+    assert session.hear("[SELECT: 1]").item() == 1
+    session.went(1, 0, 0.25, True)
+    assert "paid 0.25" in session.messages()[-1].content
+    for text in ("[select: 1]", "b", "c", "d"):
+        assert session.status == "playing"
+        session.hear(text)
+    assert session.status == "invalid answers"
+    assert (session.replies, session.invalid, session.invalid_strict) == (8, 7, 7)
+
+
+def test_what_is_told():
+    def said(**settings):
+        session = TrialSession(
+            PromptSettings(**settings), spaces.Discrete(16), spaces.Discrete(4), 50, "On ice."
+        )
+        session.begin(0)
+        for action, now, reward, ended in (
+            (1, 4, 0.0, False),
+            (2, 5, 0.0, True),
+            (1, 4, 0.0, False),
+        ):
+            session.hear(f"[SELECT: {action}]")
+            session.went(now, 0 if ended else now, reward, ended)
+        return session.messages()
+
+    full, summed = said(), said(history="summary", explanations=True, tell_limit=False)
+    # One message for each time step, its reply, and the introduction.
+    assert [m.role for m in full] == ["system", *["user", "assistant"] * 3, "user"]
+    assert "On ice" not in full[0].content and "50" in full[0].content
+    assert "3 of 50 actions taken; rewards so far add up to 0." in full[-1].content
+    assert (
+        "That was the end of the episode.\nThe next episode begins. You observe 0."
+        in full[-3].content
+    )
+    assert [m.role for m in summed] == ["system", "user"]
+    assert "On ice" in summed[0].content and "50" not in summed[0].content + summed[1].content
+    assert "- at 4, action 2 (once): paid 0 on average; to 5 (end) x1" in summed[1].content
+    assert "- at 0, action 1 (2 times): paid 0 on average; to 4 x2" in summed[1].content
+    numbers = TrialSession(
+        PromptSettings(decimals=2), spaces.Box(-9, 9, (2,)), spaces.Discrete(3), 5
+    )
+    numbers.begin(np.array([0.123456, -0.001], np.float32))
+    assert "You observe [0.12, 0.00]." in numbers.messages()[-1].content
+
+
+def test_a_language_model_plays_what_others_play(lakes, key, tmp_path):
+    """The same actions lead through the same trials, whoever takes them; and a run resumes."""
+    model = FakeModel(walker)
+    result = play_trials(key, lakes, model, tmp_path / "run")
+    assert result.complete and {r.status for r in result.reports} == {"finished"}
+    trials = result.trials
+    assert (trials.length == 12).all() and (trials.replies == 12 + trials.invalid).all()
+    assert (trials.invalid > 0).all() and result.usage.requests == trials.replies.sum()
+    taken = [0] * 3
+
+    def follow(moments):
+        actions = {i: trials.actions[i, taken[i]] for i in moments}
+        for i in moments:
+            taken[i] += 1
+        return actions
+
+    again = recorded(host_play(key, lakes, follow, max_steps=12, keep=step_of))
+    np.testing.assert_array_equal(again.rewards, trials.rewards)
+    np.testing.assert_array_equal(again.ends, trials.ends)
+    rate = measure(trials, num_actions=4).invalid_response_rate
+    np.testing.assert_allclose(rate, trials.invalid / trials.replies, rtol=1e-6)
+    # All turns are on disk; the same call asks for nothing.
+    turns = [read_transcript(tmp_path / f"run/trial_000{i}.jsonl")[1] for i in range(3)]
+    assert [len(t) for t in turns] == trials.replies.tolist()
+    silent = FakeModel("never asked")
+    recalled = play_trials(key, lakes, silent, tmp_path / "run")
+    assert silent.requests == 0
+    jax.tree.map(np.testing.assert_array_equal, recalled.trials, trials)
+    assert recalled.usage == result.usage
+    # Half of a trial is gone on with.
+    path = tmp_path / "run/trial_0001.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:6]))
+    model = FakeModel(walker)
+    resumed = play_trials(key, lakes, model, tmp_path / "run")
+    jax.tree.map(np.testing.assert_array_equal, resumed.trials, trials)
+    assert model.requests == trials.replies[1] - 5 and resumed.reports[1].recalled == 5
+    # Another run's transcripts, or a folder in use, are refused.
+    with pytest.raises(SavedError, match="key is"):
+        play_trials(jax.random.key(9), lakes, model, tmp_path / "run")
+    held = exclusive(tmp_path / "run")
+    with pytest.raises(LockedError):
+        play_trials(key, lakes, model, tmp_path / "run")
+    held.close()
+
+
+def test_how_trials_end_early(lakes, key, tmp_path):
+    """Contexts that are full and answers that are no use end them; budgets interrupt the run."""
+    small = FakeModel("[SELECT: 1]", context_tokens=600)
+    full = play_trials(key, lakes, small, tmp_path / "a")
+    assert full.complete and {r.status for r in full.reports} == {"context full"}
+    assert (full.trials.length > 0).all() and (full.trials.length < 12).all()
+    same = play_trials(key, lakes, small, tmp_path / "a")
+    jax.tree.map(np.testing.assert_array_equal, same.trials, full.trials)
+    ours = play_trials(
+        key, lakes, FakeModel("[SELECT: 1]"), tmp_path / "b", max_tokens=50, context_tokens=600
+    )
+    assert {r.status for r in ours.reports} == {"context full"}
+    useless = play_trials(key, lakes, FakeModel("What?"), tmp_path / "c")
+    assert {r.status for r in useless.reports} == {"invalid answers"}
+    assert (useless.trials.length == 0).all() and (useless.trials.invalid == 4).all()
+    poor = play_trials(
+        key, lakes, FakeModel("[SELECT: 1]"), tmp_path / "d", budget=Budget(requests=20)
+    )
+    assert not poor.complete and poor.usage.requests == 20
+    assert "budget spent" in poor.in_words() and "goes on where it was left" in poor.in_words()
+    rich = play_trials(key, lakes, FakeModel("[SELECT: 1]"), tmp_path / "d")
+    assert rich.complete and rich.usage.requests == 36
+    broken = ModelError("the key is refused (401)", "refused")
+    stopped = play_trials(
+        key, lakes, FakeModel("[SELECT: 1]", faults={7: broken}), tmp_path / "e", at_once=1
+    )
+    assert sorted(r.status for r in stopped.reports) == ["finished", "finished", "interrupted"]
+    assert "1 faults, the last: turn 2, attempt 1: the key is refused (401)" in stopped.in_words()
+
+
+def test_numbers_are_seen_and_chosen(key, tmp_path):
+    """The tasks with continuous observations, and with continuous actions."""
+    for name, reply, seen in (
+        ("MountainCar-v0", "[SELECT: 2]", "You observe [-0."),
+        ("Pendulum-v1", "[SELECT: -1.5]", "An action is a number from -2 to 2."),
+    ):
+        vec = gpicljax.VectorEnv(Trial(gpicljax.make(name), 3), 1, resets="fresh")
+        told = PromptSettings(explanations=True, decimals=2)
+        result = play_trials(key, vec, FakeModel(reply), tmp_path / name, told)
+        assert result.complete and result.trials.length.tolist() == [3]
+        assert float(result.trials.actions.reshape(-1)[0]) == float(reply[9:-1])
+        assert seen in (tmp_path / name / "trial_0000.jsonl").read_text()
+
+
+def test_a_run_that_is_broken_off_does_not_wait(lakes, key, tmp_path):
+    """An error in one trial ends the run at once, though another waits to try again."""
+    faults = {0: ModelError("busy", "transient", wait=50.0), 1: RuntimeError("a bug")}
+    begun = time.monotonic()
+    with pytest.raises(RuntimeError, match="a bug"):
+        play_trials(key, lakes, FakeModel("[SELECT: 1]", faults=faults), tmp_path)
+    assert time.monotonic() - begun < 20
+
+
+def test_bad_input_is_refused_before_anything_is_asked(lakes, key, tmp_path):
+    model = FakeModel("[SELECT: 1]")
+    cliff = gpicljax.VectorEnv(gpicljax.make("CliffWalking-v1"), 1)
+    with pytest.raises(ValueError, match="batch: got .*may go on for ever.*accepted: trials of so"):
+        play_trials(key, cliff, model, tmp_path)
+    bare = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), 1)
+    with pytest.raises(ValueError, match="batch: got 'FrozenLake'"):
+        play_trials(key, bare, model, tmp_path)
+    maze = gpicljax.VectorEnv(Trial(gpicljax.make("Recall-v0"), 5), 1, resets="fresh")
+    with pytest.raises(ValueError, match="observations: got"):
+        play_trials(key, maze, model, tmp_path)
+    told = PromptSettings(explanations=True)
+    swing = gpicljax.VectorEnv(Trial(gpicljax.make("Acrobot-v1"), 5), 1, resets="fresh")
+    with pytest.raises(ValueError, match="explanation: got"):
+        play_trials(key, swing, model, tmp_path, told)
+    with pytest.raises(ValueError, match="max_invalid: got 0"):
+        PromptSettings(max_invalid=0)
+    with pytest.raises(ValueError, match="cost: got 1.0; accepted: None, unless"):
+        Budget(cost=1.0)
+    assert model.requests == 0

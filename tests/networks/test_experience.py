@@ -1,0 +1,113 @@
+"""Tables of what was tried: beside plain Python, step by step, and blind to actions' numbers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax import spaces
+from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.experience import ExperienceSettings, experience_network
+from gpicljax.trials import Padded, Trial
+
+TIME, BATCH, PLACES, ACTIONS = 14, 3, 5, 4
+SETTINGS = ExperienceSettings(code=(8, 6), embedding=8, sizes=(16,), readout=8)
+
+
+def inputs_of(key):
+    keys = jax.random.split(key, 6)
+    shape = TIME, BATCH
+    place = lambda key: jax.random.randint(key, shape, 0, PLACES)  # noqa: E731
+    starts = jnp.zeros(shape, bool).at[0].set(True).at[6, 1].set(True).at[9, 2].set(True)
+    end = jax.random.bernoulli(keys[3], 0.3, shape)
+    observation = {
+        "now": place(keys[0]),
+        "before": place(keys[1]),
+        "reached": place(keys[2]),
+        "terminated": end,
+        "truncated": jnp.zeros(shape, bool),
+        "elapsed": jnp.broadcast_to(jnp.arange(TIME)[:, None, None] / TIME, (*shape, 1)),
+        "action_mask": jnp.broadcast_to(jnp.arange(ACTIONS) < 3, (*shape, ACTIONS)),
+    }
+    actions = jnp.where(starts, -1, jax.random.randint(keys[4], shape, 0, 3))
+    return AgentInput(observation, actions, jax.random.normal(keys[5], shape)), starts
+
+
+def space():
+    env = Padded(Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), TIME), PLACES, ACTIONS)
+    return env.observation_space(), env.action_space()
+
+
+@pytest.fixture(scope="module")
+def played():
+    network = experience_network(*space(), SETTINGS)
+    inputs, starts = inputs_of(jax.random.key(0))
+
+    @jax.jit
+    def both(key):
+        params = network.init(key, jax.tree.map(lambda x: x[0], inputs))
+        whole, carry = network.unroll(params, network.initial_carry(BATCH), inputs, starts)
+
+        def step(carry, now):
+            output, carry = network.step(params, carry, *now)
+            return carry, (output, carry)
+
+        last, (outputs, carries) = jax.lax.scan(
+            step, network.initial_carry(BATCH), (inputs, starts)
+        )
+        middle = jax.tree.map(lambda x: x[4], carries)
+        later = jax.tree.map(lambda x: x[5:], (inputs, starts))
+        resumed, _ = network.unroll(params, middle, *later)
+        fresh = jax.tree.map(lambda x: x[:6, :1], inputs)
+        # Actions under other numbers, in a whole trial without carry and starts.
+        order = jnp.array([2, 0, 1, 3])
+        renamed = fresh._replace(
+            last_action=jnp.where(fresh.last_action < 0, -1, order[fresh.last_action])
+        )
+        named = [network.unroll(params, None, x, None)[0] for x in (fresh, renamed)]
+        return (whole, carry), (outputs, last), resumed, (named, order), carries
+
+    return inputs, starts, both(jax.random.key(1))
+
+
+def test_steps_unroll_and_resume(played):
+    _, _, ((whole, carry), (outputs, last), resumed, _, _) = played
+    near = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)  # noqa: E731
+    jax.tree.map(near, whole, outputs)
+    jax.tree.map(near, carry, last)
+    jax.tree.map(lambda a, b: near(a[5:], b), whole, resumed)
+    assert (
+        np.ptp(whole.logits[1:6, :, :3], axis=-1).min() > 0
+    )  # before anything is tried all are alike
+
+
+def test_tables_are_those_of_plain_python(played):
+    inputs, starts, (*_, carries) = played
+    inputs, starts = jax.device_get((inputs, starts))
+    for row in range(BATCH):
+        pairs, places = np.zeros((PLACES, ACTIONS, 3)), np.zeros((PLACES, 3))
+        for time in range(TIME):
+            if starts[time, row]:
+                pairs[:], places[:] = 0, 0
+            action = inputs.last_action[time, row]
+            seen = {name: x[time, row] for name, x in inputs.observation.items()}
+            if action >= 0:
+                outcome = 1, inputs.last_reward[time, row], seen["terminated"]
+                pairs[seen["before"], action] += outcome
+                places[seen["reached"]] += outcome
+            np.testing.assert_allclose(carries.pairs[time, row], pairs, atol=1e-5)
+            np.testing.assert_allclose(carries.places[time, row], places, atol=1e-5)
+
+
+def test_what_holds_for_an_action_holds_whatever_its_number(played):
+    (plain, renamed), order = played[2][3]
+    np.testing.assert_allclose(plain.value, renamed.value, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(plain.logits, renamed.logits[..., order], rtol=1e-4, atol=1e-6)
+
+
+def test_other_spaces_are_refused():
+    with pytest.raises(ValueError, match="observation_space: got .*accepted: whole trials"):
+        experience_network(spaces.Discrete(4), spaces.Discrete(2))
+    with pytest.raises(ValueError, match="actions: got"):
+        experience_network(space()[0], spaces.Box(0.0, 1.0, (2,)))

@@ -1,5 +1,6 @@
 """Learners at the other end of a socket, good ones and bad ones, as threads here."""
 
+import contextlib
 import json
 import threading
 import time
@@ -23,7 +24,8 @@ def start(learner, port):
             socket.linger = 200
             socket.rcvtimeo = 5000
             socket.connect(f"tcp://127.0.0.1:{port}")
-            learner(socket)
+            with contextlib.suppress(zmq.Again):  # a run may end without a word
+                learner(socket)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

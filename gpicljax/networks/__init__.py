@@ -18,6 +18,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "encoder",
         "esbn",
         "event_store",
+        "experience",
         "fast_weights",
         "feedforward",
         "language",

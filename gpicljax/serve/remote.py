@@ -33,8 +33,8 @@ def check_bytes(env: Environment) -> None:
       >>> import gpicljax
       >>> check_bytes(gpicljax.make("CliffWalking-v1"))
       Traceback (most recent call last):
-      ValueError: env: got CliffWalking with observations Discrete(48) and actions Discrete(4);
-      accepted: bytes, Discrete(256), as both
+      ValueError: env: got CliffWalking with observations Discrete(n=48) and actions
+      Discrete(n=4); accepted: bytes, Discrete(256), as both
     """
     if not is_stream(env):
         seen, done = env.observation_space(), env.action_space()

@@ -290,7 +290,8 @@ class ByteStream(Environment[Params, Task, State]):
         place = self._place(task, place, state.instance)
         index = task.order[jnp.clip(place, 0, self.max_tasks - 1)].astype(jnp.int32)
         first = TASKS.index(next(t for t in TASKS if t.name == "mini0"))
-        return state.replace(
+        return dataclasses.replace(
+            state,
             talk=interpreter.first_talk(self._rules(index).know),
             task=index,
             place=place,
@@ -303,8 +304,9 @@ class ByteStream(Environment[Params, Task, State]):
         del key, task
         zero = jnp.zeros((), jnp.int32)
         state = State(interpreter.first_talk(zero), blank(), *[zero] * 9)
-        return state.replace(
-            talk=state.talk.replace(ended=zero + 2),
+        return dataclasses.replace(
+            state,
+            talk=dataclasses.replace(state.talk, ended=zero + 2),
             byte=zero + SPACE,
             instance=zero - 1,
         )
@@ -330,8 +332,8 @@ class ByteStream(Environment[Params, Task, State]):
         cleared = state.cleared + passed
         complete = passed & (cleared == task.count)
 
-        stays = state.replace(talk=heard.talk, number=state.number + heard.ask)
-        next_one = state.replace(talk=heard.talk, instance=state.instance + 1)
+        stays = dataclasses.replace(state, talk=heard.talk, number=state.number + heard.ask)
+        next_one = dataclasses.replace(state, talk=heard.talk, instance=state.instance + 1)
         arrived = self._arrived(next_one, task, state.place + passed)
         after = jax.tree.map(lambda a, b: jnp.where(ended, a, b), arrived, stays)
         heard = heard._replace(
@@ -343,7 +345,8 @@ class ByteStream(Environment[Params, Task, State]):
         byte, question, talk = interpreter.speak(pool, question, after.talk)
         time = state.time + 1
         return Transition(
-            state=after.replace(
+            state=dataclasses.replace(
+                after,
                 talk=talk,
                 question=question,
                 byte=byte,

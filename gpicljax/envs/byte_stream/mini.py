@@ -10,7 +10,7 @@ Source: the challenge's mini tasks (after CommAI-mini, arXiv 1701.08954).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -219,7 +219,9 @@ def _string(
     good = jax.vmap(belongs, (None, 0, 0))(description, *tried)
     chosen = jnp.where(good.any(), jnp.argmax(good), _TRIES - 1)
     right = jax.tree.map(lambda x: x[chosen], tried)
-    edited = jax.vmap(lambda number: _edited(seed, description, *right, number))(edits)
+    edited = jax.vmap(_edited, (None, None, None, None, 0))(
+        seed, description, right[0], right[1], edits
+    )
     letters = below(word(seed, 0x40000 + np.arange(3 * LONGEST)), 26).reshape(3, LONGEST)
     random = letters, jnp.full(3, length)
     # Of mini0, random strings come first; of the others, last.
@@ -260,7 +262,7 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
     rank = jnp.cumsum(there, dtype=jnp.int32) - 1
     anything = jnp.where(description.anything, token("anything"), 0)
     to_and_fro = (link, token("anything and "), token(" and anything"))
-    text = [token("description: ")]
+    text: list[Any] = [token("description: ")]
     weights = np.array([26**2, 26, 1])
     numbers = (jnp.maximum(description.grams, 0) * weights).sum(-1, dtype=jnp.int32)
     for group in range(GROUPS):

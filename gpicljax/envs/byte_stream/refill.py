@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -102,7 +103,7 @@ def _joined(due: Due, old: Question, before: list[Any], told: Any, asked: Asked)
     tokens = jnp.concatenate([*head, *text]).astype(jnp.int32)
     tokens = jnp.concatenate([tokens, jnp.zeros(TEXT - len(tokens), jnp.int32)])
     made = question_of(tokens, asked, jnp.zeros((), jnp.int32))
-    rest = old.replace(bases=made.bases, ends=made.ends, cursor=made.cursor)
+    rest = dataclasses.replace(old, bases=made.bases, ends=made.ends, cursor=made.cursor)
     return select(due.ask, made, rest)
 
 
@@ -137,7 +138,7 @@ def _mini(mended: bool, due: Due, old: Question) -> Question:
         asked,
         jnp.where(due.keep, old.cursor, 0),
     )
-    rest = old.replace(bases=made.bases, ends=made.ends, cursor=made.cursor)
+    rest = dataclasses.replace(old, bases=made.bases, ends=made.ends, cursor=made.cursor)
     return select(due.ask, made, rest)
 
 

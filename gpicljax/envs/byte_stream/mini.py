@@ -18,7 +18,7 @@ import numpy as np
 
 from gpicljax.envs.byte_stream import tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
-from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked, Question
+from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked
 from gpicljax.envs.byte_stream.pool import shared
 
 LONGEST = 48
@@ -295,9 +295,9 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
     )
 
 
-def feedback(seed: Seed, question: Question, correct: jax.Array) -> jax.Array:
-    """What is said to an answer: a token."""
+def feedback(seed: Seed, answer: jax.Array, correct: jax.Array) -> jax.Array:
+    """What is said where the answer is this token, "true" or "false": a token."""
     texts = [_WRONG + "false.", _WRONG + "true.", *CONGRATULATIONS]
     praise = 2 + below(word(seed, _PRAISE), len(CONGRATULATIONS))
-    which = jnp.where(correct, praise, jnp.where(question.size == 5, 1, 0))
+    which = jnp.where(correct, praise, jnp.where(answer == shared().token("true"), 1, 0))
     return jnp.asarray(np.array([shared().token(text) for text in texts], np.int32))[which]

@@ -386,6 +386,14 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     )
 
 
+def first_token(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> jax.Array:
+    """The token that a question begins with: little of `ask` is left of it when compiled."""
+    token = jnp.zeros((), jnp.int32)
+    for each in ask(seed, task, question, mended).text[: _ANNOUNCED.count("{") + 2]:
+        token = jnp.where(token == 0, each, token)
+    return token
+
+
 @functools.cache
 def _before() -> np.ndarray:
     return np.array(

@@ -208,8 +208,11 @@ def _edited(
 
 def _string(
     seed: Seed, description: Description, kind: jax.Array, shown: jax.Array, label: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """A string that belongs to the description, or does not: `int32[LONGEST]` and its length."""
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """A string, `int32[LONGEST]`, its length, and whether it belongs to the description.
+
+    It does if `label`, where that can be had.
+    """
     draw = word(seed, _LENGTH)
     first = jnp.where(shown > 1_000, 2, 1)
     length = 1 + below(draw, jnp.where(kind <= 2, 10, 30))
@@ -231,8 +234,9 @@ def _string(
     wrong = jax.tree.map(lambda x: x[jnp.argmax(bad)], tried)
     # Nothing is wrong where anything goes: the reference says nothing then.
     nothing = ~label & (description.sizes == 0).all()
-    made = jax.tree.map(lambda a, b: jnp.where(label | ~bad.any(), a, b), right, wrong)
-    return made[0], jnp.where(nothing, 0, made[1])
+    takes = label | ~bad.any()
+    made = jax.tree.map(lambda a, b: jnp.where(takes, a, b), right, wrong)
+    return made[0], jnp.where(nothing, 0, made[1]), takes & good.any() & ~nothing
 
 
 def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: bool) -> Asked:
@@ -250,7 +254,7 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
     own = Seed(*(jnp.where(kind == 0, a, b) for a, b in zip(series, seed, strict=True)))
     description = describe(own, kind, shown, mended)
     label = below(word(seed, _LABEL), 2) == 1
-    string, size = _string(seed, description, kind, shown, label)
+    string, size, true = _string(seed, description, kind, shown, label)
 
     # The description: "anything" somewhere among the n-grams.
     pool = shared()
@@ -281,8 +285,6 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
     numbers = jnp.where(there, letters * weights, 0).sum(-1, dtype=jnp.int32)
     trigrams = pool.trigram(numbers, sizes)
     text += [trigrams[i] for i in range(LONGEST // 3)] + [token(".")]
-    # What it is, whatever it was meant to be; but the reference calls what it leaves out wrong.
-    true = belongs(description, string, size) & (mended | (size > 0))
     zero = jnp.zeros((), jnp.int32)
     return Asked(
         text=text,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.batching import remade, select
+from gpicljax.batching import remaker, select
 from gpicljax.envs.byte_stream import mapping, mini, sentences, tasks
 from gpicljax.envs.byte_stream.hashing import Seed
 from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, TEXT, Asked, Question
@@ -175,8 +176,13 @@ def refilled(mended: bool, due: Due, old: Question) -> Question:
     """The question after what is due was put into it; only streams where anything is due pay."""
     family = jnp.asarray(tasks.table(mended)["family"])[due.task]
     kind = jnp.where(due.feedback | due.ask, family + 1, 0)
+    return _refiller(mended)(kind, old, due, old)
+
+
+@functools.cache
+def _refiller(mended: bool) -> Callable[..., Question]:
     makes = [functools.partial(make, mended) for make in (_mapping, _sentences, _mini)]
-    return remade(makes, kind, old, due, old, groups=_groups)
+    return remaker(makes, _groups)
 
 
 @functools.cache

@@ -141,8 +141,21 @@ def remade(
       >>> jax.jit(again)(jnp.array([0, 1, 2]), jnp.array([5.0, 6.0, 7.0])).tolist()
       [5.0, 12.0, -7.0]
     """
+    return remaker(makes, groups)(kind, current, *arguments)
 
-    def batch(kind: jax.Array, current: Any, arguments: Any) -> Any:
+
+def remaker(
+    makes: Sequence[Callable[..., Any]], groups: Callable[[int], Sequence[int]] | None = None
+) -> Callable[..., Any]:
+    """`remade` of these functions, of the other arguments; who keeps it has it traced once.
+
+    Example:
+      >>> again = remaker([lambda x: 2 * x])
+      >>> int(again(jnp.int32(1), jnp.int32(5), jnp.int32(5)))
+      10
+    """
+
+    def batch(kind: jax.Array, current: Any, *arguments: Any) -> Any:
         sizes = groups(kind.size) if groups else [max(8, kind.size // 16)] * len(makes)
         for number, (make, group) in enumerate(zip(makes, sizes, strict=True)):
 
@@ -152,13 +165,13 @@ def remade(
             current = for_those(kind == number + 1, current, some, min(kind.size, group))
         return current
 
-    def alone(kind: jax.Array, current: Any, arguments: Any) -> Any:
+    def alone(kind: jax.Array, current: Any, *arguments: Any) -> Any:
         branches = [lambda: current, *(functools.partial(make, *arguments) for make in makes)]
         return jax.lax.switch(kind, branches)
 
     # As programs of their own they keep their constants to themselves: a `cond` under `vmap` would
     # hand these over once for each instance.
-    return as_one_batch(jax.jit(batch), jax.jit(alone))(kind, current, arguments)
+    return as_one_batch(jax.jit(batch), jax.jit(alone))
 
 
 def batch_last(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,10 +18,10 @@ from gpicljax.envs._checks import Count, check_values
 from gpicljax.envs.byte_stream import interpreter, tasks
 from gpicljax.envs.byte_stream.curriculum import Curriculum
 from gpicljax.envs.byte_stream.hashing import Seed, inner, word
-from gpicljax.envs.byte_stream.interpreter import SPACE, Question, Rules, Talk
+from gpicljax.envs.byte_stream.interpreter import SPACE, Heard, Question, Rules, Talk
 from gpicljax.envs.byte_stream.pool import reached, rendered, shared
-from gpicljax.envs.byte_stream.refill import Due, blank, prepare, refilled
-from gpicljax.envs.byte_stream.tasks import NAMES, TASKS
+from gpicljax.envs.byte_stream.refill import Due, blank, first, prepare, refilled
+from gpicljax.envs.byte_stream.tasks import MAPPING, NAMES, TASKS
 
 # Numbers of a stream's draws.
 _INSTANCES, _SERIES, _PLACES = 0, 2**28, 2**29
@@ -128,8 +128,7 @@ class ByteStream(Environment[Params, Task, State]):
     byte, what the learner says is its answer, until it is decided; then come feedback and the next
     question. An *instance* of a task set (one hidden mapping, say) is solved by ten right answers
     in a row, and fails if they do not come within 50 questions after they could be known. A
-    *task set* is passed by `threshold` instances solved in a row. A stream is one episode; it
-    begins with a space, before the environment's first byte. With an
+    *task set* is passed by `threshold` instances solved in a row. A stream is one episode. With an
     ordered curriculum it terminates when all task sets are passed; `params.horizon` cuts it off.
 
     `make_params(curriculum=Curriculum(...), horizon=...)` says what streams are about; one compiled
@@ -290,7 +289,8 @@ class ByteStream(Environment[Params, Task, State]):
         place = self._place(task, place, state.instance)
         index = task.order[jnp.clip(place, 0, self.max_tasks - 1)].astype(jnp.int32)
         first = TASKS.index(next(t for t in TASKS if t.name == "mini0"))
-        return state.replace(
+        return dataclasses.replace(
+            state,
             talk=interpreter.first_talk(self._rules(index).know),
             task=index,
             place=place,
@@ -299,15 +299,17 @@ class ByteStream(Environment[Params, Task, State]):
         )
 
     def initial(self, key: jax.Array, task: Task) -> State:
-        """The stream before its first byte; `key` has no say in it."""
-        del key, task
-        zero = jnp.zeros((), jnp.int32)
+        """The stream after its first byte; `key` has no say in it."""
+        del key
+        zero, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
         state = State(interpreter.first_talk(zero), blank(), *[zero] * 9)
-        return state.replace(
-            talk=state.talk.replace(ended=zero + 2),
-            byte=zero + SPACE,
-            instance=zero - 1,
-        )
+        state = self._arrived(state, task, zero)
+        due = self._due(state, task, Heard(state.talk, zero, no, no, ~no, no, no))
+        question = first(self.mended, due)
+        # What was said last.
+        said = dataclasses.replace(question, cursor=zero)
+        byte, question, talk = interpreter.speak(_pool(), said, state.talk)
+        return dataclasses.replace(state, talk=talk, question=question, byte=byte)
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """The learner's byte `action: int32[]` is heard, and the next byte said.
@@ -319,7 +321,6 @@ class ByteStream(Environment[Params, Task, State]):
         rules = self._rules(state.task)
         pool = _pool()
         heard = interpreter.hear(pool, rules, state.question, state.talk, action, self.mended)
-        begins = state.instance < 0
         ended = heard.switch
         solved = ended & (heard.talk.result == 1)
         row = jnp.where(ended, jnp.where(solved, state.solved + 1, 0), state.solved)
@@ -330,20 +331,25 @@ class ByteStream(Environment[Params, Task, State]):
         cleared = state.cleared + passed
         complete = passed & (cleared == task.count)
 
-        stays = state.replace(talk=heard.talk, number=state.number + heard.ask)
-        next_one = state.replace(talk=heard.talk, instance=state.instance + 1)
+        stays = dataclasses.replace(state, talk=heard.talk, number=state.number + heard.ask)
+        next_one = dataclasses.replace(state, talk=heard.talk, instance=state.instance + 1)
         arrived = self._arrived(next_one, task, state.place + passed)
         after = jax.tree.map(lambda a, b: jnp.where(ended, a, b), arrived, stays)
+        # What `initial` has left for now, see `refill.first`.
+        rest = (state.time == 0) & (
+            jnp.asarray(tasks.table(self.mended)["family"])[state.task] != MAPPING
+        )
         heard = heard._replace(
             feedback=heard.feedback & ~ended,
-            ask=(heard.ask | ended) & ~complete,
+            ask=(heard.ask | ended | rest) & ~complete,
             keep=heard.keep & ~ended,
         )
         question = refilled(self.mended, self._due(after, task, heard), state.question)
         byte, question, talk = interpreter.speak(pool, question, after.talk)
         time = state.time + 1
         return Transition(
-            state=after.replace(
+            state=dataclasses.replace(
+                after,
                 talk=talk,
                 question=question,
                 byte=byte,
@@ -351,13 +357,13 @@ class ByteStream(Environment[Params, Task, State]):
                 cleared=cleared,
                 time=time,
             ),
-            reward=jnp.where(begins, 0, heard.reward).astype(jnp.result_type(float)),
+            reward=heard.reward.astype(jnp.result_type(float)),
             terminated=complete,
             truncated=(time >= task.horizon) & ~complete,
             info={
                 "task": state.task,
-                "instance": jnp.maximum(state.instance, 0),
-                "instance_ended": ended & ~begins,
+                "instance": state.instance,
+                "instance_ended": ended,
                 "solved": solved,
                 "instance_steps": state.talk.time,
                 "cleared": cleared,
@@ -390,6 +396,7 @@ class ByteStream(Environment[Params, Task, State]):
 
           And `with_text`: `text`, `uint8[192]`, what is being said, feedback and question, of which
           `said` bytes were; `target`, `uint8[64]`, an answer that is accepted. 0 beyond their ends.
+          Before the first step they may lack all but the first byte.
         """
         question, talk = state.question, state.talk
         answering = (question.cursor >= question.end) & (talk.ended == 0)

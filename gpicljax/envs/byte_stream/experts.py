@@ -7,6 +7,7 @@ rewards.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -168,7 +169,8 @@ def _read(notes: Notes, byte: jax.Array, way: jax.Array) -> tuple[jax.Array, Not
     answer = jnp.where(match.any() & (place < LONGEST), answer, blind)
     say = jnp.where(answering, answer, SPACE)
     length = jnp.where(answering, place + 1, jnp.where(asking & started, notes.length + 1, 0))
-    return say, notes.replace(
+    return say, dataclasses.replace(
+        notes,
         phase=jnp.where(done, _QUESTION, jnp.where(answering, _ANSWER, phase)).astype(jnp.int32),
         question=question,
         length=jnp.where(done, 0, length).astype(jnp.int32),
@@ -193,7 +195,7 @@ def _react(
     say = jnp.where(first | ((second | third) & letter), tried, byte)
     # Answers to punctuation say nothing about letters.
     last = jnp.where(first | letter, which, 27)
-    return say, notes.replace(guess=guess, last=last.astype(jnp.int32))
+    return say, dataclasses.replace(notes, guess=guess, last=last.astype(jnp.int32))
 
 
 def look_up_table(size: int = 256) -> Agent:

@@ -12,6 +12,7 @@ implementation.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -228,7 +229,7 @@ def first_talk(know: jax.Array) -> Talk:
     options = np.uint32(0x1A1A1A1A)
     memory = jnp.where(know == OPTIONS, options, np.uint32(0))
     talk = Talk(*[zero] * 12)
-    return talk.replace(memory=memory, result=jnp.full((), -1, jnp.int32))
+    return dataclasses.replace(talk, memory=memory, result=jnp.full((), -1, jnp.int32))
 
 
 def expected(pool: jax.Array, question: Question, talk: Talk, mini: jax.Array) -> jax.Array:
@@ -301,7 +302,7 @@ def _known(rules: Rules, talk: Talk, question: Question, correct: jax.Array) -> 
         True,
     )
     memory = jnp.select(kinds, [wrong, wrong, options, asked], memory)
-    return talk.replace(memory=memory, known=talk.known | known.astype(jnp.int32))
+    return dataclasses.replace(talk, memory=memory, known=talk.known | known.astype(jnp.int32))
 
 
 def hear(
@@ -419,5 +420,5 @@ def speak(pool: jax.Array, question: Question, talk: Talk) -> tuple[jax.Array, Q
     """The next byte of the text, `int32[]`, or a space if there is none, and what remains."""
     there = question.cursor < question.end
     byte = byte_at(pool, question.bases, question.ends, question.cursor)
-    question = question.replace(cursor=question.cursor + there)
-    return jnp.where(there, byte, SPACE), question, talk.replace(time=talk.time + 1)
+    question = dataclasses.replace(question, cursor=question.cursor + there)
+    return jnp.where(there, byte, SPACE), question, dataclasses.replace(talk, time=talk.time + 1)

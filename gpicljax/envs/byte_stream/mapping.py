@@ -88,11 +88,9 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
 
     # Which keys there are: of equal strings the last one is one.
     everything = (1 << count) - 1
-    if mended:
-        keys = everything
-        rank = count
-    else:
-        all_keys = jnp.arange(KEYS, dtype=jnp.int32)
+    keys, rank = everything, count
+    all_keys, hidden = jnp.arange(KEYS, dtype=jnp.int32), jnp.zeros(KEYS, bool)
+    if not mended:
         drawn = jnp.stack(_strings(seed, all_keys, 0, shortest, longest))
         equal = (drawn[:, :, None] == drawn[:, None, :]).all(0)
         hidden = (equal & (all_keys[:, None] < all_keys[None, :])).any(-1)
@@ -124,15 +122,11 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     partner = turned if mended else shuffled
     answering = jnp.select([code == LETTERS, code == COPY], [partner, key], target)
     alphabet = jnp.asarray(np.array([len(SYMBOLS), 26, 26, 34, 10, 10]), jnp.int32)[code]
-    sizes = _power(jnp.minimum(shortest, 5))
-    if mended:
-        length = shortest + below(word(seed, _LENGTHS + key), longest - shortest + 1)
-        sizes = _power(jnp.minimum(length, 5))
+    length = shortest + below(word(seed, _LENGTHS + key), longest - shortest + 1)
+    sizes = _power(jnp.minimum(length, 5))
     wanted = jnp.stack([key, answering, key])
     ranges = jnp.stack([alphabet, alphabet, sizes])
-    which = jnp.stack([jnp.int32(_ALPHABET), jnp.int32(_ALPHABET), 3 + jnp.minimum(shortest, 5)])
-    if mended:
-        which = which.at[2].set(3 + jnp.minimum(length, 5))
+    which = jnp.stack([jnp.int32(_ALPHABET), jnp.int32(_ALPHABET), 3 + jnp.minimum(length, 5)])
     picked = permuted(word(seed, which), wanted, ranges)
     texts = [SYMBOLS, string.ascii_lowercase, string.ascii_lowercase]
     texts += [string.ascii_lowercase + PUNCTUATION, string.digits, string.digits]

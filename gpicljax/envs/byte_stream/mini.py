@@ -10,7 +10,7 @@ Source: the challenge's mini tasks (after CommAI-mini, arXiv 1701.08954).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ import numpy as np
 
 from gpicljax.envs.byte_stream import tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
-from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked, Question
+from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked
 from gpicljax.envs.byte_stream.pool import shared
 
 LONGEST = 48
@@ -208,8 +208,11 @@ def _edited(
 
 def _string(
     seed: Seed, description: Description, kind: jax.Array, shown: jax.Array, label: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """A string that belongs to the description, or does not: `int32[LONGEST]` and its length."""
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """A string, `int32[LONGEST]`, its length, and whether it belongs to the description.
+
+    It does if `label`, where that can be had.
+    """
     draw = word(seed, _LENGTH)
     first = jnp.where(shown > 1_000, 2, 1)
     length = 1 + below(draw, jnp.where(kind <= 2, 10, 30))
@@ -219,7 +222,9 @@ def _string(
     good = jax.vmap(belongs, (None, 0, 0))(description, *tried)
     chosen = jnp.where(good.any(), jnp.argmax(good), _TRIES - 1)
     right = jax.tree.map(lambda x: x[chosen], tried)
-    edited = jax.vmap(lambda number: _edited(seed, description, *right, number))(edits)
+    edited = jax.vmap(_edited, (None, None, None, None, 0))(
+        seed, description, right[0], right[1], edits
+    )
     letters = below(word(seed, 0x40000 + np.arange(3 * LONGEST)), 26).reshape(3, LONGEST)
     random = letters, jnp.full(3, length)
     # Of mini0, random strings come first; of the others, last.
@@ -229,8 +234,9 @@ def _string(
     wrong = jax.tree.map(lambda x: x[jnp.argmax(bad)], tried)
     # Nothing is wrong where anything goes: the reference says nothing then.
     nothing = ~label & (description.sizes == 0).all()
-    made = jax.tree.map(lambda a, b: jnp.where(label | ~bad.any(), a, b), right, wrong)
-    return made[0], jnp.where(nothing, 0, made[1])
+    takes = label | ~bad.any()
+    made = jax.tree.map(lambda a, b: jnp.where(takes, a, b), right, wrong)
+    return made[0], jnp.where(nothing, 0, made[1]), takes & good.any() & ~nothing
 
 
 def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: bool) -> Asked:
@@ -248,7 +254,7 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
     own = Seed(*(jnp.where(kind == 0, a, b) for a, b in zip(series, seed, strict=True)))
     description = describe(own, kind, shown, mended)
     label = below(word(seed, _LABEL), 2) == 1
-    string, size = _string(seed, description, kind, shown, label)
+    string, size, true = _string(seed, description, kind, shown, label)
 
     # The description: "anything" somewhere among the n-grams.
     pool = shared()
@@ -260,7 +266,7 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
     rank = jnp.cumsum(there, dtype=jnp.int32) - 1
     anything = jnp.where(description.anything, token("anything"), 0)
     to_and_fro = (link, token("anything and "), token(" and anything"))
-    text = [token("description: ")]
+    text: list[Any] = [token("description: ")]
     weights = np.array([26**2, 26, 1])
     numbers = (jnp.maximum(description.grams, 0) * weights).sum(-1, dtype=jnp.int32)
     for group in range(GROUPS):
@@ -279,8 +285,6 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
     numbers = jnp.where(there, letters * weights, 0).sum(-1, dtype=jnp.int32)
     trigrams = pool.trigram(numbers, sizes)
     text += [trigrams[i] for i in range(LONGEST // 3)] + [token(".")]
-    # What it is, whatever it was meant to be; but the reference calls what it leaves out wrong.
-    true = belongs(description, string, size) & (mended | (size > 0))
     zero = jnp.zeros((), jnp.int32)
     return Asked(
         text=text,
@@ -293,9 +297,9 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
     )
 
 
-def feedback(seed: Seed, question: Question, correct: jax.Array) -> jax.Array:
-    """What is said to an answer: a token."""
+def feedback(seed: Seed, answer: jax.Array, correct: jax.Array) -> jax.Array:
+    """What is said where the answer is this token, "true" or "false": a token."""
     texts = [_WRONG + "false.", _WRONG + "true.", *CONGRATULATIONS]
     praise = 2 + below(word(seed, _PRAISE), len(CONGRATULATIONS))
-    which = jnp.where(correct, praise, jnp.where(question.size == 5, 1, 0))
+    which = jnp.where(correct, praise, jnp.where(answer == shared().token("true"), 1, 0))
     return jnp.asarray(np.array([shared().token(text) for text in texts], np.int32))[which]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.batching import remade, select
+from gpicljax.batching import remaker, select
 from gpicljax.envs.byte_stream import mapping, mini, sentences, tasks
 from gpicljax.envs.byte_stream.hashing import Seed
 from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, TEXT, Asked, Question
-from gpicljax.envs.byte_stream.pool import laid, shared, taken
+from gpicljax.envs.byte_stream.pool import cut, laid, shared, taken
 
 
 class Due(NamedTuple):
@@ -28,7 +30,8 @@ class Due(NamedTuple):
       feedback: `bool[]`, on the question before it,
       correct: `bool[]`, which was answered well.
       ask: `bool[]`, whether a question is due.
-      keep: `bool[]`, whether what is left of the text is said first.
+      keep: `bool[]`, whether what is left of the text is said first; with `ask`, the question is a
+        stream's first one, of which `first` has said a byte.
     """
 
     seed: Seed
@@ -83,6 +86,27 @@ def question_of(text: jax.Array, asked: Asked, cursor: jax.Array) -> Question:
     )
 
 
+def first(mended: bool, due: Due) -> Question:
+    """A stream's first question, of which the first byte is said; but for mappings only that byte.
+
+    No reply to the first byte of a longer question is an answer, so that the rest can be made at
+    the first step, by `refilled`, together with what other streams need: programs need its
+    generators once. Mappings have questions of one byte.
+    """
+    asked = mapping.ask(due.seed, due.task, due.number, mended)
+    sentence = sentences.first_token(due.seed, due.task, due.number, mended)
+    family = jnp.asarray(tasks.table(mended)["family"])[due.task]
+    token = jnp.where(family == tasks.SENTENCES, sentence, shared().token(mini.TEXTS[0]))
+    text = jnp.stack(
+        [cut(token, jnp.ones((), jnp.int32)), *[jnp.zeros((), jnp.int32)] * (len(asked.text) - 1)]
+    )
+    text = text.at[1].set(shared().token(" "))
+    text = jnp.where(family == tasks.MAPPING, jnp.stack(asked.text), text)
+    made = question_of(jnp.pad(text, (0, TEXT - len(text))), asked, jnp.ones((), jnp.int32))
+    begun = dataclasses.replace(blank(), bases=made.bases, ends=made.ends, cursor=made.cursor)
+    return select(family == tasks.MAPPING, made, begun)
+
+
 def _joined(due: Due, old: Question, before: list[Any], told: Any, asked: Asked) -> Question:
     """The question after feedback: `before`, the answer if it is told, and the question.
 
@@ -101,8 +125,8 @@ def _joined(due: Due, old: Question, before: list[Any], told: Any, asked: Asked)
     text = [jnp.where(due.ask, token, 0)[None] for token in asked.text]
     tokens = jnp.concatenate([*head, *text]).astype(jnp.int32)
     tokens = jnp.concatenate([tokens, jnp.zeros(TEXT - len(tokens), jnp.int32)])
-    made = question_of(tokens, asked, jnp.zeros((), jnp.int32))
-    rest = old.replace(bases=made.bases, ends=made.ends, cursor=made.cursor)
+    made = question_of(tokens, asked, jnp.where(due.keep, old.cursor, 0))
+    rest = dataclasses.replace(old, bases=made.bases, ends=made.ends, cursor=made.cursor)
     return select(due.ask, made, rest)
 
 
@@ -123,13 +147,15 @@ def _sentences(mended: bool, due: Due, old: Question) -> Question:
 
 
 def _mini(mended: bool, due: Due, old: Question) -> Question:
-    said = mini.feedback(due.seed, old, due.correct)
     asked = mini.ask(due.seed, due.series, due.shown, due.task, mended)
+    answer = jnp.where(due.ask, asked.answer[0], taken(old.answer_bases, old.answer_ends)[0])
+    said = mini.feedback(due.seed, answer, due.correct)
     question = [jnp.where(due.ask, token, 0)[None] for token in asked.text]
     question = jnp.concatenate([*question]).astype(jnp.int32)
     question = jnp.concatenate([question, jnp.zeros(TEXT - len(question), jnp.int32)])
     # What is left is said first; two messages have their places in the end.
-    left = jnp.where(due.keep, taken(old.bases, old.ends), 0)
+    left = jnp.where(due.ask, question, taken(old.bases, old.ends))
+    left = jnp.where(due.keep, left, 0)
     free = jnp.where(left[-2] == 0, TEXT - 2, TEXT - 1)
     told = jnp.where(np.arange(TEXT) == free, said, left)
     made = question_of(
@@ -137,7 +163,7 @@ def _mini(mended: bool, due: Due, old: Question) -> Question:
         asked,
         jnp.where(due.keep, old.cursor, 0),
     )
-    rest = old.replace(bases=made.bases, ends=made.ends, cursor=made.cursor)
+    rest = dataclasses.replace(old, bases=made.bases, ends=made.ends, cursor=made.cursor)
     return select(due.ask, made, rest)
 
 
@@ -150,8 +176,13 @@ def refilled(mended: bool, due: Due, old: Question) -> Question:
     """The question after what is due was put into it; only streams where anything is due pay."""
     family = jnp.asarray(tasks.table(mended)["family"])[due.task]
     kind = jnp.where(due.feedback | due.ask, family + 1, 0)
+    return _refiller(mended)(kind, old, due, old)
+
+
+@functools.cache
+def _refiller(mended: bool) -> Callable[..., Question]:
     makes = [functools.partial(make, mended) for make in (_mapping, _sentences, _mini)]
-    return remade(makes, kind, old, due, old, groups=_groups)
+    return remaker(makes, _groups)
 
 
 @functools.cache

@@ -123,11 +123,19 @@ def replay(
         pattern = np.zeros((4, 3), np.uint8)
         for place, text in enumerate(line.patterns):
             pattern[place, : len(text)] = list(text.encode("latin-1"))
-        texts, answer = row(said, TEXT), row(_parts(line.answer), ANSWER)
-        number = [jnp.int32(_ACCEPTORS.index(line.accepts)), jnp.int32(0), jnp.int32(line.key)]
-        keys = jnp.int32(2**line.keys - 1)
+        bases, ends = row(said, TEXT)
+        answer_bases, answer_ends = row(_parts(line.answer), ANSWER)
         return Question(
-            *texts, cursor, *answer, jnp.asarray(pattern.reshape(PATTERN)), *number, keys
+            bases=bases,
+            ends=ends,
+            cursor=cursor,
+            answer_bases=answer_bases,
+            answer_ends=answer_ends,
+            pattern=jnp.asarray(pattern.reshape(PATTERN)),
+            acceptor=jnp.int32(_ACCEPTORS.index(line.accepts)),
+            style=jnp.int32(0),
+            key=jnp.int32(line.key),
+            keys=jnp.int32(2**line.keys - 1),
         )
 
     def line_of(instance: int, number: int) -> Line:

@@ -270,7 +270,8 @@ def _slots(
     slots["x_or_y2"] = letters[either]
     operands = 2 + below(u[18], 3)
     index = jnp.arange(4)
-    first = jnp.asarray(pool.triples)[below(u[19:23], len(pool.triples))]
+    which_triple = below(u[19:23], len(pool.triples))
+    first = pool.triples[0] + (3 << 8) * which_triple
     sizes = jnp.where(index < operands, 1 + below(u[19:23] >> 16, 3), 0)
     shown = jnp.where(sizes > 0, cut(first, sizes), 0)
     slots |= {f"o{i}": shown[i] for i in range(4)}
@@ -326,9 +327,7 @@ def _slots(
         has = (made == without + ord("a")).any(-1, keepdims=True)
         return jnp.where(has, 0, made)
 
-    text = jnp.asarray(pool.bytes())
-    bytes_of = text[(first[:, None] >> 8) + jnp.arange(3)].astype(jnp.int32)
-    contained = jnp.where(jnp.arange(3) < sizes[:, None], bytes_of, 0)
+    contained = jnp.where(jnp.arange(3) < sizes[:, None], _letters_of(which_triple), 0)
     # The reference takes whatever is part of the answer.
     ending = jnp.stack([one(x, y), one(y), jnp.array([ord("."), 0, 0]), jnp.zeros(3, jnp.int32)])
     pattern = jnp.select(
@@ -338,6 +337,16 @@ def _slots(
     )
     more = {"pattern": pattern.reshape(PATTERN), "key": key, "keys": keys}
     return slots, more
+
+
+def _letters_of(number: jax.Array) -> jax.Array:
+    """The bytes of three different letters, `int32[..., 3]`, by their number in order."""
+    first, second, third = number // 600, number // 24 % 25, number % 24
+    second = second + (second >= first)
+    low, high = jnp.minimum(first, second), jnp.maximum(first, second)
+    third = third + (third >= low)
+    third = third + (third >= high)
+    return jnp.stack([first, second, third], -1) + ord("a")
 
 
 def _third(x: jax.Array, other: jax.Array, draw: jax.Array) -> jax.Array:
@@ -384,6 +393,31 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
         key=more["key"],
         keys=more["keys"],
     )
+
+
+def first_token(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> jax.Array:
+    """The token that a question begins with.
+
+    It is one of few slots, or none: compilers leave out how the others are drawn.
+    """
+    kind = jnp.asarray(tasks.table(mended)["code"])[task]
+    u = word(seed, _QUESTIONS + question * _PER_QUESTION + np.arange(24))
+    template = _template(seed, kind, u[0])
+    names, questions, _ = _parsed()
+    slots, _ = _slots(seed, kind, template, u, mended)
+    rows = questions[:, : _ANNOUNCED.count("{") + 1]
+    # Only what is announced, and a lead, may be empty.
+    empty = [names.index(name) for name in ("lead", "new", "is_as", "old", "dash")]
+    certain = ~np.isin(-1 - rows, empty)
+    rows = np.where(np.cumsum(certain, -1) - certain == 0, rows, 0)
+    token = jnp.zeros((), jnp.int32)
+    for place in range(rows.shape[1]):
+        row = jnp.asarray(rows[:, place])[template]
+        each = row
+        for slot in {int(-1 - x) for x in rows[:, place] if x < 0}:
+            each = jnp.where(row == -1 - slot, slots[names[slot]], each)
+        token = jnp.where(token == 0, each, token)
+    return token
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import incontext_rl
-from incontext_rl_settings import CUSTOM, Config, lake_number, named_lakes, tasks
+from incontext_rl_settings import CUSTOM, Config, lake_number, named_lakes, tasks, updates
 
 import gpicljax
 from gpicljax.agents.acting import agent_input, initial_memory
@@ -73,6 +73,26 @@ def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
 def test_every_learner_runs(family, learner, tmp_path):
     outcome = run(tmp_path, family, learner)
     assert np.isfinite(outcome.curve("return")).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["lakes", "lakes-anywhere", "two-arms", "ten-arms"])
+def test_agents_learn_within_unseen_tasks(family, tmp_path):
+    """The quick preset, with fewer updates: minutes of a processor's time each."""
+    arguments = ["--family", family, "--observations", str(updates(15)), "--log-lines=1"]
+    incontext_rl.main([*arguments, f"--runs-dir={tmp_path}", "--no-progress"])
+    summary = tmp_path / "incontext_rl" / f"quick-{family}-dpt" / "summary.json"
+    results = json.loads(summary.read_text())["results"]
+    found = {name.removeprefix(f"{family}: "): row for name, row in results.items()}
+    trained, blind = found["**dpt**"], found["**dpt, rewards hidden**"]
+    if family.endswith("arms"):
+        assert trained["regret high"] < found["Thompson sampling"]["regret low"]
+    else:
+        assert trained["low"] > found["Q-learning, tuned"]["high"]
+    if family == "lakes":
+        assert trained["score"] > 0.75
+    if family == "lakes-anywhere":
+        assert blind["score"] < 0.05 and found["**dpt, memory wiped**"]["score"] < 0.05
 
 
 def test_a_trained_agent_is_saved_and_loaded(tmp_path):

@@ -175,7 +175,7 @@ def build(config: Config) -> Program:
 
     def grown(state: sequence.TrainState) -> sequence.TrainState:
         """The contexts in force after so many updates."""
-        if not config.growth:
+        if not config.growth or config.start_from is not None:
             return state
         share = state.updates / max(config.growth * updates, 1)
         doublings = jnp.floor(share * np.log2(config.demonstration.length / 2))

@@ -54,7 +54,8 @@ class Config(TrainingConfig):
       train: Whether there is training; else the models of `start_from` are measured as they are.
       contexts: Steps that each model attends to; 0 for all.
       growth: Share of the updates over which contexts double from 2 steps to what they are to be;
-        0 for contexts that are so from the start. Checked between log lines.
+        0 for contexts that are so from the start, as those of models that are trained on are.
+        Checked between log lines.
       model: The models.
       mode: What there is to do.
       actions: What the agents can do.

@@ -240,7 +240,7 @@ def shipped_models() -> list[str]:
 
     Example:
       >>> shipped_models()
-      ['meta_language_tiny']
+      ['maze_world_small', 'meta_language_tiny']
     """
     return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD}"))
 
@@ -249,7 +249,10 @@ def shipped(name: str) -> Path:
     """The folder of a model that comes with the package.
 
     `meta_language_tiny` is a transformer of 303,008 parameters that learns random languages in its
-    context, trained by `python experiments/meta_language.py --preset cpu-tiny`.
+    context, trained by `python experiments/meta_language.py --preset cpu-tiny`. `maze_world_small`
+    is a world model and policy of 826,230 parameters, its autoencoder included, of mazes of 7 x 7,
+    which it has learnt to walk and to foresee from pictures of 32 x 32, by `python
+    experiments/maze_world.py`.
 
     Raises:
       ValueError: for an unknown name.

@@ -12,9 +12,11 @@ from variants import daily
 
 import gpicljax
 from gpicljax.agents import catalogue
+from gpicljax.agents.acting import random_agent
 from gpicljax.agents.language import LanguageModelConfig
+from gpicljax.evaluation.returns import one_trial_each
 from gpicljax.networks.language import LanguageModelSettings, language_model
-from gpicljax.rollout import rollout, start_rollout
+from gpicljax.rollout import play, rollout, start_rollout
 from gpicljax.runtime import (
     SavedError,
     load_agent,
@@ -291,7 +293,7 @@ def test_another_model_is_refused(saved_model, saved):
 
 
 def test_the_shipped_model_learns_a_language_that_it_has_never_seen():
-    assert shipped_models() == ["meta_language_tiny"]
+    assert shipped_models() == ["maze_world_small", "meta_language_tiny"]
     folder = shipped("meta_language_tiny")
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2e6
     model = load_language_model(folder)
@@ -311,6 +313,36 @@ def test_the_shipped_model_learns_a_language_that_it_has_never_seen():
     # The 16 languages are new. Without their context the best there is are log(32) = 3.47 nats.
     assert nats[448:].mean() < nats[12:20].mean() - 0.3
     assert nats[448:].mean() < 1.5
+
+
+def test_the_shipped_model_of_mazes_knows_what_it_was_trained_on():
+    folder = shipped("maze_world_small")
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 4e6
+    model = load_agent(folder)
+    assert model.env.size == 7 and model.env.resolution == (32, 32)
+    assert model.info["parameters"] == 826_230
+    assert float(model.params["autoencoder"].scale.min()) > 0 and model.params["window"] > 128
+
+
+@pytest.mark.slow
+def test_the_shipped_model_of_mazes_walks_to_where_it_is_sent():
+    model = load_agent(shipped("maze_world_small"))
+
+    def arrived(record):
+        return record.next_timestep.reward > 0
+
+    @jax.jit
+    def arrivals(key):
+        vec = one_trial_each(model.env, 32, 100)
+
+        def of(agent, params):
+            start = start_rollout(key, vec, agent, model.env_params)
+            return play(vec, agent, params, start, max_steps=100, keep=arrived).records.sum() / 32
+
+        return of(model.agent, model.params), of(random_agent(model.env), None)
+
+    walked, wandered = arrivals(jax.random.key(0))
+    assert walked > 3 * wandered > 0
 
 
 def test_an_unknown_shipped_model_suggests_the_nearest():

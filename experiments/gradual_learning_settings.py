@@ -8,8 +8,8 @@ from typing import Annotated, Literal, NamedTuple
 from gpicljax.agents import cloning
 from gpicljax.agents.catalogue import RecurrentSettings
 from gpicljax.checks import Range
-from gpicljax.envs.byte_stream import NAMES, TASKS, Curriculum
-from gpicljax.evaluation.gradual_learning import orders, predecessors
+from gpicljax.envs.byte_stream import NAMES, TASKS, Curriculum, predecessors
+from gpicljax.evaluation.gradual_learning import orders
 from gpicljax.runtime import TrainingConfig, check
 
 REQUIRES = {task.name: task.requires for task in TASKS}
@@ -105,7 +105,7 @@ def studies_of(config: Config, *kinds: str) -> list[Study]:
                 }.get(kind, ())
                 if kind == "after":
                     # The graph's own order in the first run, another one in each of the others.
-                    needed = set(predecessors(REQUIRES, task)) & known
+                    needed = set(predecessors(task)) & known
                     if not needed:
                         continue
                     names = (*(n for n in orders(REQUIRES, run) if n in needed), task)

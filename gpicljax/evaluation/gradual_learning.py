@@ -407,29 +407,6 @@ def ranking(contestants: Sequence[Contestant]) -> list[Contestant]:
     return sorted(contestants, key=lambda who: (not who.verified, -who.solved, who.steps))
 
 
-def predecessors(requires: Mapping[str, Sequence[str]], task: str) -> tuple[str, ...]:
-    """All that a task builds on, directly or not, each after what it builds on itself.
-
-    Args:
-      requires: by task, what it builds on directly. Ties keep the mapping's order.
-      task: the task.
-
-    Raises:
-      ValueError: if a task is unknown, or one builds on itself in the end.
-
-    Example:
-      >>> predecessors({"copy": [], "map": ["copy"], "spell": ["map", "copy"]}, "spell")
-      ('copy', 'map')
-    """
-    order = orders(requires, 0)
-    check(task in requires, "task", task, f"one of {[*requires]}")
-    wanted = {task}
-    for name in reversed(order):
-        if name in wanted:
-            wanted.update(requires[name])
-    return tuple(name for name in order if name in wanted - {task})
-
-
 def orders(requires: Mapping[str, Sequence[str]], seed: int) -> tuple[str, ...]:
     """An order of tasks in which each comes after all that it builds on.
 

@@ -1,0 +1,94 @@
+"""The study of gradual learning: what it plays, what it reports, and one small run of it all."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+import gradual_learning
+import gradual_learning_settings
+from gradual_learning_settings import PRESETS, Config, studies_of
+from reports.gradual_learning import alone, gains, in_order, index, kept
+
+from gpicljax.evaluation.byte_stream import QUESTIONS, Streams
+from gpicljax.runtime import load_agent, parse
+
+TASKS = ("micro1", "micro2", "micro4")
+CONFIG = Config(taught=TASKS, curriculum=TASKS, targets=("micro2",), runs=3, budget=100)
+ALL = gradual_learning.ALL
+
+
+def test_studies_are_of_the_same_runs():
+    studies = studies_of(CONFIG, *ALL)
+    assert len(studies) == 3 * (1 + 3 + 1 + 1)
+    for run, place in enumerate(index(studies, "order")):
+        assert studies[place].run == run
+        assert studies[place].curriculum.tasks == TASKS
+    (after, *_), (again, *_) = index(studies, "after", "micro2"), index(studies, "again", "micro2")
+    assert studies[after].curriculum.tasks[-1] == "micro2"
+    assert set(studies[after].curriculum.tasks[:-1]) <= set(TASKS)
+    assert studies[again].curriculum.tasks == (*TASKS, "micro2")
+
+
+def test_what_is_held_out_is_not_taught():
+    held_out = PRESETS["held-out"]
+    assert set(held_out.held_out) == set(held_out.curriculum) - set(held_out.taught)
+    assert len(held_out.held_out) == 3
+
+
+def test_the_report_counts_the_steps_of_each_study():
+    studies = studies_of(CONFIG, *ALL)
+    steps = np.zeros((len(studies), 4), int)
+    cleared = np.zeros(len(studies), int)
+    for i, one in enumerate(studies):
+        places = len(one.curriculum.tasks)
+        steps[i, :places], cleared[i] = 10, places
+        if one.kind == "alone":
+            steps[i, 0] = 40
+        if one.kind == "again":
+            steps[i, places - 1] = 5
+    none = np.zeros((len(studies), 4))
+    questions = np.zeros((len(studies), 4, QUESTIONS))
+    streams = Streams(steps, cleared, none, none, questions, questions)
+    assert in_order(streams, studies, CONFIG).steps.tolist() == [[10, 10, 10]] * 3
+    assert alone(streams, studies, CONFIG).steps.tolist() == [40, 40, 40]
+    (helped,) = gains(streams, studies, CONFIG).values()
+    assert (helped.ratio, helped.gradual) == (4, True)
+    assert kept(streams, studies, CONFIG)["micro2"].ratio.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--curriculum", "micro99"], "micro99"),
+        (["--taught", "micro1", "micro1"], "no task set twice"),
+        (["--targets", "micro20"], "targets: got"),
+    ],
+)
+def test_refusals(flags, message, capsys):
+    with pytest.raises(SystemExit):
+        parse(PRESETS, flags, prog="gradual_learning.py")
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_small_run_is_reported_and_saved(tmp_path):
+    flags = ["--observations", "2048", "--log-lines", "1", "--runs", "2", "--budget", "200"]
+    flags += ["--taught", "micro1", "micro4", "--curriculum", "micro1", "micro4"]
+    flags += ["--targets", "micro4", "--parallel", "4", "--network.slots", "16", "--no-progress"]
+    outcome = gradual_learning.main([*flags, "--name", "toy", "--runs-dir", str(tmp_path)])
+    text = (outcome.run.path / "summary.md").read_text()
+    for title in ("## A.", "## B.", "## C.", "ranking"):
+        assert title in text
+    oracle = outcome.baselines["oracle"]
+    assert oracle.cleared[0] == 2
+    assert {path.name for path in outcome.run.figures.iterdir()} >= {"efficiency.png", "icl.png"}
+    loaded = load_agent(outcome.run.path / "agents" / "seed_0")
+    assert loaded.info["algorithm"] == "cloning"
+
+
+def test_presets_are_what_they_say():
+    assert gradual_learning_settings.QUICK.curriculum[:4] == gradual_learning_settings.MICRO_1_TO_4
+    assert PRESETS["curriculum"].curriculum[-1] == "micro5.18"

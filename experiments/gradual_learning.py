@@ -43,8 +43,7 @@ def build(config: Config) -> Program:
     """Wires streams, network and imitation together."""
     env = ByteStream(rules=config.rules)
     mixture = Curriculum(config.taught, mode="mixture", threshold=config.threshold)
-    # One endless stream each: what happened long ago is overwritten in every memory.
-    params = env.make_params(curriculum=mixture, horizon=2**30)
+    params = env.make_params(curriculum=mixture, horizon=config.stretch)
     vec = gpicljax.VectorEnv(env, config.parallel, resets="fresh", params=params, privileged=True)
     network = config.network.network(env.observation_space(), env.action_space())
     trainer = cloning.make(config.agent, vec, network, experts.oracle())

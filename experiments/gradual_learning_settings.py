@@ -31,6 +31,8 @@ class Config(TrainingConfig):
       runs: Streams of every study.
       budget: Steps of a stream in the evaluation.
       parallel: Streams that are learnt from at once.
+      stretch: Steps of a stream of the training, after which another one begins: nobody is stuck in
+        one instance, and hard task sets do not crowd out the others.
       network: Kind and sizes of the network.
       agent: Sizes of the imitation of an agent that knows the answers.
       hparams: Its hyper-parameters.
@@ -44,9 +46,10 @@ class Config(TrainingConfig):
     runs: Annotated[int, Range(2)] = 4
     budget: Annotated[int, Range(1)] = 10_000
     parallel: Annotated[int, Range(1)] = 32
+    stretch: Annotated[int, Range(1)] = 700
     network: RecurrentSettings = MEMORY
     agent: cloning.CloningConfig = cloning.CloningConfig(unroll=64)
-    hparams: cloning.CloningHParams = cloning.CloningHParams()
+    hparams: cloning.CloningHParams = cloning.CloningHParams(learning_rate=3e-3)
 
     def default_name(self) -> str:
         """The preset and the memory."""
@@ -122,7 +125,7 @@ QUICK = Config(
     taught=(*MICRO_1_TO_4, *MAPPINGS[:6]),
     curriculum=(*MICRO_1_TO_4, *MAPPINGS[:6]),
     targets=("micro3", "micro5.3", "micro5.6"),
-    budget=8_000,
+    budget=6_000,
 )
 CURRICULUM = dataclasses.replace(
     QUICK,

@@ -5,6 +5,7 @@ One program plays the oracle on all task sets; its transcripts serve most assert
 
 import json
 import re
+from collections import Counter
 
 import jax
 import jax.numpy as jnp
@@ -172,6 +173,63 @@ def test_questions_have_the_form_of_their_task(played):
     # All digits occur as questions, and as first digits of longer ones.
     text = bytes(said[:, NAMES.index("micro5.13"), 0].astype(np.uint8).tolist())
     assert len(set(re.findall(rb";(\d)", text))) >= 6
+
+
+def test_questions_are_drawn_as_the_facts_say(played):
+    def texts(name):
+        said = played[0][:, NAMES.index(name)]
+        return [bytes(row).decode() for row in np.ascontiguousarray(said.T)]
+
+    def even(counts, kinds):
+        """So many kinds, and none of them four standard deviations from its share."""
+        counts = np.array(list(counts.values()))
+        total, share = counts.sum(), 1 / kinds
+        assert len(counts) == kinds, (counts, kinds)
+        assert np.abs(counts - total * share).max() <= 4 * np.sqrt(total * share) + 1, counts
+
+    def asked(name, form):
+        return [found for text in texts(name) for found in re.findall(form, text)]
+
+    # Digits: all of them at every place, and each length as often as any other.
+    for name, form in (
+        ("micro5.12", r" (\d{3,5})\.;"),
+        ("micro5.13", r"(?:^|;)(\d{3,5})\."),
+        ("micro5.18", r"(?:^|;)(\d{1,10})\."),
+    ):
+        found = sorted(set(asked(name, form)))
+        even(Counter(map(len, found)), 3 if name != "micro5.18" else 10)
+        for place in range(3):
+            even(Counter(text[place] for text in found if len(text) > place), 10)
+    even(Counter(asked("micro5.10", r"\. (\d)\d\.;")), 10)
+    even(Counter(map(len, asked("micro5.14", r"\. (\d+)\d\.;"))), 3)
+    # Mappings: one to one in micro5.1, whatever comes in micro5.5.
+    for text in texts("micro5.2"):
+        for begin in range(0, STEPS - 30, 30):
+            pairs = {*re.findall(r"(\d)(\d);", text[begin : begin + 30])}
+            assert len({a for a, _ in pairs}) == len({b for _, b in pairs}) == len(pairs)
+    assert len({b for _, b in re.findall(r"(\d)\. (\d)\.;", texts("micro5.5")[0][:400])}) > 3
+    # Sentences.
+    frequent = words()[:200]
+    assert {*asked("micro6", r"map: (\w+)")} <= {*frequent}
+    assert len({*asked("micro7.2", r"say: (\w+)")} - {*frequent}) > 100
+    even(Counter(asked("micro8", r"say: ( *)\w")), 7)
+    even(Counter(asked("micro9.3", r"by (.)\.")), 3)
+    even(Counter(map(len, (x.split() for x in asked("micro10", r"((?:say: \w+ ?)+)\.")))), 2)
+    even(Counter(asked("micro11", r"(\w+):\.")), 3)
+    even(Counter(asked("micro11", r"say: (\w+) say")), 6)
+    even(Counter(asked("micro12", r"(\w+):\.")), 2)
+    forms = asked("micro13.1", r"say: (\w+)( and not | and | or )\w( but)?")
+    even(Counter((a == "anything", b, c) for a, b, c in forms), 4)
+    logic = asked("micro13.2", r"say: ([^.]+)\.")
+    even(Counter(len(x.split()) // 2 for x in logic), 3)
+    even(Counter(" or " in x for x in logic), 2)
+    assert all(len(set(x)) == len(x) <= 3 for text in logic for x in re.split(" and | or ", text))
+    even(Counter(asked("micro14", r"after (\w) comes")), 25)
+    hints = asked("micro20", r"(\w+) is as (\w+) - ")
+    assert {new for new, _ in hints} <= {*words()} - {*frequent}
+    assert {old for _, old in hints} <= {"say", "after", "union", "exclude"}
+    said = {*asked("micro19", r"(say|print|write):")}
+    assert said == {"say", "print", "write"}
 
 
 def test_mini_labels_are_those_of_a_plain_reading(played):

@@ -5,6 +5,7 @@ One program plays the oracle on all task sets; its transcripts serve most assert
 
 import json
 import re
+from collections import Counter
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import gpicljax
+from gpicljax.agents.acting import random_agent
 from gpicljax.envs.byte_stream import (
     NAMES,
     TASKS,
@@ -24,7 +26,8 @@ from gpicljax.envs.byte_stream import (
     words,
 )
 from gpicljax.envs.byte_stream.replay import Line, replay
-from gpicljax.rollout import RolloutState, rollout
+from gpicljax.evaluation.byte_stream import play_streams, streams_of
+from gpicljax.interface import TimeStep
 
 # Mean steps of an oracle's instance in the facts' table, of five instances each.
 TABLE = dict(
@@ -38,32 +41,92 @@ TABLE = dict(
         strict=True,
     )
 )
-STREAMS, STEPS = 8, 2_000
+OF_WORDS = (
+    "micro7.2",
+    "micro7.3",
+    "micro9.2",
+    "micro9.3",
+    "micro10",
+    "micro16",
+    "micro19",
+    "micro20",
+)
+STREAMS, STEPS = 4, 2_000
+# Other streams than the oracle's: who plays, and what.
+PLAYERS = ("oracle", "echo", "silent", "random", "table")
+NULLS = [(player, name) for player in PLAYERS[1:4] for name in ("micro1", "micro4", *NAMES[4:40:6])]
+LEARNERS = [("table", name) for name in ("micro1", "micro4", "micro5.2", "micro5.5")] * 2
 
 
 @pytest.fixture(scope="module")
-def played():
-    """Bytes, answers, rewards and info of the reference's rules, `[T, task sets, streams]`."""
-    env = gpicljax.make("ByteStream-v0", rules="reference")
-
-    def play(key, params):
-        task = env.sample_task(key, params)
-        _, state = env.reset(key, task)
-
-        def body(state, _):
-            answer = env.privileged(state, task)["answer"]
-            moved = env.move(state, answer, (), task)
-            return moved.state, (state.byte, answer, moved.reward, moved.info)
-
-        return jax.lax.scan(body, state, None, STEPS)[1]
-
+def streams():
+    """What happened in streams of the reference's rules, `[T, N]`: all that one program plays."""
+    env = gpicljax.make("ByteStream-v0", rules="reference", max_tasks=1)
+    played = [("oracle", name) for name in NAMES for _ in range(STREAMS)] + NULLS + LEARNERS
+    agents = [experts.oracle(), experts.echo(), experts.silent(), random_agent(env)]
+    agents.append(experts.look_up_table())
+    player = jnp.array([PLAYERS.index(player) for player, _ in played])
+    # An oracle's stream is a mixture, so that it never ends.
     params = [
-        env.make_params(curriculum=Curriculum((name,), "mixture"), horizon=10**6) for name in NAMES
+        env.make_params(
+            curriculum=Curriculum((name,), "ordered" if player == "table" else "mixture"),
+            horizon=10**6,
+        )
+        for player, name in played
     ]
-    params = jax.tree.map(lambda *x: jnp.stack(x), *params)
-    over_streams = jax.vmap(play, (0, None), 1)
-    run = jax.jit(jax.vmap(over_streams, (None, 0), 1))
-    return jax.tree.map(np.asarray, run(jax.random.split(jax.random.key(5), STREAMS), params))
+    params = jax.tree.map(lambda *x: np.stack(x), *params)
+    no = jnp.zeros(len(played), bool)
+
+    @jax.jit
+    def play(key, params):
+        keys = jax.random.split(key, len(played))
+        task = jax.vmap(env.sample_task)(keys, params)
+        state = jax.vmap(env.initial)(keys, task)
+        carries = [agent.initial_carry(len(played)) for agent in agents]
+
+        def body(loop, number):
+            state, reward, carries = loop
+            told = jax.vmap(env.privileged)(state, task)
+            step = TimeStep(state.byte, reward, no, no, no, no, {}, told)
+            noise = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
+            each = [a.act(noise, (), c, step) for a, c in zip(agents, carries, strict=True)]
+            says = jnp.stack([x[0] for x in each])
+            says = jnp.take_along_axis(says, player[None], 0)[0]
+            moved = jax.vmap(env.move, (0, 0, None, 0))(state, says, (), task)
+            out = state.byte.astype(jnp.uint8), says.astype(jnp.uint8), moved.reward, moved.info
+            return (moved.state, moved.reward, [x[2] for x in each]), out
+
+        start = state, jnp.zeros(len(played)), carries
+        return jax.lax.scan(body, start, jnp.arange(STEPS))[1]
+
+    return played, jax.tree.map(np.asarray, play(jax.random.key(5), params))
+
+
+@pytest.fixture(scope="module")
+def played(streams):
+    """Bytes, answers, rewards and info of the oracle's streams, `[T, task sets, streams]`."""
+    count = len(NAMES) * STREAMS
+    shape = STEPS, len(NAMES), STREAMS
+    return jax.tree.map(lambda x: x[:, :count].reshape(shape), streams[1])
+
+
+def test_what_others_solve(streams):
+    played, (_, _, rewards, info) = streams
+    solved = info["solved"].sum(0)
+    for place, (player, name) in enumerate(played):
+        if player in PLAYERS[1:4]:
+            copies = player == "echo" and name == "micro4"
+            assert solved[place] == (STEPS // 10 if copies else 0), (player, name)
+            # Who says nothing is punished where an answer has a number of bytes.
+            silent = player == "silent" and NAMES.index(name) > NAMES.index("micro5.18")
+            assert (rewards[:, place].min() < 0) == (not copies and not silent), (player, name)
+    # By trial and error: symbols that stay what they are, and not what every instance has anew.
+    cleared = dict.fromkeys(NAMES, 0)
+    for place, (player, name) in enumerate(played):
+        if player == "table":
+            cleared[name] += int(info["cleared"][-1, place] > 0)
+    assert cleared["micro1"] == cleared["micro4"] == 2, cleared
+    assert cleared["micro5.2"] == cleared["micro5.5"] == 0, cleared
 
 
 def test_an_oracle_solves_every_task_in_the_steps_of_the_table(played):
@@ -74,7 +137,9 @@ def test_an_oracle_solves_every_task_in_the_steps_of_the_table(played):
         steps = info["instance_steps"][:, place][ended]
         assert info["solved"][:, place][ended].all(), name
         spread = steps.std() * np.sqrt(1 / len(steps) + 1 / 5)
-        assert abs(steps.mean() - TABLE[name]) <= 3 * spread + 1, name
+        # Our words are not the reference's, and its five instances of micro9.2 had short ones.
+        words_differ = 0.03 * TABLE[name] * (name in OF_WORDS)
+        assert abs(steps.mean() - TABLE[name]) <= 3 * spread + 1 + words_differ, name
 
 
 def test_questions_have_the_form_of_their_task(played):
@@ -98,7 +163,7 @@ def test_questions_have_the_form_of_their_task(played):
     }
     said = played[0]
     for name, form in forms.items():
-        text = bytes(said[1:, NAMES.index(name), 0].astype(np.uint8).tolist())
+        text = bytes(said[:, NAMES.index(name), 0].astype(np.uint8).tolist())
         found = list(re.finditer(form, text))
         assert len(found) >= 8, name
         # Nothing lies between them, the first of which is the first.
@@ -106,8 +171,65 @@ def test_questions_have_the_form_of_their_task(played):
         gaps = {text[a.end() : b.start()] for a, b in zip(found, found[1:], strict=False)}
         assert gaps <= ({b" "} if name.startswith("mini") else {b""}), (name, gaps)
     # All digits occur as questions, and as first digits of longer ones.
-    text = bytes(said[1:, NAMES.index("micro5.13"), 0].astype(np.uint8).tolist())
+    text = bytes(said[:, NAMES.index("micro5.13"), 0].astype(np.uint8).tolist())
     assert len(set(re.findall(rb";(\d)", text))) >= 6
+
+
+def test_questions_are_drawn_as_the_facts_say(played):
+    def texts(name):
+        said = played[0][:, NAMES.index(name)]
+        return [bytes(row).decode() for row in np.ascontiguousarray(said.T)]
+
+    def even(counts, kinds):
+        """So many kinds, and none of them four standard deviations from its share."""
+        counts = np.array(list(counts.values()))
+        total, share = counts.sum(), 1 / kinds
+        assert len(counts) == kinds, (counts, kinds)
+        assert np.abs(counts - total * share).max() <= 4 * np.sqrt(total * share) + 1, counts
+
+    def asked(name, form):
+        return [found for text in texts(name) for found in re.findall(form, text)]
+
+    # Digits: all of them at every place, and each length as often as any other.
+    for name, form in (
+        ("micro5.12", r" (\d{3,5})\.;"),
+        ("micro5.13", r"(?:^|;)(\d{3,5})\."),
+        ("micro5.18", r"(?:^|;)(\d{1,10})\."),
+    ):
+        found = sorted(set(asked(name, form)))
+        even(Counter(map(len, found)), 3 if name != "micro5.18" else 10)
+        for place in range(3):
+            even(Counter(text[place] for text in found if len(text) > place), 10)
+    even(Counter(asked("micro5.10", r"\. (\d)\d\.;")), 10)
+    even(Counter(map(len, asked("micro5.14", r"\. (\d+)\d\.;"))), 3)
+    # Mappings: one to one in micro5.1, whatever comes in micro5.5.
+    for text in texts("micro5.2"):
+        for begin in range(0, STEPS - 30, 30):
+            pairs = {*re.findall(r"(\d)(\d);", text[begin : begin + 30])}
+            assert len({a for a, _ in pairs}) == len({b for _, b in pairs}) == len(pairs)
+    assert len({b for _, b in re.findall(r"(\d)\. (\d)\.;", texts("micro5.5")[0][:400])}) > 3
+    # Sentences.
+    frequent = words()[:200]
+    assert {*asked("micro6", r"map: (\w+)")} <= {*frequent}
+    assert len({*asked("micro7.2", r"say: (\w+)")} - {*frequent}) > 100
+    even(Counter(asked("micro8", r"say: ( *)\w")), 7)
+    even(Counter(asked("micro9.3", r"by (.)\.")), 3)
+    even(Counter(map(len, (x.split() for x in asked("micro10", r"((?:say: \w+ ?)+)\.")))), 2)
+    even(Counter(asked("micro11", r"(\w+):\.")), 3)
+    even(Counter(asked("micro11", r"say: (\w+) say")), 6)
+    even(Counter(asked("micro12", r"(\w+):\.")), 2)
+    forms = asked("micro13.1", r"say: (\w+)( and not | and | or )\w( but)?")
+    even(Counter((a == "anything", b, c) for a, b, c in forms), 4)
+    logic = asked("micro13.2", r"say: ([^.]+)\.")
+    even(Counter(len(x.split()) // 2 for x in logic), 3)
+    even(Counter(" or " in x for x in logic), 2)
+    assert all(len(set(x)) == len(x) <= 3 for text in logic for x in re.split(" and | or ", text))
+    even(Counter(asked("micro14", r"after (\w) comes")), 25)
+    hints = asked("micro20", r"(\w+) is as (\w+) - ")
+    assert {new for new, _ in hints} <= {*words()} - {*frequent}
+    assert {old for _, old in hints} <= {"say", "after", "union", "exclude"}
+    said = {*asked("micro19", r"(say|print|write):")}
+    assert said == {"say", "print", "write"}
 
 
 def test_mini_labels_are_those_of_a_plain_reading(played):
@@ -127,8 +249,8 @@ def test_mini_labels_are_those_of_a_plain_reading(played):
     labels = []
     for place in range(NAMES.index("mini0"), NAMES.index("mini5")):
         for stream in range(STREAMS):
-            text = bytes(said[1:, place, stream].astype(np.uint8).tolist()).decode()
-            reply = bytes(answers[1:, place, stream].astype(np.uint8).tolist()).decode()
+            text = bytes(said[:, place, stream].astype(np.uint8).tolist()).decode()
+            reply = bytes(answers[:, place, stream].astype(np.uint8).tolist()).decode()
             for found in re.finditer(r"description: ([^;]*); verify: ([A-Z]+)\.", text):
                 every = place != NAMES.index("mini2")
                 parts = found[1].split(" and " if every else " or ")
@@ -142,8 +264,10 @@ def test_mini_labels_are_those_of_a_plain_reading(played):
     assert len(labels) > 500 and abs(np.mean(labels) - 0.5) < 3 * 0.5 / np.sqrt(len(labels))
 
 
-def test_a_batch_says_what_its_streams_say_alone():
-    env = gpicljax.make("ByteStream-v0", max_tasks=46)
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", ["mended", "reference"])
+def test_a_batch_says_what_its_streams_say_alone(rules):
+    env = gpicljax.make("ByteStream-v0", rules=rules)
     params = env.make_params(curriculum=Curriculum(mode="mixture"), horizon=10**6)
 
     def play(key):
@@ -151,18 +275,19 @@ def test_a_batch_says_what_its_streams_say_alone():
 
         def body(state, number):
             answer = env.privileged(state, task)["answer"]
-            # A word out of turn now and then.
-            moved = env.move(state, jnp.where(number % 41 == 0, 120, answer), (), task)
-            return moved.state, (moved.state.byte, moved.reward)
+            # A word out of turn now and then; to mini tasks, periods.
+            out_of_turn = jnp.where(number % 2 == 0, ord("."), ord("x"))
+            moved = env.move(state, jnp.where(number % 41 == 0, out_of_turn, answer), (), task)
+            return moved.state, (state.byte, moved.reward)
 
         return jax.lax.scan(body, env.initial(key, task), jnp.arange(600))[1]
 
-    keys = jax.random.split(jax.random.key(1), 24)
+    keys = jax.random.split(jax.random.key(1), 64)
     together, alone = jax.jit(jax.vmap(play))(keys), jax.jit(play)
-    for i in (0, 7, 23):
+    for i in range(0, 64, 3):
         one = alone(keys[i])
         assert (one[0] == together[0][i]).all() and (one[1] == together[1][i]).all()
-    assert len({row.tobytes() for row in np.asarray(together[0])}) == 24
+    assert len({row.tobytes() for row in np.asarray(together[0])}) == 64
 
 
 def test_scripts_worked_out_by_hand():
@@ -227,28 +352,18 @@ def test_mini_talk_of_the_reference():
 
 
 @pytest.mark.slow
-def test_experts():
-    """Table, echo and silence on task sets that they can, and cannot, do."""
-    env = gpicljax.make("ByteStream-v0", rules="reference")
+def test_solvers():
+    """Who knows the tasks solves one of each kind; a table one after another."""
+    env = gpicljax.make("ByteStream-v0", rules="reference", max_tasks=4)
     names = ("micro4", "micro5.2", "micro5.13", "micro6", "micro7.1", "micro1")
-    params = [env.make_params(curriculum=Curriculum((n,), "mixture")) for n in names]
-    params = jax.tree.map(lambda *x: jnp.stack(x), *params)
-    task = jax.vmap(env.sample_task)(jax.random.split(jax.random.key(2), len(names)), params)
-    vec = gpicljax.VectorEnv(env, len(names), resets="fresh", privileged=True)
-
-    def solved(agent):
-        def go():
-            vstate, timestep = vec.init(jax.random.key(0), task=task)
-            start = RolloutState(vstate, timestep, agent.initial_carry(len(names)))
-            return rollout(
-                vec, agent, (), start, 1_500, lambda record: record.next_timestep.info["solved"]
-            )[1].sum(0)
-
-        return dict(zip(names, np.asarray(jax.jit(go)()).tolist(), strict=True))
-
-    assert solved(experts.echo())["micro4"] >= 140
-    done = solved(experts.solver())
-    assert min(done.values()) >= 1 and done["micro5.2"] >= 15 and done["micro5.13"] >= 4
+    tasks = streams_of(jax.random.key(2), env, [Curriculum((n,), "mixture") for n in names], 1_500)
+    key = jax.random.key(0)
+    done = play_streams(key, env, experts.solver(), (), tasks, 1_500, privileged=True)
+    solved = dict(zip(names, np.asarray(done.solved)[:, 0].tolist(), strict=True))
+    assert min(solved.values()) >= 1 and solved["micro5.2"] >= 15 and solved["micro5.13"] >= 4
+    tasks = streams_of(key, env, [Curriculum(("micro1", "micro4"))] * 6, 6_000)
+    table = play_streams(key, env, experts.look_up_table(), (), tasks, 6_000)
+    assert np.asarray(table.cleared).min() == 2
 
 
 def test_curricula(tmp_path):

@@ -25,7 +25,7 @@ from gpicljax.interface import Agent, TimeStep
 
 SEMICOLON, BLANK = ord(";"), ord(" ")
 LONGEST = 20
-"""Bytes of an answer that a table holds."""
+"""Bytes of an answer that a solver holds."""
 _QUESTION, _ANSWER, _FEEDBACK = range(3)
 # How a task set's questions and feedback are read: symbols without feedback; one byte of question;
 # one byte of both; a period after questions, but not after answers; after both; likewise, with
@@ -84,7 +84,7 @@ def silent() -> Agent:
 
 @struct.dataclass
 class Notes:
-    """What a learner with a table remembers, `[B]` each, or as said.
+    """What a solver remembers, `[B]` each, or as said.
 
     Attributes:
       phase: `int32`, whether it reads a question, answers, or reads feedback.
@@ -125,7 +125,7 @@ def _blank_notes(batch: int, size: int) -> Notes:
 
 
 def _read(notes: Notes, byte: jax.Array, way: jax.Array) -> tuple[jax.Array, Notes]:
-    """One stream's step with a table: what to say, and the notes after it."""
+    """One stream's step: what to say, and the notes after it."""
     one = (way == _BYTE) | (way == _BYTES)
     # Silence while answering goes on; a byte is the beginning of feedback.
     phase = jnp.where((notes.phase == _ANSWER) & (byte != BLANK), _FEEDBACK, notes.phase)
@@ -198,35 +198,132 @@ def _react(
     return say, dataclasses.replace(notes, guess=guess, last=last.astype(jnp.int32))
 
 
-def look_up_table(size: int = 256) -> Agent:
-    """Remembers, across the stream, which answer followed which question; reads bytes and rewards.
+@struct.dataclass
+class Table:
+    """A table of replies, `[B]` each, or as said.
 
-    It takes "." for the end of a question and ";" for that of feedback, and answers a question that
-    it knows with what came last before the ";", after the last space. Others it answers with ".",
-    and hears what would have been right. What it cannot know from that it never learns: symbols
-    without feedback, and answers with noise in front. It is the baseline for learning in context.
+    Attributes:
+      recent: `int32[B, history]`, the last bytes, the latest one last.
+      key: `int32`, the entry that the last reply came from, and
+      reply: `int32`, the reply.
+      right: `int32[B, size]`, what was rewarded last after these bytes,
+      sure: `bool[B, size]`, and not punished since.
+      tried: `int32[B, size]`, replies of its own that were punished since.
+      own: `int32`, which the next of them was.
+      common: `int32`, what was rewarded last after whatever bytes, or is tried next,
+      common_sure: `bool`, and whether it was.
+      turns: `int32`, punishments so far.
+    """
+
+    recent: jax.Array
+    key: jax.Array
+    reply: jax.Array
+    right: jax.Array
+    sure: jax.Array
+    tried: jax.Array
+    own: jax.Array
+    common: jax.Array
+    common_sure: jax.Array
+    turns: jax.Array
+
+
+FIRST_PRINTABLE, PRINTABLE = 32, 95
+
+
+def _blank_table(batch: int, history: int, size: int) -> Table:
+    zero, space = jnp.zeros(batch, jnp.int32), jnp.full(batch, SPACE, jnp.int32)
+    return Table(
+        recent=jnp.full((batch, history), SPACE, jnp.int32),
+        key=zero,
+        reply=space,
+        right=jnp.zeros((batch, size), jnp.int32),
+        sure=jnp.zeros((batch, size), bool),
+        tried=jnp.zeros((batch, size), jnp.int32),
+        own=space,
+        common=space,
+        common_sure=jnp.zeros(batch, bool),
+        turns=zero,
+    )
+
+
+def _printable(number: jax.Array) -> jax.Array:
+    return FIRST_PRINTABLE + number % PRINTABLE
+
+
+def _look_up(table: Table, byte: jax.Array, reward: jax.Array) -> tuple[jax.Array, Table]:
+    """One stream's step with a table: what to say, and the table after it."""
+    # What became of the last reply.
+    key, good, bad = table.key, reward > 0, reward < 0
+    right = table.right.at[key].set(jnp.where(good, table.reply, table.right[key]))
+    sure = table.sure.at[key].set((table.sure[key] | good) & ~bad)
+    failed = bad & (table.reply == table.own)
+    tried = table.tried.at[key].set(jnp.where(good, 0, table.tried[key] + failed))
+    blamed = bad & (table.reply == table.common)
+    common = jnp.where(blamed, _printable(table.common + 1 - FIRST_PRINTABLE), table.common)
+    # What an entry was sure of says nothing about others.
+    found = good & ~table.sure[key]
+    common = jnp.where(found, table.reply, common)
+    common_sure = (table.common_sure | found) & ~blamed
+    turns = table.turns + bad
+
+    # What to reply. Of four tries, three are one and the same whatever the bytes were, each the
+    # next one after a punishment; one is of this entry, the byte itself first.
+    recent = jnp.concatenate([table.recent[1:], byte[None]])
+    size = right.shape[0]
+    number = byte.astype(jnp.uint32)
+    if len(recent) > 1:
+        number = jnp.zeros((), jnp.uint32)
+        for i in range(len(recent)):
+            number = mixed(number * np.uint32(257) + recent[i].astype(jnp.uint32))
+    key = (number % np.uint32(size)).astype(jnp.int32)
+    own = _printable(byte - FIRST_PRINTABLE + tried[key])
+    guess = jnp.where(common_sure | (turns % 4 != 0), common, own)
+    reply = jnp.where(sure[key], right[key], guess).astype(jnp.int32)
+    return reply, Table(
+        recent=recent,
+        key=key,
+        reply=reply,
+        right=right,
+        sure=sure,
+        tried=tried,
+        own=own,
+        common=common,
+        common_sure=common_sure,
+        turns=turns,
+    )
+
+
+def look_up_table(history: int = 1, size: int = 256) -> Agent:
+    """Learns by trial and error which reply is rewarded after which bytes, across the stream.
+
+    It repeats what was rewarded last after these bytes, or else what was rewarded last after any,
+    and otherwise tries printable bytes one after another, until a reply is not punished. It reads
+    bytes and rewards, not feedback, and knows nothing of tasks. It passes micro1 and micro4, of
+    which the document says that they teach what may be said and to copy; new mappings in each
+    instance (from micro5.1 on) it learns anew by trying, if at all.
 
     Args:
-      size: how many questions it remembers; then the oldest entries are overwritten.
+      history: how many bytes a reply depends on.
+      size: entries of the table; with more than one byte, sets of bytes may share an entry.
 
     Raises:
-      ValueError: if `size` is below 1.
+      ValueError: for `history` below 1 or `size` below 256.
 
     Example:
-      >>> look_up_table(4).initial_carry(8).answers.shape
-      (8, 4, 20)
+      >>> look_up_table().initial_carry(8).right.shape
+      (8, 256)
     """
-    check_at_least(1, size=size)
+    check_at_least(1, history=history)
+    check_at_least(256, size=size)
 
-    def act(keys: jax.Array, params: Any, carry: Notes, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: Any, carry: Table, timestep: TimeStep) -> Any:
         del keys, params
         batch = timestep.observation.shape[0]
-        carry = select(timestep.trial_start, _blank_notes(batch, size), carry)
-        way = jnp.full(batch, _PLAIN, jnp.int32)
-        say, carry = jax.vmap(_read)(carry, timestep.observation, way)
-        return say.astype(jnp.int32), {}, carry
+        carry = select(timestep.trial_start, _blank_table(batch, history, size), carry)
+        reply, carry = jax.vmap(_look_up)(carry, timestep.observation, timestep.reward)
+        return reply, {}, carry
 
-    return Agent(lambda batch: _blank_notes(batch, size), act)
+    return Agent(lambda batch: _blank_table(batch, history, size), act)
 
 
 def _ways() -> np.ndarray:

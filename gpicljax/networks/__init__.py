@@ -18,6 +18,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "esbn",
         "event_store",
         "fast_weights",
+        "experience",
         "feedforward",
         "language",
         "layers",

@@ -29,7 +29,7 @@ TEMPERATURES: dict[Family, float] = {
     "two-arms": 0.5,
     "ten-arms": 0.5,
 }
-"""Of trained policies; chosen on training tasks alone."""
+"""Of trained policies: on lakes what did best on training tasks, elsewhere set beforehand."""
 CUSTOM = "SFFF", "FHFH", "FFFH", "GFFH"
 """The evaluation's second lake; its goal is three moves below the start."""
 
@@ -101,7 +101,7 @@ class Config(TrainingConfig):
       actions: Of a trial.
       num_envs: Trials of an update.
       minibatches: Groups of them that are learnt from one after the other.
-      temperature: Of the trained policy; by default what does best on the family's training tasks.
+      temperature: Of the trained policy; by default what is set for the family.
       replicas: Trials that each agent is tested in, each on a task of its own.
       network: Of dpt and rl2.
       memory: Of the other learners.

@@ -20,6 +20,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "event_store",
         "experience",
         "fast_weights",
+        "experience",
         "feedforward",
         "language",
         "layers",

@@ -20,7 +20,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "event_store",
         "experience",
         "fast_weights",
-        "experience",
         "feedforward",
         "language",
         "layers",

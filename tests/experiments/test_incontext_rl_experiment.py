@@ -87,10 +87,9 @@ def test_agents_learn_within_unseen_tasks(family, tmp_path):
     trained, blind = found["**dpt**"], found["**dpt, rewards hidden**"]
     if family.endswith("arms"):
         assert trained["regret high"] < found["Thompson sampling"]["regret low"]
-    else:
-        assert trained["low"] > found["Q-learning, tuned"]["high"]
     if family == "lakes":
         assert trained["score"] > 0.75
+        assert trained["low"] > found["Q-learning, tuned"]["high"]
     if family == "lakes-anywhere":
         assert blind["score"] < 0.05 and found["**dpt, memory wiped**"]["score"] < 0.05
 

@@ -127,7 +127,7 @@ class Continuation(nn.Module):
     def initial_carry(self, batch: int) -> Continuations:
         """Nothing."""
         float_, size = jnp.result_type(float), self._features
-        sizes = Entries(self.context * size, self.following * size, 1)
+        sizes = self.context * size, self.following * size, 1
         return Continuations(
             last=jnp.zeros((batch, self._span, size), float_),
             actions=jnp.full((batch, self._span), -1, jnp.int32),

@@ -174,6 +174,8 @@ def report(outcome: Outcome) -> Report:
     )
     kept_rows = "\n".join(
         f"| {task} | {each.ratio[0]:.2f} | {'yes' if each.kept[0] else 'no'} |"
+        if np.isfinite(each.ratio[0])
+        else f"| {task} | not cleared the first time | |"
         for task, each in held.items()
     )
     order = "\n".join(

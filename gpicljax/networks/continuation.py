@@ -113,9 +113,9 @@ class Continuation(nn.Module):
         find = (self.context * self._features, self.heads, self.width)
         self.project = self.param("project", nn.initializers.normal(find[0] ** -0.5), find, float_)
         zeros, size = nn.initializers.zeros, self.following * self._features
-        self.sharpness = self.param(
-            "sharpness", nn.initializers.constant(2.0), (self.heads,), float_
-        )
+        # From a head to which all contexts are alike to one for which few are.
+        scales = jnp.linspace(-6.0, 2.0, self.heads, dtype=float_)
+        self.sharpness = self.param("sharpness", lambda _: scales)
         self.favour = self.param("favour", zeros, (size, self.heads), float_)
         self.decay = self.param("decay", nn.initializers.constant(-5.0), (self.heads,), float_)
         self.nothing = self.param("nothing", nn.initializers.constant(-2.0), (self.heads,), float_)

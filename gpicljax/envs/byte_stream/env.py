@@ -21,7 +21,7 @@ from gpicljax.envs.byte_stream.hashing import Seed, inner, word
 from gpicljax.envs.byte_stream.interpreter import SPACE, Heard, Question, Rules, Talk
 from gpicljax.envs.byte_stream.pool import reached, rendered, shared
 from gpicljax.envs.byte_stream.refill import Due, blank, first, prepare, refilled
-from gpicljax.envs.byte_stream.tasks import MAPPING, NAMES, TASKS
+from gpicljax.envs.byte_stream.tasks import ALL_NAMES, MAPPING, NAMES, TASKS
 
 # Numbers of a stream's draws.
 _INSTANCES, _SERIES, _PLACES = 0, 2**28, 2**29
@@ -228,7 +228,7 @@ class ByteStream(Environment[Params, Task, State]):
         accepted = f"up to {self.max_tasks} task sets; make(..., max_tasks=...) raises the cap"
         check(count <= self.max_tasks, "curriculum", f"{count} task sets", accepted)
         order, shares = np.zeros((2, self.max_tasks), np.int32)
-        order[:count] = [NAMES.index(name) for name in curriculum.tasks]
+        order[:count] = [ALL_NAMES.index(name) for name in curriculum.tasks]
         weights = np.array(curriculum.weights or [1.0] * count)
         shares[:] = _FULL
         shares[:count] = np.round(np.cumsum(weights) / weights.sum() * _FULL)
@@ -426,7 +426,7 @@ class ByteStream(Environment[Params, Task, State]):
 
         said, cursor = text(question.bases, question.ends), int(question.cursor)
         return (
-            f"step {int(state.time)}, {NAMES[int(state.task)]}, instance {int(state.instance)} "
+            f"step {int(state.time)}, {ALL_NAMES[int(state.task)]}, instance {int(state.instance)} "
             f"({int(state.solved)} of {int(task.threshold)} solved), question "
             f"{int(state.number)}: said {said[:cursor]!r}, to come {said[cursor:]!r}, right is "
             f"{text(question.answer_bases, question.answer_ends)!r}; "

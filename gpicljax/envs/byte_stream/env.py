@@ -135,6 +135,14 @@ class ByteStream(Environment[Params, Task, State]):
     program serves every curriculum. A stream is a function of its task: all of its episodes pose
     the same instances.
 
+    The default curriculum is the reference's, `NAMES`. `TASKS` has further sets that the document
+    asks for and the reference lacks: `micro5.2.repeats` (its own rule of success),
+    `micro5.7.early` (feedback right after the period, with any rules), `micro7.1.plain`,
+    `micro8.1` to `micro8.3` (spaces in stages), `micro9.2.growing` (the shortest words first),
+    `micro9.2.strict` and `micro9.2.graded` (punished, or also rewarded, at once), `micro9.4.1` to
+    `micro9.4.7`, `micro11.chained`, `micro13.2.mixed` and `micro16.mixed`. Not among them are the
+    prompt of A.2.1, the second stage of A.2.5.6 and the alternative curricula of A.1.6.
+
     `info` (the learner never sees it), of the step's instance, i.e. that in which the byte was
     said that the action replies to:
 

@@ -319,9 +319,11 @@ def _slots(
     slots["w_in0"] = three[jnp.where(out == 0, 1, 0)]
     slots["w_in1"] = three[jnp.where(out == 2, 1, 2)]
     # Of words of equal length the first.
-    size = length(three)
-    slots |= {"shorter": three[jnp.argmin(size[:2])], "longer": three[jnp.argmax(size[:2])]}
-    slots |= {"shortest": three[jnp.argmin(size)], "longest": three[jnp.argmax(size)]}
+    short, long = three[0], three[0]
+    for i, names_of in ((1, ("shorter", "longer")), (2, ("shortest", "longest"))):
+        short = jnp.where(length(three[i]) < length(short), three[i], short)
+        long = jnp.where(length(three[i]) > length(long), three[i], long)
+        slots |= dict(zip(names_of, (short, long), strict=True))
     slots["w0_"] = jnp.asarray(pool.spelled)[drawn[0]]
     joint = below(u[4], 3)
     joined = jnp.asarray(pool.joined)[joint, drawn[0]]

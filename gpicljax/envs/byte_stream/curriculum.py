@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from gpicljax.checks import Range, check, check_choice, check_fields, refusal
-from gpicljax.envs.byte_stream.tasks import NAMES, TASKS
+from gpicljax.envs.byte_stream.tasks import ALL_NAMES, NAMES, TASKS
 from gpicljax.storage import write_atomically
 
 FORMAT = "gpicljax curriculum 1"
@@ -71,10 +71,10 @@ class Curriculum:
         check_fields(self)
         check(self.tasks, "tasks", self.tasks, "at least one name of TASKS")
         for task in self.tasks:
-            check_choice("tasks", task, NAMES)
+            check_choice("tasks", task, ALL_NAMES)
         for task, needed in self.requires:
             for each in (task, *needed):
-                check_choice("requires", each, NAMES)
+                check_choice("requires", each, ALL_NAMES)
         fits = not self.weights or (
             self.mode == "mixture"
             and len(self.weights) == len(self.tasks)

@@ -21,7 +21,7 @@ from gpicljax.envs.byte_stream.hashing import Seed, inner, word
 from gpicljax.envs.byte_stream.interpreter import SPACE, Heard, Question, Rules, Talk
 from gpicljax.envs.byte_stream.pool import reached, rendered, shared
 from gpicljax.envs.byte_stream.refill import Due, blank, first, prepare, refilled
-from gpicljax.envs.byte_stream.tasks import MAPPING, NAMES, TASKS
+from gpicljax.envs.byte_stream.tasks import ALL_NAMES, MAPPING, NAMES, TASKS
 
 # Numbers of a stream's draws.
 _INSTANCES, _SERIES, _PLACES = 0, 2**28, 2**29
@@ -135,6 +135,14 @@ class ByteStream(Environment[Params, Task, State]):
     program serves every curriculum. A stream is a function of its task: all of its episodes pose
     the same instances.
 
+    The default curriculum is the reference's, `NAMES`. `TASKS` has further sets that the document
+    asks for and the reference lacks: `micro5.2.repeats` (its own rule of success),
+    `micro5.7.early` (feedback right after the period, with any rules), `micro7.1.plain`,
+    `micro8.1` to `micro8.3` (spaces in stages), `micro9.2.growing` (the shortest words first),
+    `micro9.2.strict` and `micro9.2.graded` (punished, or also rewarded, at once), `micro9.4.1` to
+    `micro9.4.7`, `micro11.chained`, `micro13.2.mixed` and `micro16.mixed`. Not among them are the
+    prompt of A.2.1, the second stage of A.2.5.6 and the alternative curricula of A.1.6.
+
     `info` (the learner never sees it), of the step's instance, i.e. that in which the byte was
     said that the action replies to:
 
@@ -228,7 +236,7 @@ class ByteStream(Environment[Params, Task, State]):
         accepted = f"up to {self.max_tasks} task sets; make(..., max_tasks=...) raises the cap"
         check(count <= self.max_tasks, "curriculum", f"{count} task sets", accepted)
         order, shares = np.zeros((2, self.max_tasks), np.int32)
-        order[:count] = [NAMES.index(name) for name in curriculum.tasks]
+        order[:count] = [ALL_NAMES.index(name) for name in curriculum.tasks]
         weights = np.array(curriculum.weights or [1.0] * count)
         shares[:] = _FULL
         shares[:count] = np.round(np.cumsum(weights) / weights.sum() * _FULL)
@@ -426,7 +434,7 @@ class ByteStream(Environment[Params, Task, State]):
 
         said, cursor = text(question.bases, question.ends), int(question.cursor)
         return (
-            f"step {int(state.time)}, {NAMES[int(state.task)]}, instance {int(state.instance)} "
+            f"step {int(state.time)}, {ALL_NAMES[int(state.task)]}, instance {int(state.instance)} "
             f"({int(state.solved)} of {int(task.threshold)} solved), question "
             f"{int(state.number)}: said {said[:cursor]!r}, to come {said[cursor:]!r}, right is "
             f"{text(question.answer_bases, question.answer_ends)!r}; "

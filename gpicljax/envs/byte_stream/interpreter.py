@@ -54,6 +54,9 @@ class Rules(NamedTuple):
       lenient: 1 if an answer begins with its first byte that is no space.
       letters: 1 if only the first four keys count towards the answers needed.
       mute: 1 if there is no feedback.
+      strict: 1 if an answer is wrong with its first wrong byte.
+      graded: 1 if each right byte is rewarded.
+      repeats: 1 if a wrong answer to a key that was asked before fails the instance.
     """
 
     spoken: Any
@@ -67,6 +70,9 @@ class Rules(NamedTuple):
     lenient: Any
     letters: Any
     mute: Any
+    strict: Any
+    graded: Any
+    repeats: Any
 
 
 @struct.dataclass
@@ -141,7 +147,7 @@ class Talk:
       matched: what the acceptor remembers of it.
       streak: right answers in a row.
       asked: answers decided.
-      limit: after how many a solution comes too late; 0 while unknown.
+      limit: after how many a solution comes too late; 0 while unknown, negative if any does.
       final: after how many the instance fails; 0 while unknown.
       known: whether the learner should know.
       memory: what `know` remembers.
@@ -167,9 +173,9 @@ def packed(rules: Rules) -> np.ndarray:
     """Rules as one number, `int32[...]`.
 
     Example:
-      >>> rules = Rules(1, 22, 4, 2, 10, 0, 10_000, 0, 1, 0, 0)
+      >>> rules = Rules(1, 22, 4, 2, 10, 0, 10_000, 0, 1, 0, 0, 0, 1, 0)
       >>> [int(x) for x in unpacked(jnp.asarray(packed(rules)))]
-      [1, 22, 4, 2, 10, 0, 10000, 0, 1, 0, 0]
+      [1, 22, 4, 2, 10, 0, 10000, 0, 1, 0, 0, 0, 1, 0]
     """
     number, shift = np.zeros(np.shape(rules[0]), np.int32), 0
     for value, bits, scale in zip(rules, _WIDTHS, _SCALES, strict=True):
@@ -189,8 +195,8 @@ def unpacked(number: jax.Array) -> Rules:
 
 
 # Of each of the rules, how many bits it takes, and in what unit.
-_WIDTHS = (1, 6, 3, 2, 4, 1, 4, 1, 1, 1, 1)
-_SCALES = (1, 1, 1, 1, 1, 1, 1_000, 1, 1, 1, 1)
+_WIDTHS = (1, 6, 3, 2, 4, 1, 4, 1, 1, 1, 1, 1, 1, 1)
+_SCALES = (1, 1, 1, 1, 1, 1, 1_000, 1, 1, 1, 1, 1, 1, 1)
 
 
 class Heard(NamedTuple):
@@ -339,6 +345,7 @@ def hear(
     waited = talk.waited + leading
     limit = (rules.limit > 0) & (said + waited >= rules.limit)
     ends = jnp.where(rules.spoken == 1, period | limit, talk.said + 1 == question.size)
+    ends = ends | ((rules.strict == 1) & (byte != next_byte))
     decided = opened & ~mini & jnp.where(leading, limit, ends)
     correct = decided & right & ~leading
 
@@ -358,7 +365,9 @@ def hear(
     chatter = heard & talking & ~silent & ~mini
     if mended:
         chatter = chatter | (before & ~talking & ~silent & ~mini)
-    reward = jnp.where(chatter, -1, jnp.where(decided, jnp.where(correct, 1, -1), 0))
+    part = (rules.graded == 1) & opened & ~leading
+    reward = jnp.where(decided, jnp.where(correct, 1, -1), part.astype(jnp.int32))
+    reward = jnp.where(chatter, -1, reward)
     counts = jnp.where(rules.letters == 1, question.key < 4, True)
     streak = jnp.where(correct & counts, talk.streak + 1, talk.streak)
     streak = jnp.where(chatter | (decided & ~correct), 0, streak)
@@ -372,7 +381,10 @@ def hear(
     in_time = (talk.limit == 0) | (asked <= talk.limit)
     going = decided & ~done
     last = jnp.where(going & (talk.limit == 0) & (known == 1), asked + 50, talk.limit)
-    over = going & (talk.final == 0) & (last > 0) & (asked > last)
+    again = (talk.memory >> question.key.astype(jnp.uint32)) & np.uint32(1) == 1
+    spoilt = (rules.repeats == 1) & decided & ~correct & again
+    last = jnp.where(spoilt, -jnp.abs(jnp.where(last == 0, asked + 50, last)), last)
+    over = going & (talk.final == 0) & (last != 0) & (asked > jnp.abs(last))
     final = jnp.where(over, asked * (1 + rules.tolerance), talk.final)
     failed = going & (((final > 0) & (asked > final)) | ((rules.fatal == 1) & ~correct))
 

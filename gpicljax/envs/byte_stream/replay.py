@@ -19,7 +19,7 @@ from gpicljax.checks import check, check_choice
 from gpicljax.envs.byte_stream import interpreter, tasks
 from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, TEXT, Question, Rules
 from gpicljax.envs.byte_stream.pool import laid
-from gpicljax.envs.byte_stream.tasks import NAMES
+from gpicljax.envs.byte_stream.tasks import ALL_NAMES
 
 _ACCEPTORS = ("exact", "one of", "lacking", "containing")
 
@@ -104,7 +104,7 @@ def replay(
     check_choice("rules", rules, ("mended", "reference"))
     check(len(script) > 0, "script", script, "at least one instance")
     for name, _ in script:
-        check_choice("script", name, NAMES)
+        check_choice("script", name, ALL_NAMES)
     mended = rules == "mended"
     hear, speak, lay = _programs(mended)
     texts = sorted({t for _, ls in script for x in ls for t in (x.question, x.right, x.wrong)})
@@ -147,7 +147,7 @@ def replay(
         return lines[number]
 
     def rules_of(instance: int) -> Rules:
-        task = NAMES.index(script[instance][0])
+        task = ALL_NAMES.index(script[instance][0])
         return Rules(*(jnp.int32(table[name][task]) for name in Rules._fields))
 
     instance, number, zero = 0, 0, jnp.zeros((), jnp.int32)

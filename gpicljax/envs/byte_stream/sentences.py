@@ -17,7 +17,7 @@ import numpy as np
 from gpicljax.envs.byte_stream import interpreter, tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, permuted, word
 from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked
-from gpicljax.envs.byte_stream.pool import FREQUENT, JOINTS, SYNONYMS, cut, shared
+from gpicljax.envs.byte_stream.pool import FREQUENT, JOINTS, SYNONYMS, cut, length, shared, words
 
 PAIRS = ("ab", "ac", "ad", "bc", "bd", "cd")
 TRIPLES = ("abc", "acd", "adc", "bcd", "bda", "cdb")
@@ -102,6 +102,51 @@ _TEMPLATES: dict[str, tuple[str, str, int, int]] = {
         tasks.GOOD_JOB,
         _EXACT,
     ),
+    "plain letter": ("say {a}.", "{a}.", tasks.CORRECT, _EXACT),
+    "shorter": ("shorter: {w0} {w1}.", "{shorter}.", tasks.GOOD_JOB, _EXACT),
+    "longer": ("longer: {w0} {w1}.", "{longer}.", tasks.GOOD_JOB, _EXACT),
+    "shortest": ("shortest: {w0} {w1} {w2}.", "{shortest}.", tasks.GOOD_JOB, _EXACT),
+    "longest": ("longest: {w0} {w1} {w2}.", "{longest}.", tasks.GOOD_JOB, _EXACT),
+    "except": (
+        "say: {w0} {w1} {w2} except {w_out}.",
+        "{w_in0} {w_in1}.",
+        tasks.GOOD_JOB,
+        _EXACT,
+    ),
+    "remove": ("remove: {p} from {k0}{k1}{p}{k2}.", "{k0}{k1}{k2}.", tasks.GOOD_JOB, _EXACT),
+    "find": ("find: {p} in {k0}{k1}{q_or_p}{k2}.", "{found}.", tasks.GOOD_JOB, _EXACT),
+    "remove all": (
+        "remove all: {p} from {k0}{p}{k1}{p}{k2}.",
+        "{k0}{k1}{k2}.",
+        tasks.GOOD_JOB,
+        _EXACT,
+    ),
+    "count": (
+        "count: {p} in {k0}{q_or_p}{k1}{p_or_q}{k2}.",
+        "{times}.",
+        tasks.GOOD_JOB,
+        _EXACT,
+    ),
+    "reverse, concatenate": (
+        f"{_SAY}{{p}} {_SAY}{{q}} reverse: concatenate:.",
+        "{q}{p}.",
+        tasks.GOOD_JOB,
+        _EXACT,
+    ),
+    "reverse, interleave": (
+        f"{_SAY}{{p}} {_SAY}{{q}} reverse: interleave:.",
+        "{q0}{p0}{q1}{p1}.",
+        tasks.GOOD_JOB,
+        _EXACT,
+    ),
+    **{
+        name: (f"say: {question}.", answer, tasks.GOOD_JOB, interpreter.CONTAINING)
+        for name, question, answer in (
+            ("and, or", "{k0} and {k1} or {k2}", "{k0}{k1}."),
+            ("or, and", "{k0} or {k1} and {k2}", "{k1}{k2}."),
+            ("and, or, and", "{k0} and {k1} or {k2} and {k3}", "{k2}{k3}."),
+        )
+    },
     "next word": ("say next after: {n}.", "{n_next}.", tasks.GOOD_JOB, _EXACT),
 }
 _IN_REFERENCE_UNFINISHED = ("not", "but not", "ors")
@@ -124,10 +169,26 @@ _KINDS = {
     "micro13.2": ("ands", "ors"),
     "micro14": ("next letter",),
     "micro15": ("next word",),
+    "micro7.1.plain": ("plain letter",),
+    "micro8.1": ("gaps",),
+    "micro8.2": ("gaps",),
+    "micro8.3": ("gaps",),
+    "micro9.2.growing": ("spell",),
+    "micro9.4.1": ("shorter", "longer"),
+    "micro9.4.2": ("shortest", "longest"),
+    "micro9.4.3": ("except",),
+    "micro9.4.4": ("remove",),
+    "micro9.4.5": ("find",),
+    "micro9.4.6": ("remove all",),
+    "micro9.4.7": ("count",),
+    "micro11.chained": ("reverse, concatenate", "reverse, interleave"),
+    "micro13.2.mixed": ("and, or", "or, and", "and, or, and"),
 }
-# What is drawn for a whole instance of micro16, and of micro19 and micro20.
+# What is drawn for a whole instance of micro16, micro19 and micro20, and for each question of
+# micro16.mixed.
 _BASES = {
     "micro16": ("micro9.2", "micro10", "micro11", "micro12"),
+    "micro16.mixed": ("micro9.2", "micro10", "micro11", "micro12"),
     "micro19": ("micro10", "micro11", "micro12", "micro14"),
     "micro20": ("micro10", "micro11", "micro12", "micro14"),
 }
@@ -185,7 +246,7 @@ def texts() -> list[str]:
         for text in template[:2]
         for literal in re.findall(r"[^{}]+(?![^{}]*\})", text)
     ]
-    return [*synonyms, *links, *sequences, *JOINTS, *PAIRS, *TRIPLES, *literals]
+    return [*synonyms, *links, *sequences, *JOINTS, *PAIRS, *TRIPLES, *literals, "true", "false"]
 
 
 def _tokens(*texts: str) -> jax.Array:
@@ -198,7 +259,8 @@ def _template(seed: Seed, kind: jax.Array, draw: jax.Array) -> jax.Array:
     bases = np.array(
         [[kinds.index(base) for base in _BASES.get(k, [k] * 4)] for k in kinds], np.int32
     )
-    base = jnp.asarray(bases)[kind, below(word(seed, _BASE), 4)]
+    mixed = kind == kinds.index("micro16.mixed")
+    base = jnp.asarray(bases)[kind, below(jnp.where(mixed, draw >> 8, word(seed, _BASE)), 4)]
     # Rows of twelve, which two, three and four divide.
     choices = [_KINDS.get(k, ("map",)) for k in kinds]
     rows = np.array([[names.index(c[i % len(c)]) for i in range(12)] for c in choices], np.int32)
@@ -206,7 +268,12 @@ def _template(seed: Seed, kind: jax.Array, draw: jax.Array) -> jax.Array:
 
 
 def _slots(
-    seed: Seed, kind: jax.Array, template: jax.Array, u: jax.Array, mended: bool
+    seed: Seed,
+    kind: jax.Array,
+    template: jax.Array,
+    question: jax.Array,
+    u: jax.Array,
+    mended: bool,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tokens of all slots, and what else is to be known of a question.
 
@@ -214,6 +281,7 @@ def _slots(
       seed: the instance's.
       kind: `int32[]`, which of `tasks.SENTENCE_KINDS`.
       template: `int32[]`.
+      question: `int32[]`, its number in the instance.
       u: `uint32[24]`, the question's draws.
       mended: see `ask`.
     """
@@ -228,7 +296,34 @@ def _slots(
     plain = jnp.asarray(pool.plain)
     drawn = below(u[1:4], jnp.where(synonyms | hints, len(pool.plain), len(pool.vocabulary)))
     drawn = jnp.where(synonyms | hints, plain[jnp.minimum(drawn, len(pool.plain) - 1)], drawn)
-    slots |= {f"w{i}": vocabulary[drawn[i]] for i in range(3)}
+    # The shortest first: as many letters as questions were asked, and one.
+    lengths = np.array([len(text) for text in words()])
+    by_length = jnp.asarray(np.argsort(lengths, kind="stable").astype(np.int32))
+    shorter = jnp.asarray((lengths[:, None] <= np.arange(1, 16)).sum(0).astype(np.int32))
+    growing = kind == kinds.index("micro9.2.growing")
+    easy = by_length[below(u[1], shorter[jnp.minimum(question, 14)])]
+    drawn = jnp.where(growing, easy, drawn)
+    # Three different ones where one of them is taken away.
+    lone = template == names.index("except")
+    count = len(pool.vocabulary)
+    second = jnp.where(lone & (drawn[1] == drawn[0]), (drawn[1] + 1) % count, drawn[1])
+    low, high = jnp.minimum(drawn[0], second), jnp.maximum(drawn[0], second)
+    third = drawn[2] % (count - 2)
+    third = third + (third >= low)
+    third = jnp.where(lone, third + (third >= high), drawn[2])
+    drawn = jnp.stack([drawn[0], second, third])
+    three = vocabulary[drawn]
+    slots |= {f"w{i}": three[i] for i in range(3)}
+    out = below(u[4], 3)
+    slots["w_out"] = three[out]
+    slots["w_in0"] = three[jnp.where(out == 0, 1, 0)]
+    slots["w_in1"] = three[jnp.where(out == 2, 1, 2)]
+    # Of words of equal length the first.
+    short, long = three[0], three[0]
+    for i, names_of in ((1, ("shorter", "longer")), (2, ("shortest", "longest"))):
+        short = jnp.where(length(three[i]) < length(short), three[i], short)
+        long = jnp.where(length(three[i]) > length(long), three[i], long)
+        slots |= dict(zip(names_of, (short, long), strict=True))
     slots["w0_"] = jnp.asarray(pool.spelled)[drawn[0]]
     joint = below(u[4], 3)
     joined = jnp.asarray(pool.joined)[joint, drawn[0]]
@@ -236,7 +331,9 @@ def _slots(
 
     # Letters and gaps.
     a, b = below(u[5], 26), below(u[6], 26)
-    gaps = below(u[7:10], 7)
+    most = np.full(len(kinds), 6)
+    most[[kinds.index(f"micro8.{i}") for i in (1, 2, 3)]] = 1, 2, 3
+    gaps = below(u[7:10], jnp.asarray(most + 1)[kind])
     runs = jnp.asarray(pool.gaps)
     slots |= {"a": letters[a], "b": letters[b], "a_": jnp.asarray(pool.spaced)[a]}
     slots |= {f"g{i}": runs[gaps[i]] for i in range(3)}
@@ -250,6 +347,15 @@ def _slots(
     slots |= {"p": _tokens(*PAIRS)[p], "q": _tokens(*PAIRS)[q]}
     slots |= {f"p{i}": letters[of_pairs[p, i]] for i in range(2)}
     slots |= {f"q{i}": letters[of_pairs[q, i]] for i in range(2)}
+    # Strings between letters that are in none of them.
+    strange = 4 + below(u[19:23], 22)
+    slots |= {f"k{i}": letters[strange[i]] for i in range(4)}
+    here, there = below(u[12], 2) == 1, below(u[13], 2) == 1
+    unlike = (p + 1 + below(u[11], 5)) % 6
+    slots["q_or_p"] = _tokens(*PAIRS)[jnp.where(here, p, unlike)]
+    slots["p_or_q"] = _tokens(*PAIRS)[jnp.where(there, p, unlike)]
+    slots["found"] = _tokens("false", "true")[here.astype(jnp.int32)]
+    slots["times"] = _tokens("0", "1", "2")[here.astype(jnp.int32) + there]
     c = below(u[11], 4)
     of_triples = jnp.asarray(np.array([[ord(x) - ord("a") for x in t] for t in TRIPLES]))[p]
     slots |= {"t": _tokens(*TRIPLES)[p], "c": letters[c]}
@@ -330,9 +436,21 @@ def _slots(
     contained = jnp.where(jnp.arange(3) < sizes[:, None], _letters_of(which_triple), 0)
     # The reference takes whatever is part of the answer.
     ending = jnp.stack([one(x, y), one(y), jnp.array([ord("."), 0, 0]), jnp.zeros(3, jnp.int32)])
+    k = strange + ord("a")
+    none = jnp.zeros((), k.dtype)
+    rows = [[k[0], k[1], none, k[2], none, none], [k[0], none, none, k[1], k[2], none]]
+    rows.append([k[0], k[1], none, k[2], k[3], none])
+    either = [jnp.pad(jnp.stack(row).reshape(2, 3), ((0, 2), (0, 0))) for row in rows]
     pattern = jnp.select(
-        [template == names.index(name) for name in ("and", "or", "but not", "not")],
-        [ending, four(x, y, -1), four(x, other, z), jnp.zeros((4, 3), jnp.int32) + x + ord("a")],
+        [
+            template == names.index(name)
+            for name in ("and", "or", "but not", "not", "and, or", "or, and", "and, or, and")
+        ],
+        [
+            *(ending, four(x, y, -1), four(x, other, z)),
+            jnp.zeros((4, 3), jnp.int32) + x + ord("a"),
+            *either,
+        ],
         contained,
     )
     more = {"pattern": pattern.reshape(PATTERN), "key": key, "keys": keys}
@@ -371,7 +489,7 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     u = word(seed, _QUESTIONS + question * _PER_QUESTION + np.arange(24))
     template = _template(seed, kind, u[0])
     names, questions, answers = _parsed()
-    slots, more = _slots(seed, kind, template, u, mended)
+    slots, more = _slots(seed, kind, template, question, u, mended)
     values = jnp.stack([jnp.asarray(slots[name], jnp.int32) for name in names])
     row = jnp.asarray(np.concatenate([questions, answers], -1))[template]
     tokens = jnp.where(row < 0, values[jnp.maximum(-1 - row, 0)], row)
@@ -404,7 +522,7 @@ def first_token(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) 
     u = word(seed, _QUESTIONS + question * _PER_QUESTION + np.arange(24))
     template = _template(seed, kind, u[0])
     names, questions, _ = _parsed()
-    slots, _ = _slots(seed, kind, template, u, mended)
+    slots, _ = _slots(seed, kind, template, question, u, mended)
     rows = questions[:, : _ANNOUNCED.count("{") + 1]
     # Only what is announced, and a lead, may be empty.
     empty = [names.index(name) for name in ("lead", "new", "is_as", "old", "dash")]

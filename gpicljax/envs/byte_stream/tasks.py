@@ -1,6 +1,7 @@
 """The task sets, as data: what each asks, how it goes on, and what it presupposes.
 
-Names are those of the reference's curriculum. `lookup` marks the sets of which the document says
+Names are those of the reference's curriculum, and of our own where it lacks what the document
+has. `lookup` marks the sets of which the document says
 that a look-up table solves them, so that results on them are to be read accordingly. `requires` is
 our own graph, from the document's remarks on what builds on what (its figure is not in the text).
 
@@ -45,6 +46,9 @@ class TaskSet:
       marks: 1 if its questions end with a period, plus 2 if its answers do.
       know: see `interpreter.Rules`.
       tolerance: likewise.
+      early: whether answers of a mapping end with their period, whatever the rules.
+      prompt: 1 if an answer is wrong with its first wrong byte, 2 if right bytes are also rewarded.
+      repeats: whether a wrong answer to a key that was asked before fails the instance.
     """
 
     name: str
@@ -59,15 +63,19 @@ class TaskSet:
     marks: int = 0
     know: int = interpreter.AT_ONCE
     tolerance: int = 1
+    early: bool = False
+    prompt: int = 0
+    repeats: bool = False
 
 
-def _mapping(number: int, title: str, *requires: str, **options: object) -> TaskSet:
+def _mapping(number: int | str, title: str, *requires: str, **options: object) -> TaskSet:
     options = {"marks": 3, "know": interpreter.ALL_ASKED} | options
     return TaskSet(f"micro5.{number}", title, False, requires, MAPPING, **options)  # type: ignore[arg-type]
 
 
 def _sentence(name: str, title: str, *requires: str, **options: object) -> TaskSet:
-    options = {"code": SENTENCE_KINDS.index(name), "marks": 2} | options
+    kind = name.removesuffix(".strict").removesuffix(".graded")
+    options = {"code": SENTENCE_KINDS.index(kind), "marks": 2} | options
     return TaskSet(name, title, requires=requires, family=SENTENCES, **options)  # type: ignore[arg-type]
 
 
@@ -75,6 +83,9 @@ SENTENCE_KINDS = (
     *("micro6", "micro7.1", "micro7.2", "micro7.3", "micro8", "micro9.1", "micro9.2", "micro9.3"),
     *("micro10", "micro11", "micro12", "micro13.1", "micro13.2", "micro14", "micro15", "micro16"),
     *("micro19", "micro20"),
+    *("micro7.1.plain", "micro8.1", "micro8.2", "micro8.3", "micro9.2.growing"),
+    *(f"micro9.4.{i}" for i in range(1, 8)),
+    *("micro11.chained", "micro13.2.mixed", "micro16.mixed"),
 )
 
 TASKS: tuple[TaskSet, ...] = (
@@ -153,10 +164,52 @@ TASKS: tuple[TaskSet, ...] = (
             )
         )
     ),
+    # What the document asks for and the reference lacks.
+    TaskSet(
+        "micro5.2.repeats",
+        "feedback separator, where every repeated question must be answered right",
+        requires=("micro5.1",),
+        code=DIGITS,
+        know=interpreter.ALL_ASKED,
+        repeats=True,
+    ),
+    _mapping(
+        "7.early",
+        "variable length, feedback right after the period",
+        "micro5.5",
+        answer=(1, 2),
+        early=True,
+    ),
+    _sentence("micro7.1.plain", "repeating a letter, without a colon", "micro5.18"),
+    _sentence("micro8.1", "redundancy of one space", "micro7.1"),
+    _sentence("micro8.2", "redundancy of up to two spaces", "micro8.1"),
+    _sentence("micro8.3", "redundancy of up to three spaces", "micro8.2"),
+    _sentence("micro9.2.growing", "spelling words, the shortest first", "micro9.1", "micro7.2"),
+    _sentence("micro9.2.strict", "spelling, a wrong byte punished at once", "micro9.1", prompt=1),
+    _sentence("micro9.2.graded", "spelling, every byte rewarded at once", "micro9.1", prompt=2),
+    *(
+        _sentence(f"micro9.4.{i + 1}", title, "micro7.3")
+        for i, title in enumerate(
+            (
+                "the shorter or longer of two words",
+                "the shortest or longest of three words",
+                "words except a given one",
+                "removing a string from another",
+                "whether a string occurs in another",
+                "removing all occurrences of a string",
+                "how often a string occurs in another",
+            )
+        )
+    ),
+    _sentence("micro11.chained", "two operations in a row", "micro11"),
+    _sentence("micro13.2.mixed", "and, or in one expression", "micro13.2"),
+    _sentence("micro16.mixed", "tasks mixed within an instance", "micro16"),
 )
-"""All task sets, in the order of the reference's curriculum."""
+"""All task sets: those of the reference's curriculum in its order, and then others."""
 
-NAMES = tuple(task.name for task in TASKS)
+ALL_NAMES = tuple(task.name for task in TASKS)
+NAMES = ALL_NAMES[: ALL_NAMES.index("mini5") + 1]
+"""The reference's curriculum."""
 
 
 @functools.cache
@@ -174,9 +227,10 @@ def table(mended: bool) -> dict[str, np.ndarray]:
         mini, ends = task.family == MINI, bool(task.marks & 2)
         mapping = task.family == MAPPING
         symbols = mended and mapping and task.code in (GROUPS, LETTERS)
+        early = mapping and ends and (mended or task.early)
         rules = Rules(
-            spoken=int(not mapping or (mended and ends)),
-            limit=2 * (task.answer[1] + 1) if mended and mapping and ends else 0,
+            spoken=int(not mapping or early),
+            limit=2 * (task.answer[1] + 1) if early else 0,
             know=task.know,
             tolerance=task.tolerance,
             needed=1 if mini else 10,
@@ -186,6 +240,9 @@ def table(mended: bool) -> dict[str, np.ndarray]:
             lenient=int(mended and ends),
             letters=int(symbols),
             mute=int(mapping and task.style == NONE),
+            strict=int(task.prompt > 0),
+            graded=int(task.prompt > 1),
+            repeats=int(task.repeats),
         )
         rows.append(rules._asdict() | {k: getattr(task, k) for k in _OTHERS})
     return {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}

@@ -262,7 +262,8 @@ def draw(
     save_figure(prerequisites_figure(graph), folder / "prerequisites.png")
     curves = {}
     for task in config.curriculum:
-        right = everything.accuracy(index(studies, "alone", task), [0])
+        # The last one counts all later questions.
+        right = everything.accuracy(index(studies, "alone", task), [0])[:, :-1]
         if np.isfinite(right).any(0).all():
             curves[task] = icl_curve(right, np.isfinite(right))
     if curves:
@@ -272,5 +273,6 @@ def draw(
             ylabel="share of right answers",
             title=f"Learning in context: {title}",
             percent=True,
+            ylim=(0, 1),
         )
         save_figure(figure, folder / "icl.png")

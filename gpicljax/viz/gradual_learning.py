@@ -126,6 +126,8 @@ def transfer_figure(transfers: Mapping[str, Transfer], *, title: str | None = No
         axes.scatter(each.mean, row, s=26, color=face, edgecolor=colour, zorder=4)
     axes.axvline(1.0, color=style.INK, linewidth=1.0, linestyle=(0, (4, 3)))
     axes.set_xscale("log", base=2)
+    left, right = axes.get_xlim()
+    axes.set_xlim(min(left, 0.5), max(right, 2.0))
     axes.xaxis.set_major_formatter(style.tick(percent=False))
     axes.set_ylim(count - 0.4, -0.6)
     axes.set_yticks(range(count), list(transfers), fontsize=style.SMALL, color=style.INK)

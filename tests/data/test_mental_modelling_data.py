@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,7 +17,9 @@ from gpicljax.data.mental_modelling import (
     record_episodes,
     save_episodes,
 )
-from gpicljax.spaces import Box, Discrete
+from gpicljax.environment import Environment, Transition
+from gpicljax.interface import Agent
+from gpicljax.spaces import Box, Dict, Discrete
 from gpicljax.storage import SavedError
 
 CAR = {"environment": "MountainCar-v0", "action_space": Discrete(3)}
@@ -62,6 +65,56 @@ def test_recorded_episodes_are_those_that_were_lived(tmp_path):
     assert not np.isin(lake.states[lake.taken], (5, 7, 11, 12, 15)).any()
     save_episodes(tmp_path / "lake", lake)
     same(load_episodes(tmp_path / "lake"), lake)
+
+
+class Reach(Environment):
+    """A point on a line that moves as it is told, towards a goal, for 4 steps."""
+
+    @property
+    def default_params(self):
+        return jnp.zeros(())
+
+    def sample_task(self, key, params):
+        return params
+
+    def initial(self, key, task):
+        return jnp.zeros(2)
+
+    def transition(self, key, state, action, task):
+        state = jnp.stack([state[0] + jnp.clip(action[0], -1, 1), state[1] + 1])
+        return Transition(state, -state[0], jnp.zeros((), bool), state[1] >= 4, {})
+
+    def observe(self, state, task):
+        goal = {"achieved_goal": state[:1], "desired_goal": jnp.full(1, 3.0)}
+        return {"observation": state, **goal}
+
+    def action_space(self, task=None):
+        return Box(-1.0, 1.0, (1,))
+
+    def observation_space(self, task=None):
+        line = Box(-5.0, 5.0, (1,))
+        goals = {"achieved_goal": line, "desired_goal": line}
+        return Dict.of(observation=Box(-5.0, 5.0, (2,)), **goals)
+
+
+def test_goals_are_kept_and_actions_as_they_took_effect():
+    # It grows bolder, and beyond what there is.
+    bold = Agent(
+        lambda batch: (),
+        lambda keys, params, carry, step: (0.5 + step.observation["observation"][:, 1:], {}, ()),
+    )
+    settings = {"environment": "Reach", "name": "bold", "episodes": 2}
+    reach = record_episodes(jax.random.key(0), Reach(), bold, (), max_steps=9, **settings)
+    assert reach.length.tolist() == [4, 4] and reach.rewards.shape == (2, 9)
+    assert reach.actions[0, :5, 0].tolist() == [0.5, 1, 1, 1, 0]
+    assert reach.states[1, :4].tolist() == [[0, 0], [0.5, 1], [1.5, 2], [2.5, 3]]
+    assert reach.achieved_goals[0, :4, 0].tolist() == [0, 0.5, 1.5, 2.5]
+    assert (reach.desired_goals[reach.taken] == 3).all()
+    assert reach.returns.tolist() == [-8, -8]
+    with pytest.raises(ValueError, match="episodes: got 0"):
+        record_episodes(
+            jax.random.key(0), Reach(), bold, (), max_steps=9, **(settings | {"episodes": 0})
+        )
 
 
 def test_files_of_the_reference_and_own_arrays_load_alike(tmp_path):

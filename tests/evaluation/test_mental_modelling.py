@@ -13,6 +13,7 @@ from gpicljax.data.mental_modelling import episodes_of
 from gpicljax.evaluation.mental_modelling import (
     BASELINES,
     Answers,
+    accuracy_interval,
     answers_of,
     baseline_answers,
     build_queries,
@@ -132,6 +133,10 @@ def test_every_query_counts_and_the_parsed_stand_beside():
     # A right value in a reply that was not usable is worth nothing.
     assert score(asked, Answers(asked.truth, np.zeros(7, bool))).element_accuracy == 0
     assert score(asked, Answers(asked.truth, np.ones(7, bool))).accuracy == 1
+    # Five queries are of one episode, two of the other: of one kind each, 0 is the worst draw.
+    interval = accuracy_interval(asked, done)
+    assert interval.count == 2 and interval.mean == 2 / 7
+    assert interval.low == 0 and 0.4 < interval.high <= 0.5
     with pytest.raises(ValueError, match="values: got 6; accepted: 7 entries"):
         answers_of(asked, said[:6])
     with pytest.raises(ValueError, match="answers.values: got"):

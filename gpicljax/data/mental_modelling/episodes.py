@@ -35,11 +35,12 @@ class Episodes:
     Attributes:
       environment: its id.
       action_space: a `Discrete` or a real `Box`.
-      states: float `[N, T, D]`, before the action; `int32[N, T]` where states are numbered.
-      actions: `int32[N, T]`, or float `[N, T, A]`.
+      states: float `[N, T, D]`, before the action; `int[N, T]` where states are numbered.
+      actions: `int[N, T]`, or float `[N, T, A]`.
       rewards: float `[N, T]`, after it.
-      length: `int32[N]`, steps, at least 1.
-      returns: float `[N]`, what the episode paid; all of it, where only its start was kept.
+      length: `int[N]`, steps, at least 1.
+      returns: float `[N]`, what the episode paid, as far as it was seen: more than the sum of
+        the rewards where a file says so.
       agents: N names.
       checkpoints: N hashes of the agents' weights and settings; empty where not known.
       achieved_goals: float `[N, T, G]`, where the environment sets goals.
@@ -103,6 +104,7 @@ class Episodes:
         for name in ("length", "returns", "agents", "checkpoints"):
             given = np.shape(getattr(self, name))
             check(given == batch[:1], name, given, f"{batch[:1]}, one for each episode")
+        check_array(np.asarray(self.length).dtype.kind in "iu", "length", self.length, "int[N]")
         within = bool(np.all((self.length >= 1) & (self.length <= batch[1])))
         check(within, "length", self.length, f"integers from 1 to {batch[1]}")
         check(np.isfinite(self.returns).all(), "returns", self.returns, "finite numbers")
@@ -160,7 +162,7 @@ def record_episodes(
     """Lets an agent act and keeps what it saw, did and was paid.
 
     The state is what the environment shows; its entry `observation` where it sets goals. Actions
-    are kept as they took effect: within the space.
+    are kept as environments take them: the nearest within the space.
 
     Args:
       key: a typed key.

@@ -20,7 +20,13 @@ from gpicljax.evaluation.mental_modelling.questions import (
     rounded,
     to_bins,
 )
-from gpicljax.evaluation.mental_modelling.scoring import Answers, Score, answers_of, score
+from gpicljax.evaluation.mental_modelling.scoring import (
+    Answers,
+    Score,
+    accuracy_interval,
+    answers_of,
+    score,
+)
 
 __all__ = [
     "BASELINES",
@@ -31,6 +37,7 @@ __all__ = [
     "Answers",
     "Queries",
     "Score",
+    "accuracy_interval",
     "answers_of",
     "baseline_answers",
     "build_queries",

@@ -16,6 +16,7 @@ import numpy as np
 
 from gpicljax.checks import check
 from gpicljax.evaluation.mental_modelling.questions import Queries, rounded, to_bins
+from gpicljax.evaluation.statistics import Interval, ratio_interval
 from gpicljax.spaces import Box
 
 
@@ -139,6 +140,41 @@ def score(queries: Queries, answers: Answers) -> Score:
         absolute_error=_mean_of_finite(error),
         right=right,
     )
+
+
+def accuracy_interval(
+    queries: Queries, score: Score, *, confidence: float = 0.95, resamples: int = 2000
+) -> Interval:
+    """The accuracy over all queries, with an interval over episodes.
+
+    Queries of one episode have much in common, so that episodes are drawn, not queries.
+
+    Args:
+      queries: what was asked, of two episodes or more.
+      score: what the answers were worth.
+      confidence: coverage of the interval, in (0, 1).
+      resamples: bootstrap samples, at least 100.
+
+    Returns:
+      The accuracy and its interval; `count` is the number of episodes, `std` NaN.
+
+    Raises:
+      ValueError: if there is one episode only, or the score is of other queries.
+
+    Example:
+      >>> from types import SimpleNamespace as Some
+      >>> asked = Some(episode=np.array([0, 0, 1, 1, 2, 2]))
+      >>> done = Some(right=np.array([True, False, True, False, False, True]))
+      >>> interval = accuracy_interval(asked, done)
+      >>> interval.mean, interval.low, interval.count
+      (0.5, 0.5, 3)
+    """
+    check(score.right.shape == queries.episode.shape, "score", score.right.shape, "of the queries")
+    _, which, asked = np.unique(queries.episode, return_inverse=True, return_counts=True)
+    check(len(asked) > 1, "queries", len(asked), "those of 2 or more episodes")
+    right = np.bincount(which, weights=score.right)
+    mean, low, high = ratio_interval(right, asked, confidence=confidence, resamples=resamples)
+    return Interval(mean=mean, std=float("nan"), low=low, high=high, count=len(asked))
 
 
 def _mean(values: np.ndarray) -> np.ndarray:

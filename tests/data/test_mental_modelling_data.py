@@ -16,6 +16,7 @@ from gpicljax.data.mental_modelling import (
     read_npz,
     record_episodes,
     save_episodes,
+    take,
 )
 from gpicljax.environment import Environment, Transition
 from gpicljax.interface import Agent
@@ -149,6 +150,11 @@ def test_files_of_the_reference_and_own_arrays_load_alike(tmp_path):
         read_npz(paths, agent="DDPG", **PUSH)
     with pytest.raises(ValueError, match="environment: got"):
         join(read, push)
+    same(join(take(read, [1]), take(read, read.length == 5)), take(read, np.array([1, 0])))
+    assert take(push, [0, 0]).agents == ("DDPG", "DDPG")
+    for which in ([2], [-1], [], read.length > 9, [0.0]):
+        with pytest.raises(ValueError, match=r"which: got .*; accepted: integers from 0 to 1, or"):
+            take(read, which)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from gpicljax.data.mental_modelling.episodes import (
     episodes_of,
     join,
     record_episodes,
+    take,
 )
 from gpicljax.data.mental_modelling.stored import load_episodes, read_npz, save_episodes
 
@@ -16,4 +17,5 @@ __all__ = [
     "read_npz",
     "record_episodes",
     "save_episodes",
+    "take",
 ]

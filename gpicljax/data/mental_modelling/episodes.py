@@ -395,3 +395,37 @@ def join(*parts: Episodes) -> Episodes:
     for name in ("agents", "checkpoints"):
         same[name] = tuple(x for part in parts for x in getattr(part, name))
     return Episodes(**same)
+
+
+def take(episodes: Episodes, which: Any) -> Episodes:
+    """Some of the episodes, such as those that are long enough for a long history.
+
+    Args:
+      episodes: N of them.
+      which: `int[M]`, their numbers; or `bool[N]`.
+
+    Raises:
+      ValueError: if that is none, or one that there is not.
+
+    Example:
+      >>> about = {"environment": "Walk", "action_space": spaces.Discrete(2), "agent": "walker"}
+      >>> states, steps = [np.zeros((5, 2)), np.zeros((3, 2))], [np.zeros(5, int), np.zeros(3, int)]
+      >>> walk = episodes_of(states, actions=steps, rewards=steps, **about)
+      >>> take(walk, walk.length > 3).length.tolist()
+      [5]
+    """
+    count = len(episodes.length)
+    which = np.asarray(which)
+    fits = which.ndim == 1 and which.size > 0
+    if which.dtype == bool:
+        fits = fits and which.shape == (count,) and bool(which.any())
+        numbers = np.flatnonzero(which)
+    else:
+        fits = fits and which.dtype.kind in "iu" and bool(np.all((which >= 0) & (which < count)))
+        numbers = which
+    check(fits, "which", which, f"integers from 0 to {count - 1}, or bool[{count}] with a True")
+    same = {name: getattr(episodes, name) for name in (*_PER_STEP, "length", "returns")}
+    picked: dict[str, Any] = {n: x if x is None else x[numbers] for n, x in same.items()}
+    for name in ("agents", "checkpoints"):
+        picked[name] = tuple(getattr(episodes, name)[n] for n in numbers)
+    return dataclasses.replace(episodes, **picked)

@@ -165,7 +165,7 @@ def build_queries(
 
     Raises:
       ValueError: for an unknown question, a form that does not go with it, or a history that leaves
-        an episode without a query.
+        an episode without a query; `take` of the data leaves out the short ones.
 
     Example:
       >>> from gpicljax.data.mental_modelling import episodes_of

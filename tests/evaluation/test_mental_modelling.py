@@ -115,6 +115,10 @@ def test_bins_have_one_convention_in_history_truth_and_answers():
     said = answers_of(numbers, [[0.39], [-0.01], [1.6], [-1.2001], None])
     done = score(numbers, said)
     assert done.right.tolist() == [True, False, True, True, False]
+    # What is infinite is in no part; a right number in a reply that was not usable is not right.
+    endless = np.full((5, 1), np.inf)
+    assert not score(numbers, Answers(endless, np.ones(5, bool))).right.any()
+    assert not score(numbers, Answers(numbers.truth, np.zeros(5, bool))).right.any()
     assert done.absolute_error[0] == pytest.approx((0.39 + 0.01 + 0.4 + 0.3999) / 4)
 
 
@@ -162,6 +166,9 @@ def test_rules_answer_as_by_hand():
     assert values(same_change, swing, "next_action", history=2) == [[8], [9]]
     assert values(copy_last, swing, "next_action", history=2) == [[7], [9]]
     assert values(majority, swing, "next_action", form="absolute", history=3) == [[1.8]]
+    # All states are alike: of several that are as near, the latest.
+    nearest = values(nearest_neighbour, swing, "next_action", form="absolute", history=2)
+    assert nearest == [[1.0], [1.8]]
     # With nothing to go by: the first, the middle, no change.
     for name, rule in BASELINES.items():
         if name != "same change":

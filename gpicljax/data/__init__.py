@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "hindsight",
         "maze_world",
+        "mental_modelling",
         "meta_language",
         "meta_rg",
         "replay",

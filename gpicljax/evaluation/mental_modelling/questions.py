@@ -1,0 +1,259 @@
+"""Questions about an agent's episodes, as arrays, with what is given and what is true.
+
+| question | given beside the history | asked for |
+|---|---|---|
+| `next_action` | state i | action i |
+| `last_action` | states i and i + 1 | action i |
+| `next_state` | state, action and reward i | state i + 1 |
+| `last_state` | action i, state i + 1 | state i |
+
+A history of H has the H whole steps (state, action, reward) right before step i: none for H = 0.
+Truth and history are rounded alike, once, so that nothing is asked about that cannot be seen.
+
+Source: sections 3.1 and 3.2 and appendix C of Lu et al. (2024), "Mental modelling of reinforcement
+learning agents by language models".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.data.mental_modelling import Episodes
+from gpicljax.spaces import Box, Discrete
+
+Question = Literal["next_action", "last_action", "next_state", "last_state"]
+Form = Literal["discrete", "bins", "absolute", "change"]
+HISTORY_SIZES = (0, 1, 2, 3, 5, 10, 20, 40)
+"""What is swept by default; the paper's sizes stand on the axes of its figures only."""
+DECREASE, INCREASE, UNCHANGED = 0, 1, 2
+"""The classes of change, numbered as in appendix C."""
+BINS = 10
+_MOST_HISTORY = 40
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Queries:
+    """Q queries of one question; NumPy arrays, all numbers rounded to `decimals`.
+
+    A state is float `[D]`, or an integer where states are numbered; an action float `[A]`, or an
+    integer. What a question does not give is None.
+
+    Attributes:
+      environment: its id.
+      question: see the module.
+      form: of the answers. `discrete`: the number of an action or state; `bins`: of the range's
+        ten equal parts, for each entry of an action; `absolute`: numbers; `change`: a class for
+        each element of the state, from state i to state i + 1.
+      history: H.
+      decimals: to which everything is rounded.
+      action_space: what actions are within.
+      num_states: how many states there are, where they are numbered.
+      past_states: `[Q, H, ...]`.
+      past_actions: `[Q, H, ...]`.
+      past_rewards: float `[Q, H]`.
+      state: `[Q, ...]` or None.
+      action: `[Q, ...]` or None.
+      reward: float `[Q]` or None.
+      next_state: `[Q, ...]` or None.
+      truth: `int[Q, E]`; float where the form is `absolute`.
+      episode: `int[Q]`, where the query is from.
+      step: `int[Q]`, i.
+    """
+
+    environment: str
+    question: Question
+    form: Form
+    history: int
+    decimals: int
+    action_space: Discrete | Box
+    num_states: int | None
+    past_states: np.ndarray
+    past_actions: np.ndarray
+    past_rewards: np.ndarray
+    state: np.ndarray | None
+    action: np.ndarray | None
+    reward: np.ndarray | None
+    next_state: np.ndarray | None
+    truth: np.ndarray
+    episode: np.ndarray
+    step: np.ndarray
+
+
+def rounded(values: Any, decimals: int) -> np.ndarray:
+    """Numbers as they are shown: rounded, and without a negative zero.
+
+    Args:
+      values: numbers; single precision is widened first.
+      decimals: how many.
+
+    Example:
+      >>> rounded(np.float32([0.12344, -0.00001]), 4).tolist()
+      [0.1234, 0.0]
+    """
+    scale = 10.0**decimals
+    return np.rint(np.asarray(values, float) * scale) / scale + 0.0
+
+
+def to_bins(values: Any, low: float, high: float, decimals: int = 4, bins: int = BINS) -> Any:
+    """Which of the equal parts of a range numbers lie in: the one convention for all of them.
+
+    A part has its lower edge and lacks its upper one, but for the last, which has both. What lies
+    beyond the range counts to the nearest part; what is no number is in none, -1. Computed in whole
+    units of the last decimal, so that edges do not depend on how a float rounds.
+
+    Args:
+      values: numbers.
+      low: start of the range.
+      high: its end.
+      decimals: to which values and ends are rounded first.
+      bins: how many parts.
+
+    Returns:
+      `int[...]`, from 0 to `bins` - 1; or -1.
+
+    Raises:
+      ValueError: if the range has fewer units than parts.
+
+    Example:
+      >>> to_bins([-2.0, -1.6, 0.0, 1.9999, 2.0, 7.0, np.nan], -2.0, 2.0).tolist()
+      [0, 1, 5, 9, 9, 9, -1]
+    """
+    check_at_least(1, bins=bins)
+    values = np.asarray(values, float)
+    start, end = (int(x) for x in np.rint(np.array([low, high]) * 10.0**decimals))
+    check(end - start >= bins, "high", high, f"at least {bins} units of the last decimal above low")
+    inside = np.clip(np.nan_to_num(values, nan=low), low, high)
+    units = np.rint(inside * 10.0**decimals).astype(np.int64)
+    found = np.minimum((units - start) * bins // (end - start), bins - 1)
+    return np.where(np.isnan(values), -1, found)
+
+
+def change_class(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Whether each element increased, decreased or stayed; of numbers that are rounded already.
+
+    Example:
+      >>> change_class(np.array([0.1, 0.1, 0.1]), np.array([0.2, 0.0, 0.1])).tolist()
+      [1, 0, 2]
+    """
+    return np.where(after > before, INCREASE, np.where(after < before, DECREASE, UNCHANGED))
+
+
+def build_queries(
+    episodes: Episodes,
+    question: Question,
+    *,
+    form: Form | None = None,
+    history: int = 3,
+    first: int | None = None,
+    decimals: int = 4,
+) -> Queries:
+    """One query for every step that has so much history before it.
+
+    Args:
+      episodes: the agent's, or several agents'.
+      question: see the module.
+      form: see `Queries`; by default `discrete` where actions (or states) are numbered, else `bins`
+        (or `change`).
+      history: H, from 0 to 40.
+      first: the first step that is asked about; `history` by default. The same number for all sizes
+        of history asks the same queries of all.
+      decimals: to which states, actions and rewards are rounded.
+
+    Raises:
+      ValueError: for an unknown question, a form that does not go with it, or a history that leaves
+        an episode without a query; `take` of the data leaves out the short ones.
+
+    Example:
+      >>> from gpicljax.data.mental_modelling import episodes_of
+      >>> walk = episodes_of(
+      ...     [np.array([[0.0], [0.1], [0.1], [0.3]])],
+      ...     [np.array([1, 0, 1, 1])],
+      ...     [np.zeros(4)],
+      ...     environment="Walk",
+      ...     action_space=Discrete(2),
+      ...     agent="walker",
+      ... )
+      >>> asked = build_queries(walk, "next_state", history=1)
+      >>> asked.truth.tolist(), asked.past_states.tolist(), asked.state.tolist()
+      ([[2], [1]], [[[0.0]], [[0.1]]], [[0.1], [0.1]])
+      >>> build_queries(walk, "next_state", history=5)
+      Traceback (most recent call last):
+      ValueError: history: got 5; accepted: integers from 0 to 2: episode 0 has 4 steps
+    """
+    check_choice("question", question, get_args(Question))
+    check_at_least(0, history=history, decimals=decimals)
+    check(history <= _MOST_HISTORY, "history", history, f"integers from 0 to {_MOST_HISTORY}")
+    check(decimals <= 8, "decimals", decimals, "integers from 0 to 8")
+    form = _form(episodes, question, form)
+    asks_action = question.endswith("action")
+    # Where the next state is needed, the last step has none.
+    ends = episodes.length - (question != "next_action")
+    n = int(ends.argmin())
+    accepted = f"integers from 0 to {ends[n] - 1}: episode {n} has {episodes.length[n]} steps"
+    check(history < ends[n], "history", history, accepted)
+    start = history if first is None else first
+    check_at_least(history, first=start)
+    check(start < ends[n], "first", start, accepted)
+
+    steps = np.arange(episodes.rewards.shape[1])
+    episode, step = np.nonzero((steps >= start) & (steps < ends[:, None]))
+    states = episodes.states
+    if episodes.num_states is None:
+        states = rounded(states, decimals)
+    actions, rewards = episodes.actions, rounded(episodes.rewards, decimals)
+    if isinstance(episodes.action_space, Box):
+        actions = rounded(actions, decimals).reshape(*rewards.shape, -1)
+    past = episode[:, None], step[:, None] + np.arange(-history, 0)
+    here = episode, step
+    after = episode, np.minimum(step + 1, rewards.shape[1] - 1)
+
+    if form == "change":
+        truth = change_class(states[here], states[after])
+    elif asks_action:
+        truth = actions[here]
+        if form == "bins":
+            truth = to_bins(truth, *_bounds(episodes.action_space), decimals)
+    else:
+        truth = states[after if question == "next_state" else here]
+    return Queries(
+        environment=episodes.environment,
+        question=question,
+        form=form,
+        history=history,
+        decimals=decimals,
+        action_space=episodes.action_space,
+        num_states=episodes.num_states,
+        past_states=states[past],
+        past_actions=actions[past],
+        past_rewards=rewards[past],
+        state=None if question == "last_state" else states[here],
+        action=None if asks_action else actions[here],
+        reward=rewards[here] if question == "next_state" else None,
+        next_state=states[after] if question.startswith("last") else None,
+        truth=truth.reshape(len(episode), -1),
+        episode=episode,
+        step=step,
+    )
+
+
+def _bounds(space: Discrete | Box) -> tuple[float, float]:
+    assert isinstance(space, Box)
+    return space.low, space.high
+
+
+def _form(episodes: Episodes, question: Question, form: Form | None) -> Form:
+    known: tuple[Form, ...]
+    if question.endswith("action"):
+        discrete = isinstance(episodes.action_space, Discrete)
+        known = ("discrete",) if discrete else ("bins", "absolute")
+    else:
+        known = ("change",) if episodes.num_states is None else ("discrete",)
+    if form is None:
+        return known[0]
+    accepted = f"{' or '.join(known)}, for {question} in {episodes.environment}"
+    check(form in known, "form", form, accepted)
+    return form

@@ -84,7 +84,7 @@ def part_of(module):
 
 
 # Environments of several files give their names to folders on the other floors.
-SYSTEMS = {path.parent.name for path in PACKAGE.glob("envs/*/__init__.py")} | {"byte_stream"}
+SYSTEMS = {path.parent.name for path in PACKAGE.glob("envs/*/__init__.py")} | {"mental_modelling"}
 
 
 def system_of(module):

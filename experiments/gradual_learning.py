@@ -50,7 +50,9 @@ def build(config: Config) -> Program:
     evaluated = ByteStream(rules=config.rules, max_tasks=len(config.curriculum) + 1)
 
     def play(key: jax.Array, params: Any, cell: Any, tasks: Task) -> Streams:
-        return play_streams(key, evaluated, trainer.agent(), params, tasks, config.budget)
+        return play_streams(
+            key, evaluated, trainer.agent(greedy=True), params, tasks, config.budget
+        )
 
     def tasks() -> tuple[Task]:
         return (drawn(config, evaluated, studies_of(config, *ALL)),)

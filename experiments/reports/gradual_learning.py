@@ -190,7 +190,8 @@ def report(outcome: Outcome) -> Report:
         f"{config.rules} rules; taught on {outcome.observations:,} steps per seed of "
         f"{', '.join(config.taught)}; held out whole: {', '.join(config.held_out) or 'none'}. "
         f"{config.runs} streams of at most {config.budget:,} steps for each study and seed, "
-        f"{len(seeds)} seed(s), weights frozen, actions drawn; {config.threshold} instances solved "
+        f"{len(seeds)} seed(s), weights frozen, the most probable actions; {config.threshold} "
+        "instances solved "
         "in a row clear a task set. Medians of steps; in brackets, where not all runs cleared it, "
         "a lower bound and the share that did. A look-up table solves the sets marked so.",
         "",

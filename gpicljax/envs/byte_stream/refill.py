@@ -107,6 +107,24 @@ def first(mended: bool, due: Due) -> Question:
     return select(family == tasks.MAPPING, made, begun)
 
 
+def _text(due: Due, asked: Asked) -> list[jax.Array]:
+    """The tokens of what is asked, `int32[1]` each, if anything is."""
+    return [jnp.where(due.ask, token, 0)[None] for token in asked.text]
+
+
+def _padded(tokens: list[jax.Array]) -> jax.Array:
+    """Rows of tokens, one after the other, `int32[TEXT]`."""
+    row = jnp.concatenate(tokens).astype(jnp.int32)
+    return jnp.concatenate([row, jnp.zeros(TEXT - len(row), jnp.int32)])
+
+
+def _said(due: Due, old: Question, text: jax.Array, asked: Asked) -> Question:
+    """The question with this text: what is asked, if anything is, else the old one."""
+    made = question_of(text, asked, jnp.where(due.keep, old.cursor, 0))
+    rest = dataclasses.replace(old, bases=made.bases, ends=made.ends, cursor=made.cursor)
+    return select(due.ask, made, rest)
+
+
 def _joined(due: Due, old: Question, before: list[Any], told: Any, asked: Asked) -> Question:
     """The question after feedback: `before`, the answer if it is told, and the question.
 
@@ -122,12 +140,7 @@ def _joined(due: Due, old: Question, before: list[Any], told: Any, asked: Asked)
         period,
         jnp.where(says & (old.style != tasks.BARE), stop, 0)[None],
     ]
-    text = [jnp.where(due.ask, token, 0)[None] for token in asked.text]
-    tokens = jnp.concatenate([*head, *text]).astype(jnp.int32)
-    tokens = jnp.concatenate([tokens, jnp.zeros(TEXT - len(tokens), jnp.int32)])
-    made = question_of(tokens, asked, jnp.where(due.keep, old.cursor, 0))
-    rest = dataclasses.replace(old, bases=made.bases, ends=made.ends, cursor=made.cursor)
-    return select(due.ask, made, rest)
+    return _said(due, old, _padded([*head, *_text(due, asked)]), asked)
 
 
 def _mapping(mended: bool, due: Due, old: Question) -> Question:
@@ -150,21 +163,13 @@ def _mini(mended: bool, due: Due, old: Question) -> Question:
     asked = mini.ask(due.seed, due.series, due.shown, due.task, mended)
     answer = jnp.where(due.ask, asked.answer[0], taken(old.answer_bases, old.answer_ends)[0])
     said = mini.feedback(due.seed, answer, due.correct)
-    question = [jnp.where(due.ask, token, 0)[None] for token in asked.text]
-    question = jnp.concatenate([*question]).astype(jnp.int32)
-    question = jnp.concatenate([question, jnp.zeros(TEXT - len(question), jnp.int32)])
+    question = _padded(_text(due, asked))
     # What is left is said first; two messages have their places in the end.
     left = jnp.where(due.ask, question, taken(old.bases, old.ends))
     left = jnp.where(due.keep, left, 0)
     free = jnp.where(left[-2] == 0, TEXT - 2, TEXT - 1)
     told = jnp.where(np.arange(TEXT) == free, said, left)
-    made = question_of(
-        jnp.where(due.feedback, told, question),
-        asked,
-        jnp.where(due.keep, old.cursor, 0),
-    )
-    rest = dataclasses.replace(old, bases=made.bases, ends=made.ends, cursor=made.cursor)
-    return select(due.ask, made, rest)
+    return _said(due, old, jnp.where(due.feedback, told, question), asked)
 
 
 def _groups(size: int) -> tuple[int, ...]:

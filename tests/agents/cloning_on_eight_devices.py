@@ -3,7 +3,7 @@
 import sys
 
 import jax
-import numpy as np
+from agent_checks import assert_same_run
 from test_cloning import make
 
 import gpicljax
@@ -54,17 +54,6 @@ assert spread.rollout.vstate.keys.addressable_shards[0].data.shape == (4,)
 assert spread.params["params"]["value"]["kernel"].sharding.is_fully_replicated
 for _ in range(5):
     spread, spread_metrics = many(spread)
-
-
-def compare(path, a, b):
-    if jax.numpy.issubdtype(a.dtype, jax.dtypes.prng_key):
-        a, b = jax.random.key_data(a), jax.random.key_data(b)
-    check = np.testing.assert_array_equal
-    if np.issubdtype(a.dtype, np.floating):
-        check = lambda x, y, **k: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5, **k)  # noqa: E731
-    check(np.asarray(a), np.asarray(b), err_msg=jax.tree_util.keystr(path))
-
-
-jax.tree_util.tree_map_with_path(compare, (state, metrics), (spread, spread_metrics))
+assert_same_run((state, metrics), (spread, spread_metrics), rtol=1e-4, atol=1e-5)
 assert int(state.updates) == 15
 print("all well")

@@ -5,12 +5,12 @@ import sys
 import warnings
 
 import jax
-import numpy as np
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what it imports, not ours
     import distrax  # noqa: F401
 
+from agent_checks import assert_same_run
 from test_ppo import HPARAMS, trainer_of, vec_of
 
 from gpicljax.runtime import make_mesh, per_part, shard_parts
@@ -54,17 +54,6 @@ assert spread.rollout.vstate.keys.addressable_shards[0].data.shape == (2,)
 assert spread.params.network["params"]["value"]["kernel"].sharding.is_fully_replicated
 for _ in range(2):
     spread, spread_metrics = many(spread)
-
-
-def compare(path, a, b):
-    if jax.numpy.issubdtype(a.dtype, jax.dtypes.prng_key):
-        a, b = jax.random.key_data(a), jax.random.key_data(b)
-    check = np.testing.assert_array_equal
-    if np.issubdtype(a.dtype, np.floating):
-        check = lambda x, y, **k: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4, **k)  # noqa: E731
-    check(np.asarray(a), np.asarray(b), err_msg=jax.tree_util.keystr(path))
-
-
-jax.tree_util.tree_map_with_path(compare, (state, metrics), (spread, spread_metrics))
+assert_same_run((state, metrics), (spread, spread_metrics), rtol=1e-3, atol=1e-4)
 assert int(state.updates) == 10
 print("all well")

@@ -6,25 +6,15 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
+from agent_checks import keys_of, timestep
 
 import gpicljax
 from gpicljax import spaces
 from gpicljax.agents import bandits
-from gpicljax.interface import TimeStep
 from gpicljax.rollout import rollout, start_rollout
 
 # Compiling takes longer than running.
 TWO, TEN = spaces.Discrete(2), spaces.Discrete(10)
-
-
-def keys_of(batch, seed=0):
-    return jax.random.split(jax.random.key(seed), batch)
-
-
-def timestep(batch, **fields):
-    no = jnp.zeros(batch, bool)
-    blank = TimeStep(jnp.zeros(batch, jnp.int32), jnp.zeros(batch), no, no, no, no, {})
-    return blank._replace(**fields)
 
 
 def pulls_of(counts, sums, deviations=0.0, batch=1):

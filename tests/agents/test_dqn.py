@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from test_r2d2 import ENV, raw, through_the_host
+from agent_checks import assert_resumes_exactly, assert_seeds_are_the_seeds_alone
+from test_r2d2 import ENV
 from variants import daily
 
 import gpicljax
@@ -250,33 +251,14 @@ def test_a_state_resumes_exactly_through_the_host():
     state = init(jax.random.key(5), HPARAMS)
     for _ in range(2):
         state, _ = update(state)
-    count = update._cache_size()
-    on, metrics = update(state)
-    resumed, resumed_metrics = update(through_the_host(state))
-    jax.tree.map(np.testing.assert_array_equal, raw(resumed), raw(on))
-    jax.tree.map(np.testing.assert_array_equal, resumed_metrics, metrics)
-    assert update._cache_size() == count  # nothing in it was weakly typed
-    assert not any(x.weak_type for x in jax.tree.leaves(raw(on)))
+    assert_resumes_exactly(update, state)
 
 
 @pytest.mark.slow
 def test_seeds_under_vmap_are_the_seeds_alone():
     init, update = compiled(n_step=3)
     trainer = trainer_of(n_step=3)
-    keys = jax.random.split(jax.random.key(6), 2)
-    states = jax.jit(jax.vmap(trainer.init, (0, None)))(keys, HPARAMS)
-    together = jax.jit(jax.vmap(trainer.update), donate_argnums=0)
-    for _ in range(3):
-        states, metrics = together(states)
-    for i in range(2):
-        state = init(keys[i], HPARAMS)
-        for _ in range(3):
-            state, expected = update(state)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a[i], b, atol=3e-5),  # noqa: B023
-            raw((states, metrics)),
-            raw((state, expected)),
-        )
+    assert_seeds_are_the_seeds_alone(trainer, init, update, HPARAMS, atol=3e-5)
 
 
 def test_double_precision_is_one_float_type_throughout():

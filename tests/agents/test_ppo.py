@@ -10,15 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from agent_checks import assert_lane_is, assert_resumes_exactly
 from flax import struct
-from test_r2d2 import ENV, raw, through_the_host
+from test_r2d2 import ENV
+from untasked import Untasked
 from variants import daily
 
 import gpicljax
 from gpicljax import spaces
 from gpicljax.agents import ppo
 from gpicljax.agents.returns import generalised_advantages
-from gpicljax.environment import Environment, Transition
+from gpicljax.environment import Transition
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from gpicljax.networks.contract import AgentInput, as_network
 from gpicljax.networks.recurrent import LSTMStack
@@ -308,13 +310,7 @@ def full():
 def test_a_state_resumes_exactly_through_the_host():
     _, init, update = full()
     state, _ = update(init(jax.random.key(3), HPARAMS))
-    compiled = update._cache_size()
-    on, metrics = update(state)
-    resumed, resumed_metrics = update(through_the_host(state))
-    jax.tree.map(np.testing.assert_array_equal, raw(resumed), raw(on))
-    jax.tree.map(np.testing.assert_array_equal, resumed_metrics, metrics)
-    assert update._cache_size() == compiled  # nothing in it was weakly typed
-    assert not any(x.weak_type for x in jax.tree.leaves(raw(on)))
+    assert_resumes_exactly(update, state)
 
 
 @pytest.mark.slow
@@ -333,11 +329,7 @@ def test_seeds_under_vmap_are_the_seeds_alone():
         state = init(keys[i], dataclasses.replace(HPARAMS, learning_rate=rates[i]))
         for _ in range(2):
             state, expected = update(state)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a[i], b, rtol=1e-4, atol=3e-5),  # noqa: B023
-            raw((states, metrics)),
-            raw((state, expected)),
-        )
+        assert_lane_is((states, metrics), i, (state, expected), rtol=1e-4, atol=3e-5)
 
 
 @pytest.mark.slow
@@ -396,15 +388,8 @@ class Aim:
 
 
 @dataclasses.dataclass(frozen=True)
-class Archery(Environment):
+class Archery(Untasked):
     """Pays less the further the action is from what is seen; cut off after four steps."""
-
-    @property
-    def default_params(self):
-        return jnp.zeros(())
-
-    def sample_task(self, key, params):
-        return params
 
     def initial(self, key, task):
         return Aim(jax.random.uniform(key, (2,), minval=-1.5, maxval=1.5), jnp.zeros((), jnp.int32))

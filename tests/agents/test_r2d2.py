@@ -16,7 +16,9 @@ import numpy as np
 import optax
 import pytest
 import rlax
+from agent_checks import assert_lane_is, assert_resumes_exactly, raw
 from flax import struct
+from untasked import Untasked
 from variants import daily
 
 import gpicljax
@@ -24,7 +26,7 @@ from gpicljax import spaces
 from gpicljax.agents import r2d2, returns
 from gpicljax.agents.acting import greedy, q_agent
 from gpicljax.data import replay as replay_buffer
-from gpicljax.environment import Environment, Transition
+from gpicljax.environment import Transition
 from gpicljax.interface import TimeStep
 from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.policies import legal_actions
@@ -43,15 +45,8 @@ class State:
 
 
 @dataclasses.dataclass(frozen=True)
-class Lottery(Environment):
+class Lottery(Untasked):
     """Episodes of 2 to 5 steps that terminate or are truncated; noise, masks, forced steps."""
-
-    @property
-    def default_params(self):
-        return jnp.zeros(())
-
-    def sample_task(self, key, params):
-        return params
 
     def initial(self, key, task):
         noise = jax.random.uniform(key, (3,))
@@ -687,31 +682,9 @@ def test_hard_target_copies_every_period():
     assert max(jax.tree.leaves(gaps)) > 1e-4
 
 
-def through_the_host(tree):
-    """As a checkpoint does it: numbers to numpy and back, typed keys by their data."""
-
-    def there_and_back(x):
-        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-            data = np.array(jax.device_get(jax.random.key_data(x)))
-            return jax.random.wrap_key_data(jax.device_put(data), impl=jax.random.key_impl(x))
-        return jax.device_put(np.array(jax.device_get(x)))
-
-    return jax.tree.map(there_and_back, tree)
-
-
-def raw(tree):
-    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
-    return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)
-
-
 def test_a_state_resumes_exactly_through_the_host():
     _, update, _, state, _ = updated("table 5")
-    compiled = update._cache_size()
-    on, metrics = update(state)
-    resumed, resumed_metrics = update(through_the_host(state))
-    jax.tree.map(np.testing.assert_array_equal, raw(resumed), raw(on))
-    jax.tree.map(np.testing.assert_array_equal, resumed_metrics, metrics)
-    assert update._cache_size() == compiled  # nothing in it was weakly typed
+    assert_resumes_exactly(update, state)
 
 
 def test_a_weakly_typed_network_is_definite_once_it_is_trained():
@@ -747,10 +720,11 @@ def test_seeds_under_vmap_are_the_seeds_alone_and_states_may_be_donated():
         state = first(keys[i], dataclasses.replace(HPARAMS, discount=discount))
         for _ in range(4):
             state, expected = alone(state)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a[i], b, atol=3e-5),  # noqa: B023
-            raw((after.params, after.replay, after.rollout, metrics)),
-            raw((state.params, state.replay, state.rollout, expected)),
+        assert_lane_is(
+            (after.params, after.replay, after.rollout, metrics),
+            i,
+            (state.params, state.replay, state.rollout, expected),
+            atol=3e-5,
         )
 
 

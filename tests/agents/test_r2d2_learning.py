@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from untasked import Untasked
 
 import gpicljax
 from gpicljax import spaces
 from gpicljax.agents import r2d2
-from gpicljax.environment import Environment, Transition
+from gpicljax.environment import Transition
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.q_network import RecurrentQNetwork
 from gpicljax.networks.recurrent import LSTMStack
@@ -29,7 +30,7 @@ class State:
 
 
 @dataclasses.dataclass(frozen=True)
-class DelayedCue(Environment):
+class DelayedCue(Untasked):
     """Shows a cue, then nothing, then asks for it; 1 for the right answer, and the end.
 
     The params, and so the task, say whether the agent is to have no memory.
@@ -38,9 +39,6 @@ class DelayedCue(Environment):
     @property
     def default_params(self):
         return jnp.zeros((), bool)
-
-    def sample_task(self, key, params):
-        return params
 
     def initial(self, key, task):
         return State(jax.random.randint(key, (), 0, CUES, jnp.int32), jnp.zeros((), jnp.int32))

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+from untasked import Untasked
 
 import gpicljax
 from gpicljax import spaces
 from gpicljax.agents import ppo, r2d2
-from gpicljax.environment import Environment, Transition
+from gpicljax.environment import Transition
 from gpicljax.networks.actor_critic import ActorCritic
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.q_network import RecurrentQSettings, recurrent_q_network
@@ -34,7 +35,7 @@ class State:
 
 
 @dataclasses.dataclass(frozen=True)
-class Referential(Environment):
+class Referential(Untasked):
     """Two steps: a symbol is sent, both name the value. The params say whether the channel is cut.
 
     An action is one of `VALUES` numbers, a symbol first and a name then.
@@ -45,9 +46,6 @@ class Referential(Environment):
     @property
     def default_params(self):
         return jnp.zeros((), bool)
-
-    def sample_task(self, key, params):
-        return params
 
     def initial(self, key, task):
         none = jnp.zeros((), jnp.int32)

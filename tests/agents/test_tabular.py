@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from agent_checks import keys_of, timestep
 
 import gpicljax
 from gpicljax import spaces
@@ -23,16 +24,6 @@ HPARAMS = tabular.TabularHParams(
     decay=0.05,
     initial_value=0.7,
 )
-
-
-def keys_of(batch, seed=0):
-    return jax.random.split(jax.random.key(seed), batch)
-
-
-def timestep(batch, **fields):
-    no = jnp.zeros(batch, bool)
-    blank = TimeStep(jnp.zeros(batch, jnp.int32), jnp.zeros(batch), no, no, no, no, {})
-    return blank._replace(**fields)
 
 
 def story(seed, batch=3, length=150):

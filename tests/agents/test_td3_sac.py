@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from agent_checks import assert_resumes_exactly, assert_seeds_are_the_seeds_alone
 from flax import struct
-from test_r2d2 import ENV, raw, through_the_host
+from test_r2d2 import ENV
+from untasked import Untasked
 from variants import daily
 
 import gpicljax
@@ -17,7 +19,7 @@ from gpicljax import spaces
 from gpicljax.agents import sac, td3
 from gpicljax.agents.normalisation import normalise
 from gpicljax.data import replay as replay_buffer
-from gpicljax.environment import Environment, Transition
+from gpicljax.environment import Transition
 from gpicljax.networks.actor_critic import RecurrentActorCritic
 from gpicljax.networks.continuous import CriticInput, Critics, DeterministicActor, GaussianActor
 from gpicljax.networks.contract import AgentInput, as_network
@@ -33,15 +35,8 @@ class State:
 
 
 @dataclasses.dataclass(frozen=True)
-class Drift(Environment):
+class Drift(Untasked):
     """Two numbers that actions move; episodes of 2 to 5 steps that terminate or are truncated."""
-
-    @property
-    def default_params(self):
-        return jnp.zeros(())
-
-    def sample_task(self, key, params):
-        return params
 
     def initial(self, key, task):
         place = jax.random.uniform(key, (2,), minval=-1)
@@ -425,13 +420,7 @@ def test_a_state_resumes_exactly_through_the_host(name):
     state = init(jax.random.key(5), HPARAMS[name])
     for _ in range(2):
         state, _ = update(state)
-    count = update._cache_size()
-    on, metrics = update(state)
-    resumed, resumed_metrics = update(through_the_host(state))
-    jax.tree.map(np.testing.assert_array_equal, raw(resumed), raw(on))
-    jax.tree.map(np.testing.assert_array_equal, resumed_metrics, metrics)
-    assert update._cache_size() == count  # nothing in it was weakly typed
-    assert not any(x.weak_type for x in jax.tree.leaves(raw(on)))
+    assert_resumes_exactly(update, state)
 
 
 @pytest.mark.slow
@@ -439,20 +428,7 @@ def test_a_state_resumes_exactly_through_the_host(name):
 def test_seeds_under_vmap_are_the_seeds_alone(name):
     init, update = compiled(name)
     trainer = trainer_of(name)
-    keys = jax.random.split(jax.random.key(6), 2)
-    states = jax.jit(jax.vmap(trainer.init, (0, None)))(keys, HPARAMS[name])
-    together = jax.jit(jax.vmap(trainer.update), donate_argnums=0)
-    for _ in range(3):
-        states, metrics = together(states)
-    for i in range(2):
-        state = init(keys[i], HPARAMS[name])
-        for _ in range(3):
-            state, expected = update(state)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a[i], b, atol=1e-4),  # noqa: B023
-            raw((states, metrics)),
-            raw((state, expected)),
-        )
+    assert_seeds_are_the_seeds_alone(trainer, init, update, HPARAMS[name], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", daily(["sac"], ALGORITHMS))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from flax import struct
+from untasked import Untasked
 from variants import daily
 
 import gpicljax
@@ -16,7 +17,6 @@ from gpicljax import spaces
 from gpicljax.agents import td3
 from gpicljax.data.hindsight import hindsight
 from gpicljax.data.transitions import Transition
-from gpicljax.environment import Environment
 from gpicljax.environment import Transition as Moved
 from gpicljax.networks.continuous import Critics, DeterministicActor
 from gpicljax.networks.contract import as_network
@@ -280,15 +280,8 @@ class Point:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plane(Environment):
+class Plane(Untasked):
     """A point that moves by at most 0.1 a step each way, to a goal in a square; 25 steps."""
-
-    @property
-    def default_params(self):
-        return jnp.zeros(())
-
-    def sample_task(self, key, params):
-        return params
 
     def initial(self, key, task):
         goal = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)

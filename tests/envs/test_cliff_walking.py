@@ -6,6 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from slippery import (
+    Slips,
+    assert_slips_have_their_probabilities,
+    assert_transition_is_move_with_a_drawn_slip,
+)
 
 import gpicljax
 from gpicljax.environment import NO_LIMIT
@@ -59,15 +64,6 @@ def test_all_transition_probabilities_equal_gymnasiums(slippery):
     assert not moved.truncated.any()
 
 
-class Slips:
-    """Stands in for Gymnasium's generator and makes it draw a given outcome."""
-
-    slip = 1
-
-    def random(self):
-        return (self.slip + 0.5) / 3
-
-
 def test_episodes_equal_gymnasiums_step_for_step():
     theirs = gymnasium.make("CliffWalking-v1", is_slippery=True)
     env, task = fixed(is_slippery=True)
@@ -103,25 +99,11 @@ def test_the_older_name_is_the_same_environment():
 
 
 def test_slips_are_drawn_with_their_probabilities(key):
-    env, task = fixed()
-    keys = jax.random.split(key, 6_000)
-    for rate in (1 / 3, 0.75, 1.0, 0.0):
-        rated = task.replace(success_rate=jnp.asarray(rate, jnp.result_type(float)))
-        state = env.initial(key, rated)
-        slips = jax.vmap(env.draw_noise, (0, None, None))(keys, state, rated)
-        assert slips.dtype == jnp.int32
-        shares = np.bincount(slips, minlength=3) / len(keys)
-        expected = np.array([(1 - rate) / 2, rate, (1 - rate) / 2])
-        error = 4 * np.sqrt(expected * (1 - expected) / len(keys))
-        assert (np.abs(shares - expected) <= error + 1e-9).all()
+    assert_slips_have_their_probabilities(*fixed(), key)
 
 
 def test_transition_is_move_with_a_drawn_slip(key):
-    env, task = fixed(is_slippery=True)
-    _, state = env.reset(key, task)
-    for k in jax.random.split(key, 5):
-        slip = env.draw_noise(k, state, task)
-        assert env.transition(k, state, 1, task).state == env.move(state, 1, slip, task).state
+    assert_transition_is_move_with_a_drawn_slip(*fixed(is_slippery=True), key)
 
 
 def test_a_limit_truncates_and_its_absence_does_not(key):

@@ -7,6 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.envs.toy_text.frozen_lake import MAPS, generate_random_map, is_valid
+from slippery import (
+    Slips,
+    assert_slips_have_their_probabilities,
+    assert_transition_is_move_with_a_drawn_slip,
+)
 
 import gpicljax
 from gpicljax.envs import frozen_lake
@@ -34,17 +39,6 @@ def both(arguments):
 def fixed(**static):
     env = FrozenLake(**static)
     return env, env.sample_task(jax.random.key(0), env.default_params)
-
-
-class Slips:
-    """Stands in for Gymnasium's generator and makes it draw a given outcome."""
-
-    def __init__(self, probabilities):
-        self.edges = np.concatenate([[0], np.cumsum(probabilities)])
-        self.slip = 1
-
-    def random(self):
-        return (self.edges[self.slip] + self.edges[self.slip + 1]) / 2
 
 
 @pytest.mark.parametrize("arguments", LAKES, ids=str)
@@ -90,7 +84,7 @@ def test_episodes_equal_gymnasiums_step_for_step(env_id, limit, map_name):
         # The last episode walks to and fro on the first two cells, until it is cut off.
         walk = episode == 5
         theirs.reset(seed=episode)
-        theirs.unwrapped.np_random = slips = Slips([1 / 3, 1 / 3, 1 / 3])
+        theirs.unwrapped.np_random = slips = Slips()
         _, state = env.reset(jax.random.key(0), task)
         for t in itertools.count(1):
             action = (2 if t % 2 else 0) if walk else int(draws.integers(4))
@@ -110,25 +104,11 @@ def test_episodes_equal_gymnasiums_step_for_step(env_id, limit, map_name):
 
 
 def test_slips_are_drawn_with_their_probabilities(key):
-    env, task = fixed()
-    keys = jax.random.split(key, 6_000)
-    for rate in (1 / 3, 0.75, 1.0, 0.0):
-        rated = task.replace(success_rate=jnp.asarray(rate, jnp.result_type(float)))
-        state = env.initial(key, rated)
-        slips = jax.vmap(env.draw_noise, (0, None, None))(keys, state, rated)
-        assert slips.dtype == jnp.int32
-        shares = np.bincount(slips, minlength=3) / len(keys)
-        expected = np.array([(1 - rate) / 2, rate, (1 - rate) / 2])
-        error = 4 * np.sqrt(expected * (1 - expected) / len(keys))
-        assert (np.abs(shares - expected) <= error + 1e-9).all()
+    assert_slips_have_their_probabilities(*fixed(), key)
 
 
 def test_transition_is_move_with_a_drawn_slip(key):
-    env, task = fixed()
-    _, state = env.reset(key, task)
-    for k in jax.random.split(key, 5):
-        slip = env.draw_noise(k, state, task)
-        assert env.transition(k, state, 1, task).state == env.move(state, 1, slip, task).state
+    assert_transition_is_move_with_a_drawn_slip(*fixed(), key)
 
 
 def test_several_starts_are_equally_likely(key):

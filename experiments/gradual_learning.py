@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gradual_learning_settings import PRESETS, Config, Study, studies_of
+from gradual_learning_settings import ALL, PRESETS, Config, Study, studies_of
 from reports.gradual_learning import report
 
 import gpicljax
@@ -36,13 +36,11 @@ from gpicljax.runtime import (
     stream,
 )
 
-ALL = ("order", "alone", "after", "again")
-
 
 def build(config: Config) -> Program:
     """Wires streams, network and imitation together."""
     env = ByteStream(rules=config.rules)
-    mixture = Curriculum(config.taught, mode="mixture", threshold=config.threshold)
+    mixture = Curriculum(config.taught, mode="mixture", repeats=config.repeats)
     params = env.make_params(curriculum=mixture, horizon=config.stretch)
     vec = gpicljax.VectorEnv(env, config.parallel, resets="fresh", params=params, privileged=True)
     network = config.network.network(env.observation_space(), env.action_space())

@@ -455,7 +455,8 @@ def test_solvers():
 
 def test_curricula(tmp_path):
     path = tmp_path / "mine.json"
-    mine = Curriculum(("micro1", "mini0"), "mixture", 7, (1.0, 3.0), (("mini0", ("micro1",)),), "x")
+    requires = (("mini0", ("micro1",)),)
+    mine = Curriculum(("micro1", "mini0"), "mixture", 7, (1.0, 3.0), 4, requires, "x")
     save_curriculum(mine, path)
     assert load_curriculum(path) == mine
     for content, words_of in {
@@ -468,6 +469,7 @@ def test_curricula(tmp_path):
         '{"tasks": ["micro1"], "mode": "mixed"}': "did you mean 'mixture'",
         '{"tasks": [{"name": "micro1", "requires": ["micro1"]}]}': "micro1 -> micro1",
         '{"tasks": [{"name": "micro1", "weight": 2}]}': "weights: got",
+        '{"tasks": ["micro1"], "repeats": 2}': "repeats: got 2",
     }.items():
         path.write_text(content)
         with pytest.raises(ValueError, match=words_of) as refused:
@@ -479,6 +481,10 @@ def test_curricula(tmp_path):
     env = gpicljax.make("ByteStream-v0", max_tasks=3)
     with pytest.raises(ValueError, match=r"4 task sets.*max_tasks"):
         env.make_params(curriculum=Curriculum(NAMES[:4]))
+    stream = env.sample_task(jax.random.key(0), env.make_params(curriculum=mine))
+    drawn = np.asarray(jax.vmap(env._place, (None, None, 0))(stream, 0, jnp.arange(400)))
+    groups = drawn.reshape(100, 4)
+    assert (groups == groups[:, :1]).all() and abs(groups.mean() - 0.75) < 0.15
 
 
 def test_words():

@@ -13,7 +13,8 @@ A curriculum's file is JSON, an object with these entries, of which only `tasks`
 ```
 
 Each of `tasks` is a task set's name, or an object with its `name`, what it `requires` (by default,
-what `TASKS` says) and, in a mixture, its `weight`.
+what `TASKS` says) and, in a mixture, its `weight`. A mixture may say `repeats`: so many instances
+in a row are of the task set that is drawn.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ class Curriculum:
     Args:
       tasks: names of task sets, in their order.
       mode: `"ordered"`, one after another, each until it is passed; or `"mixture"`, one drawn for
-        each instance.
+        each instance, or for `repeats` of them.
       threshold: so many instances solved in a row pass a task set.
       weights: of a mixture, how often each is drawn, in proportion; equally often if empty.
+      repeats: of a mixture, so many instances in a row are of the task set that is drawn.
       requires: pairs of a task set and what it builds on, where that is not what `TASKS` says.
       name: for reports.
 
@@ -60,6 +62,7 @@ class Curriculum:
     mode: Literal["ordered", "mixture"] = "ordered"
     threshold: Annotated[int, Range(1, 10**6)] = 5
     weights: tuple[float, ...] = ()
+    repeats: Annotated[int, Range(1, 10**6)] = 1
     requires: tuple[tuple[str, tuple[str, ...]], ...] = ()
     name: str = ""
 
@@ -83,6 +86,8 @@ class Curriculum:
         )
         accepted = "none, or for a mixture a number >= 0 for each task, not all 0"
         check(fits, "weights", self.weights, accepted)
+        fits = self.mode == "mixture" or self.repeats == 1
+        check(fits, "repeats", self.repeats, "1, or a mixture")
         circle = find_circle(self.prerequisites)
         check(not circle, "requires", " -> ".join(circle), "requirements without a circle")
 
@@ -164,6 +169,7 @@ def save_curriculum(curriculum: Curriculum, path: str | Path) -> None:
         "name": curriculum.name,
         "tasks": entries,
         "mode": curriculum.mode,
+        **({"repeats": curriculum.repeats} if curriculum.repeats > 1 else {}),
         "threshold": curriculum.threshold,
     }
     write_atomically(Path(path), json.dumps(content, indent=2) + "\n")
@@ -195,7 +201,7 @@ def load_curriculum(path: str | Path) -> Curriculum:
         raise ValueError(f"{path}: {error}") from None
 
 
-_ENTRIES = ("tasks", "mode", "threshold", "name", "format")
+_ENTRIES = ("tasks", "mode", "threshold", "repeats", "name", "format")
 
 
 def _from_content(content: Any) -> Curriculum:
@@ -220,6 +226,7 @@ def _from_content(content: Any) -> Curriculum:
         weights.append(given.get("weight"))
     if all(weight is None for weight in weights):
         weights = []
-    options = {key: content[key] for key in ("mode", "threshold", "name") if key in content}
+    plain = ("mode", "threshold", "repeats", "name")
+    options = {key: content[key] for key in plain if key in content}
     weights = [1.0 if weight is None else weight for weight in weights]
     return Curriculum(tuple(names), weights=tuple(weights), requires=tuple(requires), **options)

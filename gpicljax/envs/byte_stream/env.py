@@ -51,7 +51,8 @@ class Params:
       order: `int32[max_tasks]`, indices of the curriculum's task sets in `TASKS`; 0 beyond its end.
       shares: `int32[max_tasks]`, of a mixture: the sum of the shares up to each, out of 65,535.
       count: `int32[]`, how many task sets the curriculum has.
-      mixture: `bool[]`, whether each instance draws its task set.
+      mixture: `bool[]`, whether instances draw their task sets.
+      repeats: `int32[]`, of a mixture: so many instances in a row share a draw.
       threshold: `int32[]`, so many instances solved in a row pass a task set.
       horizon: `int32[]`, most steps of a stream.
     """
@@ -60,6 +61,7 @@ class Params:
     shares: Annotated[jax.Array, Range(0, _FULL)]
     count: Count
     mixture: jax.Array
+    repeats: Annotated[jax.Array, Range(1, 10**6)]
     threshold: Annotated[jax.Array, Range(1, 10**6)]
     horizon: Count
 
@@ -74,6 +76,7 @@ class Task:
       shares: `uint16[max_tasks]`.
       count: `int32[]`.
       mixture: `bool[]`.
+      repeats: `int32[]`.
       threshold: `int32[]`.
       horizon: `int32[]`.
     """
@@ -83,6 +86,7 @@ class Task:
     shares: jax.Array
     count: jax.Array
     mixture: jax.Array
+    repeats: jax.Array
     threshold: jax.Array
     horizon: jax.Array
 
@@ -213,7 +217,8 @@ class ByteStream(Environment[Params, Task, State]):
         """`default_params` with some fields replaced.
 
         Args:
-          curriculum: says `order`, `shares`, `count`, `mixture` and `threshold`.
+          curriculum: says `order`, `shares`, `count`, `mixture`, `repeats` and
+            `threshold`.
           **overrides: fields of `Params`.
 
         Raises:
@@ -245,6 +250,7 @@ class ByteStream(Environment[Params, Task, State]):
             "shares": shares,
             "count": np.int32(count),
             "mixture": np.bool_(curriculum.mode == "mixture"),
+            "repeats": np.int32(curriculum.repeats),
             "threshold": np.int32(curriculum.threshold),
         }
 
@@ -262,6 +268,7 @@ class ByteStream(Environment[Params, Task, State]):
             shares=params.shares.astype(jnp.uint16),
             count=jnp.asarray(params.count, jnp.int32),
             mixture=jnp.asarray(params.mixture, bool),
+            repeats=jnp.asarray(params.repeats, jnp.int32),
             threshold=jnp.asarray(params.threshold, jnp.int32),
             horizon=jnp.asarray(params.horizon, jnp.int32),
         )
@@ -274,7 +281,7 @@ class ByteStream(Environment[Params, Task, State]):
     def _place(self, task: Task, place: jax.Array, instance: jax.Array) -> jax.Array:
         """Where in the curriculum the task set of an instance is."""
         seed = Seed(task.seed[0], task.seed[1])
-        draw = (word(seed, _PLACES + instance) >> 16).astype(jnp.int32)
+        draw = (word(seed, _PLACES + instance // task.repeats) >> 16).astype(jnp.int32)
         drawn = reached(task.shares, draw % _FULL)
         return jnp.where(task.mixture, jnp.minimum(drawn, task.count - 1), place)
 

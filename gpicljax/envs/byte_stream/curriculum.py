@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from gpicljax.checks import Range, check, check_choice, check_fields, refusal
-from gpicljax.envs.byte_stream.tasks import ALL_NAMES, NAMES, TASKS
+from gpicljax.envs.byte_stream.tasks import ALL_NAMES, FAMILIES, NAMES, TASKS
 from gpicljax.storage import write_atomically
 
 FORMAT = "gpicljax curriculum 1"
@@ -96,6 +96,17 @@ class Curriculum:
         """What each task set of the curriculum builds on, whether that is in it or not."""
         known = {task.name: task.requires for task in TASKS} | dict(self.requires)
         return {name: tuple(known[name]) for name in dict.fromkeys(self.tasks)}
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """What an environment needs to pose them, see `ByteStream`.
+
+        Example:
+          >>> Curriculum(("micro1", "micro5.1", "micro6")).families
+          ('mapping', 'sentences')
+        """
+        needed = {TASKS[ALL_NAMES.index(name)].family for name in self.tasks}
+        return tuple(FAMILIES[family] for family in sorted(needed))
 
 
 def find_circle(requires: Mapping[str, Sequence[str]]) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import Range, Size, check
+from gpicljax.checks import Range, Size, check, check_choice
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import Count, check_values
 from gpicljax.envs.byte_stream import interpreter, tasks
@@ -21,7 +21,15 @@ from gpicljax.envs.byte_stream.hashing import Seed, inner, word
 from gpicljax.envs.byte_stream.interpreter import SPACE, Heard, Question, Rules, Talk
 from gpicljax.envs.byte_stream.pool import reached, rendered, shared
 from gpicljax.envs.byte_stream.refill import Due, blank, first, prepare, refilled
-from gpicljax.envs.byte_stream.tasks import ALL_NAMES, MAPPING, NAMES, TASKS
+from gpicljax.envs.byte_stream.tasks import (
+    ALL_NAMES,
+    ARITHMETIC_NAMES,
+    BLOCKS_NAMES,
+    FAMILIES,
+    MAPPING,
+    NAMES,
+    TASKS,
+)
 
 # Numbers of a stream's draws.
 _INSTANCES, _SERIES, _PLACES = 0, 2**28, 2**29
@@ -144,8 +152,11 @@ class ByteStream(Environment[Params, Task, State]):
     `micro5.7.early` (feedback right after the period, with any rules), `micro7.1.plain`,
     `micro8.1` to `micro8.3` (spaces in stages), `micro9.2.growing` (the shortest words first),
     `micro9.2.strict` and `micro9.2.graded` (punished, or also rewarded, at once), `micro9.4.1` to
-    `micro9.4.7`, `micro11.chained`, `micro13.2.mixed` and `micro16.mixed`. Not among them are the
-    prompt of A.2.1, the second stage of A.2.5.6 and the alternative curricula of A.1.6.
+    `micro9.4.7`, `micro11.chained`, `micro13.2.mixed` and `micro16.mixed`; and, in an environment
+    with these `families`, ladders to the hardest tasks of two other curricula (A.1.6):
+    `arithmetic1` to `arithmetic14`, hexadecimal expressions with variables, and feedback that has
+    to be worked out; and `blocks1` to `blocks10`, a conversation about objects that were put
+    somewhere. Not among them are the prompt of A.2.1 and the second stage of A.2.5.6.
 
     `info` (the learner never sees it), of the step's instance, i.e. that in which the byte was
     said that the action replies to:
@@ -181,6 +192,8 @@ class ByteStream(Environment[Params, Task, State]):
     Args:
       rules: `"mended"` or `"reference"`, see above.
       max_tasks: cap of a curriculum's length.
+      families: generators of questions, of `FAMILIES`: the fewer, the less there is to compile.
+        `("mapping",)` has micro1 to micro5.18.
       with_text: whether experts are told the question's text and an accepted answer.
 
     Source: the document of the General AI Challenge's first round, appendix A, and what is known of
@@ -198,7 +211,18 @@ class ByteStream(Environment[Params, Task, State]):
 
     rules: Literal["mended", "reference"] = "mended"
     max_tasks: Size = 64
+    families: tuple[str, ...] = FAMILIES[:3]
     with_text: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.families, "families", self.families, f"some of {FAMILIES}")
+        for family in self.families:
+            check_choice("families", family, FAMILIES)
+
+    @property
+    def _families(self) -> tuple[int, ...]:
+        return tuple(i for i, name in enumerate(FAMILIES) if name in self.families)
 
     @property
     def mended(self) -> bool:
@@ -209,8 +233,10 @@ class ByteStream(Environment[Params, Task, State]):
 
     @property
     def default_params(self) -> Params:
-        """The reference's curriculum, as far as the cap goes, for at most 100,000 steps."""
-        fields = self._fields(Curriculum(NAMES[: self.max_tasks]))
+        """The curricula of the families, as far as the cap goes, for at most 100,000 steps."""
+        curricula = (*NAMES, *ARITHMETIC_NAMES, *BLOCKS_NAMES)
+        names = [name for name in curricula if self._asks(ALL_NAMES.index(name))]
+        fields = self._fields(Curriculum(tuple(names[: self.max_tasks])))
         return Params(**{k: jnp.asarray(v) for k, v in fields.items()}, horizon=jnp.int32(100_000))
 
     def make_params(self, curriculum: Curriculum | None = None, **overrides: Any) -> Params:
@@ -254,11 +280,19 @@ class ByteStream(Environment[Params, Task, State]):
             "threshold": np.int32(curriculum.threshold),
         }
 
+    def _asks(self, task: int) -> bool:
+        return TASKS[task].family in self._families
+
     def validate(self, params: Params) -> None:
-        """Raises ValueError unless `count` is within the cap."""
+        """Raises ValueError unless `count` is within the cap, and `order` of the families."""
         super().validate(params)
         count = np.asarray(params.count)
         check_values("count", count, count <= self.max_tasks, f"up to {self.max_tasks}")
+        order = np.asarray(params.order)
+        within = np.arange(self.max_tasks) < count[..., None]
+        for task in np.unique(order[within]):
+            accepted = f"task sets of {self.families}; make(..., families=...) has others"
+            check(self._asks(task), "curriculum", ALL_NAMES[task], accepted)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws a stream's seed."""
@@ -320,7 +354,7 @@ class ByteStream(Environment[Params, Task, State]):
         state = State(interpreter.first_talk(zero), blank(), *[zero] * 9)
         state = self._arrived(state, task, zero)
         due = self._due(state, task, Heard(state.talk, zero, no, no, ~no, no, no))
-        question = first(self.mended, due)
+        question = first(self.mended, self._families, due)
         # What was said last.
         said = dataclasses.replace(question, cursor=zero)
         byte, question, talk = interpreter.speak(_pool(), said, state.talk)
@@ -359,7 +393,9 @@ class ByteStream(Environment[Params, Task, State]):
             ask=(heard.ask | ended | rest) & ~complete,
             keep=heard.keep & ~ended,
         )
-        question = refilled(self.mended, self._due(after, task, heard), state.question)
+        question = refilled(
+            self.mended, self._families, self._due(after, task, heard), state.question
+        )
         byte, question, talk = interpreter.speak(pool, question, after.talk)
         time = state.time + 1
         return Transition(

@@ -15,11 +15,13 @@ import functools
 
 import numpy as np
 
-from gpicljax.envs.byte_stream import interpreter
+from gpicljax.envs.byte_stream import interpreter, ladders
 from gpicljax.envs.byte_stream.interpreter import Rules
 
-MAPPING, SENTENCES, MINI = range(3)
-"""Who asks: `mapping`, `sentences` or `mini`."""
+MAPPING, SENTENCES, MINI, ARITHMETIC, BLOCKS = range(5)
+"""Who asks."""
+FAMILIES = ("mapping", "sentences", "mini", "arithmetic", "blocks")
+"""Their names."""
 
 # What a mapping is between.
 SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
@@ -27,6 +29,7 @@ SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
 # Which feedback.
 NONE, BARE, ENDED, SHORTENED, ONE_BEFORE, PERHAPS_BEFORE, SOME_BEFORE = range(7)
 GOOD_JOB, CORRECT, GOOD_JOB_WITH, GOOD_JOB_UNFINISHED, VERDICT = range(7, 12)
+STATEMENT, YES_OR_NO = range(12, 14)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +80,20 @@ def _sentence(name: str, title: str, *requires: str, **options: object) -> TaskS
     kind = name.removesuffix(".strict").removesuffix(".graded")
     options = {"code": SENTENCE_KINDS.index(kind), "marks": 2} | options
     return TaskSet(name, title, requires=requires, family=SENTENCES, **options)  # type: ignore[arg-type]
+
+
+def _rungs(
+    name: str, family: int, lookup: tuple[int, ...], rungs: tuple[ladders.Rung, ...]
+) -> list[TaskSet]:
+    """The task sets of a ladder, each of which builds on the one below."""
+    made: list[TaskSet] = []
+    for code, rung in enumerate(rungs):
+        requires = tuple(task.name for task in made[-1:])
+        known = code + 1 in lookup
+        made.append(
+            TaskSet(f"{name}{code + 1}", rung.title, known, requires, family, code, marks=2)
+        )
+    return made
 
 
 SENTENCE_KINDS = (
@@ -204,12 +221,19 @@ TASKS: tuple[TaskSet, ...] = (
     _sentence("micro11.chained", "two operations in a row", "micro11"),
     _sentence("micro13.2.mixed", "and, or in one expression", "micro13.2"),
     _sentence("micro16.mixed", "tasks mixed within an instance", "micro16"),
+    # The alternative curricula of A.1.6.
+    *_rungs("arithmetic", ARITHMETIC, (1, 3, 7), ladders.ARITHMETIC),
+    *_rungs("blocks", BLOCKS, (1, 2), ladders.BLOCKS),
 )
 """All task sets: those of the reference's curriculum in its order, and then others."""
 
 ALL_NAMES = tuple(task.name for task in TASKS)
 NAMES = ALL_NAMES[: ALL_NAMES.index("mini5") + 1]
 """The reference's curriculum."""
+ARITHMETIC_NAMES = tuple(task.name for task in TASKS if task.family == ARITHMETIC)
+"""The first curriculum of A.1.6, the easiest set first."""
+BLOCKS_NAMES = tuple(task.name for task in TASKS if task.family == BLOCKS)
+"""The second one."""
 
 
 @functools.cache

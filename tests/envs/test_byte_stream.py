@@ -29,6 +29,7 @@ from gpicljax.envs.byte_stream import (
     save_curriculum,
     words,
 )
+from gpicljax.envs.byte_stream.mapping import PROMPT
 from gpicljax.envs.byte_stream.replay import Line, replay
 from gpicljax.evaluation.byte_stream import play_streams, streams_of
 from gpicljax.interface import TimeStep
@@ -305,6 +306,34 @@ def test_tasks_that_the_document_has_beside_the_curriculum(played):
     # Feedback as soon as a period is said, also with the reference's rules.
     text = bytes(played[0][:, ALL_NAMES.index("micro5.7.early"), 0]).decode()
     assert set(re.findall(r"\.( *)\d+\.;", text)) == {" ", "  "}
+    # A prompt, letter by letter.
+    text = bytes(played[0][:, ALL_NAMES.index("micro1.prompt"), 0]).decode()
+    assert text.startswith(PROMPT[:10] * 2) and text.count(PROMPT[:10]) > 100
+
+
+def test_feedback_drops_the_period_once_answers_have_theirs():
+    env = ByteStream(families=("mapping",), max_tasks=1)
+    params = env.make_params(curriculum=Curriculum(("micro5.6.later",), "mixture"))
+    task = env.sample_task(jax.random.key(0), params)
+
+    def step(carry, number):
+        state, said = carry
+        answering = env.privileged(state, task)["answering"]
+        said = jnp.where(answering, said + 1, 0)
+        # Some digit and a period; but for a while, letters without end.
+        digit = jnp.where(said == 2, ord("."), ord("0") + number % 7)
+        digit = jnp.where((number > 200) & (number < 300), ord("x"), digit)
+        moved = env.move(state, jnp.where(answering, digit, ord(" ")), (), task)
+        return (moved.state, said), state.byte
+
+    start = env.initial(jax.random.key(0), task), jnp.int32(0)
+    said = jax.jit(lambda: jax.lax.scan(step, start, jnp.arange(500))[1])()
+    text = bytes(np.asarray(said).tolist()).decode()
+    ends = re.findall(r"\d+(\.?);", text)
+    first, last = ends.index(""), len(ends) - ends[::-1].index(".")
+    # Five answers with their period, then none is shown; with the letters it comes back, and goes.
+    assert first == 4 and "".join(ends[first:last]).strip(".") == ""
+    assert len(set(ends[last:])) == 1 and text.count(".;", 205, 300) > 10
 
 
 def test_rules_of_those_tasks():

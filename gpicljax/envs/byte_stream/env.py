@@ -34,6 +34,8 @@ from gpicljax.envs.byte_stream.tasks import (
 # Numbers of a stream's draws.
 _INSTANCES, _SERIES, _PLACES = 0, 2**28, 2**29
 _FULL = 2**16 - 1
+RELIABLE = 5
+"""After so many answers in a row that ended with a period, micro5.6.later takes that for known."""
 MINI_FACTOR = 4
 """With mended rules, how many times the threshold of other tasks mini tasks have."""
 
@@ -149,6 +151,7 @@ class ByteStream(Environment[Params, Task, State]):
 
     The default curriculum is the reference's, `NAMES`. `TASKS` has further sets that the document
     asks for and the reference lacks: `micro5.2.repeats` (its own rule of success),
+    `micro1.prompt`, `micro5.6.later` (no period in feedback once answers end with theirs),
     `micro5.7.early` (feedback right after the period, with any rules), `micro7.1.plain`,
     `micro8.1` to `micro8.3` (spaces in stages), `micro9.2.growing` (the shortest words first),
     `micro9.2.strict` and `micro9.2.graded` (punished, or also rewarded, at once), `micro9.4.1` to
@@ -156,7 +159,7 @@ class ByteStream(Environment[Params, Task, State]):
     with these `families`, ladders to the hardest tasks of two other curricula (A.1.6):
     `arithmetic1` to `arithmetic14`, hexadecimal expressions with variables, and feedback that has
     to be worked out; and `blocks1` to `blocks10`, a conversation about objects that were put
-    somewhere. Not among them are the prompt of A.2.1 and the second stage of A.2.5.6.
+    somewhere.
 
     `info` (the learner never sees it), of the step's instance, i.e. that in which the byte was
     said that the action replies to:
@@ -329,6 +332,7 @@ class ByteStream(Environment[Params, Task, State]):
             number=state.number,
             feedback=heard.feedback,
             correct=heard.correct,
+            reliable=heard.talk.periods >= RELIABLE,
             ask=heard.ask,
             keep=heard.keep,
         )

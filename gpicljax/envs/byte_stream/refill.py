@@ -29,6 +29,7 @@ class Due(NamedTuple):
       number: `int32[]`, of the question that is due.
       feedback: `bool[]`, on the question before it,
       correct: `bool[]`, which was answered well.
+      reliable: `bool[]`, whether answers have ended with their periods for some time.
       ask: `bool[]`, whether a question is due.
       keep: `bool[]`, whether what is left of the text is said first; with `ask`, the question is a
         stream's first one, of which `first` has said a byte.
@@ -41,6 +42,7 @@ class Due(NamedTuple):
     number: jax.Array
     feedback: jax.Array
     correct: jax.Array
+    reliable: jax.Array
     ask: jax.Array
     keep: jax.Array
 
@@ -152,7 +154,9 @@ def _joined(due: Due, old: Question, before: list[Any], told: Any, asked: Asked)
 
 def _mapping(mended: bool, due: Due, old: Question) -> Question:
     style = old.style
-    shortened = (style == tasks.SHORTENED) & due.correct
+    later = style == tasks.SHORTENED_LATER
+    shortened = ((style == tasks.SHORTENED) | later) & due.correct
+    shortened = shortened | (later & due.reliable)
     told = jnp.where(style == tasks.NONE, -1, jnp.where(shortened, 1, 2))
     before = mapping.before_feedback(due.seed, due.number - 1, style)
     return _joined(due, old, before, told, mapping.ask(due.seed, due.task, due.number, mended))

@@ -29,7 +29,7 @@ SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
 # Which feedback.
 NONE, BARE, ENDED, SHORTENED, ONE_BEFORE, PERHAPS_BEFORE, SOME_BEFORE = range(7)
 GOOD_JOB, CORRECT, GOOD_JOB_WITH, GOOD_JOB_UNFINISHED, VERDICT = range(7, 12)
-STATEMENT, YES_OR_NO = range(12, 14)
+STATEMENT, YES_OR_NO, SHORTENED_LATER = range(12, 15)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,8 @@ class TaskSet:
       style: which feedback; of sentences, each has its own.
       question: fewest and most digits of a mapping's question,
       answer: and of its answer.
-      marks: 1 if its questions end with a period, plus 2 if its answers do.
+      marks: 1 if its questions end with a period, plus 2 if its answers do; 4 if they are the
+        bytes of a prompt.
       know: see `interpreter.Rules`.
       tolerance: likewise.
       early: whether answers of a mapping end with their period, whatever the rules.
@@ -190,6 +191,15 @@ TASKS: tuple[TaskSet, ...] = (
         know=interpreter.ALL_ASKED,
         repeats=True,
     ),
+    TaskSet(
+        "micro1.prompt",
+        "a subset of characters only, asked for in words",
+        code=SYMBOL,
+        style=NONE,
+        marks=4,
+        know=1,
+    ),
+    _mapping("6.later", "no period in feedback any more", "micro5.6", style=SHORTENED_LATER),
     _mapping(
         "7.early",
         "variable length, feedback right after the period",

@@ -24,9 +24,9 @@ import gpicljax
 from gpicljax.agents import cloning
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.catalogue import TaughtConfig
+from gpicljax.agents.combinators import by_instance
 from gpicljax.envs.byte_stream import ByteStream, Curriculum, Task, experts
 from gpicljax.evaluation.byte_stream import Streams, play_streams, streams_of
-from gpicljax.rollout import by_instance
 from gpicljax.runtime import (
     Measure,
     Outcome,

@@ -31,11 +31,11 @@ from reports.meta_rg_episode import EPISODE
 import gpicljax
 from gpicljax.agents import classifier, r2d2
 from gpicljax.agents.acting import q_agent
+from gpicljax.agents.combinators import forgetful
 from gpicljax.envs.meta_rg import CHANNELS, MetaRG, experts, memoryless
 from gpicljax.evaluation.meta_rg.games import Games, play_games
 from gpicljax.evaluation.returns import Episode, one_trial_each, record_episode
 from gpicljax.networks.q_network import recurrent_q_network
-from gpicljax.rollout import forgetful
 from gpicljax.runtime import (
     FAST_COMPILE,
     Measure,

@@ -23,12 +23,12 @@ from reports.recall import of_seeds, report
 
 from gpicljax.agents import r2d2
 from gpicljax.agents.acting import q_agent, random_agent
+from gpicljax.agents.combinators import forgetful, panel
 from gpicljax.envs.recall import Recall, experts
 from gpicljax.evaluation.recall import Games, RecallAccuracy, play_games, recall_accuracy
 from gpicljax.evaluation.returns import one_trial_each
 from gpicljax.interface import Agent
 from gpicljax.networks.q_network import recurrent_q_network
-from gpicljax.rollout import forgetful, panel
 from gpicljax.runtime import (
     FAST_COMPILE,
     Measure,

@@ -18,10 +18,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import graphlib
 import math
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
@@ -88,6 +89,24 @@ def check_choice(argument: str, given: Any, known: Iterable[Any]) -> None:
     known = list(known)
     if given not in known:
         raise ValueError(unknown(argument, given, known))
+
+
+def check_no_circle(argument: str, requires: Mapping[str, Iterable[str]]) -> None:
+    """Refuses names that require each other in a circle.
+
+    Raises:
+      ValueError: with one of the circles, each name before the one that it requires.
+
+    Example:
+      >>> check_no_circle("requires", {"a": ["b"], "b": ["c"], "c": ["b"]})
+      Traceback (most recent call last):
+      ValueError: requires: got 'b -> c -> b'; accepted: requirements without a circle
+    """
+    try:
+        graphlib.TopologicalSorter(requires).prepare()
+    except graphlib.CycleError as error:
+        circle = " -> ".join(reversed(error.args[1]))
+        raise ValueError(refusal(argument, circle, "requirements without a circle")) from None
 
 
 def refusal(argument: str, given: Any, accepted: str) -> str:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import gpicljax
+from gpicljax.agents.combinators import forgetful
 from gpicljax.interface import Agent
-from gpicljax.rollout import forgetful, host_play, on_host, play, rollout, start_rollout
+from gpicljax.rollout import host_play, on_host, play, rollout, start_rollout
 
 NUM_ARMS = 4
 

@@ -14,7 +14,7 @@ from gpicljax.batching import select
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.contract import AgentInput, Network
-from gpicljax.networks.policies import TanhPolicy, choices, legal_actions, no_action
+from gpicljax.networks.policies import TanhPolicy, choices, draw_choice, legal_actions, no_action
 from gpicljax.vector import VectorEnv
 
 
@@ -348,18 +348,13 @@ def policy_agent(network: Network, actions: spaces.Space, temperature: Any = 1.0
     """
     space = choices(actions)
 
-    def draw(key: jax.Array, logits: jax.Array) -> jax.Array:
-        # Gumbel's trick: noise in proportion to the temperature, none at 0.
-        noise = jax.random.gumbel(key, logits.shape, logits.dtype)
-        return jnp.argmax(logits + temperature * noise, axis=-1).astype(jnp.int32)
-
     def act(
         keys: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
     ) -> tuple[jax.Array, Any, AgentCarry]:
         inputs = agent_input(space, carry, timestep)
         output, core = network.step(params, carry.core, inputs, timestep.trial_start)
         logits = jnp.where(legal_actions(timestep.observation, space), output.logits, -jnp.inf)
-        action = jax.vmap(draw)(keys, logits)
+        action = jax.vmap(lambda key, row: draw_choice(key, row, temperature))(keys, logits)
         return action, {"logits": logits}, AgentCarry(core, action)
 
     return Agent(lambda batch: initial_memory(network, space, batch), act)

@@ -57,7 +57,7 @@ from gpicljax.networks.continuation import Continuation
 from gpicljax.networks.continuous import Critics, DeterministicActor, GaussianActor
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.language import LanguageModelSettings, language_model
-from gpicljax.networks.memories import MemoryKind, MemorySettings
+from gpicljax.networks.memories import MemoryKind, MemorySettings, width_of_head
 from gpicljax.networks.q_network import QNetwork, RecurrentQSettings, recurrent_q_network
 from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv
@@ -122,8 +122,7 @@ class RecurrentSettings(MemorySettings):
     def __post_init__(self) -> None:
         if self.memory != "continuations":
             return super().__post_init__()
-        check(len(self.core) == 1, "core", self.core, "one size, of the projections")
-        check(self.core[0] % self.heads == 0, "core", self.core, f"a multiple of {self.heads}")
+        width_of_head(self.core, self.heads, "the projections")
 
     def network(self, observations: spaces.Space, actions: spaces.Space) -> Network:
         """The network, for members of these spaces."""
@@ -143,7 +142,7 @@ class RecurrentSettings(MemorySettings):
                 following=self.following,
                 slots=self.slots,
                 heads=self.heads,
-                width=self.core[0] // self.heads,
+                width=width_of_head(self.core, self.heads, "the projections"),
                 hidden=self.sizes,
             )
         )

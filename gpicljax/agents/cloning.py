@@ -24,7 +24,7 @@ import optax
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.agents.acting import AgentCarry, agent_input, check_whole_trials, initial_memory
+from gpicljax.agents.acting import AgentCarry, agent_input, check_whole_trials, policy_agent
 from gpicljax.agents.optimisation import clipped_adam
 from gpicljax.batching import strong
 from gpicljax.checks import Rate, Share, check, check_at_least
@@ -176,27 +176,10 @@ def make(
 
     # Acting ----------------------------------------------------------------------------------
 
-    def logits_of(
-        params: Any, carry: AgentCarry, timestep: TimeStep
-    ) -> tuple[jax.Array, AgentInput, Any]:
-        """Logits, minus infinity where illegal; what the network read; its carry."""
-        inputs = agent_input(space, carry, timestep._replace(privileged=None))
-        output, core = network.step(params, carry.core, inputs, timestep.trial_start)
-        legal = legal_actions(timestep.observation, space)
-        return jnp.where(legal, output.logits, -jnp.inf), inputs, core
-
-    def draw(key: jax.Array, logits: jax.Array) -> jax.Array:
-        return jax.random.categorical(key, logits).astype(jnp.int32)
-
     def agent(greedy: bool = False) -> Agent:
-        def act(
-            keys: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
-        ) -> tuple[jax.Array, Any, AgentCarry]:
-            logits, _, core = logits_of(params, carry, timestep)
-            action = logits.argmax(-1).astype(jnp.int32) if greedy else jax.vmap(draw)(keys, logits)
-            return action, {"logits": logits}, AgentCarry(core, action)
+        return policy_agent(network, space, temperature=0 if greedy else 1)
 
-        return Agent(lambda batch: initial_memory(network, space, batch), act)
+    student = agent()
 
     def both(teacher_share: jax.Array | float) -> Agent:
         """Student and teacher side by side; one of them is obeyed."""
@@ -207,17 +190,18 @@ def make(
             own_keys, who_keys, teacher_keys = jax.vmap(
                 lambda key: jax.random.split(key, 3), out_axes=1
             )(keys)
-            logits, inputs, core = logits_of(params, carry.student, timestep)
-            own = jax.vmap(draw)(own_keys, logits)
+            inputs = agent_input(space, carry.student, timestep)
+            own, _, kept = student.act(own_keys, params, carry.student, timestep)
             label, told, memory = teacher.act(teacher_keys, (), carry.teacher, timestep)
             shares = told.get("shares") if isinstance(told, dict) else None
             chex.assert_equal_shape([label, own])
             obeyed = jax.vmap(jax.random.uniform)(who_keys) < teacher_share
             action = jnp.where(obeyed, label, own)
-            return action, Noted(inputs, label, shares), Memories(AgentCarry(core, action), memory)
+            memories = Memories(kept._replace(last_action=action), memory)
+            return action, Noted(inputs, label, shares), memories
 
         def initial_carry(batch: int) -> Memories:
-            return Memories(agent().initial_carry(batch), teacher.initial_carry(batch))
+            return Memories(student.initial_carry(batch), teacher.initial_carry(batch))
 
         return Agent(initial_carry, act)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from gpicljax.checks import check, check_array, refusal
+from gpicljax.checks import check, check_array, check_no_circle
 from gpicljax.evaluation.statistics import (
     Interval,
     bootstrap_interval,
@@ -426,13 +426,9 @@ def orders(requires: Mapping[str, Sequence[str]], seed: int) -> tuple[str, ...]:
     for name, needed in requires.items():
         unknown = [other for other in needed if other not in place]
         check(not unknown, f"requires[{name!r}]", unknown, f"some of {[*place]}")
+    check_no_circle("requires", requires)
     sorter = graphlib.TopologicalSorter(requires)
-    try:
-        sorter.prepare()
-    except graphlib.CycleError as error:
-        raise ValueError(
-            refusal("requires", " -> ".join(error.args[1]), "no circle of prerequisites")
-        ) from None
+    sorter.prepare()
     generator = np.random.default_rng(seed)
     ready: list[str] = []
     order: list[str] = []

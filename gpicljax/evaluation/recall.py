@@ -50,7 +50,7 @@ def play_games(
     Args:
       key: a typed key.
       vec: a batch of `Recall`, one episode a trial; `privileged=True` for agents that read it.
-      agent: the agent, or a panel of them (see `rollout.panel`).
+      agent: the agent, or a panel of them (see `agents.combinators.panel`).
       params: its parameters.
       env_params: distribution over tasks; the batch's own if None.
 

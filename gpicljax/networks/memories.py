@@ -124,8 +124,7 @@ class MemorySettings:
 
     def __post_init__(self) -> None:
         if self.memory == "events":
-            check(len(self.core) == 1, "core", self.core, "one size, of queries and keys")
-            check(self.core[0] % self.heads == 0, "core", self.core, f"a multiple of {self.heads}")
+            width_of_head(self.core, self.heads, "queries and keys")
             _moment(self.event_when)
         else:
             memory(self.memory, self.core, self.heads, self.window, self.slots)
@@ -146,9 +145,32 @@ class MemorySettings:
             names = self.event_keys, self.event_values
             event, sizes = event_of(observation_space, actions, *names, _moment(self.event_when))
         if self.memory == "events":
-            width = self.core[0] // self.heads
+            width = width_of_head(self.core, self.heads, "queries and keys")
             return EventStore(*sizes, self.slots, self.heads, width, self.tied_keys), event
         return memory(self.memory, self.core, self.heads, self.window, self.slots), event
+
+
+def width_of_head(core: Sequence[int], heads: int, what: str) -> int:
+    """The size of each head of a layer whose size is given for all of them together.
+
+    Args:
+      core: that size, alone.
+      heads: how many.
+      what: has the size, for errors.
+
+    Raises:
+      ValueError: unless there is one size, and the heads divide it.
+
+    Example:
+      >>> width_of_head((32,), 4, "queries and keys")
+      8
+      >>> width_of_head((32,), 5, "queries and keys")
+      Traceback (most recent call last):
+      ValueError: core: got (32,); accepted: a multiple of 5
+    """
+    check(len(core) == 1, "core", core, f"one size, of {what}")
+    check(core[0] % heads == 0, "core", core, f"a multiple of {heads}")
+    return core[0] // heads
 
 
 def _moment(words: str) -> tuple[str, int] | None:

@@ -103,6 +103,29 @@ def legal_actions(observation: Any, actions: spaces.Space | int) -> jax.Array:
     return exists
 
 
+def draw_choice(key: jax.Array, logits: jax.Array, temperature: Any = 1.0) -> jax.Array:
+    """A choice from logits, sharpened or not.
+
+    Args:
+      key: a typed key, one for all leading axes.
+      logits: float `[..., n]`; minus infinity where illegal.
+      temperature: float `[]`, may be traced; 1 is the distribution itself, 0 takes the most
+        probable choice.
+
+    Returns:
+      `int32[...]`.
+
+    Example:
+      >>> draw_choice(jax.random.key(0), jnp.array([0.0, 2.0, 1.0]), temperature=0).item()
+      1
+    """
+    if not (isinstance(temperature, int | float) and temperature == 0):
+        # Gumbel's trick: noise in proportion to the temperature.
+        noise = jax.random.gumbel(key, logits.shape, logits.dtype)
+        logits = logits + jnp.asarray(temperature, logits.dtype) * noise
+    return logits.argmax(-1).astype(jnp.int32)
+
+
 def chosen_value(space: Choices, values: jax.Array, action: jax.Array) -> jax.Array:
     """The value of an action; of K choices the mean of theirs, so that K does not set its scale.
 

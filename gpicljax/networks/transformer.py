@@ -13,6 +13,7 @@ from gpicljax.checks import check, check_array, check_at_least, refusal
 from gpicljax.networks.attention import Implementation, earliest_keys
 from gpicljax.networks.contract import Network
 from gpicljax.networks.layers import LayerNorm, default_float
+from gpicljax.networks.policies import draw_choice
 from gpicljax.networks.tiled_attention import lowest
 from gpicljax.networks.transformer_block import Block, Context, KVCache
 
@@ -333,18 +334,13 @@ def generate(
     logits, carry = network.unroll(params, carry, prompt.T, starts)
     going = starts[0]
 
-    def draw(key: jax.Array, logits: jax.Array) -> jax.Array:
-        noise = jax.random.gumbel(key, logits.shape, logits.dtype)
-        scaled = logits + jnp.asarray(temperature, logits.dtype) * noise
-        return scaled.argmax(-1).astype(jnp.int32)
-
     def tick(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
         carry, token = state
         logits, carry = network.step(params, carry, token, going)
-        token = draw(key, logits)
+        token = draw_choice(key, logits, temperature)
         return (carry, token), token
 
     keys = jax.random.split(key, length)
-    token = draw(keys[0], logits[-1])
+    token = draw_choice(keys[0], logits[-1], temperature)
     _, tokens = jax.lax.scan(tick, (carry, token), keys[1:])
     return jnp.concatenate([token[:, None], tokens.T], axis=1)

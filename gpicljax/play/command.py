@@ -23,8 +23,7 @@ from gpicljax.play.browser import server
 from gpicljax.play.game import Game
 from gpicljax.play.stream import Stream, is_stream, play_stream
 from gpicljax.play.terminal import keys_at_once, play_in_terminal
-from gpicljax.registration import make
-from gpicljax.runtime.config import assignments
+from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.runtime.mesh import enable_compilation_cache
 
 
@@ -43,12 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m gpicljax.play", description="Play an environment by hand."
     )
-    parser.add_argument("env_id", metavar="ID", help="a registered id, such as MazeWorld-v0")
-    for flag, what in (("--set", "static options"), ("--params", "the distribution over tasks")):
-        parser.add_argument(
-            flag, nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=what
-        )
-    parser.add_argument("--seed", type=int, default=0, help="of tasks and episodes")
+    add_environment_arguments(parser, "MazeWorld-v0")
     parser.add_argument("--terminal", action="store_true", help="play in this terminal")
     parser.add_argument("--port", type=int, default=0, help="of the page; 0 takes a free one")
     parser.add_argument("--no-browser", action="store_true", help="do not open the page")
@@ -58,8 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     enable_compilation_cache()
     try:
-        env = make(options.env_id, **assignments("--set", options.set))
-        params = env.make_params(**assignments("--params", options.params))
+        env, params = make_environment(options)
         print("compiling ...", flush=True)
         if options.terminal and is_stream(env):
             stream = Stream(env, params, options.seed)

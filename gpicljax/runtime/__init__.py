@@ -24,6 +24,7 @@ from gpicljax.runtime.config import (
 )
 from gpicljax.runtime.config_json import describe_difference, from_json, to_json
 from gpicljax.runtime.distributed import is_main, join_cluster, on_main, say, to_host
+from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.runtime.experiment import (
     Measure,
     Outcome,
@@ -107,6 +108,7 @@ __all__ = [
     "SavedError",
     "Spread",
     "TrainingConfig",
+    "add_environment_arguments",
     "announce",
     "assignments",
     "cell_folder",
@@ -121,6 +123,7 @@ __all__ = [
     "load_agent",
     "load_autoencoder",
     "load_language_model",
+    "make_environment",
     "make_mesh",
     "on_main",
     "one_device_per_core",

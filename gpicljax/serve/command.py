@@ -20,9 +20,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from gpicljax.registration import make
 from gpicljax.rollout import GIVE_UP, Moment, Record, host_play
-from gpicljax.runtime.config import assignments
+from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.runtime.mesh import enable_compilation_cache
 from gpicljax.serve.remote import PORT, RemoteLearners, check_bytes
 from gpicljax.storage import to_json_text, write_atomically
@@ -176,12 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m gpicljax.serve",
         description="Serve an environment of bytes to learners at the other end of a socket.",
     )
-    parser.add_argument("env_id", metavar="ID", help="a registered id, such as ByteStream-v0")
-    for flag, what in (("--set", "static options"), ("--params", "the distribution over tasks")):
-        parser.add_argument(
-            flag, nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=what
-        )
-    parser.add_argument("--seed", type=int, default=0, help="of tasks and episodes")
+    add_environment_arguments(parser, "ByteStream-v0")
     parser.add_argument("--learners", type=int, default=1, help="how many")
     parser.add_argument("--port", type=int, default=PORT, help="of the first learner")
     parser.add_argument("--address", default="127.0.0.1", help="interface to bind to")
@@ -194,8 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     enable_compilation_cache()
     try:
-        env = make(options.env_id, **assignments("--set", options.set))
-        params = env.make_params(**assignments("--params", options.params))
+        env, params = make_environment(options)
         check_bytes(env)
         vec = VectorEnv(env, options.learners, resets="fresh", params=params)
         learners = RemoteLearners(options.learners, options.port, options.address, options.patience)

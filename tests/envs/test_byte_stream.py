@@ -14,6 +14,7 @@ import pytest
 
 import gpicljax
 from gpicljax.agents.acting import random_agent
+from gpicljax.checks import check_no_circle
 from gpicljax.envs.byte_stream import (
     ALL_NAMES,
     ARITHMETIC_NAMES,
@@ -23,7 +24,6 @@ from gpicljax.envs.byte_stream import (
     ByteStream,
     Curriculum,
     experts,
-    find_circle,
     load_curriculum,
     predecessors,
     save_curriculum,
@@ -508,7 +508,7 @@ def test_curricula(tmp_path):
         with pytest.raises(ValueError, match=words_of) as refused:
             load_curriculum(path)
         assert "mine.json" in str(refused.value), json.dumps(content)
-    assert find_circle({task.name: task.requires for task in TASKS}) == []
+    check_no_circle("requires", {task.name: task.requires for task in TASKS})
     for task in TASKS:
         assert set(predecessors(task.name)) <= set(ALL_NAMES[: ALL_NAMES.index(task.name)])
     env = gpicljax.make("ByteStream-v0", max_tasks=3)

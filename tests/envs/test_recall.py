@@ -10,9 +10,9 @@ from variants import daily
 
 import gpicljax
 from gpicljax.agents.acting import random_agent
+from gpicljax.agents.combinators import panel
 from gpicljax.envs.recall import experts
 from gpicljax.evaluation.recall import play_games
-from gpicljax.rollout import panel
 
 SMALL = {"max_values": 3, "num_dims": 2}
 EPISODES = 256

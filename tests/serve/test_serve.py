@@ -10,6 +10,7 @@ import parrot
 import pytest
 
 import gpicljax
+from gpicljax.runtime import environment_arguments
 from gpicljax.serve import command
 from gpicljax.serve.remote import RemoteLearners
 
@@ -131,7 +132,8 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert command.main(["CliffWalkin-v1"]) == 2
     assert "CliffWalking-v1" in capsys.readouterr().err
 
-    monkeypatch.setattr(command, "make", lambda env_id, **static: parrot.Parrot(**static))
+    parrots = lambda env_id, **static: parrot.Parrot(**static)  # noqa: E731
+    monkeypatch.setattr(environment_arguments, "make", parrots)
     with RemoteLearners(port=0) as taken:
         port = taken.ports[0]
         assert command.main(["Parrot", "--port", str(port)]) == 2

@@ -3,7 +3,6 @@
 from gpicljax.envs.byte_stream import experts
 from gpicljax.envs.byte_stream.curriculum import (
     Curriculum,
-    find_circle,
     load_curriculum,
     predecessors,
     save_curriculum,
@@ -37,7 +36,6 @@ __all__ = [
     "TaskSet",
     "Transcript",
     "experts",
-    "find_circle",
     "load_curriculum",
     "predecessors",
     "replay",

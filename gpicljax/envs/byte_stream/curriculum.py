@@ -25,7 +25,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from gpicljax.checks import Range, check, check_choice, check_fields, refusal
+from gpicljax.checks import (
+    Range,
+    check,
+    check_choice,
+    check_fields,
+    check_no_circle,
+    refusal,
+)
 from gpicljax.envs.byte_stream.tasks import ALL_NAMES, FAMILIES, NAMES, TASKS
 from gpicljax.storage import write_atomically
 
@@ -88,8 +95,7 @@ class Curriculum:
         check(fits, "weights", self.weights, accepted)
         fits = self.mode == "mixture" or self.repeats == 1
         check(fits, "repeats", self.repeats, "1, or a mixture")
-        circle = find_circle(self.prerequisites)
-        check(not circle, "requires", " -> ".join(circle), "requirements without a circle")
+        check_no_circle("requires", self.prerequisites)
 
     @property
     def prerequisites(self) -> dict[str, tuple[str, ...]]:
@@ -109,34 +115,11 @@ class Curriculum:
         return tuple(FAMILIES[family] for family in sorted(needed))
 
 
-def find_circle(requires: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names that require each other in a circle, the first one repeated; none if there are none.
-
-    Example:
-      >>> find_circle({"a": ["b"], "b": ["c"], "c": ["b"]})
-      ['b', 'c', 'b']
-    """
-    done: set[str] = set()
-
-    def visit(name: str, path: list[str]) -> list[str]:
-        if name in path:
-            return [*path[path.index(name) :], name]
-        if name in done:
-            return []
-        for needed in requires.get(name, ()):
-            if found := visit(needed, [*path, name]):
-                return found
-        done.add(name)
-        return []
-
-    for name in requires:
-        if found := visit(name, []):
-            return found
-    return []
-
-
 def predecessors(name: str, requires: Mapping[str, Sequence[str]] | None = None) -> list[str]:
     """Everything that a task set builds on, in an order in which it can be learnt.
+
+    Raises:
+      ValueError: for an unknown name, and requirements in a circle.
 
     Example:
       >>> predecessors("micro5.1")
@@ -144,6 +127,7 @@ def predecessors(name: str, requires: Mapping[str, Sequence[str]] | None = None)
     """
     graph = {task.name: task.requires for task in TASKS} if requires is None else requires
     check_choice("name", name, graph)
+    check_no_circle("requires", graph)
     found: list[str] = []
 
     def visit(name: str) -> None:

@@ -1,0 +1,99 @@
+"""Agents made of agents: one that forgets, several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.interface import Agent, TimeStep
+
+
+def forgetful(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Agent:
+    """The agent with its memory cleared wherever `when(timestep)`, `bool[B]`: an ablation.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.bandits import ucb1
+      >>> agent = ucb1(gpicljax.make("BernoulliBandit-v0").action_space())
+      >>> without_memory = forgetful(agent, lambda timestep: timestep.reward == timestep.reward)
+    """
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        start = timestep.trial_start | when(timestep)
+        return agent.act(keys, params, carry, timestep._replace(trial_start=start))
+
+    return agent._replace(act=act)
+
+
+def panel(agents: Sequence[Agent]) -> Agent:
+    """Several agents on the same episodes: the first acts, all tell what they would do.
+
+    Where no decision changes what comes next, one pass compares them all.
+
+    Args:
+      agents: the agents, with the same parameters (none, for rules).
+
+    Returns:
+      The agent; its `aux` has `decisions`, `[B, len(agents), ...]`.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> from gpicljax.rollout import agent_step, start_rollout
+      >>> env = gpicljax.make("FrozenLake-v1")
+      >>> vec, two = gpicljax.VectorEnv(env, 8), panel([random_agent(env)] * 2)
+      >>> def first_step(key):
+      ...     return agent_step(vec, two, None, start_rollout(key, vec, two))[1]
+      >>> jax.eval_shape(first_step, jax.random.key(0)).aux["decisions"].shape
+      (8, 2)
+    """
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        each = zip(agents, carry, strict=True)
+        acted = [agent.act(keys, params, memory, timestep) for agent, memory in each]
+        decisions = jnp.stack([action for action, _, _ in acted], axis=1)
+        return decisions[:, 0], {"decisions": decisions}, tuple(memory for *_, memory in acted)
+
+    return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent in agents), act)
+
+
+def by_instance(agents: Sequence[Agent], which: Any) -> Agent:
+    """Several agents in one batch: each instance has the one of its number.
+
+    All of them watch every instance; so agents that are cheap beside the environment are compared
+    in one program.
+
+    Args:
+      agents: the agents, with the same parameters (none, for rules).
+      which: `int[B]`, number of each instance's agent.
+
+    Returns:
+      The agent; its `aux` is empty.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> from gpicljax.rollout import agent_step, start_rollout
+      >>> env = gpicljax.make("FrozenLake-v1")
+      >>> always = Agent(lambda batch: (), lambda keys, _, carry, step: (jnp.zeros(4, int), {}, ()))
+      >>> both = by_instance([random_agent(env), always], which=[1, 0, 1, 0])
+      >>> vec = gpicljax.VectorEnv(env, 4)
+      >>> def first_step(key):
+      ...     return agent_step(vec, both, None, start_rollout(key, vec, both))[1]
+      >>> jax.eval_shape(first_step, jax.random.key(0)).action.shape
+      (4,)
+    """
+    own = np.asarray(which)
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        each = zip(agents, carry, strict=True)
+        acted = [agent.act(keys, params, memory, timestep) for agent, memory in each]
+        actions = [action for action, _, _ in acted]
+        action = jax.tree.map(lambda *x: jnp.stack(x)[own, jnp.arange(len(own))], *actions)
+        return action, {}, tuple(memory for *_, memory in acted)
+
+    return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent in agents), act)

@@ -1,0 +1,52 @@
+"""One step of an agent in its environments, and the three drivers that repeat it.
+
+| driver | for | how |
+|---|---|---|
+| `rollout` | trainers | a fixed number of steps, one `lax.scan` |
+| `play` | evaluations, films, datasets | until so many trials are over, by trial and episode |
+| `host_play` | who cannot be traced: a language model, a person, a remote learner | a Python loop |
+
+All draw an agent's choices from the instances' own keys: from the same state they give the same
+episodes, whatever the batch. No other loop over environments exists.
+"""
+
+from gpicljax.interface import Moment, Record
+from gpicljax.rollout.host import (
+    GIVE_UP,
+    HostAgent,
+    HostBatch,
+    HostSource,
+    Instance,
+    host_play,
+    on_host,
+)
+from gpicljax.rollout.traced import (
+    Keep,
+    Played,
+    RolloutState,
+    advance,
+    agent_step,
+    play,
+    rollout,
+    start_rollout,
+)
+
+__all__ = [
+    "GIVE_UP",
+    "HostAgent",
+    "HostBatch",
+    "HostSource",
+    "Instance",
+    "Keep",
+    "Moment",
+    "Played",
+    "Record",
+    "RolloutState",
+    "advance",
+    "agent_step",
+    "host_play",
+    "on_host",
+    "play",
+    "rollout",
+    "start_rollout",
+]

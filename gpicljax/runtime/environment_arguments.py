@@ -1,0 +1,55 @@
+"""The arguments by which a command line names an environment and its distribution over tasks.
+
+```
+ID --set NAME=VALUE ... --params NAME=VALUE ... --seed N
+```
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from gpicljax.environment import Environment
+from gpicljax.registration import make
+from gpicljax.runtime.config import assignments
+
+
+def add_environment_arguments(parser: ArgumentParser, example: str) -> None:
+    """Adds the id, static options, params and seed to a command line.
+
+    Args:
+      parser: of the command line.
+      example: an id, for the help.
+
+    Example:
+      >>> parser = ArgumentParser()
+      >>> add_environment_arguments(parser, "FrozenLake-v1")
+      >>> parser.parse_args(["FrozenLake-v1", "--set", "size=8"]).set
+      ['size=8']
+    """
+    parser.add_argument("env_id", metavar="ID", help=f"a registered id, such as {example}")
+    for flag, what in (("--set", "static options"), ("--params", "the distribution over tasks")):
+        parser.add_argument(
+            flag, nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=what
+        )
+    parser.add_argument("--seed", type=int, default=0, help="of tasks and episodes")
+
+
+def make_environment(options: Namespace) -> tuple[Environment, Any]:
+    """The environment that such arguments name, and its params.
+
+    Args:
+      options: with `env_id`, `set` and `params`, as `add_environment_arguments` has them read.
+
+    Raises:
+      ValueError: for an unknown id, and for options and params that are not accepted.
+
+    Example:
+      >>> options = Namespace(env_id="BernoulliBandit-v0", set=["num_arms=3"], params=["horizon=5"])
+      >>> env, params = make_environment(options)
+      >>> env.num_arms, params.horizon.tolist()
+      (3, 5)
+    """
+    env = make(options.env_id, **assignments("--set", options.set))
+    return env, env.make_params(**assignments("--params", options.params))

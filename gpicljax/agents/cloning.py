@@ -24,10 +24,15 @@ import optax
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.agents.acting import AgentCarry, agent_input, check_whole_trials, initial_memory
+from gpicljax.agents.acting import (
+    AgentCarry,
+    agent_input,
+    check_whole_trials,
+    policy_agent,
+)
 from gpicljax.agents.optimisation import clipped_adam
 from gpicljax.batching import strong
-from gpicljax.checks import Rate, Share, check, check_at_least
+from gpicljax.checks import Rate, Share, check, check_at_least, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import legal_actions
@@ -47,14 +52,17 @@ class CloningConfig:
       whole_trials: whether every update is one trial of every instance, from its start to the step
         into the next: no memory from before it is kept or learnt from. T is then the trial's
         length plus 1.
+      temperature: of the agent's choices where it is to be greedy; 0 takes the most probable one.
     """
 
     unroll: int = 32
     minibatches: int = 1
     whole_trials: bool = False
+    temperature: Rate = 0.0
 
     def __post_init__(self) -> None:
         check_at_least(1, unroll=self.unroll, minibatches=self.minibatches)
+        check_fields(self)
 
 
 @struct.dataclass
@@ -142,8 +150,8 @@ def make(
         it. None outside.
 
     Returns:
-      The trainer. Its agent, the student, draws its actions, or takes the most probable one if
-      greedy. Its metrics are `loss` (nats), `agreement` (share of the steps at which the most
+      The trainer. Its agent, the student, draws its actions, at the configuration's temperature if
+      it is greedy. Its metrics are `loss` (nats), `agreement` (share of the steps at which the most
       probable action is the teacher's) and `reward` (mean per step).
 
     Raises:
@@ -189,14 +197,7 @@ def make(
         return jax.random.categorical(key, logits).astype(jnp.int32)
 
     def agent(greedy: bool = False) -> Agent:
-        def act(
-            keys: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
-        ) -> tuple[jax.Array, Any, AgentCarry]:
-            logits, _, core = logits_of(params, carry, timestep)
-            action = logits.argmax(-1).astype(jnp.int32) if greedy else jax.vmap(draw)(keys, logits)
-            return action, {"logits": logits}, AgentCarry(core, action)
-
-        return Agent(lambda batch: initial_memory(network, space, batch), act)
+        return policy_agent(network, space, config.temperature if greedy else 1.0)
 
     def both(teacher_share: jax.Array | float) -> Agent:
         """Student and teacher side by side; one of them is obeyed."""

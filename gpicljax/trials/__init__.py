@@ -3,7 +3,7 @@
 Wrappers (see `wrappers`) for agents that learn within a trial: `Trial` makes one episode of a whole
 trial, `Padded` gives small tasks the spaces of large ones, `Mixture` draws each task from one of
 several environments, `Part` holds tasks out, and `Solved` solves each task as it is drawn, for
-teachers and oracles.
+teachers and oracles. `TrialSettings` says how, where an agent is saved.
 
 Example:
   >>> import gpicljax
@@ -17,7 +17,17 @@ Example:
 from gpicljax.trials.mixture import Mixture
 from gpicljax.trials.padded import Padded
 from gpicljax.trials.part import Part
+from gpicljax.trials.settings import TrialSettings
 from gpicljax.trials.solved import Solved, action_values
 from gpicljax.trials.whole import Trial, trial_space
 
-__all__ = ["Mixture", "Padded", "Part", "Solved", "Trial", "action_values", "trial_space"]
+__all__ = [
+    "Mixture",
+    "Padded",
+    "Part",
+    "Solved",
+    "Trial",
+    "TrialSettings",
+    "action_values",
+    "trial_space",
+]

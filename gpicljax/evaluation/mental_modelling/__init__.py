@@ -2,17 +2,22 @@
 
 from gpicljax.evaluation.mental_modelling.baselines import (
     BASELINES,
+    always_agree,
     baseline_answers,
     copy_last,
     majority,
     nearest_neighbour,
+    quadratic,
     ridge,
     same_change,
+    votes,
 )
+from gpicljax.evaluation.mental_modelling.physics import COORDINATES, LAWS, Law, physics
 from gpicljax.evaluation.mental_modelling.questions import (
     DECREASE,
     HISTORY_SIZES,
     INCREASE,
+    QUESTIONS,
     UNCHANGED,
     Queries,
     build_queries,
@@ -30,14 +35,19 @@ from gpicljax.evaluation.mental_modelling.scoring import (
 
 __all__ = [
     "BASELINES",
+    "COORDINATES",
     "DECREASE",
     "HISTORY_SIZES",
     "INCREASE",
+    "LAWS",
+    "QUESTIONS",
     "UNCHANGED",
     "Answers",
+    "Law",
     "Queries",
     "Score",
     "accuracy_interval",
+    "always_agree",
     "answers_of",
     "baseline_answers",
     "build_queries",
@@ -45,9 +55,12 @@ __all__ = [
     "copy_last",
     "majority",
     "nearest_neighbour",
+    "physics",
+    "quadratic",
     "ridge",
     "rounded",
     "same_change",
     "score",
     "to_bins",
+    "votes",
 ]

@@ -1,0 +1,158 @@
+"""What `mental_modelling.py` collects: tasks, kinds of agents, and how long each is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from gpicljax.agents import catalogue, dqn
+from gpicljax.checks import Count, Range
+from gpicljax.runtime import RunConfig, check
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of agent of a task.
+
+    Attributes:
+      algo: its name in the catalogue.
+      observations: environment steps of each agent, for the quick preset.
+      fields: what else differs from the settings of `train_agent.py`.
+    """
+
+    algo: str
+    observations: int
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A task of Table 3, or one whose states are numbered.
+
+    Attributes:
+      max_steps: at which episodes are cut: about the length that Table 3 has.
+      episodes: of Table 3; 0 where it lacks the task.
+      kinds: of agents, by name.
+      options: static options of the environment, as in `train_agent.py`.
+    """
+
+    max_steps: int
+    episodes: int
+    kinds: Mapping[str, Kind]
+    options: tuple[str, ...] = ()
+
+
+def _dqn(observations: int, double: bool, **fields: Any) -> Kind:
+    config = dqn.DQNConfig(
+        double=double, n_step=3, min_replay=512, batch_size=64, updates_per_collect=2
+    )
+    hparams = dqn.DQNHParams(
+        learning_rate=1e-3, exploration_steps=observations // 4, target_period=100
+    )
+    network = catalogue.QSettings(sizes=(64, 64))
+    return Kind(
+        "dqn",
+        observations,
+        {"num_envs": 16, "agent": config, "hparams": hparams, "network": network} | fields,
+    )
+
+
+TASKS: dict[str, Task] = {
+    "MountainCar-v0": Task(
+        100,
+        5,
+        {
+            "ppo": Kind("ppo", 256_000),
+            "dqn": _dqn(120_000, double=False),
+            "double-dqn": _dqn(120_000, double=True),
+        },
+    ),
+    "Acrobot-v1": Task(
+        100,
+        3,
+        {
+            "ppo": Kind("ppo", 122_880),
+            "dqn": _dqn(80_000, double=False),
+            "double-dqn": _dqn(80_000, double=True),
+        },
+    ),
+    "LunarLander-v3": Task(250, 3, {"ppo": Kind("ppo", 245_760)}),
+    "Pendulum-v1": Task(
+        50,
+        3,
+        {
+            "ppo": Kind("ppo", 98_304),
+            "ddpg": Kind("ddpg", 20_000, {"like": "td3"}),
+            "sac": Kind("sac", 16_000),
+        },
+    ),
+    "InvertedDoublePendulum-v4": Task(
+        50,
+        3,
+        {
+            "ppo": Kind("ppo", 98_304),
+            "ddpg": Kind("ddpg", 24_000, {"like": "td3"}),
+            "sac": Kind("sac", 24_000),
+        },
+    ),
+    # Slippery: on firm ice every good agent walks the same six steps.
+    "FrozenLake-v1": Task(
+        50,
+        0,
+        {"dqn": Kind("dqn", 76_800), "q-learning": Kind("q-learning", 81_920)},
+        ("is_slippery=True",),
+    ),
+    "CliffWalking-v1": Task(
+        50, 0, {"dqn": Kind("dqn", 96_000), "q-learning": Kind("q-learning", 40_960)}
+    ),
+}
+"""The paper's tasks that are registered here, and two with numbered states (Table 4)."""
+
+LEVELS = {"beginner": 1, "advanced": 4, "expert": 10}
+"""Skill levels: tenths of an agent's training."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectConfig(RunConfig):
+    """Trains agents of several kinds and skills, or loads them, and writes down what they do.
+
+    Attributes:
+      out: Folder to write to; by default `runs/mental_modelling_data/<name>`.
+      tasks: Ids of environments.
+      kinds: Kinds of agents, of those that a task has; all by default.
+      agents: Folders of saved agents, whose episodes are written instead.
+      share: Of every kind's budget of environment steps.
+      episodes: Of each agent.
+      max_steps: At which they are cut; by default what each task has.
+    """
+
+    seeds: int = 3
+    out: Path | None = None
+    tasks: tuple[str, ...] = tuple(TASKS)
+    kinds: tuple[str, ...] = ()
+    agents: tuple[Path, ...] = ()
+    share: Annotated[float, Range(above=0)] = 1.0
+    episodes: Count = 8
+    max_steps: Count | None = None
+
+    def validate(self) -> None:
+        """Refuses unknown tasks and kinds."""
+        super().validate()
+        known = set(self.tasks) <= set(TASKS) and bool(self.tasks)
+        check(known, "tasks", self.tasks, ", ".join(TASKS))
+        kinds = {kind for name in self.tasks for kind in TASKS[name].kinds}
+        check(set(self.kinds) <= kinds, "kinds", self.kinds, ", ".join(sorted(kinds)))
+
+    @property
+    def folder(self) -> Path:
+        """Where the data goes."""
+        return self.out or self.runs_dir / "mental_modelling_data" / self.run_name
+
+
+COLLECT = {
+    "quick": CollectConfig(),
+    # The budgets that reach the goals of train_agent.py.
+    "full": CollectConfig(seeds=6, share=2.0, episodes=16),
+}

@@ -189,6 +189,8 @@ def report(outcome: Outcome) -> Report:
         * (who.gradual is not None)
         for place, who in enumerate(ranking(contestants), 1)
     )
+    temperature = config.agent.temperature
+    chosen = f"actions at temperature {temperature:g}" if temperature else "most probable actions"
     text = [
         f"# Gradual learning on streams of bytes: {name}, preset {config.preset}",
         "",
@@ -196,7 +198,7 @@ def report(outcome: Outcome) -> Report:
         f"{', '.join(_mix(config.taught))}, {config.repeats} instances in a row of each draw; held "
         f"out whole: {', '.join(config.held_out) or 'none'}. "
         f"{config.runs} streams of at most {config.budget:,} steps for each study and seed, "
-        f"{len(seeds)} seed(s), weights frozen, the most probable actions; {config.threshold} "
+        f"{len(seeds)} seed(s), weights frozen, {chosen}; {config.threshold} "
         "instances solved "
         "in a row clear a task set. Medians of steps; in brackets, where not all runs cleared it, "
         "a lower bound and the share that did. A look-up table solves the sets marked so.",

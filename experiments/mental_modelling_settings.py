@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 from gpicljax.agents import catalogue, dqn
 from gpicljax.checks import Count, Range
-from gpicljax.runtime import RunConfig, check
+from gpicljax.evaluation.mental_modelling import HISTORY_SIZES, QUESTIONS, ReaderSettings
+from gpicljax.llm.mental_modelling import QuestionSettings
+from gpicljax.runtime import RunConfig, TrainingConfig, check
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,4 +157,70 @@ COLLECT = {
     "quick": CollectConfig(),
     # The budgets that reach the goals of train_agent.py.
     "full": CollectConfig(seeds=6, share=2.0, episodes=16),
+}
+
+
+PROMPTS: dict[str, QuestionSettings] = {
+    "indexed": QuestionSettings(),
+    "lists": QuestionSettings(indexed=False),
+    "no-dynamics": QuestionSettings(dynamics=False),
+    "no-instructions": QuestionSettings(instructions=False),
+    "no-reasoning": QuestionSettings(reasons=False),
+}
+"""How a language model is asked, by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Asks about agents, and compares who answers; nothing but a reader is trained.
+
+    Attributes:
+      data: Folder that `collect` or `load` wrote.
+      tasks: Ids of environments; all that the data has, by default.
+      questions: What is asked.
+      histories: Sizes of history; those for which a task's episodes are too short are left out.
+      unseen: What the names of the agents end in that are asked about; the reader never sees them.
+      skill: A word in their names; all skills where no name has it.
+      queries: Of each question, at most.
+      decimals: To which everything is rounded.
+      reader: The transformer in weights; its updates.
+      endpoint: Of a language model, up to /v1; none by default.
+      model: Its name there.
+      key_variable: Of the environment, which has the key; empty where none is needed.
+      prompts: How it is asked.
+      asked: Of the queries of each question and history, how many it is asked.
+      max_tokens: Of its replies.
+    """
+
+    seeds: int = 1
+    data: Path = Path("runs/mental_modelling_data/quick")
+    tasks: tuple[str, ...] = ()
+    questions: tuple[str, ...] = QUESTIONS
+    histories: tuple[int, ...] = HISTORY_SIZES
+    unseen: str = " 0"
+    skill: str = "expert"
+    queries: Count = 1_000
+    decimals: Annotated[int, Range(0, 8)] = 4
+    reader: ReaderSettings = ReaderSettings()
+    endpoint: str | None = None
+    model: str = "gpt-4o-mini"
+    key_variable: str = "OPENAI_API_KEY"
+    prompts: tuple[str, ...] = ("indexed",)
+    asked: Count = 50
+    max_tokens: Count = 512
+
+    def validate(self) -> None:
+        """Refuses unknown questions and prompts, and sizes of history that are none."""
+        super().validate()
+        check(self.seeds == 1, "seeds", self.seeds, "1: intervals are over episodes")
+        for name, known in (("questions", QUESTIONS), ("prompts", tuple(PROMPTS))):
+            given = getattr(self, name)
+            check(bool(given) and set(given) <= set(known), name, given, ", ".join(known))
+        fine = bool(self.histories) and all(0 <= size <= 40 for size in self.histories)
+        check(fine, "histories", self.histories, "integers from 0 to 40")
+
+
+PRESETS = {
+    "quick": Config(),
+    "full": Config(queries=5_000, reader=ReaderSettings(3, 96, 4, 3_000, 64)),
 }

@@ -251,6 +251,37 @@ def build_queries(
     )
 
 
+def pick(queries: Queries, count: int, seed: int = 0) -> Queries:
+    """So many of the queries, drawn without repetition, in their order: replies cost money.
+
+    Args:
+      queries: Q of them.
+      count: how many; all, if there are no more.
+      seed: of the draw.
+
+    Example:
+      >>> from gpicljax.data.mental_modelling import made_up
+      >>> from gpicljax.evaluation.mental_modelling import build_queries
+      >>> asked = build_queries(made_up([0, 1] * 50), "next_action", history=2)
+      >>> pick(asked, 7).truth.shape
+      (7, 1)
+    """
+    check_at_least(1, count=count)
+    total = len(queries.truth)
+    if count >= total:
+        return queries
+    kept = np.sort(np.random.default_rng(seed).permutation(total)[:count])
+    per_query = (
+        "past_states", "past_actions", "past_rewards", "state", "action", "reward", "next_state",
+        "truth", "episode", "step",
+    )  # fmt: skip
+    some = {}
+    for name in per_query:
+        values = getattr(queries, name)
+        some[name] = None if values is None else values[kept]
+    return dataclasses.replace(queries, **some)
+
+
 def _presented(
     actions: np.ndarray, space: Discrete | Box, decimals: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import struct
 
 from gpicljax.agents.acting import Params, agent_input, first_input
@@ -233,6 +234,38 @@ class OffPolicy:
             action=self.policy.to_sample(batch.action),
             following=params.scaled(batch.following),
         )
+
+    def fit_critics(
+        self,
+        optimiser: optax.GradientTransformation,
+        params: Any,
+        opt_state: Any,
+        batch: Transition,
+        target: jax.Array,
+    ) -> tuple[Any, Any, Metrics]:
+        """One step of the critics towards targets float `[N]`.
+
+        Args:
+          optimiser: of the critics.
+          params: theirs.
+          opt_state: the optimiser's.
+          batch: from `draw`.
+          target: what all of them are drawn to.
+
+        Returns:
+          The parameters, the optimiser's state, and `critic_loss`, summed over critics; `q_value`,
+          of the batch's actions, over critics; `critic_gradient_norm` before clipping.
+        """
+
+        def loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
+            values = self.q_values(params, batch.observation, batch.action)
+            return jnp.square(values - target[:, None]).sum(-1).mean(), values.mean()
+
+        (loss, value), grads = jax.value_and_grad(loss_fn, has_aux=True)(params)
+        steps, opt_state = optimiser.update(grads, opt_state)
+        norm = optax.tree.norm(grads)
+        metrics = {"critic_loss": loss, "q_value": value, "critic_gradient_norm": norm}
+        return optax.apply_updates(params, steps), opt_state, metrics
 
     def learn(
         self, state: State, keys: jax.Array, step: Callable[..., tuple[State, Metrics]]

@@ -165,15 +165,9 @@ def make(
         values = q_values(state.target_critic_params, batch.following, action).min(-1)
         target = batch.reward + batch.discount * (values - temperature * log_prob)
 
-        def critic_loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
-            values = q_values(params, batch.observation, batch.action)
-            return jnp.square(values - target[:, None]).sum(-1).mean(), values.mean()
-
-        (critic_loss, value), critic_grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(
-            state.critic_params
+        critic_params, critic_opt_state, metrics = shared.fit_critics(
+            critic_optimiser, state.critic_params, state.critic_opt_state, batch, target
         )
-        steps, critic_opt_state = critic_optimiser.update(critic_grads, state.critic_opt_state)
-        critic_params = optax.apply_updates(state.critic_params, steps)
 
         def actor_loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
             outputs = act(params, batch.observation)
@@ -189,10 +183,7 @@ def make(
         # Of log(alpha) (entropy - target entropy), whose minimum is where they are equal.
         surplus = entropy + hparams.entropy_scale * policy.size
         step, opt_state = temperature_optimiser.update(surplus, state.temperature_opt_state)
-        metrics = {
-            "critic_loss": critic_loss,
-            "q_value": value,
-            "critic_gradient_norm": optax.tree.norm(critic_grads),
+        metrics |= {
             "actor_loss": actor_loss,
             "actor_gradient_norm": optax.tree.norm(actor_grads),
             "entropy": entropy,

@@ -184,22 +184,16 @@ def make(
     def critic_step(state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
         draw_key, noise_key = jax.random.split(key)
         batch = shared.draw(draw_key, replay, state.params)
-        target = targets(noise_key, state, batch)
-
-        def loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
-            values = q_values(params, batch.observation, batch.action)
-            return jnp.square(values - target[:, None]).sum(-1).mean(), values.mean()
-
-        (loss, value), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.critic_params)
-        steps, opt_state = optimisers(state.hparams)[1].update(grads, state.critic_opt_state)
-        metrics = {
-            "critic_loss": loss,
-            "q_value": value,
-            "critic_gradient_norm": optax.tree.norm(grads),
-        }
+        critic_params, opt_state, metrics = shared.fit_critics(
+            optimisers(state.hparams)[1],
+            state.critic_params,
+            state.critic_opt_state,
+            batch,
+            targets(noise_key, state, batch),
+        )
         return dataclasses.replace(
             state,
-            critic_params=optax.apply_updates(state.critic_params, steps),
+            critic_params=critic_params,
             critic_opt_state=opt_state,
             updates=state.updates + 1,
         ), metrics

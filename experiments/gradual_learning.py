@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gradual_learning_settings import PRESETS, Config, Study, studies_of
+from gradual_learning_settings import ALL, PRESETS, Config, Study, studies_of
 from reports.gradual_learning import report
 
 import gpicljax
@@ -36,18 +36,17 @@ from gpicljax.runtime import (
     stream,
 )
 
-ALL = ("order", "alone", "after", "again")
-
 
 def build(config: Config) -> Program:
     """Wires streams, network and imitation together."""
-    env = ByteStream(rules=config.rules)
-    mixture = Curriculum(config.taught, mode="mixture", threshold=config.threshold)
+    mixture = Curriculum(config.taught, mode="mixture", repeats=config.repeats)
+    env = ByteStream(rules=config.rules, families=mixture.families)
     params = env.make_params(curriculum=mixture, horizon=config.stretch)
     vec = gpicljax.VectorEnv(env, config.parallel, resets="fresh", params=params, privileged=True)
     network = config.network.network(env.observation_space(), env.action_space())
     trainer = cloning.make(config.agent, vec, network, experts.oracle())
-    evaluated = ByteStream(rules=config.rules, max_tasks=len(config.curriculum) + 1)
+    families = Curriculum(config.curriculum).families
+    evaluated = ByteStream(config.rules, len(config.curriculum) + 1, families)
 
     def play(key: jax.Array, params: Any, cell: Any, tasks: Task) -> Streams:
         return play_streams(
@@ -73,7 +72,7 @@ def build(config: Config) -> Program:
             folder,
             algorithm="cloning",
             env_id="ByteStream-v0",
-            env_options={"rules": config.rules},
+            env_options={"rules": config.rules, "families": mixture.families},
             env_params=params,
             num_envs=config.parallel,
             config=TaughtConfig(unroll=config.agent.unroll),

@@ -212,7 +212,8 @@ LONG_EXAMPLES = {
     "gpicljax.play.browser",
     "gpicljax.play.game",
     "gpicljax.play.terminal",
-    "gpicljax.trials",
+    "gpicljax.trials.part",
+    "gpicljax.trials.solved",
 }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from gradual_learning_settings import LOOKUP, REQUIRES, Config, Study, studies_of
+from gradual_learning_settings import ALL, LOOKUP, REQUIRES, Config, Study, studies_of
 
 from gpicljax.evaluation.byte_stream import Streams
 from gpicljax.evaluation.gradual_learning import (
@@ -31,7 +33,10 @@ from gpicljax.viz import (
     transfer_figure,
 )
 
-ALL = ("order", "alone", "after", "again")
+
+def _mix(names: Sequence[str]) -> list[str]:
+    """Every name once, and how often it was given."""
+    return [name + f" x{n}" * (n > 1) for name, n in Counter(names).items()]
 
 
 def index(studies: list[Study], kind: str, task: str = "") -> list[int]:
@@ -184,13 +189,16 @@ def report(outcome: Outcome) -> Report:
         * (who.gradual is not None)
         for place, who in enumerate(ranking(contestants), 1)
     )
+    temperature = config.agent.temperature
+    chosen = f"actions at temperature {temperature:g}" if temperature else "most probable actions"
     text = [
         f"# Gradual learning on streams of bytes: {name}, preset {config.preset}",
         "",
         f"{config.rules} rules; taught on {outcome.observations:,} steps per seed of "
-        f"{', '.join(config.taught)}; held out whole: {', '.join(config.held_out) or 'none'}. "
+        f"{', '.join(_mix(config.taught))}, {config.repeats} instances in a row of each draw; held "
+        f"out whole: {', '.join(config.held_out) or 'none'}. "
         f"{config.runs} streams of at most {config.budget:,} steps for each study and seed, "
-        f"{len(seeds)} seed(s), weights frozen, the most probable actions; {config.threshold} "
+        f"{len(seeds)} seed(s), weights frozen, {chosen}; {config.threshold} "
         "instances solved "
         "in a row clear a task set. Medians of steps; in brackets, where not all runs cleared it, "
         "a lower bound and the share that did. A look-up table solves the sets marked so.",

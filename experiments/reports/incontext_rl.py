@@ -1,43 +1,41 @@
-"""The table, the figures and the summary of `incontext_rl.py`."""
+"""The tables and figures of in-context RL: agents side by side on the same tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve, icl_profile
-from gpicljax.evaluation.in_context_rl import Trials, measure, normalised, summary
+from gpicljax.evaluation.in_context_rl import measure, normalised, summary
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.runtime import Outcome, Report
 from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.style import save_figure
 
 BINS = 20
+LEGEND = (
+    "Scores: random play is 0, an oracle that knows the task is 1, with intervals of 95 % "
+    "(bootstrap over tasks of one agent, t over the seeds of one that was trained with several). "
+    "`last 20`: mean reward of the last 20 episodes; `suffix failures`: trials whose second half "
+    "never takes the best action; `least action`: how often the least-taken action was, times the "
+    "number of actions; `invalid`: share of a language model's answers that name no action."
+)
+
+Tests = Mapping[str, Mapping[str, Sequence[Any]]]
+"""By tasks and agent, what each of its seeds was recorded with (`incontext_rl_playing.Tested`)."""
 
 
-class Tested(NamedTuple):
-    """N trials of one agent.
-
-    Attributes:
-      trials: what was recorded.
-      regret: float `[N]`, of bandits: the best arm's mean minus those of the pulled ones, summed.
-      best: `bool[N, A]`, the best actions at the start.
-    """
-
-    trials: Trials
-    regret: Any
-    best: Any
+def of_seeds(measured: Any) -> list[Any]:
+    """What was measured of all seeds, leaves `[seeds, ...]`, one by one."""
+    count = len(jax.tree.leaves(measured)[0])
+    return [jax.tree.map(lambda x, i=i: np.asarray(x)[i], measured) for i in range(count)]
 
 
-def of_seed(measured: Tested, seed: int) -> Tested:
-    """One seed of what was measured of all."""
-    return jax.tree.map(lambda x: np.asarray(x)[seed], measured)
-
-
-def rewards(tested: Tested) -> np.ndarray:
+def rewards(tested: Any) -> np.ndarray:
     """Mean reward of an action, by trial."""
     return np.asarray(measure(tested.trials).reward_per_step)
 
@@ -49,149 +47,72 @@ def cell(interval: Interval, digits: int = 3) -> str:
     return f"{interval.mean:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 
-def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
-    """A row for every agent and set of tasks: by name, score, measures and regret."""
+_MEANS = (
+    "average_episode_reward",
+    "total_return",
+    "last_20",
+    "suffix_failure",
+    "minimum_action_fraction",
+    "invalid_response_rate",
+)
+
+
+def rows_of(tests: Tests) -> list[dict[str, Any]]:
+    """A row for every set of tasks and agent: names, score, measures and regret."""
     rows = []
-    bandit = outcome.config.family.endswith("arms")
-    for where, rules in outcome.baselines.items():
-        low, high = rewards(rules["random"]), rewards(rules["oracle"])
-        found = [(name, [tested]) for name, tested in rules.items()]
-        for name, measured in outcome.measured.items():
-            of_these = name == where if where else name not in outcome.baselines
-            if of_these:
-                seeds = [of_seed(measured, i) for i in range(outcome.config.seeds)]
-                shown = outcome.config.learner
-                if not where and name != "trained":
-                    shown = f"{shown}, {name}"
-                found.append((f"**{shown}**", seeds))
-        for name, seeds in found:
-            each = [normalised(rewards(tested), low, high) for tested in seeds]
+    for where, agents in tests.items():
+        low, high = (rewards(agents[name][0]) for name in ("random", "oracle"))
+        bandit = bool(np.any(agents["random"][0].regret))
+        for name, seeds in agents.items():
+            # A language model plays the first of the tasks only.
+            counts = [len(tested.trials.length) for tested in seeds]
+            each = [
+                normalised(rewards(t), low[:n], high[:n])
+                for t, n in zip(seeds, counts, strict=True)
+            ]
             actions = np.asarray(seeds[0].best).shape[-1]
-            best = seeds[0].best if bandit else None
-            told = [summary(measure(t.trials, num_actions=actions, best=best)) for t in seeds]
+            told = [
+                summary(measure(t.trials, num_actions=actions, best=t.best if bandit else None))
+                for t in seeds
+            ]
             regret = np.concatenate([np.asarray(tested.regret) for tested in seeds])
+            means = {
+                key: float(np.mean([t[key].mean for t in told if key in t] or [np.nan]))
+                for key in _MEANS
+            }
             rows.append(
                 {
-                    "tasks": where or outcome.config.family,
+                    "tasks": where,
                     "agent": name,
                     "score": each[0] if len(each) == 1 else mean_interval([s.mean for s in each]),
                     "seeds": [s.mean for s in each],
+                    "trials": counts[0],
                     "regret": mean_interval(regret) if bandit else None,
-                    **{
-                        key: float(np.mean([t[key].mean for t in told if key in t] or [np.nan]))
-                        for key in (
-                            "average_episode_reward",
-                            "total_return",
-                            "last_20",
-                            "suffix_failure",
-                            "minimum_action_fraction",
-                        )
-                    },
+                    **means,
                 }
             )
     return rows
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """All rows side by side."""
-    lines = [
-        "| tasks | agent | score | episode reward | return | last 20 | regret | suffix failures | "
-        "least action |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    told = any(row["invalid_response_rate"] > 0 for row in rows)
+    names = ["tasks", "agent", "score", "episode reward", "return", "last 20", "regret"]
+    names += ["suffix failures", "least action", *(["invalid"] if told else [])]
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for row in rows:
-        regret = "" if row["regret"] is None else cell(row["regret"], 2)
-        numbers = [
-            "" if np.isnan(row[key]) else f"{row[key]:.3f}"
-            for key in ("average_episode_reward", "total_return", "last_20")
-        ]
-        more = [
-            "" if np.isnan(row[key]) else f"{row[key]:.2f}"
-            for key in ("suffix_failure", "minimum_action_fraction")
-        ]
-        cells = [row["tasks"], row["agent"], cell(row["score"]), *numbers, regret, *more]
-        lines.append(f"| {' | '.join(cells)} |")
+        regret = row["regret"]
+        regret = "" if regret is None or np.isnan(regret.mean) else cell(regret, 2)
+        numbers = ["" if np.isnan(row[key]) else f"{row[key]:.3f}" for key in _MEANS[:3]]
+        more = ["" if np.isnan(row[key]) else f"{row[key]:.2f}" for key in _MEANS[3:]]
+        cells = [row["tasks"], row["agent"], cell(row["score"]), *numbers, regret]
+        lines.append(f"| {' | '.join([*cells, *more[: len(names) - 7]])} |")
     return "\n".join(lines)
 
 
-def joint_table(outcomes: Sequence[Outcome]) -> str:
-    """The rows of several runs in one table; agents that are not trained stand there once."""
-    seen, rows = set(), []
-    for outcome in outcomes:
-        for row in rows_of(outcome):
-            key = row["tasks"], row["agent"]
-            if key not in seen:
-                seen.add(key)
-                rows.append(row)
-    return table(sorted(rows, key=lambda row: row["tasks"]))
-
-
-def _steps(tested: Tested) -> np.ndarray:
-    """Rewards by action, `float[N, T]`."""
-    return np.asarray(tested.trials.rewards, np.float64)
-
-
-def draw(outcome: Outcome) -> dict[str, Any]:
-    """Curves of reward, of cumulative reward and by episode; and the learner's ICL profile."""
-    config = outcome.config
-    named = dict(outcome.baselines[""])
-    learner = of_seed(outcome.measured["trained"], 0)
-    shown = {config.learner: learner, **named}
-    steps = {name: _steps(tested) for name, tested in shown.items()}
-    title = f"{config.family}: {config.learner}"
-    curves = {name: icl_curve(x, bins=BINS) for name, x in steps.items()}
-    profile = icl_profile(steps[config.learner], bins=BINS)
-    figure = icl_figure(
-        curves,
-        profile={config.learner: profile},
-        xlabel="actions taken before",
-        ylabel="reward of an action",
-        title=title,
-    )
-    save_figure(figure, outcome.run.figures / "rolling.png")
-    cumulative = {name: icl_curve(np.cumsum(x, axis=1)) for name, x in steps.items()}
-    figure = icl_figure(
-        cumulative, xlabel="actions taken before", ylabel="rewards so far", title=title
-    )
-    save_figure(figure, outcome.run.figures / "cumulative.png")
-    by_episode = {}
-    for name, tested in shown.items():
-        episodes = np.asarray(measure(tested.trials).episode_rewards, np.float64)
-        # As far as a tenth of the trials go.
-        there = np.isfinite(episodes)
-        last = max(int((there.mean(0) >= 0.1).sum()), 2)
-        by_episode[name] = icl_curve(np.nan_to_num(episodes[:, :last]), there[:, :last])
-    figure = icl_figure(
-        by_episode, xlabel="episodes before", ylabel="reward of an episode", title=title
-    )
-    save_figure(figure, outcome.run.figures / "episodes.png")
-    return {name: f"{value} {interval}".strip() for name, value, interval in profile.rows()}
-
-
-def report(outcome: Outcome) -> Report:
-    """Draws the figures, and says what was found."""
-    config, rows = outcome.config, rows_of(outcome)
-    profile = draw(outcome)
-    text = [
-        f"# In-context RL: {config.learner} on {config.family}, preset {config.preset}",
-        "",
-        f"Trials of {config.actions} actions with frozen weights; {config.replicas:,} tasks, none "
-        "of them trained on, the same for all agents, with the same noise. Scores: random play is "
-        "0, an oracle that knows the task is 1; with intervals of 95 % (bootstrap over tasks of "
-        f"one agent, t over {config.seeds} seeds of a trained one). Temperature "
-        f"{config.sharpness:g}. `last 20`: mean reward of the last 20 episodes; `least action`: "
-        "how often the least-taken action was, times the number of actions.",
-        "",
-        table(rows),
-        "",
-        "Reward by actions taken before: "
-        + "; ".join(f"{name} {value}" for name, value in profile.items())
-        + ".",
-        "",
-        f"{outcome.observations:,} observations per seed at "
-        f"{throughput(outcome.history):,.0f}/s over all seeds; {outcome.parameters:,} parameters.",
-    ]
-    results = {
+def results_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The rows as numbers for a file."""
+    return {
         f"{row['tasks']}: {row['agent']}": {
             "score": row["score"].mean,
             "low": row["score"].low,
@@ -199,10 +120,88 @@ def report(outcome: Outcome) -> Report:
             "seeds": row["seeds"],
             "return": row["total_return"],
             "average episode reward": row["average_episode_reward"],
+            "invalid response rate": row["invalid_response_rate"],
             "regret": None if row["regret"] is None else row["regret"].mean,
             "regret high": None if row["regret"] is None else row["regret"].high,
             "regret low": None if row["regret"] is None else row["regret"].low,
         }
         for row in rows
     }
-    return Report("\n".join(text), results)
+
+
+def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, str]:
+    """Curves of reward, of rewards so far and by episode, and profiles; a folder for each tasks.
+
+    Args:
+      folder: of the figures.
+      tests: what was recorded.
+      learners: by tasks, the agent whose profile is drawn.
+
+    Returns:
+      The profiles in words, by tasks.
+    """
+    told = {}
+    for where, agents in tests.items():
+        place = folder / where
+        place.mkdir(parents=True, exist_ok=True)
+        shown = {name: seeds[0] for name, seeds in agents.items()}
+        steps = {name: np.asarray(t.trials.rewards, np.float64) for name, t in shown.items()}
+        profiles = {}
+        if where in learners:
+            profile = icl_profile(steps[learners[where]], bins=BINS)
+            profiles = {learners[where]: profile}
+            told[where] = "; ".join(f"{n} {v} {i}".strip() for n, v, i in profile.rows())
+        rolling = {name: icl_curve(x, bins=BINS) for name, x in steps.items()}
+        so_far = {name: icl_curve(np.cumsum(x, axis=1)) for name, x in steps.items()}
+        by_episode = {name: _by_episode(tested) for name, tested in shown.items()}
+        taken = "actions taken before"
+        for name, curves, xlabel, ylabel, profile in (
+            ("rolling", rolling, taken, "reward of an action", profiles),
+            ("cumulative", so_far, taken, "rewards so far", {}),
+            ("episodes", by_episode, "episodes before", "reward of an episode", {}),
+        ):
+            figure = icl_figure(curves, profile=profile, xlabel=xlabel, ylabel=ylabel, title=where)
+            save_figure(figure, place / f"{name}.png")
+    return told
+
+
+def _by_episode(tested: Any) -> Any:
+    """Reward by episode, as far as a tenth of the trials go."""
+    episodes = np.asarray(measure(tested.trials).episode_rewards, np.float64)
+    there = np.isfinite(episodes)
+    last = max(int((there.mean(0) >= 0.1).sum()), 2)
+    return icl_curve(np.nan_to_num(episodes[:, :last]), there[:, :last])
+
+
+def table_report(outcome: Outcome) -> Report:
+    """The table of `incontext_rl.py`, and its figures."""
+    config, tests = outcome.config, outcome.baselines
+    learners = {}
+    for where, agents in tests.items():
+        mine = [name for name in agents if name.startswith("**") and ", " not in name]
+        learners |= {where: mine[0]} if mine else {}
+    # Without what is known to be random play, or impaired.
+    shown = {
+        where: {
+            name: seeds
+            for name, seeds in agents.items()
+            if not name.endswith("reference") and not (name.startswith("**") and ", " in name)
+        }
+        for where, agents in tests.items()
+    }
+    profiles = draw(outcome.run.figures, shown, learners)
+    rows = rows_of(tests)
+    text = [
+        f"# In-context RL, preset {config.preset}",
+        "",
+        f"Trials of {config.actions} actions with frozen weights; {config.replicas:,} tasks, the "
+        "same for all agents, with the same noise, none of them trained on (a language model plays "
+        f"the first {config.conversations}). {LEGEND}",
+        "",
+        table(rows),
+        "",
+        "Reward by actions taken before:",
+        "",
+        *(f"- {where}, {learners[where]}: {profile}" for where, profile in profiles.items()),
+    ]
+    return Report("\n".join(text), results_of(rows))

@@ -360,6 +360,23 @@ def policy_agent(network: Network, actions: spaces.Space, temperature: Any = 1.0
     return Agent(lambda batch: initial_memory(network, space, batch), act)
 
 
+def over_params(agent: Agent) -> Agent:
+    """An agent over its network's parameters, as one over `Params`, which scale observations first.
+
+    Example:
+      >>> agent = over_params(Agent(lambda batch: (), lambda *given: (given[1], {}, ())))
+      >>> timestep = TimeStep(0, 0, False, False, True, True, info={})
+      >>> agent.act(None, Params(network=3, scale=None), (), timestep)[0]
+      3
+    """
+
+    def act(keys: jax.Array, params: Params, carry: Any, timestep: TimeStep) -> tuple[Any, ...]:
+        seen = timestep._replace(observation=params.scaled(timestep.observation))
+        return agent.act(keys, params.network, carry, seen)
+
+    return Agent(agent.initial_carry, act)
+
+
 def within_trial(agent: Agent) -> Agent:
     """An agent of an environment, acting in whole trials of it (`trials.Trial`).
 

@@ -56,6 +56,7 @@ from gpicljax.networks.causal_model import causal_model as causal_network
 from gpicljax.networks.continuation import Continuation
 from gpicljax.networks.continuous import Critics, DeterministicActor, GaussianActor
 from gpicljax.networks.contract import Network, as_network
+from gpicljax.networks.experience import ExperienceSettings, experience_network
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.networks.memories import MemoryKind, MemorySettings, width_of_head
 from gpicljax.networks.q_network import QNetwork, RecurrentQSettings, recurrent_q_network
@@ -108,24 +109,31 @@ class RecurrentSettings(MemorySettings):
 
     Attributes:
       memory: also `"continuations"`, a network of its own (`networks.continuation`), for symbols
-        in and symbols out: `core` is the size of its projections, all heads together.
+        in and symbols out: `core` is the size of its projections, all heads together. And
+        `"tables"`, one for whole trials of discrete tasks (`networks.experience`).
       sizes: hidden sizes before the memory; of continuations, those that read it.
       context: n, the steps that continuations are found by.
       following: m, the steps that they consist of.
+      tables: sizes of all of the network with tables.
     """
 
-    memory: MemoryKind | Literal["continuations"] = "lstm"  # pyright: ignore[reportIncompatibleVariableOverride]
+    memory: MemoryKind | Literal["continuations", "tables"] = "lstm"  # pyright: ignore[reportIncompatibleVariableOverride]
     sizes: tuple[Size, ...] = (128,)
     context: Size = 4
     following: Size = 8
+    tables: ExperienceSettings = ExperienceSettings()
 
     def __post_init__(self) -> None:
+        if self.memory == "tables":
+            return
         if self.memory != "continuations":
             return super().__post_init__()
         width_of_head(self.core, self.heads, "the projections")
 
     def network(self, observations: spaces.Space, actions: spaces.Space) -> Network:
         """The network, for members of these spaces."""
+        if self.memory == "tables":
+            return experience_network(observations, actions, self.tables)
         if self.memory != "continuations":
             core = self.make(observations, actions)
             return as_network(RecurrentActorCritic(observations, actions, self.sizes, *core))

@@ -27,7 +27,7 @@ from gpicljax import spaces
 from gpicljax.agents.acting import AgentCarry, agent_input, check_whole_trials, policy_agent
 from gpicljax.agents.optimisation import clipped_adam
 from gpicljax.batching import strong
-from gpicljax.checks import Rate, Share, check, check_at_least
+from gpicljax.checks import Rate, Share, check, check_at_least, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import legal_actions
@@ -47,14 +47,17 @@ class CloningConfig:
       whole_trials: whether every update is one trial of every instance, from its start to the step
         into the next: no memory from before it is kept or learnt from. T is then the trial's
         length plus 1.
+      temperature: of the agent's choices where it is to be greedy; 0 takes the most probable one.
     """
 
     unroll: int = 32
     minibatches: int = 1
     whole_trials: bool = False
+    temperature: Rate = 0.0
 
     def __post_init__(self) -> None:
         check_at_least(1, unroll=self.unroll, minibatches=self.minibatches)
+        check_fields(self)
 
 
 @struct.dataclass
@@ -142,8 +145,8 @@ def make(
         it. None outside.
 
     Returns:
-      The trainer. Its agent, the student, draws its actions, or takes the most probable one if
-      greedy. Its metrics are `loss` (nats), `agreement` (share of the steps at which the most
+      The trainer. Its agent, the student, draws its actions, at the configuration's temperature if
+      it is greedy. Its metrics are `loss` (nats), `agreement` (share of the steps at which the most
       probable action is the teacher's) and `reward` (mean per step).
 
     Raises:
@@ -177,7 +180,7 @@ def make(
     # Acting ----------------------------------------------------------------------------------
 
     def agent(greedy: bool = False) -> Agent:
-        return policy_agent(network, space, temperature=0 if greedy else 1)
+        return policy_agent(network, space, config.temperature if greedy else 1.0)
 
     student = agent()
 

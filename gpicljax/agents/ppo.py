@@ -40,6 +40,8 @@ from gpicljax.agents.acting import (
     check_whole_trials,
     initial_memory,
     one_agents_actions,
+    over_params,
+    policy_agent,
 )
 from gpicljax.agents.normalisation import (
     ReturnScale,
@@ -52,7 +54,7 @@ from gpicljax.agents.optimisation import clipped_adam
 from gpicljax.agents.ppo_loss import Batch, into_windows, loss, minibatches
 from gpicljax.agents.returns import generalised_advantages
 from gpicljax.batching import strong
-from gpicljax.checks import Rate, Share, check, check_at_least, check_choice
+from gpicljax.checks import Rate, Share, check, check_at_least, check_choice, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.actor_critic import PolicyOutput
 from gpicljax.networks.contract import AgentInput, Network, over_agents
@@ -83,6 +85,8 @@ class PPOConfig:
       share_parameters: whether several agents have the same parameters.
       whole_trials: whether a window is one trial of an instance, from its start to the step into
         the next: so no memory is kept beside it. T is then the trial's length plus 1.
+      temperature: of discrete actions where the agent is to be greedy; 0 takes the most probable
+        ones.
 
     Example:
       >>> PPOConfig(unroll=64, minibatches=2).horizon
@@ -103,9 +107,11 @@ class PPOConfig:
     bounds: Bounds = "clip"
     share_parameters: bool = True
     whole_trials: bool = False
+    temperature: Rate = 0.0
 
     def __post_init__(self) -> None:
         check_at_least(1, unroll=self.unroll, epochs=self.epochs, minibatches=self.minibatches)
+        check_fields(self)
         divides = self.window is None or (self.window >= 1 and self.unroll % self.window == 0)
         check(divides, "window", self.window, f"a divisor of unroll = {self.unroll}")
         check_choice("horizon", self.horizon, get_args(Horizon))
@@ -373,6 +379,8 @@ class PPO:
 
     def agent(self, greedy: bool = False) -> Agent:
         """See `interface.Trainer`."""
+        if greedy and self.config.temperature > 0:
+            return over_params(policy_agent(self.network, self._space, self.config.temperature))
 
         def act(
             keys: jax.Array, params: Params, carry: AgentCarry, timestep: TimeStep

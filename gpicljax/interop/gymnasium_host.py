@@ -29,6 +29,7 @@ from gpicljax.checks import check, check_at_least
 from gpicljax.interface import Moment, Record, TimeStep
 from gpicljax.interop._packages import missing
 from gpicljax.random import check_key
+from gpicljax.trials import trial_space
 
 try:
     import gymnasium
@@ -221,15 +222,7 @@ class GymnasiumBatch:
 
     def observation_space(self) -> spaces.Dict:
         """The native space of what is seen, as `trials.Trial` has it."""
-        one, flag = self.observations.native, spaces.Box(0, 1, (), "bool")
-        return spaces.Dict.of(
-            now=one,
-            before=one,
-            reached=one,
-            terminated=flag,
-            truncated=flag,
-            elapsed=spaces.Box(0.0, 1.0, (1,)),
-        )
+        return trial_space(self.observations.native)
 
     def start(self, key: jax.Array, env_params: Any = None) -> list[GymnasiumInstance]:
         """All trials at their start, each seeded from the key and its number."""

@@ -20,5 +20,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "parsing",
         "prompts",
         "serving",
+        "session",
     ],
 )

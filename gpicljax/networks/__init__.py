@@ -33,5 +33,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "tiled_attention",
         "transformer",
         "transformer_block",
+        "vectors",
     ],
 )

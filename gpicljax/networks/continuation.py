@@ -61,9 +61,10 @@ class Continuation(nn.Module):
     before. Head h weighs a stored context k for the present one q by a Gaussian kernel of their
     distance after a learnt projection, times a learnt factor for what followed and a learnt decay
     with age, and relative to a learnt constant, which stands for nothing found. It reads the mean
-    of what followed. Learnt gates choose places in it, whose bits vote for the symbols that they
-    spell; and with kernels that are not normalised it counts, for every action, how often it paid
-    and how often it cost. A context is stored m steps later, once what follows is known.
+    of what followed. Learnt gates choose places in it and in the present context, whose bits vote
+    for the symbols that they spell; and with kernels that are not normalised it counts, for every
+    action, how often it paid and how often it cost. A context is stored m steps later, once what
+    follows is known.
 
     Attributes:
       symbols: how many there are to be seen, numbered from 0.
@@ -104,12 +105,17 @@ class Continuation(nn.Module):
         return _bits(self.symbols).shape[1] + _bits(self.choices).shape[1] + 1
 
     @property
+    def _places(self) -> int:
+        """Steps that can be read: of what each head found, and of the present context."""
+        return self.heads * self.following + self.context
+
+    @property
     def _span(self) -> int:
         return self.context + self.following
 
     def setup(self) -> None:
         """Projections, kernels, the layers that choose, and the heads."""
-        float_, places = jnp.result_type(float), self.heads * self.following
+        float_ = jnp.result_type(float)
         find = (self.context * self._features, self.heads, self.width)
         self.project = self.param("project", nn.initializers.normal(find[0] ** -0.5), find, float_)
         zeros, size = nn.initializers.zeros, self.following * self._features
@@ -120,7 +126,7 @@ class Continuation(nn.Module):
         self.decay = self.param("decay", nn.initializers.constant(-5.0), (self.heads,), float_)
         self.nothing = self.param("nothing", nn.initializers.constant(-2.0), (self.heads,), float_)
         self.torso = MLP(self.hidden)
-        self.gates = dense(2 * places + 2 * self.heads)
+        self.gates = dense(2 * self._places + 2 * self.heads)
         self.policy = dense(self.choices)
         self.value = dense(1)
 
@@ -258,9 +264,10 @@ class Continuation(nn.Module):
         sums = jnp.tanh(pay.sum(-2)).reshape(*pay.shape[:2], -1)
         hidden = self.torso(jnp.concatenate([now, flat, some, sums], axis=-1))
         gates = self.gates(hidden)
-        places = self.heads * self.following
+        places = self._places
         symbol, action = _bits(self.symbols), _bits(self.choices)
-        bits = followed.reshape(*followed.shape[:2], places, self._features)
+        bits = jnp.concatenate([flat, now], axis=-1)
+        bits = bits.reshape(*bits.shape[:2], places, self._features)
         spelt = bits[..., : symbol.shape[1]], bits[..., symbol.shape[1] : -1]
         codes = jnp.asarray(action, bits.dtype)
         votes = [

@@ -214,9 +214,14 @@ class ExperienceActorCritic(nn.Module):
 
 
 def _means(sums: jax.Array) -> jax.Array:
-    """Counts, pays and ends as what is easily read: float `[..., 3]` -> `[..., 4]`."""
+    """Counts, pays and ends as what is easily read: float `[..., 3]` -> `[..., 4]`.
+
+    Symmetric logarithms: Hafner et al. (2023), "DreamerV3", equation 9.
+    """
     count = sums[..., :1]
     means = sums[..., 1:] / jnp.maximum(count, 1)
+    # A fall off a cliff pays -100 where other steps pay -1, or 1.
+    means = jnp.sign(means) * jnp.log1p(jnp.abs(means))
     return jnp.concatenate([jnp.log1p(count), jax.lax.rsqrt(1 + count), means], axis=-1)
 
 

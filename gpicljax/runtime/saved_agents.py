@@ -42,6 +42,7 @@ from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.runtime.config_json import from_json, to_json
 from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
+from gpicljax.trials import TrialSettings
 
 FORMAT = 2
 CARD = "agent.json"
@@ -78,6 +79,7 @@ def save_agent(
     config: Any,
     network: Any,
     params: Any,
+    trials: TrialSettings | None = None,
     **about: Any,
 ) -> None:
     """Writes an agent so that `load_agent` needs nothing but the folder.
@@ -92,6 +94,7 @@ def save_agent(
       config: sizes and switches of the algorithm.
       network: settings of its network.
       params: its parameters, pytree of arrays, on the host or one device.
+      trials: how its environment becomes whole trials; None where it is as it is.
       **about: whatever else a reader should know (evaluation, provenance, ...), for JSON.
 
     Raises:
@@ -117,12 +120,13 @@ def save_agent(
       'BernoulliBandit'
     """
     folder = Path(folder)
-    env = registration.make(env_id, **env_options)
+    env = _environment(env_id, env_options, trials)
     catalogue.greedy_agent(algorithm, env, num_envs, config, network, params)
     arrays = named("params", params) | named("env_params", env_params)
     identity = {
         "algorithm": algorithm,
-        "env": {"id": env_id, "options": to_json(dict(env_options), "env_options")},
+        "env": {"id": env_id, "options": to_json(dict(env_options), "env_options")}
+        | ({} if trials is None else {"trials": to_json(trials)}),
         "num_envs": num_envs,
         "config": to_json(config),
         "network": to_json(network),
@@ -144,7 +148,7 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
     Args:
       folder: what `save_agent` wrote.
       env: an environment to use it in, if not just the one it was trained on; of the same kind and
-        with the same spaces.
+        with the same spaces. What learns within whole trials is for any of the same spaces.
 
     Returns:
       The agent with its environment.
@@ -165,14 +169,17 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
     try:
         algorithm = catalogue.find(card["algorithm"])
         options = {name: _tuples(value) for name, value in card["env"]["options"].items()}
-        own = registration.make(card["env"]["id"], **options)
+        told = card["env"].get("trials")
+        trials = None if told is None else from_json(TrialSettings, told)
+        own = _environment(card["env"]["id"], options, trials)
         config = from_json(algorithm.config, card["config"])
         network = from_json(algorithm.network, card["network"])
         num_envs = card["num_envs"]
         agent, like = algorithm.acting(own, num_envs, config, network)
     except (KeyError, TypeError, ValueError) as error:
         raise SavedError(f"{folder / CARD}: {error}") from error
-    if env is not None and (env.name != own.name or _spaces(env) != _spaces(own)):
+    kind = env is None or trials is not None or env.name == own.name
+    if env is not None and not (kind and _spaces(env) == _spaces(own)):
         raise SavedError(
             f"{folder} is a saved agent of another environment: {card['env']['id']} "
             f"({own.name}, {_in_words(own)}), not {env.name} ({_in_words(env)})"
@@ -280,6 +287,14 @@ def _hash(identity: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def _environment(
+    env_id: str, options: Mapping[str, Any], trials: TrialSettings | None
+) -> Environment:
+    """The environment of a card, or that which is to be written on one."""
+    env = registration.make(env_id, **options)
+    return env if trials is None else trials.around(env)
 
 
 def _spaces(env: Environment) -> dict[str, str]:

@@ -17,6 +17,8 @@ from gpicljax.agents.acting import random_agent
 from gpicljax.checks import check_no_circle
 from gpicljax.envs.byte_stream import (
     ALL_NAMES,
+    ARITHMETIC_NAMES,
+    BLOCKS_NAMES,
     NAMES,
     TASKS,
     ByteStream,
@@ -27,6 +29,7 @@ from gpicljax.envs.byte_stream import (
     save_curriculum,
     words,
 )
+from gpicljax.envs.byte_stream.mapping import PROMPT
 from gpicljax.envs.byte_stream.replay import Line, replay
 from gpicljax.evaluation.byte_stream import play_streams, streams_of
 from gpicljax.interface import TimeStep
@@ -53,6 +56,8 @@ OF_WORDS = (
     "micro19",
     "micro20",
 )
+# The other curricula have tests of their own.
+ASKED = tuple(name for name in ALL_NAMES if name not in ARITHMETIC_NAMES + BLOCKS_NAMES)
 STREAMS, STEPS = 3, 2_000
 # Other streams than the oracle's: who plays, and what.
 PLAYERS = ("oracle", "echo", "silent", "random", "table")
@@ -64,7 +69,7 @@ LEARNERS = [("table", name) for name in ("micro1", "micro4", "micro5.2", "micro5
 def streams():
     """What happened in streams of the reference's rules, `[T, N]`: all that one program plays."""
     env = gpicljax.make("ByteStream-v0", rules="reference", max_tasks=1)
-    played = [("oracle", name) for name in ALL_NAMES for _ in range(STREAMS)] + NULLS + LEARNERS
+    played = [("oracle", name) for name in ASKED for _ in range(STREAMS)] + NULLS + LEARNERS
     agents = [experts.oracle(), experts.echo(), experts.silent(), random_agent(env)]
     agents.append(experts.look_up_table())
     player = jnp.array([PLAYERS.index(player) for player, _ in played])
@@ -107,8 +112,8 @@ def streams():
 @pytest.fixture(scope="module")
 def played(streams):
     """Bytes, answers, rewards and info of the oracle's streams, `[T, task sets, streams]`."""
-    count = len(ALL_NAMES) * STREAMS
-    shape = STEPS, len(ALL_NAMES), STREAMS
+    count = len(ASKED) * STREAMS
+    shape = STEPS, len(ASKED), STREAMS
     return jax.tree.map(lambda x: x[:, :count].reshape(shape), streams[1])
 
 
@@ -135,7 +140,7 @@ def test_what_others_solve(streams):
 def test_an_oracle_solves_every_task_in_the_steps_of_the_table(played):
     _, _, rewards, info = played
     assert rewards.min() == 0  # no wrong answer, and no word out of turn
-    for place, name in enumerate(ALL_NAMES):
+    for place, name in enumerate(ASKED):
         ended = info["instance_ended"][:, place]
         steps = info["instance_steps"][:, place][ended]
         assert info["solved"][:, place][ended].all(), name
@@ -301,6 +306,34 @@ def test_tasks_that_the_document_has_beside_the_curriculum(played):
     # Feedback as soon as a period is said, also with the reference's rules.
     text = bytes(played[0][:, ALL_NAMES.index("micro5.7.early"), 0]).decode()
     assert set(re.findall(r"\.( *)\d+\.;", text)) == {" ", "  "}
+    # A prompt, letter by letter.
+    text = bytes(played[0][:, ALL_NAMES.index("micro1.prompt"), 0]).decode()
+    assert text.startswith(PROMPT[:10] * 2) and text.count(PROMPT[:10]) > 100
+
+
+def test_feedback_drops_the_period_once_answers_have_theirs():
+    env = ByteStream(families=("mapping",), max_tasks=1)
+    params = env.make_params(curriculum=Curriculum(("micro5.6.later",), "mixture"))
+    task = env.sample_task(jax.random.key(0), params)
+
+    def step(carry, number):
+        state, said = carry
+        answering = env.privileged(state, task)["answering"]
+        said = jnp.where(answering, said + 1, 0)
+        # Some digit and a period; but for a while, letters without end.
+        digit = jnp.where(said == 2, ord("."), ord("0") + number % 7)
+        digit = jnp.where((number > 200) & (number < 300), ord("x"), digit)
+        moved = env.move(state, jnp.where(answering, digit, ord(" ")), (), task)
+        return (moved.state, said), state.byte
+
+    start = env.initial(jax.random.key(0), task), jnp.int32(0)
+    said = jax.jit(lambda: jax.lax.scan(step, start, jnp.arange(500))[1])()
+    text = bytes(np.asarray(said).tolist()).decode()
+    ends = re.findall(r"\d+(\.?);", text)
+    first, last = ends.index(""), len(ends) - ends[::-1].index(".")
+    # Five answers with their period, then none is shown; with the letters it comes back, and goes.
+    assert first == 4 and "".join(ends[first:last]).strip(".") == ""
+    assert len(set(ends[last:])) == 1 and text.count(".;", 205, 300) > 10
 
 
 def test_rules_of_those_tasks():
@@ -455,7 +488,8 @@ def test_solvers():
 
 def test_curricula(tmp_path):
     path = tmp_path / "mine.json"
-    mine = Curriculum(("micro1", "mini0"), "mixture", 7, (1.0, 3.0), (("mini0", ("micro1",)),), "x")
+    requires = (("mini0", ("micro1",)),)
+    mine = Curriculum(("micro1", "mini0"), "mixture", 7, (1.0, 3.0), 4, requires, "x")
     save_curriculum(mine, path)
     assert load_curriculum(path) == mine
     for content, words_of in {
@@ -468,6 +502,7 @@ def test_curricula(tmp_path):
         '{"tasks": ["micro1"], "mode": "mixed"}': "did you mean 'mixture'",
         '{"tasks": [{"name": "micro1", "requires": ["micro1"]}]}': "micro1 -> micro1",
         '{"tasks": [{"name": "micro1", "weight": 2}]}': "weights: got",
+        '{"tasks": ["micro1"], "repeats": 2}': "repeats: got 2",
     }.items():
         path.write_text(content)
         with pytest.raises(ValueError, match=words_of) as refused:
@@ -477,8 +512,16 @@ def test_curricula(tmp_path):
     for task in TASKS:
         assert set(predecessors(task.name)) <= set(ALL_NAMES[: ALL_NAMES.index(task.name)])
     env = gpicljax.make("ByteStream-v0", max_tasks=3)
+    with pytest.raises(ValueError, match=r"blocks1.*families"):
+        env.make_params(curriculum=Curriculum(("micro1", "blocks1")))
+    with pytest.raises(ValueError, match=r"did you mean 'mapping'"):
+        ByteStream(families=("mappings",))
     with pytest.raises(ValueError, match=r"4 task sets.*max_tasks"):
         env.make_params(curriculum=Curriculum(NAMES[:4]))
+    stream = env.sample_task(jax.random.key(0), env.make_params(curriculum=mine))
+    drawn = np.asarray(jax.vmap(env._place, (None, None, 0))(stream, 0, jnp.arange(400)))
+    groups = drawn.reshape(100, 4)
+    assert (groups == groups[:, :1]).all() and abs(groups.mean() - 0.75) < 0.15
 
 
 def test_words():

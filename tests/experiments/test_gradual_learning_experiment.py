@@ -63,7 +63,7 @@ def test_the_report_counts_the_steps_of_each_study():
     ("flags", "message"),
     [
         (["--curriculum", "micro99"], "micro99"),
-        (["--taught", "micro1", "micro1"], "no task set twice"),
+        (["--curriculum", "micro1", "micro1", "--targets", "micro1"], "no task set twice"),
         (["--targets", "micro20"], "targets: got"),
     ],
 )

@@ -10,40 +10,44 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import incontext_rl
-from incontext_rl_settings import CUSTOM, Config, lake_number, named_lakes, tasks, updates
+import incontext_rl_train
+from incontext_rl_language import win_stay_lose_shift
+from incontext_rl_tasks import CUSTOM, TESTS, corridor_number, lake_number, tasks, tested_on
+from incontext_rl_train import updates
 
-import gpicljax
-from gpicljax.agents.acting import agent_input, initial_memory
-from gpicljax.networks.experience import ExperienceSettings
-from gpicljax.storage import SavedError
+from gpicljax.llm.chat import Message
+from gpicljax.runtime import load_agent
 
 TINY = [
     "--actions=20",
-    "--num-envs=8",
-    "--observations=168",
+    "--num-envs=16",
+    "--observations=336",
     "--log-lines=1",
     "--replicas=64",
-    "--network.code",
+    "--network.tables.code",
     "8",
     "4",
-    "--network.embedding=8",
-    "--network.sizes=8",
-    "--network.readout=8",
+    "--network.tables.embedding=8",
+    "--network.tables.sizes=8",
+    "--network.tables.readout=8",
     "--no-progress",
 ]
 
 
-def run(folder, family, learner, *more):
+def train(folder, family, learner, *more):
     arguments = [*TINY, f"--runs-dir={folder}", "--family", family, "--learner", learner, *more]
-    return incontext_rl.main(arguments)
+    return incontext_rl_train.main(arguments)
 
 
 @pytest.mark.slow
 def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
-    outcome = run(tmp_path, "two-arms", "dpt")
-    folder = tmp_path / "incontext_rl" / "quick-two-arms-dpt"
+    train(tmp_path, "two-arms", "dpt")
+    arguments = ["--agents", "two-arms:dpt", "--tests", "two-arms", "4x4", "--actions=20"]
+    arguments += ["--replicas=64", "--conversations=2", "--reading=2", "--no-progress"]
+    outcome = incontext_rl.main([*arguments, f"--runs-dir={tmp_path}"])
+    folder = tmp_path / "incontext_rl" / "quick"
     for name in ("rolling", "cumulative", "episodes"):
-        assert (folder / "figures" / f"{name}.png").stat().st_size > 5_000
+        assert (folder / "figures" / "two-arms" / f"{name}.png").stat().st_size > 5_000
     results = json.loads((folder / "summary.json").read_text())["results"]
     found = {name.removeprefix("two-arms: "): row for name, row in results.items()}
     assert found["random"]["score"] == 0 and found["oracle"]["score"] == 1
@@ -52,12 +56,14 @@ def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
         assert 0.2 < found[name]["score"] < 1
     assert abs(found["Q-learning, reference"]["score"]) < 0.3
     for condition in ("memory wiped", "rewards hidden", "another trial's context"):
-        assert f"**dpt, {condition}**" in found
-    # All are tested on the same arms.
-    best = [np.asarray(tested.best) for tested in outcome.baselines[""].values()]
-    assert all((each == best[0]).all() for each in best)
-    text = incontext_rl.joint_table([outcome, outcome])
-    assert text.count("| oracle |") == 1
+        assert f"**two-arms:dpt, {condition}**" in found
+    # All are tested on the same arms; a language model on the first of them.
+    agents = outcome.baselines["two-arms"]
+    best = [np.asarray(seeds[0].best) for seeds in agents.values()]
+    assert all((each == best[0][: len(each)]).all() for each in best)
+    (model,) = (name for name in found if "language model" in name)
+    # After two updates it does not know how to answer, and that is said.
+    assert found[model]["invalid response rate"] > 0.5
 
 
 @pytest.mark.slow
@@ -68,11 +74,25 @@ def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
         ("lakes", "ad"),
         ("ten-arms", "rl2-events"),
         ("ten-arms", "rl2-lstm"),
+        ("cliffs", "dpt"),
+        ("mixture", "dpt"),
     ],
 )
 def test_every_learner_runs(family, learner, tmp_path):
-    outcome = run(tmp_path, family, learner)
+    outcome = train(tmp_path, family, learner)
     assert np.isfinite(outcome.curve("return")).all()
+    tested = {name for name in outcome.measured if ", " not in name}
+    assert tested == set(tested_on(family))
+    # What is on disk acts in trials of its own family.
+    name = f"quick-{family}-{learner}"
+    saved = load_agent(tmp_path / "incontext_rl_train" / name / "agents" / "seed_0")
+    assert int(saved.env.horizon()) == 20
+    assert saved.env.action_space().n == (10 if family in ("ten-arms", "mixture") else 4)
+    jax.tree.map(
+        lambda one, seeds: np.testing.assert_array_equal(one, seeds[0]),
+        saved.params,
+        outcome.params,
+    )
 
 
 @pytest.mark.slow
@@ -80,43 +100,22 @@ def test_every_learner_runs(family, learner, tmp_path):
 def test_agents_learn_within_unseen_tasks(family, tmp_path):
     """The quick preset, with fewer updates: minutes of a processor's time each."""
     arguments = ["--family", family, "--observations", str(updates(15)), "--log-lines=1"]
-    incontext_rl.main([*arguments, f"--runs-dir={tmp_path}", "--no-progress"])
-    summary = tmp_path / "incontext_rl" / f"quick-{family}-dpt" / "summary.json"
+    incontext_rl_train.main([*arguments, f"--runs-dir={tmp_path}", "--no-progress"])
+    summary = tmp_path / "incontext_rl_train" / f"quick-{family}-dpt" / "summary.json"
     results = json.loads(summary.read_text())["results"]
     found = {name.removeprefix(f"{family}: "): row for name, row in results.items()}
     trained, blind = found["**dpt**"], found["**dpt, rewards hidden**"]
+    # Of the bandits Thompson sampling has regret 2.9 and 17.4 at the least, see the results page.
     if family.endswith("arms"):
-        assert trained["regret high"] < found["Thompson sampling"]["regret low"]
+        assert trained["regret high"] < {"two-arms": 2.88, "ten-arms": 17.4}[family]
     if family == "lakes":
+        # A tuned Q-learner has 0.49.
         assert trained["score"] > 0.75
-        assert trained["low"] > found["Q-learning, tuned"]["high"]
     if family == "lakes-anywhere":
         assert blind["score"] < 0.05 and found["**dpt, memory wiped**"]["score"] < 0.05
 
 
-def test_a_trained_agent_is_saved_and_loaded(tmp_path):
-    sizes = ExperienceSettings(code=(4, 3), embedding=4, sizes=(4,), readout=4)
-    config = Config(family="two-arms", actions=9, temperature=0.25, network=sizes)
-    env, _ = tasks("two-arms", False).trials(9)
-    network = incontext_rl._network(config, env)
-    vec = gpicljax.VectorEnv(env, 2, resets="fresh")
-
-    @jax.jit
-    def begin(key):
-        space, timestep = env.action_space(), vec.init(key)[1]
-        return network.init(key, agent_input(space, initial_memory(network, space, 2), timestep))
-
-    params = begin(jax.random.key(0))
-    incontext_rl.save_trained(tmp_path, config, params=params, training={"seed": 0})
-    agent, loaded, trials = incontext_rl.load_trained(tmp_path)
-    jax.tree.map(np.testing.assert_array_equal, loaded, params)
-    assert trials.actions == 9 and agent.initial_carry(3).core.places.shape == (3, 1, 3)
-    (tmp_path / "params.npz").write_bytes(b"damaged")
-    with pytest.raises(SavedError, match="params.npz"):
-        incontext_rl.load_trained(tmp_path)
-
-
-def test_lakes_that_are_tested_on_are_never_trained_on(key):
+def test_tasks_that_are_tested_on_are_never_trained_on(key):
     drawn = {}
     for held_out in (False, True):
         env = tasks("lakes", held_out).env
@@ -126,7 +125,22 @@ def test_lakes_that_are_tested_on_are_never_trained_on(key):
         numbers = jax.vmap(lake_number)(found)
         assert ((numbers % 8 == 0) == held_out).all()
     assert len(drawn[False]) > 150 and not drawn[False] & drawn[True]
-    for name, named in named_lakes().items():
-        task = named.env.sample_task(key, named.env.default_params)
+    for name in ("4x4", "custom"):
+        task = TESTS[name].env.sample_task(key, TESTS[name].env.default_params)
         assert lake_number(task) == 0, name
-    assert named_lakes()["custom"].env.description == CUSTOM
+    assert TESTS["custom"].env.description == CUSTOM
+    corridor = TESTS["CliffWalking"].env
+    task = corridor.env.sample_task(key, corridor.default_params)
+    assert corridor_number(task) == 0
+    assert corridor_number(task.replace(columns=task.columns - 1)) != 0
+
+
+def test_who_wins_stays_and_who_loses_shifts():
+    rule = win_stay_lose_shift(3)
+
+    def said(text):
+        return rule([Message("user", text)], max_tokens=9, seed=7).text
+
+    told = "Action 2 led to observation 0 and paid {}. That was the end of the episode."
+    assert said(told.format(1)) == "[SELECT: 2]" and said(told.format(0)) == "[SELECT: 0]"
+    assert said("The game begins. You observe 0.") == "[SELECT: 1]"

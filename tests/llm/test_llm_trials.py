@@ -12,9 +12,10 @@ from gpicljax.data.transcripts import read_transcript
 from gpicljax.evaluation.in_context_rl import measure, recorded, step_of
 from gpicljax.llm.budget import Budget
 from gpicljax.llm.chat import FakeModel, ModelError
-from gpicljax.llm.in_context_rl import TrialSession, play_trials
+from gpicljax.llm.in_context_rl import play_trials
 from gpicljax.llm.parsing import chosen
 from gpicljax.llm.prompts import PromptSettings
+from gpicljax.llm.session import TrialSession
 from gpicljax.rollout import HostBatch, host_play
 from gpicljax.storage import LockedError, SavedError
 from gpicljax.storage.lock import exclusive

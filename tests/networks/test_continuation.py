@@ -81,11 +81,18 @@ def test_what_followed_before_is_what_is_said():
     np.testing.assert_array_equal(logits[:FOLLOWING], 0)
 
 
+def test_what_is_seen_can_be_repeated():
+    tune = np.array([3, 1, 4, 1, 5, 9, 2, 6])
+    present = 2 * FOLLOWING  # behind what two heads found, the latest first
+    assert (votes(network(slots=32), inputs(tune), present).argmax(-1) == tune).all()
+    assert (votes(network(slots=32), inputs(tune), present + 1).argmax(-1)[1:] == tune[:-1]).all()
+
+
 def test_actions_are_counted_by_what_they_earned_where_it_was_alike():
     seen = np.array([7, 7, 7, 7, 7, 7, 7, 7])
     actions = np.array([-1, 2, 5, 2, 9, 2, 2, 2])
     rewards = np.array([0, 1, -1, 1, 0, 1, 1, 1])
-    places = 2 * FOLLOWING
+    places = 2 * FOLLOWING + CONTEXT
     logits = votes(network(slots=32), inputs(seen, actions, rewards), 2 * places, -50.0)
     assert logits[-1].argmax() == 2
     assert (np.delete(logits[-1], 2) == 0).all()

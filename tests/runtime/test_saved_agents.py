@@ -15,6 +15,7 @@ from gpicljax.agents import catalogue
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.language import LanguageModelConfig
 from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.networks.experience import ExperienceSettings
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.rollout import play, rollout, start_rollout
 from gpicljax.runtime import (
@@ -26,6 +27,7 @@ from gpicljax.runtime import (
     shipped_models,
 )
 from gpicljax.storage import array_folder
+from gpicljax.trials import TrialSettings
 
 MAP = ("SFF", "FHF", "FFG")
 CASES = {
@@ -348,3 +350,37 @@ def test_the_shipped_model_of_mazes_walks_to_where_it_is_sent():
 def test_an_unknown_shipped_model_suggests_the_nearest():
     with pytest.raises(ValueError, match="did you mean 'meta_language_tiny'"):
         shipped("meta_langage")
+
+
+def test_who_learns_within_whole_trials_acts_in_any_of_the_same_spaces(tmp_path, key):
+    """Nothing is compiled but the choice of one action."""
+    lake, cliff = gpicljax.make("FrozenLake-v1"), gpicljax.make("CliffWalking-v1")
+    trials = TrialSettings(9, observations=48, choices=10)
+    algorithm = catalogue.find("cloning")
+    config = algorithm.config(unroll=10, whole_trials=True, temperature=1e-3)
+    tables = ExperienceSettings(code=(4, 3), embedding=4, sizes=(4,), readout=4)
+    network = algorithm.network("tables", tables=tables)
+    like = algorithm.acting(trials.around(lake), 4, config, network).params
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), like)
+    given = settings("cloning") | {"config": config, "network": network, "params": params}
+    given |= {"env_id": "FrozenLake-v1", "env_options": {}, "env_params": lake.default_params}
+    save_agent(tmp_path, **given, trials=trials)
+    loaded = load_agent(tmp_path)
+    assert loaded.env == trials.around(lake) and loaded.env.horizon() == 9
+    jax.tree.map(np.testing.assert_array_equal, loaded.params, params)
+    assert loaded.agent.initial_carry(3).core.pairs.shape == (3, 48, 10, 3)
+    elsewhere = load_agent(tmp_path, trials.around(cliff))
+    assert elsewhere.env.name == "Padded(Trial(CliffWalking))"
+    with pytest.raises(SavedError, match="another environment"):
+        load_agent(tmp_path, cliff)
+    # Nothing was tried, all actions are alike: any temperature draws from those that exist.
+    vec = gpicljax.VectorEnv(elsewhere.env, 8, resets="fresh")
+
+    @jax.jit
+    def first(key):
+        start = start_rollout(key, vec, elsewhere.agent)
+        keys = vec.choice_keys(start.vstate)
+        return elsewhere.agent.act(keys, loaded.params, start.carry, start.timestep)[0]
+
+    assert {0} < set(first(key).tolist()) <= {0, 1, 2, 3}

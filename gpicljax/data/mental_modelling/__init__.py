@@ -4,7 +4,9 @@ from gpicljax.data.mental_modelling.episodes import (
     Episodes,
     episodes_of,
     join,
+    made_up,
     record_episodes,
+    recorder,
     take,
 )
 from gpicljax.data.mental_modelling.stored import load_episodes, read_npz, save_episodes
@@ -14,8 +16,10 @@ __all__ = [
     "episodes_of",
     "join",
     "load_episodes",
+    "made_up",
     "read_npz",
     "record_episodes",
+    "recorder",
     "save_episodes",
     "take",
 ]

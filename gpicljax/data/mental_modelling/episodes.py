@@ -10,7 +10,7 @@ agents by language models".
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -197,6 +197,49 @@ def record_episodes(
       ...         env_params=saved.env_params,
       ...     )
     """
+    record = recorder(
+        env,
+        agent,
+        environment=environment,
+        episodes=episodes,
+        max_steps=max_steps,
+        env_params=env_params,
+    )
+    return record(key, params, name, checkpoint)
+
+
+def recorder(
+    env: Environment,
+    agent: Agent,
+    *,
+    environment: str,
+    episodes: int,
+    max_steps: int,
+    env_params: Any = None,
+) -> Callable[[jax.Array, Any, str, str], Episodes]:
+    """`record_episodes` for many agents that differ in their parameters: it is compiled once.
+
+    Args:
+      env: see `record_episodes`, as for all else.
+      agent: likewise.
+      environment: likewise.
+      episodes: likewise.
+      max_steps: likewise.
+      env_params: likewise.
+
+    Returns:
+      `(key, params, name, checkpoint) -> Episodes`.
+
+    Raises:
+      ValueError: likewise.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("BernoulliBandit-v0")
+      >>> sizes = {"episodes": 2, "max_steps": 4}
+      >>> record = recorder(env, random_agent(env), environment="BernoulliBandit-v0", **sizes)
+    """
     check_at_least(1, episodes=episodes, max_steps=max_steps)
     space, shown = _checked(env.action_space()), env.observation_space()
     goals = isinstance(shown, spaces.Dict) and "observation" in shown.spaces
@@ -227,17 +270,20 @@ def record_episodes(
         done = play(vec, agent, params, state, max_steps=max_steps, keep=keep)
         return jax.tree.map(lambda x: x[:, 0], (done.records, done.length))
 
-    records, length = jax.device_get(played(key, params))
-    return Episodes(
-        environment=environment,
-        action_space=space,
-        length=length,
-        returns=records["rewards"].sum(1),
-        agents=(name,) * episodes,
-        checkpoints=(checkpoint,) * episodes,
-        num_states=seen.n if isinstance(seen, spaces.Discrete) else None,
-        **records,
-    )
+    def record(key: jax.Array, params: Any, name: str, checkpoint: str) -> Episodes:
+        records, length = jax.device_get(played(key, params))
+        return Episodes(
+            environment=environment,
+            action_space=space,
+            length=length,
+            returns=records["rewards"].sum(1),
+            agents=(name,) * episodes,
+            checkpoints=(checkpoint,) * episodes,
+            num_states=seen.n if isinstance(seen, spaces.Discrete) else None,
+            **records,
+        )
+
+    return record
 
 
 def episodes_of(
@@ -321,6 +367,46 @@ def episodes_of(
         checkpoints=(checkpoint,) * count,
         num_states=num_states,
         **{name: _padded(values) for name, values in kept.items()},
+    )
+
+
+def made_up(
+    actions: Any,
+    states: Any = None,
+    *,
+    environment: str = "Walk",
+    action_space: spaces.Discrete | spaces.Box | None = None,
+    num_states: int | None = None,
+) -> Episodes:
+    """One episode from a list of actions, for examples and tests; it pays nothing.
+
+    Args:
+      actions: of t steps.
+      states: the same number; zeros if None. Numbers are states of one element.
+      environment: an id.
+      action_space: by default as many actions as there are, or, of fractions, those from -1 to 1.
+      num_states: how many states there are, where they are numbered.
+
+    Raises:
+      ValueError: see `Episodes`.
+
+    Example:
+      >>> made_up([0, 1, 1]).action_space, made_up([0.5, -0.5]).states.shape
+      (Discrete(n=2), (1, 2, 1))
+    """
+    done = np.asarray(actions)
+    if action_space is None:
+        whole = done.dtype.kind in "iu"
+        action_space = spaces.Discrete(int(done.max()) + 1) if whole else spaces.Box(-1.0, 1.0)
+    seen = np.zeros(len(done)) if states is None else np.asarray(states)
+    return episodes_of(
+        [seen],
+        [done],
+        [np.zeros(len(done))],
+        environment=environment,
+        action_space=action_space,
+        agent="made up",
+        num_states=num_states,
     )
 
 

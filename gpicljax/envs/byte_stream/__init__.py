@@ -10,10 +10,21 @@ from gpicljax.envs.byte_stream.curriculum import (
 from gpicljax.envs.byte_stream.env import ByteStream, Params, State, Task
 from gpicljax.envs.byte_stream.pool import words
 from gpicljax.envs.byte_stream.replay import Line, Transcript, replay
-from gpicljax.envs.byte_stream.tasks import ALL_NAMES, NAMES, TASKS, TaskSet
+from gpicljax.envs.byte_stream.tasks import (
+    ALL_NAMES,
+    ARITHMETIC_NAMES,
+    BLOCKS_NAMES,
+    FAMILIES,
+    NAMES,
+    TASKS,
+    TaskSet,
+)
 
 __all__ = [
     "ALL_NAMES",
+    "ARITHMETIC_NAMES",
+    "BLOCKS_NAMES",
+    "FAMILIES",
     "NAMES",
     "TASKS",
     "ByteStream",

@@ -13,7 +13,8 @@ A curriculum's file is JSON, an object with these entries, of which only `tasks`
 ```
 
 Each of `tasks` is a task set's name, or an object with its `name`, what it `requires` (by default,
-what `TASKS` says) and, in a mixture, its `weight`.
+what `TASKS` says) and, in a mixture, its `weight`. A mixture may say `repeats`: so many instances
+in a row are of the task set that is drawn.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from gpicljax.checks import (
     check_no_circle,
     refusal,
 )
-from gpicljax.envs.byte_stream.tasks import ALL_NAMES, NAMES, TASKS
+from gpicljax.envs.byte_stream.tasks import ALL_NAMES, FAMILIES, NAMES, TASKS
 from gpicljax.storage import write_atomically
 
 FORMAT = "gpicljax curriculum 1"
@@ -45,9 +46,10 @@ class Curriculum:
     Args:
       tasks: names of task sets, in their order.
       mode: `"ordered"`, one after another, each until it is passed; or `"mixture"`, one drawn for
-        each instance.
+        each instance, or for `repeats` of them.
       threshold: so many instances solved in a row pass a task set.
       weights: of a mixture, how often each is drawn, in proportion; equally often if empty.
+      repeats: of a mixture, so many instances in a row are of the task set that is drawn.
       requires: pairs of a task set and what it builds on, where that is not what `TASKS` says.
       name: for reports.
 
@@ -67,6 +69,7 @@ class Curriculum:
     mode: Literal["ordered", "mixture"] = "ordered"
     threshold: Annotated[int, Range(1, 10**6)] = 5
     weights: tuple[float, ...] = ()
+    repeats: Annotated[int, Range(1, 10**6)] = 1
     requires: tuple[tuple[str, tuple[str, ...]], ...] = ()
     name: str = ""
 
@@ -90,6 +93,8 @@ class Curriculum:
         )
         accepted = "none, or for a mixture a number >= 0 for each task, not all 0"
         check(fits, "weights", self.weights, accepted)
+        fits = self.mode == "mixture" or self.repeats == 1
+        check(fits, "repeats", self.repeats, "1, or a mixture")
         check_no_circle("requires", self.prerequisites)
 
     @property
@@ -97,6 +102,17 @@ class Curriculum:
         """What each task set of the curriculum builds on, whether that is in it or not."""
         known = {task.name: task.requires for task in TASKS} | dict(self.requires)
         return {name: tuple(known[name]) for name in dict.fromkeys(self.tasks)}
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """What an environment needs to pose them, see `ByteStream`.
+
+        Example:
+          >>> Curriculum(("micro1", "micro5.1", "micro6")).families
+          ('mapping', 'sentences')
+        """
+        needed = {TASKS[ALL_NAMES.index(name)].family for name in self.tasks}
+        return tuple(FAMILIES[family] for family in sorted(needed))
 
 
 def predecessors(name: str, requires: Mapping[str, Sequence[str]] | None = None) -> list[str]:
@@ -148,6 +164,7 @@ def save_curriculum(curriculum: Curriculum, path: str | Path) -> None:
         "name": curriculum.name,
         "tasks": entries,
         "mode": curriculum.mode,
+        **({"repeats": curriculum.repeats} if curriculum.repeats > 1 else {}),
         "threshold": curriculum.threshold,
     }
     write_atomically(Path(path), json.dumps(content, indent=2) + "\n")
@@ -179,7 +196,7 @@ def load_curriculum(path: str | Path) -> Curriculum:
         raise ValueError(f"{path}: {error}") from None
 
 
-_ENTRIES = ("tasks", "mode", "threshold", "name", "format")
+_ENTRIES = ("tasks", "mode", "threshold", "repeats", "name", "format")
 
 
 def _from_content(content: Any) -> Curriculum:
@@ -204,6 +221,7 @@ def _from_content(content: Any) -> Curriculum:
         weights.append(given.get("weight"))
     if all(weight is None for weight in weights):
         weights = []
-    options = {key: content[key] for key in ("mode", "threshold", "name") if key in content}
+    plain = ("mode", "threshold", "repeats", "name")
+    options = {key: content[key] for key in plain if key in content}
     weights = [1.0 if weight is None else weight for weight in weights]
     return Curriculum(tuple(names), weights=tuple(weights), requires=tuple(requires), **options)

@@ -12,7 +12,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import Range, Size, check
+from gpicljax.checks import Range, Size, check, check_choice
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import Count, check_values
 from gpicljax.envs.byte_stream import interpreter, tasks
@@ -21,11 +21,21 @@ from gpicljax.envs.byte_stream.hashing import Seed, inner, word
 from gpicljax.envs.byte_stream.interpreter import SPACE, Heard, Question, Rules, Talk
 from gpicljax.envs.byte_stream.pool import reached, rendered, shared
 from gpicljax.envs.byte_stream.refill import Due, blank, first, prepare, refilled
-from gpicljax.envs.byte_stream.tasks import ALL_NAMES, MAPPING, NAMES, TASKS
+from gpicljax.envs.byte_stream.tasks import (
+    ALL_NAMES,
+    ARITHMETIC_NAMES,
+    BLOCKS_NAMES,
+    FAMILIES,
+    MAPPING,
+    NAMES,
+    TASKS,
+)
 
 # Numbers of a stream's draws.
 _INSTANCES, _SERIES, _PLACES = 0, 2**28, 2**29
 _FULL = 2**16 - 1
+RELIABLE = 5
+"""After so many answers in a row that ended with a period, micro5.6.later takes that for known."""
 MINI_FACTOR = 4
 """With mended rules, how many times the threshold of other tasks mini tasks have."""
 
@@ -51,7 +61,8 @@ class Params:
       order: `int32[max_tasks]`, indices of the curriculum's task sets in `TASKS`; 0 beyond its end.
       shares: `int32[max_tasks]`, of a mixture: the sum of the shares up to each, out of 65,535.
       count: `int32[]`, how many task sets the curriculum has.
-      mixture: `bool[]`, whether each instance draws its task set.
+      mixture: `bool[]`, whether instances draw their task sets.
+      repeats: `int32[]`, of a mixture: so many instances in a row share a draw.
       threshold: `int32[]`, so many instances solved in a row pass a task set.
       horizon: `int32[]`, most steps of a stream.
     """
@@ -60,6 +71,7 @@ class Params:
     shares: Annotated[jax.Array, Range(0, _FULL)]
     count: Count
     mixture: jax.Array
+    repeats: Annotated[jax.Array, Range(1, 10**6)]
     threshold: Annotated[jax.Array, Range(1, 10**6)]
     horizon: Count
 
@@ -74,6 +86,7 @@ class Task:
       shares: `uint16[max_tasks]`.
       count: `int32[]`.
       mixture: `bool[]`.
+      repeats: `int32[]`.
       threshold: `int32[]`.
       horizon: `int32[]`.
     """
@@ -83,6 +96,7 @@ class Task:
     shares: jax.Array
     count: jax.Array
     mixture: jax.Array
+    repeats: jax.Array
     threshold: jax.Array
     horizon: jax.Array
 
@@ -137,11 +151,15 @@ class ByteStream(Environment[Params, Task, State]):
 
     The default curriculum is the reference's, `NAMES`. `TASKS` has further sets that the document
     asks for and the reference lacks: `micro5.2.repeats` (its own rule of success),
+    `micro1.prompt`, `micro5.6.later` (no period in feedback once answers end with theirs),
     `micro5.7.early` (feedback right after the period, with any rules), `micro7.1.plain`,
     `micro8.1` to `micro8.3` (spaces in stages), `micro9.2.growing` (the shortest words first),
     `micro9.2.strict` and `micro9.2.graded` (punished, or also rewarded, at once), `micro9.4.1` to
-    `micro9.4.7`, `micro11.chained`, `micro13.2.mixed` and `micro16.mixed`. Not among them are the
-    prompt of A.2.1, the second stage of A.2.5.6 and the alternative curricula of A.1.6.
+    `micro9.4.7`, `micro11.chained`, `micro13.2.mixed` and `micro16.mixed`; and, in an environment
+    with these `families`, ladders to the hardest tasks of two other curricula (A.1.6):
+    `arithmetic1` to `arithmetic14`, hexadecimal expressions with variables, and feedback that has
+    to be worked out; and `blocks1` to `blocks10`, a conversation about objects that were put
+    somewhere.
 
     `info` (the learner never sees it), of the step's instance, i.e. that in which the byte was
     said that the action replies to:
@@ -177,6 +195,8 @@ class ByteStream(Environment[Params, Task, State]):
     Args:
       rules: `"mended"` or `"reference"`, see above.
       max_tasks: cap of a curriculum's length.
+      families: generators of questions, of `FAMILIES`: the fewer, the less there is to compile.
+        `("mapping",)` has micro1 to micro5.18.
       with_text: whether experts are told the question's text and an accepted answer.
 
     Source: the document of the General AI Challenge's first round, appendix A, and what is known of
@@ -194,7 +214,18 @@ class ByteStream(Environment[Params, Task, State]):
 
     rules: Literal["mended", "reference"] = "mended"
     max_tasks: Size = 64
+    families: tuple[str, ...] = FAMILIES[:3]
     with_text: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.families, "families", self.families, f"some of {FAMILIES}")
+        for family in self.families:
+            check_choice("families", family, FAMILIES)
+
+    @property
+    def _families(self) -> tuple[int, ...]:
+        return tuple(i for i, name in enumerate(FAMILIES) if name in self.families)
 
     @property
     def mended(self) -> bool:
@@ -205,15 +236,18 @@ class ByteStream(Environment[Params, Task, State]):
 
     @property
     def default_params(self) -> Params:
-        """The reference's curriculum, as far as the cap goes, for at most 100,000 steps."""
-        fields = self._fields(Curriculum(NAMES[: self.max_tasks]))
+        """The curricula of the families, as far as the cap goes, for at most 100,000 steps."""
+        curricula = (*NAMES, *ARITHMETIC_NAMES, *BLOCKS_NAMES)
+        names = [name for name in curricula if self._asks(ALL_NAMES.index(name))]
+        fields = self._fields(Curriculum(tuple(names[: self.max_tasks])))
         return Params(**{k: jnp.asarray(v) for k, v in fields.items()}, horizon=jnp.int32(100_000))
 
     def make_params(self, curriculum: Curriculum | None = None, **overrides: Any) -> Params:
         """`default_params` with some fields replaced.
 
         Args:
-          curriculum: says `order`, `shares`, `count`, `mixture` and `threshold`.
+          curriculum: says `order`, `shares`, `count`, `mixture`, `repeats` and
+            `threshold`.
           **overrides: fields of `Params`.
 
         Raises:
@@ -245,14 +279,23 @@ class ByteStream(Environment[Params, Task, State]):
             "shares": shares,
             "count": np.int32(count),
             "mixture": np.bool_(curriculum.mode == "mixture"),
+            "repeats": np.int32(curriculum.repeats),
             "threshold": np.int32(curriculum.threshold),
         }
 
+    def _asks(self, task: int) -> bool:
+        return TASKS[task].family in self._families
+
     def validate(self, params: Params) -> None:
-        """Raises ValueError unless `count` is within the cap."""
+        """Raises ValueError unless `count` is within the cap, and `order` of the families."""
         super().validate(params)
         count = np.asarray(params.count)
         check_values("count", count, count <= self.max_tasks, f"up to {self.max_tasks}")
+        order = np.asarray(params.order)
+        within = np.arange(self.max_tasks) < count[..., None]
+        for task in np.unique(order[within]):
+            accepted = f"task sets of {self.families}; make(..., families=...) has others"
+            check(self._asks(task), "curriculum", ALL_NAMES[task], accepted)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
         """Draws a stream's seed."""
@@ -262,6 +305,7 @@ class ByteStream(Environment[Params, Task, State]):
             shares=params.shares.astype(jnp.uint16),
             count=jnp.asarray(params.count, jnp.int32),
             mixture=jnp.asarray(params.mixture, bool),
+            repeats=jnp.asarray(params.repeats, jnp.int32),
             threshold=jnp.asarray(params.threshold, jnp.int32),
             horizon=jnp.asarray(params.horizon, jnp.int32),
         )
@@ -274,7 +318,7 @@ class ByteStream(Environment[Params, Task, State]):
     def _place(self, task: Task, place: jax.Array, instance: jax.Array) -> jax.Array:
         """Where in the curriculum the task set of an instance is."""
         seed = Seed(task.seed[0], task.seed[1])
-        draw = (word(seed, _PLACES + instance) >> 16).astype(jnp.int32)
+        draw = (word(seed, _PLACES + instance // task.repeats) >> 16).astype(jnp.int32)
         drawn = reached(task.shares, draw % _FULL)
         return jnp.where(task.mixture, jnp.minimum(drawn, task.count - 1), place)
 
@@ -288,6 +332,7 @@ class ByteStream(Environment[Params, Task, State]):
             number=state.number,
             feedback=heard.feedback,
             correct=heard.correct,
+            reliable=heard.talk.periods >= RELIABLE,
             ask=heard.ask,
             keep=heard.keep,
         )
@@ -313,7 +358,7 @@ class ByteStream(Environment[Params, Task, State]):
         state = State(interpreter.first_talk(zero), blank(), *[zero] * 9)
         state = self._arrived(state, task, zero)
         due = self._due(state, task, Heard(state.talk, zero, no, no, ~no, no, no))
-        question = first(self.mended, due)
+        question = first(self.mended, self._families, due)
         # What was said last.
         said = dataclasses.replace(question, cursor=zero)
         byte, question, talk = interpreter.speak(_pool(), said, state.talk)
@@ -352,7 +397,9 @@ class ByteStream(Environment[Params, Task, State]):
             ask=(heard.ask | ended | rest) & ~complete,
             keep=heard.keep & ~ended,
         )
-        question = refilled(self.mended, self._due(after, task, heard), state.question)
+        question = refilled(
+            self.mended, self._families, self._due(after, task, heard), state.question
+        )
         byte, question, talk = interpreter.speak(pool, question, after.talk)
         time = state.time + 1
         return Transition(

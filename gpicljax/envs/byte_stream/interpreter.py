@@ -146,6 +146,7 @@ class Talk:
       waited: the spaces before it.
       matched: what the acceptor remembers of it.
       streak: right answers in a row.
+      periods: answers in a row that ended with their period.
       asked: answers decided.
       limit: after how many a solution comes too late; 0 while unknown, negative if any does.
       final: after how many the instance fails; 0 while unknown.
@@ -160,6 +161,7 @@ class Talk:
     waited: jax.Array
     matched: jax.Array
     streak: jax.Array
+    periods: jax.Array
     asked: jax.Array
     limit: jax.Array
     final: jax.Array
@@ -234,7 +236,7 @@ def first_talk(know: jax.Array) -> Talk:
     zero = jnp.zeros((), jnp.int32)
     options = np.uint32(0x1A1A1A1A)
     memory = jnp.where(know == OPTIONS, options, np.uint32(0))
-    talk = Talk(*[zero] * 12)
+    talk = Talk(*[zero] * 13)
     return dataclasses.replace(talk, memory=memory, result=jnp.full((), -1, jnp.int32))
 
 
@@ -409,6 +411,7 @@ def hear(
             mini, jnp.where(heard, progress, talk.matched), jnp.where(leading, 0, matched)
         ),
         streak=streak,
+        periods=jnp.where(decided, jnp.where(period, talk.periods + 1, 0), talk.periods),
         asked=asked,
         limit=last,
         final=final,

@@ -23,6 +23,8 @@ SYMBOLS = string.ascii_letters + string.digits + " ,.!;?-"
 """The allowed characters of micro1."""
 PUNCTUATION = ' !":?.,;'
 """What stands for itself in micro2 and micro3."""
+PROMPT = "one character is right. find it, and go on saying it. "
+"""What micro1.prompt says."""
 KEYS = 10
 # Numbers of an instance's draws; a question's come after them.
 _ALPHABET, _TARGET, _PERMUTATION, _ORDER, _LENGTHS, _DIGITS = 0, 1, 2, 0x4000, 16, 64
@@ -136,6 +138,8 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     symbol = (code != COPY) & (key >= 4) & ((code == GROUPS) | (code == LETTERS))
     itself = mark[jnp.clip(key - 4, 0, 7)]
     asked = jnp.where(symbol, itself, pair[0])
+    prompt = jnp.asarray(np.frombuffer(PROMPT.encode(), np.uint8), jnp.int32)
+    asked = jnp.where(marks & 4 != 0, prompt[question % len(PROMPT)], asked)
     answered = jnp.where(symbol, itself, pair[1])
 
     # Digits.

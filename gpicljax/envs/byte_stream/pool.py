@@ -97,6 +97,7 @@ class Pool:
       triples: `int32[15600]`, all three different letters in order.
       capitals: where "AAA" begins; the other trigrams of capitals follow in order.
       digits: where "000" begins; the other numbers of three digits follow in order.
+      hexadecimal: where "000" begins; the others of three hexadecimal digits follow in order.
       characters: `int32[128]`, tokens of single characters.
     """
 
@@ -116,6 +117,7 @@ class Pool:
         capitals = itertools.product(string.ascii_uppercase, repeat=3)
         self.capitals = int(builder.row(["".join(x) for x in capitals])[0]) >> _LENGTH_BITS
         self.digits = int(builder.row([f"{n:03}" for n in range(1000)])[0]) >> _LENGTH_BITS
+        self.hexadecimal = int(builder.row([f"{n:03x}" for n in range(4096)])[0]) >> _LENGTH_BITS
         self.characters = np.array([builder.token(chr(n)) for n in range(128)], np.int32)
 
     def trigram(self, number: jax.Array, size: jax.Array) -> jax.Array:
@@ -125,6 +127,11 @@ class Pool:
     def three_digits(self, number: jax.Array, size: jax.Array) -> jax.Array:
         """Tokens of the first `size` digits of numbers of three."""
         return jnp.where(size > 0, (self.digits + 3 * number << _LENGTH_BITS) + size, 0)
+
+    def last_digits(self, number: jax.Array, size: jax.Array, base: jax.Array) -> jax.Array:
+        """Tokens of the last `size` of three digits to base 10 or 16."""
+        start = jnp.where(base == 16, self.hexadecimal, self.digits) + 3 * number + 3 - size
+        return jnp.where(size > 0, (start << _LENGTH_BITS) + size, 0)
 
     def token(self, text: str) -> int:
         """The token of a text, which is laid down if it is new."""
@@ -160,7 +167,7 @@ def length(token: jax.Array) -> jax.Array:
     return token & (2**_LENGTH_BITS - 1)
 
 
-def cut(token: jax.Array, size: jax.Array) -> jax.Array:
+def cut(token: jax.Array, size: jax.Array | int) -> jax.Array:
     """The first `size` bytes of tokens that have as many.
 
     Example:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.batching import remaker, select
-from gpicljax.envs.byte_stream import mapping, mini, sentences, tasks
+from gpicljax.envs.byte_stream import arithmetic, blocks, mapping, mini, sentences, tasks
 from gpicljax.envs.byte_stream.hashing import Seed
 from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, TEXT, Asked, Question
 from gpicljax.envs.byte_stream.pool import cut, laid, shared, taken
@@ -29,6 +29,7 @@ class Due(NamedTuple):
       number: `int32[]`, of the question that is due.
       feedback: `bool[]`, on the question before it,
       correct: `bool[]`, which was answered well.
+      reliable: `bool[]`, whether answers have ended with their periods for some time.
       ask: `bool[]`, whether a question is due.
       keep: `bool[]`, whether what is left of the text is said first; with `ask`, the question is a
         stream's first one, of which `first` has said a byte.
@@ -41,6 +42,7 @@ class Due(NamedTuple):
     number: jax.Array
     feedback: jax.Array
     correct: jax.Array
+    reliable: jax.Array
     ask: jax.Array
     keep: jax.Array
 
@@ -67,15 +69,24 @@ def blank() -> Question:
     )
 
 
-def question_of(text: jax.Array, asked: Asked, cursor: jax.Array) -> Question:
-    """A question whose text is `int32[TEXT]` tokens, of which `cursor` bytes were said."""
+def question_of(text: jax.Array, asked: Asked | None, cursor: Any) -> Question:
+    """A question of which `cursor` bytes were said; without `asked`, nothing but a text.
+
+    Args:
+      text: `int32[TEXT]` tokens.
+      asked: what is to be answered, and how.
+      cursor: `int32[]`.
+    """
     bases, ends = laid(text)
+    said = dataclasses.replace(
+        blank(), bases=bases, ends=ends, cursor=jnp.asarray(cursor, jnp.int32)
+    )
+    if asked is None:
+        return said
     answer = jnp.stack([jnp.asarray(token, jnp.int32) for token in asked.answer])
     answer_bases, answer_ends = laid(answer)
-    return Question(
-        bases=bases,
-        ends=ends,
-        cursor=cursor,
+    return dataclasses.replace(
+        said,
         answer_bases=answer_bases,
         answer_ends=answer_ends,
         pattern=asked.pattern,
@@ -86,41 +97,40 @@ def question_of(text: jax.Array, asked: Asked, cursor: jax.Array) -> Question:
     )
 
 
-def first(mended: bool, due: Due) -> Question:
+def first(mended: bool, families: tuple[int, ...], due: Due) -> Question:
     """A stream's first question, of which the first byte is said; but for mappings only that byte.
 
     No reply to the first byte of a longer question is an answer, so that the rest can be made at
     the first step, by `refilled`, together with what other streams need: programs need its
     generators once. Mappings have questions of one byte.
     """
-    asked = mapping.ask(due.seed, due.task, due.number, mended)
-    sentence = sentences.first_token(due.seed, due.task, due.number, mended)
     family = jnp.asarray(tasks.table(mended)["family"])[due.task]
-    token = jnp.where(family == tasks.SENTENCES, sentence, shared().token(mini.TEXTS[0]))
-    text = jnp.stack(
-        [cut(token, jnp.ones((), jnp.int32)), *[jnp.zeros((), jnp.int32)] * (len(asked.text) - 1)]
-    )
-    text = text.at[1].set(shared().token(" "))
-    text = jnp.where(family == tasks.MAPPING, jnp.stack(asked.text), text)
-    made = question_of(jnp.pad(text, (0, TEXT - len(text))), asked, jnp.ones((), jnp.int32))
-    begun = dataclasses.replace(blank(), bases=made.bases, ends=made.ends, cursor=made.cursor)
-    return select(family == tasks.MAPPING, made, begun)
+    arguments = due.seed, due.task, due.number, mended
+    token = jnp.full((), shared().token(mini.TEXTS[0]), jnp.int32)
+    if tasks.SENTENCES in families:
+        token = jnp.where(family == tasks.SENTENCES, sentences.first_token(*arguments), token)
+    if tasks.ARITHMETIC in families:
+        token = jnp.where(family == tasks.ARITHMETIC, shared().token(arithmetic.LEAD), token)
+    if tasks.BLOCKS in families:
+        token = jnp.where(family == tasks.BLOCKS, blocks.first_token(due.task, mended), token)
+    begun = question_of(_text([cut(token, 1), shared().token(" ")]), None, 1)
+    if tasks.MAPPING not in families:
+        return begun
+    asked = mapping.ask(*arguments)
+    return select(family == tasks.MAPPING, question_of(_text(asked.text), asked, 1), begun)
 
 
-def _text(due: Due, asked: Asked) -> list[jax.Array]:
-    """The tokens of what is asked, `int32[1]` each, if anything is."""
-    return [jnp.where(due.ask, token, 0)[None] for token in asked.text]
+def _text(tokens: list[Any]) -> jax.Array:
+    """Tokens, `int32[TEXT]`, with none behind them; entries are single ones, or rows."""
+    rows = [jnp.atleast_1d(jnp.asarray(token, jnp.int32)) for token in tokens]
+    joined = jnp.concatenate(rows)
+    return jnp.concatenate([joined, jnp.zeros(TEXT - len(joined), jnp.int32)])
 
 
-def _padded(tokens: list[jax.Array]) -> jax.Array:
-    """Rows of tokens, one after the other, `int32[TEXT]`."""
-    row = jnp.concatenate(tokens).astype(jnp.int32)
-    return jnp.concatenate([row, jnp.zeros(TEXT - len(row), jnp.int32)])
-
-
-def _said(due: Due, old: Question, text: jax.Array, asked: Asked) -> Question:
-    """The question with this text: what is asked, if anything is, else the old one."""
-    made = question_of(text, asked, jnp.where(due.keep, old.cursor, 0))
+def _put(due: Due, old: Question, text: jax.Array, asked: Asked) -> Question:
+    """The question, or the old one if none is due, with this text to be said."""
+    cursor = jnp.where(due.keep, old.cursor, 0)
+    made = question_of(text, asked, cursor)
     rest = dataclasses.replace(old, bases=made.bases, ends=made.ends, cursor=made.cursor)
     return select(due.ask, made, rest)
 
@@ -132,20 +142,21 @@ def _joined(due: Due, old: Question, before: list[Any], told: Any, asked: Asked)
     """
     answer = taken(old.answer_bases, old.answer_ends)
     says = due.feedback & (told >= 0)
-    stop = jnp.where(told == -2, 0, shared().token(";"))
-    period = jnp.where(says & (told == 2), answer[-1:], 0)
     head = [
-        *(jnp.where(says, token, 0)[None] for token in before),
+        *(jnp.where(says, token, 0) for token in before),
         jnp.where(says & (told > 0), answer[:-1], 0),
-        period,
-        jnp.where(says & (old.style != tasks.BARE), stop, 0)[None],
+        jnp.where(says & (told == 2), answer[-1], 0),
+        jnp.where(says & (old.style != tasks.BARE), shared().token(";"), 0),
     ]
-    return _said(due, old, _padded([*head, *_text(due, asked)]), asked)
+    text = [jnp.where(due.ask, token, 0) for token in asked.text]
+    return _put(due, old, _text([*head, *text]), asked)
 
 
 def _mapping(mended: bool, due: Due, old: Question) -> Question:
     style = old.style
-    shortened = (style == tasks.SHORTENED) & due.correct
+    later = style == tasks.SHORTENED_LATER
+    shortened = ((style == tasks.SHORTENED) | later) & due.correct
+    shortened = shortened | (later & due.reliable)
     told = jnp.where(style == tasks.NONE, -1, jnp.where(shortened, 1, 2))
     before = mapping.before_feedback(due.seed, due.number - 1, style)
     return _joined(due, old, before, told, mapping.ask(due.seed, due.task, due.number, mended))
@@ -163,36 +174,64 @@ def _mini(mended: bool, due: Due, old: Question) -> Question:
     asked = mini.ask(due.seed, due.series, due.shown, due.task, mended)
     answer = jnp.where(due.ask, asked.answer[0], taken(old.answer_bases, old.answer_ends)[0])
     said = mini.feedback(due.seed, answer, due.correct)
-    question = _padded(_text(due, asked))
+    question = _text([jnp.where(due.ask, token, 0) for token in asked.text])
     # What is left is said first; two messages have their places in the end.
     left = jnp.where(due.ask, question, taken(old.bases, old.ends))
     left = jnp.where(due.keep, left, 0)
     free = jnp.where(left[-2] == 0, TEXT - 2, TEXT - 1)
     told = jnp.where(np.arange(TEXT) == free, said, left)
-    return _said(due, old, jnp.where(due.feedback, told, question), asked)
+    return _put(due, old, jnp.where(due.feedback, told, question), asked)
 
 
-def _groups(size: int) -> tuple[int, ...]:
-    """Streams of each family that are worked on together: about as many as need it at a step."""
-    return tuple(max(8, size // part) for part in (16, 128, 512))
+def _arithmetic(mended: bool, due: Due, old: Question) -> Question:
+    worked_out = old.style == tasks.STATEMENT
+    statement = arithmetic.statement(due.seed, due.number - 1, due.correct)
+    before, _ = sentences.before_feedback(old.style, due.correct)
+    told = jnp.where(worked_out | due.correct, 0, 2)
+    asked = arithmetic.ask(due.seed, due.task, due.number, mended)
+    return _joined(due, old, [jnp.where(worked_out, statement, before)], told, asked)
 
 
-def refilled(mended: bool, due: Due, old: Question) -> Question:
+def _blocks(mended: bool, due: Due, old: Question) -> Question:
+    before = jnp.where(due.correct, shared().token(blocks.YES), shared().token(blocks.NO))
+    told = jnp.where(due.correct, 0, 2)
+    asked = blocks.ask(due.seed, due.task, due.number, mended)
+    return _joined(due, old, [before], told, asked)
+
+
+_MAKERS = {
+    tasks.MAPPING: (_mapping, 16),
+    tasks.SENTENCES: (_sentences, 128),
+    tasks.MINI: (_mini, 512),
+    tasks.ARITHMETIC: (_arithmetic, 128),
+    tasks.BLOCKS: (_blocks, 128),
+}
+"""Who makes each family's questions, and one of how many streams needs one at a step."""
+
+
+def refilled(mended: bool, families: tuple[int, ...], due: Due, old: Question) -> Question:
     """The question after what is due was put into it; only streams where anything is due pay."""
+    kinds = np.zeros(len(_MAKERS), np.int32)
+    kinds[list(families)] = 1 + np.arange(len(families))
     family = jnp.asarray(tasks.table(mended)["family"])[due.task]
-    kind = jnp.where(due.feedback | due.ask, family + 1, 0)
-    return _refiller(mended)(kind, old, due, old)
+    kind = jnp.where(due.feedback | due.ask, jnp.asarray(kinds)[family], 0)
+    return _refiller(mended, families)(kind, old, due, old)
 
 
 @functools.cache
-def _refiller(mended: bool) -> Callable[..., Question]:
-    makes = [functools.partial(make, mended) for make in (_mapping, _sentences, _mini)]
-    return remaker(makes, _groups)
+def _refiller(mended: bool, families: tuple[int, ...]) -> Callable[..., Question]:
+    makers = [_MAKERS[family] for family in families]
+
+    def groups(size: int) -> tuple[int, ...]:
+        return tuple(max(8, size // part) for _, part in makers)
+
+    return remaker([functools.partial(make, mended) for make, _ in makers], groups)
 
 
 @functools.cache
 def prepare() -> None:
     """Lays down in the pool whatever any question may need."""
-    for text in (*sentences.texts(), *mini.TEXTS, ";", "."):
+    texts = (*sentences.texts(), *mini.TEXTS, *arithmetic.texts(), *blocks.texts(), ";", ".")
+    for text in texts:
         shared().token(text)
     shared().close()

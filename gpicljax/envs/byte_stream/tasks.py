@@ -15,11 +15,13 @@ import functools
 
 import numpy as np
 
-from gpicljax.envs.byte_stream import interpreter
+from gpicljax.envs.byte_stream import interpreter, ladders
 from gpicljax.envs.byte_stream.interpreter import Rules
 
-MAPPING, SENTENCES, MINI = range(3)
-"""Who asks: `mapping`, `sentences` or `mini`."""
+MAPPING, SENTENCES, MINI, ARITHMETIC, BLOCKS = range(5)
+"""Who asks."""
+FAMILIES = ("mapping", "sentences", "mini", "arithmetic", "blocks")
+"""Their names."""
 
 # What a mapping is between.
 SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
@@ -27,6 +29,7 @@ SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
 # Which feedback.
 NONE, BARE, ENDED, SHORTENED, ONE_BEFORE, PERHAPS_BEFORE, SOME_BEFORE = range(7)
 GOOD_JOB, CORRECT, GOOD_JOB_WITH, GOOD_JOB_UNFINISHED, VERDICT = range(7, 12)
+STATEMENT, YES_OR_NO, SHORTENED_LATER = range(12, 15)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +46,8 @@ class TaskSet:
       style: which feedback; of sentences, each has its own.
       question: fewest and most digits of a mapping's question,
       answer: and of its answer.
-      marks: 1 if its questions end with a period, plus 2 if its answers do.
+      marks: 1 if its questions end with a period, plus 2 if its answers do; 4 if they are the
+        bytes of a prompt.
       know: see `interpreter.Rules`.
       tolerance: likewise.
       early: whether answers of a mapping end with their period, whatever the rules.
@@ -77,6 +81,20 @@ def _sentence(name: str, title: str, *requires: str, **options: object) -> TaskS
     kind = name.removesuffix(".strict").removesuffix(".graded")
     options = {"code": SENTENCE_KINDS.index(kind), "marks": 2} | options
     return TaskSet(name, title, requires=requires, family=SENTENCES, **options)  # type: ignore[arg-type]
+
+
+def _rungs(
+    name: str, family: int, lookup: tuple[int, ...], rungs: tuple[ladders.Rung, ...]
+) -> list[TaskSet]:
+    """The task sets of a ladder, each of which builds on the one below."""
+    made: list[TaskSet] = []
+    for code, rung in enumerate(rungs):
+        requires = tuple(task.name for task in made[-1:])
+        known = code + 1 in lookup
+        made.append(
+            TaskSet(f"{name}{code + 1}", rung.title, known, requires, family, code, marks=2)
+        )
+    return made
 
 
 SENTENCE_KINDS = (
@@ -173,6 +191,15 @@ TASKS: tuple[TaskSet, ...] = (
         know=interpreter.ALL_ASKED,
         repeats=True,
     ),
+    TaskSet(
+        "micro1.prompt",
+        "a subset of characters only, asked for in words",
+        code=SYMBOL,
+        style=NONE,
+        marks=4,
+        know=1,
+    ),
+    _mapping("6.later", "no period in feedback any more", "micro5.6", style=SHORTENED_LATER),
     _mapping(
         "7.early",
         "variable length, feedback right after the period",
@@ -204,12 +231,19 @@ TASKS: tuple[TaskSet, ...] = (
     _sentence("micro11.chained", "two operations in a row", "micro11"),
     _sentence("micro13.2.mixed", "and, or in one expression", "micro13.2"),
     _sentence("micro16.mixed", "tasks mixed within an instance", "micro16"),
+    # The alternative curricula of A.1.6.
+    *_rungs("arithmetic", ARITHMETIC, (1, 3, 7), ladders.ARITHMETIC),
+    *_rungs("blocks", BLOCKS, (1, 2), ladders.BLOCKS),
 )
 """All task sets: those of the reference's curriculum in its order, and then others."""
 
 ALL_NAMES = tuple(task.name for task in TASKS)
 NAMES = ALL_NAMES[: ALL_NAMES.index("mini5") + 1]
 """The reference's curriculum."""
+ARITHMETIC_NAMES = tuple(task.name for task in TASKS if task.family == ARITHMETIC)
+"""The first curriculum of A.1.6, the easiest set first."""
+BLOCKS_NAMES = tuple(task.name for task in TASKS if task.family == BLOCKS)
+"""The second one."""
 
 
 @functools.cache

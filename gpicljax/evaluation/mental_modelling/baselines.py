@@ -10,6 +10,7 @@ and changes often stay what they were.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -78,6 +79,8 @@ def _bounds(queries: Queries) -> tuple[float, float]:
 
 
 def _examples(queries: Queries) -> _Examples:
+    accepted = "another question; `votes` answers it with a rule of the next action"
+    check(queries.question != "argue", "queries.question", "argue", accepted)
     states, actions = queries.past_states, queries.past_actions
     if queries.state is not None:
         states = np.concatenate([states, queries.state[:, None]], axis=1)
@@ -135,12 +138,9 @@ def majority(queries: Queries) -> Answers:
     Where numbers are asked for, the middle of the most frequent part of the range.
 
     Example:
-      >>> from gpicljax.data.mental_modelling import episodes_of
+      >>> from gpicljax.data.mental_modelling import made_up
       >>> from gpicljax.evaluation.mental_modelling import build_queries
-      >>> about = {"environment": "Walk", "action_space": Discrete(2), "agent": "walker"}
-      >>> states, actions = np.zeros((5, 1)), np.array([0, 1, 1, 0, 1])
-      >>> walk = episodes_of([states], [actions], [np.zeros(5)], **about)
-      >>> asked = build_queries(walk, "next_action", history=3)
+      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "next_action", history=3)
       >>> majority(asked).values.tolist()
       [[1], [1]]
     """
@@ -164,12 +164,9 @@ def copy_last(queries: Queries) -> Answers:
     """The action before, or the state that is given: nothing changes.
 
     Example:
-      >>> from gpicljax.data.mental_modelling import episodes_of
+      >>> from gpicljax.data.mental_modelling import made_up
       >>> from gpicljax.evaluation.mental_modelling import build_queries
-      >>> about = {"environment": "Walk", "action_space": Discrete(2), "agent": "walker"}
-      >>> states, actions = np.zeros((5, 1)), np.array([0, 1, 1, 0, 1])
-      >>> walk = episodes_of([states], [actions], [np.zeros(5)], **about)
-      >>> asked = build_queries(walk, "next_action", history=3)
+      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "next_action", history=3)
       >>> copy_last(asked).values.tolist()
       [[1], [0]]
     """
@@ -189,11 +186,9 @@ def same_change(queries: Queries) -> Answers:
     """The last known change once more: of a state's elements, or of an action that is a number.
 
     Example:
-      >>> from gpicljax.data.mental_modelling import episodes_of
+      >>> from gpicljax.data.mental_modelling import made_up
       >>> from gpicljax.evaluation.mental_modelling import build_queries
-      >>> about = {"environment": "Walk", "action_space": Box(-1.0, 1.0), "agent": "walker"}
-      >>> states, actions = np.zeros((4, 1)), np.array([0.0, 0.2, 0.3, 0.3])
-      >>> walk = episodes_of([states], [actions], [np.zeros(4)], **about)
+      >>> walk = made_up([0.0, 0.2, 0.3, 0.3])
       >>> asked = build_queries(walk, "next_action", form="absolute", history=2)
       >>> same_change(asked).values.tolist()
       [[0.4], [0.4]]
@@ -228,11 +223,9 @@ def nearest_neighbour(queries: Queries) -> Answers:
     Distances are Euclidean, in standard deviations of each input within the history.
 
     Example:
-      >>> from gpicljax.data.mental_modelling import episodes_of
+      >>> from gpicljax.data.mental_modelling import made_up
       >>> from gpicljax.evaluation.mental_modelling import build_queries
-      >>> about = {"environment": "Walk", "action_space": Discrete(2), "agent": "walker"}
-      >>> states, actions = np.array([[0.0], [5.0], [6.0], [0.5], [5.5]]), np.array([0, 1, 1, 0, 1])
-      >>> walk = episodes_of([states], [actions], [np.zeros(5)], **about)
+      >>> walk = made_up([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
       >>> asked = build_queries(walk, "next_action", history=3)
       >>> nearest_neighbour(asked).values.tolist()
       [[0], [1]]
@@ -262,15 +255,41 @@ def ridge(queries: Queries, penalty: float = 0.1) -> Answers:
       ValueError: if the penalty is not above 0.
 
     Example:
-      >>> from gpicljax.data.mental_modelling import episodes_of
+      >>> from gpicljax.data.mental_modelling import made_up
       >>> from gpicljax.evaluation.mental_modelling import build_queries
-      >>> about = {"environment": "Walk", "action_space": Box(-1.0, 1.0), "agent": "walker"}
-      >>> states, actions = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0.0, 0.1, 0.2, 0.3])
-      >>> walk = episodes_of([states], [actions], [np.zeros(4)], **about)
+      >>> walk = made_up([0.0, 0.1, 0.2, 0.3], states=[0.0, 1.0, 2.0, 3.0])
       >>> asked = build_queries(walk, "next_action", form="absolute", history=3)
       >>> ridge(asked, penalty=1e-9).values.tolist()
       [[0.3]]
     """
+    return _regressed(queries, penalty, lambda inner: inner)
+
+
+def quadratic(queries: Queries, penalty: float = 0.1) -> Answers:
+    """Ridge regression on the inputs and all their products: laws that are not quite linear.
+
+    Args:
+      queries: what is asked.
+      penalty: see `ridge`.
+
+    Raises:
+      ValueError: if the penalty is not above 0.
+
+    Example:
+      >>> from gpicljax.data.mental_modelling import made_up
+      >>> from gpicljax.evaluation.mental_modelling import build_queries
+      >>> walk = made_up([0.4, 0.1, 0.0, 0.1, 0.4], states=[-2.0, -1.0, 0.0, 1.0, 2.0])
+      >>> asked = build_queries(walk, "next_action", form="absolute", history=4)
+      >>> quadratic(asked, penalty=1e-9).values.tolist()
+      [[0.4]]
+    """
+    return _regressed(queries, penalty, lambda inner: (1 + inner) ** 2)
+
+
+def _regressed(
+    queries: Queries, penalty: float, kernel: Callable[[np.ndarray], np.ndarray]
+) -> Answers:
+    """Regression with a function of the inputs' inner products."""
     check(Range(above=0).accepts(penalty), "penalty", penalty, "a finite number above 0")
     examples = _examples(queries)
     targets, count = examples.targets, examples.targets.shape[1]
@@ -287,9 +306,9 @@ def ridge(queries: Queries, penalty: float = 0.1) -> Answers:
     inputs, given = _standardised(examples)
     mean = targets.mean(1, keepdims=True)
     # The dual form: as many unknowns as examples, of which there are few.
-    inner = inputs @ inputs.swapaxes(1, 2) + penalty * np.eye(count)
+    inner = kernel(inputs @ inputs.swapaxes(1, 2)) + penalty * np.eye(count)
     weights = np.linalg.solve(inner, targets - mean)
-    near = inputs @ given[..., None]
+    near = kernel(inputs @ given[..., None])
     found = mean[:, 0] + (near * weights).sum(1)
     if queries.form == "discrete":
         return _all_parsed(found.argmax(-1)[:, None])
@@ -299,12 +318,61 @@ def ridge(queries: Queries, penalty: float = 0.1) -> Answers:
     return _all_parsed(_in_form(queries, found))
 
 
+def votes(queries: Queries, rule: Rule) -> Answers:
+    """What a rule says to an action that is argued about: the agent's, if it foresees just that.
+
+    Of continuous actions, those in the same of the ten parts of the range count as the same.
+
+    Args:
+      queries: with the question `argue`.
+      rule: of the next action.
+
+    Raises:
+      ValueError: for another question.
+
+    Example:
+      >>> from gpicljax.data.mental_modelling import made_up
+      >>> from gpicljax.evaluation.mental_modelling import build_queries
+      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "argue", history=3)
+      >>> asked.action.tolist(), votes(asked, copy_last).values.tolist()
+      ([0, 0], [[0], [1]])
+    """
+    check(queries.question == "argue", "queries.question", queries.question, "argue")
+    assert queries.action is not None
+    discrete = isinstance(queries.action_space, Discrete)
+    shown = queries.action.reshape(len(queries.truth), -1)
+    foreseen = dataclasses.replace(
+        queries,
+        question="next_action",
+        form="discrete" if discrete else "bins",
+        action=None,
+        truth=np.zeros(shown.shape, int),
+    )
+    said = rule(foreseen).values
+    same = said == (shown if discrete else _in_form(foreseen, shown))
+    return _all_parsed(same.all(1, keepdims=True).astype(int))
+
+
+def always_agree(queries: Queries) -> Answers:
+    """Every action that is argued about is the agent's: what a model does that likes to say yes.
+
+    Example:
+      >>> from gpicljax.data.mental_modelling import made_up
+      >>> from gpicljax.evaluation.mental_modelling import build_queries
+      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "argue", history=3)
+      >>> always_agree(asked).values.tolist()
+      [[1], [1]]
+    """
+    return _all_parsed(np.ones_like(queries.truth))
+
+
 BASELINES: Mapping[str, Rule] = {
     "majority": majority,
     "copy last": copy_last,
     "same change": same_change,
     "nearest neighbour": nearest_neighbour,
     "ridge regression": ridge,
+    "quadratic regression": quadratic,
 }
 """The rules by name."""
 
@@ -313,15 +381,16 @@ def baseline_answers(queries: Queries) -> dict[str, Answers]:
     """What every rule answers that goes with the question.
 
     Example:
-      >>> from gpicljax.data.mental_modelling import episodes_of
+      >>> from gpicljax.data.mental_modelling import made_up
       >>> from gpicljax.evaluation.mental_modelling import build_queries
-      >>> about = {"environment": "Walk", "action_space": Discrete(2), "agent": "walker"}
-      >>> states, actions = np.zeros((5, 1)), np.array([0, 1, 1, 0, 1])
-      >>> walk = episodes_of([states], [actions], [np.zeros(5)], **about)
-      >>> asked = build_queries(walk, "next_action", history=3)
+      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "next_action", history=3)
       >>> list(baseline_answers(asked))
-      ['majority', 'copy last', 'nearest neighbour', 'ridge regression']
+      ['majority', 'copy last', 'nearest neighbour', 'ridge regression', 'quadratic regression']
     """
+    if queries.question == "argue":
+        rules = {name: rule for name, rule in BASELINES.items() if rule is not same_change}
+        foreseen = {name: votes(queries, rule) for name, rule in rules.items()}
+        return {"always agree": always_agree(queries), **foreseen}
     return {
         name: rule(queries)
         for name, rule in BASELINES.items()

@@ -6,9 +6,12 @@
 | `last_action` | states i and i + 1 | action i |
 | `next_state` | state, action and reward i | state i + 1 |
 | `last_state` | action i, state i + 1 | state i |
+| `argue` | state i, an action | whether it is action i |
 
 A history of H has the H whole steps (state, action, reward) right before step i: none for H = 0.
-Truth and history are rounded alike, once, so that nothing is asked about that cannot be seen.
+Truth and history are rounded alike, once, so that nothing is asked about that cannot be seen. Half
+of the actions that are argued about are the agent's; the others are drawn from all that differ, and
+of continuous ones from those that lie in another of the ten parts of the range.
 
 Source: sections 3.1 and 3.2 and appendix C of Lu et al. (2024), "Mental modelling of reinforcement
 learning agents by language models".
@@ -25,8 +28,10 @@ from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.data.mental_modelling import Episodes
 from gpicljax.spaces import Box, Discrete
 
-Question = Literal["next_action", "last_action", "next_state", "last_state"]
-Form = Literal["discrete", "bins", "absolute", "change"]
+Question = Literal["next_action", "last_action", "next_state", "last_state", "argue"]
+Form = Literal["discrete", "bins", "absolute", "change", "vote"]
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+"""All of them."""
 HISTORY_SIZES = (0, 1, 2, 3, 5, 10, 20, 40)
 """What is swept by default; the paper's sizes stand on the axes of its figures only."""
 DECREASE, INCREASE, UNCHANGED = 0, 1, 2
@@ -47,7 +52,8 @@ class Queries:
       question: see the module.
       form: of the answers. `discrete`: the number of an action or state; `bins`: of the range's
         ten equal parts, for each entry of an action; `absolute`: numbers; `change`: a class for
-        each element of the state, from state i to state i + 1.
+        each element of the state, from state i to state i + 1; `vote`: 1 for the agent's action,
+        0 for another.
       history: H.
       decimals: to which everything is rounded.
       action_space: what actions are within.
@@ -150,6 +156,7 @@ def build_queries(
     history: int = 3,
     first: int | None = None,
     decimals: int = 4,
+    seed: int = 0,
 ) -> Queries:
     """One query for every step that has so much history before it.
 
@@ -162,6 +169,7 @@ def build_queries(
       first: the first step that is asked about; `history` by default. The same number for all sizes
         of history asks the same queries of all.
       decimals: to which states, actions and rewards are rounded.
+      seed: of the actions that are argued about.
 
     Raises:
       ValueError: for an unknown question, a form that does not go with it, or a history that leaves
@@ -184,14 +192,14 @@ def build_queries(
       Traceback (most recent call last):
       ValueError: history: got 5; accepted: integers from 0 to 2: episode 0 has 4 steps
     """
-    check_choice("question", question, get_args(Question))
+    check_choice("question", question, QUESTIONS)
     check_at_least(0, history=history, decimals=decimals)
     check(history <= _MOST_HISTORY, "history", history, f"integers from 0 to {_MOST_HISTORY}")
     check(decimals <= 8, "decimals", decimals, "integers from 0 to 8")
     form = _form(episodes, question, form)
     asks_action = question.endswith("action")
     # Where the next state is needed, the last step has none.
-    ends = episodes.length - (question != "next_action")
+    ends = episodes.length - (question not in ("next_action", "argue"))
     n = int(ends.argmin())
     accepted = f"integers from 0 to {ends[n] - 1}: episode {n} has {episodes.length[n]} steps"
     check(history < ends[n], "history", history, accepted)
@@ -211,7 +219,10 @@ def build_queries(
     here = episode, step
     after = episode, np.minimum(step + 1, rewards.shape[1] - 1)
 
-    if form == "change":
+    given = actions[here]
+    if question == "argue":
+        given, truth = _presented(given, episodes.action_space, decimals, seed)
+    elif form == "change":
         truth = change_class(states[here], states[after])
     elif asks_action:
         truth = actions[here]
@@ -231,13 +242,63 @@ def build_queries(
         past_actions=actions[past],
         past_rewards=rewards[past],
         state=None if question == "last_state" else states[here],
-        action=None if asks_action else actions[here],
+        action=None if asks_action else given,
         reward=rewards[here] if question == "next_state" else None,
         next_state=states[after] if question.startswith("last") else None,
         truth=truth.reshape(len(episode), -1),
         episode=episode,
         step=step,
     )
+
+
+def pick(queries: Queries, count: int, seed: int = 0) -> Queries:
+    """So many of the queries, drawn without repetition, in their order: replies cost money.
+
+    Args:
+      queries: Q of them.
+      count: how many; all, if there are no more.
+      seed: of the draw.
+
+    Example:
+      >>> from gpicljax.data.mental_modelling import made_up
+      >>> from gpicljax.evaluation.mental_modelling import build_queries
+      >>> asked = build_queries(made_up([0, 1] * 50), "next_action", history=2)
+      >>> pick(asked, 7).truth.shape
+      (7, 1)
+    """
+    check_at_least(1, count=count)
+    total = len(queries.truth)
+    if count >= total:
+        return queries
+    kept = np.sort(np.random.default_rng(seed).permutation(total)[:count])
+    per_query = (
+        "past_states", "past_actions", "past_rewards", "state", "action", "reward", "next_state",
+        "truth", "episode", "step",
+    )  # fmt: skip
+    some = {}
+    for name in per_query:
+        values = getattr(queries, name)
+        some[name] = None if values is None else values[kept]
+    return dataclasses.replace(queries, **some)
+
+
+def _presented(
+    actions: np.ndarray, space: Discrete | Box, decimals: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Actions to be argued about, and whether they are the agent's: half of them."""
+    rng = np.random.default_rng(seed)
+    count = len(actions)
+    agents = rng.permutation(count) < (count + 1) // 2
+    if isinstance(space, Discrete):
+        check(space.n > 1, "action_space", space, "two actions or more, where one is argued about")
+        others = (actions + rng.integers(1, space.n, count)) % space.n
+        return np.where(agents, actions, others), agents.astype(int)
+    low, high = space.low, space.high
+    # Another part of the range in every entry, somewhere within it.
+    parts = (to_bins(actions, low, high, decimals) + rng.integers(1, BINS, actions.shape)) % BINS
+    inside = rng.uniform(0.05, 0.95, actions.shape)
+    others = rounded(low + (parts + inside) * (high - low) / BINS, decimals)
+    return np.where(agents[:, None], actions, others), agents.astype(int)
 
 
 def _bounds(space: Discrete | Box) -> tuple[float, float]:
@@ -247,7 +308,9 @@ def _bounds(space: Discrete | Box) -> tuple[float, float]:
 
 def _form(episodes: Episodes, question: Question, form: Form | None) -> Form:
     known: tuple[Form, ...]
-    if question.endswith("action"):
+    if question == "argue":
+        known = ("vote",)
+    elif question.endswith("action"):
         discrete = isinstance(episodes.action_space, Discrete)
         known = ("discrete",) if discrete else ("bins", "absolute")
     else:

@@ -14,6 +14,7 @@ from gpicljax.evaluation.meta_rg.language import (
     meanings,
     utterances,
 )
+from gpicljax.evaluation.meta_rg.listening import Confusion, confusion
 from gpicljax.evaluation.meta_rg.zsct import (
     HypothesisRow,
     ZSCTAccuracy,
@@ -24,12 +25,14 @@ from gpicljax.evaluation.meta_rg.zsct import (
 
 __all__ = [
     "Acquisition",
+    "Confusion",
     "Games",
     "HypothesisRow",
     "Languages",
     "Utterances",
     "ZSCTAccuracy",
     "accuracy_by_seed",
+    "confusion",
     "ease_of_acquisition",
     "hypothesis_table",
     "hypothesis_tests",

@@ -1,0 +1,34 @@
+"""Mental modelling: ten thousand queries are built, answered by all array rules, and scored."""
+
+import numpy as np
+import pytest
+
+from gpicljax.data.mental_modelling import episodes_of
+from gpicljax.evaluation.mental_modelling import (
+    QUESTIONS,
+    baseline_answers,
+    build_queries,
+    pick,
+    score,
+)
+from gpicljax.spaces import Discrete
+
+
+@pytest.mark.parametrize("history", [3, 20, 40])
+def test_ten_thousand_queries(benchmark, history):
+    rng = np.random.default_rng(0)
+    states = np.cumsum(rng.normal(size=(48, 260, 8)), axis=1)
+    actions = rng.integers(0, 4, (48, 260))
+    lander = {"environment": "LunarLander-v3", "action_space": Discrete(4), "agent": "PPO"}
+    episodes = episodes_of([*states], [*actions], [*np.ones((48, 260))], **lander)
+
+    def everything():
+        count = 0
+        for question in QUESTIONS:
+            asked = pick(build_queries(episodes, question, history=history), 2_000)
+            for answers in baseline_answers(asked).values():
+                score(asked, answers)
+            count += len(asked.truth)
+        return count
+
+    assert benchmark.pedantic(everything, rounds=3, warmup_rounds=0) == 10_000

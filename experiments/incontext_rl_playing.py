@@ -1,0 +1,154 @@
+"""How agents are tested in `incontext_rl.py`: the same tasks and the same noise for all of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from incontext_rl_tasks import Tasks, is_bandit
+
+from gpicljax.agents.acting import oracle_agent, random_agent, within_trial
+from gpicljax.agents.bandits import thompson_bernoulli, ucb1
+from gpicljax.agents.tabular import REFERENCE, TUNED, TabularHParams, q_learner
+from gpicljax.environment import Environment
+from gpicljax.evaluation.in_context_rl import Trials, recorded, step_of
+from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.interface import Agent
+from gpicljax.rollout import play, start_rollout
+from gpicljax.runtime import FAST_COMPILE, stream
+from gpicljax.trials import Trial
+
+CONDITIONS = {"": 0, "memory wiped": 1, "rewards hidden": 2, "another trial's context": 3}
+"""What a trained agent is tested without."""
+
+
+class Tested(NamedTuple):
+    """N trials of one agent.
+
+    Attributes:
+      trials: what was recorded.
+      regret: float `[N]`, of bandits: the best arm's mean minus those of the pulled ones, summed.
+      best: `bool[N, A]`, the best actions at the start.
+    """
+
+    trials: Trials
+    regret: Any
+    best: Any
+
+
+def played(
+    key: jax.Array, env: Environment, env_params: Any, count: int, agent: Agent, params: Any
+) -> Tested:
+    """So many trials of an agent, each on a task of its own."""
+    limit = int(env.horizon(env_params))
+    vec = one_trial_each(env, count, limit, privileged=True)
+
+    def keep(record: Any) -> dict[str, Any]:
+        after = record.next_timestep
+        best = record.timestep.privileged["optimal"]
+        regret = after.info.get("regret", jnp.zeros_like(after.reward))
+        return step_of(record) | {"best": best, "regret": regret}
+
+    start = start_rollout(key, vec, agent, env_params)
+    steps = play(vec, agent, params, start, max_steps=limit, keep=keep)
+    first_best = steps.records["best"][:, 0, 0]
+    return Tested(recorded(steps), steps.records["regret"][:, 0].sum(-1), first_best)
+
+
+def tester(agent: Agent, env: Environment, replicas: int, seed: int) -> Callable[..., Tested]:
+    """`(params, env_params, without) -> Tested`: a trained agent, whole or without something."""
+
+    def test(params: Any, env_params: Any, without: Any) -> Tested:
+        impaired = _impaired(agent, without)
+        return played(stream(seed, "tasks"), env, env_params, replicas, impaired, params)
+
+    return test
+
+
+def _impaired(whole: Agent, without: Any) -> Agent:
+    """The agent without what a number of `CONDITIONS` (traced) says."""
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: Any) -> Any:
+        seen, own = timestep.observation, timestep
+        start = timestep.trial_start | (without == 1)
+        reward = jnp.where(without == 2, 0, timestep.reward)
+        context = seen, reward, carry.last_action
+        other = jax.tree.map(lambda x: jnp.where(without == 3, jnp.roll(x, 1, 0), x), context)
+        # Where the agent is, and what it may do, is its own.
+        kept = {name: seen[name] for name in ("now", "elapsed", "action_mask") if name in seen}
+        timestep = own._replace(observation=other[0] | kept, reward=other[1], trial_start=start)
+        return whole.act(keys, params, carry._replace(last_action=other[2]), timestep)
+
+    return Agent(whole.initial_carry, act)
+
+
+# Agents that are not trained ---------------------------------------------------------------------
+
+
+def _rules(env: Trial, all_of_them: bool) -> dict[str, tuple[Agent, Any]]:
+    """Agents by name, with their parameters; at least those that scores are scaled by."""
+    rules: dict[str, tuple[Agent, Any]] = {
+        "random": (random_agent(env), ()),
+        "oracle": (oracle_agent(env), ()),
+    }
+    if not all_of_them:
+        return rules
+    now, space = env.env.observation_space(), env.action_space()
+    table = within_trial(q_learner(now, space))
+    reference = within_trial(q_learner(now, space, variant="reference"))
+    rules |= {
+        "Q-learning, reference": (reference, REFERENCE),
+        "Q-learning, textbook": (table, TabularHParams()),
+        "Q-learning, tuned": (table, TUNED),
+    }
+    if is_bandit(env):
+        rules |= {
+            "UCB1, textbook": (within_trial(ucb1(space)), ()),
+            "UCB1, tuned (0.2)": (within_trial(ucb1(space, 0.2)), ()),
+            "Thompson sampling": (within_trial(thompson_bernoulli(space)), ()),
+        }
+    return rules
+
+
+def _one_of(agents: Sequence[tuple[Agent, Any]]) -> Agent:
+    """Agents in one program, of which one plays: its number, traced, is the parameter."""
+
+    def act(keys: jax.Array, which: Any, carry: Any, timestep: Any) -> Any:
+        acted = [
+            agent.act(keys, params, own, timestep)
+            for (agent, params), own in zip(agents, carry, strict=True)
+        ]
+        action = jnp.stack([action for action, _, _ in acted])[which]
+        return action, {}, tuple(own for _, _, own in acted)
+
+    return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent, _ in agents), act)
+
+
+@functools.cache
+def _program(env: Trial, names: tuple[str, ...], replicas: int, seed: int) -> Any:
+    """`(env_params, which) -> Tested` of rules; one program, most of which is the environment."""
+    known = _rules(env, all_of_them=True)
+    agent = _one_of([known[name] for name in names])
+
+    def test(env_params: Any, which: Any) -> Tested:
+        return played(stream(seed, "tasks"), env, env_params, replicas, agent, which)
+
+    return jax.jit(test, compiler_options=FAST_COMPILE)
+
+
+def rules(
+    each: Tasks, actions: int, replicas: int, seed: int, all_of_them: bool = True
+) -> dict[str, Tested]:
+    """What agents come to that are not trained: bandit rules, tables, random play, an oracle."""
+    env, params = each.trials(actions)
+    assert isinstance(env, Trial)
+    found, names = {}, list(_rules(env, all_of_them))
+    # Thompson's draws take longer than everything else together.
+    for group in ([n for n in names if "Thompson" not in n], [n for n in names if "Thompson" in n]):
+        for which, name in enumerate(group):
+            program = _program(env, tuple(group), replicas, seed)
+            found[name] = jax.device_get(program(params, jnp.int32(which)))
+    return found

@@ -1,0 +1,39 @@
+"""The summary of `incontext_rl_train.py`: what one trained agent has come to."""
+
+from __future__ import annotations
+
+from gpicljax.runtime import Outcome, Report, throughput
+from reports.incontext_rl import LEGEND, draw, of_seeds, results_of, rows_of, table
+
+
+def report(outcome: Outcome) -> Report:
+    """Draws the figures, and says what was found."""
+    config = outcome.config
+    tests = {}
+    for where, found in outcome.baselines.items():
+        agents = {name: [tested] for name, tested in found.items()}
+        for name, measured in outcome.measured.items():
+            tasks, _, condition = name.partition(", ")
+            if tasks == where:
+                shown = f"{config.learner}, {condition}" if condition else config.learner
+                agents[f"**{shown}**"] = of_seeds(measured)
+        tests[where] = agents
+    rows = rows_of(tests)
+    learner = f"**{config.learner}**"
+    profiles = draw(outcome.run.figures, tests, dict.fromkeys(tests, learner))
+    text = [
+        f"# In-context RL: {config.learner} on {config.family}, preset {config.preset}",
+        "",
+        f"Trials of {config.actions} actions with frozen weights; {config.replicas:,} tasks, none "
+        f"of them trained on. {LEGEND} {config.seeds} seeds; temperature {config.sharpness:g}.",
+        "",
+        table(rows),
+        "",
+        "Reward by actions taken before, of the first seed:",
+        "",
+        *(f"- {where}: {profile}" for where, profile in profiles.items()),
+        "",
+        f"{outcome.observations:,} observations per seed at "
+        f"{throughput(outcome.history):,.0f}/s over all seeds; {outcome.parameters:,} parameters.",
+    ]
+    return Report("\n".join(text), results_of(rows))

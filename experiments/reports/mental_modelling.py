@@ -1,0 +1,207 @@
+"""Table and figures of `mental_modelling.py`, all from one results file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import gpicljax
+from gpicljax.evaluation.mental_modelling import (
+    TRIVIAL,
+    Comparison,
+    Row,
+    comparisons,
+    load_rows,
+    save_rows,
+)
+from gpicljax.runtime import Outcome, Report
+from gpicljax.viz.mental_modelling import (
+    elements_figure,
+    grouped_bars,
+    history_figure,
+    mean_elements,
+)
+from gpicljax.viz.pictures import picture_grid
+from gpicljax.viz.style import save_figure
+
+RESULTS = "results.json"
+DRAWN = ("copy last", "same change", "nearest neighbour", "ridge regression", "physics", "reader")
+PICTURED = (
+    "MountainCar-v0",
+    "Acrobot-v1",
+    "LunarLander-v3",
+    "Pendulum-v1",
+    "InvertedDoublePendulum-v4",
+    "FrozenLake-v1",
+    "CliffWalking-v1",
+)
+_NOTE = (
+    "Accuracy in %, over all queries, mean over sizes of history; a state is right if all of its "
+    "elements are. The best trivial rule is the best, on these very queries, of those that know "
+    "nothing but the history. The paper's numbers are of other agents, other sizes of history and "
+    "other prompts: not comparable one to one."
+)
+
+
+def table(found: Sequence[Comparison]) -> str:
+    """Every task and question: best trivial rule, physics, reader, language models, the paper's."""
+    others = [
+        name
+        for name in dict.fromkeys(name for row in found for name in row.accuracy)
+        if name not in (*TRIVIAL, "physics", "reader")
+    ]
+    names = ("copy last", "physics", "reader", *others)
+    lines = [
+        f"| task | question | best trivial rule | {' | '.join(names)} | paper's best model |",
+        "|---" * (4 + len(names)) + "|",
+    ]
+    for row in found:
+        best = f"{100 * row.best_trivial:.1f} ({row.trivial})"
+        cells = [f"{100 * row.accuracy[n]:.1f}" if n in row.accuracy else "" for n in names]
+        theirs = ""
+        if row.published is not None:
+            theirs = f"{100 * row.published[1]:.1f} ({row.published[0]})"
+        lines.append(
+            f"| {row.task} | {row.question.replace('_', ' ')} | {best} | {' | '.join(cells)} | "
+            f"{theirs} |"
+        )
+    return "\n".join(lines)
+
+
+def beaten(found: Sequence[Comparison], against: Sequence[str] = TRIVIAL) -> tuple[int, int]:
+    """On how many tasks and questions the reader beats all of those; and of how many."""
+    pairs = [row for row in found if "reader" in row.accuracy and "absolute" not in row.question]
+    wins = [
+        row
+        for row in pairs
+        if all(row.accuracy["reader"] > row.accuracy.get(name, -1) for name in against)
+    ]
+    return len(wins), len(pairs)
+
+
+def report(outcome: Outcome) -> Report:
+    """Writes the rows, and draws from what was written."""
+    measured = outcome.baselines
+    folder = outcome.run.path
+    save_rows(folder / RESULTS, measured["rows"], tasks=measured["tasks"])
+    return draw(folder)
+
+
+def draw(folder: Path) -> Report:
+    """Table and figures from a run's results file alone."""
+    rows, about = load_rows(folder / RESULTS)
+    found = comparisons(rows)
+    figures = folder / "figures"
+    for task in dict.fromkeys(row.task for row in rows):
+        _figures(figures, task, [row for row in rows if row.task == task])
+    shown = {}
+    for row in found:
+        name = row.task.partition("-")[0]
+        if row.question == "next_action":
+            shown[name] = {"best trivial rule": row.best_trivial, **_named(row)}
+    if shown:
+        title = "The next action, mean over sizes of history"
+        save_figure(grouped_bars(shown, title=title), figures / "tasks_next_action.png")
+    save_figure(tasks_figure(), figures / "tasks.png")
+    wins, pairs = beaten(found)
+    laws, _ = beaten(found, (*TRIVIAL, "physics"))
+    notes = [
+        f"- {task}: {x['agents']} agents that the reader has not seen, {x['episodes']} episodes, "
+        f"mean return {x['mean_return']:.4g}; the reader has read {x['agents_read']} agents; "
+        f"histories {', '.join(map(str, x['histories']))}"
+        for task, x in about["tasks"].items()
+    ]
+    text = "\n".join(
+        [
+            "# Mental modelling of agents",
+            "",
+            _NOTE,
+            "",
+            table(found),
+            "",
+            f"The reader, a transformer that has read other agents, beats every trivial rule on "
+            f"{wins} of {pairs} tasks and questions; physics as well on {laws}.",
+            "",
+            *notes,
+        ]
+    )
+    results = {
+        f"{row.task}, {row.question}": dict(row.accuracy) | {"best trivial": row.trivial}
+        for row in found
+    }
+    return Report(text, results | {"reader beats trivial rules": f"{wins} of {pairs}"})
+
+
+def _named(row: Comparison) -> dict[str, float]:
+    others = {name: x for name, x in row.accuracy.items() if name not in TRIVIAL}
+    others.pop("physics", None)
+    if row.published is not None:
+        others["paper's best model"] = row.published[1]
+    return others
+
+
+def _figures(figures: Path, task: str, rows: Sequence[Row]) -> None:
+    name = task.partition("-")[0]
+    known = {row.answerer for row in rows}
+    models = [who for who in known if who not in (*TRIVIAL, "physics", "reader")]
+    drawn = [who for who in (*DRAWN, *sorted(models)) if who in known]
+    published = {
+        row.question: ("paper's best model", row.published[1])
+        for row in comparisons(rows)
+        if row.published is not None
+    }
+    save_figure(
+        history_figure(rows, drawn, levels=published, title=task), figures / f"{name}_history.png"
+    )
+    if any(row.form == "change" for row in rows):
+        changes = [row for row in rows if row.question == "next_state"]
+        save_figure(
+            elements_figure(changes, answerers=drawn, title=f"{task}: the next state"),
+            figures / f"{name}_elements.png",
+        )
+        groups = mean_elements([row for row in changes if row.answerer in drawn])
+        save_figure(
+            grouped_bars(groups, title=f"{task}: the next state, by element"),
+            figures / f"{name}_elements_mean.png",
+        )
+    if any(row.form == "absolute" for row in rows):
+        asked = {
+            form: {
+                who: float(
+                    np.mean(
+                        [
+                            row.accuracy
+                            for row in rows
+                            if (row.answerer, row.form) == (who, form)
+                            and row.question == "next_action"
+                        ]
+                    )
+                )
+                for who in drawn
+                if any((row.answerer, row.form) == (who, form) for row in rows)
+            }
+            for form in ("bins", "absolute")
+        }
+        save_figure(
+            grouped_bars(asked, title=f"{task}: the next action, as part or number"),
+            figures / f"{name}_bins.png",
+        )
+
+
+def tasks_figure() -> Any:
+    """Figure 7: the tasks, as they are drawn here."""
+    pictures = []
+    for name in PICTURED:
+        env = gpicljax.make(name)
+
+        def frame(key: jax.Array, env: Any = env) -> Any:
+            task = env.sample_task(key, env.default_params)
+            return env.render(env.initial(key, task), task)
+
+        pictures.append((name.partition("-")[0], np.asarray(jax.jit(frame)(jax.random.key(0)))))
+    rows = [("", pictures[:4]), ("", pictures[4:])]
+    return picture_grid(rows, width=1.9)

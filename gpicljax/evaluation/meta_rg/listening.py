@@ -1,0 +1,97 @@
+"""What a listener's decisions are worth where two answers are not equally frequent, or preferred.
+
+Source: Table 4 of the Meta-Referential Games paper, whose accuracies below one half need it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gpicljax.checks import check
+
+
+class Confusion(NamedTuple):
+    """Decisions by what was true.
+
+    Attributes:
+      same: `(said same, said different, not valid)`, where the meanings were the same.
+      different: likewise, where they differed.
+    """
+
+    same: tuple[int, int, int]
+    different: tuple[int, int, int]
+
+    @property
+    def games(self) -> int:
+        """All of them."""
+        return sum(self.same) + sum(self.different)
+
+    @property
+    def accuracy(self) -> float:
+        """Of all games; what is not valid is wrong. NaN without a game."""
+        return _share(self.same[0] + self.different[1], self.games)
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean of the shares of both truths that were told rightly: 0.5 for who always agrees."""
+        return (
+            _share(self.same[0], sum(self.same)) + _share(self.different[1], sum(self.different))
+        ) / 2
+
+    @property
+    def always_same(self) -> float:
+        """Accuracy of who always says "same": the control."""
+        return _share(sum(self.same), self.games)
+
+    @property
+    def says_same(self) -> float:
+        """Share of "same" in valid answers: one half where nothing is preferred."""
+        valid = sum(self.same[:2]) + sum(self.different[:2])
+        return _share(self.same[0] + self.different[0], valid)
+
+    def in_words(self) -> str:
+        """A line.
+
+        Example:
+          >>> Confusion((3, 1, 0), (2, 1, 1)).in_words()
+          'accuracy 50.0 %, balanced 50.0 %, always "same" 50.0 %, says "same" 71.4 %, 1 not valid'
+        """
+        numbers = (self.accuracy, self.balanced_accuracy, self.always_same, self.says_same)
+        accuracy, balanced, always, says = (f"{100 * x:.1f} %" for x in numbers)
+        return (
+            f'accuracy {accuracy}, balanced {balanced}, always "same" {always}, '
+            f'says "same" {says}, {self.same[2] + self.different[2]} not valid'
+        )
+
+
+def confusion(answer: np.ndarray, said: np.ndarray, valid: np.ndarray) -> Confusion:
+    """Counts decisions.
+
+    Args:
+      answer: `int[N]`, 0 for the same meaning, 1 for another.
+      said: `int[N]`, what was decided.
+      valid: `bool[N]`, whether anything was.
+
+    Raises:
+      ValueError: if they do not have one length.
+
+    Example:
+      >>> confusion(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([True, True, False]))
+      Confusion(same=(1, 1, 0), different=(0, 0, 1))
+    """
+    answer, said, valid = (np.asarray(x) for x in (answer, said, valid))
+    lengths = answer.shape, said.shape, valid.shape
+    check(len(set(lengths)) == 1 and answer.ndim == 1, "answer", lengths, "three arrays [N]")
+
+    def counts(truth: int) -> tuple[int, int, int]:
+        mine = answer == truth
+        named = [int((mine & valid & (said == word)).sum()) for word in (0, 1)]
+        return (named[0], named[1], int((mine & ~valid.astype(bool)).sum()))
+
+    return Confusion(counts(0), counts(1))
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else float("nan")

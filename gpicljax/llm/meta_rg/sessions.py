@@ -1,0 +1,263 @@
+"""One episode of referential games as a conversation, told in this project's own words.
+
+Every question holds the whole transcript so far, so that a reply depends on nothing else; what a
+player may not see is not in it. A listener answers in JSON with one of two words, which servers can
+be held to (`answer_schema`), and which is read all the same where a server does not.
+
+Source: section 4.4 and appendix B of the Meta-Referential Games paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gpicljax.checks import check_fields
+from gpicljax.llm.chat import Message
+from gpicljax.llm.parsing import marked
+from gpicljax.llm.prompts import written
+
+SAME, DIFFERENT = 0, 1
+"""Decisions, as `MetaRG` has them without distractors."""
+ANSWERS = ("same", "different")
+_DECIMALS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class ListenerSettings:
+    """How a listener is asked.
+
+    Attributes:
+      different_first: whether the answers stand in the other order: a model that prefers what it
+        reads first then errs the other way.
+      reasons: whether it is asked to think before it answers; not with a schema.
+      asks_message: whether it is also asked for a message that nobody reads, as in the paper.
+
+    Example:
+      >>> ListenerSettings(different_first=True).order
+      ('different', 'same')
+    """
+
+    different_first: bool = False
+    reasons: bool = False
+    asks_message: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The answers as they stand in the question."""
+        return ANSWERS[::-1] if self.different_first else ANSWERS
+
+
+def answer_schema(settings: ListenerSettings | None = None) -> str:
+    """What a request has besides, so that a server gives one of the two answers: JSON as text.
+
+    For `client.OpenAICompatible(..., options=answer_schema())`.
+
+    Example:
+      >>> import json
+      >>> schema = json.loads(answer_schema())["response_format"]["json_schema"]["schema"]
+      >>> schema["properties"]["meaning"]["enum"]
+      ['same', 'different']
+    """
+    order = (settings or ListenerSettings()).order
+    schema = {
+        "type": "object",
+        "properties": {"meaning": {"type": "string", "enum": list(order)}},
+        "required": ["meaning"],
+        "additionalProperties": False,
+    }
+    named = {"name": "decision", "strict": True, "schema": schema}
+    return json.dumps({"response_format": {"type": "json_schema", "json_schema": named}})
+
+
+def decision_in(text: str) -> int | None:
+    """What a listener's reply decides; None if it names neither answer.
+
+    Example:
+      >>> decision_in('{"meaning": "different"}'), decision_in("I think [ANSWER: Same]")
+      (1, 0)
+      >>> decision_in('{"meaning": 2}') is None
+      True
+    """
+    found = re.findall(r'"meaning"\s*:\s*"(\w+)"', text)
+    word = found[-1] if found else marked(text, "lenient", "ANSWER")
+    word = None if word is None else word.strip().lower()
+    return ANSWERS.index(word) if word in ANSWERS else None
+
+
+def message_in(text: str, length: int, vocab_size: int) -> list[int] | None:
+    """What a speaker's reply says: tokens, filled up with 0; None if it says none that there are.
+
+    Example:
+      >>> message_in("Position by position: [MESSAGE: 3, 1]", length=3, vocab_size=6)
+      [3, 1, 0]
+      >>> message_in("[MESSAGE: 9]", length=3, vocab_size=6) is None
+      True
+    """
+    inside = marked(text, "lenient", "MESSAGE")
+    if inside is None:
+        return None
+    entries = re.split(r"[,\s]+", inside.strip())
+    if len(entries) > length or not all(re.fullmatch(r"\d{1,3}", entry) for entry in entries):
+        return None
+    tokens = [int(entry) for entry in entries]
+    return tokens + [0] * (length - len(tokens)) if max(tokens) <= vocab_size else None
+
+
+class _Session:
+    """What both roles share: a transcript, and what is said before it."""
+
+    def __init__(self, vocab_size: int, length: int) -> None:
+        self.vocab_size, self.length = vocab_size, length
+        self._lines: list[str] = []
+        self._game, self._phase = 0, 0
+        self.invalid = 0
+
+    def _rules(self, role: str) -> str:
+        return (
+            f"You play referential games with a partner; you are the {role}. In each game both of "
+            "you see a stimulus, a few numbers, which stands for a hidden meaning, made of values "
+            "of several dimensions. Meanings have many stimuli: close numbers mean the same value. "
+            "Your common goal is to tell whether your two stimuli have the same meaning. The "
+            f"speaker sends a message of up to {self.length} symbols from 1 to {self.vocab_size}; "
+            "0 ends it. What symbols stand for is the same throughout, and has to be found out. "
+            "After each decision the listener is shown the speaker's stimulus.\n"
+            "In a first phase you get to know the single values. In the second, games begin to "
+            "count anew, and values are combined as they were not before."
+        )
+
+    def _place(self, observation: Mapping[str, Any]) -> str:
+        """Which game it is, by phase."""
+        phase = int(observation["phase"])
+        if phase != self._phase:
+            self._phase, self._game = phase, 0
+        return f"{('first', 'second')[phase]} phase, game {self._game + 1}"
+
+    def _over(self) -> None:
+        self._game += 1
+
+    def _said(self, role: str, question: str) -> list[Message]:
+        past = "\n".join(["What has happened so far:", *self._lines]) + "\n\n"
+        text = f"{past if self._lines else ''}{question}"
+        return [Message("system", self._rules(role)), Message("user", text)]
+
+
+class ListenerSession(_Session):
+    """The listener's side of an episode of `MetaRG`, in its own view of it.
+
+    Args:
+      settings: how it is asked.
+      vocab_size: tokens besides 0.
+      length: of a message.
+
+    Attributes:
+      invalid: replies that named neither answer.
+
+    Example:
+      >>> session = ListenerSession(ListenerSettings(), vocab_size=6, length=3)
+      >>> seen = {"stimulus": np.array([0.5]), "message": np.array([2, 0, 0]), "phase": 0}
+      >>> print(session.question(seen)[1].content)
+      First phase, game 1: you see [0.500], and hear [2, 0, 0].
+      Do your stimulus and the speaker's mean the same or different? ...
+      >>> session.hear('{"meaning": "same"}')
+      0
+    """
+
+    def __init__(self, settings: ListenerSettings, vocab_size: int, length: int) -> None:
+        """See the class."""
+        super().__init__(vocab_size, length)
+        self.settings = settings
+        self._now = ""
+
+    def question(self, observation: Mapping[str, Any]) -> list[Message]:
+        """What the model is asked in the round in which it decides."""
+        self._now = (
+            f"{self._place(observation)}: you see {written(observation['stimulus'], _DECIMALS)}, "
+            f"and hear {written(np.asarray(observation['message']), 0)}."
+        )
+        first, second = self.settings.order
+        form = f'{{"meaning": "{first}"}} or {{"meaning": "{second}"}}'
+        ask = f"Do your stimulus and the speaker's mean the {first} or {second}?"
+        if self.settings.different_first:
+            ask = "Do your stimulus and the speaker's mean different things or the same?"
+        think = "Think briefly first. " if self.settings.reasons else ""
+        extra = " Add a message to the speaker, if you like." if self.settings.asks_message else ""
+        question = f"{self._now[0].upper()}{self._now[1:]}\n{ask} {think}Answer with {form}.{extra}"
+        return self._said("listener", question)
+
+    def hear(self, text: str) -> int | None:
+        """The decision that a reply names; None if it names none, which counts as wrong."""
+        decision = decision_in(text)
+        self.invalid += decision is None
+        self._now += f" You said: {'nothing valid' if decision is None else ANSWERS[decision]}"
+        return decision
+
+    def feedback(self, observation: Mapping[str, Any]) -> None:
+        """What the listener is shown after it has decided."""
+        right = int(observation["previous_result"]) == 2
+        shown = written(observation["stimulus"], _DECIMALS)
+        self._lines.append(
+            f"{self._now}, which was {'right' if right else 'wrong'}. The speaker saw {shown}."
+        )
+        self._over()
+
+
+class SpeakerSession(_Session):
+    """The speaker's side of an episode of `MetaRG`, in its own view of it.
+
+    Args:
+      vocab_size: tokens besides 0.
+      length: of a message.
+
+    Attributes:
+      invalid: replies that said nothing that can be sent.
+
+    Example:
+      >>> session = SpeakerSession(vocab_size=6, length=3)
+      >>> session.question({"stimulus": np.array([0.5]), "phase": 0})[1].content.splitlines()[0]
+      'First phase, game 1: you see [0.500].'
+      >>> session.hear("[MESSAGE: 4]")
+      [4, 0, 0]
+    """
+
+    def __init__(self, vocab_size: int, length: int) -> None:
+        """See the class."""
+        super().__init__(vocab_size, length)
+        self._now = ""
+
+    def question(self, observation: Mapping[str, Any]) -> list[Message]:
+        """What the model is asked in the round in which it speaks."""
+        place = self._place(observation)
+        self._now = f"{place}: you see {written(observation['stimulus'], _DECIMALS)}."
+        example = ", ".join(["2", "1", "4", "3", "1"][: self.length])
+        question = (
+            f"{self._now[0].upper()}{self._now[1:]}\n"
+            "Which message do you send? Say the same of the same values in all games, so that your "
+            "partner can learn from you. End with your message in this form: "
+            f"[MESSAGE: {example}]"
+        )
+        return self._said("speaker", question)
+
+    def hear(self, text: str) -> list[int]:
+        """The message of a reply; silence if it says nothing that can be sent."""
+        tokens = message_in(text, self.length, self.vocab_size)
+        self.invalid += tokens is None
+        sent = [0] * self.length if tokens is None else tokens
+        self._now += f" You said {sent}"
+        return sent
+
+    def decided(self, observation: Mapping[str, Any]) -> None:
+        """What the speaker learns of its partner's decision."""
+        right = int(observation["previous_result"]) == 2
+        self._lines.append(
+            f"{self._now}; your partner decided {'rightly' if right else 'wrongly'}."
+        )
+        self._over()

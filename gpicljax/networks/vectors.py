@@ -1,0 +1,61 @@
+"""Networks that read vectors and predict vectors: a projection, any core, and a head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from flax import linen as nn
+
+from gpicljax.networks.layers import Linear, default_float, scaled_uniform
+
+
+class VectorModel(nn.Module):
+    """Vectors to vectors, with one core in between.
+
+    Attributes:
+      outputs: O, size of what is predicted at each step.
+      width: of the projection.
+      core: a module with `initial_carry`, `step` and `unroll` over vectors; a transformer with one
+        token per step.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from gpicljax.networks.contract import as_network
+      >>> from gpicljax.networks.recurrent import LSTMStack
+      >>> model = as_network(VectorModel(5, 16, LSTMStack((8,))))
+      >>> vectors = jnp.zeros((4, 3))
+      >>> params = jax.eval_shape(model.init, jax.random.key(0), vectors)
+      >>> jax.eval_shape(model.unroll, params, None, vectors[None], None)[0].shape
+      (1, 4, 5)
+    """
+
+    outputs: int
+    width: int
+    core: Any
+
+    def setup(self) -> None:
+        """The projection and the head."""
+        self.projection = Linear(self.width, scaled_uniform(), default_float())
+        self.head = Linear(self.outputs, scaled_uniform(), default_float())
+
+    @property
+    def reads_none(self) -> bool:
+        """See `networks.contract.as_network`."""
+        return getattr(self.core, "reads_none", False)
+
+    def initial_carry(self, batch: int) -> Any:
+        """The core's."""
+        return self.core.initial_carry(batch)
+
+    def unroll(
+        self, carry: Any, inputs: jax.Array, starts: jax.Array | None
+    ) -> tuple[jax.Array, Any]:
+        """Float `[T, B, F]`, starts `bool[T, B]` -> float `[T, B, O]`, and the carry."""
+        features, carry = self.core.unroll(carry, self.projection(inputs), starts)
+        return self.head(features), carry
+
+    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+        """Float `[B, F]`, start `bool[B]` -> float `[B, O]`, and the carry."""
+        features, carry = self.core.step(carry, self.projection(inputs), start)
+        return self.head(features), carry

@@ -1,0 +1,22 @@
+"""What draws tasks of its own, in a way that batches see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from gpicljax.environment import Environment
+from gpicljax.wrappers import Wrapper
+
+
+class OwnTasks(Wrapper):
+    """A wrapper with `sample_task` and `initial` of its own: a trial's start is made of these."""
+
+    def sample_blueprint(self, key: jax.Array, params: Any) -> Any:
+        """A task of this one's, with its first state."""
+        return Environment.sample_blueprint(self, key, params)
+
+    def start(self, key: jax.Array, blueprint: Any, params: Any) -> tuple[Any, Any]:
+        """The blueprint."""
+        return Environment.start(self, key, blueprint, params)

@@ -1,0 +1,147 @@
+"""Tasks from one of several environments."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from gpicljax.checks import check
+from gpicljax.environment import Environment, Transition
+from gpicljax.spaces import Space
+
+
+@struct.dataclass
+class MixtureTask:
+    """A task of `Mixture`.
+
+    Attributes:
+      which: `int32[]`, the environment it is from.
+      tasks: one of each environment; those of the others stand for nothing.
+    """
+
+    which: jax.Array
+    tasks: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture(Environment):
+    """Tasks from one of several environments with the same spaces, each as likely as the others.
+
+    A batch computes the step of every one of them for each instance: it is for a few small ones.
+    Params are a tuple of theirs; states too. `info` is empty.
+
+    Attributes:
+      envs: the environments.
+
+    Raises:
+      ValueError: unless their spaces are the same.
+
+    Example:
+      >>> import gpicljax
+      >>> names = "BanditTwoArmedHighLowFixed-v0", "BanditTwoArmedLowLowFixed-v0"
+      >>> env = Mixture(tuple(gpicljax.make(name) for name in names))
+      >>> jax.eval_shape(env.sample_task, jax.random.key(0), env.default_params).which.shape
+      ()
+    """
+
+    envs: tuple[Environment, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(len(self.envs) > 0, "envs", self.envs, "one or more environments")
+        for spaces_of in (lambda e: e.observation_space(), lambda e: e.action_space()):
+            first = spaces_of(self.envs[0])
+            for env in self.envs:
+                given = spaces_of(env)
+                check(given == first, "envs", f"{env.name} with {given}", f"spaces like {first}")
+
+    @property
+    def name(self) -> str:
+        """Those of all."""
+        return f"Mixture({', '.join(env.name for env in self.envs)})"
+
+    @property
+    def default_params(self) -> tuple[Any, ...]:
+        """Theirs."""
+        return tuple(env.default_params for env in self.envs)
+
+    def validate(self, params: Any) -> None:
+        """Raises ValueError for params that one of them refuses."""
+        fits = isinstance(params, tuple) and len(params) == len(self.envs)
+        check(fits, "params", params, f"a tuple of {len(self.envs)}")
+        for env, each in zip(self.envs, params, strict=True):
+            env.validate(each)
+
+    def params_or_default(self, params: Any) -> Any:
+        """Params for one batch."""
+        if params is None:
+            return self.default_params
+        self.validate(params)
+        return params
+
+    def sample_task(self, key: jax.Array, params: Any) -> MixtureTask:
+        """A task of each, and which counts."""
+        which_key, key = jax.random.split(key)
+        which = jax.random.randint(which_key, (), 0, len(self.envs), jnp.int32)
+        each = zip(self.envs, params, strict=True)
+        return MixtureTask(which, tuple(env.sample_task(key, p) for env, p in each))
+
+    def initial(self, key: jax.Array, task: MixtureTask) -> tuple[Any, ...]:
+        """The start of each."""
+        each = zip(self.envs, task.tasks, strict=True)
+        return tuple(env.initial(key, one) for env, one in each)
+
+    def _one(self, task: MixtureTask, values: list[Any]) -> Any:
+        """Of values of the same shapes, that of the task's environment."""
+        chosen = values[0]
+        for number, value in enumerate(values[1:], 1):
+            here = task.which == number
+            chosen = jax.tree.map(lambda a, b, here=here: jnp.where(here, b, a), chosen, value)
+        return chosen
+
+    def draw_noise(self, key: jax.Array, state: Any, task: Any) -> jax.Array:
+        """The key."""
+        del state, task
+        return key
+
+    def move(self, state: Any, action: Any, noise: Any, task: MixtureTask) -> Transition:
+        """A step of each, of which one counts."""
+        each = zip(self.envs, state, task.tasks, strict=True)
+        moved = [env.transition(noise, inner, action, one) for env, inner, one in each]
+        dtype = jnp.result_type(float)
+        seen = [(m.reward.astype(dtype), m.terminated, m.truncated) for m in moved]
+        reward, terminated, truncated = self._one(task, seen)
+        return Transition(tuple(m.state for m in moved), reward, terminated, truncated, {})
+
+    def horizon(self, params: Any = None) -> Any:
+        """The longest of theirs."""
+        each = zip(self.envs, self.params_or_default(params), strict=True)
+        return np.max(np.stack([np.asarray(env.horizon(p)) for env, p in each]), axis=0)
+
+    def observe(self, state: Any, task: MixtureTask) -> Any:
+        """What the task's environment shows."""
+        each = zip(self.envs, state, task.tasks, strict=True)
+        return self._one(task, [env.observe(inner, one) for env, inner, one in each])
+
+    def privileged(self, state: Any, task: MixtureTask) -> Any:
+        """What the task's environment tells; all must tell the same, as `Solved` ones do."""
+        each = zip(self.envs, state, task.tasks, strict=True)
+        return self._one(task, [env.privileged(inner, one) for env, inner, one in each])
+
+    def action_space(self, task: Any = None) -> Space:
+        """That of all."""
+        return self.envs[0].action_space()
+
+    def observation_space(self, task: Any = None) -> Space:
+        """That of all."""
+        return self.envs[0].observation_space()
+
+    def describe(self, state: Any, task: MixtureTask) -> str:
+        """The situation in the task's environment."""
+        number = int(task.which)
+        return self.envs[number].describe(state[number], task.tasks[number])

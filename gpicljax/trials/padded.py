@@ -1,0 +1,88 @@
+"""Small tasks in the spaces of large ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+
+from gpicljax import spaces
+from gpicljax.checks import Count, check
+from gpicljax.environment import Transition
+from gpicljax.spaces import Space
+from gpicljax.wrappers import Wrapper
+
+
+@dataclasses.dataclass(frozen=True)
+class Padded(Wrapper):
+    """The spaces of a larger environment, with a mask of the actions that exist.
+
+    So one agent acts in several environments of different sizes. Observations are discrete, or a
+    dictionary: then every discrete entry is padded. One that is not a dictionary becomes the entry
+    `state`. `action_mask: bool[actions]` says which actions exist; one that does not stands for the
+    last that does.
+
+    Attributes:
+      observations: of the larger space of observations.
+      actions: of the larger space of actions.
+
+    Example:
+      >>> import gpicljax
+      >>> env = Padded(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), observations=48, actions=10)
+      >>> env.action_space(), env.observation_space()["state"]
+      (Discrete(n=10), Discrete(n=48))
+    """
+
+    observations: Count
+    actions: Count
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        actions = self.env.action_space()
+        fits = isinstance(actions, spaces.Discrete) and actions.n <= self.actions
+        check(fits, "actions", self.actions, f"as many as {self.env.name} has, {actions}, or more")
+        for entry in self._entries.values():
+            if isinstance(entry, spaces.Discrete):
+                accepted = f"as many as {self.env.name} has, {entry}, or more"
+                check(entry.n <= self.observations, "observations", self.observations, accepted)
+
+    @property
+    def _entries(self) -> dict[str, Space]:
+        space = self.env.observation_space()
+        return space.spaces if isinstance(space, spaces.Dict) else {"state": space}
+
+    def observe(self, state: Any, task: Any) -> dict[str, Any]:
+        """The other's, and the mask."""
+        seen = self.env.observe(self.inner(state), task)
+        seen = seen if isinstance(seen, dict) else {"state": seen}
+        count = self.env.action_space().n  # type: ignore[attr-defined]
+        mask = jnp.arange(self.actions) < count
+        if "action_mask" in seen:
+            inner = jnp.pad(seen["action_mask"], (0, self.actions - seen["action_mask"].shape[0]))
+            mask = mask & inner
+        return seen | {"action_mask": mask}
+
+    def move(self, state: Any, action: Any, noise: Any, task: Any) -> Transition:
+        """The other's step."""
+        count = self.env.action_space().n  # type: ignore[attr-defined]
+        return super().move(state, jnp.minimum(action, count - 1), noise, task)
+
+    def action_space(self, task: Any = None) -> Space:
+        """The larger one."""
+        del task
+        return spaces.Discrete(self.actions)
+
+    def observation_space(self, task: Any = None) -> Space:
+        """The larger one."""
+        del task
+        wide = spaces.Discrete(self.observations)
+        entries = {
+            name: wide if isinstance(entry, spaces.Discrete) else entry
+            for name, entry in self._entries.items()
+        }
+        return spaces.Dict.of(entries | {"action_mask": spaces.Box(0, 1, (self.actions,), "bool")})
+
+    def observation_bounds(self, params: Any) -> None:
+        """None: those of a dictionary are not told."""
+        del params

@@ -1,0 +1,169 @@
+"""Trials of exactly so many actions, as environments of one episode."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.checks import Count
+from gpicljax.environment import Transition
+from gpicljax.spaces import Space
+from gpicljax.wrappers import Wrapper
+
+
+@struct.dataclass
+class TrialState:
+    """A state of `Trial`.
+
+    Attributes:
+      inner: the other environment's.
+      actions: `int32[]`, taken so far.
+      steps: `int32[]`, those of the episode in progress.
+      before: where the last action was taken, an observation of the other environment.
+      reached: what it led to.
+      terminated: `bool[]`, that was the end of an episode.
+      truncated: `bool[]`, the episode was cut off there.
+      noise: typed key, from which all noise of the trial is drawn where it is replayed.
+    """
+
+    inner: Any
+    actions: jax.Array
+    steps: jax.Array
+    before: Any
+    reached: Any
+    terminated: jax.Array
+    truncated: jax.Array
+    noise: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial(Wrapper):
+    """A trial of exactly so many actions, as one episode: those inside follow each other at once.
+
+    Batches reset with a step of its own, whose action is ignored: where every pull ends an episode
+    that is every second one. Here every action counts, and episodes cost nothing but their start.
+    What a learner needs to know of an episode's end is observed:
+
+    | entry | |
+    |---|---|
+    | `now` | what the other environment shows: where the coming action is taken |
+    | `before` | the same, where the last action was taken |
+    | `reached` | the same, what that led to: `now`, unless an episode ended |
+    | `terminated`, `truncated` | `bool[]`, it ended there, or was cut off |
+    | `elapsed` | float `[1]`, share of the trial's actions that are taken |
+    | `action_mask` | as in `now`, where there is one |
+
+    At the start of a trial the first three are the same. The trial is truncated after its last
+    action. `agents.acting.within_trial` lets agents of the other environment act in it.
+
+    Attributes:
+      actions: of a trial.
+      replay_noise: whether every episode of a trial has the same start and the same noise, as if it
+        were reset with the same seed each time: a flaw of the reference of the in-context RL
+        evaluation.
+
+    Example:
+      >>> import gpicljax
+      >>> env = Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=200)
+      >>> int(env.horizon()), list(env.observation_space().spaces)
+      (200, ['now', 'before', 'reached', 'terminated', 'truncated', 'elapsed'])
+    """
+
+    actions: Count
+    replay_noise: bool = False
+
+    def inner(self, state: TrialState) -> Any:
+        """The other environment's state."""
+        return state.inner
+
+    def _begun(self, key: jax.Array, inner: Any, task: Any) -> TrialState:
+        seen = self.env.observe(inner, task)
+        none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        return TrialState(inner, none, none, seen, seen, no, no, key)
+
+    def start(self, key: jax.Array, blueprint: Any, params: Any) -> tuple[Any, Any]:
+        """As the other's, with no action taken."""
+        start_key, noise_key = jax.random.split(key)
+        task, inner = self.env.start(start_key, blueprint, params)
+        return task, self._begun(noise_key, inner, task)
+
+    def initial(self, key: jax.Array, task: Any) -> Any:
+        """The first episode's start."""
+        start_key, noise_key = jax.random.split(key)
+        return self._begun(noise_key, self.env.initial(start_key, task), task)
+
+    def draw_noise(self, key: jax.Array, state: TrialState, task: Any) -> jax.Array:
+        """A key; the trial's own for this step of every episode, where noise is replayed."""
+        del task
+        return jax.random.fold_in(state.noise, state.steps) if self.replay_noise else key
+
+    def move(self, state: TrialState, action: Any, noise: jax.Array, task: Any) -> Transition:
+        """A step of the other environment, and the next episode's start where one ends."""
+        step_key, start_key = jax.random.split(noise)
+        if self.replay_noise:
+            start_key = state.noise
+        before = self.env.observe(state.inner, task)
+        moved = self.env.transition(step_key, state.inner, action, task)
+        over = moved.terminated | moved.truncated
+        fresh = self.env.initial(start_key, task)
+        inner = jax.tree.map(lambda a, b: jnp.where(over, a, b), fresh, moved.state)
+        after = TrialState(
+            inner=inner,
+            actions=state.actions + 1,
+            steps=jnp.where(over, 0, state.steps + 1),
+            before=before,
+            reached=self.env.observe(moved.state, task),
+            terminated=moved.terminated,
+            truncated=moved.truncated & ~moved.terminated,
+            noise=state.noise,
+        )
+        no = jnp.zeros((), bool)
+        return Transition(after, moved.reward, no, after.actions >= self.actions, moved.info)
+
+    def horizon(self, params: Any = None) -> Any:
+        """The trial's actions."""
+        del params
+        return np.asarray(self.actions, np.int32)
+
+    def observe(self, state: TrialState, task: Any) -> dict[str, Any]:
+        """See the class."""
+        now = self.env.observe(state.inner, task)
+        seen = {
+            "now": now,
+            "before": state.before,
+            "reached": state.reached,
+            "terminated": state.terminated,
+            "truncated": state.truncated,
+            "elapsed": (state.actions.astype(jnp.result_type(float)) / self.actions)[None],
+        }
+        masked = isinstance(now, dict) and "action_mask" in now
+        return seen | {"action_mask": now["action_mask"]} if masked else seen
+
+    def observation_space(self, task: Any = None) -> Space:
+        """See the class."""
+        return trial_space(self.env.observation_space(task))
+
+    def observation_bounds(self, params: Any) -> None:
+        """None: those of a dictionary are not told."""
+        del params
+
+
+def trial_space(one: Space) -> spaces.Dict:
+    """What is observed of whole trials, see `Trial`, by what the environment inside shows.
+
+    Example:
+      >>> list(trial_space(spaces.Discrete(16)).spaces)
+      ['now', 'before', 'reached', 'terminated', 'truncated', 'elapsed']
+    """
+    flag = spaces.Box(0, 1, (), "bool")
+    entries: dict[str, Space] = {"now": one, "before": one, "reached": one}
+    entries |= {"terminated": flag, "truncated": flag, "elapsed": spaces.Box(0.0, 1.0, (1,))}
+    if isinstance(one, spaces.Dict) and "action_mask" in one.spaces:
+        entries["action_mask"] = one["action_mask"]
+    return spaces.Dict.of(entries)

@@ -17,6 +17,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "in_context_rl",
         "inspect_tasks",
         "local",
+        "mental_modelling",
+        "meta_rg",
         "parsing",
         "prompts",
         "serving",

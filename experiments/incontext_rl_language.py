@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 from incontext_rl_playing import Tested
-from incontext_rl_tasks import TEN_ARMS, Tasks
+from incontext_rl_tasks import TEN_ARMS, Tasks, trial_settings
 
 from gpicljax.data.transcripts import read_transcript
 from gpicljax.evaluation.returns import one_trial_each
@@ -17,11 +17,13 @@ from gpicljax.llm.chat import ChatModel, FakeModel, Message
 from gpicljax.llm.in_context_rl import play_trials
 from gpicljax.llm.local import ByteModel, conversation_text, train_byte_model
 from gpicljax.llm.prompts import PromptSettings
+from gpicljax.networks.language import LanguageModelSettings
 from gpicljax.runtime import stream
 
 TOLD = PromptSettings(reasons=False, tell_limit=False)
 """Told raw, with the whole history, of which the tiny model reads the end."""
-MEMORY = 384
+NETWORK = LanguageModelSettings("transformer", layers=2, width=64, heads=4, hidden=128)
+MEMORY, TEMPERATURE = 288, 0.3
 _LAST = re.compile(r"Action (\d+) led to observation \d+ and paid (\d)")
 
 
@@ -53,7 +55,7 @@ def tiny_language_model(folder: Path, actions: int, seed: int, updates: int = 60
     key, conversations = stream(seed, "language model"), []
     for arms in (2, 3, 10):
         each = Tasks(TEN_ARMS, (("num_arms", arms),))
-        vec = one_trial_each(each.trials(actions)[0], 8, actions)
+        vec = one_trial_each(trial_settings(actions, False).around(each.env), 8, actions)
         place = folder / f"{arms}_arms"
         play_trials(jax.random.fold_in(key, arms), vec, win_stay_lose_shift(arms), place, TOLD)
         for path in sorted(place.glob("*.jsonl")):
@@ -61,15 +63,22 @@ def tiny_language_model(folder: Path, actions: int, seed: int, updates: int = 60
             for turn in read_transcript(path)[1]:
                 said += [*(Message(*m) for m in turn["asked"]), Message("assistant", turn["reply"])]
             conversations.append(conversation_text(said, answering=False))
-    return train_byte_model(key, conversations, length=MEMORY, updates=updates, memory=MEMORY)
+    return train_byte_model(
+        key,
+        conversations,
+        NETWORK,
+        length=MEMORY,
+        updates=updates,
+        memory=MEMORY,
+        temperature=TEMPERATURE,
+    )
 
 
 def language_row(
     model: ChatModel, folder: Path, each: Tasks, actions: int, trials: int, seed: int, best: object
 ) -> Tested:
     """What a language model comes to on the first of the tasks that all others play."""
-    env, _ = each.trials(actions)
-    vec = one_trial_each(env, trials, actions)
-    result = play_trials(stream(seed, "tasks"), vec, model, folder, TOLD, max_tokens=32)
+    vec = one_trial_each(trial_settings(actions, False).around(each.env), trials, actions)
+    result = play_trials(stream(seed, "tasks"), vec, model, folder, TOLD, max_tokens=16)
     print(result.in_words(), flush=True)
     return Tested(result.trials, np.full(trials, np.nan), np.asarray(best)[:trials])

@@ -12,11 +12,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import incontext_rl
 import incontext_rl_train
 from incontext_rl_language import win_stay_lose_shift
+from incontext_rl_playing import tester
 from incontext_rl_tasks import CUSTOM, TESTS, corridor_number, lake_number, tasks, tested_on
 from incontext_rl_train import updates
 
 from gpicljax.llm.chat import Message
-from gpicljax.runtime import load_agent
+from gpicljax.runtime import load_agent, shipped
 
 TINY = [
     "--actions=20",
@@ -113,6 +114,17 @@ def test_agents_learn_within_unseen_tasks(family, tmp_path):
         assert trained["score"] > 0.75
     if family == "lakes-anywhere":
         assert blind["score"] < 0.05 and found["**dpt, memory wiped**"]["score"] < 0.05
+
+
+@pytest.mark.slow
+def test_the_shipped_agent_explores_better_than_thompson_sampling():
+    each = TESTS["ten-arms"]
+    loaded = load_agent(shipped("in_context_mixture__dpt"))
+    env, params = each.trials(200, padded=True)
+    test = jax.jit(tester(loaded.agent, env, 200, seed=0))
+    regret = np.asarray(test(loaded.params, params, 0).regret)
+    # Thompson sampling's on these tasks is 17.8, random play's 82.
+    assert regret.mean() + 2 * regret.std() / 200**0.5 < 16
 
 
 def test_tasks_that_are_tested_on_are_never_trained_on(key):

@@ -1,5 +1,6 @@
 """Mental modelling: what an agent did next, what it led to, and who can tell from its history."""
 
+from gpicljax.evaluation.mental_modelling import published
 from gpicljax.evaluation.mental_modelling.baselines import (
     BASELINES,
     always_agree,
@@ -42,6 +43,12 @@ from gpicljax.evaluation.mental_modelling.results import (
     row_of,
     save_rows,
 )
+from gpicljax.evaluation.mental_modelling.reviews import (
+    Agreement,
+    Review,
+    agreement,
+    load_review,
+)
 from gpicljax.evaluation.mental_modelling.scoring import (
     Answers,
     Score,
@@ -60,15 +67,18 @@ __all__ = [
     "QUESTIONS",
     "TRIVIAL",
     "UNCHANGED",
+    "Agreement",
     "Answers",
     "Comparison",
     "Law",
     "Queries",
     "Reader",
     "ReaderSettings",
+    "Review",
     "Row",
     "Score",
     "accuracy_interval",
+    "agreement",
     "always_agree",
     "answers_of",
     "baseline_answers",
@@ -76,12 +86,14 @@ __all__ = [
     "change_class",
     "comparisons",
     "copy_last",
+    "load_review",
     "load_rows",
     "majority",
     "mean_accuracy",
     "nearest_neighbour",
     "physics",
     "pick",
+    "published",
     "quadratic",
     "reader_answers",
     "ridge",

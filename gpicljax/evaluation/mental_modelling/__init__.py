@@ -13,7 +13,7 @@ from gpicljax.evaluation.mental_modelling.baselines import (
     same_change,
     votes,
 )
-from gpicljax.evaluation.mental_modelling.physics import COORDINATES, LAWS, Law, physics
+from gpicljax.evaluation.mental_modelling.physics import COORDINATES, LAWS, Law, is_lawful, physics
 from gpicljax.evaluation.mental_modelling.questions import (
     DECREASE,
     HISTORY_SIZES,
@@ -25,6 +25,7 @@ from gpicljax.evaluation.mental_modelling.questions import (
     change_class,
     pick,
     rounded,
+    take_queries,
     to_bins,
 )
 from gpicljax.evaluation.mental_modelling.reader import (
@@ -40,6 +41,7 @@ from gpicljax.evaluation.mental_modelling.results import (
     comparisons,
     load_rows,
     mean_accuracy,
+    right_by_history,
     row_of,
     save_rows,
 )
@@ -86,6 +88,7 @@ __all__ = [
     "change_class",
     "comparisons",
     "copy_last",
+    "is_lawful",
     "load_review",
     "load_rows",
     "majority",
@@ -98,10 +101,12 @@ __all__ = [
     "reader_answers",
     "ridge",
     "rounded",
+    "right_by_history",
     "row_of",
     "same_change",
     "save_rows",
     "score",
+    "take_queries",
     "to_bins",
     "train_reader",
     "votes",

@@ -199,7 +199,7 @@ class Config(TrainingConfig):
     histories: tuple[int, ...] = HISTORY_SIZES
     unseen: str = " 0"
     skill: str = "expert"
-    queries: Count = 1_000
+    queries: Count = 600
     decimals: Annotated[int, Range(0, 8)] = 4
     reader: ReaderSettings = ReaderSettings()
     endpoint: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 import gpicljax
+from gpicljax.evaluation.icl import icl_curve, icl_profile
 from gpicljax.evaluation.mental_modelling import (
     TRIVIAL,
     Comparison,
@@ -19,6 +20,7 @@ from gpicljax.evaluation.mental_modelling import (
     save_rows,
 )
 from gpicljax.runtime import Outcome, Report
+from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.mental_modelling import (
     elements_figure,
     grouped_bars,
@@ -32,18 +34,19 @@ RESULTS = "results.json"
 DRAWN = ("copy last", "same change", "nearest neighbour", "ridge regression", "physics", "reader")
 PICTURED = (
     "MountainCar-v0",
-    "Acrobot-v1",
     "LunarLander-v3",
-    "Pendulum-v1",
     "InvertedDoublePendulum-v4",
-    "FrozenLake-v1",
     "CliffWalking-v1",
+    "Acrobot-v1",
+    "Pendulum-v1",
+    "FrozenLake-v1",
 )
 _NOTE = (
-    "Accuracy in %, over all queries, mean over sizes of history; a state is right if all of its "
-    "elements are. The best trivial rule is the best, on these very queries, of those that know "
-    "nothing but the history. The paper's numbers are of other agents, other sizes of history and "
-    "other prompts: not comparable one to one."
+    "Accuracy in %, over all queries, mean over sizes of history from one step on; a state is "
+    "right if all of its elements are. The best trivial rule is the best, on these very queries, "
+    "of those that know nothing but the history; the reader knows the task by its weights. The "
+    "paper's numbers are of other agents, other sizes of history and other prompts: not comparable "
+    "one to one."
 )
 
 
@@ -107,6 +110,7 @@ def draw(folder: Path) -> Report:
         title = "The next action, mean over sizes of history"
         save_figure(grouped_bars(shown, title=title), figures / "tasks_next_action.png")
     save_figure(tasks_figure(), figures / "tasks.png")
+    learning = _learning(figures, about["tasks"])
     wins, pairs = beaten(found)
     laws, _ = beaten(found, (*TRIVIAL, "physics"))
     notes = [
@@ -126,6 +130,10 @@ def draw(folder: Path) -> Report:
             f"The reader, a transformer that has read other agents, beats every trivial rule on "
             f"{wins} of {pairs} tasks and questions; physics as well on {laws}.",
             "",
+            "What the reader gains from up to 40 steps about an agent that it has not seen, in %:",
+            "",
+            *learning,
+            "",
             *notes,
         ]
     )
@@ -142,6 +150,37 @@ def _named(row: Comparison) -> dict[str, float]:
     if row.published is not None:
         others["paper's best model"] = row.published[1]
     return others
+
+
+def _learning(figures: Path, tasks: Mapping[str, Any]) -> list[str]:
+    """The reader's profile of in-context learning, as a table, and its curves."""
+    lines = [
+        "| task | question | pieces | without history | at the end | gain | horizon, steps |",
+        "|---" * 7 + "|",
+    ]
+    curves: dict[str, dict[str, Any]] = {}
+    for task, about in tasks.items():
+        for question, right in about.get("right_by_history", {}).items():
+            values = np.asarray(right, float)
+            profile = icl_profile(values)
+            name = task.partition("-")[0]
+            curves.setdefault(question, {})[name] = icl_curve(values)
+            zero, end, gain = (
+                f"{100 * x.value:.0f} [{100 * x.low:.0f}, {100 * x.high:.0f}]"
+                for x in (profile.zero_shot, profile.asymptote, profile.potential)
+            )
+            horizon = profile.rows()[-1][1]
+            words = question.replace("_", " ")
+            lines.append(
+                f"| {task} | {words} | {len(values)} | {zero} | {end} | {gain} | {horizon} |"
+            )
+    for question, named in curves.items():
+        words = question.replace("_", " ")
+        figure = icl_figure(
+            named, xlabel="steps seen of the agent", ylabel=f"{words}, right", percent=True
+        )
+        save_figure(figure, figures / f"reader_{question}.png")
+    return lines
 
 
 def _figures(figures: Path, task: str, rows: Sequence[Row]) -> None:
@@ -204,4 +243,4 @@ def tasks_figure() -> Any:
 
         pictures.append((name.partition("-")[0], np.asarray(jax.jit(frame)(jax.random.key(0)))))
     rows = [("", pictures[:4]), ("", pictures[4:])]
-    return picture_grid(rows, width=1.9)
+    return picture_grid(rows)

@@ -1,5 +1,6 @@
 """Mental modelling: what an agent did next, what it led to, and who can tell from its history."""
 
+from gpicljax.evaluation.mental_modelling import published
 from gpicljax.evaluation.mental_modelling.baselines import (
     BASELINES,
     always_agree,
@@ -12,7 +13,7 @@ from gpicljax.evaluation.mental_modelling.baselines import (
     same_change,
     votes,
 )
-from gpicljax.evaluation.mental_modelling.physics import COORDINATES, LAWS, Law, physics
+from gpicljax.evaluation.mental_modelling.physics import COORDINATES, LAWS, Law, is_lawful, physics
 from gpicljax.evaluation.mental_modelling.questions import (
     DECREASE,
     HISTORY_SIZES,
@@ -24,6 +25,7 @@ from gpicljax.evaluation.mental_modelling.questions import (
     change_class,
     pick,
     rounded,
+    take_queries,
     to_bins,
 )
 from gpicljax.evaluation.mental_modelling.reader import (
@@ -39,8 +41,15 @@ from gpicljax.evaluation.mental_modelling.results import (
     comparisons,
     load_rows,
     mean_accuracy,
+    right_by_history,
     row_of,
     save_rows,
+)
+from gpicljax.evaluation.mental_modelling.reviews import (
+    Agreement,
+    Review,
+    agreement,
+    load_review,
 )
 from gpicljax.evaluation.mental_modelling.scoring import (
     Answers,
@@ -60,15 +69,18 @@ __all__ = [
     "QUESTIONS",
     "TRIVIAL",
     "UNCHANGED",
+    "Agreement",
     "Answers",
     "Comparison",
     "Law",
     "Queries",
     "Reader",
     "ReaderSettings",
+    "Review",
     "Row",
     "Score",
     "accuracy_interval",
+    "agreement",
     "always_agree",
     "answers_of",
     "baseline_answers",
@@ -76,20 +88,25 @@ __all__ = [
     "change_class",
     "comparisons",
     "copy_last",
+    "is_lawful",
+    "load_review",
     "load_rows",
     "majority",
     "mean_accuracy",
     "nearest_neighbour",
     "physics",
     "pick",
+    "published",
     "quadratic",
     "reader_answers",
     "ridge",
     "rounded",
+    "right_by_history",
     "row_of",
     "same_change",
     "save_rows",
     "score",
+    "take_queries",
     "to_bins",
     "train_reader",
     "votes",

@@ -95,8 +95,24 @@ COORDINATES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 """In which linear feedback is linear."""
 
 
+def is_lawful(queries: Queries) -> bool:
+    """Whether `physics` knows anything about a task and question.
+
+    Example:
+      >>> from gpicljax.data.mental_modelling import made_up
+      >>> from gpicljax.evaluation.mental_modelling import build_queries
+      >>> car = made_up([0, 1, 2], environment="MountainCar-v0")
+      >>> [is_lawful(build_queries(car, q, history=0)) for q in ("next_state", "next_action")]
+      [True, False]
+    """
+    name = queries.environment.partition("-")[0]
+    if queries.question == "next_action":
+        return name in COORDINATES
+    return name in LAWS and queries.question != "argue"
+
+
 def physics(queries: Queries) -> Answers | None:
-    """What the law and the history say; None where no law is known.
+    """What the law and the history say; None where no law is known, or there is no history.
 
     Example:
       >>> from gpicljax.data.mental_modelling import made_up
@@ -114,9 +130,9 @@ def physics(queries: Queries) -> Answers | None:
     name = queries.environment.partition("-")[0]
     if queries.question == "next_action":
         return _feedback(queries, COORDINATES.get(name))
-    law = LAWS.get(name)
-    if law is None or queries.question == "argue":
+    if not is_lawful(queries):
         return None
+    law = LAWS[name]
     states, actions = queries.past_states, queries.past_actions
     if queries.state is not None:
         states = np.concatenate([states, queries.state[:, None]], 1)

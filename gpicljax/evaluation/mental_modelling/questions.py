@@ -271,14 +271,29 @@ def pick(queries: Queries, count: int, seed: int = 0) -> Queries:
     if count >= total:
         return queries
     kept = np.sort(np.random.default_rng(seed).permutation(total)[:count])
+    return take_queries(queries, kept)
+
+
+def take_queries(queries: Queries, which: np.ndarray) -> Queries:
+    """Some of the queries, by number.
+
+    Args:
+      queries: Q of them.
+      which: `int[M]`.
+
+    Example:
+      >>> from gpicljax.data.mental_modelling import made_up
+      >>> from gpicljax.evaluation.mental_modelling import build_queries
+      >>> asked = build_queries(made_up([0, 1, 1, 0]), "next_action", history=1)
+      >>> take_queries(asked, np.array([2])).step.tolist()
+      [3]
+    """
     per_query = (
         "past_states", "past_actions", "past_rewards", "state", "action", "reward", "next_state",
         "truth", "episode", "step",
     )  # fmt: skip
-    some = {}
-    for name in per_query:
-        values = getattr(queries, name)
-        some[name] = None if values is None else values[kept]
+    some = {name: getattr(queries, name) for name in per_query}
+    some = {name: None if values is None else values[which] for name, values in some.items()}
     return dataclasses.replace(queries, **some)
 
 

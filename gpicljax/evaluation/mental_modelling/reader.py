@@ -188,7 +188,7 @@ def reader_answers(reader: Reader, queries: Queries) -> Answers:
         return votes(queries, functools.partial(reader_answers, reader))
     length = min(size for size in _SIZES if size > queries.history)
     given = _window(task, queries, length)
-    parts, size = [], 512
+    parts, size = [], 256
     for start in range(0, len(queries.truth), size):
         some = {name: _padded(x[start : start + size], size) for name, x in given.items()}
         number = np.int32(_ASKED.index(queries.question))

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpicljax.checks import check
+from gpicljax.data.mental_modelling import Episodes, take
 from gpicljax.evaluation.mental_modelling.baselines import BASELINES
 from gpicljax.evaluation.mental_modelling.published import best_language_model
-from gpicljax.evaluation.mental_modelling.questions import Queries
+from gpicljax.evaluation.mental_modelling.questions import (
+    Queries,
+    Question,
+    build_queries,
+    take_queries,
+)
 from gpicljax.evaluation.mental_modelling.scoring import Answers, accuracy_interval, score
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import to_json_text, write_atomically
@@ -99,6 +105,58 @@ def row_of(queries: Queries, answerer: str, answers: Answers, prompt: str = "") 
     )
 
 
+def right_by_history(
+    answer: Callable[[Queries], Answers],
+    episodes: Episodes,
+    question: Question,
+    *,
+    length: int = 41,
+    most: int = 200,
+    decimals: int = 4,
+) -> np.ndarray:
+    """Right or wrong at every size of history: what `evaluation.icl_profile` reads.
+
+    Episodes are cut into pieces; at the n-th step of a piece the n steps before it are given.
+
+    Args:
+      answer: whoever answers.
+      episodes: those that are too short for a piece are left out.
+      question: what is asked.
+      length: L, steps of a piece.
+      most: pieces, at most.
+      decimals: see `build_queries`.
+
+    Returns:
+      float `[N, L]`.
+
+    Raises:
+      ValueError: if no episode has a piece.
+
+    Example:
+      >>> from gpicljax.data.mental_modelling import made_up
+      >>> from gpicljax.evaluation.mental_modelling import copy_last
+      >>> walk = made_up([1, 1, 0, 1, 1, 1])
+      >>> right_by_history(copy_last, walk, "next_action", length=3).tolist()
+      [[0.0, 1.0, 0.0], [0.0, 1.0, 1.0]]
+    """
+    check(1 <= length <= 41, "length", length, "integers from 1 to 41")
+    ends = episodes.length - (question not in ("next_action", "argue"))
+    long = ends >= length
+    check(
+        bool(long.any()), "length", length, f"up to {ends.max()}, the longest episode's questions"
+    )
+    some = take(episodes, long)
+    columns = []
+    for history in range(length):
+        asked = build_queries(some, question, history=history, decimals=decimals)
+        begins = asked.step - history
+        whole = begins - begins % length + length <= ends[long][asked.episode]
+        kept = np.flatnonzero((begins % length == 0) & whole)[:most]
+        piece = take_queries(asked, kept)
+        columns.append(score(piece, answer(piece)).right)
+    return np.stack(columns, 1).astype(float)
+
+
 def save_rows(path: str | Path, rows: Sequence[Row], **about: Any) -> None:
     """Writes rows, and what else a reader should know, as one JSON file.
 
@@ -144,23 +202,24 @@ def _number(value: Any) -> float:
 
 
 def mean_accuracy(rows: Iterable[Row]) -> dict[str, float]:
-    """Accuracy by answerer, over sizes of history, as in Table 6.
+    """Accuracy by answerer, over sizes of history, as in Table 6: whose smallest is one step.
 
     Example:
       >>> from types import SimpleNamespace as Some
-      >>> rows = [Some(answerer="a", accuracy=0.25), Some(answerer="a", accuracy=0.75)]
+      >>> rows = [Some(answerer="a", accuracy=x / 4, history=x) for x in range(4)]
       >>> mean_accuracy(rows)
       {'a': 0.5}
     """
     found: dict[str, list[float]] = {}
     for row in rows:
-        found.setdefault(row.answerer, []).append(row.accuracy)
+        if row.history > 0:
+            found.setdefault(row.answerer, []).append(row.accuracy)
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One task and question, over all sizes of history.
+    """One task and question, over all sizes of history but none.
 
     Attributes:
       task: the environment's id.
@@ -202,6 +261,7 @@ def comparisons(rows: Sequence[Row]) -> list[Comparison]:
     found = []
     for task, question in dict.fromkeys((row.task, row.question_and_form) for row in rows):
         mine = [r for r in rows if (r.task, r.question_and_form) == (task, question)]
+        mine = [r for r in mine if r.history > 0]
         # Those that were asked in every size of history; others would be compared unfairly.
         sizes = {row.history for row in mine}
         counts = {row.answerer: 0 for row in mine}

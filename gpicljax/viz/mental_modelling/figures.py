@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -141,7 +142,8 @@ def grouped_bars(
     for n, (name, colour) in enumerate(zip(names, style.colours(len(names)), strict=True)):
         heights = [group.get(name, np.nan) for group in groups.values()]
         axes.bar(places - 0.42 + (n + 0.5) * width, heights, 0.9 * width, color=colour, label=name)
-    axes.set_xticks(places, list(groups), fontsize=style.SMALL)
+    words = [re.sub(r"(?<=[a-z])(?=[A-Z])", "\n", name) for name in groups]
+    axes.set_xticks(places, words, fontsize=style.SMALL)
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(style.tick(True))
     style.name_axes(axes, "", ylabel, title)

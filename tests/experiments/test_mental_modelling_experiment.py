@@ -1,0 +1,82 @@
+"""Mental modelling from episodes to a table, figures and replies; and agents that are collected."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+import mental_modelling as experiment
+
+from gpicljax.data.mental_modelling import load_episodes
+from gpicljax.evaluation.mental_modelling import load_rows
+
+
+def episode(path, seed, steps=14):
+    rng = np.random.default_rng(seed)
+    actions = rng.integers(0, 3, steps)
+    states = np.cumsum(rng.normal(size=(steps, 1, 2)), axis=0)
+    np.savez(path, states=states, actions=actions[:, None], rewards=-np.ones((steps, 1)))
+    return str(path)
+
+
+def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    where = ["--env", "MountainCar-v0", "--out", "data"]
+    for n, agent in enumerate(("mine 0", "mine 1")):
+        files = [episode(tmp_path / f"{n}{k}.npz", 10 * n + k) for k in range(2)]
+        experiment.main(["load", *files, "--agent", agent, *where])
+    assert load_episodes("data/MountainCar-v0/mine_1").agents == ("mine 1",) * 2
+    small = ["--reader.updates", "2", "--reader.layers", "1", "--reader.width", "8"]
+    small += ["--reader.heads", "1", "--histories", "0", "2", "5", "40", "--no-progress"]
+    outcome = experiment.main(["--data", "data", *small])
+    said = capsys.readouterr().out
+    assert "| MountainCar-v0 | next action |" in said and "87.1 (Llama3-70b)" in said
+    rows, about = load_rows(outcome.run.path / "results.json")
+    # A history of 40 is longer than the episodes, and is left out.
+    assert {row.history for row in rows} == {0, 2, 5}
+    assert {"copy last", "reader"} < {row.answerer for row in rows}
+    assert about["tasks"]["MountainCar-v0"]["agents"] == 1
+    figures = {path.name for path in (outcome.run.path / "figures").iterdir()}
+    assert {"MountainCar_history.png", "MountainCar_elements.png", "tasks.png"} <= figures
+
+
+def test_what_cannot_be_measured_is_refused(tmp_path, capsys):
+    for arguments, message in (
+        (["--data", str(tmp_path)], "has no episodes of any task"),
+        (["--questions", "next"], "questions: got"),
+        (["--histories", "41"], "histories: got"),
+        (["collect", "--tasks", "Chess"], "tasks: got"),
+    ):
+        with pytest.raises(SystemExit) as error:
+            experiment.main(arguments)
+        assert error.value.code == 2
+        assert message in capsys.readouterr().err
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"nothing")
+    with pytest.raises(SystemExit) as error:
+        experiment.main(
+            ["load", str(path), "--env", "MountainCar-v0", "--agent", "a", "--out", str(tmp_path)]
+        )
+    assert error.value.code == 1 and "a.npz is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_agents_of_all_skills_are_collected_once(tmp_path, capsys):
+    collect = ["collect", "--tasks", "FrozenLake-v1", "--kinds", "q-learning", "--seeds", "2"]
+    collect += ["--share", "0.05", "--episodes", "3", "--out", str(tmp_path / "data")]
+    experiment.main(collect)
+    found = load_episodes(tmp_path / "data" / "FrozenLake-v1" / "q-learning")
+    assert len(found.length) == 2 * 3 * 3 and len(set(found.checkpoints)) == 6
+    assert found.agents[0] == "q-learning beginner 0" and found.agents[-1] == "q-learning expert 1"
+    capsys.readouterr()
+    experiment.main(collect)
+    assert "18 episodes are there already" in capsys.readouterr().out
+    agents = sorted((tmp_path / "data" / "agents" / "FrozenLake-v1").iterdir())
+    experiment.main(["collect", "--agents", str(agents[0]), "--out", str(tmp_path / "more")])
+    (folder,) = (tmp_path / "more" / "FrozenLake-v1").iterdir()
+    assert load_episodes(folder).checkpoints[0] == found.checkpoints[3]
+    with pytest.raises(SystemExit) as error:
+        experiment.main([*collect, "--seed", "1"])
+    assert error.value.code == 1 and "choose another --out" in capsys.readouterr().err

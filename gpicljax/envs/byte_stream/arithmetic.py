@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs.byte_stream import interpreter, ladders, tasks
+from gpicljax.envs.byte_stream import ladders, tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
-from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked
+from gpicljax.envs.byte_stream.interpreter import Asked, asked_exactly
 from gpicljax.envs.byte_stream.pool import shared, words
 
 PLUS, MINUS, TIMES, OVER = range(4)
@@ -178,16 +178,8 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     counted = rung["counted"] == 1
     head = (*_written(size, ten, 1), pool.token(" "))
     answer = [*(jnp.where(counted, x, 0) for x in head), *_written(value, ten, 3)]
-    zero = jnp.zeros((), jnp.int32)
-    return Asked(
-        text=text,
-        answer=[*answer, *[0] * (interpreter.ANSWER - 1 - len(answer)), pool.token(".")],
-        pattern=jnp.zeros(PATTERN, jnp.uint8),
-        acceptor=jnp.full((), interpreter.EXACT, jnp.int32),
-        style=jnp.where(rung["worked_out"] == 1, tasks.STATEMENT, tasks.GOOD_JOB),
-        key=zero,
-        keys=zero,
-    )
+    style = jnp.where(rung["worked_out"] == 1, tasks.STATEMENT, tasks.GOOD_JOB)
+    return asked_exactly(text, answer, style)
 
 
 def statement(seed: Seed, question: jax.Array, correct: jax.Array) -> jax.Array:

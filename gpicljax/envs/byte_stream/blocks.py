@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs.byte_stream import interpreter, ladders, tasks
+from gpicljax.envs.byte_stream import ladders, tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
-from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked
+from gpicljax.envs.byte_stream.interpreter import Asked, asked_exactly
 from gpicljax.envs.byte_stream.ladders import COUNT, OBJECT, TURNS, WHETHER
 from gpicljax.envs.byte_stream.pool import shared
 
@@ -190,13 +190,4 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
         say[spoken, thing[spoken]],
     )
     answer = [begin, *(jnp.where(whole, before[k][thing[k]], 0) for k in (0, 1))]
-    zero = jnp.zeros((), jnp.int32)
-    return Asked(
-        text=text,
-        answer=[*answer, *[0] * (interpreter.ANSWER - 1 - len(answer)), pool.token(".")],
-        pattern=jnp.zeros(PATTERN, jnp.uint8),
-        acceptor=jnp.full((), interpreter.EXACT, jnp.int32),
-        style=jnp.full((), tasks.YES_OR_NO, jnp.int32),
-        key=zero,
-        keys=zero,
-    )
+    return asked_exactly(text, answer, tasks.YES_OR_NO)

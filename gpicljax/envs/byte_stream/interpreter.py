@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax.envs.byte_stream.pool import byte_at
+from gpicljax.envs.byte_stream.pool import byte_at, shared
 
 SPACE, PERIOD = 32, 46
 TEXT = 36
@@ -134,6 +134,26 @@ class Asked(NamedTuple):
     style: jax.Array
     key: jax.Array
     keys: jax.Array
+
+
+def asked_exactly(text: list[Any], answer: list[Any], style: Any) -> Asked:
+    """A question without keys, to which only one answer is right.
+
+    Args:
+      text: its tokens.
+      answer: tokens without the period that ends it, at most `ANSWER - 1`.
+      style: `int32[]`, which feedback.
+    """
+    zero = jnp.zeros((), jnp.int32)
+    return Asked(
+        text=text,
+        answer=[*answer, *[0] * (ANSWER - 1 - len(answer)), shared().token(".")],
+        pattern=jnp.zeros(PATTERN, jnp.uint8),
+        acceptor=jnp.full((), EXACT, jnp.int32),
+        style=jnp.asarray(style, jnp.int32),
+        key=zero,
+        keys=zero,
+    )
 
 
 @struct.dataclass

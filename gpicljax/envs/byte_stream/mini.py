@@ -18,7 +18,7 @@ import numpy as np
 
 from gpicljax.envs.byte_stream import tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
-from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked
+from gpicljax.envs.byte_stream.interpreter import Asked, asked_exactly
 from gpicljax.envs.byte_stream.pool import shared
 
 LONGEST = 48
@@ -285,16 +285,8 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
     numbers = jnp.where(there, letters * weights, 0).sum(-1, dtype=jnp.int32)
     trigrams = pool.trigram(numbers, sizes)
     text += [trigrams[i] for i in range(LONGEST // 3)] + [token(".")]
-    zero = jnp.zeros((), jnp.int32)
-    return Asked(
-        text=text,
-        answer=[jnp.where(true, token("true"), token("false")), *[0] * 6, token(".")],
-        pattern=jnp.zeros(PATTERN, jnp.uint8),
-        acceptor=zero,
-        style=jnp.full((), tasks.VERDICT, jnp.int32),
-        key=zero,
-        keys=zero,
-    )
+    verdict = jnp.where(true, token("true"), token("false"))
+    return asked_exactly(text, [verdict], tasks.VERDICT)
 
 
 def feedback(seed: Seed, answer: jax.Array, correct: jax.Array) -> jax.Array:

@@ -161,7 +161,10 @@ def compared(config: Config, folder: Path) -> dict[str, dict[str, list[Tested]]]
 
 
 def build(config: Config) -> Program:
-    """Nothing is trained here: what is measured is the baselines."""
+    """Trains what is missing, each in a run of its own; what this run measures is baselines."""
+    if not config.dry_run:
+        for name in config.agents:
+            folders(config, name)
     folder = config.runs_dir / "incontext_rl" / config.run_name / "conversations"
     return Program(
         title=f"{len(config.agents)} trained agents, {len(config.tests)} sets of tasks",

@@ -22,8 +22,8 @@ import incontext_rl_train
 import jax
 import jax.numpy as jnp
 from incontext_rl_language import language_row, tiny_language_model
-from incontext_rl_playing import CONDITIONS, Tested, rules, tester
-from incontext_rl_tasks import TESTS, Test, tested_on
+from incontext_rl_playing import CONDITIONS, Tested, agent_tester, rules
+from incontext_rl_tasks import TESTS, Test, own_tests
 from reports.incontext_rl import table_report
 
 from gpicljax.agents.algorithm import Untrained
@@ -112,11 +112,11 @@ def trained(config: Config, name: str) -> dict[str, dict[str, list[Tested]]]:
 
     @functools.cache
     def program(env: Any) -> Any:
-        test = tester(loaded[0].agent, env, config.replicas, config.seed)
+        test = agent_tester(loaded[0].agent, env, config.replicas, config.seed)
         return jax.jit(test, compiler_options=FAST_COMPILE)
 
     found: dict[str, dict[str, list[Tested]]] = {}
-    for where, each in tested_on(family).items():
+    for where, each in own_tests(family).items():
         if where not in config.tests:
             continue
         env, env_params = each.trials(config.actions, padded)

@@ -59,7 +59,7 @@ class Config(TrainingConfig):
       actions: Of a trial.
       replicas: Trials that each agent is tested in, each on a task of its own.
       controls: Whether trained agents are tested without their memory, without rewards, and with
-        another trial's context, too, on their own family.
+        another trial's context, too, on their own family; an agent of all families, on lakes.
       conversations: Trials of the tiny language model on each of the bandits; 0 for none of it.
       reading: Updates of its training.
     """

@@ -22,8 +22,8 @@ import incontext_rl_train
 import jax
 import jax.numpy as jnp
 from incontext_rl_language import language_row, tiny_language_model
-from incontext_rl_playing import CONDITIONS, Tested, rules, tester
-from incontext_rl_tasks import TESTS, Test, tested_on
+from incontext_rl_playing import CONDITIONS, Tested, agent_tester, rules
+from incontext_rl_tasks import TESTS, Test, own_tests
 from reports.incontext_rl import table_report
 
 from gpicljax.agents.algorithm import Untrained
@@ -59,7 +59,7 @@ class Config(TrainingConfig):
       actions: Of a trial.
       replicas: Trials that each agent is tested in, each on a task of its own.
       controls: Whether trained agents are tested without their memory, without rewards, and with
-        another trial's context, too, on their own family.
+        another trial's context, too, on their own family; an agent of all families, on lakes.
       conversations: Trials of the tiny language model on each of the bandits; 0 for none of it.
       reading: Updates of its training.
     """
@@ -112,11 +112,11 @@ def trained(config: Config, name: str) -> dict[str, dict[str, list[Tested]]]:
 
     @functools.cache
     def program(env: Any) -> Any:
-        test = tester(loaded[0].agent, env, config.replicas, config.seed)
+        test = agent_tester(loaded[0].agent, env, config.replicas, config.seed)
         return jax.jit(test, compiler_options=FAST_COMPILE)
 
     found: dict[str, dict[str, list[Tested]]] = {}
-    for where, each in tested_on(family).items():
+    for where, each in own_tests(family).items():
         if where not in config.tests:
             continue
         env, env_params = each.trials(config.actions, padded)
@@ -161,7 +161,10 @@ def compared(config: Config, folder: Path) -> dict[str, dict[str, list[Tested]]]
 
 
 def build(config: Config) -> Program:
-    """Nothing is trained here: what is measured is the baselines."""
+    """Trains what is missing, each in a run of its own; what this run measures is baselines."""
+    if not config.dry_run:
+        for name in config.agents:
+            folders(config, name)
     folder = config.runs_dir / "incontext_rl" / config.run_name / "conversations"
     return Program(
         title=f"{len(config.agents)} trained agents, {len(config.tests)} sets of tasks",

@@ -58,7 +58,7 @@ def played(
     return Tested(recorded(steps), steps.records["regret"][:, 0].sum(-1), first_best)
 
 
-def tester(agent: Agent, env: Environment, replicas: int, seed: int) -> Callable[..., Tested]:
+def agent_tester(agent: Agent, env: Environment, replicas: int, seed: int) -> Callable[..., Tested]:
     """`(params, env_params, without) -> Tested`: a trained agent, whole or without something."""
 
     def test(params: Any, env_params: Any, without: Any) -> Tested:

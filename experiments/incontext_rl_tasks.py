@@ -154,7 +154,7 @@ TESTS: dict[str, Tasks] = {
 actions in their usual order."""
 
 
-def tested_on(family: Family) -> dict[str, Tasks]:
+def own_tests(family: Family) -> dict[str, Tasks]:
     """What a family's agents are tested on."""
     lakes = "4x4", "custom"
     more = {"lakes": lakes, "lakes-anywhere": lakes, "cliffs": ("CliffWalking",)}

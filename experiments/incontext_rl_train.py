@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import jax
-from incontext_rl_playing import CONDITIONS, played, rules, tester
+from incontext_rl_playing import CONDITIONS, agent_tester, played, rules
 from incontext_rl_tasks import (
     Family,
     Tasks,
     is_bandit,
+    own_tests,
     tasks,
-    tested_on,
     training_trials,
     trial_settings,
 )
@@ -194,7 +194,7 @@ def build(config: Config) -> Program:
     trainer = catalogue.find(name).make(sizes, vec, config.memory)
     length = config.updates(trainer.observations)
     hparams = dataclasses.replace(hparams, decay_updates=length)
-    agent, tests = trainer.agent(greedy=True), tested_on(config.family)
+    agent, tests = trainer.agent(greedy=True), own_tests(config.family)
 
     def on_training_tasks(key: jax.Array, params: Any, cell: Any) -> Any:
         del cell
@@ -202,7 +202,7 @@ def build(config: Config) -> Program:
 
     @functools.cache
     def test(env: Environment) -> Any:
-        function = tester(agent, env, config.replicas, config.seed)
+        function = agent_tester(agent, env, config.replicas, config.seed)
         return lambda key, params, cell, *given: function(params, *given)
 
     def measure(each: Tasks, condition: int) -> Measure:

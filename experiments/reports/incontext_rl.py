@@ -144,12 +144,13 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
     for where, agents in tests.items():
         place = folder / where
         place.mkdir(parents=True, exist_ok=True)
-        shown = {name: seeds[0] for name, seeds in agents.items()}
+        shown = {name.strip("*"): seeds[0] for name, seeds in agents.items()}
         steps = {name: np.asarray(t.trials.rewards, np.float64) for name, t in shown.items()}
         profiles = {}
         if where in learners:
-            profile = icl_profile(steps[learners[where]], bins=BINS)
-            profiles = {learners[where]: profile}
+            learner = learners[where].strip("*")
+            profile = icl_profile(steps[learner], bins=BINS)
+            profiles = {learner: profile}
             told[where] = "; ".join(f"{n} {v} {i}".strip() for n, v, i in profile.rows())
         rolling = {name: icl_curve(x, bins=BINS) for name, x in steps.items()}
         so_far = {name: icl_curve(np.cumsum(x, axis=1)) for name, x in steps.items()}
@@ -166,8 +167,9 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
 
 
 def _by_episode(tested: Any) -> Any:
-    """Reward by episode, as far as a tenth of the trials go."""
-    episodes = np.asarray(measure(tested.trials).episode_rewards, np.float64)
+    """Reward by episode that has ended, as far as a tenth of the trials go."""
+    ended = measure(tested.trials, accounting="reference")
+    episodes = np.asarray(ended.episode_rewards, np.float64)
     there = np.isfinite(episodes)
     last = max(int((there.mean(0) >= 0.1).sum()), 2)
     return icl_curve(np.nan_to_num(episodes[:, :last]), there[:, :last])

@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import incontext_rl
 import incontext_rl_train
 from incontext_rl_language import win_stay_lose_shift
-from incontext_rl_playing import tester
-from incontext_rl_tasks import CUSTOM, TESTS, corridor_number, lake_number, tasks, tested_on
+from incontext_rl_playing import agent_tester
+from incontext_rl_tasks import CUSTOM, TESTS, corridor_number, lake_number, own_tests, tasks
 from incontext_rl_train import updates
 
 from gpicljax.llm.chat import Message
@@ -83,7 +83,7 @@ def test_every_learner_runs(family, learner, tmp_path):
     outcome = train(tmp_path, family, learner)
     assert np.isfinite(outcome.curve("return")).all()
     tested = {name for name in outcome.measured if ", " not in name}
-    assert tested == set(tested_on(family))
+    assert tested == set(own_tests(family))
     # What is on disk acts in trials of its own family.
     name = f"quick-{family}-{learner}"
     saved = load_agent(tmp_path / "incontext_rl_train" / name / "agents" / "seed_0")
@@ -121,7 +121,7 @@ def test_the_shipped_agent_explores_better_than_thompson_sampling():
     each = TESTS["ten-arms"]
     loaded = load_agent(shipped("in_context_mixture__dpt"))
     env, params = each.trials(200, padded=True)
-    test = jax.jit(tester(loaded.agent, env, 200, seed=0))
+    test = jax.jit(agent_tester(loaded.agent, env, 200, seed=0))
     regret = np.asarray(test(loaded.params, params, 0).regret)
     # Thompson sampling's on these tasks is 17.8, random play's 82.
     assert regret.mean() + 2 * regret.std() / 200**0.5 < 16

@@ -14,7 +14,6 @@ transformer that has read other agents, and a language model, where there is one
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,19 +38,14 @@ from gpicljax.evaluation.mental_modelling import (
     physics,
     pick,
     reader_answers,
-    right_by_history,
     row_of,
     train_reader,
 )
-from gpicljax.evaluation.mental_modelling.questions import Question
 from gpicljax.llm.chat import ChatModel
 from gpicljax.llm.mental_modelling import ask_questions
 from gpicljax.runtime import ConfigError, Outcome, Program, run_experiment, say, stream
 from gpicljax.spaces import Box
 from gpicljax.storage import SavedError
-
-PROFILED: tuple[Question, ...] = ("next_action", "next_state")
-"""Questions whose learning within a context is measured at every size of history."""
 
 
 def tasks_of(config: Config) -> dict[str, list[Path]]:
@@ -182,19 +176,6 @@ def _task(
         "histories": list(sizes),
     }
     say(f"{name}: {about['agents']} unseen agents, {about['episodes']} episodes, nats {nats:.3f}")
-    if reader is not None:
-        length = max(sizes) + 1
-        about["right_by_history"] = {
-            question: right_by_history(
-                functools.partial(reader_answers, reader),
-                asked,
-                question,
-                length=length,
-                decimals=config.decimals,
-            )
-            for question in PROFILED
-            if question in config.questions and length > 2
-        }
     rows = []
     for queries in queries_of(config, asked, sizes):
         for who, said in answers_of_all(queries, reader).items():

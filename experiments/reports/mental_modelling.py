@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import jax
 import numpy as np
 
 import gpicljax
-from gpicljax.evaluation.icl import icl_curve, icl_profile
 from gpicljax.evaluation.mental_modelling import (
     TRIVIAL,
     Comparison,
@@ -20,7 +19,6 @@ from gpicljax.evaluation.mental_modelling import (
     save_rows,
 )
 from gpicljax.runtime import Outcome, Report
-from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.mental_modelling import (
     elements_figure,
     grouped_bars,
@@ -110,7 +108,7 @@ def draw(folder: Path) -> Report:
         title = "The next action, mean over sizes of history"
         save_figure(grouped_bars(shown, title=title), figures / "tasks_next_action.png")
     save_figure(tasks_figure(), figures / "tasks.png")
-    learning = _learning(figures, about["tasks"])
+    learning = _learning(rows)
     wins, pairs = beaten(found)
     laws, _ = beaten(found, (*TRIVIAL, "physics"))
     notes = [
@@ -130,7 +128,10 @@ def draw(folder: Path) -> Report:
             f"The reader, a transformer that has read other agents, beats every trivial rule on "
             f"{wins} of {pairs} tasks and questions; physics as well on {laws}.",
             "",
-            "What the reader gains from up to 40 steps about an agent that it has not seen, in %:",
+            "The reader's accuracy, in %, by size of history: the same queries with more and more "
+            "of it. The potential is what the longest history adds to none; the horizon, from "
+            "where on a tenth of that is missing at most; none, where the end lies within the "
+            "interval of the beginning.",
             "",
             *learning,
             "",
@@ -152,34 +153,27 @@ def _named(row: Comparison) -> dict[str, float]:
     return others
 
 
-def _learning(figures: Path, tasks: Mapping[str, Any]) -> list[str]:
-    """The reader's profile of in-context learning, as a table, and its curves."""
+def _learning(rows: Sequence[Row]) -> list[str]:
+    """The reader's in-context learning: the same queries with more and more history."""
+    mine = [row for row in rows if row.answerer == "reader" and row.form != "absolute"]
+    sizes = sorted({row.history for row in mine})
     lines = [
-        "| task | question | pieces | without history | at the end | gain | horizon, steps |",
-        "|---" * 7 + "|",
+        f"| task | question | {' | '.join(map(str, sizes))} | potential | horizon |",
+        "|---" * (4 + len(sizes)) + "|",
     ]
-    curves: dict[str, dict[str, Any]] = {}
-    for task, about in tasks.items():
-        for question, right in about.get("right_by_history", {}).items():
-            values = np.asarray(right, float)
-            profile = icl_profile(values)
-            name = task.partition("-")[0]
-            curves.setdefault(question, {})[name] = icl_curve(values)
-            zero, end, gain = (
-                f"{100 * x.value:.0f} [{100 * x.low:.0f}, {100 * x.high:.0f}]"
-                for x in (profile.zero_shot, profile.asymptote, profile.potential)
-            )
-            horizon = profile.rows()[-1][1]
-            words = question.replace("_", " ")
-            lines.append(
-                f"| {task} | {words} | {len(values)} | {zero} | {end} | {gain} | {horizon} |"
-            )
-    for question, named in curves.items():
+    for task, question in dict.fromkeys((row.task, row.question) for row in mine):
+        some = {row.history: row for row in mine if (row.task, row.question) == (task, question)}
+        first, last = some[min(some)], some[max(some)]
+        potential = last.accuracy - first.accuracy
+        # From where on it stays within a tenth of the potential from the end.
+        near = [n for n in some if abs(some[n].accuracy - last.accuracy) <= 0.1 * abs(potential)]
+        horizon = min(n for n in some if all(m in near for m in some if m >= n))
+        shown = "none" if first.low <= last.accuracy <= first.high else str(horizon)
+        cells = [f"{100 * some[n].accuracy:.0f}" if n in some else "" for n in sizes]
         words = question.replace("_", " ")
-        figure = icl_figure(
-            named, xlabel="steps seen of the agent", ylabel=f"{words}, right", percent=True
+        lines.append(
+            f"| {task} | {words} | {' | '.join(cells)} | {100 * potential:+.0f} | {shown} |"
         )
-        save_figure(figure, figures / f"reader_{question}.png")
     return lines
 
 

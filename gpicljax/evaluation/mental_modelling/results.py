@@ -18,7 +18,7 @@ from gpicljax.evaluation.mental_modelling.questions import (
     Queries,
     Question,
     build_queries,
-    take_queries,
+    pick,
 )
 from gpicljax.evaluation.mental_modelling.scoring import Answers, accuracy_interval, score
 from gpicljax.storage.array_folder import SavedError
@@ -114,46 +114,41 @@ def right_by_history(
     most: int = 200,
     decimals: int = 4,
 ) -> np.ndarray:
-    """Right or wrong at every size of history: what `evaluation.icl_profile` reads.
+    """Right or wrong in every size of history: what `evaluation.icl_profile` reads.
 
-    Episodes are cut into pieces; at the n-th step of a piece the n steps before it are given.
+    The same steps are asked about in all of them, so that what is seen is the history's and not the
+    time's in the episode.
 
     Args:
       answer: whoever answers.
-      episodes: those that are too short for a piece are left out.
+      episodes: those that are too short are left out.
       question: what is asked.
-      length: L, steps of a piece.
-      most: pieces, at most.
+      length: L; histories have 0 to L - 1 steps.
+      most: queries, at most; drawn.
       decimals: see `build_queries`.
 
     Returns:
       float `[N, L]`.
 
     Raises:
-      ValueError: if no episode has a piece.
+      ValueError: if no episode is so long.
 
     Example:
       >>> from gpicljax.data.mental_modelling import made_up
       >>> from gpicljax.evaluation.mental_modelling import copy_last
       >>> walk = made_up([1, 1, 0, 1, 1, 1])
-      >>> right_by_history(copy_last, walk, "next_action", length=3).tolist()
-      [[0.0, 1.0, 0.0], [0.0, 1.0, 1.0]]
+      >>> right_by_history(copy_last, walk, "next_action", length=2).tolist()
+      [[0.0, 1.0], [1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
     """
     check(1 <= length <= 41, "length", length, "integers from 1 to 41")
     ends = episodes.length - (question not in ("next_action", "argue"))
     long = ends >= length
-    check(
-        bool(long.any()), "length", length, f"up to {ends.max()}, the longest episode's questions"
-    )
-    some = take(episodes, long)
-    columns = []
+    check(bool(long.any()), "length", length, f"up to {ends.max()}, of the longest episode")
+    some, columns = take(episodes, long), []
     for history in range(length):
-        asked = build_queries(some, question, history=history, decimals=decimals)
-        begins = asked.step - history
-        whole = begins - begins % length + length <= ends[long][asked.episode]
-        kept = np.flatnonzero((begins % length == 0) & whole)[:most]
-        piece = take_queries(asked, kept)
-        columns.append(score(piece, answer(piece)).right)
+        asked = build_queries(some, question, history=history, first=length - 1, decimals=decimals)
+        asked = pick(asked, most)
+        columns.append(score(asked, answer(asked)).right)
     return np.stack(columns, 1).astype(float)
 
 

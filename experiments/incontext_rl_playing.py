@@ -92,7 +92,7 @@ def _rules(env: Trial, all_of_them: bool) -> dict[str, tuple[Agent, Any]]:
     """Agents by name, with their parameters; at least those that scores are scaled by."""
     rules: dict[str, tuple[Agent, Any]] = {
         "random": (random_agent(env), ()),
-        "oracle": (oracle_agent(env), ()),
+        "oracle": (oracle_agent(), ()),
     }
     if not all_of_them:
         return rules

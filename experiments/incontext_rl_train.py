@@ -156,7 +156,7 @@ def _source(config: Any, env: Environment) -> Agent:
 
 
 catalogue.register(
-    catalogue.rule("told-what-is-best", lambda _, env: oracle_agent(env), privileged=True)
+    catalogue.rule("told-what-is-best", lambda _, env: oracle_agent(), privileged=True)
 )
 catalogue.register(catalogue.rule("source", _source))
 

@@ -108,7 +108,7 @@ def test_padded_mixtures_and_their_oracle(key):
     lake = gpicljax.make("FrozenLake-v1", size=4, is_slippery=False)
     env = Mixture((padded(lake), padded(BANDIT)))
     vec = gpicljax.VectorEnv(env, 64, resets="fresh", privileged=True)
-    agent = oracle_agent(env)
+    agent = oracle_agent()
 
     @jax.jit
     def run(key):

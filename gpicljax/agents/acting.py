@@ -259,14 +259,13 @@ def random_agent(env: Environment) -> Agent:
     return Agent(lambda batch: (), act)
 
 
-def oracle_agent(env: Environment) -> Agent:
+def oracle_agent() -> Agent:
     """Draws from the actions that it is told are best: `timestep.privileged["optimal"]`.
 
     Of `trials.Solved` tasks it is the upper bound that scores are scaled by, and the teacher of a
     Decision-Pretrained Transformer (Lee et al., 2023).
 
-    Args:
-      env: the environment; the batch of it is to be built with `privileged=True`.
+    The batch is to be built with `privileged=True`.
 
     Returns:
       The agent; its `aux` is a dictionary with `shares`, float `[B, A]`, the probabilities it draws
@@ -279,12 +278,11 @@ def oracle_agent(env: Environment) -> Agent:
       >>> vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=True)
       >>> @jax.jit
       ... def pull(key):
-      ...     agent = oracle_agent(env)
+      ...     agent = oracle_agent()
       ...     return agent_step(vec, agent, (), start_rollout(key, vec, agent))[1].action
       >>> pull(jax.random.key(0)).tolist()
       [0, 0, 0, 0]
     """
-    del env
 
     def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> tuple[Any, Any, Any]:
         del params

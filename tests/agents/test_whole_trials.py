@@ -25,7 +25,7 @@ def network():
 
 def cloned(whole, minibatches=1):
     config = cloning.CloningConfig(11, minibatches, whole)
-    return cloning.make(config, vec(), network(), oracle_agent(ENV))
+    return cloning.make(config, vec(), network(), oracle_agent())
 
 
 def near(a, b):
@@ -71,4 +71,4 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="whole_trials: got 'True with 10 steps'|got True with 10"):
         recurrent.make(ppo.PPOConfig(unroll=10, whole_trials=True), vec(), recurrent.network())
     with pytest.raises(ValueError, match="minibatches: got 3; accepted: a divisor of num_envs = 8"):
-        cloning.make(cloning.CloningConfig(11, 3, True), vec(), network(), oracle_agent(ENV))
+        cloning.make(cloning.CloningConfig(11, 3, True), vec(), network(), oracle_agent())

@@ -11,6 +11,7 @@ import mental_modelling as experiment
 
 from gpicljax.data.mental_modelling import load_episodes
 from gpicljax.evaluation.mental_modelling import load_rows
+from gpicljax.llm.chat import FakeModel
 
 
 def episode(path, seed, steps=14):
@@ -30,13 +31,21 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
     assert load_episodes("data/MountainCar-v0/mine_1").agents == ("mine 1",) * 2
     small = ["--reader.updates", "2", "--reader.layers", "1", "--reader.width", "8"]
     small += ["--reader.heads", "1", "--histories", "0", "2", "5", "40", "--no-progress"]
-    outcome = experiment.main(["--data", "data", *small])
+    # A language model is asked some of the same, and its replies are kept.
+    model = FakeModel("[ANSWER: 1]")
+    monkeypatch.setattr(experiment, "_model", lambda config: model)
+    outcome = experiment.main(["--data", "data", *small, "--asked", "3"])
     said = capsys.readouterr().out
     assert "| MountainCar-v0 | next action |" in said and "87.1 (Llama3-70b)" in said
     rows, about = load_rows(outcome.run.path / "results.json")
     # A history of 40 is longer than the episodes, and is left out.
     assert {row.history for row in rows} == {0, 2, 5}
     assert {"copy last", "reader"} < {row.answerer for row in rows}
+    told = [row for row in rows if row.answerer == "fake"]
+    assert len(told) == 5 * 3 and model.requests == 3 * len(told)
+    assert {row.parsed for row in told if row.question.endswith("action")} == {1.0}
+    assert {row.parsed for row in told if row.question.endswith("state")} == {0.0}
+    assert len([*(outcome.run.path / "replies" / "indexed").iterdir()]) == len(told)
     assert about["tasks"]["MountainCar-v0"]["agents"] == 1
     figures = {path.name for path in (outcome.run.path / "figures").iterdir()}
     assert {"MountainCar_history.png", "MountainCar_elements.png", "tasks.png"} <= figures

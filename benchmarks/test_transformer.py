@@ -71,7 +71,7 @@ def torch_model(batch, length):
 
 def network_of(window=None, capacity=4096):
     trunk = Transformer(LAYERS, WIDTH, HEADS, window=window, capacity=capacity)
-    return as_network(LanguageModel(VOCABULARY, trunk.width, trunk))
+    return as_network(LanguageModel(trunk, VOCABULARY, trunk.width))
 
 
 def training_program(batch, length, window, report):

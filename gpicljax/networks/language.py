@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 
 from gpicljax.checks import check, check_at_least
 from gpicljax.networks.contract import Network, as_network
@@ -17,19 +16,19 @@ from gpicljax.networks.layers import Linear, default_float, scaled_uniform
 from gpicljax.networks.linear_attention import LinearTransformer
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.networks.transformer import Transformer
+from gpicljax.networks.vectors import AroundCore
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(AroundCore):
     """Tokens to logits of the next token, with one core in between.
 
     Attributes:
+      core: see `AroundCore`.
       vocab_size: V.
       width: of the embedding.
-      core: a module with `initial_carry`, `step` and `unroll` over vectors; a transformer with one
-        token per step.
 
     Example:
-      >>> model = as_network(LanguageModel(32, 16, LSTMStack((8,))))
+      >>> model = as_network(LanguageModel(LSTMStack((8,)), vocab_size=32, width=16))
       >>> tokens = jnp.zeros(4, jnp.int32)
       >>> params = jax.eval_shape(model.init, jax.random.key(0), tokens)
       >>> carry = model.initial_carry(4)
@@ -39,7 +38,6 @@ class LanguageModel(nn.Module):
 
     vocab_size: int
     width: int
-    core: Any
 
     def setup(self) -> None:
         """Embedding and head; the head has weights of its own."""
@@ -48,26 +46,13 @@ class LanguageModel(nn.Module):
         self.embedding = TokenEmbedding(self.vocab_size, self.width)
         self.head = Linear(self.vocab_size, scaled_uniform(), default_float())
 
-    @property
-    def reads_none(self) -> bool:
-        """See `networks.contract.as_network`."""
-        return getattr(self.core, "reads_none", False)
+    def read(self, inputs: jax.Array) -> jax.Array:
+        """The embedding of tokens, int `[...]`."""
+        return self.embedding(inputs)
 
-    def initial_carry(self, batch: int) -> Any:
-        """The core's."""
-        return self.core.initial_carry(batch)
-
-    def unroll(
-        self, carry: Any, inputs: jax.Array, starts: jax.Array | None
-    ) -> tuple[jax.Array, Any]:
-        """Tokens int `[T, B]`, starts `bool[T, B]` -> logits float `[T, B, V]`, and the carry."""
-        features, carry = self.core.unroll(carry, self.embedding(inputs), starts)
-        return self.head(features), carry
-
-    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
-        """Tokens int `[B]`, start `bool[B]` -> logits float `[B, V]`, and the carry."""
-        features, carry = self.core.step(carry, self.embedding(inputs), start)
-        return self.head(features), carry
+    def write(self, features: jax.Array) -> jax.Array:
+        """Logits, float `[..., V]`."""
+        return self.head(features)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,4 +140,4 @@ def language_model(
         hidden = round((math.sqrt(16 * width**2 + 48 * budget) - 4 * width) / 24)
         hidden = settings.hidden or hidden
         core = LSTMStack((hidden, hidden))
-    return as_network(LanguageModel(vocab_size, width, core))
+    return as_network(LanguageModel(core, vocab_size, width))

@@ -10,34 +10,25 @@ from flax import linen as nn
 from gpicljax.networks.layers import Linear, default_float, scaled_uniform
 
 
-class VectorModel(nn.Module):
-    """Vectors to vectors, with one core in between.
+class AroundCore(nn.Module):
+    """Any core between a layer that reads inputs, `read`, and a head, `write`; its subclasses have both.
 
     Attributes:
-      outputs: O, size of what is predicted at each step.
-      width: of the projection.
       core: a module with `initial_carry`, `step` and `unroll` over vectors; a transformer with one
         token per step.
 
-    Example:
-      >>> import jax.numpy as jnp
-      >>> from gpicljax.networks.contract import as_network
-      >>> from gpicljax.networks.recurrent import LSTMStack
-      >>> model = as_network(VectorModel(5, 16, LSTMStack((8,))))
-      >>> vectors = jnp.zeros((4, 3))
-      >>> params = jax.eval_shape(model.init, jax.random.key(0), vectors)
-      >>> jax.eval_shape(model.unroll, params, None, vectors[None], None)[0].shape
-      (1, 4, 5)
+    Example: see `VectorModel`.
     """
 
-    outputs: int
-    width: int
     core: Any
 
-    def setup(self) -> None:
-        """The projection and the head."""
-        self.projection = Linear(self.width, scaled_uniform(), default_float())
-        self.head = Linear(self.outputs, scaled_uniform(), default_float())
+    def write(self, features: jax.Array) -> jax.Array:
+        """Vectors `[..., width]` -> float `[..., O]`."""
+        raise NotImplementedError
+
+    def read(self, inputs: jax.Array) -> jax.Array:
+        """Inputs `[..., F]`, or whatever a subclass reads -> vectors `[..., width]`."""
+        raise NotImplementedError
 
     @property
     def reads_none(self) -> bool:
@@ -51,11 +42,47 @@ class VectorModel(nn.Module):
     def unroll(
         self, carry: Any, inputs: jax.Array, starts: jax.Array | None
     ) -> tuple[jax.Array, Any]:
-        """Float `[T, B, F]`, starts `bool[T, B]` -> float `[T, B, O]`, and the carry."""
-        features, carry = self.core.unroll(carry, self.projection(inputs), starts)
-        return self.head(features), carry
+        """Inputs `[T, B, ...]`, starts `bool[T, B]` -> float `[T, B, O]`, and the carry."""
+        features, carry = self.core.unroll(carry, self.read(inputs), starts)
+        return self.write(features), carry
 
     def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
-        """Float `[B, F]`, start `bool[B]` -> float `[B, O]`, and the carry."""
-        features, carry = self.core.step(carry, self.projection(inputs), start)
-        return self.head(features), carry
+        """Inputs `[B, ...]`, start `bool[B]` -> float `[B, O]`, and the carry."""
+        features, carry = self.core.step(carry, self.read(inputs), start)
+        return self.write(features), carry
+
+
+class VectorModel(AroundCore):
+    """Vectors to vectors, with one core in between.
+
+    Attributes:
+      core: see `AroundCore`.
+      outputs: O, size of what is predicted at each step.
+      width: of the projection.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from gpicljax.networks.contract import as_network
+      >>> from gpicljax.networks.recurrent import LSTMStack
+      >>> model = as_network(VectorModel(LSTMStack((8,)), outputs=5, width=16))
+      >>> vectors = jnp.zeros((4, 3))
+      >>> params = jax.eval_shape(model.init, jax.random.key(0), vectors)
+      >>> jax.eval_shape(model.unroll, params, None, vectors[None], None)[0].shape
+      (1, 4, 5)
+    """
+
+    outputs: int
+    width: int
+
+    def setup(self) -> None:
+        """The projection and the head."""
+        self.projection = Linear(self.width, scaled_uniform(), default_float())
+        self.head = Linear(self.outputs, scaled_uniform(), default_float())
+
+    def read(self, inputs: jax.Array) -> jax.Array:
+        """The projection."""
+        return self.projection(inputs)
+
+    def write(self, features: jax.Array) -> jax.Array:
+        """The head."""
+        return self.head(features)

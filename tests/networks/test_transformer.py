@@ -59,7 +59,7 @@ def random_params(network, first):
 
 
 def over(trunk, vocabulary=32):
-    return LanguageModel(vocabulary, trunk.width, trunk)
+    return LanguageModel(trunk, vocabulary, trunk.width)
 
 
 def stepwise(network, params, carry, inputs, starts):

@@ -139,7 +139,7 @@ def train_reader(
     actions, states = task.action_answers, task.state_answers
     outputs = int(np.prod(actions) + np.prod(states))
     core = Transformer(settings.layers, settings.width, settings.heads, capacity=_LENGTH)
-    network = as_network(VectorModel(outputs, settings.width, core))
+    network = as_network(VectorModel(core, outputs, settings.width))
     config = sequence.SequenceConfig(batch_size=settings.batch_size, schedule="cosine")
     hparams = sequence.SequenceHParams(
         learning_rate=settings.learning_rate,

@@ -11,7 +11,7 @@ from gpicljax.networks.layers import Linear, default_float, scaled_uniform
 
 
 class AroundCore(nn.Module):
-    """Any core between a layer that reads inputs, `read`, and a head, `write`; its subclasses have both.
+    """Any core between a layer that reads, `read`, and a head, `write`, which subclasses have.
 
     Attributes:
       core: a module with `initial_carry`, `step` and `unroll` over vectors; a transformer with one

@@ -18,10 +18,10 @@ import numpy as np
 
 from gpicljax.checks import Range, check
 from gpicljax.evaluation.mental_modelling.questions import (
-    BINS,
     UNCHANGED,
     Queries,
     change_class,
+    from_bins,
     rounded,
     to_bins,
 )
@@ -155,8 +155,7 @@ def majority(queries: Queries) -> Answers:
     latest = (met * np.arange(1, count + 1)[:, None, None]).max(1)
     values = (met.sum(1) * (count + 1) + latest).argmax(-1)
     if queries.form == "absolute":
-        low, high = _bounds(queries)
-        values = rounded(low + (values + 0.5) * (high - low) / BINS, queries.decimals)
+        values = from_bins(values, *_bounds(queries), queries.decimals)
     return _all_parsed(values)
 
 

@@ -138,6 +138,16 @@ def to_bins(values: Any, low: float, high: float, decimals: int = 4, bins: int =
     return np.where(np.isnan(values), -1, found)
 
 
+def from_bins(parts: Any, low: float, high: float, decimals: int = 4) -> np.ndarray:
+    """The middles of parts of a range, rounded; see `to_bins`.
+
+    Example:
+      >>> from_bins([0, 5, 9], -2.0, 2.0).tolist()
+      [-1.8, 0.2, 1.8]
+    """
+    return rounded(low + (np.asarray(parts) + 0.5) * (high - low) / BINS, decimals)
+
+
 def change_class(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Whether each element increased, decreased or stayed; of numbers that are rounded already.
 

@@ -27,6 +27,7 @@ from gpicljax.evaluation.mental_modelling.questions import (
     BINS,
     Queries,
     change_class,
+    from_bins,
     rounded,
     to_bins,
 )
@@ -202,8 +203,7 @@ def reader_answers(reader: Reader, queries: Queries) -> Answers:
     if queries.form == "absolute":
         space = task.action_space
         assert isinstance(space, Box)
-        width = (space.high - space.low) / BINS
-        values = rounded(space.low + (values + 0.5) * width, queries.decimals)
+        values = from_bins(values, space.low, space.high, queries.decimals)
     return Answers(values, np.ones(len(values), bool))
 
 

@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "budget",
         "chat",
         "client",
+        "conversations",
         "in_context_rl",
         "inspect_tasks",
         "local",

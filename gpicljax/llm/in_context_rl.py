@@ -24,12 +24,10 @@ Example:
 
 from __future__ import annotations
 
-import contextvars
 import dataclasses
-import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,12 +40,12 @@ from gpicljax.environment import NO_LIMIT
 from gpicljax.evaluation.in_context_rl import Trials, recorded, step_of
 from gpicljax.interface import Moment
 from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, Patience
-from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
+from gpicljax.llm.budget import UNLIMITED, Budget
 from gpicljax.llm.chat import ChatModel, ModelError, Usage, usage_of
+from gpicljax.llm.conversations import Conversations
 from gpicljax.llm.prompts import DEFAULT, PromptSettings, explanation_of
 from gpicljax.llm.session import Status, TrialSession
 from gpicljax.rollout import GIVE_UP, HostBatch, HostSource, host_play
-from gpicljax.storage.lock import exclusive
 from gpicljax.vector import VectorEnv
 
 __all__ = ["LanguageTrials", "TrialReport", "play_trials"]
@@ -172,21 +170,17 @@ def play_trials(
 
     Example: see the module.
     """
-    check_at_least(1, max_tokens=max_tokens, at_once=at_once, context_tokens=context_tokens)
+    check_at_least(1, context_tokens=context_tokens)
+    run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)
     seen_space, actions, limit, name = _told_of(batch)
     told = explanation or explanation_of(name)
     wanted = not settings.explanations or told is not None
     check(wanted, "explanation", f"None for {name}", "a text, where settings.explanations is set")
     if check_model:
         model.check()
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    held = exclusive(folder)
-    ledger = Ledger(budget)
     key_words = jax.random.key_data(key).tolist()
     players: list[_Player] = []
-    halted = threading.Event()
-    try:
+    with run:
         for number in range(batch.num_envs):
             about = {
                 "what": "in-context reinforcement learning",
@@ -194,31 +188,15 @@ def play_trials(
                 "actions": limit,
                 "trial": number,
                 "key": key_words,
-                "model": model.name,
-                "sampling": dict(model.about),
-                "max_tokens": max_tokens,
                 "context_tokens": context_tokens,
                 "settings": dataclasses.asdict(settings),
                 "explanation": told if settings.explanations else None,
             }
-            conversation = Conversation(
-                model,
-                folder / f"trial_{number:04d}.jsonl",
-                about,
-                ledger,
-                patience,
-                max_tokens=max_tokens,
-                seed=int(key_words[-1]) * 100_003 + number,
-                sleep=halted.wait,
-            )
+            seed = int(key_words[-1]) * 100_003 + number
+            conversation = run.open(f"trial_{number:04d}", about, seed)
             session = TrialSession(settings, seen_space, actions, limit, told)
             players.append(_Player(session, conversation, context_tokens))
-        with _Host(players, at_once, halted) as host:
-            played = host_play(key, batch, host, max_steps=limit, keep=step_of)
-    finally:
-        for player in players:
-            player.conversation.close()
-        held.close()
+        played = host_play(key, batch, _Host(players, run), max_steps=limit, keep=step_of)
     # The last action of a trial is not answered by anything more to be asked.
     reports = tuple(
         player.report("finished" if player.session.taken + 1 >= limit else None)
@@ -307,9 +285,8 @@ class _Player:
 class _Host:
     """All players as one `HostAgent`: models are asked in threads, environments step in one."""
 
-    def __init__(self, players: Sequence[_Player], at_once: int, halted: threading.Event) -> None:
-        self._players, self._halted = players, halted
-        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="language-model")
+    def __init__(self, players: Sequence[_Player], run: Conversations) -> None:
+        self._players, self._run = players, run
         self._running: dict[Future[Any], int] = {}
 
     def __call__(self, moments: Mapping[int, Moment]) -> dict[int, Any]:
@@ -318,17 +295,6 @@ class _Host:
             if number not in busy:
                 player = self._players[number]
                 player.session.see(moment.timestep)
-                turn: Callable[[], Any] = player.turn
-                # Harnesses keep limits and logs in the context they call from.
-                future = self._pool.submit(contextvars.copy_context().run, turn)
-                self._running[future] = number
+                self._running[self._run.submit(player.turn)] = number
         done, _ = wait(self._running, return_when=FIRST_COMPLETED)
         return {self._running.pop(future): future.result() for future in done}
-
-    def __enter__(self) -> _Host:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        # Who waits to try again need not, where the run is broken off.
-        self._halted.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -7,29 +7,24 @@ error.
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import dataclasses
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from gpicljax.checks import check_at_least
 from gpicljax.evaluation.mental_modelling import Answers, Queries, answers_of
 from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, Patience
-from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
+from gpicljax.llm.budget import UNLIMITED, Budget
 from gpicljax.llm.chat import ChatModel, ModelError, Usage
+from gpicljax.llm.conversations import Conversations
 from gpicljax.llm.mental_modelling.prompts import (
     DEFAULT,
     QuestionSettings,
     answer_in,
     question_messages,
 )
-from gpicljax.storage.lock import exclusive
 
 
 class LanguageAnswers(NamedTuple):
@@ -119,14 +114,10 @@ def ask_questions(
       >>> score(asked, said.answers).accuracy, said.usage.requests
       (0.6666666666666666, 3)
     """
-    check_at_least(1, max_tokens=max_tokens, at_once=at_once)
+    run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)
     question_messages(queries, 0, settings)
     model.check()
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     replies: list[str | None] = [None] * len(queries.truth)
-    ledger, halted = Ledger(budget), threading.Event()
-    conversations: list[Conversation] = []
 
     def ask(conversation: Conversation, which: Sequence[int]) -> None:
         for number in which:
@@ -142,55 +133,27 @@ def ask_questions(
             else:
                 replies[number] = reply.text
 
-    with contextlib.closing(exclusive(folder)):
-        try:
-            jobs = []
-            for episode in dict.fromkeys(queries.episode.tolist()):
-                which = np.flatnonzero(queries.episode == episode).tolist()
-                about = {
-                    "what": "mental modelling",
-                    "environment": queries.environment,
-                    "question": queries.question,
-                    "form": queries.form,
-                    "history": queries.history,
-                    "decimals": queries.decimals,
-                    "episode": episode,
-                    "steps": queries.step[which].tolist(),
-                    "model": model.name,
-                    "sampling": dict(model.about),
-                    "max_tokens": max_tokens,
-                    "settings": dataclasses.asdict(settings),
-                    "seed": seed,
-                }
-                conversation = Conversation(
-                    model,
-                    folder / f"episode_{episode:04d}.jsonl",
-                    about,
-                    ledger,
-                    patience,
-                    max_tokens=max_tokens,
-                    seed=seed * 100_003 + episode,
-                    sleep=halted.wait,
-                )
-                conversations.append(conversation)
-                jobs.append((conversation, which))
-            with ThreadPoolExecutor(at_once, thread_name_prefix="language-model") as pool:
-                try:
-                    # Harnesses keep limits and logs in the context they call from.
-                    running = [
-                        pool.submit(contextvars.copy_context().run, ask, *job) for job in jobs
-                    ]
-                    for job in running:
-                        job.result()
-                finally:
-                    halted.set()
-        finally:
-            for conversation in conversations:
-                conversation.close()
+    with run:
+        jobs = []
+        for episode in dict.fromkeys(queries.episode.tolist()):
+            which = np.flatnonzero(queries.episode == episode).tolist()
+            about = {
+                "what": "mental modelling",
+                "environment": queries.environment,
+                "question": queries.question,
+                "form": queries.form,
+                "history": queries.history,
+                "decimals": queries.decimals,
+                "episode": episode,
+                "steps": queries.step[which].tolist(),
+                "settings": dataclasses.asdict(settings),
+                "seed": seed,
+            }
+            jobs.append(
+                (run.open(f"episode_{episode:04d}", about, seed * 100_003 + episode), which)
+            )
+        running = [run.submit(ask, *job) for job in jobs]
+        for job in running:
+            job.result()
     read = [None if reply is None else answer_in(reply, queries) for reply in replies]
-    return LanguageAnswers(
-        answers_of(queries, read),
-        tuple(replies),
-        sum((conversation.usage for conversation in conversations), Usage(0, 0, 0)),
-        tuple(fault for conversation in conversations for fault in conversation.faults),
-    )
+    return LanguageAnswers(answers_of(queries, read), tuple(replies), run.usage, run.faults)

@@ -8,25 +8,23 @@ matrix stands beside the accuracy, answers are bounded, and their order can be t
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import check
 from gpicljax.envs.meta_rg import MetaRG
 from gpicljax.evaluation.meta_rg.listening import Confusion, confusion
 from gpicljax.interface import Moment
 from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, Patience
-from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
+from gpicljax.llm.budget import UNLIMITED, Budget
 from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage
+from gpicljax.llm.conversations import Conversations
 from gpicljax.llm.meta_rg.sessions import (
     DIFFERENT,
     ListenerSession,
@@ -34,7 +32,6 @@ from gpicljax.llm.meta_rg.sessions import (
     SpeakerSession,
 )
 from gpicljax.rollout import GIVE_UP, HostAgent, host_play
-from gpicljax.storage.lock import exclusive
 from gpicljax.vector import VectorEnv
 
 SPEAKER, LISTENER = 0, 1
@@ -259,16 +256,12 @@ def _play(
 ) -> tuple[Any, Usage, tuple[str, ...]]:
     """Plays one episode on every instance; many are asked about at once, all step together."""
     budget, patience, max_tokens, at_once = options
-    check_at_least(1, max_tokens=max_tokens, at_once=at_once)
+    run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)
     # Answers are recorded, not shown.
     vec = VectorEnv(vec.env, vec.num_envs, resets="fresh", params=vec.params, privileged=True)
     model.check()
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    ledger, halted = Ledger(budget), threading.Event()
     key_words = jax.random.key_data(key).tolist()
     conversations: list[Conversation] = []
-    pool = ThreadPoolExecutor(at_once, thread_name_prefix="language-model")
 
     def one(n: int, moment: Moment) -> Any:
         seen = jax.tree.map(np.asarray, moment.timestep.observation)
@@ -291,15 +284,10 @@ def _play(
     def answer(moments: Mapping[int, Moment]) -> dict[int, Any]:
         if moments_of is not None:
             moments_of.update(moments)
-        running = {
-            n: pool.submit(contextvars.copy_context().run, one, n, moment)
-            for n, moment in moments.items()
-        }
+        running = {n: run.submit(one, n, moment) for n, moment in moments.items()}
         return {n: job.result() for n, job in running.items()}
 
-    with contextlib.closing(exclusive(folder)), contextlib.ExitStack() as stack:
-        stack.callback(pool.shutdown, wait=True, cancel_futures=True)
-        stack.callback(halted.set)
+    with run:
         for n in range(vec.num_envs):
             whole = {
                 **about,
@@ -307,27 +295,12 @@ def _play(
                 "params": jax.tree.map(lambda x: np.asarray(x).tolist(), vars(vec.params)),
                 "episode": n,
                 "key": key_words,
-                "model": model.name,
-                "sampling": dict(model.about),
-                "max_tokens": max_tokens,
             }
-            conversation = Conversation(
-                model,
-                folder / f"episode_{n:04d}.jsonl",
-                whole,
-                ledger,
-                patience,
-                max_tokens=max_tokens,
-                seed=int(key_words[-1]) * 100_003 + n,
-                sleep=halted.wait,
-            )
-            stack.callback(conversation.close)
-            conversations.append(conversation)
+            seed = int(key_words[-1]) * 100_003 + n
+            conversations.append(run.open(f"episode_{n:04d}", whole, seed))
         horizon = int(np.max(vec.env.horizon(vec.params)))
         played = host_play(key, vec, answer, max_steps=horizon, keep=_kept)
-    usage = sum((each.usage for each in conversations), Usage(0, 0, 0))
-    faults = tuple(fault for each in conversations for fault in each.faults)
-    return played, usage, faults
+    return played, run.usage, run.faults
 
 
 def _played(

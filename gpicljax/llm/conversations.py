@@ -1,0 +1,117 @@
+"""Many conversations of one run: their folder, what they may spend together, and their threads."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from gpicljax.checks import check_at_least
+from gpicljax.llm.asking import PATIENT, Conversation, Patience
+from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
+from gpicljax.llm.chat import ChatModel, Usage
+from gpicljax.storage.lock import exclusive
+
+
+class Conversations:
+    """Conversations with a model that share a folder and a budget; models are asked in threads.
+
+    Use it in a `with` statement: while it lasts no other process uses the folder. At its end, who
+    waits to try again need not, threads are waited for, and transcripts are closed.
+
+    Args:
+      model: the model.
+      folder: of the transcripts; made if it is not there.
+      budget: what all may cost, earlier parts of the run included.
+      patience: how often a request is tried.
+      max_tokens: the longest reply.
+      at_once: requests that are made at the same time.
+
+    Raises:
+      ValueError: for numbers below 1.
+      LockedError: if another process uses the folder.
+
+    Example:
+      >>> import tempfile
+      >>> from gpicljax.llm.chat import FakeModel, Message
+      >>> with Conversations(FakeModel("Yes."), tempfile.mkdtemp()) as run:
+      ...     talk = run.open("first", {"what": "the weather"}, seed=0)
+      ...     run.submit(talk.ask, [Message("user", "Is it cold?")]).result().text
+      'Yes.'
+      >>> run.usage.requests, run.faults
+      (1, ())
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        folder: str | Path,
+        budget: Budget = UNLIMITED,
+        patience: Patience = PATIENT,
+        *,
+        max_tokens: int = 1024,
+        at_once: int = 8,
+    ) -> None:
+        """Nothing is opened yet; see the class."""
+        check_at_least(1, max_tokens=max_tokens, at_once=at_once)
+        self._model, self._folder, self._patience = model, Path(folder), patience
+        self._max_tokens, self._at_once = max_tokens, at_once
+        self._ledger, self._halted = Ledger(budget), threading.Event()
+        self._all: list[Conversation] = []
+
+    def __enter__(self) -> Conversations:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._held = exclusive(self._folder)
+        self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="language-model")
+        return self
+
+    def open(self, name: str, about: Mapping[str, Any], seed: int) -> Conversation:
+        """A conversation; whose transcript has this name, and was begun about the same.
+
+        Raises:
+          SavedError: if there is a transcript of another run, or a damaged one.
+        """
+        told = {
+            **about,
+            "model": self._model.name,
+            "sampling": dict(self._model.about),
+            "max_tokens": self._max_tokens,
+        }
+        conversation = Conversation(
+            self._model,
+            self._folder / f"{name}.jsonl",
+            told,
+            self._ledger,
+            self._patience,
+            max_tokens=self._max_tokens,
+            seed=seed,
+            sleep=self._halted.wait,
+        )
+        self._all.append(conversation)
+        return conversation
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Calls a function in one of the threads."""
+        # Harnesses keep limits and logs in the context they call from.
+        return self._pool.submit(contextvars.copy_context().run, function, *arguments)
+
+    @property
+    def usage(self) -> Usage:
+        """Of all conversations, earlier parts included."""
+        return sum((each.usage for each in self._all), Usage(0, 0, 0))
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What went wrong in all of them, in words."""
+        return tuple(fault for each in self._all for fault in each.faults)
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.closing(self._held):
+            self._halted.set()
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            for conversation in self._all:
+                conversation.close()

@@ -5,10 +5,9 @@ from gpicljax.data.mental_modelling.episodes import (
     episodes_of,
     join,
     made_up,
-    record_episodes,
-    recorder,
     take,
 )
+from gpicljax.data.mental_modelling.recording import record_episodes, recorder
 from gpicljax.data.mental_modelling.stored import load_episodes, read_npz, save_episodes
 
 __all__ = [

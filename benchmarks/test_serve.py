@@ -1,53 +1,79 @@
 """Steps of a stream of bytes that is served to a learner in another process, over loopback."""
 
+import json
 import subprocess
 import sys
 import time
 
-import jax
 import pytest
 
-import gpicljax
-from gpicljax.serve.command import serve
+from gpicljax.envs.byte_stream import ByteStream
 from gpicljax.serve.remote import RemoteLearners
 
-STEPS = 5_000
+STEPS = 20_000
+# Says one byte, or letters at random half of the time.
 LEARNER = """
-import sys, zmq
+import random, sys, zmq
+port, steps, talks = sys.argv[1:]
 with zmq.Context() as context, context.socket(zmq.PAIR) as socket:
     socket.linger, socket.rcvtimeo = 0, 600_000
-    socket.connect(f"tcp://127.0.0.1:{sys.argv[1]}")
+    socket.connect(f"tcp://127.0.0.1:{port}")
     socket.send_string("hello")
-    for _ in range(int(sys.argv[2])):
+    for _ in range(int(steps)):
         reward, byte = socket.recv_string(), socket.recv_string()
-        socket.send_string(" ")
+        talking = talks == "talks" and random.random() < 0.5
+        socket.send_string(random.choice("abcdefgh") if talking else " ")
 """
 
 
+def learner(port, steps, talks="silent"):
+    return subprocess.Popen([sys.executable, "-c", LEARNER, str(port), str(steps), talks])
+
+
+def bare_exchange(steps):
+    """Seconds of as many messages without anything behind them."""
+    with RemoteLearners(port=0) as learners, learner(learners.ports[0], steps) as process:
+        learners.greet(60)
+        socket, began = learners._sockets[0], time.perf_counter()
+        for _ in range(steps):
+            socket.send_string("0")
+            socket.send_string("a")
+            while not socket.poll(200):
+                pass
+            socket.recv()
+        spent = time.perf_counter() - began
+        process.kill()
+        return spent
+
+
+def served(folder, steps, talks, *options):
+    """Seconds from the learner's hello to its last step, by the command; loading included."""
+    with RemoteLearners(port=0) as free:
+        (port,) = free.ports
+    results = folder / "results.json"
+    command = [sys.executable, "-m", "gpicljax.serve", "ByteStream-v0", "--port", str(port)]
+    command += ["--steps", str(steps), "--results", str(results), *options]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    with server, learner(port, steps, talks) as process:
+        server.wait()
+        process.kill()
+    return json.loads(results.read_text())["seconds"]
+
+
 @pytest.mark.benchmark(timer=time.perf_counter)
-def test_steps_over_loopback(benchmark):
+@pytest.mark.parametrize("talks", ["silent", "talks"])
+@pytest.mark.parametrize("families", [ByteStream.families, ("mapping",)])
+def test_steps_over_loopback(benchmark, families, talks, tmp_path):
     pytest.importorskip("zmq")
-    # As the command does it: small programs, one after the other.
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
-    env = gpicljax.make("ByteStream-v0")
-    vec = gpicljax.VectorEnv(env, 1, resets="fresh", params=env.make_params(horizon=10**9))
-
-    def run(steps):
-        """Seconds and CPU seconds of so many steps, loading of programs included."""
-        with RemoteLearners(port=0) as learners:
-            command = [sys.executable, "-c", LEARNER, str(learners.ports[0]), str(steps)]
-            with subprocess.Popen(command) as process:
-                learners.greet(60)
-                began = time.perf_counter(), time.process_time()
-                serve(jax.random.key(0), vec, learners, steps=steps)
-                process.kill()
-                return time.perf_counter() - began[0], time.process_time() - began[1]
-
-    benchmark.extra_info["first calls, CPU seconds"] = round(run(10)[1], 1)
-    loading = run(10)
-    benchmark.pedantic(run, (STEPS,), rounds=1)
-    long = [run(STEPS) for _ in range(3)]
-    for i, name in enumerate(("steps_per_second", "steps_per_cpu_second")):
-        spent = sorted(each[i] for each in long)[1] - loading[i]
-        benchmark.extra_info[name] = round((STEPS - 10) / spent)
+    options = ("--set", "families=" + json.dumps(families))
+    benchmark.extra_info["first steps, seconds"] = served(tmp_path, 10, talks, *options)
+    rates, bare = [], []
+    for _ in range(3):
+        loading = served(tmp_path, 10, talks, *options)
+        spent = served(tmp_path, STEPS, talks, *options) - loading
+        rates.append((STEPS - 10) / spent)
+        bare.append(STEPS / bare_exchange(STEPS))
+    benchmark.pedantic(served, (tmp_path, STEPS, talks, *options), rounds=1)
+    benchmark.extra_info["steps_per_second"] = [round(rate) for rate in sorted(rates)]
+    benchmark.extra_info["of a bare exchange"] = round(sum(rates) / sum(bare), 2)
     print(benchmark.extra_info)

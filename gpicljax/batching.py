@@ -206,7 +206,7 @@ def as_one_batch(
 
     Args:
       batch: of pytrees of arrays `[B, ...]`, with such a result.
-      alone: the same without a batch; by default a batch of one.
+      alone: the same without a batch, and for batches of one; by default a batch of one.
 
     Returns:
       A function of the same pytrees without the first axis.
@@ -232,7 +232,11 @@ def as_one_batch(
 
     @single.def_vmap
     def _(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
-        return all_batched(many(*along(size, tuple(batched), arguments)))
+        spread = along(size, tuple(batched), arguments)
+        if alone is not None and size == 1:
+            result = single(*jax.tree.map(lambda x: x[0], spread))
+            return all_batched(jax.tree.map(lambda x: x[None], result))
+        return all_batched(many(*spread))
 
     return single
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -89,16 +90,26 @@ class Record(NamedTuple):
     next_timestep: TimeStep
 
 
-class Moment(NamedTuple):
+class Moment:
     """What an instance waits for an action on; leaves without a batch axis.
+
+    Args:
+      timestep: what is seen.
+      key: makes the key, once it is asked for: most who act from Python ask for none, and making
+        one takes as long as a step.
 
     Attributes:
       timestep: what is seen.
-      key: typed key `[]` for the choice.
     """
 
-    timestep: TimeStep
-    key: jax.Array
+    def __init__(self, timestep: TimeStep, key: Callable[[], jax.Array]) -> None:
+        """Takes what is given; see the class."""
+        self.timestep, self._key = timestep, key
+
+    @functools.cached_property
+    def key(self) -> jax.Array:
+        """Typed key `[]` for the choice."""
+        return self._key()
 
 
 class Trainer(NamedTuple):

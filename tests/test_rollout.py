@@ -6,7 +6,8 @@ import pytest
 import gpicljax
 from gpicljax.agents.combinators import forgetful
 from gpicljax.interface import Agent
-from gpicljax.rollout import host_play, on_host, play, rollout, start_rollout
+from gpicljax.rollout import HostBatch, host_play, on_host, play, rollout, start_rollout
+from gpicljax.rollout.packing import packed
 
 NUM_ARMS = 4
 
@@ -113,11 +114,50 @@ def test_three_drivers_give_the_same_episodes(vec, key, resets):
     )(start)
     hosted = host_play(key, vec, on_host(GAMBLER, ()), max_steps=3, trials=2, keep=kept)
     jax.tree.map(np.testing.assert_array_equal, played, hosted)
+    # What is worked out beforehand changes nothing, be it right or wrong.
+    ahead = host_play(
+        key, vec, on_host(GAMBLER, ()), max_steps=3, trials=2, keep=kept, usual=np.int32(1)
+    )
+    jax.tree.map(np.testing.assert_array_equal, played, ahead)
     # In a scan, the step from each episode into the next has a place of its own.
     steps = jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(6, 2, 4)[:, :, :3], scanned)
     jax.tree.map(np.testing.assert_array_equal, played.records, steps)
     assert (played.length == 3).all() and played.truncated.all() and not played.terminated.any()
     assert len(np.unique(played.records["action"])) == NUM_ARMS
+
+
+def test_an_instance_remembers_its_last_step(vec, key):
+    for usual in (None, np.int32(0)):
+        instance = HostBatch(vec, kept, usual).start(key)[1]
+        assert instance.record is None and not instance.blank_record.action.any()
+        for action in (0, 0, 1):
+            before = instance.moment.timestep
+            after = instance.step(np.int32(action))
+            record = instance.record
+            assert record is not None
+            seen = record.timestep.observation[0], record.next_timestep.observation[0]
+            np.testing.assert_array_equal(seen, (before.observation, after.observation))
+            np.testing.assert_array_equal(record.action, [action])
+            np.testing.assert_array_equal(instance.kept["reward"], [after.reward])
+            assert record.vstate.time + 1 == record.next_vstate.time
+
+
+def test_packed_trees_come_back():
+    tree = {
+        "numbers": jnp.arange(6.0).reshape(2, 3),
+        "more": jnp.ones(()),
+        "flags": jnp.array([True, False]),
+        "key": jax.random.key(3, impl="rbg"),
+        "keys": jax.random.split(jax.random.key(4), (2, 2)),
+        "large": jnp.arange(2.0**14),
+    }
+    small = packed(tree)
+    assert len(small.rows) == 4  # what is large stays by itself
+    assert small.layout is packed(jax.tree.map(lambda x: x, tree)).layout
+    for name, leaf in small.tree.items():
+        assert leaf.dtype == tree[name].dtype and (leaf == tree[name]).all(), name
+    on_host = small.layout.unpack([np.asarray(row) for row in small.rows])
+    assert on_host["numbers"].base is not None and (on_host["numbers"] == tree["numbers"]).all()
 
 
 def test_an_agent_on_the_host_may_answer_when_it_can(vec, key):

@@ -158,7 +158,8 @@ class GymnasiumInstance:
     @property
     def moment(self) -> Moment:
         """What the instance waits for an action on."""
-        return Moment(self._timestep, jax.random.fold_in(self._key, self._time))
+        key, time = self._key, self._time
+        return Moment(self._timestep, lambda: jax.random.fold_in(key, time))
 
     @property
     def blank_record(self) -> Record:

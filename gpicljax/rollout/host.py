@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.batching import select
 from gpicljax.checks import check, check_at_least
 from gpicljax.interface import Agent, Moment, Record, TimeStep
+from gpicljax.rollout.packing import Packed, packed
 from gpicljax.rollout.traced import Keep, Played
-from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv, VectorState
 
 GIVE_UP: Literal["give up"] = "give up"
 """Instead of an action: nothing more is played in this instance."""
+
+_AHEAD = 16
+"""Steps that are worked out together where one action is usual."""
 
 HostAgent = Callable[[Mapping[int, Moment]], Mapping[int, Any]]
 """From the moments of all instances that wait, by number, to the actions of one or more of them.
@@ -27,13 +31,34 @@ so one agent may think about many instances at once, and answer when it can. For
 """
 
 
+class _Place(NamedTuple):
+    """Where an instance stands: one of the steps that were worked out together.
+
+    Attributes:
+      vstates: states, rows `[K, ...]`, and
+      news: what is seen of them, and what was to be kept, rows `[K, ...]`.
+      told: the rows of `news` in NumPy.
+      step: which one of them it is.
+    """
+
+    vstates: Packed
+    news: Packed
+    told: list[np.ndarray]
+    step: int
+
+    @property
+    def seen(self) -> tuple[TimeStep, Any]:
+        """The time step, and what was to be kept of the step that led to it."""
+        return self.news.layout.unpack([row[self.step] for row in self.told])
+
+
 class Instance:
     """One instance of a batch, stepped from Python.
 
-    Attributes:
-      moment: what it waits for an action on.
-      record: its last step, leaves `[1, ...]`; None before the first.
-      kept: what was to be kept of that step, leaves `[1, ...]`.
+    Args:
+      batch: the batch it belongs to.
+      vstates: where it stands, and
+      news: what is seen there, as the batch's programs give them.
 
     Example:
       >>> def three_pulls(instance):
@@ -42,40 +67,77 @@ class Instance:
       ...     return [three_pulls(instance) for instance in HostBatch(vec).start(key)]
     """
 
-    def __init__(
-        self, step: Any, space: Space, vstate: VectorState, timestep: TimeStep, moment: Moment
-    ) -> None:
-        self._step, self._space = step, space
-        self._vstate, self._timestep, self.moment = vstate, timestep, moment
-        self.record: Record | None = None
-        self.kept: Any = None
+    def __init__(self, batch: HostBatch, vstates: Packed, news: Packed) -> None:
+        """Looks at where it stands; see the class."""
+        self._batch = batch
+        self._before: tuple[_Place, Any] | None = None
+        self._arrive(vstates, news)
+        # Nothing was worked out from there yet.
+        self._place = self._place._replace(step=batch.ahead - 1)
+
+    def _arrive(self, vstates: Packed, news: Packed) -> None:
+        # One array for each dtype comes over, and what is in it is looked at where it lies.
+        self._place = _Place(vstates, news, [np.asarray(row) for row in news.rows], 0)
+        self._timestep, self._kept = self._place.seen
+
+    @property
+    def moment(self) -> Moment:
+        """What it waits for an action on, NumPy arrays and a typed key."""
+        place = self._place
+        return Moment(self._timestep, lambda: self._batch.choice_key(place))
 
     @property
     def state(self) -> Any:
         """The environment's state, unbatched."""
-        return _first(self._vstate.state)
+        return _first(self._batch.opened(self._place).state)
 
     @property
     def task(self) -> Any:
         """The environment's task, unbatched."""
-        return _first(self._vstate.task)
+        return _first(self._batch.opened(self._place).task)
+
+    @property
+    def kept(self) -> Any:
+        """What was to be kept of the last step, leaves `[1, ...]`; zeros before the first."""
+        return self._kept
+
+    @property
+    def record(self) -> Record | None:
+        """Its last step, leaves `[1, ...]`; None before the first."""
+        return None if self._before is None else self._record(*self._before)
 
     @property
     def blank_record(self) -> Record:
         """What a step is like, leaves `[1, ...]`, before one is taken; nothing happens in it."""
-        space = self._space
-        action = jax.tree.map(lambda x: jnp.zeros_like(x)[None], space.sample(jax.random.key(0)))
-        return Record(self._vstate, self._timestep, action, {}, self._vstate, self._timestep)
+        action = self._batch.vec.env.action_space().sample(jax.random.key(0))
+        return self._record(self._place, _one(jax.tree.map(jnp.zeros_like, action)))
+
+    def _record(self, place: _Place, action: Any) -> Record:
+        before, after = self._batch.opened(place), self._batch.opened(self._place)
+        return Record(before, _one(place.seen[0]), action, {}, after, _one(self._timestep))
 
     def step(self, action: Any) -> TimeStep:
-        """Acts once; returns what is seen then, unbatched."""
+        """Acts once; returns what is seen then, unbatched NumPy arrays."""
         # One program a step, and no array operation beside it: each would cost as much as it does.
         batched = jax.tree.map(lambda x: np.asarray(x)[None], action)
-        vstate, timestep = self._vstate, self._timestep
-        after = self._step(vstate, timestep, batched)
-        self._vstate, self._timestep, self.moment, self.kept = after
-        self.record = Record(vstate, timestep, batched, {}, self._vstate, self._timestep)
-        return self.moment.timestep
+        place = self._place
+        self._before = place, batched
+        if place.step + 1 < self._batch.ahead and _same(batched, self._batch.usual):
+            self._place = place._replace(step=place.step + 1)
+            self._timestep, self._kept = self._place.seen
+        else:
+            self._arrive(*self._batch.step(place, batched))
+        return self._timestep
+
+
+def _one(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x[None], tree)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two actions are the same, NumPy arrays."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 
 def _first(tree: Any) -> Any:
@@ -111,6 +173,15 @@ class HostBatch:
     Args:
       vec: the batch of environments.
       keep: what to keep of a step; nothing by default.
+      usual: an action that is taken most of the time, if there is one: whatever is done, the steps
+        that would follow if it came next are worked out along with it, which costs little more.
+
+    Attributes:
+      vec: see above.
+      num_envs: how many instances there are.
+      episodes_per_trial: of each.
+      usual: the action, leaves `[1, ...]`.
+      ahead: how many steps are worked out together.
 
     Example:
       >>> import gpicljax
@@ -120,37 +191,65 @@ class HostBatch:
       True
     """
 
-    def __init__(self, vec: VectorEnv, keep: Keep = lambda record: ()) -> None:
+    def __init__(self, vec: VectorEnv, keep: Keep = lambda record: (), usual: Any = None) -> None:
         """Prepares the programs; see the class."""
         self.vec = vec
-        one = vec.part(vec.num_envs)
         self.num_envs, self.episodes_per_trial = vec.num_envs, vec.episodes_per_trial
+        self.usual = jax.tree.map(lambda x: np.asarray(x)[None], usual)
+        self.ahead = 1 if usual is None else _AHEAD
+        one, owned = vec.part(vec.num_envs), vec.partition(True, False)
 
-        def waiting(vstate: VectorState, timestep: TimeStep) -> Moment:
-            return Moment(_first(timestep), one.choice_keys(vstate)[0])
+        def after(vstate: VectorState, timestep: TimeStep, action: Any) -> Any:
+            state, seen = one.step(vstate, action)
+            return state, seen, keep(Record(vstate, timestep, action, {}, state, seen))
 
-        def step(vstate: VectorState, timestep: TimeStep, action: Any) -> Any:
-            after, seen = one.step(vstate, action)
-            kept = keep(Record(vstate, timestep, action, {}, after, seen))
-            return after, seen, waiting(after, seen), kept
+        def told(vstate: VectorState, timestep: TimeStep, kept: Any) -> tuple[Packed, Packed]:
+            return packed(vstate), packed((_first(timestep), kept))
 
-        self._init = jax.jit(vec.init)
-        self._waiting, self._step = jax.jit(waiting), jax.jit(step)
+        def enter(vstate: VectorState, timestep: TimeStep, i: jax.Array) -> Any:
+            def cut(tree: Any) -> Any:
+                return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, i, 1), tree)
+
+            mine = jax.tree.map(lambda own, part: cut(part) if own else part, owned, vstate)
+            seen, action = cut(timestep), _one(vec.env.action_space().sample(jax.random.key(0)))
+            kept = jax.eval_shape(lambda: after(mine, seen, action)[2])
+            blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), kept)
+            return jax.tree.map(
+                lambda x: jnp.broadcast_to(x, (self.ahead, *x.shape)), told(mine, seen, blank)
+            )
+
+        def step(vstates: Packed, news: Packed, k: jax.Array, action: Any) -> Any:
+            start = jax.tree.map(lambda x: x[k], (vstates, news))
+
+            def body(carry: tuple[Packed, Packed], number: jax.Array) -> Any:
+                vstate, (timestep, _) = (part.tree for part in carry)
+                usual = action if self.usual is None else self.usual
+                chosen = select(number == 0, action, usual)
+                carry = told(*after(vstate, _one(timestep), chosen))
+                return carry, carry
+
+            return jax.lax.scan(body, start, jnp.arange(self.ahead))[1]
+
+        self._init, self._enter, self._step = jax.jit(vec.init), jax.jit(enter), jax.jit(step)
+        self._opened = jax.jit(lambda vstates, k: jax.tree.map(lambda x: x[k], vstates).tree)
+        self._choice_keys = jax.jit(one.choice_keys)
+
+    def step(self, place: _Place, action: Any) -> tuple[Packed, Packed]:
+        """From one place to those that an action leads to."""
+        return self._step(place.vstates, place.news, np.int32(place.step), action)
+
+    def opened(self, place: _Place) -> VectorState:
+        """The state of a batch of one."""
+        return self._opened(place.vstates, np.int32(place.step))
+
+    def choice_key(self, place: _Place) -> jax.Array:
+        """The typed key for the choice of an action there."""
+        return self._choice_keys(self.opened(place))[0]
 
     def start(self, key: jax.Array, env_params: Any = None, task: Any = None) -> list[Instance]:
         """The instances at the start of their trials; arguments as of `VectorEnv.init`."""
-        vstate, timestep = self._init(key, env_params, task)
-        owned = self.vec.partition(True, False)
-
-        def instance(i: int) -> Instance:
-            def cut(tree: Any) -> Any:
-                return jax.tree.map(lambda x: x[i : i + 1], tree)
-
-            mine = jax.tree.map(lambda own, part: cut(part) if own else part, owned, vstate)
-            seen, space = cut(timestep), self.vec.env.action_space()
-            return Instance(self._step, space, mine, seen, self._waiting(mine, seen))
-
-        return [instance(i) for i in range(self.vec.num_envs)]
+        begun = self._init(key, env_params, task)
+        return [Instance(self, *self._enter(*begun, np.int32(i))) for i in range(self.num_envs)]
 
 
 def host_play(
@@ -162,6 +261,7 @@ def host_play(
     trials: int = 1,
     keep: Keep = lambda record: record.next_timestep.reward,
     env_params: Any = None,
+    usual: Any = None,
 ) -> Played:
     """`play` in Python, for agents that cannot be traced and answer when they can.
 
@@ -173,6 +273,7 @@ def host_play(
       trials: of each instance.
       keep: what to record of a step; `aux` is empty here.
       env_params: distribution over tasks; the batch's own if None.
+      usual: see `HostBatch`; of no effect on what is played.
 
     Returns:
       As `play`, NumPy arrays.
@@ -197,7 +298,7 @@ def host_play(
         return keep(record), (after.terminated, after.truncated), record.vstate.episode
 
     compiled = isinstance(vec, VectorEnv)
-    batch: Any = HostBatch(vec, marked) if isinstance(vec, VectorEnv) else vec
+    batch: Any = HostBatch(vec, marked, usual) if isinstance(vec, VectorEnv) else vec
     mark = jax.jit(marked)
     instances = batch.start(key, env_params)
     shape = (vec.num_envs, trials, vec.episodes_per_trial)
@@ -222,7 +323,7 @@ def host_play(
                 continue
             instances[i].step(action)
             outcome = instances[i].kept if compiled else mark(instances[i].record)
-            kept, (ended, cut), episode = jax.device_get(outcome)
+            kept, (ended, cut), episode = outcome if compiled else jax.device_get(outcome)
             if records is None:
                 records = blank(kept)
             time[i] += 1
@@ -259,9 +360,9 @@ def on_host(agent: Agent, params: Any) -> HostAgent:
 
     def answer(moments: Mapping[int, Moment]) -> dict[int, Any]:
         actions = {}
-        for i, (timestep, key) in moments.items():
+        for i, moment in moments.items():
             carry = carries.get(i, agent.initial_carry(1))
-            batched = jax.tree.map(lambda x: x[None], (key, timestep))
+            batched = jax.tree.map(lambda x: x[None], (moment.key, moment.timestep))
             action, _, carries[i] = act(batched[0], params, carry, batched[1])
             actions[i] = _first(action)
         return actions

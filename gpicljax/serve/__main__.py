@@ -2,7 +2,8 @@
 
 import sys
 
-from gpicljax.serve.command import main
+from gpicljax.serve.command import main, one_thread
 
 if __name__ == "__main__":
+    one_thread()
     sys.exit(main())

@@ -11,6 +11,7 @@ written every ten seconds and at the end, however it comes.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,8 @@ from gpicljax.storage import to_json_text, write_atomically
 from gpicljax.vector import VectorEnv
 
 _EVERY = 10.0
+# A space: what learners say most of the time, while the environment talks.
+SILENCE = np.int32(ord(" "))
 RUNNING, THROUGH, OVERTIME = "still running", "through", "out of time"
 
 
@@ -154,7 +157,7 @@ def serve(
         return after.reward, {what: x for what, x in after.info.items() if what == "cleared"}
 
     try:
-        played = host_play(key, vec, agent, max_steps=steps, keep=outcome)
+        played = host_play(key, vec, agent, max_steps=steps, keep=outcome, usual=SILENCE)
         for i in (i for i, seen in enumerate(noted) if not seen):  # nobody asks after the last
             last = jax.tree.map(lambda x, i=i: x[i, 0, played.length[i, 0] - 1], played.records)
             account.note(i, *last)
@@ -162,6 +165,23 @@ def serve(
     finally:
         write()
     return account.summary()
+
+
+def one_thread() -> None:
+    """Tells XLA, before its first use, that programs are small and run one after the other.
+
+    Handing them, or their parts, to other threads costs more than the parts themselves do.
+
+    Example:
+      >>> def as_a_program():
+      ...     one_thread()
+      ...     return main()
+    """
+    os.environ.setdefault("NPROC", "1")
+    # Loops are compiled as one function, whatever their size, and not as parts to be scheduled.
+    loops = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000"
+    os.environ["XLA_FLAGS"] = " ".join(filter(None, (os.environ.get("XLA_FLAGS"), loops)))
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -184,8 +204,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--hours", type=float, help="of the whole at most")
     parser.add_argument("--results", type=Path, default=Path("results.json"), help="file")
     options = parser.parse_args(argv)
-    # Steps are small programs, one after the other: handing each to another thread costs more.
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
     enable_compilation_cache()
     try:
         env, params = make_environment(options)

@@ -177,7 +177,7 @@ class RemoteLearners:
             return GIVE_UP
         self.steps[i] += 1
         self._asked[i] = False
-        return ord(said)
+        return np.int32(ord(said))
 
     def _ready(self, some: list[int]) -> list[int]:
         """Those of some learners that have sent something, or will not; waits for one at least."""

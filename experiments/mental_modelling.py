@@ -17,13 +17,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from mental_modelling_data import collect, load
 from mental_modelling_settings import PRESETS, PROMPTS, Config
-from reports.mental_modelling import report
+from reports.mental_modelling import OTHER_KINDS, report
 
 from gpicljax.agents.algorithm import Untrained
 from gpicljax.data.mental_modelling import Episodes, join, load_episodes, take
@@ -32,6 +32,7 @@ from gpicljax.evaluation.mental_modelling import (
     Queries,
     Reader,
     Row,
+    answers_of_readers,
     baseline_answers,
     build_queries,
     is_lawful,
@@ -123,13 +124,17 @@ def histories_of(config: Config, episodes: Episodes) -> tuple[int, ...]:
     return tuple(sorted(fits)) or (0,)
 
 
-def queries_of(config: Config, episodes: Episodes, sizes: tuple[int, ...]) -> Iterator[Queries]:
+def long_enough(episodes: Episodes, sizes: tuple[int, ...]) -> Episodes:
+    """Those that have a step to be asked about in every size of history."""
+    return take(episodes, episodes.length > max(sizes) + 1)
+
+
+def queries_of(config: Config, long: Episodes, sizes: tuple[int, ...]) -> Iterator[Queries]:
     """All queries: the same steps in every size of history."""
     first = max(sizes)
-    long = take(episodes, episodes.length > first + 1)
     for question in config.questions:
         forms = [None]
-        if question.endswith("action") and isinstance(episodes.action_space, Box):
+        if question.endswith("action") and isinstance(long.action_space, Box):
             forms = ["bins", "absolute"]
         for form in forms:
             for history in sizes:
@@ -145,7 +150,49 @@ def queries_of(config: Config, episodes: Episodes, sizes: tuple[int, ...]) -> It
                 yield pick(asked, config.queries, config.seed)
 
 
-def answers_of_all(queries: Queries, reader: Reader | None) -> dict[str, Answers]:
+def kind_of(name: str) -> str:
+    """The kind of an agent, by its name.
+
+    Example:
+      >>> kind_of("double-dqn expert 0")
+      'double-dqn'
+    """
+    return name.partition(" ")[0]
+
+
+class Strangers(NamedTuple):
+    """Readers that have each seen all kinds of agents but one.
+
+    Attributes:
+      readers: one for each kind that is asked about.
+      which: `int[N]`, which of them is asked about an episode.
+    """
+
+    readers: list[Reader]
+    which: np.ndarray
+
+
+def strangers(config: Config, name: str, known: Episodes, asked: Episodes) -> Strangers | None:
+    """Trains them; None where there are no agents of other kinds for one of them."""
+    kinds = list(dict.fromkeys(map(kind_of, asked.agents)))
+    others = [np.array([kind_of(agent) != kind for agent in known.agents]) for kind in kinds]
+    if not all(some.any() for some in others):
+        return None
+    readers = [
+        train_reader(
+            stream(config.seed, f"{name} without {kind}"),
+            take(known, some),
+            config.reader,
+            decimals=config.decimals,
+        )
+        for kind, some in zip(kinds, others, strict=True)
+    ]
+    return Strangers(readers, np.array([kinds.index(kind_of(agent)) for agent in asked.agents]))
+
+
+def answers_of_all(
+    queries: Queries, reader: Reader | None, others: Strangers | None = None
+) -> dict[str, Answers]:
     """What everybody answers who is no language model."""
     found = baseline_answers(queries)
     if is_lawful(queries):
@@ -153,6 +200,9 @@ def answers_of_all(queries: Queries, reader: Reader | None) -> dict[str, Answers
         found["physics"] = physics(queries) or found["ridge regression"]
     if reader is not None:
         found["reader"] = reader_answers(reader, queries)
+    if others is not None:
+        which = others.which[queries.episode]
+        found[OTHER_KINDS] = answers_of_readers(others.readers, queries, which)
     return found
 
 
@@ -162,11 +212,13 @@ def _task(
     """Rows of one task, and what else to report about it."""
     known, asked = split(config, episodes)
     sizes = histories_of(config, asked)
-    reader, nats = None, float("nan")
+    long = long_enough(asked, sizes)
+    reader, others, nats = None, None, float("nan")
     if known is not None:
         key = stream(config.seed, name)
         reader = train_reader(key, known, config.reader, decimals=config.decimals)
         nats = float(reader.nats[-10:].mean())
+        others = strangers(config, name, known, long) if config.other_kinds else None
     about = {
         "agents": len(set(asked.agents)),
         "episodes": len(asked.length),
@@ -177,8 +229,8 @@ def _task(
     }
     say(f"{name}: {about['agents']} unseen agents, {about['episodes']} episodes, nats {nats:.3f}")
     rows = []
-    for queries in queries_of(config, asked, sizes):
-        for who, said in answers_of_all(queries, reader).items():
+    for queries in queries_of(config, long, sizes):
+        for who, said in answers_of_all(queries, reader, others).items():
             rows.append(row_of(queries, who, said))
         if model is not None:
             rows += _told(config, queries, model)

@@ -3,7 +3,7 @@
 For every task, agents of several kinds are trained side by side, as `train_agent.py` trains them,
 and kept at three points of their training. Each is saved under `agents/`, so that `load_agent`
 loads it, and its episodes are written with its name and the hash of its weights. What is there
-already is not made again.
+already is not made again. Rules, for Fetch's tasks, are recorded with more and less noise.
 
     <out>/<task>/<kind>/         episodes of all seeds and skills, `data.mental_modelling`
     <out>/agents/<task>/<agent>  the agents themselves
@@ -12,8 +12,9 @@ already is not made again.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,16 @@ import jax
 import numpy as np
 import train_agent
 import tyro
-from mental_modelling_settings import COLLECT, LEVELS, TASKS, CollectConfig
+from mental_modelling_settings import (
+    COLLECT,
+    FETCH_SCRIPT,
+    GAINS,
+    LEVELS,
+    NOISE,
+    TASKS,
+    CollectConfig,
+    Kind,
+)
 from train_agent_settings import SETTINGS
 
 import gpicljax
@@ -34,6 +44,9 @@ from gpicljax.data.mental_modelling import (
     recorder,
     save_episodes,
 )
+from gpicljax.environment import Environment
+from gpicljax.envs.fetch import Fetch, Script, script
+from gpicljax.interface import Agent
 from gpicljax.runtime import (
     Lanes,
     Program,
@@ -45,6 +58,7 @@ from gpicljax.runtime import (
     make_mesh,
     parse,
     provenance,
+    save_agent,
     say,
     stream,
 )
@@ -53,11 +67,24 @@ from gpicljax.storage import SavedError
 from gpicljax.storage.atomic import write_atomically
 
 
+def _script(config: Script, env: Environment) -> Agent:
+    assert isinstance(env, Fetch)
+    return script(env, config)
+
+
+def _arm(observations: Any, actions: Any) -> str | None:
+    fits = Fetch().observation_space(), Fetch().action_space()
+    return None if (observations, actions) == fits else "it is a rule for Fetch's tasks"
+
+
+catalogue.register(catalogue.rule(FETCH_SCRIPT, _script, _arm, Script))
+
+
 def collect(argv: Sequence[str] | None = None) -> Path:
     """Collects; returns the folder."""
     config = parse(COLLECT, argv, prog="mental_modelling.py collect")
     enable_compilation_cache()
-    with failures_reported(SavedError, ValueError):
+    with failures_reported(SavedError, ValueError, ModuleNotFoundError):
         folder = config.folder
         _claim(folder, config)
         if config.agents:
@@ -110,19 +137,18 @@ def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> None:
         return
     except SavedError:
         pass
-    settings = _config(config, name, kind)
-    program = train_agent.build(settings)
-    env, parts = program.more, []
-    record = None
-    for level, seed, params in _trained(config, settings, program, f"{name} {kind}"):
+    parts, record = [], None
+    about = TASKS[name].kinds[kind]
+    agents = _trained(config, name, kind) if about.trains else _ruled(config, name, about)
+    for level, seed, save in agents:
         label = f"{kind} {level} {seed}"
         home = folder / "agents" / name / label.replace(" ", "_")
-        assert program.save is not None
-        program.save(home, (), params=params, provenance=provenance())
+        save(home)
         saved = load_agent(home)
-        if record is None:
+        # Trained ones of a kind differ in their parameters alone; rules have none.
+        if record is None or not about.trains:
             record = recorder(
-                env,
+                saved.env,
                 saved.agent,
                 environment=name,
                 episodes=config.episodes,
@@ -130,12 +156,42 @@ def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> None:
                 env_params=saved.env_params,
             )
         key = jax.random.fold_in(stream(config.seed, f"{name} {label}"), seed)
-        parts.append(record(key, params, label, saved.info["hash"]))
+        parts.append(record(key, saved.params, label, saved.info["hash"]))
     _write(target, parts)
 
 
-def _trained(config: CollectConfig, settings: Any, program: Program, what: str) -> Any:
-    """`(level, seed, params)` of all agents, as their training comes to each level."""
+Saved = tuple[str, int, Callable[[Path], None]]
+"""An agent's skill and seed, and what writes it to a folder."""
+
+
+def _ruled(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved]:
+    """The rule with so many gains, and more and less noise."""
+    env, rule = gpicljax.make(name), catalogue.find(kind.algo)
+    for level, noise in NOISE.items():
+        for seed in range(config.seeds):
+            settings = Script(gain=GAINS[seed % len(GAINS)], noise=noise)
+            yield (
+                level,
+                seed,
+                functools.partial(
+                    save_agent,
+                    algorithm=kind.algo,
+                    env_id=name,
+                    env_options={},
+                    env_params=env.default_params,
+                    num_envs=1,
+                    config=settings,
+                    network=rule.network(),
+                    params=(),
+                    provenance=provenance(),
+                ),
+            )
+
+
+def _trained(config: CollectConfig, name: str, kind: str) -> Iterator[Saved]:
+    """All agents of a kind, as their training comes to each level."""
+    settings, what = _config(config, name, kind), f"{name} {kind}"
+    program = train_agent.build(settings)
     names = tuple(f"seed {n}" for n in range(config.seeds))
     lanes = Lanes(names, make_mesh(devices_for(config.seeds)))
     root = stream(config.seed, "train")
@@ -152,7 +208,13 @@ def _trained(config: CollectConfig, settings: Any, program: Program, what: str) 
             say(f"{what}: {level} after {each * tenth * program.observations:,} steps ({words})")
             params = lanes.fetch(running.params)
             for seed in range(config.seeds):
-                yield level, seed, jax.tree.map(lambda x, seed=seed: x[seed], params)
+                own = jax.tree.map(lambda x, seed=seed: x[seed], params)
+                assert program.save is not None
+                yield (
+                    level,
+                    seed,
+                    functools.partial(program.save, cell=(), params=own, provenance=provenance()),
+                )
 
 
 def _no_cells(program: Program, seeds: int) -> Any:

@@ -20,13 +20,19 @@ class Kind:
 
     Attributes:
       algo: its name in the catalogue.
-      observations: environment steps of each agent, for the quick preset.
+      observations: environment steps of each agent, for the quick preset; 0 for a rule, whose skill
+        is how little noise there is in what it does.
       fields: what else differs from the settings of `train_agent.py`.
     """
 
     algo: str
     observations: int
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is anything to train."""
+        return self.observations > 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +50,10 @@ class Task:
     episodes: int
     kinds: Mapping[str, Kind]
     options: tuple[str, ...] = ()
+
+
+FETCH_SCRIPT = "fetch-script"
+"""The rule that does Fetch's tasks, in the catalogue."""
 
 
 def _dqn(observations: int, double: bool, **fields: Any) -> Kind:
@@ -109,11 +119,19 @@ TASKS: dict[str, Task] = {
     "CliffWalking-v1": Task(
         50, 0, {"dqn": Kind("dqn", 96_000), "q-learning": Kind("q-learning", 40_960)}
     ),
+    "FetchPickAndPlace-v4": Task(50, 10, {"script": Kind(FETCH_SCRIPT, 0)}),
+    "FetchPush-v4": Task(50, 10, {"script": Kind(FETCH_SCRIPT, 0), "ddpg": Kind("ddpg", 122_400)}),
+    "FetchSlide-v4": Task(50, 10, {"script": Kind(FETCH_SCRIPT, 0)}),
 }
-"""The paper's tasks that are registered here, and two with numbered states (Table 4)."""
+"""The paper's tasks, and two with numbered states (Table 4)."""
+FETCH = tuple(name for name in TASKS if name.startswith("Fetch"))
 
 LEVELS = {"beginner": 1, "advanced": 4, "expert": 10}
 """Skill levels: tenths of an agent's training."""
+NOISE = {"beginner": 1.0, "advanced": 0.5, "expert": 0.0}
+"""The same of rules: deviation of the noise on their actions."""
+GAINS = (0.7, 0.55, 0.85, 0.6, 0.8, 0.65)
+"""What sets the rules of different seeds apart: how fast they go where they want to be."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +140,7 @@ class CollectConfig(RunConfig):
 
     Attributes:
       out: Folder to write to; by default `runs/mental_modelling_data/<name>`.
-      tasks: Ids of environments.
+      tasks: Ids of environments; by default all but Fetch's, which need `gpicljax[fetch]`.
       kinds: Kinds of agents, of those that a task has; all by default.
       agents: Folders of saved agents, whose episodes are written instead.
       share: Of every kind's budget of environment steps.
@@ -132,7 +150,7 @@ class CollectConfig(RunConfig):
 
     seeds: int = 3
     out: Path | None = None
-    tasks: tuple[str, ...] = tuple(TASKS)
+    tasks: tuple[str, ...] = tuple(name for name in TASKS if name not in FETCH)
     kinds: tuple[str, ...] = ()
     agents: tuple[Path, ...] = ()
     share: Annotated[float, Range(above=0)] = 1.0
@@ -181,6 +199,8 @@ class Config(TrainingConfig):
       histories: Sizes of history; those for which a task's episodes are too short are left out.
       unseen: What the names of the agents end in that are asked about; the reader never sees them.
       skill: A word in their names; all skills where no name has it.
+      other_kinds: Whether each kind of agents, the first word of their names, is asked about with a
+        reader that has seen none of its kind, too.
       queries: Of each question, at most.
       decimals: To which everything is rounded.
       reader: The transformer in weights; its updates.
@@ -199,6 +219,7 @@ class Config(TrainingConfig):
     histories: tuple[int, ...] = HISTORY_SIZES
     unseen: str = " 0"
     skill: str = "expert"
+    other_kinds: bool = False
     queries: Count = 600
     decimals: Annotated[int, Range(0, 8)] = 4
     reader: ReaderSettings = ReaderSettings()

@@ -64,6 +64,7 @@ _RETURNED = {
     "physical_state": "what a reference simulator has of the state, float[N]",
     "with_physical_state": "the state with that part replaced",
     "outcomes": "what every action leads to: Outcomes(chance, following, reward, over)",
+    "goal_reward": "the reward for having achieved what was desired, float[]",
 }
 
 
@@ -148,9 +149,10 @@ class Environment(Generic[Params, Task, State]):
     """Base class: implement `sample_task`, `initial`, `move`, `observe`, spaces and views.
 
     Subclasses are `@dataclasses.dataclass(frozen=True)` with static fields only, whose annotations
-    say what they accept (see `gpicljax.checks`). The rest follows, but for two abilities that not
-    every environment has, which `can_render` and `has_physical_state` tell of. A method that is
-    missing raises NotImplementedError, which names it, the class, and what it is to return.
+    say what they accept (see `gpicljax.checks`). The rest follows, but for abilities that not every
+    environment has, of which `can_render`, `has_physical_state`, `has_outcomes` and `sets_goals`
+    tell. A method that is missing raises NotImplementedError, which names it, the class, and what
+    it is to return.
 
     Keys, params, tasks, states and actions of another kind are refused with a ValueError.
 
@@ -401,6 +403,19 @@ class Environment(Generic[Params, Task, State]):
         Situation s is where `observe` says s; when an episode is cut off is left out.
         """
         raise self._missing("outcomes")
+
+    @property
+    def sets_goals(self) -> bool:
+        """Whether it sets a goal, and would pay for any other likewise: if `goal_reward` is there.
+
+        Then observations are dictionaries with `achieved_goal` and `desired_goal` (and what else
+        there is to see in `observation`), as Gymnasium-Robotics names them.
+        """
+        return type(self).goal_reward is not Environment.goal_reward
+
+    def goal_reward(self, achieved: jax.Array, desired: jax.Array) -> jax.Array:
+        """What a step is paid that achieved this while that was desired, float `[]`."""
+        raise self._missing("goal_reward")
 
     def _missing(self, method: str) -> NotImplementedError:
         kind, base = type(self), getattr(Environment, method)

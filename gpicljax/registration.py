@@ -7,6 +7,8 @@ imported by entry points: in its `pyproject.toml`,
 [project.entry-points."gpicljax.environments"]
 "Chain-v0" = "mypackage.chain:Chain"
 ```
+
+An id whose environment is made of another package is listed where that is installed.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -24,15 +27,18 @@ from gpicljax.environment import Environment
 Factory = Callable[..., Environment]
 
 _FACTORIES: dict[str, Factory | str] = {}
+_NEEDS: dict[str, tuple[str, str]] = {}
 
 
-def register(env_id: str, factory: Factory | str) -> None:
+def register(env_id: str, factory: Factory | str, needs: tuple[str, str] | None = None) -> None:
     """Makes `make(env_id, **static)` call `factory(**static)`.
 
     Args:
       env_id: a name ending in a version, e.g. `"MazeWorld-v0"`.
       factory: a callable returning an `Environment`, or `"module:attribute"`, imported when it is
         first used.
+      needs: a package without which it cannot be made, and what to install for it; `registered()`
+        has the id where the package is installed.
 
     Raises:
       ValueError: if the id is taken by another factory, or the factory is none.
@@ -50,6 +56,15 @@ def register(env_id: str, factory: Factory | str) -> None:
     if _FACTORIES.get(env_id, factory) != factory:
         raise ValueError(f"env_id: got {env_id!r}, which is registered already; accepted: a new id")
     _FACTORIES[env_id] = factory
+    if needs is not None:
+        _NEEDS[env_id] = needs
+
+
+def _lacks(env_id: str) -> str | None:
+    """The package that an environment needs, and that is not installed."""
+    package, _ = _NEEDS.get(env_id, (None, ""))
+    lacking = package is not None and importlib.util.find_spec(package) is None
+    return package if lacking else None
 
 
 def registered() -> list[str]:
@@ -61,7 +76,7 @@ def registered() -> list[str]:
       True
     """
     _enter_installed()
-    return sorted(_FACTORIES)
+    return sorted(env_id for env_id in _FACTORIES if _lacks(env_id) is None)
 
 
 @functools.cache
@@ -81,6 +96,7 @@ def make(env_id: str, **static: Any) -> Environment:
 
     Raises:
       ValueError: for an unknown id (the nearest known one is suggested) or a bad configuration.
+      ModuleNotFoundError: for one that needs a package which is not installed.
 
     Example:
       >>> import gpicljax
@@ -93,6 +109,12 @@ def make(env_id: str, **static: Any) -> Environment:
         _module(module, "env_id", f"{module}:{env_id}")
     if env_id not in _FACTORIES and env_id not in registered():
         raise ValueError(unknown("env_id", env_id, registered()))
+    if lacking := _lacks(env_id):
+        install = _NEEDS[env_id][1]
+        raise ModuleNotFoundError(
+            f'{env_id} needs {lacking}, which is not installed: pip install "{install}"',
+            name=lacking,
+        )
     factory = _imported(env_id)
     options = inspect.signature(factory).parameters
     anything = any(option.kind is option.VAR_KEYWORD for option in options.values())
@@ -155,6 +177,9 @@ for _version in "v0", "v1":
     register(f"CliffWalking-{_version}", "gpicljax.envs.cliff_walking:CliffWalking")
 register("BernoulliBandit-v0", "gpicljax.envs.bernoulli_bandit:BernoulliBandit")
 register("ByteStream-v0", "gpicljax.envs.byte_stream:ByteStream")
+for _name, _attribute in ("Push", "push"), ("Slide", "slide"), ("PickAndPlace", "pick_and_place"):
+    _robotics = "gymnasium_robotics", "gpicljax[fetch]"
+    register(f"Fetch{_name}-v4", f"gpicljax.envs.fetch:{_attribute}", needs=_robotics)
 register("FrozenLake-v1", "gpicljax.envs.frozen_lake:FrozenLake")
 register("GaussianBandit-v0", "gpicljax.envs.gaussian_bandit:GaussianBandit")
 register("InvertedDoublePendulum-v4", "gpicljax.envs.inverted_double_pendulum:version_4")

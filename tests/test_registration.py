@@ -46,6 +46,16 @@ def test_register(monkeypatch):
         gpicljax.register("Pond-v0", lambda: FrozenLake(size=3))
 
 
+def test_ids_that_need_a_package_are_listed_where_it_is_installed(monkeypatch):
+    monkeypatch.setattr(registration, "_FACTORIES", dict(registration._FACTORIES))
+    monkeypatch.setattr(registration, "_NEEDS", dict(registration._NEEDS))
+    gpicljax.register("Lake-v0", FrozenLake, needs=("numpy", "numpy"))
+    gpicljax.register("Sea-v0", FrozenLake, needs=("no_such_package", "gpicljax[sea]"))
+    assert "Lake-v0" in gpicljax.registered() and "Sea-v0" not in gpicljax.registered()
+    with pytest.raises(ModuleNotFoundError, match=r"Sea-v0 needs no_such_package.*gpicljax\[sea\]"):
+        gpicljax.make("Sea-v0")
+
+
 @pytest.fixture
 def own_package(tmp_path, monkeypatch):
     """A module that registers an environment when it is imported, and an empty registry's copy."""

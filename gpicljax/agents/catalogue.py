@@ -449,9 +449,22 @@ for _entry in (
         remembers=True,
         to_act=lambda config: dataclasses.replace(config, replay_capacity=1, min_replay=1),
     ),
-    Algorithm("td3", _td3, _bounded, td3.TD3Config, td3.TD3HParams, ActorAndCriticsSettings),
-    Algorithm("ddpg", _td3, _bounded, DDPGConfig, td3.TD3HParams, ActorAndCriticsSettings),
-    Algorithm("sac", _sac, _bounded, sac.SACConfig, sac.SACHParams, ActorAndCriticsSettings),
+    *(
+        Algorithm(
+            name,
+            make,
+            _bounded,
+            config,
+            hparams,
+            ActorAndCriticsSettings,
+            to_act=lambda config: dataclasses.replace(config, replay="uniform"),
+        )
+        for name, make, config, hparams in (
+            ("td3", _td3, td3.TD3Config, td3.TD3HParams),
+            ("ddpg", _td3, DDPGConfig, td3.TD3HParams),
+            ("sac", _sac, sac.SACConfig, sac.SACHParams),
+        )
+    ),
     Algorithm("q-learning", _q_learning, _tabular, tabular.TabularConfig, tabular.TabularHParams),
     Algorithm(
         "cloning",

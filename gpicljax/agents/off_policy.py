@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,8 @@ from gpicljax.agents.acting import Params, agent_input, first_input
 from gpicljax.agents.normalisation import no_moments, update_moments
 from gpicljax.agents.optimisation import counted, learnt_if
 from gpicljax.batching import strong
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import Share, check, check_at_least, check_fields
+from gpicljax.data.hindsight import hindsight
 from gpicljax.data.replay import Replay, uniform
 from gpicljax.data.transitions import Transition, collect, initial_window
 from gpicljax.interface import Agent
@@ -42,10 +43,16 @@ class OffPolicyConfig:
       n_step: n of the n-step return (shorter at the end of an episode).
       critics: K, Q-functions; targets take the least of their values.
       normalise_observations: whether networks see them by their running mean and variance.
+      replay: `"hindsight"`, where the environment sets goals, draws a share of the transitions with
+        another goal, one that was reached later (`data.hindsight`).
+      hindsight_share: of those.
 
     Example:
       >>> OffPolicyConfig(n_step=3).critics
       2
+      >>> OffPolicyConfig(n_step=3, replay="hindsight")
+      Traceback (most recent call last):
+      ValueError: n_step: got 3; accepted: 1, with replay = 'hindsight'
       >>> OffPolicyConfig(replay_capacity=500)
       Traceback (most recent call last):
       ValueError: min_replay: got 1000; accepted: at most replay_capacity = 500
@@ -60,8 +67,11 @@ class OffPolicyConfig:
     n_step: int = 1
     critics: int = 2
     normalise_observations: bool = False
+    replay: Literal["uniform", "hindsight"] = "uniform"
+    hindsight_share: Share = 0.8
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for field in (
             "period",
             "updates_per_collect",
@@ -76,6 +86,8 @@ class OffPolicyConfig:
         fits = self.min_replay <= self.replay_capacity
         accepted = f"at most replay_capacity = {self.replay_capacity}"
         check(fits, "min_replay", self.min_replay, accepted)
+        single = self.n_step == 1 or self.replay == "uniform"
+        check(single, "n_step", self.n_step, "1, with replay = 'hindsight'")
 
 
 @struct.dataclass
@@ -116,7 +128,7 @@ class OffPolicy:
       vec: the environments; one agent, a bounded box of float actions with D entries.
       actor: reads `AgentInput`, without a memory.
       critic: reads `CriticInput` and outputs float `[..., K]`, without a memory.
-      replay: where transitions are stored; None for the uniform one.
+      replay: where transitions are stored; None for the one that the configuration names.
 
     Raises:
       ValueError: if environments or networks do not fit.
@@ -133,6 +145,9 @@ class OffPolicy:
         env = self.vec.env
         check(env.num_agents is None, "num_agents", env.num_agents, f"None: {self.name} has one")
         TanhPolicy(env.action_space())  # type: ignore[arg-type]
+        if self.replay is None and self.config.replay == "hindsight":
+            accepted = f"'uniform': {env.name} sets no goals"
+            check(env.sets_goals, "replay", self.config.replay, accepted)
         for role in ("actor", "critic"):
             memory = jax.tree.leaves(getattr(self, role).initial_carry(1))
             accepted = f"one without: {self.name} replays single transitions"
@@ -145,8 +160,14 @@ class OffPolicy:
 
     @property
     def store(self) -> Replay:
-        """The replay that was given, or the uniform one."""
-        return self.replay or uniform(self.config.replay_capacity)
+        """The replay that was given, or the one that is named."""
+        config, vec = self.config, self.vec
+        if self.replay is not None:
+            return self.replay
+        if config.replay == "uniform":
+            return uniform(config.replay_capacity)
+        horizon, reward = int(vec.env.horizon(vec.params)), vec.env.goal_reward
+        return hindsight(config.replay_capacity, horizon, reward, config.hindsight_share)
 
     def act(self, network_params: Any, observation: Any) -> Any:
         """The actor's outputs at scaled observations `[N, ...]`."""

@@ -101,7 +101,7 @@ def make(
       vec: the environments; one agent, a bounded box of float actions.
       actor: outputs what `policies.TanhPolicy` reads, see `networks.continuous.GaussianActor`.
       critic: outputs `config.critics` values, see `networks.continuous.Critics`.
-      replay: stores and draws the transitions; by default `data.replay.uniform`.
+      replay: stores and draws the transitions; by default what `config.replay` names.
 
     Returns:
       The trainer. Unless greedy, its agent draws from the policy; else it takes the tanh of the

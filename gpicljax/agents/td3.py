@@ -127,7 +127,7 @@ def make(
       vec: the environments; one agent, a bounded box of float actions.
       actor: outputs actions within [-1, 1], see `networks.continuous.DeterministicActor`.
       critic: outputs `config.critics` values, see `networks.continuous.Critics`.
-      replay: stores and draws the transitions; by default `data.replay.uniform`.
+      replay: stores and draws the transitions; by default what `config.replay` names.
 
     Returns:
       The trainer. Unless greedy, its agent's actions have the noise that is the default while

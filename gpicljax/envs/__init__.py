@@ -9,6 +9,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "bernoulli_bandit",
         "byte_stream",
         "cliff_walking",
+        "fetch",
         "frozen_lake",
         "gaussian_bandit",
         "inverted_double_pendulum",

@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "client",
         "conversations",
         "in_context_rl",
+        "inspect_model",
         "inspect_tasks",
         "local",
         "mental_modelling",

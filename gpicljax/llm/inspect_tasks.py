@@ -1,29 +1,30 @@
-"""The in-context RL evaluation as a task of Inspect AI, on the same sessions as everywhere else.
+"""Tasks of Inspect AI, on the same sessions as everywhere else.
 
 ```bash
 pip install "gpicljax[llm]"
 inspect eval gpicljax/incontext_rl --model openai/gpt-4o-mini -T actions=50
 ```
 
+Here is the in-context RL evaluation; those of the systems are in `llm.mental_modelling` and
+`llm.meta_rg`, and Inspect finds them through this module.
+
 A sample is one trial of one environment. Inspect asks the model, counts, caches and logs; the trial
-is played by `in_context_rl.play_trials`, whose own transcripts lie in a folder that is gone in the
-end: the log of Inspect has it all.
+is played by `in_context_rl.play_trials`.
 """
 
 from __future__ import annotations
 
-import asyncio
+import importlib
 import math
-import tempfile
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 
 from gpicljax.evaluation.in_context_rl import measure, summary
+from gpicljax.llm._packages import missing_inspect
 from gpicljax.llm.asking import Patience
-from gpicljax.llm.chat import Message, ModelError, Reply, Usage, usage_of
 from gpicljax.llm.in_context_rl import play_trials
+from gpicljax.llm.inspect_model import by_group, with_model
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.registration import make
 from gpicljax.spaces import Discrete
@@ -36,21 +37,10 @@ try:
         MemoryDataset,
         Sample,
     )
-    from inspect_ai.model import (  # pyright: ignore[reportMissingImports]
-        ChatMessageAssistant,
-        ChatMessageSystem,
-        ChatMessageUser,
-        GenerateConfig,
-        Model,
-        get_model,
-    )
     from inspect_ai.scorer import (  # pyright: ignore[reportMissingImports]
         Score,
         Target,
-        grouped,
-        mean,
         scorer,
-        stderr,
     )
     from inspect_ai.solver import (  # pyright: ignore[reportMissingImports]
         Generate,
@@ -59,10 +49,7 @@ try:
         solver,
     )
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        'inspect_ai is not installed: pip install "gpicljax[llm]", or inspect_ai alone',
-        name="inspect_ai",
-    ) from error
+    raise missing_inspect() from error
 
 __all__ = ["ENVIRONMENTS", "incontext_rl", "play", "trial_measures"]
 
@@ -74,37 +61,6 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
 }
 """The evaluation's four, with their options."""
 _SCORES = ("average_episode_reward", "total_return", "total_steps", "invalid_response_rate")
-_MESSAGES = {
-    "system": ChatMessageSystem,
-    "user": ChatMessageUser,
-    "assistant": ChatMessageAssistant,
-}
-
-
-class _InspectModel:
-    """Inspect's model as a `chat.ChatModel`, asked from a thread of the trial's own."""
-
-    def __init__(self, model: Model, loop: asyncio.AbstractEventLoop) -> None:
-        self.name, self._model, self._loop = str(model), model, loop
-        self.about: dict[str, Any] = {}
-
-    def check(self) -> None:
-        """Inspect has done so."""
-
-    def __call__(self, messages: Sequence[Message], *, max_tokens: int, seed: int) -> Reply:
-        """A reply; Inspect tries again by itself."""
-        given: Any = [_MESSAGES[role](content=content) for role, content in messages]
-        config = GenerateConfig(max_tokens=max_tokens, seed=seed)
-        asked = asyncio.run_coroutine_threadsafe(
-            self._model.generate(given, config=config), self._loop
-        )
-        output = asked.result()
-        if output.stop_reason == "model_length":
-            raise ModelError("the conversation is too long for the model", "context")
-        usage = usage_of(messages, output.completion)
-        if output.usage is not None:
-            usage = Usage(output.usage.input_tokens, output.usage.output_tokens)
-        return Reply(output.completion, usage, str(output.stop_reason))
 
 
 @solver
@@ -126,38 +82,28 @@ def play(settings: PromptSettings, actions: int, max_tokens: int) -> Solver:
         env = Trial(make(about["env"], **about["options"]), actions)
         space = env.action_space()
         vec = VectorEnv(env, 1, resets="fresh")
-        model = _InspectModel(get_model(), asyncio.get_running_loop())
         key = jax.random.fold_in(jax.random.key(about["seed"]), state.epoch)
-
-        def trial() -> tuple[Any, list[Message]]:
-            said: list[Message] = []
-
-            class Kept(_InspectModel):
-                def __call__(self, messages: Sequence[Message], **options: Any) -> Reply:
-                    reply = super().__call__(messages, **options)
-                    said[:] = [*messages, Message("assistant", reply.text)]
-                    return reply
-
-            asked = Kept.__new__(Kept)
-            asked.__dict__.update(model.__dict__)
-            with tempfile.TemporaryDirectory() as folder:
-                patience = Patience(attempts=1)
-                return play_trials(
-                    key, vec, asked, folder, settings, patience=patience, max_tokens=max_tokens
-                ), said
-
-        result, said = await asyncio.to_thread(trial)
+        result, state.messages = await with_model(
+            lambda model, folder: play_trials(
+                key,
+                vec,
+                model,
+                folder,
+                settings,
+                patience=Patience(attempts=1),
+                max_tokens=max_tokens,
+            )
+        )
         number = space.n if isinstance(space, Discrete) else None
         found = summary(measure(result.trials, num_actions=number))
         state.store.set("measures", {name: interval.mean for name, interval in found.items()})
         state.store.set("report", result.in_words())
-        state.messages = [_MESSAGES[role](content=content) for role, content in said]
         return state
 
     return solve
 
 
-@scorer(metrics={"*": [grouped(mean(), "env", all=False), grouped(stderr(), "env", all=False)]})
+@scorer(metrics={"*": by_group("env")})
 def trial_measures() -> Any:
     """What the trial came to, by name; see `evaluation.in_context_rl.TrialMeasures`.
 
@@ -215,3 +161,7 @@ def incontext_rl(
         solver=play(settings, actions, max_tokens),
         scorer=trial_measures(),
     )
+
+
+for _system in ("mental_modelling", "meta_rg"):
+    importlib.import_module(f"gpicljax.llm.{_system}.inspect_tasks")

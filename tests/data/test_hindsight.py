@@ -14,7 +14,7 @@ from variants import daily
 
 import gpicljax
 from gpicljax import spaces
-from gpicljax.agents import td3
+from gpicljax.agents import catalogue, td3
 from gpicljax.data.hindsight import hindsight
 from gpicljax.data.transitions import Transition
 from gpicljax.environment import Transition as Moved
@@ -301,6 +301,12 @@ class Plane(Untasked):
             "desired_goal": state.goal,
         }
 
+    def goal_reward(self, achieved, desired):
+        return reached(achieved, desired)
+
+    def horizon(self, params=None):
+        return np.asarray(LENGTH, np.int32)
+
     def action_space(self, task=None):
         return spaces.Box(-1.0, 1.0, (2,))
 
@@ -309,14 +315,37 @@ class Plane(Untasked):
         return spaces.Dict.of(observation=box, achieved_goal=box, desired_goal=box)
 
 
+SIZES = {
+    "period": LENGTH + 1,
+    "updates_per_collect": 40,
+    "batch_size": 128,
+    "min_replay": 400,
+    "warm_up": 800,
+}
+RATES = {
+    "actor_learning_rate": 1e-3,
+    "critic_learning_rate": 1e-3,
+    "discount": 0.9,
+    "target_rate": 0.02,
+}
+
+
+def trained(key, trainer, hparams, updates):
+    """Share of the goals at which a greedy agent is in the end, after training, float `[]`."""
+    state = trainer.init(key, hparams)
+    state, _ = jax.lax.scan(lambda s, _: trainer.update(s), state, None, updates)
+    test, agent = gpicljax.VectorEnv(Plane(), 200, resets="fresh"), trainer.agent(greedy=True)
+    start = start_rollout(key, test, agent)
+    end, _ = rollout(test, agent, state.params, start, LENGTH, keep=lambda record: None)
+    return end.timestep.info["success"].mean()
+
+
 @functools.partial(jax.jit, static_argnums=2)
 def success(key, share, updates):
-    """Share of the goals at which a greedy agent is in the end, after training, float `[]`."""
+    """Of TD3 with that share of other goals, which is traced."""
     env = Plane()
     box = env.observation_space(), env.action_space()
-    config = td3.TD3Config(
-        period=LENGTH + 1, updates_per_collect=40, batch_size=128, min_replay=400, warm_up=800
-    )
+    config = td3.TD3Config(**SIZES)
     trainer = td3.make(
         config,
         gpicljax.VectorEnv(env, 8, resets="fresh", group=8),
@@ -324,19 +353,8 @@ def success(key, share, updates):
         as_network(Critics(box[0], (64, 64))),
         replay=hindsight(40_000, LENGTH, reached, share),
     )
-    hparams = td3.TD3HParams(
-        actor_learning_rate=1e-3,
-        critic_learning_rate=1e-3,
-        discount=0.9,
-        target_rate=0.02,
-        exploration_noise=0.2,
-    )
-    state = trainer.init(key, hparams)
-    state, _ = jax.lax.scan(lambda s, _: trainer.update(s), state, None, updates)
-    test, agent = gpicljax.VectorEnv(env, 200, resets="fresh"), trainer.agent(greedy=True)
-    start = start_rollout(key, test, agent)
-    end, _ = rollout(test, agent, state.params, start, LENGTH, keep=lambda record: None)
-    return end.timestep.info["success"].mean()
+    hparams = td3.TD3HParams(**RATES, exploration_noise=0.2)
+    return trained(key, trainer, hparams, updates)
 
 
 @pytest.mark.slow
@@ -350,3 +368,38 @@ def test_goals_are_learnt_that_are_hardly_found_otherwise():
     with_it, without = np.asarray(study(keys, jnp.array([0.8, 0.0]), 40))
     assert with_it.min() > 0.9
     assert without.max() < 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["td3", "ddpg", "sac"])
+def test_every_such_algorithm_of_the_catalogue_learns_from_hindsight(name):
+    algorithm = catalogue.find(name)
+    vec = gpicljax.VectorEnv(Plane(), 8, resets="fresh", group=8)
+    network = algorithm.network(actor=(64, 64), critic=(64, 64))
+    # A temperature of 1 is worth more than reaching a goal.
+    more = {"temperature": 0.05} if name == "sac" else {"exploration_noise": 0.2}
+    reached = {}
+    for replay in ("uniform", "hindsight"):
+        config = algorithm.config(**SIZES, replay=replay, replay_capacity=40_000)
+        trainer = algorithm.make(config, vec, network)
+        hparams = algorithm.hparams(**RATES, **more)
+        run = jax.jit(lambda key: trained(key, trainer, hparams, 40))  # noqa: B023
+        reached[replay] = float(run(jax.random.key(0)))
+    assert reached["hindsight"] > 0.9 and reached["uniform"] < 0.3, reached
+
+
+def test_the_catalogue_asks_for_goals():
+    algorithm, network = catalogue.find("ddpg"), catalogue.ActorAndCriticsSettings((8,), (8,))
+    config = algorithm.config(replay="hindsight", period=2)
+    goals = gpicljax.VectorEnv(Plane(), 2, resets="fresh")
+    trainer = algorithm.make(config, goals, network)
+    state = jax.eval_shape(trainer.init, jax.random.key(0), algorithm.hparams())
+    assert state.replay.last.shape == (50_000, 2)
+    pendulum = gpicljax.VectorEnv(gpicljax.make("Pendulum-v1"), 2)
+    with pytest.raises(ValueError, match="replay: got 'hindsight'; accepted: 'uniform': Pendulum"):
+        algorithm.make(config, pendulum, network)
+    algorithm.make(algorithm.to_act(config), pendulum, network)
+    with pytest.raises(ValueError, match="replay: got 'later'"):
+        algorithm.config(replay="later")
+    with pytest.raises(ValueError, match="n_step: got 2; accepted: 1, with replay = 'hindsight'"):
+        algorithm.config(replay="hindsight", n_step=2)

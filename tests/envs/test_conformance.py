@@ -127,6 +127,10 @@ COMPILE_BUDGETS = {
     "Pendulum-v1": 1,
     "Recall-v0": 3,
 }
+# On a simulator that few have installed.
+FETCH = [env_id for env_id in gpicljax.registered() if env_id.startswith("Fetch")]
+for _table, _entry in (CONFIGURATIONS, [{}]), (OTHER_PARAMS, {"horizon": 9}), (COMPILE_BUDGETS, 2):
+    _table |= dict.fromkeys(FETCH, _entry)
 # Batches are one call of a batched program, compared with single instances in their own tests.
 BATCHED_ELSEWHERE = {"LunarLander", "MazeWorld"}
 # Those whose `VectorEnv` is traced in double precision: it takes a second each.
@@ -146,6 +150,7 @@ RELATED = {
         for kind in KINDS
         if kind not in ("TenArmedGaussian", "TwoArmedLowLowFixed")
     ),
+    *FETCH[1:],
     "InvertedDoublePendulum-v4",
     "MetaRG-v0,max_values=3,view=players,num_distractors=2,stimulus=mhe",
     "Recall-v0,max_values=3,num_dims=2,stimulus=ohe,rules=reference",
@@ -348,6 +353,8 @@ def test_random_steps_stay_inside_the_spaces_and_finite(subject, draws):
 
 @pytest.mark.slow
 def test_a_million_random_steps_stay_inside_the_spaces_and_finite(subject, key):
+    if CASES[subject.case][0] in FETCH:
+        pytest.skip("a million steps of the simulator take a quarter of an hour")
     run = jax.jit(functools.partial(play_long, subject.env))
     for params in (subject.params, subject.other):
         flags = run(key, params)

@@ -1,5 +1,6 @@
 """The transformer that reads agents: what its tokens hide, what it learns, and rows on disk."""
 
+import dataclasses
 import functools
 
 import jax
@@ -36,7 +37,7 @@ def test_tokens_hide_what_is_asked_for():
         return reader._tokens(number, x, reader._asked(number, count, at))
 
     def tokens(number, states, done, paid):
-        x = {"seen": states, "done": done, "paid": paid}
+        x = {"seen": states, "done": done, "paid": paid, "goal": np.zeros((count, 0))}
         x |= {"moved": reader._differences(states), "jumped": reader._differences(states, 2)}
         return np.asarray(program(np.int32(number), x))
 
@@ -57,6 +58,34 @@ def test_tokens_hide_what_is_asked_for():
         last = (states.copy(), done.copy(), paid)
         last[0][at - 1] += 3
         assert not np.array_equal(mine[at], tokens(number, *last)[at])
+
+
+def test_goals_are_read():
+    """Where a goal says which way an agent goes, and nothing else does."""
+    rng = np.random.default_rng(0)
+    side = rng.choice([-1.0, 1.0], 64)
+    steps = 6
+    walk = episodes_of(
+        [np.zeros((steps, 1))] * 64,
+        [np.full(steps, int(x > 0)) for x in side],
+        [np.zeros(steps)] * 64,
+        environment="Walk",
+        action_space=Discrete(2),
+        agent="goer",
+        achieved_goals=[np.zeros((steps, 1))] * 64,
+        desired_goals=[np.full((steps, 1), x) for x in side],
+    )
+    asked = build_queries(walk, "next_action", history=0)
+    np.testing.assert_array_equal(asked.goal[:, 0], side[asked.episode])
+    sizes = ReaderSettings(layers=1, width=8, heads=1, updates=40, batch_size=32)
+    made = train_reader(jax.random.key(0), walk, sizes)
+    assert score(asked, reader_answers(made, asked)).accuracy > 0.95
+    with pytest.raises(ValueError, match="queries: got 'Walk'"):
+        reader_answers(made, dataclasses.replace(asked, goal=None))
+    two = reader.answers_of_readers([made, made], asked, np.arange(len(asked.step)) % 2)
+    np.testing.assert_array_equal(two.values, reader_answers(made, asked).values)
+    with pytest.raises(ValueError, match="which: got .*; accepted: .* integers from 0 to 0"):
+        reader.answers_of_readers([made], asked, np.arange(len(asked.step)) % 2)
 
 
 def walks(count, steps, habit, seed):

@@ -25,7 +25,7 @@ def episode(path, seed, steps=14):
 def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     where = ["--env", "MountainCar-v0", "--out", "data"]
-    for n, agent in enumerate(("mine 0", "mine 1")):
+    for n, agent in enumerate(("mine 0", "mine 1", "yours 1")):
         files = [episode(tmp_path / f"{n}{k}.npz", 10 * n + k) for k in range(2)]
         experiment.main(["load", *files, "--agent", agent, *where])
     assert load_episodes("data/MountainCar-v0/mine_1").agents == ("mine 1",) * 2
@@ -34,13 +34,15 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
     # A language model is asked some of the same, and its replies are kept.
     model = FakeModel("[ANSWER: 1]")
     monkeypatch.setattr(experiment, "_model", lambda config: model)
-    outcome = experiment.main(["--data", "data", *small, "--asked", "3"])
+    small += ["--asked", "3", "--other-kinds"]
+    outcome = experiment.main(["--data", "data", *small])
     said = capsys.readouterr().out
     assert "| MountainCar-v0 | next action |" in said and "87.1 (Llama3-70b)" in said
     rows, about = load_rows(outcome.run.path / "results.json")
     # A history of 40 is longer than the episodes, and is left out.
     assert {row.history for row in rows} == {0, 2, 5}
-    assert {"copy last", "reader"} < {row.answerer for row in rows}
+    assert {"copy last", "reader", "reader of other kinds"} < {row.answerer for row in rows}
+    assert "points behind the reader" in said
     told = [row for row in rows if row.answerer == "fake"]
     assert len(told) == 5 * 3 and model.requests == 3 * len(told)
     assert {row.parsed for row in told if row.question.endswith("action")} == {1.0}

@@ -1,7 +1,9 @@
-"""The task of Inspect AI, with its mock model: the same sessions, the same measures."""
+"""The tasks of Inspect AI, with its mock model: the same sessions, the same measures."""
 
 import gc
+import json
 
+import numpy as np
 import pytest
 
 pytest.importorskip("inspect_ai")
@@ -9,23 +11,41 @@ pytest.importorskip("inspect_ai")
 from inspect_ai import eval
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
+from gpicljax.data.mental_modelling import made_up, save_episodes
 from gpicljax.llm.inspect_tasks import incontext_rl
+from gpicljax.llm.mental_modelling.inspect_tasks import mental_modelling
+from gpicljax.llm.meta_rg.inspect_tasks import referential_listener, referential_speaker
+
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_trial_is_a_sample(tmp_path):
-    def answer(input, tools, tool_choice, config):
-        text = "What?" if len(input) == 4 else "[SELECT: 0]"
-        output = ModelOutput.from_content("mockllm/model", text)
+def run(task, answer, folder):
+    """The log of a task whose model answers `answer(messages)`."""
+
+    def reply(input, tools, tool_choice, config):
+        output = ModelOutput.from_content("mockllm/model", answer(input))
         # Without it the mock counts tokens with a vocabulary from the network.
         output.usage = ModelUsage(input_tokens=5, output_tokens=3, total_tokens=8)
         return output
 
-    model = get_model("mockllm/model", custom_outputs=answer, memoize=False)
-    task = incontext_rl(actions=4, trials=2, env="BanditTwoArmedHighLowFixed-v0")
-    (log,) = eval(task, model=model, display="none", log_dir=str(tmp_path))
+    model = get_model("mockllm/model", custom_outputs=reply, memoize=False)
+    (log,) = eval(task, model=model, display="none", log_dir=str(folder))
     gc.collect()  # its streams are not closed, which is to be noticed here, where it is ignored
-    assert log.status == "success" and len(log.samples) == 2
+    assert log.status == "success", log.error
+    return log
+
+
+def metrics(log):
+    return {
+        score.name: {name: metric.value for name, metric in score.metrics.items()}
+        for score in log.results.scores
+    }
+
+
+def test_a_trial_is_a_sample(tmp_path):
+    task = incontext_rl(actions=4, trials=2, env="BanditTwoArmedHighLowFixed-v0")
+    log = run(task, lambda said: "What?" if len(said) == 4 else "[SELECT: 0]", tmp_path)
+    assert len(log.samples) == 2
     found = {score.name: score for score in log.results.scores}
     assert set(found) >= {"average_episode_reward", "total_steps", "invalid_response_rate"}
     for sample in log.samples:
@@ -34,3 +54,49 @@ def test_a_trial_is_a_sample(tmp_path):
         # The session's introduction, then a question and an answer for every reply.
         assert sample.messages[0].role == "system"
         assert len(sample.messages) == 1 + 2 * round(4 / (1 - measures["invalid_response_rate"]))
+
+
+def test_a_question_about_an_agent_is_a_sample(tmp_path):
+    actions = [2, 2, 0, 0, 2, 2, 0, 0, 2, 2]
+    states = np.cumsum(np.full((10, 2), 0.01), 0)
+    car = made_up(actions, states, environment="MountainCar-v0")
+    save_episodes(tmp_path / "data" / "MountainCar-v0" / "mine", car)
+    data = str(tmp_path / "data")
+    task = mental_modelling(data=data, question="next_action", history=2, queries=6)
+    log = run(task, lambda said: "[ANSWER: 0]" if "step 5" in said[-1].text else "?", tmp_path)
+    first = log.samples[0]
+    assert len(log.samples) == 6 and [m.role for m in first.input] == ["system", "user"]
+    assert "Which action does the agent take at step" in first.input[1].text
+    found = metrics(log)
+    asked = "grouped_MountainCar-v0, next_action"
+    shares = {name: values[asked] for name, values in found.items()}
+    told = ["step 5" in sample.input[1].text for sample in log.samples]
+    assert shares["parsed"] == pytest.approx(np.mean(told)) and shares["accuracy"] <= 0.5
+    assert found["parsed"][f"gpicljax/{asked.replace('grouped', 'grouped_error')}"] > 0
+    taken = [sample.metadata["step"] for sample in log.samples]
+    right = np.mean([actions[i] == actions[i - 1] for i in taken])
+    assert shares["copying"] == pytest.approx(right)
+    with pytest.raises(ValueError, match="question: got 'why'; accepted: next_action"):
+        mental_modelling(data=data, question="why")
+    with pytest.raises(ValueError, match="env: got 'Chess-v0'; accepted: MountainCar-v0"):
+        mental_modelling(data=data, env="Chess-v0")
+    with pytest.raises(ValueError, match="history: got 20; accepted: up to 7"):
+        mental_modelling(data=data, history=20)
+
+
+@pytest.mark.parametrize("role", ["listener", "speaker"])
+def test_an_episode_of_games_is_a_sample(role, tmp_path):
+    task = {"listener": referential_listener, "speaker": referential_speaker}[role]
+    reply = {"listener": json.dumps({"meaning": "same"}), "speaker": "[MESSAGE: 1, 2]"}[role]
+    log = run(task(max_values=2, episodes=2, env="MetaRG-v1"), lambda said: reply, tmp_path)
+    assert len(log.samples) == 2 and log.samples[0].messages[-1].text == reply
+    names = {name for values in metrics(log).values() for name in values}
+    assert {"mean", "stderr", "balanced_accuracy", "says_same", "always_same"} <= names
+    tables = np.array([sample.scores["decisions"].metadata["decisions"] for sample in log.samples])
+    assert tables.sum() > 0
+    values = {name: x for each in metrics(log).values() for name, x in each.items()}
+    if role == "listener":
+        assert values["says_same"] == 1 and values["balanced_accuracy"] == 0.5
+        assert values["always_same"] == tables[:, 0].sum() / tables.sum()
+    else:
+        assert tables[..., 2].sum() == 0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpicljax.data.mental_modelling import join, made_up
+from gpicljax.data.mental_modelling import episodes_of, join, made_up
 from gpicljax.data.transcripts import read_transcript
 from gpicljax.evaluation.mental_modelling import QUESTIONS, build_queries, pick, score
 from gpicljax.llm.budget import Budget
@@ -70,6 +70,32 @@ def test_conditions_take_away_what_they_say():
     walk = build_queries(made_up([0, 1]), "next_action", history=0)
     with pytest.raises(ValueError, match="queries.environment: got 'Walk'; accepted"):
         question_messages(walk, 0)
+
+
+def test_goals_are_shown():
+    """Fetch's, whose instructions speak of them; asked about by the element and by the part."""
+    rng = np.random.default_rng(0)
+    steps = 4
+    arm = episodes_of(
+        [rng.normal(size=(steps, 25))],
+        [rng.uniform(-1, 1, (steps, 4))],
+        [-np.ones(steps)],
+        environment="FetchPush-v4",
+        action_space=Box(-1.0, 1.0, (4,)),
+        agent="arm",
+        achieved_goals=[rng.normal(size=(steps, 3))],
+        desired_goals=[np.full((steps, 3), [1.25, 0.5, 0.4249])],
+    )
+    for question in QUESTIONS:
+        asked = build_queries(arm, question, history=2)
+        _, told = question_messages(asked, 0)
+        assert told.content.startswith("The goal is [1.2500, 0.5000, 0.4249]."), question
+        assert "The goal is a position" in system_text(asked)
+        assert asked.truth.shape[1] == {"action": 4, "state": 25}.get(question[5:], 1)
+    assert answer_in("[ANSWER: 0, 9, 5, 5]", build_queries(arm, "next_action")) == [0, 9, 5, 5]
+    grips = {name: TASKS[name].actions for name in TASKS if name.startswith("Fetch")}
+    assert ["open" in words for words in grips.values()].count(True) == 1
+    assert "open" in grips["FetchPickAndPlace"]
 
 
 def test_the_last_answer_counts_and_nothing_else_is_one():

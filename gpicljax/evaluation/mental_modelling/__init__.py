@@ -32,6 +32,7 @@ from gpicljax.evaluation.mental_modelling.questions import (
 from gpicljax.evaluation.mental_modelling.reader import (
     Reader,
     ReaderSettings,
+    answers_of_readers,
     reader_answers,
     train_reader,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "agreement",
     "always_agree",
     "answers_of",
+    "answers_of_readers",
     "baseline_answers",
     "build_queries",
     "change_class",

@@ -9,6 +9,7 @@
 | `argue` | state i, an action | whether it is action i |
 
 A history of H has the H whole steps (state, action, reward) right before step i: none for H = 0.
+Where the environment sets goals, that of step i is given too.
 Truth and history are rounded alike, once, so that nothing is asked about that cannot be seen. Half
 of the actions that are argued about are the agent's; the others are drawn from all that differ, and
 of continuous ones from those that lie in another of the ten parts of the range.
@@ -68,6 +69,7 @@ class Queries:
       truth: `int[Q, E]`; float where the form is `absolute`.
       episode: `int[Q]`, where the query is from.
       step: `int[Q]`, i.
+      goal: float `[Q, G]`, what is desired at step i; None where nothing is.
     """
 
     environment: str
@@ -87,6 +89,7 @@ class Queries:
     truth: np.ndarray
     episode: np.ndarray
     step: np.ndarray
+    goal: np.ndarray | None = None
 
 
 def rounded(values: Any, decimals: int) -> np.ndarray:
@@ -258,6 +261,9 @@ def build_queries(
         truth=truth.reshape(len(episode), -1),
         episode=episode,
         step=step,
+        goal=None
+        if episodes.desired_goals is None
+        else rounded(episodes.desired_goals[here], decimals),
     )
 
 
@@ -300,7 +306,7 @@ def take_queries(queries: Queries, which: np.ndarray) -> Queries:
     """
     per_query = (
         "past_states", "past_actions", "past_rewards", "state", "action", "reward", "next_state",
-        "truth", "episode", "step",
+        "truth", "episode", "step", "goal",
     )  # fmt: skip
     some = {name: getattr(queries, name) for name in per_query}
     some = {name: None if values is None else values[which] for name, values in some.items()}

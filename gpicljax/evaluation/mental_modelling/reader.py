@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +30,7 @@ from gpicljax.evaluation.mental_modelling.questions import (
     change_class,
     from_bins,
     rounded,
+    take_queries,
     to_bins,
 )
 from gpicljax.evaluation.mental_modelling.scoring import Answers
@@ -81,6 +83,7 @@ class _Task(NamedTuple):
     scale: np.ndarray
     step: np.ndarray
     reward: float
+    goals: tuple[np.ndarray, np.ndarray] | None
 
     @property
     def action_answers(self) -> tuple[int, int]:
@@ -139,8 +142,7 @@ def train_reader(
     task, data = _task_of(episodes, decimals)
     actions, states = task.action_answers, task.state_answers
     outputs = int(np.prod(actions) + np.prod(states))
-    core = Transformer(settings.layers, settings.width, settings.heads, capacity=_LENGTH)
-    network = as_network(VectorModel(core, outputs, settings.width))
+    network = _network(settings.layers, settings.width, settings.heads, outputs)
     config = sequence.SequenceConfig(batch_size=settings.batch_size, schedule="cosine")
     hparams = sequence.SequenceHParams(
         learning_rate=settings.learning_rate,
@@ -168,6 +170,13 @@ def train_reader(
     return Reader(network, jax.device_get(state.params), task, np.asarray(nats))
 
 
+@functools.cache
+def _network(layers: int, width: int, heads: int, outputs: int) -> Network:
+    """One for all readers of these sizes, whose answers are then one program."""
+    core = Transformer(layers, width, heads, capacity=_LENGTH)
+    return as_network(VectorModel(core, outputs, width))
+
+
 def reader_answers(reader: Reader, queries: Queries) -> Answers:
     """What the reader answers, by the most probable choices.
 
@@ -184,6 +193,7 @@ def reader_answers(reader: Reader, queries: Queries) -> Answers:
     """
     task = reader.task
     same = (queries.action_space, queries.num_states) == (task.action_space, task.num_states)
+    same = same and (queries.goal is None) == (task.goals is None)
     check(same, "queries", queries.environment, f"those of a task with {task.action_space}")
     if queries.question == "argue":
         return votes(queries, functools.partial(reader_answers, reader))
@@ -207,6 +217,42 @@ def reader_answers(reader: Reader, queries: Queries) -> Answers:
     return Answers(values, np.ones(len(values), bool))
 
 
+def answers_of_readers(readers: Sequence[Reader], queries: Queries, which: np.ndarray) -> Answers:
+    """Every query is answered by one of several readers.
+
+    So each agent can be asked about with a reader that has seen none of its kind.
+
+    Args:
+      readers: of the same task.
+      queries: Q of them.
+      which: `int[Q]`, the number of the reader that is asked.
+
+    Raises:
+      ValueError: for a number that no reader has; and see `reader_answers`.
+
+    Example:
+      >>> from gpicljax.data.mental_modelling import made_up
+      >>> from gpicljax.evaluation.mental_modelling import build_queries
+      >>> walk = made_up([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
+      >>> sizes = ReaderSettings(layers=1, width=8, heads=1, updates=1, batch_size=2)
+      >>> two = [train_reader(jax.random.key(seed), walk, sizes) for seed in range(2)]
+      >>> asked = build_queries(walk, "next_action", history=1)
+      >>> answers_of_readers(two, asked, np.array([0, 1, 1, 0])).values.shape
+      (4, 1)
+    """
+    known = which.shape == queries.step.shape and set(which.tolist()) <= set(range(len(readers)))
+    check(known, "which", which, f"{len(queries.step)} integers from 0 to {len(readers) - 1}")
+    values, parsed = None, np.zeros(len(which), bool)
+    for number in np.unique(which):
+        mine = np.flatnonzero(which == number)
+        said = reader_answers(readers[number], take_queries(queries, mine))
+        if values is None:
+            values = np.zeros((len(which), *said.values.shape[1:]), said.values.dtype)
+        values[mine], parsed[mine] = said.values, said.parsed
+    assert values is not None
+    return Answers(values, parsed)
+
+
 # Tokens ------------------------------------------------------------------------------------------
 
 
@@ -215,6 +261,8 @@ def _task_of(episodes: Episodes, decimals: int) -> tuple[_Task, dict[str, jax.Ar
     taken, space = episodes.taken, episodes.action_space
     states = episodes.states if episodes.num_states else rounded(episodes.states, decimals)
     after = np.concatenate([states[:, 1:], states[:, -1:]], 1)
+    goals = episodes.desired_goals
+    goals = None if goals is None else rounded(goals, decimals)
     if episodes.num_states is None:
         change = change_class(states, after)
         flat, moved = states[taken], (after - states)[:, :-1][taken[:, 1:]]
@@ -234,6 +282,7 @@ def _task_of(episodes: Episodes, decimals: int) -> tuple[_Task, dict[str, jax.Ar
         scale,
         step,
         float(max(np.abs(episodes.rewards[taken]).mean(), 1e-6)),
+        None if goals is None else (goals[taken].mean(0), np.maximum(goals[taken].std(0), 1e-6)),
     )
     actions = episodes.actions if isinstance(space, Discrete) else rounded(episodes.actions, 4)
     answers = actions.reshape(*taken.shape, -1)
@@ -241,6 +290,7 @@ def _task_of(episodes: Episodes, decimals: int) -> tuple[_Task, dict[str, jax.Ar
         answers = to_bins(answers, space.low, space.high, decimals)
     arrays = {
         **_scaled(task, states, actions, rounded(episodes.rewards, decimals)),
+        "goal": _wanted(task, goals, taken.shape),
         "answers": answers.astype(np.int32),
         "previous": previous.astype(np.int32),
         "following": following.astype(np.int32),
@@ -278,6 +328,14 @@ def _scaled(
     return {name: x.astype(np.float32) for name, x in kept.items()}
 
 
+def _wanted(task: _Task, goals: np.ndarray | None, batch: tuple[int, ...]) -> np.ndarray:
+    """Goals as a network likes them, `[..., G]`; nothing, `[..., 0]`, where none is set."""
+    if task.goals is None or goals is None:
+        return np.zeros((*batch, 0), np.float32)
+    mean, scale = task.goals
+    return np.clip((goals - mean) / scale, -8, 8).astype(np.float32)
+
+
 def _differences(fine: np.ndarray, steps: int = 1) -> np.ndarray:
     """By how much states have changed since so many steps ago; zeros at first."""
     moved = np.zeros_like(fine)
@@ -295,7 +353,7 @@ def _tokens(number: jax.Array, x: dict[str, jax.Array], asked: jax.Array) -> jax
 
     Args:
       number: `int32[]`, the question.
-      x: states of T + 1 steps (`seen`, `moved`, `jumped`), actions and rewards of T.
+      x: states of T + 1 steps (`seen`, `moved`, `jumped`), actions, rewards and goals of T.
       asked: `bool[T]`.
     """
     count = asked.shape[0]
@@ -329,6 +387,7 @@ def _tokens(number: jax.Array, x: dict[str, jax.Array], asked: jax.Array) -> jax
         only("last_state") * later[2] * (rest > 0),
         only("next_state", "last_state") * x["done"],
         only("next_state") * x["paid"][:, None],
+        x["goal"],
     ]
     return jnp.concatenate(parts, -1)
 
@@ -351,7 +410,7 @@ def _sample(task: _Task, keys: jax.Array, data: Any) -> sequence.Sequences:
         place = start + jnp.arange(_LENGTH + 1)
         steps = jnp.minimum(place, data["paid"].shape[1] - 1)
         x = {name: data[name][n][steps] for name in ("seen", "moved", "jumped")}
-        x |= {name: data[name][n][steps[:-1]] for name in ("done", "paid")}
+        x |= {name: data[name][n][steps[:-1]] for name in ("done", "paid", "goal")}
         asked = _asked(number, _LENGTH, jax.random.randint(parity_key, (), 0, 2))
         there = asked & (place[:-1] < length - (number != 0))
         of_actions = number < 2
@@ -401,6 +460,9 @@ def _window(task: _Task, queries: Queries, length: int) -> dict[str, np.ndarray]
     found = {
         name: np.pad(x[name], [(0, 0), (0, spare), *[(0, 0)] * (x[name].ndim - 2)]) for name in x
     }
+    # One goal for all of an episode.
+    goal = _wanted(task, queries.goal, (count,))
+    found["goal"] = np.repeat(goal[:, None], length, 1)
     found["last"] = np.full(count, history, np.int32)
     return found
 

@@ -131,6 +131,8 @@ def question_text(queries: Queries, number: int, settings: QuestionSettings = DE
       Give nothing but your answer, in this form: [ANSWER: 1]
     """
     history = _history(queries, number, settings)
+    if queries.goal is not None:
+        history = [f"The goal is {_numbers(queries, queries.goal[number])}.", *history]
     thinking = (
         "Think step by step and briefly, then end with your answer in this form:"
         if settings.reasons

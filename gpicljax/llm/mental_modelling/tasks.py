@@ -37,15 +37,16 @@ _ARM = (
     "goal. The task goes on when it is there: the block has to stay."
 )
 _ARM_STATES = (
-    "25 numbers: 0-2 the gripper's position; 3-5 the block's; 6-8 the block's, seen from the "
-    "gripper; 9-10 the places of the two fingers; 11-13 the block's rotation; 14-16 its velocity, "
-    "seen from the gripper; 17-19 its angular velocity; 20-22 the gripper's velocity; 23-24 the "
-    "fingers'. Beside them stand the goal and where the block is."
+    "25 numbers: 0-2 the gripper's position, in metres; 3-5 the block's, which is what is to be at "
+    "the goal; 6-8 the block's less the gripper's; 9-10 by how much the right and the left finger "
+    "are out; 11-13 the block's rotation about x, y and z; 14-16 its velocity less the gripper's; "
+    "17-19 its angular velocity; 20-22 the gripper's velocity; 23-24 that of the right and of the "
+    "left finger. Velocities are what is moved in a step, of 0.04 seconds. The goal is a position "
+    "as well, the same all through an episode."
 )
-_ARM_ACTIONS = (
-    "4 numbers from -1 to 1: by how much the gripper is to move in x, y and z, and whether the "
-    "fingers close or open."
-)
+_MOVES = "4 numbers from -1 to 1: 0-2 by how much the gripper is to move in x, y and z, in 5 cm; 3 "
+_ARM_ACTIONS = f"{_MOVES}does nothing, for the fingers are held closed."
+_GRIPPING = f"{_MOVES}whether the fingers open (above 0) or close (below 0)."
 _ARM_REWARDS = "0 while the block is within 5 cm of the goal, else -1."
 _ARM_END = "The episode is cut after 50 steps; it does not end before."
 
@@ -141,17 +142,19 @@ TASKS: Mapping[str, TaskText] = {
     ),
     "FetchPush": _arm(
         "The block is to be pushed along the table; the fingers stay closed.",
-        "Block and goal lie within 15 cm of the gripper's place.",
+        "Block and goal lie on the table, within 15 cm of below the gripper in x and in y; the "
+        "block at least 10 cm from there.",
     ),
     "FetchSlide": _arm(
         "The block is a puck on a slippery table, which has to be hit: the goal is out of reach.",
-        "The puck lies within 10 cm of the gripper's place, the goal within 30 cm of a point that "
-        "is 40 cm ahead.",
+        "The puck lies within 10 cm of below the gripper in x and in y, and 10 cm or more from "
+        "there; the goal within 30 cm of a point that is 40 cm ahead in x.",
     ),
     "FetchPickAndPlace": _arm(
         "The goal may be in the air: the block has to be lifted.",
-        "Block and goal lie within 15 cm of the gripper's place, half of the goals up to 45 cm "
-        "above the table.",
+        "Block and goal lie within 15 cm of below the gripper in x and in y, the block at least 10 "
+        "cm from there; half of the goals are up to 45 cm above the table.",
+        _GRIPPING,
     ),
 }
 """By the first part of an environment's id."""

@@ -1,0 +1,137 @@
+"""Fetch against Gymnasium-Robotics itself, where that is installed; and what needs no simulator."""
+
+import functools
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.envs.fetch import Fetch, Script, pick_and_place, push, script, slide
+from gpicljax.interface import TimeStep
+from gpicljax.rollout import play, start_rollout
+
+TASKS = "push", "slide", "pick_and_place"
+SIMULATED = pytest.mark.skipif(
+    importlib.util.find_spec("gymnasium_robotics") is None, reason="needs gpicljax[fetch]"
+)
+
+
+def test_what_is_known_without_the_simulator():
+    assert [make().task for make in (push, slide, pick_and_place)] == [*TASKS]
+    env = push()
+    assert env.sets_goals and int(env.horizon()) == 50
+    far = jnp.array([0.0, 0.0, 0.06])
+    assert float(env.goal_reward(jnp.zeros(3), far)) == -1 and env.goal_reward(far, far) == 0
+    with pytest.raises(ValueError, match="task: got 'pull'.*; accepted: push, slide"):
+        Fetch("pull")
+    with pytest.raises(ValueError, match=r"gain: got 2.0; accepted: "):
+        Script(gain=2.0)
+
+
+@pytest.mark.skipif("FetchPush-v4" in gpicljax.registered(), reason="it is installed")
+def test_a_missing_simulator_is_named():
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "gpicljax\[fetch\]"'):
+        gpicljax.make("FetchPush-v4")
+    env = push()
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "gpicljax\[fetch\]"'):
+        env.reset(jax.random.key(0), env.sample_task(jax.random.key(0), env.default_params))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_rules_start_anew_with_every_episode(task):
+    """They first go above the block, or behind it, and remember nothing of the last episode."""
+    agent = script(Fetch(task))
+    place = np.array([1.3, 0.7, 0.42])
+    seen = {
+        "observation": jnp.zeros(25).at[:3].set(place + [0.1, 0.1, 0.0]),
+        "achieved_goal": jnp.asarray(place, float),
+        "desired_goal": jnp.asarray(place + [0.1, 0.0, 0.0], float),
+    }
+    seen = jax.tree.map(lambda x: x[None], seen)
+    flags = [jnp.zeros(1, bool)] * 2 + [jnp.ones(1, bool)] * 2
+    timestep = TimeStep(seen, jnp.zeros(1), *flags, info={})
+    act = jax.jit(functools.partial(agent.act, params=()))
+    action, _, carry = act(jax.random.split(jax.random.key(0), 1), carry=agent.initial_carry(1),
+                           timestep=timestep)  # fmt: skip
+    assert action.shape == (1, 4) and float(jnp.abs(action).max()) <= 1
+    late = carry._replace(phase=carry.phase + 3)
+    again = act(jax.random.split(jax.random.key(0), 1), carry=late, timestep=timestep)[0]
+    np.testing.assert_array_equal(action, again)
+
+
+@SIMULATED
+@pytest.mark.parametrize("task", TASKS)
+def test_steps_are_gymnasium_robotics_own(task):
+    """Whole episodes, bit for bit in double precision, and in a batch of others."""
+    from gpicljax.envs.fetch.simulator import simulator
+
+    own, seeds = simulator(task), np.array([3, 4], np.uint32)
+    actions = np.random.default_rng(0).uniform(-1, 1, (50, 2, 4)).astype(np.float32)
+    theirs = [type(own._env)() for _ in seeds]
+    first = [env.reset(seed=int(seed))[0] for env, seed in zip(theirs, seeds, strict=True)]
+    now = own.start(seeds)
+    for i, seen in enumerate(first):
+        np.testing.assert_array_equal(now.observation[i], seen["observation"])
+        np.testing.assert_array_equal(now.goal[i], seen["desired_goal"])
+    for action in actions:
+        now = own.step(now.words, action)
+        for i, env in enumerate(theirs):
+            seen, reward, terminated, truncated, _ = env.step(action[i])
+            np.testing.assert_array_equal(now.observation[i], seen["observation"])
+            np.testing.assert_array_equal(now.observation[i, 3:6], seen["achieved_goal"])
+            assert now.reward[i] == reward and not terminated and not truncated
+
+
+@SIMULATED
+def test_it_is_an_environment_like_any_other():
+    env = gpicljax.make("FetchPush-v4")
+    vec = gpicljax.VectorEnv(env, 3, resets="synchronous", steps_per_trial=51)
+    agent = script(env)
+
+    @jax.jit
+    def played(key):
+        keep = lambda record: (record.timestep.observation, record.next_timestep.reward)  # noqa: E731
+        return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=50, keep=keep)
+
+    done = played(jax.random.key(0))
+    seen, reward = jax.tree.map(lambda x: np.asarray(x[:, 0]), done.records)
+    assert (done.length == 50).all() and done.truncated.all() and not done.terminated.any()
+    assert set(np.unique(reward)) <= {-1.0, 0.0} and reward[:, -1].max() == 0
+    np.testing.assert_array_equal(seen["achieved_goal"], seen["observation"][..., 3:6])
+    after = jax.vmap(jax.vmap(env.goal_reward))(
+        seen["achieved_goal"][:, 1:], seen["desired_goal"][:, 1:]
+    )
+    np.testing.assert_array_equal(after, reward[:, :-1])
+    assert (seen["desired_goal"] == seen["desired_goal"][:, :1]).all()
+    np.testing.assert_array_equal(played(jax.random.key(0)).records[1][:, 0], reward)
+
+
+@SIMULATED
+def test_pictures_show_the_goal():
+    env = gpicljax.make("FetchPush-v4")
+    if not env.can_render:
+        pytest.skip("there is no way to draw without a screen")
+    task = env.sample_task(jax.random.key(0), env.default_params)
+    states = jax.vmap(lambda key: env.initial(key, task))(jax.random.split(jax.random.key(1), 2))
+    pictures = np.asarray(jax.vmap(lambda state: env.render(state, task))(states))
+    assert pictures.shape == (2, 240, 240, 3) and pictures.std() > 20
+    assert (pictures[0] != pictures[1]).any()
+    red = (pictures[..., 0] > 150) & (pictures[..., 1:].max(-1) < 80)
+    assert (red.sum((1, 2)) > 3).all()
+
+
+@SIMULATED
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "least"), [("push", 0.8), ("pick_and_place", 0.9), ("slide", 0.3)]
+)
+def test_rules_do_the_tasks(task, least):
+    env = Fetch(task)
+    vec, agent = gpicljax.VectorEnv(env, 40, resets="synchronous", steps_per_trial=51), script(env)
+    run = jax.jit(
+        lambda key: play(vec, agent, (), start_rollout(key, vec, agent), max_steps=50).records
+    )
+    assert (np.asarray(run(jax.random.key(5)))[..., -1] == 0).mean() >= least

@@ -121,7 +121,7 @@ def _config(config: CollectConfig, name: str, kind_name: str) -> Any:
     base = train_agent.config_type(catalogue.find(kind.algo))
     options = {"env_options": TASKS[name].options} if TASKS[name].options else {}
     chosen = {**tuned, **fields, **options, "observations": round(kind.observations * config.share)}
-    if kind.algo == "ddpg" and "agent" in chosen:
+    if kind.algo == "ddpg" and not isinstance(chosen.get("agent"), catalogue.DDPGConfig):
         sizes = {"period", "updates_per_collect", "batch_size", "min_replay", "warm_up"}
         ours = {field: getattr(chosen["agent"], field) for field in sizes}
         chosen["agent"] = catalogue.DDPGConfig(**ours)

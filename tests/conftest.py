@@ -2,6 +2,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,6 +17,7 @@ if "xla_backend_optimization_level" not in (flags := os.environ.get("XLA_FLAGS",
 
 import jax
 import pytest
+from jax._src.interpreters import mlir
 
 import gpicljax
 from gpicljax.runtime.mesh import enable_compilation_cache, one_device_per_core
@@ -26,6 +28,21 @@ one_device_per_core(most=1)
 # Tracing makes many objects and hardly any cycles: at the usual thresholds, looking for these took
 # a twentieth of the suite's time.
 gc.set_threshold(100_000, 50, 50)
+
+if version("jax").startswith("0.10."):
+    # Each program is written down in a context of its own, and to make one and throw it away takes
+    # as long as a small program does to trace, write down and optimise. They share contexts here,
+    # each for a while: a context keeps the constants of its programs.
+    PROGRAMS_PER_CONTEXT = 200
+    context, make_context = threading.local(), mlir.make_ir_context
+
+    def shared_context():
+        if getattr(context, "left", 0) == 0:
+            context.made, context.left = make_context(), PROGRAMS_PER_CONTEXT
+        context.left -= 1
+        return context.made
+
+    mlir.make_ir_context = shared_context
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 30_000

@@ -238,7 +238,8 @@ def test_examples_in_docstrings(name, monkeypatch):
 def test_tests_are_collected_in_one_order_whatever_the_hash_seed(request):
     # Workers that collect different orders cannot share the work.
     collected = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", *request.config.args],
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "--assert=plain"]
+        + request.config.args,
         cwd=PACKAGE.parent,
         env=os.environ | {"PYTHONHASHSEED": "12345"},
         capture_output=True,

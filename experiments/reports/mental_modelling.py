@@ -32,18 +32,17 @@ RESULTS = "results.json"
 OTHER_KINDS = "reader of other kinds"
 READERS = ("reader", OTHER_KINDS)
 DRAWN = ("copy last", "same change", "nearest neighbour", "ridge regression", "physics", "reader")
-PICTURED = (
+FIGURE_7 = (
     "MountainCar-v0",
-    "LunarLander-v3",
-    "InvertedDoublePendulum-v4",
-    "CliffWalking-v1",
     "Acrobot-v1",
+    "LunarLander-v3",
     "Pendulum-v1",
+    "InvertedDoublePendulum-v4",
     "FetchPickAndPlace-v4",
     "FetchPush-v4",
     "FetchSlide-v4",
-    "FrozenLake-v1",
 )
+PICTURED = (*FIGURE_7, "CliffWalking-v1", "FrozenLake-v1")
 _NOTE = (
     "Accuracy in %, over all queries, mean over sizes of history from one step on; a state is "
     "right if all of its elements are. The best trivial rule is the best, on these very queries, "
@@ -77,6 +76,28 @@ def table(found: Sequence[Comparison]) -> str:
             f"{theirs} |"
         )
     return "\n".join(lines)
+
+
+def elements_table(rows: Sequence[Row]) -> list[str]:
+    """The share of a state's elements that are told rightly, where they are asked about one by one.
+
+    Of long states hardly one is right as a whole, whoever answers.
+    """
+    lines = []
+    asked = [row for row in rows if row.form == "change" and row.history > 0]
+    others = [who for who in ("physics", *READERS) if any(row.answerer == who for row in asked)]
+    for task, question in dict.fromkeys((row.task, row.question) for row in asked):
+        mine: dict[str, list[float]] = {}
+        for row in asked:
+            if (row.task, row.question) == (task, question):
+                mine.setdefault(row.answerer, []).append(float(np.mean(row.elements)))
+        share = {who: 100 * float(np.mean(values)) for who, values in mine.items()}
+        best = max((who for who in share if who in TRIVIAL), key=lambda who: share[who])
+        cells = [f"{share[who]:.1f}" if who in share else "" for who in others]
+        words = f"{task} | {question.replace('_', ' ')} | {share[best]:.1f} ({best})"
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    names = " | ".join(("task", "question", "best trivial rule", *others))
+    return [f"| {names} |", "|---" * (3 + len(others)) + "|", *lines] if lines else []
 
 
 def beaten(
@@ -137,6 +158,11 @@ def draw(folder: Path) -> Report:
             f"The reader, a transformer that has read other agents, beats every trivial rule on "
             f"{wins} of {pairs} tasks and questions; physics as well on {laws}.",
             *_strangers(found),
+            "",
+            "Elements of states that are told rightly, in %, mean over sizes of history from one "
+            "step on and over elements.",
+            "",
+            *elements_table(rows),
             "",
             "The reader's accuracy, in %, by size of history: the same queries with more and more "
             "of it. The potential is what the longest history adds to none; the horizon, from "

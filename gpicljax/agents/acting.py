@@ -194,7 +194,7 @@ def box_agent(
     network: Network,
     policy: TanhPolicy,
     choose: Callable[[jax.Array, Any], jax.Array],
-    uniform: jax.Array | bool = False,
+    uniform: jax.Array | float = False,
 ) -> Agent:
     """An agent with continuous actions within bounds, over `Params`.
 
@@ -202,7 +202,7 @@ def box_agent(
       network: of the actor.
       policy: over the space of actions.
       choose: `(key, outputs) -> float[D]` within [-1, 1], of one instance.
-      uniform: `bool[]`, whether to draw uniformly from the whole space instead.
+      uniform: float `[]`, how often to draw uniformly from the whole space instead.
 
     Returns:
       The agent; its `aux` is empty.
@@ -223,7 +223,8 @@ def box_agent(
         if uniform is False:
             return sample
         other = jax.random.uniform(uniform_key, sample.shape, sample.dtype, -1, 1)
-        return jnp.where(uniform, other, sample)
+        chance = jax.random.uniform(jax.random.fold_in(uniform_key, 1), (), sample.dtype)
+        return jnp.where(chance < uniform, other, sample)
 
     def act(
         keys: jax.Array, params: Params, carry: AgentCarry, timestep: TimeStep

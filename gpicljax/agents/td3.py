@@ -79,6 +79,8 @@ class TD3HParams:
       discount: gamma.
       target_rate: tau of the Polyak averages.
       exploration_noise: deviation of the Gaussian noise on actions while collecting.
+      random_share: how often an action is uniformly random instead, while collecting; hindsight
+        replay was published with 0.2, and 0.3 for Fetch.
       target_noise: deviation of the Gaussian noise on the target actor's actions.
       target_clip: largest size of that noise.
     """
@@ -90,6 +92,7 @@ class TD3HParams:
     discount: Share = 0.99
     target_rate: Share = 5e-3
     exploration_noise: Rate = 0.1
+    random_share: Share = 0.0
     target_noise: Rate = 0.2
     target_clip: float = 0.5
 
@@ -149,8 +152,8 @@ def make(
     shared = OffPolicy("TD3", config, vec, actor, critic, replay)
     act, q_values = shared.act, shared.q_values
 
-    def explorer(noise: jax.Array | float, uniform: jax.Array | bool = False) -> Agent:
-        """Gaussian noise of that deviation on the actor's actions, or uniform actions instead."""
+    def explorer(noise: jax.Array | float, uniform: jax.Array | float = False) -> Agent:
+        """Gaussian noise of that deviation on the actor's actions, or, so often, uniform ones."""
 
         def choose(key: jax.Array, action: jax.Array) -> jax.Array:
             return jnp.clip(action + noise * jax.random.normal(key, action.shape), -1, 1)
@@ -248,7 +251,7 @@ def make(
 
     def update(state: TrainState) -> tuple[TrainState, Metrics]:
         key, learn_key = jax.random.split(state.key)
-        uniform = state.observations < config.warm_up
+        uniform = jnp.where(state.observations < config.warm_up, 1.0, state.hparams.random_share)
         noisy = explorer(state.hparams.exploration_noise, uniform)
         state, collected = shared.gather(dataclasses.replace(state, key=key), noisy)
         rounds = config.updates_per_collect // config.policy_delay

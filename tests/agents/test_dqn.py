@@ -92,10 +92,14 @@ def test_targets_are_r2d2s():
     no = jnp.zeros(12, bool)
     terminated, truncated = no.at[4].set(True), no.at[8].set(True)
     timestep = TimeStep(jnp.arange(12), reward, terminated, truncated, no, no, {})
-    made, valid = transitions(timestep, jnp.zeros(11, jnp.int32), 3, GAMMA)
-    expected = n_step_targets(
-        reward[1:], GAMMA * (1.0 - terminated[1:]), 1.0 - truncated[1:], value[1:], 3
+    made, valid = jax.device_get(
+        jax.jit(transitions, static_argnums=2)(timestep, jnp.zeros(11, jnp.int32), 3, GAMMA)
     )
+    reward, value, terminated, truncated = jax.device_get((reward, value, terminated, truncated))
+    goes_on = 1 - truncated[1:].astype(np.float32)
+    discounts = np.float32(GAMMA) * (1 - terminated[1:].astype(np.float32))
+    targets = jax.jit(n_step_targets, static_argnums=4)
+    expected = np.asarray(targets(reward[1:], discounts, goes_on, value[1:], 3))
     targets = made.reward + made.discount * value[made.following]
     np.testing.assert_allclose(targets[valid], expected[:9][valid], atol=1e-5)
 
@@ -158,14 +162,16 @@ def test_one_update_is_the_definitions(double):
     init, update = compiled(double=double, batch_size=2 * PERIOD * ENVS, replay_capacity=24)
     state, _ = update(init(jax.random.key(1), HPARAMS))
     noise = lambda p: p + 0.3 * jax.random.normal(jax.random.key(2), p.shape)  # noqa: E731
-    state = state.replace(target_params=jax.tree.map(noise, state.target_params))
+    noisy = jax.jit(lambda params: jax.tree.map(noise, params))
+    state = state.replace(target_params=noisy(state.target_params))
     after, metrics = update(state)
     stored = np.asarray(after.replay.priorities) > 0
     # Every stored transition is drawn equally often, up to one.
-    items = jax.tree.map(lambda x: x[np.flatnonzero(stored)], after.replay.items)
+    items = jax.tree.map(lambda x: np.asarray(x)[stored], after.replay.items)
     _, learn_key = jax.random.split(state.key)
     full = dataclasses.replace(after.replay, priorities=jnp.asarray(stored, jnp.float32))
-    batch = replay_buffer.sample(jax.random.split(learn_key, 1)[0], full, 2 * PERIOD * ENVS)
+    sample = jax.jit(replay_buffer.sample, static_argnums=2)
+    batch = jax.device_get(sample(jax.random.split(learn_key, 1)[0], full, 2 * PERIOD * ENVS))
     drawn = np.bincount(batch.indices, minlength=24)
     assert set(np.flatnonzero(drawn)) <= set(np.flatnonzero(stored)) and len(items.action) > 12
     batch = batch.items
@@ -187,11 +193,16 @@ def test_one_update_is_the_definitions(double):
         size = jnp.abs(targets - chosen)
         return jnp.where(size < 0.3, 0.5 * size**2, 0.3 * (size - 0.15)).mean()
 
-    value, grads = jax.jit(jax.value_and_grad(loss))(state.params)
-    np.testing.assert_allclose(metrics["loss"], value, rtol=1e-4)
     optimiser = optax.chain(optax.clip_by_global_norm(0.3), optax.adam(1e-2, eps=1e-2))
-    changes, _ = optimiser.update(grads, state.opt_state, state.params)
-    expected = optax.apply_updates(state.params, changes)
+
+    @jax.jit
+    def learn(state):
+        value, grads = jax.value_and_grad(loss)(state.params)
+        changes, _ = optimiser.update(grads, state.opt_state, state.params)
+        return value, optax.apply_updates(state.params, changes)
+
+    value, expected = learn(state)
+    np.testing.assert_allclose(metrics["loss"], value, rtol=1e-4)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), after.params, expected)
     # The second step of the optimiser: the target is copied.
     assert int(after.updates) == 2
@@ -214,7 +225,7 @@ def test_targets_are_copied_every_period_or_averaged(target):
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
             state.target_params,
-            jax.tree.map(mix, state.params, before.target_params),
+            jax.tree.map(mix, *jax.device_get((state.params, before.target_params))),
         )
 
 

@@ -443,7 +443,7 @@ class Oracle:
         config, discount = self.config, float(state.hparams.discount)
         outputs = compiled(config.burn_in, True, self.auxiliary)[0]
         online = np.asarray(outputs(state.params, sequence).q_values)
-        late = jax.tree.map(lambda x: np.asarray(x[config.burn_in :]), sequence.timestep)
+        late = jax.tree.map(lambda x: np.asarray(x)[config.burn_in :], sequence.timestep)
         legal = late.observation["action_mask"]
         counted = np.ones_like(late.terminated[:-1])
         if self.endings_excluded:
@@ -478,7 +478,7 @@ class Oracle:
         """(q_loss, auxiliary loss, gradients, priorities) on all `items`, each as often as told."""
         hparams = state.hparams
         places = np.repeat(np.arange(len(priorities)), priorities)
-        sequence = time_major(jax.tree.map(lambda x: x[places], items))
+        sequence = time_major(jax.tree.map(lambda x: np.asarray(x)[places], items))
         share = priorities[places] / priorities.sum()
         weights = (len(priorities) * share) ** -float(hparams.importance_exponent)
         weights = weights / weights.max()
@@ -491,7 +491,7 @@ class Oracle:
         new = (eta * size.max(0) + (1 - eta) * mean + 1e-4) ** float(hparams.priority_exponent)
         renewed = np.zeros(len(priorities))
         renewed[places] = new
-        return float(q_loss), float(auxiliary), gradients, renewed
+        return float(q_loss), float(auxiliary), jax.device_get(gradients), renewed
 
 
 @functools.cache
@@ -507,7 +507,7 @@ def started():
         assert all(np.isfinite(x) for x in metrics.values())
         unchanged = lambda s: (s.params, s.target_params, raw(s.opt_state), s.updates)  # noqa: E731
         jax.tree.map(np.testing.assert_array_equal, unchanged(state), unchanged(fresh))
-    target = jax.tree.map(lambda p: 0.7 * p + 0.05, state.params)
+    target = jax.tree.map(lambda p: 0.7 * p + 0.05, jax.device_get(state.params))
     # The action that is illegal most often looks best to the online network.
     params = jax.tree.map(lambda p: p, state.params)
     bias = params["params"]["head"]["advantage"]["bias"]
@@ -547,6 +547,10 @@ def updated(name):
     return Oracle(config, auxiliary), update, state, *update(state)
 
 
+def norm_of(gradients):
+    return np.sqrt(sum(np.square(g).sum() for g in jax.tree.leaves(gradients)))
+
+
 def at_most(actual, expected, tolerance):
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=tolerance), actual, expected
@@ -561,24 +565,24 @@ def test_one_update_is_the_definitions(name):
     q_loss, auxiliary, gradients, renewed = oracle.update(before, after.replay.items, priorities)
     tolerance = 2e-3 if oracle.config.rescale else 1e-5
     assert abs(float(metrics["q_loss"]) - q_loss) < tolerance
-    assert abs(float(metrics["gradient_norm"]) - optax.tree.norm(gradients)) < tolerance
+    assert abs(float(metrics["gradient_norm"]) - norm_of(gradients)) < tolerance
     np.testing.assert_allclose(after.replay.priorities, renewed, atol=2 * tolerance)
     assert float(after.replay.highest) >= float(after.replay.priorities.max())
     if oracle.auxiliary:
         assert abs(float(metrics["noise_loss"]) - auxiliary) < 1e-5
 
     # Clipping and the first step of Adam.
-    norm = float(optax.tree.norm(gradients))
+    norm = norm_of(gradients)
     assert norm > 0.3
     clipped = jax.tree.map(lambda g: g * 0.3 / norm, gradients)
-    expected = jax.tree.map(lambda p, g: p - 1e-2 * g / (jnp.abs(g) + 1e-2), before.params, clipped)
+    params = jax.device_get(before.params)
+    expected = jax.tree.map(lambda p, g: p - 1e-2 * g / (np.abs(g) + 1e-2), params, clipped)
     at_most(after.params, expected, tolerance)
     assert int(after.updates) == 1
     assert int(after.observations) == int(before.observations) + 4 * ACTORS
     if oracle.config.target == "polyak":
-        mixed = jax.tree.map(
-            lambda new, old: 0.25 * new + 0.75 * old, after.params, before.target_params
-        )
+        trees = jax.device_get((after.params, before.target_params))
+        mixed = jax.tree.map(lambda new, old: 0.25 * new + 0.75 * old, *trees)
         at_most(after.target_params, mixed, 1e-6)
 
 
@@ -590,7 +594,7 @@ def test_every_rule_matters(rule):
     q_loss, _, gradients, _ = broken.update(before, after.replay.items, priorities)
     difference = [
         abs(float(metrics["q_loss"]) - q_loss),
-        abs(float(metrics["gradient_norm"]) - float(optax.tree.norm(gradients))),
+        abs(float(metrics["gradient_norm"]) - norm_of(gradients)),
     ]
     assert max(difference) > 1e-3
     if rule == "constant_burn_in":  # it changes the gradient, not the loss
@@ -786,13 +790,14 @@ def test_agents_announce_what_they_would_do_without_exploration():
 
     @jax.jit
     def acted(key):
-        state, _ = trainer.update(trainer.init(key, HPARAMS))
+        state = trainer.init(key, HPARAMS)
         agent, start = trainer.agent(), state.rollout
         keys = jax.random.split(key, ACTORS)
         done, aux, _ = agent.act(keys, state.params, start.carry, start.timestep)
-        return state.replay.items.action, done, aux["q_values"], start.timestep.observation
+        return state, done, aux["q_values"], start.timestep.observation
 
-    stored, done, q_values, observation = jax.device_get(acted(jax.random.key(0)))
+    state, done, q_values, observation = acted(jax.random.key(0))
+    stored = jax.eval_shape(trainer.update, state)[0].replay.items.action
     assert stored.shape[-2:] == (2, 4) and done.shape == (ACTORS, 2, 8)
     legal = observation["action_mask"][..., :4, :]
     best = np.where(legal, q_values, -np.inf).argmax(-1)

@@ -351,6 +351,11 @@ def test_actions_are_uniform_in_the_warm_up_and_the_actors_afterwards(name):
     assert (random >= LOW).all() and (random <= HIGH).all()
     assert (random.max(0) - random.min(0) > 2.5).all() and abs(random.mean() - 1) < 0.6
     assert own.min() > HIGH - 1.5  # the noise is below 4 deviations of 0.1 times half the range
+    if name == "td3":  # or with a share of random ones for good
+        always = dataclasses.replace(hparams, random_share=1.0)
+        late, _ = update(state.replace(hparams=always))
+        fresh = np.asarray(late.replay.items.action)[sizes[3] : int(late.replay.size)]
+        assert len(fresh) > 5 and (fresh.max(0) - fresh.min(0) > 1.5).all()
     timestep = state.rollout.timestep
     carry = trainer.agent(greedy=True).initial_carry(ENVS)
     greedy = trainer.agent(greedy=True).act(

@@ -25,6 +25,10 @@ def test_what_is_known_without_the_simulator():
     assert env.sets_goals and int(env.horizon()) == 50
     far = jnp.array([0.0, 0.0, 0.06])
     assert float(env.goal_reward(jnp.zeros(3), far)) == -1 and env.goal_reward(far, far) == 0
+    pendulum = gpicljax.make("Pendulum-v1")
+    assert not pendulum.sets_goals
+    with pytest.raises(NotImplementedError, match="Pendulum has no goal_reward"):
+        pendulum.goal_reward(far, far)
     with pytest.raises(ValueError, match="task: got 'pull'.*; accepted: push, slide"):
         Fetch("pull")
     with pytest.raises(ValueError, match=r"gain: got 2.0; accepted: "):

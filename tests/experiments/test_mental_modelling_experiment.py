@@ -1,5 +1,6 @@
 """Mental modelling from episodes to a table, figures and replies; and agents that are collected."""
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -92,3 +93,37 @@ def test_agents_of_all_skills_are_collected_once(tmp_path, capsys):
     with pytest.raises(SystemExit) as error:
         experiment.main([*collect, "--seed", "1"])
     assert error.value.code == 1 and "choose another --out" in capsys.readouterr().err
+
+
+FETCH = importlib.util.find_spec("gymnasium_robotics") is not None
+
+
+@pytest.mark.skipif(FETCH, reason="it is installed")
+def test_fetch_is_asked_for_by_its_extra(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        experiment.main(["collect", "--tasks", "FetchPush-v4", "--out", str(tmp_path)])
+    assert 'pip install "gpicljax[fetch]"' in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FETCH, reason="needs gpicljax[fetch]")
+def test_fetch_is_collected_and_measured(tmp_path, capsys, monkeypatch):
+    """Rules of three skills, an agent that learns from hindsight, and questions with goals."""
+    monkeypatch.chdir(tmp_path)
+    collect = ["collect", "--tasks", "FetchPush-v4", "--seeds", "1", "--episodes", "2"]
+    experiment.main([*collect, "--share", "0.0334", "--out", "data"])
+    rules = load_episodes("data/FetchPush-v4/script")
+    assert rules.agents[::2] == tuple(f"script {x} 0" for x in ("beginner", "advanced", "expert"))
+    assert rules.states.shape == (6, 50, 25) and rules.actions.shape == (6, 50, 4)
+    np.testing.assert_array_equal(rules.achieved_goals, rules.states[..., 3:6])
+    assert rules.returns[-1] > -40 and len(set(rules.checkpoints)) == 3
+    learnt = load_episodes("data/FetchPush-v4/ddpg")
+    assert len(learnt.length) == 6 and len(set(learnt.checkpoints)) == 3
+    folder = str(tmp_path / "data" / "agents" / "FetchPush-v4" / "script_expert_0")
+    experiment.main(["collect", "--agents", folder, "--episodes", "1", "--out", "more"])
+    small = ["--data", "data", "--unseen", "expert 0", "--histories", "3", "--no-progress"]
+    small += ["--reader.updates", "2", "--reader.layers", "1", "--reader.width", "8"]
+    outcome = experiment.main([*small, "--reader.heads", "1", "--other-kinds"])
+    assert "| FetchPush-v4 | next action (absolute) |" in capsys.readouterr().out
+    figures = {path.name for path in (outcome.run.path / "figures").iterdir()}
+    assert "FetchPush_bins.png" in figures

@@ -1,5 +1,7 @@
 """A memory of what followed: by steps or at once, and by hand on sequences that repeat."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ from gpicljax.networks.contract import AgentInput, as_network
 SYMBOLS, CONTEXT, FOLLOWING = 16, 2, 3
 
 
+@functools.cache
 def network(slots):
     options = {"context": CONTEXT, "following": FOLLOWING, "slots": slots}
     return as_network(Continuation(SYMBOLS, SYMBOLS, **options, heads=2, width=8, hidden=(8,)))
@@ -37,7 +40,7 @@ def test_unroll_is_step_by_step_with_starts_and_full_slots(slots):
         jnp.asarray(draw.integers(-1, 2, size=(steps, batch)), float),
     )
     starts = jnp.asarray(draw.random((steps, batch)) < 0.1)
-    params = net.init(jax.random.key(0), jax.tree.map(lambda x: x[0], sequence))
+    params = jax.jit(net.init)(jax.random.key(0), jax.tree.map(lambda x: x[0], sequence))
     noise = jax.random.normal(jax.random.key(1), (1000,))
     params = jax.tree.map(lambda x: x + 0.3 * jnp.resize(noise, x.shape), params)
     whole, last = jax.jit(net.unroll)(params, net.initial_carry(batch), sequence, starts)
@@ -57,8 +60,8 @@ def test_unroll_is_step_by_step_with_starts_and_full_slots(slots):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def votes(net, sequence, gate, sharpness=50.0):
-    """Logits of a network whose only opinion is that of one gate."""
+@functools.partial(jax.jit, static_argnums=0)
+def unrolled(net, sequence, gate, sharpness):
     params = net.init(jax.random.key(0), jax.tree.map(lambda x: x[0], sequence))
     inner = params["params"]
     quiet = jax.tree.map(jnp.zeros_like, {k: inner[k] for k in ("gates", "policy", "torso")})
@@ -66,7 +69,12 @@ def votes(net, sequence, gate, sharpness=50.0):
     sure = {"sharpness": jnp.full(2, sharpness), "nothing": jnp.full(2, -30.0)}
     params = {"params": inner | quiet | sure | {"gates": quiet["gates"] | {"bias": bias}}}
     starts = jnp.zeros(sequence.observation.shape, bool).at[0].set(True)
-    return np.asarray(net.unroll(params, None, sequence, starts)[0].logits)[:, 0]
+    return net.unroll(params, None, sequence, starts)[0].logits
+
+
+def votes(net, sequence, gate, sharpness=50.0):
+    """Logits of a network whose only opinion is that of one gate."""
+    return np.asarray(unrolled(net, sequence, gate, sharpness))[:, 0]
 
 
 def test_what_followed_before_is_what_is_said():

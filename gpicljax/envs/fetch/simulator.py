@@ -69,6 +69,7 @@ class Simulator:
 
     def __init__(self, task: str) -> None:
         """Loads the model; see `simulator`."""
+        self.task = task
         name, kind = CLASSES[task]
         try:
             mujoco: Any = importlib.import_module("mujoco")
@@ -214,8 +215,9 @@ class _Camera:
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._drawing)
         self._scene = mujoco.MjvScene(owner.model, maxgeom=1_000)
         self._view = mujoco.MjvCamera()
-        self._view.distance, self._view.azimuth, self._view.elevation = 1.6, 132.0, -20.0
-        self._view.lookat[:] = 1.3, 0.75, 0.5
+        far = owner.task == "slide"  # its table is longer
+        self._view.distance, self._view.azimuth, self._view.elevation = 1.6 + 0.5 * far, 132, -20
+        self._view.lookat[:] = 1.3 - 0.2 * far, 0.75, 0.5
 
     def picture(self, owner: Simulator, numbers: np.ndarray) -> np.ndarray:
         return self._thread.submit(self._draw, owner, numbers).result()

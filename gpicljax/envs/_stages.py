@@ -30,11 +30,19 @@ def stage(always: jax.Array, function: Callable[..., T], *arguments: object) -> 
       What the function returns.
     """
 
-    def blank(*arguments: object) -> T:
-        shapes = jax.eval_shape(function, *arguments)
-        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    leaves, tree = jax.tree.flatten(arguments)
 
-    return jax.lax.cond(always, function, blank, *arguments)
+    def flat(*leaves: jax.Array) -> T:
+        return function(*jax.tree.unflatten(tree, leaves))
+
+    # Traced once, whatever stages it consists of: `cond` and the shapes would do it twice each.
+    closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*leaves)
+
+    def blank(*_: jax.Array) -> list[jax.Array]:
+        return [jnp.zeros(x.shape, x.dtype) for x in jax.tree.leaves(shapes)]
+
+    results = jax.lax.cond(always, jaxpr_as_fun(closed), blank, *leaves)
+    return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
 def apart(function: Callable[..., T], *arguments: object) -> T:

@@ -39,20 +39,25 @@ MODULES = {
 def drawn(name, key):
     """Network, parameters, inputs `[LENGTH, BATCH]` and starts."""
     action = ACTIONS["continuous" if "continuous" in name else "discrete"]
-    keys = jax.random.split(key, 4)
-    many = lambda space, key: jax.vmap(jax.vmap(space.sample))(  # noqa: E731
-        jax.random.split(key, (LENGTH, BATCH))
-    )
-    inputs = AgentInput(
-        many(OBSERVATIONS, keys[0]),
-        many(action, keys[1]),
-        jax.random.normal(keys[2], (LENGTH, BATCH)),
-    )
     network = as_network(MODULES[name])
-    params = network.init(key, jax.tree.map(lambda x: x[0], inputs))
-    # Heads that start near zero would hide differences.
-    params = jax.tree.map(lambda p: p + 0.3 * jax.random.normal(keys[3], p.shape), params)
-    return network, params, inputs, jax.random.bernoulli(keys[3], 0.3, (LENGTH, BATCH))
+
+    @jax.jit
+    def draw(key):
+        keys = jax.random.split(key, 4)
+        many = lambda space, key: jax.vmap(jax.vmap(space.sample))(  # noqa: E731
+            jax.random.split(key, (LENGTH, BATCH))
+        )
+        inputs = AgentInput(
+            many(OBSERVATIONS, keys[0]),
+            many(action, keys[1]),
+            jax.random.normal(keys[2], (LENGTH, BATCH)),
+        )
+        params = network.init(key, jax.tree.map(lambda x: x[0], inputs))
+        # Heads that start near zero would hide differences.
+        params = jax.tree.map(lambda p: p + 0.3 * jax.random.normal(keys[3], p.shape), params)
+        return params, inputs, jax.random.bernoulli(keys[3], 0.3, (LENGTH, BATCH))
+
+    return network, *draw(key)
 
 
 @pytest.mark.parametrize("name", daily(["recurrent, continuous"], MODULES))
@@ -194,7 +199,7 @@ def test_a_network_over_agents_is_the_network_of_each(shared, key):
     one, params, inputs, starts = drawn("recurrent, discrete", key)
     network = over_agents(one, 2, shared)
     pair = jax.tree.map(lambda x: jnp.stack([x, -x if x.ndim > 2 else x], 2), inputs)
-    params = network.init(key, jax.tree.map(lambda x: x[0], pair))
+    params = jax.jit(network.init)(key, jax.tree.map(lambda x: x[0], pair))
     kernel = params["params"]["value"]["kernel"]
     assert kernel.shape == ((5, 1) if shared else (2, 5, 1))
     assert shared or (kernel[0] != kernel[1]).any()

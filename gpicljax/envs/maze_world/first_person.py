@@ -175,9 +175,12 @@ def _program(camera: Camera) -> Callable[[Mazes, Shots], jax.Array]:
     screen = _screen(camera)
     table = textures.table(camera.textures)
 
+    # Traced once for each size of a batch, whichever programs have it.
+    made = jax.jit(functools.partial(ray_caster.frames, screen, table), inline=True)
+
     @custom_vmap
     def frames(mazes: Mazes, shots: Shots) -> jax.Array:
-        return ray_caster.frames(screen, table, mazes, shots)
+        return made(mazes, shots)
 
     @frames.def_vmap
     def _(size: int, in_batched: Any, mazes: Mazes, shots: Shots) -> tuple[jax.Array, bool]:

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
@@ -36,10 +35,11 @@ def test_update(benchmark, one_core, preset, kind, batch):
         model=dataclasses.replace(config.model, kind=kind),
         agent=dataclasses.replace(config.agent, batch_size=batch),
     )
-    study = meta_language.build(config)
-    state = jax.jit(lambda: meta_language.initial(config, study, jnp.uint32(0)))()
+    program = meta_language.build(config)
+    (cell,) = program.cells.values()
+    state = jax.jit(program.init)(jax.random.key(0), cell)
     began = time.process_time()
-    update = jax.jit(study.trainer.update, donate_argnums=0).lower(state).compile()
+    update = jax.jit(program.update, donate_argnums=0).lower(state).compile()
     benchmark.extra_info["compile seconds"] = round(time.process_time() - began, 1)
     parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
     rates = []

@@ -66,7 +66,7 @@ def picture_grid(
             axes = figure.add_axes((left, bottom, *size))
             axes.imshow(picture, interpolation="nearest")
             axes.set_axis_off()
-            axes.set_title(caption, fontsize=style.SMALL, color=style.MUTED, y=-0.15, pad=0)
+            axes.set_title(caption, fontsize=style.SMALL, color=style.MUTED, y=0, pad=-2, va="top")
         top += height
     if title:
         figure.text(

@@ -132,7 +132,7 @@ FETCH = [env_id for env_id in gpicljax.registered() if env_id.startswith("Fetch"
 for _table, _entry in (CONFIGURATIONS, [{}]), (OTHER_PARAMS, {"horizon": 9}), (COMPILE_BUDGETS, 2):
     _table |= dict.fromkeys(FETCH, _entry)
 # Batches are one call of a batched program, compared with single instances in their own tests.
-BATCHED_ELSEWHERE = {"LunarLander", "MazeWorld"}
+BATCHED_ELSEWHERE = {"ByteStream", "LunarLander", "MazeWorld"}
 # Those whose `VectorEnv` is traced in double precision: it takes a second each.
 IN_DOUBLE = {"FrozenLake", "MetaLanguage", "Pendulum"}
 # Two names of one environment are one subject.
@@ -485,10 +485,12 @@ def test_carried_types_are_strong_and_stable(case):
 
 
 @functools.cache
-def problems_under_x64():
+def problems_under_x64(related):
+    """Of the cases that are related to others, or of those that are not; a child traces them."""
+    cases = [case for case in CASES if (case in RELATED) == related]
     folders = str(Path(gpicljax.__file__).parents[1]), str(Path(__file__).parents[1])
     result = subprocess.run(
-        [sys.executable, __file__],
+        [sys.executable, __file__, *cases],
         env=os.environ | {"JAX_ENABLE_X64": "1", "PYTHONPATH": os.pathsep.join(folders)},
         capture_output=True,
         text=True,
@@ -500,13 +502,13 @@ def problems_under_x64():
 
 
 def test_types_under_x64(case):
-    assert problems_under_x64()[case] == []
+    assert problems_under_x64(case in RELATED)[case] == []
 
 
-def report_x64():
+def report_x64(cases):
     assert jax.config.jax_enable_x64
     report = {}
-    for case in CASES:
+    for case in cases:
         try:
             report[case] = type_problems(build(case))
         except Exception as error:  # one environment's failure must not hide the others'
@@ -515,4 +517,4 @@ def report_x64():
 
 
 if __name__ == "__main__":
-    report_x64()
+    report_x64(sys.argv[1:])

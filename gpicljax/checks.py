@@ -119,6 +119,23 @@ def refusal(argument: str, given: Any, accepted: str) -> str:
     return f"{argument}: got {shown(given)}; accepted: {accepted}"
 
 
+def missing(package: str, extra: str) -> ImportError:
+    """The error for a package that is not installed, with the command that brings it.
+
+    Args:
+      package: its name.
+      extra: of this package's extras, the one that has it.
+
+    Example:
+      >>> print(missing("gymnax", "interop"))
+      gymnax is not installed: pip install "gpicljax[interop]", or gymnax alone
+    """
+    return ModuleNotFoundError(
+        f'{package} is not installed: pip install "gpicljax[{extra}]", or {package} alone',
+        name=package,
+    )
+
+
 def shown(given: Any) -> str:
     """A value in a message: a larger array by dtype and shape, params and the like by class.
 

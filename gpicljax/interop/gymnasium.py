@@ -14,9 +14,8 @@ import jax
 import numpy as np
 
 from gpicljax import spaces
-from gpicljax.checks import check, check_at_least, check_choice, refusal
+from gpicljax.checks import check, check_at_least, check_choice, missing, refusal
 from gpicljax.environment import Environment
-from gpicljax.interop._packages import missing
 from gpicljax.interop._spaces import of_one_agent
 from gpicljax.registration import registered
 
@@ -25,7 +24,7 @@ try:
     from gymnasium.envs.registration import EnvSpec
     from gymnasium.error import ResetNeeded
 except ImportError as error:
-    raise missing("gymnasium") from error
+    raise missing("gymnasium", "interop") from error
 
 RENDER_FPS = 4
 _jit = functools.partial(jax.jit, static_argnums=0)

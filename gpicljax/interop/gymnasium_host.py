@@ -25,16 +25,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import spaces
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import check, check_at_least, missing
 from gpicljax.interface import Moment, Record, TimeStep
-from gpicljax.interop._packages import missing
 from gpicljax.random import check_key
 from gpicljax.trials import trial_space
 
 try:
     import gymnasium
 except ModuleNotFoundError as error:
-    raise missing("gymnasium") from error
+    raise missing("gymnasium", "interop") from error
 
 __all__ = ["GymnasiumBatch", "GymnasiumInstance", "from_gymnasium", "native_space"]
 

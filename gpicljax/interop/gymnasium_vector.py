@@ -10,11 +10,10 @@ import jax
 import numpy as np
 
 from gpicljax.batching import select
-from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.checks import check, check_at_least, check_choice, missing
 from gpicljax.environment import Environment
 from gpicljax.interface import TimeStep
 from gpicljax.interop import gymnasium as single
-from gpicljax.interop._packages import missing
 from gpicljax.vector import VectorEnv, VectorState
 
 try:
@@ -23,7 +22,7 @@ try:
     from gymnasium.vector import AutoresetMode
     from gymnasium.vector.utils import batch_space
 except ImportError as error:
-    raise missing("gymnasium") from error
+    raise missing("gymnasium", "interop") from error
 
 _jit = functools.partial(jax.jit, static_argnums=0)
 

@@ -16,16 +16,15 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.batching import restart, strong
-from gpicljax.checks import check, check_choice, refusal
+from gpicljax.checks import check, check_choice, missing, refusal
 from gpicljax.environment import Environment, Info
 from gpicljax.interop import _spaces
 from gpicljax.interop._constant import Constant
-from gpicljax.interop._packages import missing
 
 try:
     from gymnax.environments import spaces as gymnax_spaces
 except ImportError as error:
-    raise missing("gymnax") from error
+    raise missing("gymnax", "interop") from error
 
 
 @struct.dataclass

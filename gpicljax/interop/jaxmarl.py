@@ -12,18 +12,17 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.batching import restart
-from gpicljax.checks import refusal
+from gpicljax.checks import missing, refusal
 from gpicljax.environment import Environment
 from gpicljax.interop import _spaces
 from gpicljax.interop._constant import Constant
-from gpicljax.interop._packages import missing
 from gpicljax.registration import resolve
 
 try:
     from jaxmarl.environments import MultiAgentEnv, State
     from jaxmarl.environments import spaces as jaxmarl_spaces
 except ImportError as error:
-    raise missing("jaxmarl") from error
+    raise missing("jaxmarl", "interop") from error
 
 ByAgent = dict[str, Any]
 

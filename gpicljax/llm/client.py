@@ -16,15 +16,13 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from gpicljax.checks import Count, Range, check, check_fields, unknown
+from gpicljax.checks import Count, Range, check, check_fields, missing, unknown
 from gpicljax.llm.chat import Message, ModelError, Reply, Usage, usage_of
 
 try:
     import httpx
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        'httpx is not installed: pip install "gpicljax[llm]", or httpx alone', name="httpx"
-    ) from error
+    raise missing("httpx", "llm") from error
 
 __all__ = ["OpenAICompatible"]
 

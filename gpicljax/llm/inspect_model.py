@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from gpicljax.llm._packages import missing_inspect
+from gpicljax.checks import missing
 from gpicljax.llm.chat import Message, ModelError, Reply, Usage, usage_of
 
 try:
@@ -33,7 +33,7 @@ try:
         stderr,
     )
 except ModuleNotFoundError as error:
-    raise missing_inspect() from error
+    raise missing("inspect_ai", "llm") from error
 
 __all__ = ["InspectModel", "as_messages", "by_group", "grouped_error", "with_model"]
 

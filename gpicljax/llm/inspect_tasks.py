@@ -20,8 +20,8 @@ from typing import Any
 
 import jax
 
+from gpicljax.checks import missing
 from gpicljax.evaluation.in_context_rl import measure, summary
-from gpicljax.llm._packages import missing_inspect
 from gpicljax.llm.asking import Patience
 from gpicljax.llm.in_context_rl import play_trials
 from gpicljax.llm.inspect_model import by_group, with_model
@@ -49,7 +49,7 @@ try:
         solver,
     )
 except ModuleNotFoundError as error:
-    raise missing_inspect() from error
+    raise missing("inspect_ai", "llm") from error
 
 __all__ = ["ENVIRONMENTS", "incontext_rl", "play", "trial_measures"]
 

@@ -52,6 +52,11 @@ class _Place(NamedTuple):
         return self.news.layout.unpack([row[self.step] for row in self.told])
 
 
+def _placed(vstates: Packed, news: Packed, step: int) -> _Place:
+    # One array for each dtype comes over, and what is in it is looked at where it lies.
+    return _Place(vstates, news, [np.asarray(row) for row in news.rows], step)
+
+
 class Instance:
     """One instance of a batch, stepped from Python.
 
@@ -71,14 +76,12 @@ class Instance:
         """Looks at where it stands; see the class."""
         self._batch = batch
         self._before: tuple[_Place, Any] | None = None
-        self._arrive(vstates, news)
-        # Nothing was worked out from there yet.
-        self._place = self._place._replace(step=batch.ahead - 1)
+        # The last place of its row: nothing was worked out from there yet.
+        self._arrive(_placed(vstates, news, batch.ahead - 1))
 
-    def _arrive(self, vstates: Packed, news: Packed) -> None:
-        # One array for each dtype comes over, and what is in it is looked at where it lies.
-        self._place = _Place(vstates, news, [np.asarray(row) for row in news.rows], 0)
-        self._timestep, self._kept = self._place.seen
+    def _arrive(self, place: _Place) -> None:
+        self._place = place
+        self._timestep, self._kept = place.seen
 
     @property
     def moment(self) -> Moment:
@@ -123,10 +126,9 @@ class Instance:
         place = self._place
         self._before = place, batched
         if place.step + 1 < self._batch.ahead and _same(batched, self._batch.usual):
-            self._place = place._replace(step=place.step + 1)
-            self._timestep, self._kept = self._place.seen
+            self._arrive(place._replace(step=place.step + 1))
         else:
-            self._arrive(*self._batch.step(place, batched))
+            self._arrive(_placed(*self._batch.step(place, batched), 0))
         return self._timestep
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gpicljax.checks import check
+from gpicljax.checks import check, missing
 from gpicljax.data.mental_modelling import Episodes, join, load_episodes, take
 from gpicljax.evaluation.mental_modelling import (
     QUESTIONS,
@@ -30,7 +30,6 @@ from gpicljax.evaluation.mental_modelling import (
     score,
     take_queries,
 )
-from gpicljax.llm._packages import missing_inspect
 from gpicljax.llm.mental_modelling.prompts import (
     QuestionSettings,
     answer_in,
@@ -54,7 +53,7 @@ try:
         generate,
     )
 except ModuleNotFoundError as error:
-    raise missing_inspect() from error
+    raise missing("inspect_ai", "llm") from error
 
 from gpicljax.llm.inspect_model import as_messages, by_group
 

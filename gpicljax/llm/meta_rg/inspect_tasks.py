@@ -18,9 +18,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from gpicljax.checks import check_choice
+from gpicljax.checks import check_choice, missing
 from gpicljax.evaluation.meta_rg.listening import Confusion
-from gpicljax.llm._packages import missing_inspect
 from gpicljax.llm.asking import Patience
 from gpicljax.llm.meta_rg.games import Played, nearest_listener, play_listener, play_speaker
 from gpicljax.llm.meta_rg.sessions import ListenerSettings
@@ -50,7 +49,7 @@ try:
         solver,
     )
 except ModuleNotFoundError as error:
-    raise missing_inspect() from error
+    raise missing("inspect_ai", "llm") from error
 
 from gpicljax.llm.inspect_model import InspectModel, with_model
 

@@ -44,6 +44,31 @@ def strong(tree: Any) -> Any:
     return jax.tree.map(leaf, tree)
 
 
+@custom_vmap
+def in_any_lane(flag: jax.Array) -> jax.Array:
+    """Whether a flag holds in any of the lanes that run side by side under `vmap`, the same in all.
+
+    For the condition of a `while_loop` whose rounds change nothing where the flag does not hold any
+    more. Of a condition that differs between lanes, `vmap` makes a loop that chooses between old
+    and new in every round, and so copies all that the loop carries.
+
+    Args:
+      flag: `bool[]`.
+
+    Example:
+      >>> double = lambda x: jax.lax.while_loop(lambda x: in_any_lane(x < 4), lambda x: 2 * x, x)
+      >>> jax.jit(jax.vmap(double))(jnp.array([1, 2])).tolist()
+      [4, 8]
+    """
+    return flag
+
+
+@in_any_lane.def_vmap
+def _(_: int, batched: Any, flag: jax.Array) -> tuple[jax.Array, bool]:
+    # Nested `vmap`s: the lanes of the outer ones are asked in turn.
+    return in_any_lane(flag.any(0) if batched[0] else flag), False
+
+
 def for_those(need: jax.Array, current: Any, make: Callable[[jax.Array], Any], group: int) -> Any:
     """Replaces the entries of `current` marked by `need` with `make(indices)`, in groups.
 
@@ -79,7 +104,9 @@ def for_those(need: jax.Array, current: Any, make: Callable[[jax.Array], Any], g
         return done + group, current
 
     start = jnp.zeros((), jnp.int32)
-    return jax.lax.while_loop(lambda loop: loop[0] < total, body, (start, current))[1]
+    # Where nothing is left to replace, no index is in range.
+    left = lambda loop: in_any_lane(loop[0] < total)  # noqa: E731
+    return jax.lax.while_loop(left, body, (start, current))[1]
 
 
 def restart(

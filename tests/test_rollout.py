@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import gpicljax
+from gpicljax.agents.acting import random_agent
 from gpicljax.agents.combinators import forgetful
+from gpicljax.evaluation.returns import one_trial_each
 from gpicljax.interface import Agent
 from gpicljax.rollout import HostBatch, host_play, on_host, play, rollout, start_rollout
 from gpicljax.rollout.packing import packed
@@ -207,3 +209,25 @@ def test_only_those_who_ask_are_told_what_is_privileged(vec, key):
     vstate, timestep = told.step(vstate, jnp.zeros(5, jnp.int32))
     wanted = jax.vmap(vec.env.privileged)(vstate.state, vstate.task)
     jax.tree.map(np.testing.assert_array_equal, timestep.privileged, wanted)
+
+
+def test_seeds_side_by_side_copy_no_records():
+    # Lanes end at different times. A loop whose condition differs between them would choose between
+    # old and new records at every step: all of them, however many.
+    env = gpicljax.make("FrozenLake-v1")
+    vec, agent = one_trial_each(env, 4, limit=50), random_agent(env)
+
+    def lengths(key):
+        played = play(vec, agent, (), start_rollout(key, vec, agent), max_steps=50)
+        return played.length, played.records
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    together = jax.jit(jax.vmap(lengths))(keys)
+    alone = [jax.jit(lengths)(key) for key in keys]
+    assert len({int(length.max()) for length, _ in alone}) > 1
+    for i, each in enumerate(alone):
+        jax.tree.map(lambda x, y, i=i: np.testing.assert_array_equal(x[i], y), together, each)
+    program = jax.jit(jax.vmap(lengths)).lower(keys).as_text().splitlines()
+    records = [line for line in program if "tensor<3x4x1x1x50xf32>" in line]
+    assert any("stablehlo.scatter" in line or "stablehlo.while" in line for line in records)
+    assert not [line for line in records if "stablehlo.select" in line]

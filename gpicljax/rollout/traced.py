@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from gpicljax.batching import in_any_lane
 from gpicljax.checks import check_at_least
 from gpicljax.interface import Agent, Record, TimeStep
 from gpicljax.vector import VectorEnv, VectorState
@@ -230,7 +231,8 @@ def play(
 
     def unfinished(loop: tuple[jax.Array, RolloutState, jax.Array, Played]) -> jax.Array:
         time, _, trial, _ = loop
-        return (trial < trials).any() & (time < limit)
+        # Elsewhere steps go on, unrecorded, rather than that all records are copied at each.
+        return in_any_lane((trial < trials).any()) & (time < limit)
 
     def body(loop: tuple[jax.Array, RolloutState, jax.Array, Played]) -> Any:
         time, state, trial, played = loop

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
-from gpicljax.runtime import FAST_COMPILE
+from gpicljax.runtime import ENVIRONMENT_COMPILE
 
 LENGTH = 128
 
@@ -18,7 +18,7 @@ LENGTH = 128
 def test_environment_steps(benchmark, one_core, resets, num_envs):
     env = gpicljax.make("LunarLander-v3")
     vec = gpicljax.VectorEnv(env, num_envs, resets=resets)
-    init = jax.jit(vec.init, compiler_options=FAST_COMPILE)
+    init = jax.jit(vec.init, compiler_options=ENVIRONMENT_COMPILE)
     start = time.process_time()
     init = init.lower(jax.random.key(0)).compile()
     init_s = time.process_time() - start
@@ -38,13 +38,13 @@ def test_environment_steps(benchmark, one_core, resets, num_envs):
 
     start = time.process_time()
     rollout = (
-        jax.jit(chunk, donate_argnums=(0, 1), compiler_options=FAST_COMPILE)
+        jax.jit(chunk, donate_argnums=(0, 1), compiler_options=ENVIRONMENT_COMPILE)
         .lower(vstate, timestep, jax.random.key(1))
         .compile()
     )
     rollout_s = time.process_time() - start
     start = time.process_time()
-    renew = jax.jit(vec.renew, donate_argnums=(0, 1), compiler_options=FAST_COMPILE)
+    renew = jax.jit(vec.renew, donate_argnums=(0, 1), compiler_options=ENVIRONMENT_COMPILE)
     renew = renew.lower(vstate, timestep).compile()
     renew_s = time.process_time() - start
     state = [vstate, timestep]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
-from gpicljax.runtime import FAST_COMPILE
+from gpicljax.runtime import ENVIRONMENT_COMPILE
 
 BATCH, ROUNDS = 256, 5
 
@@ -19,7 +19,7 @@ BATCH, ROUNDS = 256, 5
 def compiled(function, *arguments, donate=()):
     """A program and its compile time in CPU seconds."""
     start = time.process_time()
-    jitted = jax.jit(function, donate_argnums=donate, compiler_options=FAST_COMPILE)
+    jitted = jax.jit(function, donate_argnums=donate, compiler_options=ENVIRONMENT_COMPILE)
     program = jitted.lower(*arguments).compile()
     return program, time.process_time() - start
 

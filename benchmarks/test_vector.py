@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
-from gpicljax.runtime import FAST_COMPILE
+from gpicljax.runtime import ENVIRONMENT_COMPILE
 
 NUM_ENVS, ROUNDS = 4096, 9
 # Between resets: steps from a common start that end no episode, whatever is done.
@@ -73,7 +73,7 @@ def measure(benchmark, programs, states, steps):
     """Rates of all programs, and the median ratios of the first one's CPU seconds to theirs."""
     compiled, info, times = [], {}, []
     for (name, program), state in zip(programs.items(), states, strict=True):
-        jitted = jax.jit(program, donate_argnums=0, compiler_options=FAST_COMPILE)
+        jitted = jax.jit(program, donate_argnums=0, compiler_options=ENVIRONMENT_COMPILE)
         start = time.perf_counter()
         compiled.append(jitted.lower(state, jax.random.key(0)).compile())
         info[f"compile_{name}_wall_s"] = time.perf_counter() - start

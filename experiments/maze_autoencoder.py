@@ -53,9 +53,11 @@ def seen_in(
     times = offsets + stride * jnp.arange(count)
 
     def at(times: jax.Array) -> jax.Array:
+        seen = {name: getattr(episodes, name) for name in ("command", "active", "life")}
         piece = episodes._replace(
             pose=jnp.take_along_axis(episodes.pose, times[:, None], 2),
-            command=jnp.take_along_axis(episodes.command, times, 1),
+            # None where the mode has no such thing.
+            **jax.tree.map(lambda x: jnp.take_along_axis(x, times, 1), seen),
         )
         return jax.vmap(lambda task, episode: frames(env, task, episode))(tasks, piece)
 

@@ -41,6 +41,7 @@ from gpicljax.runtime.lanes import Lanes
 from gpicljax.runtime.loggers import Logger, open_loggers
 from gpicljax.runtime.loop import run_chunks
 from gpicljax.runtime.mesh import (
+    ENVIRONMENT_COMPILE,
     FAST_COMPILE,
     devices_for,
     enable_compilation_cache,
@@ -81,6 +82,7 @@ from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import write_atomically
 
 __all__ = [
+    "ENVIRONMENT_COMPILE",
     "FAST_COMPILE",
     "CheckpointError",
     "CheckpointMismatchError",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
+import jaxlib.version
 import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -27,6 +28,16 @@ FAST_COMPILE = {} if _LEVEL in os.environ.get("XLA_FLAGS", "") else {_LEVEL: 1}
 Programs of many small loops (environments, mostly) compile two to three times faster on a CPU and
 run as fast; matrix products are compiled beforehand and do not change. None where `XLA_FLAGS` has
 a level of its own.
+"""
+
+_EMITTERS = "xla_cpu_use_fusion_emitters"
+_KNOWN = jaxlib.version.__version_info__ < (0, 11)
+_KNOWN = _KNOWN and _EMITTERS not in os.environ.get("XLA_FLAGS", "")
+ENVIRONMENT_COMPILE = {**FAST_COMPILE, **({_EMITTERS: False} if _KNOWN else {})}
+"""`FAST_COMPILE` for environments alone, which compile sooner still with jaxlib 0.10.
+
+XLA then puts loops together in its older way, which suits environments as well. A transformer's
+training becomes half as slow again: programs of networks are better off with `FAST_COMPILE`.
 """
 
 
@@ -88,6 +99,7 @@ def per_lane(
     mesh: Mesh,
     in_axes: Any = 0,
     donate_argnums: int | tuple[int, ...] = (),
+    compiler_options: Mapping[str, Any] = FAST_COMPILE,
 ) -> Callable[..., Any]:
     """Compiles a function of one lane (a seed, say) for a leading axis of lanes over the mesh.
 
@@ -101,6 +113,7 @@ def per_lane(
       mesh: from `make_mesh`; its size divides the number of lanes.
       in_axes: 0 or None for each argument, or one for all; None is the same for every lane.
       donate_argnums: arguments whose buffers may be reused.
+      compiler_options: as of `jax.jit`.
 
     Returns:
       The compiled function.
@@ -117,7 +130,8 @@ def per_lane(
         specs = tuple(PartitionSpec(AXIS) if axis == 0 else PartitionSpec() for axis in axes)
         return _spread(jax.vmap(function, axes), mesh, specs, PartitionSpec(AXIS))(*arguments)
 
-    return jax.jit(batched, donate_argnums=donate_argnums, compiler_options=FAST_COMPILE)
+    options = dict(compiler_options)
+    return jax.jit(batched, donate_argnums=donate_argnums, compiler_options=options)
 
 
 def per_part(

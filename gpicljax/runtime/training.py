@@ -17,7 +17,14 @@ from jax.sharding import Mesh
 
 from gpicljax.runtime.lanes import Lanes
 from gpicljax.runtime.loop import watched
-from gpicljax.runtime.mesh import AXIS, make_mesh, per_lane, per_part, shard_parts
+from gpicljax.runtime.mesh import (
+    AXIS,
+    ENVIRONMENT_COMPILE,
+    make_mesh,
+    per_lane,
+    per_part,
+    shard_parts,
+)
 
 if TYPE_CHECKING:
     from gpicljax.runtime.experiment import Program, Spread
@@ -118,7 +125,9 @@ def _side_by_side(
     """All runs, each on one device."""
     begin = functools.partial(_begin, program)
     return Training(
-        per_lane(begin, lanes.mesh)(*lanes.spread((keys, cells))),
+        per_lane(begin, lanes.mesh, compiler_options=ENVIRONMENT_COMPILE)(
+            *lanes.spread((keys, cells))
+        ),
         per_lane(_advance(program.update), lanes.mesh, (0, None), donate_argnums=0),
         per_lane(_finish(program, updates), lanes.mesh, donate_argnums=0),
         lanes,
@@ -131,7 +140,9 @@ def _together(
     """All runs on all devices; the cells of a seed share what its update makes once."""
     mesh = make_mesh(math.gcd(spread.instances, len(jax.devices())))
     count, update = len(program.cells), spread.update(mesh.size, AXIS)
-    running = jax.jit(jax.vmap(functools.partial(_begin, program)))(keys, cells)
+    running = jax.jit(
+        jax.vmap(functools.partial(_begin, program)), compiler_options=ENVIRONMENT_COMPILE
+    )(keys, cells)
 
     def of_all(state: Any) -> Any:
         """Runs lie cell by cell; seeds come one after the other."""
@@ -152,7 +163,9 @@ def _one_run(program: Program, spread: Spread, key: jax.Array, updates: int) -> 
     """A single run spread over all devices."""
     mesh = make_mesh(math.gcd(spread.instances, len(jax.devices())))
     cell = next(iter(program.cells.values()))
-    running = jax.jit(functools.partial(_begin, program))(key, cell)
+    running = jax.jit(functools.partial(_begin, program), compiler_options=ENVIRONMENT_COMPILE)(
+        key, cell
+    )
     update, finish = spread.update(mesh.size, AXIS), _finish(program, updates)
     return Training(*_on_all_devices(spread, mesh, running, update, finish), None)
 

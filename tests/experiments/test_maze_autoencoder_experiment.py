@@ -3,6 +3,7 @@
 Its runs are slow: demonstrators are compiled twice, for the training and for the measures.
 """
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -120,3 +121,16 @@ def test_what_does_not_fit_is_refused(flags, said, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         maze_autoencoder.main([*TINY, *flags, f"--runs-dir={tmp_path}"])
     assert stopped.value.code == 2 and said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("actions", ["discrete", "continuous"])
+@pytest.mark.parametrize("mode", ["navigation", "survival"])
+def test_frames_of_demonstrations_in_every_mode(mode, actions):
+    config = dataclasses.replace(
+        PRESETS["quick"], moments="episodes", mode=mode, actions=actions, mazes=2, frames=2
+    )
+    env, params = config.mazes_and_params()
+    seen = jax.eval_shape(
+        lambda key: maze_autoencoder.seen_in(key, env, params, config, 2, 2), jax.random.key(0)
+    )
+    assert seen.now.shape == seen.before.shape == (2, 2, config.resolution, config.resolution, 3)

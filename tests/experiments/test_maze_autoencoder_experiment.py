@@ -133,4 +133,4 @@ def test_frames_of_demonstrations_in_every_mode(mode, actions):
     seen = jax.eval_shape(
         lambda key: maze_autoencoder.seen_in(key, env, params, config, 2, 2), jax.random.key(0)
     )
-    assert seen.now.shape == seen.before.shape == (2, 2, config.resolution, config.resolution, 3)
+    assert seen.now.shape == seen.before.shape == (2, 2, *config.resolution, 3)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +17,8 @@ class Cost(NamedTuple):
       compile_s: seconds to trace and compile.
       argument_bytes: of the arguments.
       temporary_bytes: scratch space while it runs.
-      seconds: wall time of one call, after one that is not counted.
+      seconds: wall time of one call, after one that is not counted; NaN where it does not fit.
+      free_bytes: memory of a device that nobody used before; 0 where that is not known.
 
     Example:
       >>> Cost(compile_s=2.0, argument_bytes=2**30, temporary_bytes=2**29, seconds=0.1).total_gib
@@ -26,6 +29,12 @@ class Cost(NamedTuple):
     argument_bytes: int
     temporary_bytes: int
     seconds: float
+    free_bytes: int = 0
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is memory for it, as far as is known."""
+        return self.free_bytes == 0 or self.temporary_bytes <= self.free_bytes
 
     @property
     def total_gib(self) -> float:
@@ -35,6 +44,8 @@ class Cost(NamedTuple):
 
 def measure(function: Any, argument: Any, *more: Any) -> Cost:
     """Compiles a function of one pytree, asks for its memory analysis and times one call.
+
+    It is not called where its scratch space is more than what is free.
 
     Args:
       function: a jitted function that maps the argument to `(argument of the next call,
@@ -55,15 +66,49 @@ def measure(function: Any, argument: Any, *more: Any) -> Cost:
     compiled = function.lower(argument, *more).compile()
     compile_s = time.monotonic() - start
     memory = compiled.memory_analysis()
-    argument, _ = jax.block_until_ready(compiled(argument, *more))
-    start = time.monotonic()
-    jax.block_until_ready(compiled(argument, *more))
-    return Cost(
+    cost = Cost(
         compile_s,
         int(getattr(memory, "argument_size_in_bytes", 0)),
         int(getattr(memory, "temp_size_in_bytes", 0)),
-        time.monotonic() - start,
+        math.nan,
+        free_bytes((argument, more)),
     )
+    if not cost.fits:
+        return cost
+    argument, _ = jax.block_until_ready(compiled(argument, *more))
+    start = time.monotonic()
+    jax.block_until_ready(compiled(argument, *more))
+    return cost._replace(seconds=time.monotonic() - start)
+
+
+def free_bytes(tree: Any) -> int:
+    """Memory that is free on each of the devices that hold a pytree; 0 where that is not known.
+
+    CPU devices of a process share its machine's.
+
+    Example:
+      >>> free_bytes(jax.numpy.ones(3)) >= 0
+      True
+    """
+    arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
+    devices = {device for x in arrays for device in x.sharding.addressable_devices}
+    if not devices:
+        return 0
+    if all(device.platform == "cpu" for device in devices):
+        return _free_on_host() // len(devices)
+    known = [device.memory_stats() or {} for device in devices]
+    if not all("bytes_limit" in stats for stats in known):
+        return 0
+    return min(stats["bytes_limit"] - stats.get("bytes_in_use", 0) for stats in known)
+
+
+def _free_on_host() -> int:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:  # not Linux
+        return 0
+    found = {name: rest for name, _, rest in (line.partition(":") for line in lines)}
+    return 1024 * int(found.get("MemAvailable", "0 kB").split()[0])
 
 
 def parameter_count(params: Any) -> int:

@@ -536,13 +536,16 @@ def _dry_run(config: TrainingConfig, program: Program, lanes: Lanes, updates: in
     training = _training(config, program, lanes, 1)
     say("compiling one update ...")
     cost = measure(training.advance, training.running, np.int32(1))
-    rate = program.observations * lanes.count / cost.seconds
-    announce(
-        "one update of all seeds",
-        {
-            "memory per device": f"{cost.total_gib:.3f} GiB",
-            "compilation": f"{cost.compile_s:.1f} s",
+    say_cost = {
+        "memory per device": f"{cost.total_gib:.3f} GiB",
+        "compilation": f"{cost.compile_s:.1f} s",
+    }
+    if cost.fits:
+        rate = program.observations * lanes.count / cost.seconds
+        say_cost |= {
             "time": f"{cost.seconds:.4f} s ({rate:,.0f} observations/s)",
             "projected training": f"{cost.seconds * updates / 3600:.3f} hours",
-        },
-    )
+        }
+    else:
+        say_cost["time"] = f"not taken: {cost.free_bytes / 2**30:.3f} GiB are free"
+    announce("one update of all seeds", say_cost)

@@ -157,3 +157,11 @@ def test_a_dry_run_leaves_no_trace(tmp_path, capsys):
     assert "parameters per agent: 40" in told and "projected training" in told
     assert "compiling one update" in told
     assert not os.listdir(tmp_path)
+
+
+def test_a_dry_run_does_not_run_what_does_not_fit(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("gpicljax.runtime.dry_run.free_bytes", lambda tree: 1)
+    tiny_training.main([str(tmp_path), "--dry-run"])
+    told = capsys.readouterr().out
+    assert "memory per device" in told and "not taken: 0.000 GiB are free" in told
+    assert "projected training" not in told

@@ -154,23 +154,29 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
             told[where] = "; ".join(f"{n} {v} {i}".strip() for n, v, i in profile.rows())
         rolling = {name: icl_curve(x, bins=BINS) for name, x in steps.items()}
         so_far = {name: icl_curve(np.cumsum(x, axis=1)) for name, x in steps.items()}
-        by_episode = {name: _by_episode(tested) for name, tested in shown.items()}
+        curves_by_episode = {name: _by_episode(tested) for name, tested in shown.items()}
+        # Whoever has not ended an episode (as an agent that never moves on a lake) has no curve.
+        by_episode = {name: curve for name, curve in curves_by_episode.items() if curve is not None}
         taken = "actions taken before"
         for name, curves, xlabel, ylabel, profile in (
             ("rolling", rolling, taken, "reward of an action", profiles),
             ("cumulative", so_far, taken, "rewards so far", {}),
             ("episodes", by_episode, "episodes before", "reward of an episode", {}),
         ):
+            if not curves:
+                continue
             figure = icl_figure(curves, profile=profile, xlabel=xlabel, ylabel=ylabel, title=where)
             save_figure(figure, place / f"{name}.png")
     return told
 
 
 def _by_episode(tested: Any) -> Any:
-    """Reward by episode that has ended, as far as a tenth of the trials go."""
+    """Reward by episode that has ended, as far as a tenth of the trials go; None if none has."""
     ended = measure(tested.trials, accounting="reference")
     episodes = np.asarray(ended.episode_rewards, np.float64)
     there = np.isfinite(episodes)
+    if not there.any():
+        return None
     last = max(int((there.mean(0) >= 0.1).sum()), 2)
     return icl_curve(np.nan_to_num(episodes[:, :last]), there[:, :last])
 

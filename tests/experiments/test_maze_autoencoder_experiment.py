@@ -1,6 +1,7 @@
 """The autoencoder experiment as a user runs it, at a toy size; and what it refuses.
 
-Its runs are slow: demonstrators are compiled twice, for the training and for the measures.
+Its runs are slow; where frames are of episodes, demonstrators are compiled twice, for the training
+and for the measures.
 """
 
 import dataclasses
@@ -60,8 +61,9 @@ def test_writes_everything(finished):
 
 
 @pytest.mark.slow
-def test_errors_are_those_of_the_frames(finished):
-    found = finished[1].measured[UNSEEN]
+def test_errors_are_those_of_the_frames(tmp_path):
+    arguments = [*TINY, "--moments=episodes", f"--runs-dir={tmp_path}"]
+    found = maze_autoencoder.main(arguments).measured[UNSEEN]
     assert found.error.shape == found.mean_image.shape == found.frame_before.shape == (2, 3, 5)
     assert found.frames.shape == found.again.shape == (2, 3, 5, 16, 16, 3)
     frames = found.frames / 255

@@ -2,6 +2,11 @@
 
 import pytest
 
+from gpicljax.agents import catalogue
+
+# The catalogue's own: experiments that other tests import register more.
+ALGORITHMS = tuple(catalogue.CATALOGUE)
+
 
 def daily(always, cases):
     """`cases` as parameters of a test, each one slow that is not in `always`."""

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from variants import daily
+from variants import ALGORITHMS, daily
 
 import gpicljax
 from gpicljax.agents import catalogue
@@ -31,7 +31,7 @@ FITS = {
     "thompson": ("BernoulliBandit-v0",),
     "random": (LAKE, PENDULUM, "MetaRG-v1"),
 }
-PAIRS = [(name, env_id) for name in catalogue.CATALOGUE for env_id in FITS[name]]
+PAIRS = [(name, env_id) for name in ALGORITHMS for env_id in FITS[name]]
 
 
 @pytest.mark.parametrize(("name", "env_id"), PAIRS)
@@ -76,7 +76,7 @@ def test_every_entry_has_the_one_interface(name, env_id):
         assert trainer.observations == 0 and not jax.tree.leaves(state.params)
 
 
-@pytest.mark.parametrize("name", catalogue.CATALOGUE)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_what_fits_is_not_refused_and_several_agents_where_it_says_so(name):
     algorithm = catalogue.find(name)
     for env_id in FITS[name]:
@@ -90,7 +90,7 @@ def test_what_fits_is_not_refused_and_several_agents_where_it_says_so(name):
 
 
 @pytest.mark.parametrize(
-    "name", daily(["r2d2"], [n for n, a in catalogue.CATALOGUE.items() if a.several])
+    "name", daily(["r2d2"], [name for name in ALGORITHMS if catalogue.find(name).several])
 )
 def test_both_players_of_a_game_are_trained(name):
     """A decision and a message each, with masks and an agent axis. Shapes only."""
@@ -142,7 +142,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(
     ("name", "observations", "actions", "word"),
-    [case for case in REFUSED if case[0] in catalogue.CATALOGUE],
+    [case for case in REFUSED if case[0] in ALGORITHMS],
 )
 def test_refusals_say_why(name, observations, actions, word):
     reason = catalogue.find(name).refusal(observations, actions, None)

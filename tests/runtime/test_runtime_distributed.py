@@ -17,6 +17,8 @@ import pytest
 from gpicljax.runtime import RunConfig, join_cluster, read_metrics
 
 HERE = Path(__file__).parent
+# Warnings are errors, but for those that dependencies raise when they are imported.
+STRICT = ("-W", "error", "-W", "ignore:jax.core.:DeprecationWarning")
 TRAINING = HERE / "tiny_training.py"
 
 
@@ -61,7 +63,7 @@ def launch(child_environment):
             own = {"JAX_NUM_CPU_DEVICES": str(devices)}
             own |= cluster(port, processes, i) if processes > 1 else {}
             process = subprocess.Popen(
-                [sys.executable, "-W", "error", str(script), *map(str, arguments), *flags],
+                [sys.executable, *STRICT, str(script), *map(str, arguments), *flags],
                 env=child_environment | own,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

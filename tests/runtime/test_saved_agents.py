@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from variants import daily
+from variants import ALGORITHMS, daily
 
 import gpicljax
 from gpicljax.agents import catalogue
@@ -39,6 +39,7 @@ CASES = {
     "sac": ("Pendulum-v1", {}),
     "r2d2": ("BernoulliBandit-v0", {"num_arms": 3}),
     "cloning": ("BernoulliBandit-v0", {"num_arms": 3}),
+    "causal-model": ("MazeWorld-v0", {"size": 7, "resolution": (16, 16)}),
     "language-model": ("MetaLanguage-v0", {"vocab_size": 5, "max_order": 3, "calibration": "none"}),
     "q-learning": ("CliffWalking-v1", {}),
     "ucb1": ("BernoulliBandit-v0", {"num_arms": 3}),
@@ -75,7 +76,7 @@ def saved(tmp_path):
     return folder, given
 
 
-@pytest.mark.parametrize("name", daily(["r2d2", "language-model", "td3"], catalogue.CATALOGUE))
+@pytest.mark.parametrize("name", daily(["r2d2", "language-model", "td3"], ALGORITHMS))
 def test_agents_of_every_kind_come_back(name, tmp_path):
     given = settings(name)
     save_agent(tmp_path, **given)

@@ -6,14 +6,17 @@
 million: sorting alone, in a list of pairs.
 """
 
+import itertools
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
 from gpicljax.evaluation import bosdis, posdis, topographic_similarity
+from gpicljax.evaluation.meta_rg import ease_of_acquisition
 
 ROWS, DIMS, VOCAB_SIZE, VALUES = 10_000, 3, 7, 5
 PAIRS = ROWS * (ROWS - 1) // 2
@@ -61,4 +64,28 @@ def test_topographic_similarity(benchmark, one_core, distance, length):
 def test_disentanglement(benchmark, one_core, measure):
     messages, meanings = language(10)
     timed(benchmark, lambda: measure(messages, meanings))
+    print(benchmark.extra_info)
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+def test_ease_of_acquisition_of_64_speakers(benchmark, one_core, samples):
+    """512 epochs each, of all meanings of 5 values in 3 dimensions."""
+    meanings = jnp.asarray(list(itertools.product(range(VALUES), repeat=DIMS)))
+    query = (meanings % 2).sum(-1) >= 2
+    keys = jax.random.split(jax.random.key(0), 64)
+
+    @jax.jit
+    def learn(keys):
+        def one(key):
+            token_key, seen_key, learn_key = jax.random.split(key, 3)
+            shape = (len(meanings), samples, DIMS)
+            said = jax.random.randint(token_key, shape, 1, VOCAB_SIZE)
+            seen = meanings[:, None] / VALUES + 0.02 * jax.random.normal(seen_key, shape)
+            return ease_of_acquisition(
+                learn_key, said, seen, ~query, query, vocab_size=VOCAB_SIZE - 1
+            ).query
+
+        return jax.vmap(one)(keys)
+
+    timed(benchmark, lambda: learn(keys))
     print(benchmark.extra_info)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
-from gpicljax.runtime import ENVIRONMENT_COMPILE
+from gpicljax.runtime import FAST_COMPILE
 
 NUM_ENVS, LENGTH = 4096, 64
 # Skeletons in the bank, and how many of them each chunk of 64 x 4,096 steps draws anew. Values,
@@ -22,7 +22,7 @@ def test_environment_steps(benchmark, one_core, resets):
     vec = gpicljax.VectorEnv(
         env, NUM_ENVS, resets=resets, bank_size=BANK, renew_share=RENEWED / BANK
     )
-    vstate, timestep = jax.jit(vec.init, compiler_options=ENVIRONMENT_COMPILE)(jax.random.key(0))
+    vstate, timestep = jax.jit(vec.init, compiler_options=FAST_COMPILE)(jax.random.key(0))
 
     def chunk(vstate, timestep, key):
         def step(carry, key):
@@ -38,7 +38,7 @@ def test_environment_steps(benchmark, one_core, resets):
         return *carry, out
 
     def compiled(function, *arguments):
-        program = jax.jit(function, donate_argnums=(0, 1), compiler_options=ENVIRONMENT_COMPILE)
+        program = jax.jit(function, donate_argnums=(0, 1), compiler_options=FAST_COMPILE)
         start = time.perf_counter()
         return program.lower(*arguments).compile(), time.perf_counter() - start
 

@@ -40,6 +40,8 @@ class Config(TrainingConfig):
       vmax: Largest number of values per latent dimension.
       vocab_size: Tokens besides the end of sentence.
       message_length: Positions of a message.
+      rounds: N, rounds of messages before the decision.
+      replies: Whether the speaker hears what the listener says in them.
       network: The listener's network; with R2D2, that of both players.
       players: Sizes and switches of learning from whole episodes; its speaker is the method's.
       schedule: Hyper-parameters of learning from whole episodes; the rate falls till the end.
@@ -64,6 +66,8 @@ class Config(TrainingConfig):
     vmax: int = 3
     vocab_size: int = 6
     message_length: int = 3
+    rounds: int = 1
+    replies: bool = False
     observations: int = 10_000_000
     log_lines: int = 20
     network: RecurrentQSettings = dataclasses.replace(EVENTS, slots=32)
@@ -99,6 +103,18 @@ class Config(TrainingConfig):
         enough = self.method != "reinforce" or self.players.copies > 1
         check(enough, "players.copies", self.players.copies, "an integer >= 2 to reinforce")
         self.network.check_carries(self.agent.carries)
+        check(
+            self.rounds == 1 or self.method not in FROM_SEQUENCES,
+            "rounds",
+            self.rounds,
+            f"1, for method {self.method}: several are for R2D2's (independent, vdn, vdn-sad)",
+        )
+        check(
+            self.rounds > 1 or not self.replies,
+            "replies",
+            self.replies,
+            "False; True with rounds >= 2: nothing is said after the last one but the decision",
+        )
         game(self)
 
 
@@ -113,6 +129,8 @@ def game(config: Config) -> MetaRG:
             max_samples=max(config.samples),
             vocab_size=config.vocab_size,
             message_length=config.message_length,
+            num_rounds=config.rounds,
+            listener_speaks=config.replies,
             announces=config.method == "vdn-sad",
         )
         assert isinstance(env, MetaRG)

@@ -41,7 +41,10 @@ class Config(TrainingConfig):
       vmax: Largest number of values per latent dimension.
       vocab_size: Tokens besides the end of sentence.
       message_length: Positions of a message.
+      rounds: N, rounds of messages before the decision; a memory that stores what the feedback
+        shows has it in round N + 1.
       distractors: K.
+      stimulus: Representation of stimuli: continuous (scs) or multi-hot (mhe).
       actions: Action layout: one action per decision, or the reference's 519.
       auxiliary: What the core predicts: the coming feedback, the current stimulus, both or none.
       auxiliary_weight: Weight of that loss.
@@ -63,7 +66,9 @@ class Config(TrainingConfig):
     vmax: int = 5
     vocab_size: int = 6
     message_length: int = 3
+    rounds: int = 1
     distractors: int = 0
+    stimulus: Literal["scs", "mhe"] = "scs"
     actions: Literal["compact", "reference"] = "compact"
     observations: int = 10_000_000
     log_lines: int = 313
@@ -169,13 +174,14 @@ CPU_LSTM_V0 = dataclasses.replace(
     log_lines=18,
     evaluation_episodes=1024,
 )
+# One row of the table; the others by --network.memory esbn and dcem.
 CPU_TABLE2 = dataclasses.replace(
     CPU_LSTM_V0,
     seeds=3,
     vmax=3,
-    observations=4_096_000,
-    log_lines=32,
-    network=dataclasses.replace(APPENDIX_C, residual=True, compare=("feedback",)),
+    observations=384_000,
+    log_lines=6,
+    evaluation_episodes=256,
 )
 CPU_TABLE3 = dataclasses.replace(
     QUICK,
@@ -226,7 +232,9 @@ def env_options(config: Config) -> dict[str, Any]:
         "max_samples": max(config.samples),
         "vocab_size": config.vocab_size,
         "message_length": config.message_length,
+        "num_rounds": config.rounds,
         "num_distractors": config.distractors,
+        "stimulus": config.stimulus,
         "actions": config.actions,
     }
 
@@ -236,6 +244,7 @@ _FLAGS = {
     "min_values": "vmin",
     "max_shots": "shots",
     "max_samples": "samples",
+    "num_rounds": "rounds",
     "num_distractors": "distractors",
 }
 """What the game calls otherwise."""

@@ -143,7 +143,7 @@ def report(outcome: Outcome) -> Report:
     return Report("\n".join(lines), results)
 
 
-PRESETS = {"quick": Config()}
+PRESETS = {"quick": Config(), "disentanglement": Config(structures=100)}
 
 
 def main(argv: list[str] | None = None) -> Outcome | None:

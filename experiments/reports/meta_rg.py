@@ -89,10 +89,12 @@ def condition_table(results: Results, index: int) -> str:
     return "\n".join(lines)
 
 
-def paper_table(results: Results, vmax: int) -> str:
+def paper_table(results: Results, vmax: int, memory: str) -> str:
     """The paper's numbers beside ours, cell by cell (query accuracy by episode, %)."""
-    table = {(1, 1): published.TABLE_2["LSTM"]} if vmax == 3 else dict(published.TABLE_3)
-    where = "Table 2, LSTM" if vmax == 3 else "Table 3"
+    table, where = dict(published.TABLE_3), "Table 3"
+    if vmax == 3:
+        of = memory.upper() if memory.upper() in published.TABLE_2 else "LSTM"
+        table, where = {(1, 1): published.TABLE_2[of]}, f"Table 2, {of}"
     lines = [
         f"| cell | paper ({where}) | ours, behaviour | ours, greedy |",
         "|---|---|---|---|",
@@ -184,7 +186,7 @@ def draw(results: Results) -> dict[Cell, ICLProfile]:
         "chance": 0.5,
         "leak rule": rules["leak rule (message-free)"][0],
         "any-feedback rule": rules["any-feedback rule (message-free)"][0],
-        "section oracle": rules["section oracle"][0],
+        "1-NN oracle": rules["1-NN oracle"][0],
     }
     single = len(results.cells) == 1
     title = f"R2D2 listeners, {config.env}, V in {config.vmin} .. {config.vmax}"
@@ -286,7 +288,7 @@ def report(outcome: Outcome) -> Report:
         "exploring actors; chance is 50, but rules that ignore the messages reach 71 to 83 on "
         "the reference rules.",
         "",
-        paper_table(results, config.vmax),
+        paper_table(results, config.vmax, config.network.memory),
         "",
         "## Hypotheses",
         "",

@@ -36,8 +36,10 @@ _KNOWN = _KNOWN and _EMITTERS not in os.environ.get("XLA_FLAGS", "")
 ENVIRONMENT_COMPILE = {**FAST_COMPILE, **({_EMITTERS: False} if _KNOWN else {})}
 """`FAST_COMPILE` for environments alone, which compile sooner still with jaxlib 0.10.
 
-XLA then puts loops together in its older way, which suits environments as well. A transformer's
-training becomes half as slow again: programs of networks are better off with `FAST_COMPILE`.
+XLA then puts loops together in its older way, for where compilation is what one waits for. Steps
+take a fifth (MetaRG) to a half (MountainCar) longer on some processors, and no longer on others; a
+transformer's training becomes half as slow again. What runs for long is better off with
+`FAST_COMPILE`.
 """
 
 

@@ -110,6 +110,15 @@ def test_without_shortcuts_binding_still_solves_the_game(rule):
     assert scores("MetaRG-v1")[rule].query.by_game >= 99
 
 
+def test_an_oracle_binds_what_is_told_in_two_rounds_about_multi_hot_stimuli():
+    """Two of three dimensions a round, the second in both."""
+    options = {"num_rounds": 2, "message_length": 2, "stimulus": "mhe", "max_values": 3}
+    measured = scores("MetaRG-v1", values=(2, 3), **options)
+    assert SECTION not in measured
+    assert measured[NEAREST].query.by_game >= 99
+    assert abs(measured["random"].query.by_game - 50) <= 2
+
+
 @pytest.mark.slow
 def test_balanced_nonmatches_alone_leave_the_any_feedback_rule():
     measured = scores("MetaRG-v0", nonmatch="balanced")
@@ -143,3 +152,5 @@ def test_rules_refuse_other_views_and_decisions():
         experts.listener(reference, experts.random_rule(reference))
     with pytest.raises(ValueError, match="decision: got 2"):
         experts.constant_rule(gpicljax.make("MetaRG-v0"), 2)
+    with pytest.raises(ValueError, match="stimulus"):
+        experts.section_rule(gpicljax.make("MetaRG-v0", stimulus="mhe"))

@@ -31,17 +31,20 @@ class Seen(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What was fed back in this episode, unbatched.
+    """What was fed back in this episode, and what has been told in this game; unbatched.
 
     Attributes:
       stimuli: float `[G, F]`, the speaker's stimuli shown in feedback steps.
-      messages: `int32[G, L]`, the messages heard with them.
+      messages: `int32[G, N_dim]`, the token heard of each of their dimensions.
       size: `int32[]`, how many there are.
+      told: `int32[N_dim]`, the token heard of each dimension in this game. Where there are several
+        rounds the message of round r begins with dimension r, and the last that told of it counts.
     """
 
     stimuli: jax.Array
     messages: jax.Array
     size: jax.Array
+    told: jax.Array
 
 
 def _decide(matches: jax.Array) -> jax.Array:
@@ -62,18 +65,24 @@ def _memory_agent(env: MetaRG, rules: Sequence[Rule]) -> Agent:
     def initial_carry(batch: int) -> Memory:
         return Memory(
             jnp.full((batch, games, features), jnp.inf, jnp.result_type(float)),
-            jnp.zeros((batch, games, env.message_length), jnp.int32),
+            jnp.zeros((batch, games, env.num_dims), jnp.int32),
             jnp.zeros(batch, jnp.int32),
+            jnp.zeros((batch, env.num_dims), jnp.int32),
         )
 
     def one(key: jax.Array, memory: Memory, seen: Seen) -> tuple[jax.Array, Memory]:
         observation = seen.observation
-        fed_back = observation["round"] == env.num_rounds + 1
+        arrived = observation["round"] - 1  # the round whose message is heard now
+        of = jnp.where((arrived >= 0) & (arrived < env.num_rounds), arrived, env.num_dims)
+        of = of + jnp.arange(env.message_length)
+        told = memory.told.at[of].set(observation["message"], mode="drop")
+        fed_back = arrived == env.num_rounds
         place = jnp.where(fed_back, memory.size, games)
         memory = Memory(
             memory.stimuli.at[place].set(observation["stimulus"][:features], mode="drop"),
-            memory.messages.at[place].set(observation["message"], mode="drop"),
+            memory.messages.at[place].set(told, mode="drop"),
             memory.size + fed_back,
+            told,
         )
         decisions = jnp.stack([rule(memory, seen, key) for rule in rules])
         deciding = observation["round"] == env.num_rounds
@@ -174,15 +183,19 @@ def section_rule(env: MetaRG) -> Rule:
     sections; a stimulus matches a symbol if it lies in the section of the centroid of what that
     symbol was said of. A symbol never heard before may mean anything. Not privileged.
 
+    Raises:
+      ValueError: unless stimuli are continuous.
+
     Example:
       >>> agent = listener(MetaRG(), section_rule(MetaRG()))
       >>> agent.initial_carry(4).size.shape
       (4,)
     """
+    check_choice("stimulus", env.stimulus, ["scs"])
     dims = env.num_dims
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
-        heard = jax.nn.one_hot(memory.messages[:, :dims], env.vocab_size + 1)
+        heard = jax.nn.one_hot(memory.messages, env.vocab_size + 1)
         known = (jnp.arange(heard.shape[0]) < memory.size)[:, None, None]
         heard = heard * known
         values = jnp.where(known[..., 0], memory.stimuli, 0)
@@ -193,7 +206,7 @@ def section_rule(env: MetaRG) -> Rule:
         def section(value: jax.Array) -> jax.Array:
             return jnp.clip(jnp.floor((value + 1) / 2 * num_values), 0, num_values - 1)
 
-        place, symbol = jnp.arange(dims), seen.observation["message"][:dims]
+        place, symbol = jnp.arange(dims), memory.told
         meant = section(centroid[place, symbol])
         agrees = (section(_slots(env, seen.observation)) == meant) | (count[place, symbol] == 0)
         return _decide(agrees.all(-1))
@@ -204,6 +217,8 @@ def section_rule(env: MetaRG) -> Rule:
 def nearest_rule(env: MetaRG) -> Rule:
     """The 1-NN oracle: per dimension, the nearest value fed back must carry the symbol heard.
 
+    Of multi-hot stimuli it is the same value, where it has been fed back.
+
     Example:
       >>> agent = listener(MetaRG(), nearest_rule(MetaRG()))
       >>> agent.initial_carry(4).size.shape
@@ -213,9 +228,10 @@ def nearest_rule(env: MetaRG) -> Rule:
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
         distance = jnp.abs(_slots(env, seen.observation)[:, None] - memory.stimuli[None])
+        distance = distance.reshape(*distance.shape[:2], dims, -1).sum(-1)
         nearest = jnp.argmin(distance, axis=1)  # [K + 1, N]
         carried = memory.messages[nearest, jnp.arange(dims)]
-        return _decide((carried == seen.observation["message"][:dims]).all(-1))
+        return _decide((carried == memory.told).all(-1))
 
     return rule
 
@@ -255,17 +271,20 @@ def listener(env: MetaRG, rule: Rule) -> Agent:
 def calibration_rules(env: MetaRG) -> dict[str, Rule]:
     """The rules that put a learner's score into proportion, by the name to print.
 
+    Sections are found in continuous stimuli only.
+
     Example:
       >>> len(calibration_rules(MetaRG()))
       7
     """
+    sections = {"section oracle": section_rule(env)} if env.stimulus == "scs" else {}
     return {
         "random": random_rule(env),
         "always same": constant_rule(env, 0),
         "always different": constant_rule(env, env.num_decisions - 1),
         "leak rule (message-free)": leak_rule(env),
         "any-feedback rule (message-free)": any_feedback_rule(env),
-        "section oracle": section_rule(env),
+        **sections,
         "1-NN oracle": nearest_rule(env),
     }
 

@@ -124,6 +124,7 @@ def test_refuses_to_resume_another_configuration(finished, capsys):
         (["--vmax", "7"], "vocab_size"),
         (["--shots", "0"], "shots"),
         (["--distractors", "9"], "distractors"),
+        (["--rounds", "0"], "rounds"),
         (["--agent.unroll", "0"], "unroll"),
         (["--auxiliary", "none"], "compare"),
         (["--env", "MetaRG-v9"], "env"),

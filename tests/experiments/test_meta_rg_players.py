@@ -49,7 +49,7 @@ METHODS = {
     "quantiser": SEQUENCES,
     "vdn": AGENTS,
     "vdn-sad": AGENTS,
-    "independent": AGENTS,
+    "independent": [*AGENTS, "--rounds=2", "--replies", "--network.event-when=round=3"],
 }
 
 
@@ -91,6 +91,8 @@ def test_contradictions_are_refused(capsys):
         (["--method=reinforce", "--players.copies=1"], "copies"),
         (["--network.predictions=feedback"], "network.predictions"),
         (["--samples=0"], "samples"),
+        (["--rounds=2"], "rounds"),
+        (["--replies", "--method=vdn"], "replies"),
     ):
         with pytest.raises(SystemExit) as stop:
             meta_rg_players.main([*flags, "--dry-run"])

@@ -119,20 +119,23 @@ def _running_count(marks: jax.Array) -> jax.Array:
 
     By products of matrices, which XLA has compiled already: of a `cumsum` it makes loops in loops.
     """
-    size, width = marks.shape[-1], 64
-    rows = -(-size // width)
-    room = [(0, 0)] * (marks.ndim - 1) + [(0, rows * width - size)]
-    table = jnp.pad(marks.astype(jnp.float32), room)
-    within = _summed(table.reshape(*marks.shape[:-1], rows, width))
-    before = _summed(within[..., -1]) - within[..., -1]
-    count = (within + before[..., None]).reshape(table.shape)
-    return count[..., :size].astype(jnp.int32)
+    return _running_sums(marks.astype(jnp.float32)).astype(jnp.int32)
 
 
-def _summed(values: jax.Array) -> jax.Array:
+def _running_sums(values: jax.Array, width: int = 64) -> jax.Array:
+    """`cumsum` along the last axis, of `float32[..., B]`: in rows, whose ends are then summed."""
     size = values.shape[-1]
-    upper = np.triu(np.ones((size, size), np.float32))
-    return jnp.matmul(values, upper, precision=jax.lax.Precision.HIGHEST)
+    upper = np.triu(np.ones((width, width), np.float32))
+    exact = jax.lax.Precision.HIGHEST
+    if size <= width:
+        return jnp.matmul(values, upper[:size, :size], precision=exact)
+    rows = -(-size // width)
+    room = [(0, 0)] * (values.ndim - 1) + [(0, rows * width - size)]
+    table = jnp.pad(values, room).reshape(*values.shape[:-1], rows, width)
+    within = jnp.matmul(table, upper, precision=exact)
+    ends = within[..., -1]
+    sums = within + (_running_sums(ends, width) - ends)[..., None]
+    return sums.reshape(*values.shape[:-1], rows * width)[..., :size]
 
 
 def restart(

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_batching import custom_vmap
 
 
@@ -88,14 +89,18 @@ def for_those(need: jax.Array, current: Any, make: Callable[[jax.Array], Any], g
       >>> jax.jit(fill)(jnp.ones(3)).tolist()
       [1.0, 10.0, 20.0]
     """
-    total = need.sum(dtype=jnp.int32)
+    return _for_counted(_running_count(need), current, make, group)
+
+
+def _for_counted(
+    count: jax.Array, current: Any, make: Callable[[jax.Array], Any], group: int
+) -> Any:
+    """`for_those` from how many are marked up to and including each, `int32[B]`."""
     places = jnp.arange(1, group + 1, dtype=jnp.int32)
 
     def body(loop: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         done, current = loop
-        # The r-th marked instance is where the running count first reaches r. Counted again in
-        # every round: mostly there is none.
-        count = jnp.cumsum(need, dtype=jnp.int32)
+        # The r-th marked instance is where the running count first reaches r.
         indices = jnp.searchsorted(count, done + places).astype(jnp.int32)
         fresh = make(indices)
         current = jax.tree.map(
@@ -105,8 +110,32 @@ def for_those(need: jax.Array, current: Any, make: Callable[[jax.Array], Any], g
 
     start = jnp.zeros((), jnp.int32)
     # Where nothing is left to replace, no index is in range.
-    left = lambda loop: in_any_lane(loop[0] < total)  # noqa: E731
+    left = lambda loop: in_any_lane(loop[0] < count[-1])  # noqa: E731
     return jax.lax.while_loop(left, body, (start, current))[1]
+
+
+def _running_count(marks: jax.Array) -> jax.Array:
+    """`cumsum` along the last axis, of `bool[..., B]`: exact up to 2**24.
+
+    By products of matrices, which XLA has compiled already: of a `cumsum` it makes loops in loops.
+    """
+    return _running_sums(marks.astype(jnp.float32)).astype(jnp.int32)
+
+
+def _running_sums(values: jax.Array, width: int = 64) -> jax.Array:
+    """`cumsum` along the last axis, of `float32[..., B]`: in rows, whose ends are then summed."""
+    size = values.shape[-1]
+    upper = np.triu(np.ones((width, width), np.float32))
+    exact = jax.lax.Precision.HIGHEST
+    if size <= width:
+        return jnp.matmul(values, upper[:size, :size], precision=exact)
+    rows = -(-size // width)
+    room = [(0, 0)] * (values.ndim - 1) + [(0, rows * width - size)]
+    table = jnp.pad(values, room).reshape(*values.shape[:-1], rows, width)
+    within = jnp.matmul(table, upper, precision=exact)
+    ends = within[..., -1]
+    sums = within + (_running_sums(ends, width) - ends)[..., None]
+    return sums.reshape(*values.shape[:-1], rows * width)[..., :size]
 
 
 def restart(
@@ -182,14 +211,18 @@ def remaker(
       10
     """
 
+    # What is made alone is traced first; a batch is then made of its trace.
+    makes = [jax.jit(make) for make in makes]
+
     def batch(kind: jax.Array, current: Any, *arguments: Any) -> Any:
         sizes = groups(kind.size) if groups else [max(8, kind.size // 16)] * len(makes)
-        for number, (make, group) in enumerate(zip(makes, sizes, strict=True)):
+        counts = _running_count(kind == np.arange(1, len(makes) + 1)[:, None])
+        for count, make, group in zip(counts, makes, sizes, strict=True):
 
             def some(indices: jax.Array, make: Callable[..., Any] = make) -> Any:
                 return jax.vmap(make)(*jax.tree.map(lambda x: x[indices], arguments))
 
-            current = for_those(kind == number + 1, current, some, min(kind.size, group))
+            current = _for_counted(count, current, some, min(kind.size, group))
         return current
 
     def alone(kind: jax.Array, current: Any, *arguments: Any) -> Any:

@@ -18,6 +18,7 @@ from gpicljax.evaluation.gradual_learning import (
     Retention,
     Transfer,
     efficiency,
+    hint_gain,
     learns_gradually,
     ranking,
     retention,
@@ -32,6 +33,8 @@ from gpicljax.viz import (
     save_figure,
     transfer_figure,
 )
+
+SYNONYMS, HINTS = "micro19", "micro20"
 
 
 def _mix(names: Sequence[str]) -> list[str]:
@@ -72,6 +75,35 @@ def gains(streams: Streams, studies: list[Study], config: Config) -> dict[str, T
             without = streams.clearance(index(studies, "alone", task), 1)
             found[task] = transfer(without, streams.clearance(after, places))
     return found
+
+
+def hinted(
+    streams: Streams, studies: list[Study], config: Config, oracle: np.ndarray
+) -> Transfer | None:
+    """What hints are worth beside synonyms, where both task sets were measured, each alone.
+
+    Args:
+      streams: the agent's.
+      studies: what they are of.
+      config: the experiment's.
+      oracle: `float[n]`, steps of an agent that knows the answers, by task set.
+    """
+    if not {SYNONYMS, HINTS} <= {*config.curriculum}:
+        return None
+    runs = [streams.clearance(index(studies, "alone", task), 1) for task in (SYNONYMS, HINTS)]
+    places = [config.curriculum.index(task) for task in (SYNONYMS, HINTS)]
+    return hint_gain(*runs, reference=(float(oracle[places[0]]), float(oracle[places[1]])))
+
+
+def hints_text(gain: Transfer) -> str:
+    """The gain in a sentence."""
+    verdict = "a sign of having learnt to learn" if gain.gradual else "no sign beyond doubt"
+    return (
+        f"With hints ({HINTS}) {gain.ratio:.2f} times as fast as with synonyms alone ({SYNONYMS}), "
+        "in steps of the oracle on each (medians); geometric mean "
+        f"{gain.mean:.2f} [{gain.low:.2f}, {gain.high:.2f}], sign test p = {gain.p:.3f}, "
+        f"not cleared: {gain.censored[0]} and {gain.censored[1]} of {gain.pairs} runs: {verdict}."
+    )
 
 
 def kept(streams: Streams, studies: list[Study], config: Config) -> dict[str, Retention]:
@@ -157,6 +189,7 @@ def report(outcome: Outcome) -> Report:
     }
     transfers = gains(everything, studies, config)
     held = kept(everything, studies, config)
+    gain = hinted(everything, studies, config, oracle)
     contestants = [
         Contestant(
             who,
@@ -217,6 +250,7 @@ def report(outcome: Outcome) -> Report:
         "",
         transfer_table(transfers) if transfers else "No task set builds on another of these.",
         "",
+        *([] if gain is None else ["## Hints beside synonyms", "", hints_text(gain), ""]),
         "## C. Not forgetting",
         "",
         "| task set | first / again | in no more steps |\n|---|---|---|\n" + kept_rows,
@@ -238,6 +272,8 @@ def report(outcome: Outcome) -> Report:
         for who, each in agents.items()
     }
     results["transfer"] = {task: vars(each) for task, each in transfers.items()}
+    if gain is not None:
+        results["hints"] = vars(gain)
     results["retention"] = {task: float(each.ratio[0]) for task, each in held.items()}
     results["steps_per_s"] = throughput(outcome.history)
     own = studies_of(config, *ALL)

@@ -247,6 +247,56 @@ def transfer(
     )
 
 
+def hint_gain(
+    synonyms: Clearance,
+    hints: Clearance,
+    *,
+    reference: tuple[float, float] = (1.0, 1.0),
+    **options: Any,
+) -> Transfer:
+    """How much faster commands under other names are learnt if it is said what the names stand for.
+
+    To do better with hints than without them is the document's sign of having learnt to learn: a
+    hint helps only whoever relates new names to skills it has. Tasks with hints are not the same
+    tasks, though: their questions are longer, and their names new in every instance. So steps are
+    counted in those of an agent that knows both: for it the ratio is 1 by definition.
+
+    Args:
+      synonyms: `[R, 1]`, the task without hints, such as micro19.
+      hints: `[R, 1]`, the task with hints, such as micro20, by the same agents, run by run. Where
+        only it was not cleared, the pair counts as a tie or as slower, never as faster.
+      reference: steps that an agent that knows all takes for the first, and for the second.
+      **options: `confidence`, `resamples` and `seed`, see `transfer`.
+
+    Returns:
+      Ratio of medians, geometric mean with its bootstrap interval, and sign test over runs, see
+      `Transfer`: above 1 hints help, beyond doubt if it is `gradual`. `inclusive` is the ratio, for
+      there is nothing before either task.
+
+    Raises:
+      ValueError: if one has another shape, there are fewer than two runs, or the reference is not
+        positive.
+
+    Source: sections A.2.19 and A.2.20 of the document of the General AI Challenge's first round.
+
+    Example:
+      >>> synonyms = clearance([[4000], [3000], [5000]], [1, 1, 1])
+      >>> hints = clearance([[3000], [3000], [3000]], [1, 1, 1])
+      >>> gain = hint_gain(synonyms, hints, reference=(2000, 3000))
+      >>> gain.ratio, gain.gradual, gain.p
+      (2.0, True, 0.25)
+    """
+    fits = len(reference) == 2 and all(np.isfinite(x) and x > 0 for x in reference)
+    check(fits, "reference", reference, "two positive numbers of steps")
+    for name, runs in (("synonyms", synonyms), ("hints", hints)):
+        check_array(runs.steps.shape[1:] == (1,), name, runs.steps, "steps [R, 1], one task")
+    same = len(synonyms.steps) == len(hints.steps) > 1
+    check_array(same, "hints", hints.steps, f"steps [{len(synonyms.steps)}, 1], at least two runs")
+    scaled = hints.steps * (reference[0] / reference[1])
+    steps = np.where(hints.cleared, scaled, np.maximum(scaled, synonyms.steps))
+    return transfer(synonyms, hints._replace(steps=steps), **options)
+
+
 def learns_gradually(transfers: Sequence[Transfer]) -> bool:
     """The challenge's verdict: what came before helps beyond doubt in most of the tasks tried.
 

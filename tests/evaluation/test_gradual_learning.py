@@ -10,6 +10,7 @@ from gpicljax.evaluation import (
     clearance,
     efficiency,
     forgetting,
+    hint_gain,
     learns_gradually,
     orders,
     ranking,
@@ -72,6 +73,34 @@ def test_censored_pairs_are_bounds_or_ties():
     assert not measured.gradual
 
 
+def test_hints_are_worth_what_is_left_once_tasks_count_in_steps_of_one_who_knows_them():
+    rng = np.random.default_rng(1)
+    without, hinted = rng.integers(200, 900, (2, 12, 1))
+    done = np.ones(12, int)
+    gain = hint_gain(
+        clearance(without, done), clearance(hinted, done), reference=(100, 200), confidence=0.8
+    )
+    ratios = 2 * without / hinted
+    np.testing.assert_allclose(gain.mean, stats.gmean(ratios[:, 0]))
+    np.testing.assert_allclose(gain.ratio, 2 * np.median(without) / np.median(hinted))
+    wins = int((ratios > 1).sum())
+    assert gain.p == stats.binomtest(wins, 12).pvalue
+    assert gain.low < gain.mean < gain.high and gain.inclusive == gain.ratio
+    # Whoever knows both, and so is no learner, gains nothing however long the questions are.
+    known = hint_gain(clearance(without, done), clearance(2 * without, done), reference=(1, 2))
+    assert (known.ratio, known.low, known.high, known.p) == (1, 1, 1, 1)
+
+
+def test_hints_that_did_not_suffice_are_never_counted_as_faster():
+    without = clearance([[900], [900], [1000], [300]], [1, 1, 0, 1])
+    # Not cleared, though few steps in those of the oracle; faster; neither; slower at least.
+    hinted = clearance([[1000], [500], [1000], [1000]], [0, 1, 0, 0])
+    gain = hint_gain(without, hinted, reference=(1, 2))
+    np.testing.assert_allclose(gain.mean, (1 * 900 / 250 * 1 * 300 / 500) ** (1 / 4))
+    assert gain.censored == (1, 3)
+    assert gain.p == 1
+
+
 def test_no_difference_is_no_gradual_learning():
     same = transfer(clearance([[50]] * 4, [1] * 4), clearance([[5, 50]] * 4, [2] * 4))
     assert (same.ratio, same.low, same.high, same.p) == (1, 1, 1, 1)
@@ -129,6 +158,9 @@ def test_orders_respect_prerequisites():
         assert all(order.index(a) < order.index(b) for b in REQUIRES for a in REQUIRES[b])
 
 
+ONE = clearance([[1]], [1])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -139,6 +171,9 @@ def test_orders_respect_prerequisites():
         (lambda: clearance([[-1, 2]], [1]), "steps: got -1"),
         (lambda: efficiency(clearance([[1, 2]], [1]), [1]), "reference: got"),
         (lambda: transfer(clearance([[1]], [1]), clearance([[1, 2]], [2])), "after: got"),
+        (lambda: hint_gain(clearance([[1, 2]], [2]), ONE), "synonyms: got"),
+        (lambda: hint_gain(ONE, ONE), "at least two runs"),
+        (lambda: hint_gain(ONE, ONE, reference=(1, 0)), r"reference: got \(1, 0\)"),
         (lambda: forgetting([[1.0]]), "skill: got"),
     ],
 )

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import gradual_learning
 import gradual_learning_settings
 from gradual_learning_settings import PRESETS, Config, studies_of
-from reports.gradual_learning import alone, gains, in_order, index, kept
+from reports.gradual_learning import alone, gains, hinted, hints_text, in_order, index, kept
 
 from gpicljax.evaluation.byte_stream import QUESTIONS, Streams
 from gpicljax.runtime import load_agent, parse
@@ -57,6 +57,20 @@ def test_the_report_counts_the_steps_of_each_study():
     (helped,) = gains(streams, studies, CONFIG).values()
     assert (helped.ratio, helped.gradual) == (4, True)
     assert kept(streams, studies, CONFIG)["micro2"].ratio.tolist() == [2]
+
+
+def test_hints_are_reported_where_both_task_sets_are_measured():
+    tasks = ("micro1", "micro19", "micro20")
+    config = Config(taught=tasks, curriculum=tasks, targets=tasks, runs=3, budget=1000)
+    studies = studies_of(config, "alone")
+    took = {"micro1": 10, "micro19": 400, "micro20": 300}
+    steps = np.array([[took[one.task]] for one in studies])
+    none, questions = np.zeros_like(steps), np.zeros((len(studies), 1, QUESTIONS))
+    streams = Streams(steps, np.ones(len(studies), int), none, none, questions, questions)
+    gain = hinted(streams, studies, config, np.array([10, 100, 150]))
+    assert gain is not None and gain.ratio == 2
+    assert "2.00 times as fast" in hints_text(gain) and "a sign of" in hints_text(gain)
+    assert hinted(streams, studies, CONFIG, np.ones(3)) is None
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import numpy as np
 from gpicljax.envs.byte_stream import ladders, tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
 from gpicljax.envs.byte_stream.interpreter import Asked, asked_exactly
-from gpicljax.envs.byte_stream.pool import shared, words
+from gpicljax.envs.byte_stream.pool import row_of, shared, words
 
 PLUS, MINUS, TIMES, OVER = range(4)
 OPERATORS = "+-*/"
@@ -179,7 +179,7 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     head = (*_written(size, ten, 1), pool.token(" "))
     answer = [*(jnp.where(counted, x, 0) for x in head), *_written(value, ten, 3)]
     style = jnp.where(rung["worked_out"] == 1, tasks.STATEMENT, tasks.GOOD_JOB)
-    return asked_exactly(text, answer, style)
+    return asked_exactly(row_of(*text), row_of(*answer), style)
 
 
 def statement(seed: Seed, question: jax.Array, correct: jax.Array) -> jax.Array:

@@ -19,7 +19,7 @@ from gpicljax.envs.byte_stream import ladders, tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
 from gpicljax.envs.byte_stream.interpreter import Asked, asked_exactly
 from gpicljax.envs.byte_stream.ladders import COUNT, OBJECT, TURNS, WHETHER
-from gpicljax.envs.byte_stream.pool import shared
+from gpicljax.envs.byte_stream.pool import row_of, shared
 
 SIZES = ("SMALL", "LARGE")
 COLOURS = ("RED", "GREEN", "BLUE", "YELLOW")
@@ -175,8 +175,8 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     tail = jnp.where(asks == WHETHER, _row(" on {}?", PLACES)[place], pool.token("?"))
     text += [asked, jnp.where(about, say[kind, value], 0), jnp.where(about, tail, 0)]
     goes_on = turn > 0
-    text = [jnp.where(goes_on, 0, token) for token in text]
-    text[0] = jnp.where(goes_on, pool.token("and?"), text[0])
+    goes_on_with = row_of(pool.token("and?"), np.zeros(len(text) - 1))
+    row = jnp.where(goes_on, goes_on_with, row_of(*text))
 
     # The answer: shape, size and colour, or one of them.
     order = jnp.asarray(np.array([2, 0, 1], np.int32))
@@ -190,4 +190,4 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
         say[spoken, thing[spoken]],
     )
     answer = [begin, *(jnp.where(whole, before[k][thing[k]], 0) for k in (0, 1))]
-    return asked_exactly(text, answer, tasks.YES_OR_NO)
+    return asked_exactly(row, row_of(*answer), tasks.YES_OR_NO)

@@ -18,7 +18,15 @@ from gpicljax.envs._checks import Count, check_values
 from gpicljax.envs.byte_stream import interpreter, tasks
 from gpicljax.envs.byte_stream.curriculum import Curriculum
 from gpicljax.envs.byte_stream.hashing import Seed, inner, word
-from gpicljax.envs.byte_stream.interpreter import SPACE, Heard, Question, Rules, Talk
+from gpicljax.envs.byte_stream.interpreter import (
+    SPACE,
+    Heard,
+    Kept,
+    Question,
+    Rules,
+    Talk,
+    kept,
+)
 from gpicljax.envs.byte_stream.pool import reached, rendered, shared
 from gpicljax.envs.byte_stream.refill import Due, blank, first, prepare, refilled
 from gpicljax.envs.byte_stream.tasks import (
@@ -106,7 +114,7 @@ class State:
     """A stream in progress, `int32[]` where nothing else is said.
 
     Attributes:
-      talk: the instance in progress.
+      kept: the instance in progress; `talk` has its numbers one by one.
       question: what is being said, and to be answered.
       byte: what was said last.
       task: index of the task set in `TASKS`.
@@ -119,7 +127,7 @@ class State:
       time: steps taken.
     """
 
-    talk: Talk
+    kept: Kept
     question: Question
     byte: jax.Array
     task: jax.Array
@@ -130,6 +138,11 @@ class State:
     cleared: jax.Array
     shown: jax.Array
     time: jax.Array
+
+    @property
+    def talk(self) -> Talk:
+        """The instance in progress."""
+        return self.kept.talk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -344,7 +357,7 @@ class ByteStream(Environment[Params, Task, State]):
         first = TASKS.index(next(t for t in TASKS if t.name == "mini0"))
         return dataclasses.replace(
             state,
-            talk=interpreter.first_talk(self._rules(index).know),
+            kept=kept(interpreter.first_talk(self._rules(index).know)),
             task=index,
             place=place,
             number=jnp.zeros((), jnp.int32),
@@ -355,14 +368,14 @@ class ByteStream(Environment[Params, Task, State]):
         """The stream after its first byte; `key` has no say in it."""
         del key
         zero, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-        state = State(interpreter.first_talk(zero), blank(), *[zero] * 9)
+        state = State(kept(interpreter.first_talk(zero)), blank(), *[zero] * 9)
         state = self._arrived(state, task, zero)
         due = self._due(state, task, Heard(state.talk, zero, no, no, ~no, no, no))
         question = first(self.mended, self._families, due)
         # What was said last.
-        said = dataclasses.replace(question, cursor=zero)
-        byte, question, talk = interpreter.speak(_pool(), said, state.talk)
-        return dataclasses.replace(state, talk=talk, question=question, byte=byte)
+        byte = _pool()[question.tokens[0]].astype(jnp.int32)
+        begun = dataclasses.replace(state.kept, clock=state.kept.clock + 1)
+        return dataclasses.replace(state, kept=begun, question=question, byte=byte)
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
         """The learner's byte `action: int32[]` is heard, and the next byte said.
@@ -384,8 +397,9 @@ class ByteStream(Environment[Params, Task, State]):
         cleared = state.cleared + passed
         complete = passed & (cleared == task.count)
 
-        stays = dataclasses.replace(state, talk=heard.talk, number=state.number + heard.ask)
-        next_one = dataclasses.replace(state, talk=heard.talk, instance=state.instance + 1)
+        talk = kept(heard.talk)
+        stays = dataclasses.replace(state, kept=talk, number=state.number + heard.ask)
+        next_one = dataclasses.replace(state, kept=talk, instance=state.instance + 1)
         arrived = self._arrived(next_one, task, state.place + passed)
         after = jax.tree.map(lambda a, b: jnp.where(ended, a, b), arrived, stays)
         # What `initial` has left for now, see `refill.first`.
@@ -405,7 +419,7 @@ class ByteStream(Environment[Params, Task, State]):
         return Transition(
             state=dataclasses.replace(
                 after,
-                talk=talk,
+                kept=kept(talk),
                 question=question,
                 byte=byte,
                 solved=jnp.where(passed, 0, row),
@@ -466,24 +480,24 @@ class ByteStream(Environment[Params, Task, State]):
         if not self.with_text:
             return told
         return told | {
-            "text": rendered(_pool(), question.bases, question.ends, 192),
+            "text": rendered(_pool(), *question.text, 192),
             "said": question.cursor,
-            "target": rendered(_pool(), question.answer_bases, question.answer_ends, 64),
+            "target": rendered(_pool(), *question.answer, 64),
         }
 
     def describe(self, state: State, task: Task) -> str:
         """One line: where the stream stands, what is said, what is to be answered."""
         question, talk = state.question, state.talk
 
-        def text(bases: jax.Array, ends: jax.Array) -> str:
-            size = int(ends[-1])
-            return bytes(rendered(_pool(), bases, ends, size).tolist()).decode("latin-1")
+        def text(row: tuple[jax.Array, jax.Array]) -> str:
+            size = int(row[1][-1])
+            return bytes(rendered(_pool(), *row, size).tolist()).decode("latin-1")
 
-        said, cursor = text(question.bases, question.ends), int(question.cursor)
+        said, cursor = text(question.text), int(question.cursor)
         return (
             f"step {int(state.time)}, {ALL_NAMES[int(state.task)]}, instance {int(state.instance)} "
             f"({int(state.solved)} of {int(task.threshold)} solved), question "
             f"{int(state.number)}: said {said[:cursor]!r}, to come {said[cursor:]!r}, right is "
-            f"{text(question.answer_bases, question.answer_ends)!r}; "
+            f"{text(question.answer)!r}; "
             f"{int(talk.streak)} right in a row"
         )

@@ -23,6 +23,7 @@ class Seed(NamedTuple):
     second: jax.Array
 
 
+@jax.jit
 def mixed(x: jax.Array) -> jax.Array:
     """A bijection of `uint32` that leaves no bit where it was.
 
@@ -39,6 +40,7 @@ def mixed(x: jax.Array) -> jax.Array:
     return x ^ (x >> 16)
 
 
+@jax.jit
 def word(seed: Seed, number: Any) -> jax.Array:
     """The draw of this number, `uint32`; `number` is an integer, or an array of them.
 
@@ -51,6 +53,7 @@ def word(seed: Seed, number: Any) -> jax.Array:
     return mixed(seed.first ^ mixed(seed.second + (number + np.uint32(1)) * _STRIDE))
 
 
+@jax.jit
 def below(bits: jax.Array, size: Any) -> jax.Array:
     """`int32` within 0 .. size - 1; the bias is below `size / 2**32`.
 
@@ -72,6 +75,7 @@ def inner(seed: Seed, number: Any) -> Seed:
     return Seed(word(seed, 2 * number), word(seed, 2 * number + np.uint32(1)))
 
 
+@jax.jit
 def permuted(seed: jax.Array, place: jax.Array, size: jax.Array) -> jax.Array:
     """Where a random permutation of 0 .. size - 1 puts `place`; nothing of it is stored.
 

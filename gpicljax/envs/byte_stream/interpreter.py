@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from gpicljax.envs.byte_stream.pool import byte_at, shared
+from gpicljax.envs.byte_stream.pool import byte_at, laid_in_two, row_of, shared
 
 SPACE, PERIOD = 32, 46
 TEXT = 36
@@ -77,49 +77,128 @@ class Rules(NamedTuple):
 
 @struct.dataclass
 class Question:
-    """What is said, and what is to be answered.
+    """What is said, and what is to be answered, in as few arrays as possible: see `posed`.
 
     Attributes:
-      bases: `int32[TEXT]`, and
-      ends: `uint8[TEXT]`, what is being said, see `pool.laid`.
-      cursor: `int32[]`, how much of it was said.
-      answer_bases: `int32[ANSWER]`, and
-      answer_ends: `uint8[ANSWER]`, an answer that is accepted.
-      pattern: `uint8[PATTERN]`, for acceptors other than `EXACT`.
-      acceptor: `int32[]`.
-      style: `int32[]`, which feedback.
-      key: `int32[]`, which key of a mapping, and
-      keys: `int32[]`, bits of those that the mapping has.
+      tokens: `int32[TEXT + ANSWER]`, where the tokens of the text and of an accepted answer are.
+      bytes: `uint8[TEXT + ANSWER + PATTERN]`, where they end, see `pool.laid`; and the pattern of
+        acceptors other than `EXACT`.
+      marks: `int32[]`, all that follows.
     """
 
-    bases: jax.Array
-    ends: jax.Array
-    cursor: jax.Array
-    answer_bases: jax.Array
-    answer_ends: jax.Array
-    pattern: jax.Array
-    acceptor: jax.Array
-    style: jax.Array
-    key: jax.Array
-    keys: jax.Array
+    tokens: jax.Array
+    bytes: jax.Array
+    marks: jax.Array
+
+    @property
+    def text(self) -> tuple[jax.Array, jax.Array]:
+        """What is being said, `int32[TEXT]` and `uint8[TEXT]`, see `pool.laid`."""
+        return self.tokens[:TEXT], self.bytes[:TEXT]
+
+    @property
+    def answer(self) -> tuple[jax.Array, jax.Array]:
+        """An answer that is accepted, `int32[ANSWER]` and `uint8[ANSWER]`, see `pool.laid`."""
+        return self.tokens[TEXT:], self.bytes[TEXT : TEXT + ANSWER]
+
+    @property
+    def pattern(self) -> jax.Array:
+        """For acceptors other than `EXACT`, `uint8[PATTERN]`."""
+        return self.bytes[TEXT + ANSWER :]
 
     @property
     def end(self) -> jax.Array:
         """How many bytes are said, `int32[]`."""
-        return self.ends[-1].astype(jnp.int32)
+        return self.bytes[TEXT - 1].astype(jnp.int32)
 
     @property
     def size(self) -> jax.Array:
         """How many bytes the answer has, `int32[]`."""
-        return self.answer_ends[-1].astype(jnp.int32)
+        return self.bytes[TEXT + ANSWER - 1].astype(jnp.int32)
+
+    @property
+    def cursor(self) -> jax.Array:
+        """How much of the text was said, `int32[]`."""
+        return _part(self.marks, _MARKS, 0)
+
+    @property
+    def acceptor(self) -> jax.Array:
+        """What is accepted, `int32[]`, see above."""
+        return _part(self.marks, _MARKS, 1)
+
+    @property
+    def style(self) -> jax.Array:
+        """Which feedback, `int32[]`."""
+        return _part(self.marks, _MARKS, 2)
+
+    @property
+    def key(self) -> jax.Array:
+        """Which key of a mapping, `int32[]`."""
+        return _part(self.marks, _MARKS, 3)
+
+    @property
+    def keys(self) -> jax.Array:
+        """Bits of the keys that the mapping has, `int32[]`."""
+        return _part(self.marks, _MARKS, 4)
+
+
+_MARKS = (8, 2, 4, 4, 12)
+"""How many bits the cursor, the acceptor, the style, the key and the keys of a question take."""
+
+
+def _part(number: jax.Array, widths: tuple[int, ...], place: int) -> jax.Array:
+    """One of the numbers that `_side_by_side` has put into one."""
+    return (number >> sum(widths[:place])) & (2 ** widths[place] - 1)
+
+
+def _side_by_side(values: Any, widths: tuple[int, ...]) -> jax.Array:
+    """Numbers that are not negative as one of so many bits each, the first ones lowest."""
+    number, shift = jnp.zeros((), jnp.int32), 0
+    for value, width in zip(values, widths, strict=True):
+        number, shift = number | (jnp.asarray(value).astype(jnp.int32) << shift), shift + width
+    return number
+
+
+def posed(
+    text: jax.Array,
+    answer: jax.Array,
+    pattern: jax.Array,
+    cursor: Any,
+    acceptor: Any,
+    style: Any,
+    key: Any,
+    keys: Any,
+) -> Question:
+    """A question of which `cursor` bytes were said.
+
+    Args:
+      text: `int32[TEXT]` tokens, of at most 255 bytes.
+      answer: `int32[ANSWER]` tokens, likewise.
+      pattern: see `Question`; so are the others, `int32[]`.
+      cursor: below 256.
+      acceptor: below 4.
+      style: below 16.
+      key: below 16.
+      keys: below 2**12.
+
+    Example:
+      >>> row = jnp.zeros(TEXT + ANSWER, jnp.int32).at[0].set(shared().token("say"))
+      >>> none = jnp.zeros(PATTERN, jnp.uint8)
+      >>> question = posed(row[:TEXT], row[TEXT:], none, 1, EXACT, 7, 3, 15)
+      >>> [int(x) for x in (question.end, question.cursor, question.style, question.key)]
+      [3, 1, 7, 3]
+    """
+    row = jnp.concatenate([text, answer]).astype(jnp.int32)
+    tokens, ends = laid_in_two(row, TEXT)
+    marks = _side_by_side([cursor, acceptor, style, key, keys], _MARKS)
+    return Question(tokens, jnp.concatenate([ends, pattern]), marks)
 
 
 class Asked(NamedTuple):
     """A question as it is drawn; see `Question`.
 
     Attributes:
-      text: its tokens, at most `TEXT - FEEDBACK`.
-      answer: `ANSWER` tokens.
+      text: `int32[K]`, its tokens; feedback and they are at most `TEXT`.
+      answer: `int32[ANSWER]`, tokens.
       pattern: `uint8[PATTERN]`.
       acceptor: `int32[]`.
       style: `int32[]`.
@@ -127,8 +206,8 @@ class Asked(NamedTuple):
       keys: `int32[]`.
     """
 
-    text: list[Any]
-    answer: list[Any]
+    text: jax.Array
+    answer: jax.Array
     pattern: jax.Array
     acceptor: jax.Array
     style: jax.Array
@@ -136,18 +215,18 @@ class Asked(NamedTuple):
     keys: jax.Array
 
 
-def asked_exactly(text: list[Any], answer: list[Any], style: Any) -> Asked:
+def asked_exactly(text: jax.Array, answer: jax.Array, style: Any) -> Asked:
     """A question without keys, to which only one answer is right.
 
     Args:
-      text: its tokens.
-      answer: tokens without the period that ends it, at most `ANSWER - 1`.
+      text: `int32[K]`, its tokens.
+      answer: `int32[A]`, tokens without the period that ends it, at most `ANSWER - 1`.
       style: `int32[]`, which feedback.
     """
     zero = jnp.zeros((), jnp.int32)
     return Asked(
         text=text,
-        answer=[*answer, *[0] * (ANSWER - 1 - len(answer)), shared().token(".")],
+        answer=row_of(answer, np.zeros(ANSWER - 1 - len(answer)), shared().token(".")),
         pattern=jnp.zeros(PATTERN, jnp.uint8),
         acceptor=jnp.full((), EXACT, jnp.int32),
         style=jnp.asarray(style, jnp.int32),
@@ -166,7 +245,7 @@ class Talk:
       waited: the spaces before it.
       matched: what the acceptor remembers of it.
       streak: right answers in a row.
-      periods: answers in a row that ended with their period.
+      periods: answers in a row that ended with their period, 7 for more.
       asked: answers decided.
       limit: after how many a solution comes too late; 0 while unknown, negative if any does.
       final: after how many the instance fails; 0 while unknown.
@@ -189,6 +268,68 @@ class Talk:
     memory: jax.Array
     ended: jax.Array
     result: jax.Array
+
+
+@struct.dataclass
+class Kept:
+    """An instance in progress as it is carried from step to step: its numbers side by side.
+
+    Attributes:
+      clock: `int32[]`, `time` and `asked`.
+      answer: `int32[]`, `said` and `waited`.
+      ends: `int32[]`, `final` and `limit`.
+      marks: `int32[]`, what is left.
+      memory: `uint32[]`.
+    """
+
+    clock: jax.Array
+    answer: jax.Array
+    ends: jax.Array
+    marks: jax.Array
+    memory: jax.Array
+
+    @property
+    def talk(self) -> Talk:
+        """The numbers, one by one."""
+        low, marks = np.int32(2**16 - 1), [_part(self.marks, _TALK, i) for i in range(6)]
+        return Talk(
+            time=self.clock & low,
+            said=self.answer & low,
+            waited=self.answer >> 16,
+            matched=marks[0],
+            streak=marks[1],
+            periods=marks[2],
+            asked=self.clock >> 16,
+            limit=self.ends >> 16,
+            final=self.ends & low,
+            known=marks[3],
+            memory=self.memory,
+            ended=marks[4],
+            result=marks[5] - 1,
+        )
+
+
+_TALK = (PATTERN + 1, 4, 3, 1, 2, 2)
+"""How many bits these take: matched, streak, periods, known, ended and result."""
+_MOST_PERIODS = 7
+
+
+def kept(talk: Talk) -> Kept:
+    """A talk as it is carried: counts stay below 2**15, for no instance lasts that long.
+
+    Example:
+      >>> talk = dataclasses.replace(first_talk(jnp.int32(AT_ONCE)), limit=jnp.int32(-51))
+      >>> int(kept(talk).talk.limit), int(kept(talk).talk.result)
+      (-51, -1)
+    """
+    marks = talk.matched, talk.streak, talk.periods, talk.known, talk.ended, talk.result + 1
+    return Kept(
+        clock=talk.time | talk.asked << 16,
+        answer=talk.said | talk.waited << 16,
+        ends=talk.final | talk.limit << 16,
+        marks=_side_by_side(marks, _TALK),
+        memory=talk.memory,
+    )
 
 
 def packed(rules: Rules) -> np.ndarray:
@@ -263,7 +404,7 @@ def first_talk(know: jax.Array) -> Talk:
 def expected(pool: jax.Array, question: Question, talk: Talk, mini: jax.Array) -> jax.Array:
     """The next byte of an answer that is accepted, `int32[]`."""
     place = jnp.where(mini, talk.matched, talk.said)
-    return byte_at(pool, question.answer_bases, question.answer_ends, place)
+    return byte_at(pool, *question.answer, place)
 
 
 def _matched(
@@ -423,6 +564,7 @@ def hear(
     separated = before & ~talking & (talk.ended == 1) & (rules.mini + rules.fatal > 0)
     switch = before & ~talking & ~separated
     reward = jnp.where(switch & mini, jnp.maximum(talk.result, 0), reward)
+    more = jnp.minimum(talk.periods + 1, _MOST_PERIODS)
     talk = Talk(
         time=talk.time,
         said=jnp.where(decided, 0, jnp.where(opened, said, talk.said)),
@@ -431,7 +573,7 @@ def hear(
             mini, jnp.where(heard, progress, talk.matched), jnp.where(leading, 0, matched)
         ),
         streak=streak,
-        periods=jnp.where(decided, jnp.where(period, talk.periods + 1, 0), talk.periods),
+        periods=jnp.where(decided, jnp.where(period, more, 0), talk.periods),
         asked=asked,
         limit=last,
         final=final,
@@ -454,6 +596,6 @@ def hear(
 def speak(pool: jax.Array, question: Question, talk: Talk) -> tuple[jax.Array, Question, Talk]:
     """The next byte of the text, `int32[]`, or a space if there is none, and what remains."""
     there = question.cursor < question.end
-    byte = byte_at(pool, question.bases, question.ends, question.cursor)
-    question = dataclasses.replace(question, cursor=question.cursor + there)
+    byte = byte_at(pool, *question.text, question.cursor)
+    question = dataclasses.replace(question, marks=question.marks + there)
     return jnp.where(there, byte, SPACE), question, dataclasses.replace(talk, time=talk.time + 1)

@@ -6,8 +6,8 @@ keys a permutation of it.
 
 from __future__ import annotations
 
+import functools
 import string
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ import numpy as np
 
 from gpicljax.envs.byte_stream import tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, permuted, word
-from gpicljax.envs.byte_stream.interpreter import PATTERN, Asked
+from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, Asked
 from gpicljax.envs.byte_stream.pool import shared
 from gpicljax.envs.byte_stream.tasks import COPY, DIGITS, GROUPS, LETTERS, STRINGS, SYMBOL
 
@@ -41,35 +41,36 @@ def _power(exponent: jax.Array) -> jax.Array:
 
 
 def _strings(
-    seed: Seed, keys: jax.Array, which: int, least: jax.Array, most: jax.Array
+    seed: Seed, keys: jax.Array, least: jax.Array, most: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Independent strings of digits for keys: their lengths and digits, as two numbers of five."""
-    base = _DIGITS + 4 * (2 * keys + which)
-    size = least + below(word(seed, base), most - least + 1)
-    low = below(word(seed, base + 1), _power(jnp.minimum(size, 5)))
-    high = below(word(seed, base + 2), _power(jnp.maximum(size - 5, 0)))
-    return size, low, high
+    draws = word(seed, _DIGITS + 8 * keys[..., None] + np.arange(3))
+    return _string(draws, least, most)
 
 
-def _tokens(size: jax.Array, low: jax.Array, high: jax.Array) -> list[jax.Array]:
-    """Tokens of a string of up to ten digits: from two numbers of five."""
-    digits = shared().three_digits
+def _string(
+    draws: jax.Array, least: jax.Array, most: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """A string of digits from three draws in the last axis."""
+    size = least + below(draws[..., 0], most - least + 1)
+    sizes = jnp.stack([jnp.minimum(size, 5), jnp.maximum(size - 5, 0)], -1)
+    halves = below(draws[..., 1:], _power(sizes))
+    return size, halves[..., 0], halves[..., 1]
+
+
+def _tokens(size: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+    """Tokens of a string of up to ten digits, `int32[..., 4]`: from two numbers of five."""
     # With zeros behind, so that the first digits of five are the string's.
-    low = low * _power(5 - jnp.clip(size, 0, 5))
-    high = high * _power(5 - jnp.clip(size - 5, 0, 5))
-    return [
-        digits(low // 100, jnp.clip(size, 0, 3)),
-        _two(low % 100, jnp.clip(size - 3, 0, 2)),
-        digits(high // 100, jnp.clip(size - 5, 0, 3)),
-        _two(high % 100, jnp.clip(size - 8, 0, 2)),
-    ]
+    lacking = 5 - jnp.clip(size[..., None] - np.array([0, 5]), 0, 5)
+    five = jnp.stack([low, high], -1) * _power(lacking)
+    # Two digits are in the pool the first of three.
+    numbers = jnp.stack([five // 100, five % 100 * 10], -1)
+    numbers = numbers.reshape(*numbers.shape[:-2], 4)
+    sizes = jnp.clip(size[..., None] - np.array([0, 3, 5, 8]), 0, np.array([3, 2, 3, 2]))
+    return shared().three_digits(numbers, sizes)
 
 
-def _two(number: jax.Array, size: jax.Array) -> jax.Array:
-    """Tokens of the first `size` of two digits; in the pool they are the first of three."""
-    return shared().three_digits(10 * number, size)
-
-
+@functools.partial(jax.jit, static_argnames="mended")
 def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked:
     """A question of the mapping tasks.
 
@@ -80,11 +81,12 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
       mended: whether the keys of a mapping are all different.
 
     Returns:
-      The question, of five tokens.
+      The question.
     """
-    table = {name: jnp.asarray(column) for name, column in tasks.table(mended).items()}
-    code, marks, style = table["code"][task], table["marks"][task], table["style"][task]
-    shortest, longest = table["question"][task, 0], table["question"][task, 1]
+    columns = tasks.table(mended)
+    table = [columns[name] for name in ("code", "marks", "style", "question", "answer")]
+    row = jnp.asarray(np.concatenate([x.reshape(len(x), -1) for x in table], 1))[task]
+    code, marks, style, shortest, longest = row[:5]
     strings = (code == STRINGS) & (longest > 1)
     count = jnp.asarray(np.array([10, 12, 12, 4, 10, 10]), jnp.int32)[code]
 
@@ -93,7 +95,7 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     keys, rank = everything, count
     all_keys, hidden = jnp.arange(KEYS, dtype=jnp.int32), jnp.zeros(KEYS, bool)
     if not mended:
-        drawn = jnp.stack(_strings(seed, all_keys, 0, shortest, longest))
+        drawn = jnp.stack(_strings(seed, all_keys, shortest, longest))
         equal = (drawn[:, :, None] == drawn[:, None, :]).all(0)
         hidden = (equal & (all_keys[:, None] < all_keys[None, :])).any(-1)
         distinct = jnp.where(hidden, 0, 1 << all_keys).sum(dtype=jnp.int32)
@@ -118,56 +120,63 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
 
     # Symbols.
     target = below(word(seed, _TARGET), jnp.where(code == SYMBOL, 10, 4))
-    # A permutation of the four without a fixed point, as the letters are in random order.
-    turned = (key + 1 + below(word(seed, _PERMUTATION), 3)) % 4
-    shuffled = permuted(word(seed, _PERMUTATION), key, jnp.where(code == LETTERS, 4, 10))
-    partner = turned if mended else shuffled
-    answering = jnp.select([code == LETTERS, code == COPY], [partner, key], target)
     alphabet = jnp.asarray(np.array([len(SYMBOLS), 26, 26, 34, 10, 10]), jnp.int32)[code]
     length = shortest + below(word(seed, _LENGTHS + key), longest - shortest + 1)
-    sizes = _power(jnp.minimum(length, 5))
-    wanted = jnp.stack([key, answering, key])
-    ranges = jnp.stack([alphabet, alphabet, sizes])
-    which = jnp.stack([jnp.int32(_ALPHABET), jnp.int32(_ALPHABET), 3 + jnp.minimum(length, 5)])
-    picked = permuted(word(seed, which), wanted, ranges)
+    digits = jnp.minimum(length, 5)
+    turn = word(seed, _PERMUTATION), key, jnp.where(code == LETTERS, 4, 10)
+
+    def permutations(answering: jax.Array) -> list[jax.Array]:
+        """Numbers of the seed's permutations, what is permuted, and among how many."""
+        numbers = jnp.stack([jnp.int32(_ALPHABET), jnp.int32(_ALPHABET), 3 + digits])
+        wanted = jnp.stack([key, answering, key])
+        return [word(seed, numbers), wanted, jnp.stack([alphabet, alphabet, _power(digits)])]
+
+    if mended:
+        # A permutation of the four without a fixed point, as the letters are in random order.
+        partner = (key + 1 + below(turn[0], 3)) % 4
+        answering = jnp.select([code == LETTERS, code == COPY], [partner, key], target)
+        joined = [jnp.append(a, b) for a, b in zip(permutations(answering), turn, strict=True)]
+        picked = permuted(*joined)
+        shuffled = picked[3]
+    else:
+        shuffled = permuted(*turn)
+        answering = jnp.select([code == LETTERS, code == COPY], [shuffled, key], target)
+        picked = permuted(*permutations(answering))
     texts = [SYMBOLS, string.ascii_lowercase, string.ascii_lowercase]
     texts += [string.ascii_lowercase + PUNCTUATION, string.digits, string.digits]
     rows = [[ord(x) for x in text.ljust(len(SYMBOLS))] for text in texts]
     pair = jnp.asarray(np.array(rows), jnp.int32)[code, picked[:2]]
     mark = jnp.asarray(np.array([ord(x) for x in PUNCTUATION]), jnp.int32)
     symbol = (code != COPY) & (key >= 4) & ((code == GROUPS) | (code == LETTERS))
-    itself = mark[jnp.clip(key - 4, 0, 7)]
-    asked = jnp.where(symbol, itself, pair[0])
+    pair = jnp.where(symbol, mark[jnp.clip(key - 4, 0, 7)], pair)
     prompt = jnp.asarray(np.frombuffer(PROMPT.encode(), np.uint8), jnp.int32)
-    asked = jnp.where(marks & 4 != 0, prompt[question % len(PROMPT)], asked)
-    answered = jnp.where(symbol, itself, pair[1])
+    prompted = (marks & np.array([4, 0])) != 0
+    pair = jnp.where(prompted, prompt[question % len(PROMPT)], pair)
 
-    # Digits.
+    # Digits, of the question and of the answer.
+    least, most = row[3:].reshape(2, 2).T
+    first = _DIGITS + np.array([[0, 1, 2], [4, 5, 6]])
+    step = np.full((2, 3), 8)
     if mended:
-        high = below(word(seed, _DIGITS + 8 * key + 2), _power(jnp.maximum(length - 5, 0)))
-        low = picked[2]
-    else:
-        length, low, high = _strings(seed, key, 0, shortest, longest)
-    length, low = jnp.where(strings, length, 1), jnp.where(strings, low, key)
-    size, first, second = _strings(seed, key, 1, table["answer"][task, 0], table["answer"][task, 1])
-    permutation = code == DIGITS
-    size, first = jnp.where(permutation, 1, size), jnp.where(permutation, shuffled, first)
+        first[0, 0], step[0, 0] = _LENGTHS, 1
+    size, low, high = _string(word(seed, first + step * key), least, most)
+    if mended:
+        low = jnp.where(np.array([True, False]), picked[2], low)
+    other = jnp.stack([~strings, code == DIGITS])
+    size = jnp.where(other, 1, size)
+    low = jnp.where(other, jnp.stack([key, shuffled]), low)
 
     numeric = code >= DIGITS
     pool = shared()
-    period = pool.token(".")
-
-    def tokens(byte: jax.Array, size: Any, low: Any, high: Any, mark: int) -> list[jax.Array]:
-        digits = [jnp.where(numeric, token, 0) for token in _tokens(size, low, high)]
-        digits[0] = jnp.where(numeric, digits[0], jnp.asarray(pool.characters)[byte])
-        return [*digits, jnp.where(marks & mark != 0, period, 0)]
-
-    *answer, end = tokens(answered, size, first, second, 2)
-    answer = [*answer, 0, 0, 0, end]
+    tokens = jnp.where(numeric, _tokens(size, low, high), 0)
+    begin = jnp.where(numeric, tokens[:, :1], jnp.asarray(pool.characters)[pair][:, None])
+    end = jnp.where(marks & np.array([1, 2]) != 0, pool.token("."), 0)[:, None]
+    room = jnp.zeros((2, ANSWER - 5), jnp.int32)
+    rows = jnp.concatenate([begin, tokens[:, 1:], room, end], -1)
     zero = jnp.zeros((), jnp.int32)
     return Asked(
-        text=tokens(asked, length, low, high, 1),
-        answer=answer,
+        text=rows[0],
+        answer=rows[1],
         pattern=jnp.zeros(PATTERN, jnp.uint8),
         acceptor=zero,
         style=style,
@@ -176,7 +185,7 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     )
 
 
-def before_feedback(seed: Seed, number: jax.Array, style: jax.Array) -> list[jax.Array]:
+def before_feedback(seed: Seed, number: jax.Array, style: jax.Array) -> jax.Array:
     """What is said in front of an answer that is told.
 
     Args:
@@ -185,7 +194,7 @@ def before_feedback(seed: Seed, number: jax.Array, style: jax.Array) -> list[jax
       style: `int32[]`, which feedback.
 
     Returns:
-      Two tokens of up to four digits.
+      `int32[2]`, tokens of up to four digits.
     """
     draws = word(seed, _draws(number, 1) + np.arange(3))
     before = jnp.select(

@@ -10,7 +10,7 @@ Source: the challenge's mini tasks (after CommAI-mini, arXiv 1701.08954).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ import numpy as np
 from gpicljax.envs.byte_stream import tasks
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
 from gpicljax.envs.byte_stream.interpreter import Asked, asked_exactly
-from gpicljax.envs.byte_stream.pool import shared
+from gpicljax.envs.byte_stream.pool import row_of, running_sum, shared
 
 LONGEST = 48
 """Room for a string."""
@@ -56,6 +56,7 @@ class Description(NamedTuple):
     every: jax.Array
 
 
+@jax.jit
 def belongs(description: Description, string: jax.Array, size: jax.Array) -> jax.Array:
     """Whether a string belongs to a description.
 
@@ -76,28 +77,42 @@ def belongs(description: Description, string: jax.Array, size: jax.Array) -> jax
       [True, False, True]
     """
     there = jnp.arange(LONGEST) < size
-    string = jnp.where(there, string, -2)
-    covered, complete, broken = jnp.zeros(LONGEST, bool), jnp.ones((), bool), jnp.zeros((), bool)
-    after = [jnp.concatenate([string[k:], jnp.full(k, -2, string.dtype)]) for k in range(LETTERS)]
-    for group in range(GROUPS):
-        gram, length = description.grams[group], description.sizes[group]
-        starts = length > 0
-        for k in range(LETTERS):
-            starts = starts & ((k >= length) | (after[k] == gram[k]))
-        found, forbids = starts.any(), description.forbidden[group]
-        broken = broken | (forbids & found)
-        wanted = (length > 0) & ~forbids
-        complete = complete & (found | ~wanted)
-        for k in range(LETTERS):
-            moved = jnp.concatenate([jnp.zeros(k, bool), starts[: LONGEST - k]])
-            covered = covered | (moved & wanted & (k < length))
-    whole = description.anything | (covered | ~there).all()
+    wanted = (description.sizes > 0) & ~description.forbidden
+    starts = _starts(description.grams, description.sizes, jnp.where(there, string, -2))
+    starts = starts & (description.sizes > 0)[:, None]
+    found = _any(starts)
+    complete = (found | ~wanted).all()
+    broken = (found & description.forbidden).any()
+    # What begins so many letters before a place covers it.
+    back, covered = LETTERS - 1, jnp.zeros((GROUPS, LONGEST), bool)
+    padded = jnp.pad(starts & wanted[:, None], ((0, 0), (back, 0)))
+    for k in range(LETTERS):
+        moved = padded[:, back - k : back - k + LONGEST]
+        covered = covered | (moved & (k < description.sizes)[:, None])
+    whole = description.anything | ~_any(there & ~covered.any(0))
     return whole & (complete | ~description.every) & ~broken
 
 
+def _any(marks: jax.Array) -> jax.Array:
+    """`any` along the last axis, of `LONGEST`: in halves, as XLA makes two loops beyond 32."""
+    return marks.reshape(*marks.shape[:-1], 2, -1).any((-2, -1))
+
+
+def _starts(grams: jax.Array, sizes: jax.Array, string: jax.Array) -> jax.Array:
+    """Where n-grams, `int32[N, LETTERS]`, begin in a string, `bool[N, LONGEST]`."""
+    string = jnp.pad(string, (0, LETTERS - 1), constant_values=-2)
+    starts = jnp.ones((len(grams), LONGEST), bool)
+    for k in range(LETTERS):
+        same = string[k : k + LONGEST] == grams[:, k, None]
+        starts = starts & (same | (k >= sizes)[:, None])
+    return starts
+
+
 def _nth(mask: jax.Array, number: jax.Array) -> jax.Array:
-    """The place of entry `number` (from 0) among those that `mask: bool[26]` marks."""
-    return (jnp.cumsum(mask, dtype=jnp.int32) <= number[..., None]).sum(-1, dtype=jnp.int32)
+    """The place of entry `number` (from 0) among those that `mask: bool[N]` marks; 0 for none."""
+    rank = running_sum(mask) - 1
+    chosen = mask & (rank == number[..., None])
+    return jnp.where(chosen, np.arange(mask.shape[-1], dtype=np.int32), 0).max(-1)
 
 
 def describe(seed: Seed, kind: jax.Array, shown: jax.Array, mended: bool) -> Description:
@@ -140,13 +155,12 @@ def _member(
     base = _STRING * (1 + attempt)
     wanted = (description.sizes > 0) & ~description.forbidden
     count = wanted.sum(dtype=jnp.int32)
-    order = jnp.argsort(~wanted, stable=True).astype(jnp.int32)
     drawn = below(word(seed, base + np.arange(_SEGMENTS)), jnp.maximum(count, 1))
     runs = word(seed, base + 64 + np.arange(_SEGMENTS))
     run = jnp.where(description.anything & ((runs >> 31) | (count == 0)), 1 + below(runs, 5), 0)
-    gram = jnp.where(count > 0, order[drawn], -1)
+    gram = jnp.where(count > 0, _nth(wanted, drawn), -1)
     size = jnp.where(gram >= 0, description.sizes[gram], 0)
-    ends = jnp.cumsum(run + size, dtype=jnp.int32)
+    ends = running_sum(run + size)
     inside = ends - run - size < length
     # In the end, the n-grams that are missing.
     index = jnp.arange(GROUPS)
@@ -156,16 +170,16 @@ def _member(
     run = jnp.concatenate([jnp.where(inside, run, 0), jnp.zeros(GROUPS, jnp.int32)])
     last = jnp.where(missing, description.sizes, 0)
     size = jnp.concatenate([jnp.where(inside, size, 0), last])
-    ends = jnp.cumsum(run + size, dtype=jnp.int32)
+    ends = running_sum(run + size)
     # Each place's segment, and where in it.
     places = jnp.arange(LONGEST, dtype=jnp.int32)
-    segment = jnp.minimum((ends <= places[:, None]).sum(-1, dtype=jnp.int32), len(ends) - 1)
+    segment = (ends[:-1] <= places[:, None]).sum(-1, dtype=jnp.int32)
     into = places - (ends - run - size)[segment] - run[segment]
     draws = word(seed, base + 128 + np.arange(LONGEST))
     free = below(draws, 26)
     spelled = (description.grams[..., None] == jnp.arange(26)).any(1)
     allowed = ~(spelled & description.forbidden[:, None]).any(0)
-    tame = jnp.where(allowed[free], free, _nth(allowed, jnp.zeros((), jnp.int32)))
+    tame = jnp.where(allowed[free], free, jnp.where(allowed, np.arange(26), 26).min())
     free = jnp.where(attempt == _TRIES - 1, tame, free)
     letters = description.grams[gram[segment], jnp.clip(into, 0, LETTERS - 1)]
     return jnp.where(into < 0, free, letters), ends[-1]
@@ -183,8 +197,8 @@ def _edited(
     last = (edit == _EDITS - 1) & description.forbidden.any()
     there = jnp.where(last, description.forbidden, description.sizes > 0)
     group = below(u[1], jnp.maximum(there.sum(dtype=jnp.int32), 1))
-    order = jnp.argsort(~there, stable=True).astype(jnp.int32)
-    gram, length = description.grams[order[group]], description.sizes[order[group]]
+    group = _nth(there, group)
+    gram, length = description.grams[group], description.sizes[group]
     # Something put in: a letter of no n-gram, a letter of one, or all of one.
     spelled = (description.grams[..., None] == jnp.arange(26)).any((0, 1))
     strange = _nth(~spelled, below(u[2], 26 - spelled.sum(dtype=jnp.int32)))
@@ -195,10 +209,7 @@ def _edited(
     new = jnp.where(kind == 2, gram[jnp.clip(places - at, 0, LETTERS - 1)], letter)
     put = jnp.where((places >= at) & (places < at + width), new, before)
     # An n-gram overwritten wherever it is.
-    starts = jnp.ones(LONGEST, bool)
-    for k in range(LETTERS):
-        there = jnp.concatenate([string[k:], jnp.full(k, -2, string.dtype)])
-        starts = starts & ((k >= length) | (there == gram[k]))
+    starts = _starts(gram[None], length[None], string)[0]
     other = below(word(seed, 0x30000 + 128 * edit + np.arange(LONGEST)), 26)
     overwritten = jnp.where(starts & (places < size), other, string)
     changed = kind == 3
@@ -227,11 +238,11 @@ def _string(
     )
     letters = below(word(seed, 0x40000 + np.arange(3 * LONGEST)), 26).reshape(3, LONGEST)
     random = letters, jnp.full(3, length)
-    # Of mini0, random strings come first; of the others, last.
-    tried = jax.tree.map(lambda *x: jnp.concatenate(x), random, edited, random)
+    tried = jax.tree.map(lambda *x: jnp.concatenate(x), random, edited)
     bad = ~jax.vmap(belongs, (None, 0, 0))(description, *tried)
-    bad = bad & ((np.arange(len(bad)) >= 3) | (kind == 0))
-    wrong = jax.tree.map(lambda x: x[jnp.argmax(bad)], tried)
+    # Of mini0, random strings come first; of the others, last.
+    order = jnp.concatenate([bad[:3] & (kind == 0), bad[3:], bad[:3]])
+    wrong = jax.tree.map(lambda x: x[jnp.argmax(order) % len(bad)], tried)
     # Nothing is wrong where anything goes: the reference says nothing then.
     nothing = ~label & (description.sizes == 0).all()
     takes = label | ~bad.any()
@@ -263,30 +274,32 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
     there = description.sizes > 0
     items = there.sum(dtype=jnp.int32)
     place = below(word(seed, _PLACE), items + 1)
-    rank = jnp.cumsum(there, dtype=jnp.int32) - 1
-    anything = jnp.where(description.anything, token("anything"), 0)
-    to_and_fro = (link, token("anything and "), token(" and anything"))
-    text: list[Any] = [token("description: ")]
+    rank = running_sum(there) - 1
+    here = there & description.anything & (rank == place)
+    linked = there & (rank > 0)
     weights = np.array([26**2, 26, 1])
     numbers = (jnp.maximum(description.grams, 0) * weights).sum(-1, dtype=jnp.int32)
-    for group in range(GROUPS):
-        here = there[group] & description.anything & (rank[group] == place)
-        linked = there[group] & (rank[group] > 0)
-        text.append(jnp.where(linked, link, 0))
-        text.append(jnp.where(here, to_and_fro[1], 0))
-        text.append(jnp.where(description.forbidden[group], token("not "), 0))
-        text.append(pool.trigram(numbers[group], description.sizes[group]))
-    behind = jnp.where(items > 0, to_and_fro[2], anything)
-    text.append(jnp.where((place == items) & description.anything, behind, 0))
-    text.append(token("; verify: "))
+    groups = [
+        jnp.where(linked, link, 0),
+        jnp.where(here, token("anything and "), 0),
+        jnp.where(description.forbidden, token("not "), 0),
+        pool.trigram(numbers, description.sizes),
+    ]
+    behind = jnp.where(items > 0, token(" and anything"), token("anything"))
     letters = string.reshape(-1, 3)
     sizes = jnp.clip(size - 3 * jnp.arange(LONGEST // 3), 0, 3)
     there = jnp.arange(LONGEST).reshape(-1, 3) < size
     numbers = jnp.where(there, letters * weights, 0).sum(-1, dtype=jnp.int32)
-    trigrams = pool.trigram(numbers, sizes)
-    text += [trigrams[i] for i in range(LONGEST // 3)] + [token(".")]
+    text = row_of(
+        token("description: "),
+        jnp.stack(groups, -1).reshape(-1),
+        jnp.where((place == items) & description.anything, behind, 0),
+        token("; verify: "),
+        pool.trigram(numbers, sizes),
+        token("."),
+    )
     verdict = jnp.where(true, token("true"), token("false"))
-    return asked_exactly(text, [verdict], tasks.VERDICT)
+    return asked_exactly(text, row_of(verdict), tasks.VERDICT)
 
 
 def feedback(seed: Seed, answer: jax.Array, correct: jax.Array) -> jax.Array:

@@ -9,6 +9,7 @@ import functools
 import itertools
 import string
 from importlib import resources
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -89,7 +90,6 @@ class Pool:
     Attributes:
       letters: `int32[26]`, tokens of a .. z.
       spaced: `int32[26]`, the same followed by a space.
-      gaps: `int32[7]`, 0 to 6 spaces.
       vocabulary: `int32[N]`, the words.
       spelled: `int32[N]`, the words with a space after each letter.
       joined: `int32[3, N]`, the words with each of `JOINTS` between the letters.
@@ -106,7 +106,6 @@ class Pool:
         self.letters = np.array([builder.token(x) for x in string.ascii_lowercase], np.int32)
         start = builder.text.find("a b c ")
         self.spaced = ((start + 2 * np.arange(26) << _LENGTH_BITS) + 2).astype(np.int32)
-        self.gaps = np.array([builder.token(" " * n) for n in range(7)], np.int32)
         self.vocabulary = builder.row(list(words()))
         self.spelled = builder.row(["".join(f"{x} " for x in word) for word in words()])
         self.joined = np.stack([builder.row([j.join(word) for word in words()]) for j in JOINTS])
@@ -119,6 +118,18 @@ class Pool:
         self.digits = int(builder.row([f"{n:03}" for n in range(1000)])[0]) >> _LENGTH_BITS
         self.hexadecimal = int(builder.row([f"{n:03x}" for n in range(4096)])[0]) >> _LENGTH_BITS
         self.characters = np.array([builder.token(chr(n)) for n in range(128)], np.int32)
+
+    def letter(self, number: jax.Array) -> jax.Array:
+        """Tokens of a .. z, by their numbers from 0."""
+        return (number << _LENGTH_BITS) + int(self.letters[0])
+
+    def letter_and_space(self, number: jax.Array) -> jax.Array:
+        """Tokens of the same followed by a space."""
+        return (2 * number << _LENGTH_BITS) + int(self.spaced[0])
+
+    def gap(self, number: jax.Array) -> jax.Array:
+        """Tokens of 0 to 6 spaces, with which the pool begins."""
+        return number
 
     def trigram(self, number: jax.Array, size: jax.Array) -> jax.Array:
         """Tokens of the first `size` of three capitals, from `number = 676 a + 26 b + c`."""
@@ -177,30 +188,47 @@ def cut(token: jax.Array, size: jax.Array | int) -> jax.Array:
     return (token >> _LENGTH_BITS << _LENGTH_BITS) + size
 
 
-def running_sum(values: jax.Array) -> jax.Array:
-    """Sums up to and including each entry, along the last axis, in a few additions of rows.
+def row_of(*tokens: Any) -> jax.Array:
+    """Single tokens and rows of them as one row, `int32[K]`.
+
+    Example:
+      >>> row_of(1, jnp.array([2, 3])).tolist()
+      [1, 2, 3]
+    """
+    return jnp.concatenate([jnp.atleast_1d(jnp.asarray(token, jnp.int32)) for token in tokens])
+
+
+def running_sum(values: jax.Array, together: Any = True) -> jax.Array:
+    """Sums up to and including each entry, along the last axis, `int32[..., K]`.
+
+    As a product of matrices, which XLA has compiled already; exact up to 2**24.
+
+    Args:
+      values: `int32[..., K]`.
+      together: `bool[K, K]`, which entries count for which.
 
     Example:
       >>> running_sum(jnp.array([1, 2, 3])).tolist()
       [1, 3, 6]
     """
-    step = 1
-    while step < values.shape[-1]:
-        moved = jnp.zeros_like(values).at[..., step:].set(values[..., :-step])
-        values, step = values + moved, 2 * step
-    return values
+    size = values.shape[-1]
+    upper = (np.triu(np.ones((size, size), bool)) & together).astype(np.float32)
+    exact = jax.lax.Precision.HIGHEST
+    return jnp.matmul(values.astype(jnp.float32), upper, precision=exact).astype(jnp.int32)
 
 
 def reached(ends: jax.Array, place: jax.Array) -> jax.Array:
     """How many of ascending `ends` a place has reached, `int32[]`: a search by halves.
 
-    A sum over all of them takes XLA several times as long.
+    A sum over many of them takes XLA several times as long.
 
     Example:
       >>> [int(reached(jnp.array([2, 5, 5]), jnp.int32(i))) for i in (1, 2, 5)]
       [0, 1, 3]
     """
     size = ends.shape[-1]
+    if size <= 8:
+        return (ends.astype(jnp.int32) <= place).sum(dtype=jnp.int32)
     found, step = jnp.zeros((), jnp.int32), 1 << (size.bit_length() - 1)
     while step:
         further = found + step
@@ -220,7 +248,13 @@ def laid(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
       `bases: int32[K]`, where each one's text begins in the pool less where it begins in the row;
       and `ends: uint8[K]`, where it ends in the row.
     """
-    ends = running_sum(length(tokens))
+    return laid_in_two(tokens, tokens.shape[-1])
+
+
+def laid_in_two(tokens: jax.Array, first: int) -> tuple[jax.Array, jax.Array]:
+    """`laid` of the first tokens, and of the others, behind one another."""
+    apart = np.arange(tokens.shape[-1]) >= first
+    ends = running_sum(length(tokens), apart[:, None] == apart)
     return (tokens >> _LENGTH_BITS) - (ends - length(tokens)), ends.astype(jnp.uint8)
 
 

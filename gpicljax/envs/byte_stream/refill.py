@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,8 +13,17 @@ import numpy as np
 from gpicljax.batching import remaker, select
 from gpicljax.envs.byte_stream import arithmetic, blocks, mapping, mini, sentences, tasks
 from gpicljax.envs.byte_stream.hashing import Seed
-from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, TEXT, Asked, Question
-from gpicljax.envs.byte_stream.pool import cut, laid, shared, taken
+from gpicljax.envs.byte_stream.interpreter import (
+    ANSWER,
+    PATTERN,
+    TEXT,
+    Asked,
+    Question,
+    posed,
+)
+from gpicljax.envs.byte_stream.pool import cut, row_of, shared, taken
+
+_FLAGS = 5
 
 
 class Due(NamedTuple):
@@ -47,6 +55,20 @@ class Due(NamedTuple):
     keep: jax.Array
 
 
+def _packed(due: Due) -> jax.Array:
+    """What is due as one row, `int32[8]`: one array to gather from, and seeds drawn once."""
+    flags = sum(flag.astype(jnp.int32) << place for place, flag in enumerate(due[-_FLAGS:]))
+    words = [jax.lax.bitcast_convert_type(part, jnp.int32) for part in (*due.seed, *due.series)]
+    return jnp.stack([*words, *due[2:-_FLAGS], flags])
+
+
+def _unpacked(row: jax.Array) -> Due:
+    """What is due, from its row."""
+    words = jax.lax.bitcast_convert_type(row[:4], jnp.uint32)
+    flags = (row[-1] >> np.arange(_FLAGS)) & 1 == 1
+    return Due(Seed(*words[:2]), Seed(*words[2:]), *row[4:-1], *flags)
+
+
 def blank() -> Question:
     """Nothing: no text, no question.
 
@@ -54,47 +76,17 @@ def blank() -> Question:
       >>> int(blank().end)
       0
     """
-    zero = jnp.zeros((), jnp.int32)
     return Question(
-        bases=jnp.zeros(TEXT, jnp.int32),
-        ends=jnp.zeros(TEXT, jnp.uint8),
-        cursor=zero,
-        answer_bases=jnp.zeros(ANSWER, jnp.int32),
-        answer_ends=jnp.zeros(ANSWER, jnp.uint8),
-        pattern=jnp.zeros(PATTERN, jnp.uint8),
-        acceptor=zero,
-        style=zero,
-        key=zero,
-        keys=zero,
+        tokens=jnp.zeros(TEXT + ANSWER, jnp.int32),
+        bytes=jnp.zeros(TEXT + ANSWER + PATTERN, jnp.uint8),
+        marks=jnp.zeros((), jnp.int32),
     )
 
 
-def question_of(text: jax.Array, asked: Asked | None, cursor: Any) -> Question:
-    """A question of which `cursor` bytes were said; without `asked`, nothing but a text.
-
-    Args:
-      text: `int32[TEXT]` tokens.
-      asked: what is to be answered, and how.
-      cursor: `int32[]`.
-    """
-    bases, ends = laid(text)
-    said = dataclasses.replace(
-        blank(), bases=bases, ends=ends, cursor=jnp.asarray(cursor, jnp.int32)
-    )
-    if asked is None:
-        return said
-    answer = jnp.stack([jnp.asarray(token, jnp.int32) for token in asked.answer])
-    answer_bases, answer_ends = laid(answer)
-    return dataclasses.replace(
-        said,
-        answer_bases=answer_bases,
-        answer_ends=answer_ends,
-        pattern=asked.pattern,
-        acceptor=asked.acceptor,
-        style=asked.style,
-        key=asked.key,
-        keys=asked.keys,
-    )
+def _posed(asked: Asked, text: jax.Array, cursor: Any) -> Question:
+    """The question, with this text to be said."""
+    more = asked.acceptor, asked.style, asked.key, asked.keys
+    return posed(text, asked.answer, asked.pattern, cursor, *more)
 
 
 def first(mended: bool, families: tuple[int, ...], due: Due) -> Question:
@@ -113,43 +105,52 @@ def first(mended: bool, families: tuple[int, ...], due: Due) -> Question:
         token = jnp.where(family == tasks.ARITHMETIC, shared().token(arithmetic.LEAD), token)
     if tasks.BLOCKS in families:
         token = jnp.where(family == tasks.BLOCKS, blocks.first_token(due.task, mended), token)
-    begun = question_of(_text([cut(token, 1), shared().token(" ")]), None, 1)
-    if tasks.MAPPING not in families:
-        return begun
-    asked = mapping.ask(*arguments)
-    return select(family == tasks.MAPPING, question_of(_text(asked.text), asked, 1), begun)
+    text = _text(cut(token, 1), shared().token(" "))
+    answer, pattern, zero = (
+        jnp.zeros(ANSWER, jnp.int32),
+        jnp.zeros(PATTERN, jnp.uint8),
+        jnp.zeros((), jnp.int32),
+    )
+    asked = Asked(text, answer, pattern, zero, zero, zero, zero)
+    if tasks.MAPPING in families:
+        drawn = mapping.ask(*arguments)
+        mapped = family == tasks.MAPPING
+        text = jnp.where(mapped, _text(drawn.text), text)
+        asked = select(mapped, drawn, asked._replace(text=drawn.text))
+    return _posed(asked, text, 1)
 
 
-def _text(tokens: list[Any]) -> jax.Array:
-    """Tokens, `int32[TEXT]`, with none behind them; entries are single ones, or rows."""
-    rows = [jnp.atleast_1d(jnp.asarray(token, jnp.int32)) for token in tokens]
-    joined = jnp.concatenate(rows)
-    return jnp.concatenate([joined, jnp.zeros(TEXT - len(joined), jnp.int32)])
+def _text(*tokens: Any) -> jax.Array:
+    """Single tokens and rows of them, `int32[TEXT]`, with none behind them."""
+    row = row_of(*tokens)
+    return row_of(row, np.zeros(TEXT - len(row)))
 
 
-def _put(due: Due, old: Question, text: jax.Array, asked: Asked) -> Question:
-    """The question, or the old one if none is due, with this text to be said."""
-    cursor = jnp.where(due.keep, old.cursor, 0)
-    made = question_of(text, asked, cursor)
-    rest = dataclasses.replace(old, bases=made.bases, ends=made.ends, cursor=made.cursor)
-    return select(due.ask, made, rest)
+def _put(due: Due, old: Question, text: jax.Array, answer: jax.Array, asked: Asked) -> Question:
+    """The question, or the old one if none is due, with this text to be said.
+
+    `answer` is `int32[ANSWER]`, the tokens of the old question's.
+    """
+    before = Asked(text, answer, old.pattern, old.acceptor, old.style, old.key, old.keys)
+    asked = select(due.ask, asked._replace(text=text), before)
+    return _posed(asked, text, jnp.where(due.keep, old.cursor, 0))
 
 
-def _joined(due: Due, old: Question, before: list[Any], told: Any, asked: Asked) -> Question:
+def _joined(due: Due, old: Question, before: jax.Array, told: Any, asked: Asked) -> Question:
     """The question after feedback: `before`, the answer if it is told, and the question.
 
-    `told` is 0 for no answer, 1 for one without its period, 2 for all of it, -1 for no feedback.
+    `before` is `int32[N]`, tokens. `told` is 0 for no answer, 1 for one without its period, 2 for
+    all of it, -1 for no feedback.
     """
-    answer = taken(old.answer_bases, old.answer_ends)
     says = due.feedback & (told >= 0)
-    head = [
-        *(jnp.where(says, token, 0) for token in before),
-        jnp.where(says & (told > 0), answer[:-1], 0),
-        jnp.where(says & (told == 2), answer[-1], 0),
-        jnp.where(says & (old.style != tasks.BARE), shared().token(";"), 0),
-    ]
-    text = [jnp.where(due.ask, token, 0) for token in asked.text]
-    return _put(due, old, _text([*head, *text]), asked)
+    has = [says, says & (told > 0), says & (told == 2), says & (old.style != tasks.BARE), due.ask]
+    bits = sum(part.astype(jnp.int32) << number for number, part in enumerate(has))
+    answer = taken(*old.answer)
+    text = _text(before, answer, shared().token(";"), asked.text)
+    # To which of the five parts each token belongs.
+    part = np.full(TEXT, 4, np.int32)
+    part[: len(before) + ANSWER + 1] = [0] * len(before) + [1] * (ANSWER - 1) + [2, 3]
+    return _put(due, old, jnp.where(bits >> part & 1 == 1, text, 0), answer, asked)
 
 
 def _mapping(mended: bool, due: Due, old: Question) -> Question:
@@ -167,20 +168,20 @@ def _sentences(mended: bool, due: Due, old: Question) -> Question:
     unfinished = old.style == tasks.GOOD_JOB_UNFINISHED
     told = jnp.where(tells, jnp.where(unfinished, 1, 2), 0)
     asked = sentences.ask(due.seed, due.task, due.number, mended)
-    return _joined(due, old, [before], told, asked)
+    return _joined(due, old, row_of(before), told, asked)
 
 
 def _mini(mended: bool, due: Due, old: Question) -> Question:
     asked = mini.ask(due.seed, due.series, due.shown, due.task, mended)
-    answer = jnp.where(due.ask, asked.answer[0], taken(old.answer_bases, old.answer_ends)[0])
-    said = mini.feedback(due.seed, answer, due.correct)
-    question = _text([jnp.where(due.ask, token, 0) for token in asked.text])
+    answer = taken(*old.answer)
+    said = mini.feedback(due.seed, jnp.where(due.ask, asked.answer[0], answer[0]), due.correct)
+    question = jnp.where(due.ask, _text(asked.text), 0)
     # What is left is said first; two messages have their places in the end.
-    left = jnp.where(due.ask, question, taken(old.bases, old.ends))
+    left = jnp.where(due.ask, question, taken(*old.text))
     left = jnp.where(due.keep, left, 0)
     free = jnp.where(left[-2] == 0, TEXT - 2, TEXT - 1)
     told = jnp.where(np.arange(TEXT) == free, said, left)
-    return _put(due, old, jnp.where(due.feedback, told, question), asked)
+    return _put(due, old, jnp.where(due.feedback, told, question), answer, asked)
 
 
 def _arithmetic(mended: bool, due: Due, old: Question) -> Question:
@@ -189,14 +190,14 @@ def _arithmetic(mended: bool, due: Due, old: Question) -> Question:
     before, _ = sentences.before_feedback(old.style, due.correct)
     told = jnp.where(worked_out | due.correct, 0, 2)
     asked = arithmetic.ask(due.seed, due.task, due.number, mended)
-    return _joined(due, old, [jnp.where(worked_out, statement, before)], told, asked)
+    return _joined(due, old, row_of(jnp.where(worked_out, statement, before)), told, asked)
 
 
 def _blocks(mended: bool, due: Due, old: Question) -> Question:
     before = jnp.where(due.correct, shared().token(blocks.YES), shared().token(blocks.NO))
     told = jnp.where(due.correct, 0, 2)
     asked = blocks.ask(due.seed, due.task, due.number, mended)
-    return _joined(due, old, [before], told, asked)
+    return _joined(due, old, row_of(before), told, asked)
 
 
 _MAKERS = {
@@ -215,7 +216,7 @@ def refilled(mended: bool, families: tuple[int, ...], due: Due, old: Question) -
     kinds[list(families)] = 1 + np.arange(len(families))
     family = jnp.asarray(tasks.table(mended)["family"])[due.task]
     kind = jnp.where(due.feedback | due.ask, jnp.asarray(kinds)[family], 0)
-    return _refiller(mended, families)(kind, old, due, old)
+    return _refiller(mended, families)(kind, old, _packed(due), old)
 
 
 @functools.cache
@@ -225,7 +226,10 @@ def _refiller(mended: bool, families: tuple[int, ...]) -> Callable[..., Question
     def groups(size: int) -> tuple[int, ...]:
         return tuple(max(8, size // part) for _, part in makers)
 
-    return remaker([functools.partial(make, mended) for make, _ in makers], groups)
+    def one(make: Callable[..., Question], row: jax.Array, old: Question) -> Question:
+        return make(mended, _unpacked(row), old)
+
+    return remaker([functools.partial(one, make) for make, _ in makers], groups)
 
 
 @functools.cache

@@ -18,7 +18,6 @@ import numpy as np
 from gpicljax.checks import check, check_choice
 from gpicljax.envs.byte_stream import interpreter, tasks
 from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, TEXT, Question, Rules
-from gpicljax.envs.byte_stream.pool import laid
 from gpicljax.envs.byte_stream.tasks import ALL_NAMES
 
 _ACCEPTORS = ("exact", "one of", "lacking", "containing")
@@ -78,7 +77,7 @@ class Transcript(NamedTuple):
 @functools.cache
 def _programs(mended: bool) -> tuple:
     hear = jax.jit(functools.partial(interpreter.hear, mended=mended))
-    return hear, jax.jit(interpreter.speak), jax.jit(laid)
+    return hear, jax.jit(interpreter.speak), jax.jit(interpreter.posed)
 
 
 def replay(
@@ -106,7 +105,7 @@ def replay(
     for name, _ in script:
         check_choice("script", name, ALL_NAMES)
     mended = rules == "mended"
-    hear, speak, lay = _programs(mended)
+    hear, speak, pose = _programs(mended)
     texts = sorted({t for _, ls in script for x in ls for t in (x.question, x.right, x.wrong)})
     texts += sorted({part for _, lines in script for x in lines for part in _parts(x.answer)})
     pool = "".join(texts) + " "
@@ -115,25 +114,21 @@ def replay(
     data = jnp.asarray(np.frombuffer(pool.ljust(size).encode("latin-1"), np.uint8))
     table = tasks.table(mended)
 
-    def row(parts: Sequence[str], size: int) -> tuple[jax.Array, jax.Array]:
+    def row(parts: Sequence[str], size: int) -> jax.Array:
         tokens = np.zeros(size, np.int32)
         for place, text in enumerate(parts):
             tokens[place] = (pool.index(text) << 8) + len(text) if text else 0
-        return lay(jnp.asarray(tokens))
+        return jnp.asarray(tokens)
 
     def asked(line: Line, said: Sequence[str], cursor: jax.Array) -> Question:
         pattern = np.zeros((4, 3), np.uint8)
         for place, text in enumerate(line.patterns):
             pattern[place, : len(text)] = list(text.encode("latin-1"))
-        bases, ends = row(said, TEXT)
-        answer_bases, answer_ends = row(_parts(line.answer), ANSWER)
-        return Question(
-            bases=bases,
-            ends=ends,
-            cursor=cursor,
-            answer_bases=answer_bases,
-            answer_ends=answer_ends,
+        return pose(
+            text=row(said, TEXT),
+            answer=row(_parts(line.answer), ANSWER),
             pattern=jnp.asarray(pattern.reshape(PATTERN)),
+            cursor=cursor,
             acceptor=jnp.int32(_ACCEPTORS.index(line.accepts)),
             style=jnp.int32(0),
             key=jnp.int32(line.key),

@@ -17,7 +17,7 @@ from gpicljax.envs.byte_stream import interpreter, tasks
 from gpicljax.envs.byte_stream.hashing import Seed
 from gpicljax.envs.byte_stream.interpreter import Asked
 from gpicljax.envs.byte_stream.pool import JOINTS, SYNONYMS, shared
-from gpicljax.envs.byte_stream.slots import filled, sentence
+from gpicljax.envs.byte_stream.slots import commands, filled, sentence
 from gpicljax.envs.byte_stream.templates import (
     ANNOUNCED,
     COMMANDS,
@@ -93,9 +93,12 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     """
     asked = sentence(seed, task, question, mended)
     names, questions, answers = _parsed()
-    slots, more = filled(asked)
-    values = jnp.stack([jnp.asarray(slots[name], jnp.int32) for name in names])
-    row = jnp.asarray(np.concatenate([questions, answers], -1))[asked.template]
+    slots, values, more = filled(asked)
+    # A literal is itself, a slot its place.
+    table = np.concatenate([questions, answers], -1)
+    places = np.array([slots.index(name) for name in names])[np.maximum(-1 - table, 0)]
+    table = np.where(table < 0, -1 - places, table).astype(np.int32)
+    row = jnp.asarray(table)[asked.template]
     tokens = jnp.where(row < 0, values[jnp.maximum(-1 - row, 0)], row)
     acceptors = [row[3] for row in TEMPLATES.values()]
     if not mended:
@@ -107,8 +110,8 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     row = jnp.asarray(np.array([acceptors, styles], np.int32))[:, asked.template]
     width = questions.shape[1]
     return Asked(
-        text=[tokens[i] for i in range(width)],
-        answer=[tokens[width + i] for i in range(interpreter.ANSWER)],
+        text=tokens[:width],
+        answer=tokens[width:],
         pattern=more["pattern"].astype(jnp.uint8),
         acceptor=row[0],
         style=row[1],
@@ -120,11 +123,13 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
 def first_token(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> jax.Array:
     """The token that a question begins with.
 
-    It is one of few slots, or none: compilers leave out how the others are drawn.
+    Only commands, and what is announced, are slots there.
     """
     asked = sentence(seed, task, question, mended)
     names, questions, _ = _parsed()
-    slots, _ = filled(asked)
+    lead = 0 if mended else shared().token(" ")
+    slots = {name: row[i] for group, row in commands(asked) for i, name in enumerate(group)}
+    slots["lead"] = jnp.int32(lead)
     rows = questions[:, : ANNOUNCED.count("{") + 1]
     # Only what is announced, and a lead, may be empty.
     empty = [names.index(name) for name in ("lead", "new", "is_as", "old", "dash")]

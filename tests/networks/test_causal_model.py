@@ -123,7 +123,8 @@ def test_steps_are_the_whole_and_no_head_sees_what_it_is_to_say(kind):
 
 
 def test_a_window_of_one_step_is_a_model_without_context():
-    network, params = made(SMALL)
+    # Shares of half of the steps on average: those of so few steps may well be none by default.
+    network, params = made(dataclasses.replace(SMALL, masked=1.0, noisy=1.0))
     inputs = draw()
     other = inputs._replace(observation=inputs.observation.at[:3].set(0))
 
@@ -140,7 +141,7 @@ def test_a_window_of_one_step_is_a_model_without_context():
         # What is expected needs what was seen before, the one step that it has.
         assert np.array_equal(a.latent[4], b.latent[4]) == blind
     assert np.array_equal(a.seen, disturbed.seen)
-    assert not np.array_equal(a.policy, disturbed.policy)
+    assert np.abs(a.policy - disturbed.policy).max() > 0.01
 
 
 @pytest.mark.parametrize("bins", [0, 5])

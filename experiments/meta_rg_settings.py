@@ -190,6 +190,7 @@ CPU_TABLE3 = dataclasses.replace(
     samples=(1, 4, 16),
     observations=1_280_000,
     log_lines=20,
+    evaluation_episodes=64,
     network=dataclasses.replace(EVENTS, slots=128),
 )
 PAPER_TABLE2 = Config(seeds=3, vmax=3)

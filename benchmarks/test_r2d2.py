@@ -49,6 +49,8 @@ def test_training_throughput(benchmark, tmp_path, preset):
 @pytest.mark.parametrize("preset", ["cpu-lstm-v0", "paper-table2"])
 def test_training_throughput_of_memories(benchmark, tmp_path, preset, memory):
     """Two seeds, a core each. At the paper's sizes other kinds than LSTM and GRU have one layer."""
+    if memory == "transformer" and preset == "paper-table2":
+        pytest.skip("the paper's burn-in starts from stored memories, and caches are not stored")
     flags = ["--preset", preset, "--seeds", "2", "--vmax", "5", "--network.memory", memory]
     if preset == "paper-table2" and memory not in ("lstm", "gru"):
         flags += ["--network.core", "256"]

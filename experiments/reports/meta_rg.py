@@ -89,11 +89,13 @@ def condition_table(results: Results, index: int) -> str:
     return "\n".join(lines)
 
 
-def paper_table(results: Results, vmax: int, memory: str) -> str:
+def paper_table(results: Results) -> str:
     """The paper's numbers beside ours, cell by cell (query accuracy by episode, %)."""
+    config = results.outcome.config
     table, where = dict(published.TABLE_3), "Table 3"
-    if vmax == 3:
-        of = memory.upper() if memory.upper() in published.TABLE_2 else "LSTM"
+    if config.vmax == 3:
+        of = config.network.memory.upper()
+        of = of if of in published.TABLE_2 else "LSTM"
         table, where = {(1, 1): published.TABLE_2[of]}, f"Table 2, {of}"
     lines = [
         f"| cell | paper ({where}) | ours, behaviour | ours, greedy |",
@@ -288,7 +290,7 @@ def report(outcome: Outcome) -> Report:
         "exploring actors; chance is 50, but rules that ignore the messages reach 71 to 83 on "
         "the reference rules. They are of continuous stimuli, one round and no distractors.",
         "",
-        paper_table(results, config.vmax, config.network.memory),
+        paper_table(results),
         "",
         "## Hypotheses",
         "",

@@ -193,7 +193,7 @@ QUICK = Config(
     group=8,
     agent=SequenceConfig(batch_size=16, schedule="cosine"),
     hparams=SequenceHParams(learning_rate=5e-3, warmup_updates=50, final_share=0.05),
-    observations=1_024 * 16 * 128,
+    observations=1_536 * 16 * 128,
     log_lines=16,
     acting=("drawn", "greedy"),
     rules=("default",),

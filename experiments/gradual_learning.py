@@ -17,13 +17,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gradual_learning_learners import learner_of, started
 from gradual_learning_settings import ALL, PRESETS, Config, Study, studies_of
 from reports.gradual_learning import report
 
 import gpicljax
-from gpicljax.agents import cloning
 from gpicljax.agents.acting import random_agent
-from gpicljax.agents.catalogue import TaughtConfig
 from gpicljax.agents.combinators import by_instance
 from gpicljax.envs.byte_stream import ByteStream, Curriculum, Task, experts
 from gpicljax.evaluation.byte_stream import Streams, play_streams, streams_of
@@ -36,15 +35,17 @@ from gpicljax.runtime import (
     stream,
 )
 
+KEY_METRICS = {"cloning": "agreement", "recurrent-ppo": "reward", "r2d2": "q_loss"}
+
 
 def build(config: Config) -> Program:
     """Wires streams, network and imitation together."""
     mixture = Curriculum(config.taught, mode="mixture", repeats=config.repeats)
     env = ByteStream(rules=config.rules, families=mixture.families)
     params = env.make_params(curriculum=mixture, horizon=config.stretch)
-    vec = gpicljax.VectorEnv(env, config.parallel, resets="fresh", params=params, privileged=True)
-    network = config.network.network(env.observation_space(), env.action_space())
-    trainer = cloning.make(config.agent, vec, network, experts.oracle())
+    vec = gpicljax.VectorEnv(env, config.streams, resets="fresh", params=params, privileged=True)
+    learner = learner_of(config, vec)
+    trainer = learner.trainer
     families = Curriculum(config.curriculum).families
     evaluated = ByteStream(config.rules, len(config.curriculum) + 1, families)
 
@@ -57,26 +58,26 @@ def build(config: Config) -> Program:
         return (drawn(config, evaluated, studies_of(config, *ALL)),)
 
     return Program(
-        title=f"gradual learning on streams of bytes, {config.network.memory}",
+        title=f"gradual learning on streams of bytes, {config.who}",
         details={
             "taught": " ".join(config.taught),
             "held out": " ".join(config.held_out) or "nothing but instances",
         },
-        init=lambda key, cell: trainer.init(key, config.hparams),
+        init=lambda key, cell: started(config, vec, trainer.init(key, learner.hparams)),
         update=trainer.update,
         observations=trainer.observations,
         measures={"streams": Measure(play, tasks)},
         baselines=lambda: baselines(config, evaluated),
-        key_metric="agreement",
+        key_metric=KEY_METRICS[config.learner],
         save=lambda folder, cell, **about: save_agent(
             folder,
-            algorithm="cloning",
+            algorithm=config.learner,
             env_id="ByteStream-v0",
             env_options={"rules": config.rules, "families": mixture.families},
             env_params=params,
-            num_envs=config.parallel,
-            config=TaughtConfig(unroll=config.agent.unroll),
-            network=config.network,
+            num_envs=config.streams,
+            config=learner.config,
+            network=learner.network,
             **about,
         ),
     )

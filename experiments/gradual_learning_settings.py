@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from gpicljax.agents import cloning
 from gpicljax.agents.catalogue import RecurrentSettings
+from gpicljax.agents.cloning import CloningConfig, CloningHParams
+from gpicljax.agents.ppo import PPOConfig, PPOHParams
+from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
 from gpicljax.checks import Range
 from gpicljax.envs.byte_stream import NAMES, TASKS, Curriculum, predecessors
 from gpicljax.evaluation.gradual_learning import orders
+from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check
 
 REQUIRES = {task.name: task.requires for task in TASKS}
@@ -35,9 +39,17 @@ class Config(TrainingConfig):
       parallel: Streams that are learnt from at once.
       stretch: Steps of a stream of the training, after which another one begins: nobody is stuck in
         one instance, and hard task sets do not crowd out the others.
+      learner: What learns: an imitator, or PPO or R2D2, which know nothing but rewards.
+      teacher: Whom to imitate: a guide, which answers what the stream has told; or an oracle.
+      start_from: Folder of a saved agent with such a network, to go on from.
       network: Kind and sizes of the network.
-      agent: Sizes of the imitation of an agent that knows the answers.
-      hparams: Its hyper-parameters.
+      agent: Sizes of the imitation.
+      hparams: Its hyper-parameters; decay_updates is set to the length of the run, here and below.
+      ppo: Sizes of PPO.
+      ppo_hparams: Its hyper-parameters.
+      q_network: The network of R2D2.
+      r2d2: Sizes of R2D2; it has its own number of streams.
+      r2d2_hparams: Its hyper-parameters.
     """
 
     rules: Literal["mended", "reference"] = "mended"
@@ -50,15 +62,36 @@ class Config(TrainingConfig):
     budget: Annotated[int, Range(1)] = 10_000
     parallel: Annotated[int, Range(1)] = 32
     stretch: Annotated[int, Range(1)] = 1_500
+    learner: Literal["cloning", "recurrent-ppo", "r2d2"] = "cloning"
+    teacher: Literal["guide", "oracle"] = "guide"
+    start_from: Path | None = None
     network: RecurrentSettings = MEMORY
-    agent: cloning.CloningConfig = cloning.CloningConfig(unroll=64, temperature=0.3)
-    hparams: cloning.CloningHParams = cloning.CloningHParams(
-        learning_rate=3e-3, final_share=0.1, decay_updates=600
+    agent: CloningConfig = CloningConfig(unroll=64, temperature=0.3)
+    hparams: CloningHParams = CloningHParams(learning_rate=3e-3, final_share=0.1)
+    ppo: PPOConfig = PPOConfig(unroll=64, epochs=2, minibatches=4, temperature=0.3)
+    ppo_hparams: PPOHParams = PPOHParams(final_share=0.1, discount=0.9, entropy_coefficient=0.003)
+    q_network: RecurrentQSettings = RecurrentQSettings(encoder=(128,), mixer=(), core=(128,))
+    r2d2: R2D2Config = R2D2Config(
+        unroll=40, overlap=20, burn_in=10, replay_capacity=4_096, updates_per_collect=4
     )
+    r2d2_hparams: R2D2HParams = R2D2HParams(learning_rate=5e-4, discount=0.9, target_period=400)
 
     def default_name(self) -> str:
-        """The preset and the memory."""
-        return f"{self.preset}-{self.network.memory}"
+        """The preset and who learns."""
+        return f"{self.preset}-{self.who}"
+
+    @property
+    def who(self) -> str:
+        """The memory, and how it learns if not by imitation alone."""
+        if self.learner == "cloning":
+            return self.network.memory
+        memory = self.q_network.memory if self.learner == "r2d2" else self.network.memory
+        return f"{memory}-{self.learner}"
+
+    @property
+    def streams(self) -> int:
+        """That are learnt from at once."""
+        return self.r2d2.num_envs if self.learner == "r2d2" else self.parallel
 
     @property
     def held_out(self) -> tuple[str, ...]:
@@ -68,6 +101,10 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses unknown task sets, repeated ones to be cleared, and other targets."""
         super().validate()
+        path = self.start_from
+        check(path is None or path.is_dir(), "start_from", str(path), "an existing folder")
+        goes_on = path is None or self.learner != "r2d2"
+        check(goes_on, "start_from", str(path), "None, for r2d2")
         inside = set(self.targets) <= set(self.curriculum)
         check(inside, "targets", self.targets, f"some of the curriculum, {self.curriculum}")
         for field in ("taught", "curriculum"):

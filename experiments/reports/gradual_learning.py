@@ -177,7 +177,7 @@ def report(outcome: Outcome) -> Report:
     everything = joined(seeds)
     studies = studies_of(config, *ALL) * len(seeds)
     simple = studies_of(config, "order", "alone")
-    tasks, name = config.curriculum, config.network.memory
+    tasks, name = config.curriculum, config.who
 
     oracle = alone(rules["oracle"], simple, config).steps
     learner = efficiency(in_order(everything, studies, config), oracle)
@@ -293,7 +293,7 @@ def draw(
 ) -> None:
     """Figures A and B, the graph, and accuracy by the question's number."""
     config, folder = outcome.config, outcome.run.figures
-    title = f"{config.network.memory}, preset {config.preset}"
+    title = f"{config.who}, preset {config.preset}"
     shown = {who: each for who, each in agents.items() if who != "oracle"}
     figure = efficiency_figure(
         shown, config.curriculum, reference=oracle, title=f"Steps until cleared: {title}"

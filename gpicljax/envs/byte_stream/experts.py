@@ -372,3 +372,26 @@ def solver() -> Agent:
         return say.astype(jnp.int32), {}, carry
 
     return Agent(lambda batch: _blank_notes(batch, size), act)
+
+
+def guide() -> Agent:
+    """Says what a learner in its place could know: whom to imitate.
+
+    Where feedback tells what would have been right it is a `solver`, which answers "." until it has
+    heard it, the shortest way to being told. Where only rewards tell, in micro1 to micro4, it is
+    the `oracle`: what that says of a symbol which nobody can know yet is, over many instances,
+    spread over those that are still possible.
+
+    Example:
+      >>> guide().initial_carry(8).questions.shape
+      (8, 16)
+    """
+    knows = solver()
+
+    def act(keys: jax.Array, params: Any, carry: Notes, timestep: TimeStep) -> Any:
+        say, told, carry = knows.act(keys, params, carry, timestep)
+        reacts = jnp.asarray(_ways() == _REACTION)[timestep.privileged["task"]]
+        say = jnp.where(reacts, timestep.privileged["answer"], say)
+        return say.astype(jnp.int32), told, carry
+
+    return Agent(knows.initial_carry, act)

@@ -28,11 +28,14 @@ class Entries(NamedTuple):
       context: float `[B, N, n F]`.
       after: float `[B, N, m F]`, the m steps that followed, the latest first.
       action: float `[B, N, 1]`, the number of the action that was made in the context.
+      key: float `[B, N, H (w + 1)]`, what each head finds them by, and how it favours them: as they
+        were when they were stored. Who acts reads these; who learns makes them anew.
     """
 
     context: jax.Array
     after: jax.Array
     action: jax.Array
+    key: jax.Array
 
 
 class Continuations(NamedTuple):
@@ -133,7 +136,7 @@ class Continuation(nn.Module):
     def initial_carry(self, batch: int) -> Continuations:
         """Nothing."""
         float_, size = jnp.result_type(float), self._features
-        sizes = self.context * size, self.following * size, 1
+        sizes = self.context * size, self.following * size, 1, self.heads * (self.width + 1)
         return Continuations(
             last=jnp.zeros((batch, self._span, size), float_),
             actions=jnp.full((batch, self._span), -1, jnp.int32),
@@ -159,17 +162,20 @@ class Continuation(nn.Module):
         mine = jnp.stack([ago(whose, d) == trial for d in range(span)], axis=2)
         window = jnp.stack([ago(seen, d) for d in range(span)], axis=2) * mine[..., None]
         now, entry = self._entry(window, ago(actions, self.following - 1))
+        # Nothing that is stored is as these parameters have it, or carries their gradients.
+        stored_keys = self._key(carry.stored.context, carry.stored.after)
+        known = carry.stored._replace(key=stored_keys)
         number = jnp.arange(1, steps + 1)
         first = number - jax.lax.cummax(jnp.where(starts.T, number, 0), axis=1)
         time = jnp.where(trial > 0, first, carry.time[:, None] + jnp.arange(steps))
 
         write = (time >= self.following).T
         view = ring.view(carry.written, write, starts, self.slots)
-        entries = [jnp.concatenate(x, axis=1) for x in zip(carry.stored, entry, strict=True)]
+        entries = [jnp.concatenate(x, axis=1) for x in zip(known, entry, strict=True)]
         output = self._heads(now, *self._read(now, Entries(*entries), view))
         stored = [
             ring.store(old, carry.written, new, write, starts)
-            for old, new in zip(carry.stored, entry, strict=True)
+            for old, new in zip(known, entry, strict=True)
         ]
         same = whose[:, steps:] == trial[:, -1:]
         return jax.tree.map(lambda x: x.swapaxes(0, 1), output), Continuations(
@@ -212,7 +218,15 @@ class Continuation(nn.Module):
         cut = self.following * self._features
         made = action[..., None].astype(flat.dtype)
         now = flat[..., : self.context * self._features]
-        return now, Entries(flat[..., cut:], flat[..., :cut], made)
+        context, after = flat[..., cut:], flat[..., :cut]
+        return now, Entries(context, after, made, self._key(context, after))
+
+    def _key(self, context: jax.Array, after: jax.Array) -> jax.Array:
+        """What entries `[B, N, ...]` are found by, `[B, N, H (w + 1)]`."""
+        found = jnp.einsum("bnf,fhw->bnhw", context, self.project)
+        favoured = (after @ self.favour)[..., None]
+        key = jnp.concatenate([found, favoured], axis=-1)
+        return key.reshape(*key.shape[:2], -1)
 
     def _seen(self, inputs: AgentInput) -> jax.Array:
         """The features of steps, `[..., F]`."""
@@ -227,11 +241,12 @@ class Continuation(nn.Module):
         self, now: jax.Array, entries: Entries, view: ring.View
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """What followed `[B, T, H, m F]`, how much `[B, T, H]`, and pay `[B, T, H, A, 2]`."""
-        context, after = entries.context, entries.after
+        after, key = entries.after, entries.key
+        key = key.reshape(*key.shape[:2], self.heads, -1).swapaxes(1, 2)
+        found, favoured = key[..., :-1], key[..., -1]
         action = entries.action[..., 0].astype(jnp.int32)
         paid = after[..., -1]  # the reward of the step just behind the context
         asked = jnp.einsum("btf,fhw->bhtw", now, self.project)
-        found = jnp.einsum("bnf,fhw->bhnw", context, self.project)
         distance = (
             jnp.square(asked).sum(-1)[..., None]
             + jnp.square(found).sum(-1)[:, :, None]
@@ -241,8 +256,7 @@ class Continuation(nn.Module):
         scores = -nn.softplus(self.sharpness)[per_head] * distance
         scores -= nn.softplus(self.decay)[per_head] * view.age[:, None].astype(scores.dtype)
         alike = jnp.where(view.seen[:, None], jnp.exp(scores), 0)
-        favoured = jnp.einsum("bnf,fh->bhn", after, self.favour)[:, :, None]
-        scores = jnp.where(view.seen[:, None], scores + favoured, -jnp.inf)
+        scores = jnp.where(view.seen[:, None], scores + favoured[:, :, None], -jnp.inf)
         nothing = self.nothing[per_head]
         top = jax.lax.stop_gradient(jnp.maximum(scores.max(-1, keepdims=True), nothing))
         weights = jnp.exp(scores - top)

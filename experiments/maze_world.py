@@ -12,6 +12,7 @@ ahead they see. `--preset paper-small` is the paper's; `--dry-run` says what it 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from typing import Any, NamedTuple
 
@@ -68,12 +69,15 @@ class Data(NamedTuple):
       tasks: `int32[]`, see `Cell`.
       window: `int32[]`, likewise, once it has grown.
       weights: of the losses.
+      actor: parameters of the model as it was at the last log line, where it plays episodes; None
+        before there is one.
     """
 
     params: Params
     tasks: jax.Array
     window: jax.Array
     weights: Weights
+    actor: Any = None
 
 
 def build(config: Config) -> Program:
@@ -94,22 +98,39 @@ def build(config: Config) -> Program:
 
     learnt_on = params_of(config.size, config.demonstration.length)
 
-    def group(key: jax.Array, data: Data) -> Lessons:
+    student = causal_model.causal_agent(network, policy)
+
+    def group(key: jax.Array, data: Data, own: bool = False) -> Lessons:
         key, task_key = jax.random.split(key)
         mazes = jax.random.split(task_key, config.group)
         if any(config.tasks):
             which = jax.random.randint(key, mazes.shape, 0, jnp.maximum(data.tasks, 1))
             mazes = jnp.where(data.tasks > 0, known[which], mazes)
-        made = trajectories(key, env, data.params, len(mazes), config.demonstration, tasks=mazes)
+        made = trajectories(
+            key,
+            env,
+            data.params,
+            len(mazes),
+            config.demonstration,
+            actor=student if own and data.actor is not None else None,
+            actor_params=data.actor if own else None,
+            tasks=mazes,
+        )
         return lessons(env, *made)
 
     def sample(keys: jax.Array, data: Data) -> Sequences:
         first = keys[:: config.group]
         if len(first) == 1:
-            seen = group(first[0], data)
+            seen = group(first[0], data, config.own_groups == 1)
         else:
-            seen = jax.vmap(group, (0, None), out_axes=1)(first, data)
-            seen = jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), seen)
+            parts = []
+            for some, own in ((first[: config.own_groups], True), (first[config.own_groups :], False)):
+                if len(some):
+                    made = jax.vmap(functools.partial(group, own=own), (0, None), out_axes=1)(
+                        some, data
+                    )
+                    parts.append(jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), made))
+            seen = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *parts)
         return Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
 
     def phase(data: Data, updates: jax.Array) -> Data:
@@ -152,7 +173,15 @@ def build(config: Config) -> Program:
         state = trainer.init(key, hparams, Data(learnt_on, cell.tasks, cell.window, weights))
         model = state.params[MODEL] if cell.model is None else cell.model
         whole = {MODEL: model, AUTOENCODER: cell.autoencoder, WINDOW: cell.window}
-        return grown(dataclasses.replace(state, params=whole))
+        return between(dataclasses.replace(state, params=whole))
+
+    def between(state: sequence.TrainState) -> sequence.TrainState:
+        """What holds until the next log line."""
+        state = grown(state)
+        if not config.own_groups:
+            return state
+        actor = jax.tree.map(jnp.copy, state.params)
+        return dataclasses.replace(state, data=state.data._replace(actor=actor))
 
     def grown(state: sequence.TrainState) -> sequence.TrainState:
         """The contexts in force after so many updates."""
@@ -177,7 +206,7 @@ def build(config: Config) -> Program:
         init=init,
         update=trainer.update,
         observations=config.observations_per_update if config.train else 0,
-        between=grown,
+        between=between,
         cells={
             cell_name(steps, tasks): Cell(
                 np.int32(steps or UNLIMITED), np.int32(tasks), eyes, start_of(config, steps)

@@ -58,12 +58,18 @@ class Acted(NamedTuple):
       policy: nats of the teacher's action.
       agrees: whether its most probable action is the teacher's.
       pose: `uint8[N, 3, T + 1]`.
+      action: what was done,
+      label: what the teacher would have done.
+      command: `uint8[N, T + 1]` (navigation).
     """
 
     reward: jax.Array
     policy: jax.Array
     agrees: jax.Array
     pose: jax.Array
+    action: jax.Array
+    label: jax.Array
+    command: jax.Array | None
 
 
 class Extras(NamedTuple):
@@ -167,7 +173,8 @@ def measures_of(
         label = made.label.astype(jnp.int32 if config.actions == "discrete" else made.aux.dtype)
         nats = -said.log_prob(policy.to_sample(label))
         agrees = agrees_with(made.aux, made.label)
-        return Acted(earned(env, where, made.reward), nats, agrees, made.pose)
+        earnings = earned(env, where, made.reward)
+        return Acted(earnings, nats, agrees, made.pose, made.action, made.label, made.command)
 
     asleep = dreaming(network, policy, pictures.latent)
 

@@ -70,6 +70,8 @@ class Config(TrainingConfig):
       first_weights: Of the losses in the first part of the training.
       first_share: That part's share of the updates.
       group: Episodes that are made at once, from one key; devices share a batch in whole groups.
+      own_groups: Groups of a batch whose episodes the model plays itself, as it was at the last log
+        line, while the teacher says what it would have done there: rounds of DAgger.
       agent: Batch and schedule.
       hparams: Hyper-parameters; decay_updates is set to the length of the run.
       part: Pictures that are encoded or decoded at a time, where they do not fit; 0 for all.
@@ -104,6 +106,7 @@ class Config(TrainingConfig):
     first_weights: Weights = Weights(0.05, 0.90, 0.05)
     first_share: float = 0.0
     group: int = 1
+    own_groups: int = 0
     agent: SequenceConfig = SequenceConfig(batch_size=8)
     hparams: SequenceHParams = SequenceHParams()
     part: int = 0
@@ -138,6 +141,11 @@ class Config(TrainingConfig):
         most = self.agent.batch_size // self.agent.microbatches
         fits = self.group >= 1 and most % self.group == 0
         check(fits, "group", self.group, f"a divisor of batch_size / microbatches = {most}")
+        accepted = f"0 .. {most // self.group}, the groups of a batch"
+        fits = 0 <= self.own_groups <= most // self.group
+        check(fits, "own_groups", self.own_groups, accepted)
+        one = not self.own_groups or len(self.contexts) == len(self.tasks) == 1
+        check(one, "own_groups", self.own_groups, "0, for several models: they learn from the same")
         check(self.horizon >= 1, "horizon", self.horizon, "an integer >= 1")
         predicted = self.model.rewards == bool(self.weights.reward)
         accepted = "a weight above 0 with --model.rewards, and 0 without"
@@ -213,6 +221,14 @@ PRESETS = {
     "quick": QUICK,
     "cpu-finetune": dataclasses.replace(
         QUICK, contexts=(2, 1), observations=256 * 16 * 128, hparams=SequenceHParams(1e-3, 50)
+    ),
+    # Goes on with a model, in states that it brings about itself: half of all episodes.
+    "cpu-dagger": dataclasses.replace(
+        QUICK,
+        contexts=(0,),
+        own_groups=1,
+        observations=512 * 16 * 128,
+        hparams=SequenceHParams(1e-3, warmup_updates=50, final_share=0.05),
     ),
     "cpu-long": dataclasses.replace(
         QUICK, contexts=(0, 8, 2, 1), observations=4_096 * 16 * 128, log_lines=32

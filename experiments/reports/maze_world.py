@@ -9,19 +9,23 @@ from typing import Any
 import jax
 import numpy as np
 
+from gpicljax.data.maze_world import Episode, frames
 from gpicljax.envs.maze_world.textures import LANDMARK_COLOURS
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.maze_world import explored
 from gpicljax.evaluation.statistics import mean_interval, ratio_interval
 from gpicljax.runtime import Outcome, Report, throughput
 from gpicljax.viz.curves import icl_figure, learning_curves
-from gpicljax.viz.maze_world import MazeEpisode, trajectory_figure
+from gpicljax.storage.atomic import write_atomically
+from gpicljax.viz.maze_world import MazeEpisode, episode_page, trajectory_figure
 from gpicljax.viz.pictures import picture_grid
 from gpicljax.viz.style import save_figure
 
 FULL = "full context"
 SHOWN_RULES = ("random", "privileged, p = 5 %", "privileged, p = 25 %", "privileged, p = 100 %")
 """Beside the models in figures; tables have them all."""
+PAGE_STEPS = 512
+"""Of the episode that is shown step by step."""
 LATE = 4
 """The last quarter of an episode is what is compared."""
 
@@ -61,6 +65,16 @@ class Results:
             return place + 0.5
         size = self.outcome.config.sizes[0]
         return place / self.outcome.program.more.rules.mazes(size).cell_size[0]
+
+    def heading(self, pose: np.ndarray) -> np.ndarray:
+        """Of stored poses `[3, T]`, in radians."""
+        return pose[2] * (1 if self.outcome.config.actions == "continuous" else np.pi / 2)
+
+    def action(self, stored: np.ndarray) -> str:
+        """An action in words."""
+        if self.outcome.config.actions == "continuous":
+            return ", ".join(f"{x:.2f}" for x in stored)
+        return ("stay", "turn left", "turn right", "back", "forward")[int(stored)]
 
 
 def late(values: np.ndarray) -> np.ndarray:
@@ -206,6 +220,8 @@ def draw(results: Results) -> None:
             save_figure(ahead_figure(results, k), figures / f"ahead_{k}.png")
     save_figure(frames_figure(results), figures / "ahead_frames.png")
     save_figure(trajectories_figure(results), figures / "trajectories.png")
+    if results.outcome.config.mode == "navigation":
+        write_atomically(figures / "episode.html", page(results))
 
 
 def earned_figure(results: Results, size: int) -> Any:
@@ -275,7 +291,7 @@ def trajectories_figure(results: Results) -> Any:
                 MazeEpisode(
                     walls=tasks.walls[maze][:size, :size],
                     position=results.position(pose),
-                    heading=pose[2] * (1 if config.actions == "continuous" else np.pi / 2),
+                    heading=results.heading(pose),
                     landmarks=landmarks,
                     colours=np.asarray(LANDMARK_COLOURS[: len(landmarks)], np.uint8),
                 )
@@ -283,6 +299,39 @@ def trajectories_figure(results: Results) -> Any:
             labels.append(name if maze == 0 else "")
     columns = len(labels) // 3
     return trajectory_figure(episodes, labels=labels, columns=columns)
+
+
+def page(results: Results) -> str:
+    """The first model in the first maze, step by step, with what its teacher would have done."""
+    config, model, maze = results.outcome.config, results.models[0], 0
+    env, rules = results.outcome.program.more.env, results.outcome.program.more.rules
+    size = config.sizes[0]
+    task = jax.tree.map(lambda x: np.asarray(x)[maze], rules.mazes(size))
+    played = results.acted[f"n = {size}, {config.acting[0]}"][model]
+    pose, action, label, command, reward = (
+        np.asarray(x)[0, maze]
+        for x in (played.pose, played.action, played.label, played.command, played.reward)
+    )
+    pose, command = pose[:, : PAGE_STEPS + 1], command[: PAGE_STEPS + 1]
+    blank = dict.fromkeys(Episode._fields)
+    shown = Episode(**blank | {"pose": pose, "command": command})
+    episode = MazeEpisode(
+        walls=task.walls[:size, :size],
+        position=results.position(pose),
+        heading=results.heading(pose),
+        landmarks=task.landmarks,
+        colours=np.asarray(LANDMARK_COLOURS[: len(task.landmarks)], np.uint8),
+        command=command,
+        reward=reward[:PAGE_STEPS],
+    )
+    return episode_page(
+        np.asarray(jax.jit(lambda task, shown: frames(env, task, shown))(task, shown)),
+        episode,
+        title=f"{model}, {config.acting[0]}, in a maze that it has never seen",
+        about={"maze": f"{size} x {size}", "steps": len(command) - 1},
+        actions=[results.action(one) for one in action[:PAGE_STEPS]],
+        advice=[results.action(one) for one in label[:PAGE_STEPS]],
+    )
 
 
 # The summary -------------------------------------------------------------------------------------

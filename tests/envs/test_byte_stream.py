@@ -481,6 +481,12 @@ def test_solvers():
     done = play_streams(key, env, experts.solver(), (), tasks, 1_500, privileged=True)
     solved = dict(zip(names, np.asarray(done.solved)[:, 0].tolist(), strict=True))
     assert min(solved.values()) >= 1 and solved["micro5.2"] >= 15 and solved["micro5.13"] >= 4
+    # Who is to be imitated differs from it only where nothing but rewards tells.
+    guided = play_streams(key, env, experts.guide(), (), tasks, 1_500, privileged=True)
+    counts = np.asarray(guided.solved)[:, 0]
+    reacts = np.isin(names, ("micro1", "micro4"))
+    assert (counts[~reacts] == np.asarray(done.solved)[~reacts, 0]).all()
+    assert counts[-1] > 5 * solved["micro1"]
     tasks = streams_of(key, env, [Curriculum(("micro1", "micro4"))] * 6, 6_000)
     table = play_streams(key, env, experts.look_up_table(), (), tasks, 6_000)
     assert np.asarray(table.cleared).min() == 2

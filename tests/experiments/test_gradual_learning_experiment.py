@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -79,6 +80,8 @@ def test_hints_are_reported_where_both_task_sets_are_measured():
         (["--curriculum", "micro99"], "micro99"),
         (["--curriculum", "micro1", "micro1", "--targets", "micro1"], "no task set twice"),
         (["--targets", "micro20"], "targets: got"),
+        (["--start-from", "/nowhere"], "start_from: got '/nowhere'; accepted: an existing"),
+        (["--start-from", "/tmp", "--learner", "r2d2"], "start_from: got '/tmp'; accepted: None"),
     ],
 )
 def test_refusals(flags, message, capsys):
@@ -87,12 +90,39 @@ def test_refusals(flags, message, capsys):
     assert message in capsys.readouterr().err
 
 
+SMALL = ["--taught", "micro1", "micro4", "--curriculum", "micro1", "micro4"]
+SMALL += ["--targets", "micro4", "--parallel", "4", "--network.slots", "16", "--runs", "2"]
+SMALL += ["--observations", "2048", "--log-lines", "1", "--budget", "200", "--no-progress"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", ["recurrent-ppo", "r2d2"])
+def test_learners_from_rewards_are_reported_and_saved(learner, tmp_path):
+    flags = [*SMALL, "--learner", learner, "--r2d2.num-envs", "4", "--q-network.core", "16"]
+    outcome = gradual_learning.main([*flags, "--runs-dir", str(tmp_path)])
+    assert learner in outcome.run.path.name
+    loaded = load_agent(outcome.run.path / "agents" / "seed_0")
+    assert loaded.info["algorithm"] == learner
+
+
+@pytest.mark.slow
+def test_reinforcement_goes_on_from_imitation(tmp_path, capsys):
+    flags = [*SMALL, "--runs-dir", str(tmp_path), "--name"]
+    taught = gradual_learning.main([*flags, "taught"])
+    start = str(taught.run.path / "agents" / "seed_0")
+    more = ["--learner", "recurrent-ppo", "--start-from", start, "--ppo-hparams.learning-rate=0"]
+    outcome = gradual_learning.main([*flags, "paid", *more])
+    before, after = (jax.tree.leaves(run.params) for run in (taught, outcome))
+    for ours, theirs in zip(before, after, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(SystemExit):
+        gradual_learning.main([*flags, "other", *more, "--network.sizes", "8"])
+    assert "start_from: got" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_small_run_is_reported_and_saved(tmp_path):
-    flags = ["--observations", "2048", "--log-lines", "1", "--runs", "2", "--budget", "200"]
-    flags += ["--taught", "micro1", "micro4", "--curriculum", "micro1", "micro4"]
-    flags += ["--targets", "micro4", "--parallel", "4", "--network.slots", "16", "--no-progress"]
-    outcome = gradual_learning.main([*flags, "--name", "toy", "--runs-dir", str(tmp_path)])
+    outcome = gradual_learning.main([*SMALL, "--name", "toy", "--runs-dir", str(tmp_path)])
     text = (outcome.run.path / "summary.md").read_text()
     for title in ("## A.", "## B.", "## C.", "ranking"):
         assert title in text

@@ -75,6 +75,8 @@ def test_writes_everything(finished):
     ):
         assert (run / "figures" / f"{name}.png").stat().st_size > 5_000
     results = json.loads((run / "summary.json").read_text())["results"]
+    page = (run / "figures" / "episode.html").read_text()
+    assert "7 x 7" in page and "turn left" in page
     assert set(results["shown"]["noise of 1"]) == {"full context", "context-free"}
     assert len(results["ahead"]["4"]["full context"]) == 4
     text = (run / "summary.md").read_text()
@@ -114,6 +116,24 @@ def test_models_are_measured_as_they_are_in_mazes_of_other_densities(finished, c
     assert "| density | full context | context-free |" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_a_model_is_taught_in_states_that_it_brings_about(finished):
+    run, _, given = finished
+    own = ["--contexts", "0", "--own-groups=1", f"--start-from={run}", "--name=own"]
+    outcome = maze_world.main([*given, *own])
+    assert np.isfinite(outcome.history[-1]["policy_loss"]).all()
+    # The actor is the model of the log line before: between the start's and the last one.
+    config = parse(PRESETS, [*given, *own], prog="maze_world.py")
+    program = maze_world.build(config)
+    (cell,) = program.cells.values()
+    state = program.init(jax.random.key(0), cell)
+    learnt, _ = jax.jit(program.update)(state)
+    same = jax.tree.map(np.array_equal, state.data.actor, learnt.data.actor)
+    assert all(jax.tree.leaves(same))
+    renewed = jax.tree.map(np.array_equal, program.between(learnt).data.actor, learnt.params)
+    assert all(jax.tree.leaves(renewed))
+
+
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_presets_are_sound(preset):
     PRESETS[preset].validate()
@@ -125,6 +145,8 @@ def test_presets_are_sound(preset):
         (["--contexts", "1", "1"], "contexts: got (1, 1); accepted: different ones"),
         (["--no-train"], "train: got False; accepted: True, without start_from"),
         (["--group=3"], "group: got 3; accepted: a divisor of"),
+        (["--own-groups=3"], "own_groups: got 3; accepted: 0 .. 2, the groups of a batch"),
+        (["--own-groups=1"], "own_groups: got 1; accepted: 0, for several models"),
         (["--marks", "0"], "marks: got (0,); accepted: 1 .. 118"),
         (["--autoencoder", "/nowhere"], "autoencoder: got '/nowhere'; accepted: an existing"),
     ],

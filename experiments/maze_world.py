@@ -119,17 +119,16 @@ def build(config: Config) -> Program:
         return lessons(env, *made)
 
     def sample(keys: jax.Array, data: Data) -> Sequences:
-        first = keys[:: config.group]
+        first, own = keys[:: config.group], config.own_groups
         if len(first) == 1:
-            seen = group(first[0], data, config.own_groups == 1)
+            seen = group(first[0], data, own == 1)
         else:
-            parts = []
-            for some, own in ((first[: config.own_groups], True), (first[config.own_groups :], False)):
-                if len(some):
-                    made = jax.vmap(functools.partial(group, own=own), (0, None), out_axes=1)(
-                        some, data
-                    )
-                    parts.append(jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), made))
+            parts = [
+                jax.vmap(functools.partial(group, own=played), (0, None), out_axes=1)(some, data)
+                for some, played in ((first[:own], True), (first[own:], False))
+                if len(some)
+            ]
+            parts = jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), parts)
             seen = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *parts)
         return Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
 

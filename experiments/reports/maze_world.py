@@ -15,8 +15,8 @@ from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.maze_world import explored
 from gpicljax.evaluation.statistics import mean_interval, ratio_interval
 from gpicljax.runtime import Outcome, Report, throughput
-from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.storage.atomic import write_atomically
+from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.maze_world import MazeEpisode, episode_page, trajectory_figure
 from gpicljax.viz.pictures import picture_grid
 from gpicljax.viz.style import save_figure

@@ -12,13 +12,16 @@ from gpicljax.agents.ppo import PPOConfig, PPOHParams
 from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
 from gpicljax.checks import Range
 from gpicljax.envs.byte_stream import NAMES, TASKS, Curriculum, predecessors
+from gpicljax.envs.byte_stream.interpreter import SPACE
 from gpicljax.evaluation.gradual_learning import orders
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check
 
 REQUIRES = {task.name: task.requires for task in TASKS}
 LOOKUP = {task.name for task in TASKS if task.lookup}
-MEMORY = RecurrentSettings("continuations", core=(64,), heads=4, slots=192, sizes=(128,))
+MEMORY = RecurrentSettings(
+    "continuations", core=(64,), heads=4, slots=192, sizes=(128,), silence=SPACE
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -51,6 +51,7 @@ class Config(TrainingConfig):
       autoencoder_preset: Of `maze_autoencoder.py`, for that.
       start_from: Folder of a run whose models are trained on, each by its context or, where that is
         missing, from the one with the longest.
+      start_context: Context of the model there that all start from; None for each its own.
       train: Whether there is training; else the models of `start_from` are measured as they are.
       contexts: Steps that each model attends to; 0 for all.
       growth: Share of the updates over which contexts double from 2 steps to what they are to be;
@@ -90,6 +91,7 @@ class Config(TrainingConfig):
     autoencoder: Path | None = None
     autoencoder_preset: str = "quick"
     start_from: Path | None = None
+    start_context: int | None = None
     train: bool = True
     contexts: tuple[int, ...] = (0,)
     growth: float = 0.0
@@ -220,7 +222,11 @@ PAPER_SMALL = Config(
 PRESETS = {
     "quick": QUICK,
     "cpu-finetune": dataclasses.replace(
-        QUICK, contexts=(2, 1), observations=256 * 16 * 128, hparams=SequenceHParams(1e-3, 50)
+        QUICK,
+        contexts=(2, 1),
+        start_context=0,
+        observations=256 * 16 * 128,
+        hparams=SequenceHParams(1e-3, 50),
     ),
     # Goes on with a model, in states that it brings about itself: half of all episodes.
     "cpu-dagger": dataclasses.replace(
@@ -248,7 +254,7 @@ PRESETS = {
     # Figures 11, 14 and 15: one program for all numbers of mazes.
     "cpu-task-diversity": dataclasses.replace(QUICK, contexts=(0,), tasks=(1, 10, 100, 10_000)),
     "paper-small": PAPER_SMALL,
-    "paper-variants": dataclasses.replace(PAPER_SMALL, contexts=(2, 1)),
+    "paper-variants": dataclasses.replace(PAPER_SMALL, contexts=(2, 1), start_context=0),
     "paper-standard": dataclasses.replace(
         PAPER_SMALL, model=CausalModelSettings(layers=12, width=1280, heads=16)
     ),

@@ -95,7 +95,9 @@ def start_of(config: Config, steps: int) -> Any:
     if config.start_from is None:
         return None
     agents = config.start_from / "agents"
-    for name in (context_name(steps), context_name(0)):
+    given = config.start_context
+    wanted = (steps, 0) if given is None else (given,)
+    for name in map(context_name, wanted):
         folder = agents / cell_folder(name) / "seed_0"
         if folder.is_dir():
             try:

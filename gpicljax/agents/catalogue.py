@@ -112,8 +112,9 @@ class RecurrentSettings(MemorySettings):
         in and symbols out: `core` is the size of its projections, all heads together. And
         `"tables"`, one for whole trials of discrete tasks (`networks.experience`).
       sizes: hidden sizes before the memory; of continuations, those that read it.
-      context: n, the steps that continuations are found by.
-      following: m, the steps that they consist of.
+      context: n, the events that continuations are found by.
+      following: m, the events that they consist of.
+      silence: the symbol whose steps are no events for continuations; None if all are.
       tables: sizes of all of the network with tables.
     """
 
@@ -121,6 +122,7 @@ class RecurrentSettings(MemorySettings):
     sizes: tuple[Size, ...] = (128,)
     context: Size = 4
     following: Size = 8
+    silence: int | None = None
     tables: ExperienceSettings = ExperienceSettings()
 
     def __post_init__(self) -> None:
@@ -142,12 +144,16 @@ class RecurrentSettings(MemorySettings):
             given = f"{observations} and {actions}"
             raise ValueError(refusal("memory", f"continuations, for {given}", "Discrete for both"))
         symbols, choices = (space.n for space in both if isinstance(space, spaces.Discrete))
+        same = self.silence is None or 0 <= self.silence < symbols == choices
+        accepted = f"None, or one of as many symbols ({symbols}) as actions ({choices})"
+        check(same, "silence", self.silence, accepted)
         return as_network(
             Continuation(
                 symbols,
                 choices,
                 context=self.context,
                 following=self.following,
+                silence=self.silence,
                 slots=self.slots,
                 heads=self.heads,
                 width=width_of_head(self.core, self.heads, "the projections"),

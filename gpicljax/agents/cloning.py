@@ -71,6 +71,7 @@ class CloningHParams:
       adam_epsilon: of Adam.
       max_gradient_norm: clip by global norm.
       teacher_share: probability with which the teacher's action is played instead of the agent's.
+      teacher_instances: share of the environments in which the teacher's actions are always played.
     """
 
     learning_rate: Rate = 1e-3
@@ -79,6 +80,7 @@ class CloningHParams:
     adam_epsilon: Rate = 1e-8
     max_gradient_norm: float = 1.0
     teacher_share: Share = 0.0
+    teacher_instances: Share = 0.0
 
 
 @struct.dataclass
@@ -184,7 +186,7 @@ def make(
 
     student = agent()
 
-    def both(teacher_share: jax.Array | float) -> Agent:
+    def both(hparams: CloningHParams) -> Agent:
         """Student and teacher side by side; one of them is obeyed."""
 
         def act(
@@ -198,7 +200,9 @@ def make(
             label, told, memory = teacher.act(teacher_keys, (), carry.teacher, timestep)
             shares = told.get("shares") if isinstance(told, dict) else None
             chex.assert_equal_shape([label, own])
-            obeyed = jax.vmap(jax.random.uniform)(who_keys) < teacher_share
+            obeyed = jax.vmap(jax.random.uniform)(who_keys) < hparams.teacher_share
+            place = jnp.arange(len(label)) / len(label)
+            obeyed |= place < hparams.teacher_instances
             action = jnp.where(obeyed, label, own)
             memories = Memories(kept._replace(last_action=action), memory)
             return action, Noted(inputs, label, shares), memories
@@ -216,7 +220,7 @@ def make(
 
     def update(state: TrainState) -> tuple[TrainState, Metrics]:
         first = state.rollout.carry.student
-        pair = both(state.hparams.teacher_share)
+        pair = both(state.hparams)
         following, kept = rollout(vec, pair, state.params, state.rollout, config.unroll, keep)
         memory = None if config.whole_trials else first.core
 
@@ -271,7 +275,7 @@ def make(
     def init(key: jax.Array, hparams: CloningHParams, env_params: Any = None) -> TrainState:
         hparams = strong(hparams)
         init_key, env_key = jax.random.split(key)
-        start = start_rollout(env_key, vec, both(hparams.teacher_share), env_params)
+        start = start_rollout(env_key, vec, both(hparams), env_params)
         inputs = agent_input(space, start.carry.student, start.timestep)
         params = strong(network.init(init_key, inputs))
         opt_state = optimiser(hparams).init(params)

@@ -1,9 +1,10 @@
 """A memory of what followed, and what paid, whenever things looked as they do now.
 
-For symbols in, symbols out. What is stored is raw: the last n steps, and the m steps that came
-after them. It is found by the former and read by the latter, so that a sequence that was seen once
-can be continued, and a choice that paid can be repeated; a network only learns how alike is alike
-enough, and where in what followed to look.
+For symbols in, symbols out. What is stored is raw: the last n events, and the m events that came
+after them; every step is one, or every step at which something was seen, said or paid. It is found
+by the former and read by the latter, so that a sequence that was seen once can be continued, and a
+choice that paid can be repeated; a network only learns how alike is alike enough, and where in what
+followed to look.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Entries(NamedTuple):
 
     Attributes:
       context: float `[B, N, n F]`.
-      after: float `[B, N, m F]`, the m steps that followed, the latest first.
-      action: float `[B, N, 1]`, the number of the action that was made in the context.
+      after: float `[B, N, m F]`, the m events that followed, the latest first.
+      action: float `[B, N, 1]`, the number of the action before the first of them.
       key: float `[B, N, H (w + 1)]`, what each head finds them by, and how it favours them: as they
         were when they were stored. Who acts reads these; who learns makes them anew.
     """
@@ -42,14 +43,16 @@ class Continuations(NamedTuple):
     """What is remembered of a trial.
 
     Attributes:
-      last: float `[B, n + m, F]`, the last steps as features, the latest at the end; zeros before
-        the trial.
+      recent: float `[B, n, F]`, the last steps as features, the latest at the end; zeros before the
+        trial.
+      last: float `[B, n + m, F]`, the last events, likewise.
       actions: `int32[B, n + m]`, the action before each of them.
-      time: `int32[B]`, how many steps the trial has had.
+      time: `int32[B]`, how many events the trial has had.
       stored: what lies in the slots; whatever it is where nothing was stored.
       written: `int32[B]`, how many have been stored, also of those that are overwritten by now.
     """
 
+    recent: jax.Array
     last: jax.Array
     actions: jax.Array
     time: jax.Array
@@ -58,16 +61,20 @@ class Continuations(NamedTuple):
 
 
 class Continuation(nn.Module):
-    """An actor-critic that looks up what followed when the last n steps were like these.
+    """An actor-critic that looks up what followed when the last n events were like these.
 
     A step's features are the bits of the symbol seen and of the action before, and the reward
     before. Head h weighs a stored context k for the present one q by a Gaussian kernel of their
     distance after a learnt projection, times a learnt factor for what followed and a learnt decay
     with age, and relative to a learnt constant, which stands for nothing found. It reads the mean
-    of what followed. Learnt gates choose places in it and in the present context, whose bits vote
+    of what followed. Learnt gates choose places in it and in the last n steps, whose bits vote
     for the symbols that they spell; and with kernels that are not normalised it counts, for every
-    action, how often it paid and how often it cost. A context is stored m steps later, once what
+    action, how often it paid and how often it cost. A context is stored m events later, once what
     follows is known.
+
+    With `silence`, a step at which nothing but it was seen and said, and nothing paid, is no event,
+    and a step's features are also the bits of what was seen or else said: a word is then found
+    again whatever the pauses in it were, and whoever says it.
 
     Attributes:
       symbols: how many there are to be seen, numbered from 0.
@@ -78,6 +85,7 @@ class Continuation(nn.Module):
       heads: H.
       width: of the projections.
       hidden: sizes of the layers that choose where to look.
+      silence: the symbol, and the action, that stand for nothing; None if there is none.
 
     Source: a cache of continuations as in Grave et al. (2017) and Khandelwal et al. (2020), found
     by kernels and with values of actions as in Pritzel et al. (2017); gates and projections are
@@ -102,14 +110,21 @@ class Continuation(nn.Module):
     heads: int = 4
     width: int = 16
     hidden: tuple[int, ...] = (128,)
+    silence: int | None = None
 
     @property
     def _features(self) -> int:
-        return _bits(self.symbols).shape[1] + _bits(self.choices).shape[1] + 1
+        symbol, action = (_bits(n).shape[1] for n in (self.symbols, self.choices))
+        return symbol + action + 1 + symbol * (self.silence is not None)
+
+    @property
+    def _reward(self) -> int:
+        """Which of a step's features is the reward."""
+        return _bits(self.symbols).shape[1] + _bits(self.choices).shape[1]
 
     @property
     def _places(self) -> int:
-        """Steps that can be read: of what each head found, and of the present context."""
+        """Places that can be read: in what each head found, and in the last steps."""
         return self.heads * self.following + self.context
 
     @property
@@ -120,16 +135,23 @@ class Continuation(nn.Module):
         """Projections, kernels, the layers that choose, and the heads."""
         float_ = jnp.result_type(float)
         find = (self.context * self._features, self.heads, self.width)
-        self.project = self.param("project", nn.initializers.normal(find[0] ** -0.5), find, float_)
+        # From heads that look at the latest event to those that look at many.
+        reach = jnp.geomspace(1, max(1, self.context / 2), self.heads, dtype=float_)
+        ago = jnp.exp(-jnp.arange(self.context, dtype=float_)[:, None] / reach)
+        ago = ago / jnp.sqrt(jnp.square(ago).mean(0))
+        near = jnp.repeat(ago, self._features, axis=0)[..., None]
+        normal = nn.initializers.normal(find[0] ** -0.5)
+        self.project = self.param("project", lambda *given: near * normal(*given), find, float_)
         zeros, size = nn.initializers.zeros, self.following * self._features
-        # From a head to which all contexts are alike to one for which few are.
-        scales = jnp.linspace(-6.0, 2.0, self.heads, dtype=float_)
+        # To the first head all contexts are alike, to the others few are.
+        scales = jnp.full(self.heads, 1.0, float_).at[0].set(-6.0)
         self.sharpness = self.param("sharpness", lambda _: scales)
         self.favour = self.param("favour", zeros, (size, self.heads), float_)
         self.decay = self.param("decay", nn.initializers.constant(-5.0), (self.heads,), float_)
         self.nothing = self.param("nothing", nn.initializers.constant(-2.0), (self.heads,), float_)
         self.torso = MLP(self.hidden)
-        self.gates = dense(2 * self._places + 2 * self.heads)
+        kinds = 2 if self.silence is None else 3
+        self.gates = dense(kinds * self._places + 2 * self.heads)
         self.policy = dense(self.choices)
         self.value = dense(1)
 
@@ -138,6 +160,7 @@ class Continuation(nn.Module):
         float_, size = jnp.result_type(float), self._features
         sizes = self.context * size, self.following * size, 1, self.heads * (self.width + 1)
         return Continuations(
+            recent=jnp.zeros((batch, self.context, size), float_),
             last=jnp.zeros((batch, self._span, size), float_),
             actions=jnp.full((batch, self._span), -1, jnp.int32),
             time=jnp.zeros(batch, jnp.int32),
@@ -149,39 +172,47 @@ class Continuation(nn.Module):
         self, carry: Continuations, inputs: AgentInput, starts: jax.Array
     ) -> tuple[PolicyOutput, Continuations]:
         """Inputs `[T, B]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
-        span, steps = self._span, len(starts)
+        span, batch = self._span, starts.shape[1]
         trial = jnp.cumsum(starts.T.astype(jnp.int32), axis=1)
-        whose = jnp.concatenate([jnp.zeros((len(trial), span), trial.dtype), trial], axis=1)
-        seen = jnp.concatenate([carry.last, self._seen(inputs).swapaxes(0, 1)], axis=1)
-        actions = jnp.concatenate([carry.actions, inputs.last_action.T.astype(jnp.int32)], axis=1)
+        steps, made = self._seen(inputs).swapaxes(0, 1), inputs.last_action.T.astype(jnp.int32)
+        some = self._eventful(inputs).T
 
-        def ago(x: jax.Array, d: int) -> jax.Array:
-            return x[:, span - d : span - d + steps]
+        # Events come close together, behind those of before; each step then sees the last ones,
+        # `[B, T, n + m, F]`, the latest first, but nothing of the trial before.
+        count = jnp.cumsum(some.astype(jnp.int32), axis=1)
+        row = jnp.arange(batch)[:, None]
+        at = row, jnp.where(some, span + count - 1, span + len(starts))
+        ago = span + count[..., None] - 1 - jnp.arange(span)
 
-        # `[B, T, n + m, F]`, the latest first; nothing of the trial before.
-        mine = jnp.stack([ago(whose, d) == trial for d in range(span)], axis=2)
-        window = jnp.stack([ago(seen, d) for d in range(span)], axis=2) * mine[..., None]
-        now, entry = self._entry(window, ago(actions, self.following - 1))
+        def last(before: jax.Array, x: jax.Array) -> jax.Array:
+            room = jnp.concatenate([before, jnp.zeros_like(x)], axis=1)
+            return room.at[at].set(x, mode="drop")[row[..., None], ago]
+
+        mine = last(jnp.zeros((batch, span), trial.dtype), trial) == trial[..., None]
+        events = last(carry.last, steps) * mine[..., None]
+        actions = last(carry.actions, made)
+        entry = self._entry(events, actions[..., self.following - 1])
+        recent = self._recent(carry.recent, steps, trial)
+
         # Nothing that is stored is as these parameters have it, or carries their gradients.
         stored_keys = self._key(carry.stored.context, carry.stored.after)
         known = carry.stored._replace(key=stored_keys)
-        number = jnp.arange(1, steps + 1)
-        first = number - jax.lax.cummax(jnp.where(starts.T, number, 0), axis=1)
-        time = jnp.where(trial > 0, first, carry.time[:, None] + jnp.arange(steps))
-
-        write = (time >= self.following).T
+        before = count - some
+        first = jax.lax.cummax(jnp.where(starts.T, before, 0), axis=1)
+        time = jnp.where(trial > 0, before - first, carry.time[:, None] + before)
+        write = (some & (time >= self.following)).T
         view = ring.view(carry.written, write, starts, self.slots)
         entries = [jnp.concatenate(x, axis=1) for x in zip(known, entry, strict=True)]
-        output = self._heads(now, *self._read(now, Entries(*entries), view))
+        output = self._output(recent, events, Entries(*entries), view)
         stored = [
             ring.store(old, carry.written, new, write, starts)
             for old, new in zip(known, entry, strict=True)
         ]
-        same = whose[:, steps:] == trial[:, -1:]
         return jax.tree.map(lambda x: x.swapaxes(0, 1), output), Continuations(
-            last=seen[:, steps:] * same[..., None],
-            actions=actions[:, steps:],
-            time=time[:, -1] + 1,
+            recent=recent[:, -1, ::-1],
+            last=events[:, -1, ::-1],
+            actions=actions[:, -1, ::-1],
+            time=time[:, -1] + some[:, -1],
             stored=Entries(*(x for x, _ in stored)),
             written=stored[0][1],
         )
@@ -190,36 +221,66 @@ class Continuation(nn.Module):
         self, carry: Continuations, inputs: AgentInput, start: jax.Array
     ) -> tuple[PolicyOutput, Continuations]:
         """Inputs `[B]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
-        keep = ~start
+        keep, some = ~start, self._eventful(inputs)
         written, time = carry.written * keep, carry.time * keep
+        seen, latest = self._seen(inputs)[:, None], inputs.last_action.astype(jnp.int32)[:, None]
+        recent = carry.recent * keep[:, None, None]
+        recent = jnp.concatenate([recent[:, 1:], seen], axis=1)
         last = carry.last * keep[:, None, None]
-        last = jnp.concatenate([last[:, 1:], self._seen(inputs)[:, None]], axis=1)
-        latest = inputs.last_action.astype(jnp.int32)[:, None]
+        later = jnp.concatenate([last[:, 1:], seen], axis=1)
+        last = jnp.where(some[:, None, None], later, last)
         actions = jnp.concatenate([carry.actions[:, 1:], latest], axis=1)
-        now, entry = self._entry(last[:, None, ::-1], actions[:, None, -self.following])
+        actions = jnp.where(some[:, None], actions, carry.actions)
+        events = last[:, None, ::-1]
+        entry = self._entry(events, actions[:, None, -self.following])
         number, filled = ring.numbers(written, self.slots)
         view = ring.View(filled[:, None], (written[:, None] - number)[:, None])
-        output = self._heads(now, *self._read(now, carry.stored, view))
+        output = self._output(recent[:, None, ::-1], events, carry.stored, view)
 
         # One row of every array is written, in its place.
-        write = time >= self.following
+        write = some & (time >= self.following)
         at = jnp.arange(len(written)), jnp.where(write, written % self.slots, self.slots)
         stored = [
             old.at[at].set(new[:, 0], mode="drop")
             for old, new in zip(carry.stored, entry, strict=True)
         ]
         return jax.tree.map(lambda x: x[:, 0], output), Continuations(
-            last, actions, time + 1, Entries(*stored), written + write
+            recent, last, actions, time + some, Entries(*stored), written + write
         )
 
-    def _entry(self, window: jax.Array, action: jax.Array) -> tuple[jax.Array, Entries]:
-        """The context `[B, T, n F]`, and what is stored, of the last `[B, T, n + m, F]` steps."""
-        flat = window.reshape(*window.shape[:2], -1)
+    def _eventful(self, inputs: AgentInput) -> jax.Array:
+        """Whether there was anything but silence at steps, `bool[...]`."""
+        if self.silence is None:
+            return jnp.ones(inputs.observation.shape, bool)
+        said = (inputs.last_action >= 0) & (inputs.last_action != self.silence)
+        return (inputs.observation != self.silence) | said | (inputs.last_reward != 0)
+
+    def _recent(self, before: jax.Array, steps: jax.Array, trial: jax.Array) -> jax.Array:
+        """The last n steps at each of T, `[B, T, n, F]`, the latest first; of its trial alone."""
+        count, length = self.context, steps.shape[1]
+        seen = jnp.concatenate([before, steps], axis=1)
+        whose = jnp.concatenate([jnp.zeros_like(trial, shape=(len(trial), count)), trial], axis=1)
+
+        def ago(x: jax.Array) -> jax.Array:
+            places = range(count, 0, -1)
+            return jnp.stack([x[:, at : at + length] for at in places], axis=2)
+
+        return ago(seen) * (ago(whose) == trial[..., None])[..., None]
+
+    def _entry(self, events: jax.Array, action: jax.Array) -> Entries:
+        """What is stored, of the last events `[B, T, n + m, F]`."""
+        flat = events.reshape(*events.shape[:2], -1)
         cut = self.following * self._features
         made = action[..., None].astype(flat.dtype)
-        now = flat[..., : self.context * self._features]
         context, after = flat[..., cut:], flat[..., :cut]
-        return now, Entries(context, after, made, self._key(context, after))
+        return Entries(context, after, made, self._key(context, after))
+
+    def _output(
+        self, recent: jax.Array, events: jax.Array, entries: Entries, view: ring.View
+    ) -> PolicyOutput:
+        """What to do after steps `[B, T, n, F]` and events `[B, T, n + m, F]`, `[B, T, ...]`."""
+        now, text = (x[:, :, : self.context].reshape(*x.shape[:2], -1) for x in (recent, events))
+        return self._heads(now, text, *self._read(text, entries, view))
 
     def _key(self, context: jax.Array, after: jax.Array) -> jax.Array:
         """What entries `[B, N, ...]` are found by, `[B, N, H (w + 1)]`."""
@@ -234,8 +295,11 @@ class Continuation(nn.Module):
         action = jnp.asarray(_bits(self.choices))[jnp.maximum(inputs.last_action, 0)]
         action = jnp.where((inputs.last_action >= 0)[..., None], action, 0)
         reward = inputs.last_reward[..., None]
-        parts = [x.astype(jnp.result_type(float)) for x in (symbol, action, reward)]
-        return jnp.concatenate(parts, axis=-1)
+        parts = [symbol, action, reward]
+        if self.silence is not None:
+            heard = (inputs.observation != self.silence)[..., None]
+            parts.append(jnp.where(heard, symbol, action))
+        return jnp.concatenate([x.astype(jnp.result_type(float)) for x in parts], axis=-1)
 
     def _read(
         self, now: jax.Array, entries: Entries, view: ring.View
@@ -245,7 +309,8 @@ class Continuation(nn.Module):
         key = key.reshape(*key.shape[:2], self.heads, -1).swapaxes(1, 2)
         found, favoured = key[..., :-1], key[..., -1]
         action = entries.action[..., 0].astype(jnp.int32)
-        paid = after[..., -1]  # the reward of the step just behind the context
+        # The reward of the event just behind the context.
+        paid = after[..., len(after[0, 0]) - self._features + self._reward]
         asked = jnp.einsum("btf,fhw->bhtw", now, self.project)
         distance = (
             jnp.square(asked).sum(-1)[..., None]
@@ -272,27 +337,35 @@ class Continuation(nn.Module):
         return followed, some, jnp.einsum("bsath->bthas", pay)
 
     def _heads(
-        self, now: jax.Array, followed: jax.Array, some: jax.Array, pay: jax.Array
+        self,
+        now: jax.Array,
+        text: jax.Array,
+        followed: jax.Array,
+        some: jax.Array,
+        pay: jax.Array,
     ) -> PolicyOutput:
         flat = followed.reshape(*followed.shape[:2], -1)
         sums = jnp.tanh(pay.sum(-2)).reshape(*pay.shape[:2], -1)
-        hidden = self.torso(jnp.concatenate([now, flat, some, sums], axis=-1))
+        both = [now] if self.silence is None else [now, text]
+        hidden = self.torso(jnp.concatenate([*both, flat, some, sums], axis=-1))
         gates = self.gates(hidden)
         places = self._places
         symbol, action = _bits(self.symbols), _bits(self.choices)
         bits = jnp.concatenate([flat, now], axis=-1)
         bits = bits.reshape(*bits.shape[:2], places, self._features)
-        spelt = bits[..., : symbol.shape[1]], bits[..., symbol.shape[1] : -1]
+        spelt = [bits[..., : symbol.shape[1]], bits[..., symbol.shape[1] : self._reward]]
+        if self.silence is not None:
+            spelt.append(bits[..., self._reward + 1 :])
         codes = jnp.asarray(action, bits.dtype)
         votes = [
-            jnp.einsum("btp,btpk->btk", gates[..., i * places : (i + 1) * places], spelt[i])
-            for i in range(2)
+            jnp.einsum("btp,btpk->btk", gates[..., i * places : (i + 1) * places], each)
+            for i, each in enumerate(spelt)
         ]
         logits = self.policy(hidden)
         if symbol.shape == action.shape:  # a symbol can be said as it was seen
-            votes[1] = votes[1] + votes[0]
+            votes[1] = jnp.stack(votes).sum(0)
         logits += votes[1] @ codes.T / codes.shape[1]
-        worth = gates[..., 2 * places :].reshape(*pay.shape[:2], self.heads, 2)
+        worth = gates[..., len(spelt) * places :].reshape(*pay.shape[:2], self.heads, 2)
         logits += jnp.einsum("bths,bthas->bta", worth, jnp.tanh(pay))
         return PolicyOutput(logits, self.value(hidden)[..., 0])
 

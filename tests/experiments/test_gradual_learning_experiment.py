@@ -80,8 +80,8 @@ def test_hints_are_reported_where_both_task_sets_are_measured():
         (["--curriculum", "micro99"], "micro99"),
         (["--curriculum", "micro1", "micro1", "--targets", "micro1"], "no task set twice"),
         (["--targets", "micro20"], "targets: got"),
-        (["--start-from", "/nowhere"], "start_from: got '/nowhere'; accepted: an existing"),
-        (["--start-from", "/tmp", "--learner", "r2d2"], "start_from: got '/tmp'; accepted: None"),
+        (["--start-from", "/nowhere"], "start-from: got '/nowhere'; accepted: an existing"),
+        (["--start-from", "/tmp", "--learner", "r2d2"], "start-from: got '/tmp'; accepted: None"),
     ],
 )
 def test_refusals(flags, message, capsys):

@@ -100,6 +100,11 @@ def test_models_are_saved_and_trained_on(finished, pictures):
     (cell,) = maze_world.build(config).cells.values()
     np.testing.assert_array_equal(jax.tree.leaves(cell.model)[0], whole[0])
     assert cell.window == 2
+    # So does one that has a model of its own there, if it is told to.
+    for given_start, same in (([], False), (["--start-context=0"], True)):
+        flags = [*given, "--contexts", "1", f"--start-from={run}", *given_start]
+        (cell,) = maze_world.build(parse(PRESETS, flags)).cells.values()
+        assert np.array_equal(jax.tree.leaves(cell.model)[0], whole[0]) == same
 
 
 @pytest.mark.slow
@@ -145,8 +150,8 @@ def test_presets_are_sound(preset):
         (["--contexts", "1", "1"], "contexts: got (1, 1); accepted: different ones"),
         (["--no-train"], "train: got False; accepted: True, without start_from"),
         (["--group=3"], "group: got 3; accepted: a divisor of"),
-        (["--own-groups=3"], "own_groups: got 3; accepted: 0 .. 2, the groups of a batch"),
-        (["--own-groups=1"], "own_groups: got 1; accepted: 0, for several models"),
+        (["--own-groups=3"], "own-groups: got 3; accepted: 0 .. 2, the groups of a batch"),
+        (["--own-groups=1"], "own-groups: got 1; accepted: 0, for several models"),
         (["--marks", "0"], "marks: got (0,); accepted: 1 .. 118"),
         (["--autoencoder", "/nowhere"], "autoencoder: got '/nowhere'; accepted: an existing"),
     ],

@@ -16,8 +16,8 @@ SYMBOLS, CONTEXT, FOLLOWING = 16, 2, 3
 
 
 @functools.cache
-def network(slots):
-    options = {"context": CONTEXT, "following": FOLLOWING, "slots": slots}
+def network(slots, silence=None):
+    options = {"context": CONTEXT, "following": FOLLOWING, "slots": slots, "silence": silence}
     return as_network(Continuation(SYMBOLS, SYMBOLS, **options, heads=2, width=8, hidden=(8,)))
 
 
@@ -30,15 +30,19 @@ def inputs(seen, actions=None, rewards=None):
     return AgentInput(*columns)
 
 
-@pytest.mark.parametrize("slots", [5, 64])
-def test_unroll_is_step_by_step_with_starts_and_full_slots(slots):
-    net, steps, batch = network(slots), 24, 3
+@pytest.mark.parametrize(("slots", "silence"), [(5, None), (64, None), (5, 3)])
+def test_unroll_is_step_by_step_with_starts_and_full_slots(slots, silence):
+    net, steps, batch = network(slots, silence), 24, 3
     draw = np.random.default_rng(0)
     sequence = AgentInput(
         jnp.asarray(draw.integers(SYMBOLS, size=(steps, batch))),
         jnp.asarray(draw.integers(-1, SYMBOLS, size=(steps, batch))),
         jnp.asarray(draw.integers(-1, 2, size=(steps, batch)), float),
     )
+    if silence is not None:
+        quiet = jnp.asarray(draw.random((steps, batch)) < 0.4)
+        hush = AgentInput(jnp.full_like(sequence.observation, silence), silence, 0.0)
+        sequence = jax.tree.map(lambda x, y: jnp.where(quiet, y, x), sequence, hush)
     starts = jnp.asarray(draw.random((steps, batch)) < 0.1)
     params = jax.jit(net.init)(jax.random.key(0), jax.tree.map(lambda x: x[0], sequence))
     noise = jax.random.normal(jax.random.key(1), (1000,))
@@ -89,6 +93,15 @@ def test_what_followed_before_is_what_is_said():
     np.testing.assert_array_equal(logits[:FOLLOWING], 0)
 
 
+def test_a_tune_is_found_again_whatever_its_pauses():
+    tune, silence = [3, 1, 4, 1, 5, 9, 2, 6], 0
+    sequence = [*tune, 3, 0, 0, 1, 0, 4, 1, 0, 0, 0, 5, 9, 2, 0]
+    actions = np.where(np.array(sequence) == silence, silence, -1)
+    logits = votes(network(32, silence), inputs(np.array(sequence), actions), FOLLOWING - 1)
+    # From 3 1 on, and through every pause, what comes next in the tune.
+    assert logits.argmax(-1)[len(tune) + 3 :].tolist() == [4, 4, 1, 5, 5, 5, 5, 9, 2, 6, 6]
+
+
 def test_what_is_seen_can_be_repeated():
     tune = np.array([3, 1, 4, 1, 5, 9, 2, 6])
     present = 2 * FOLLOWING  # behind what two heads found, the latest first
@@ -116,3 +129,6 @@ def test_other_spaces_are_refused():
         settings.network(env.observation_space(), env.action_space())
     with pytest.raises(ValueError, match="core: got"):
         RecurrentSettings("continuations", core=(15,))
+    quiet = RecurrentSettings("continuations", core=(16,), silence=3)
+    with pytest.raises(ValueError, match=r"silence: got 3; accepted: None, or one of as many"):
+        quiet.network(gpicljax.spaces.Discrete(4), gpicljax.spaces.Discrete(5))

@@ -144,9 +144,8 @@ class RecurrentSettings(MemorySettings):
             given = f"{observations} and {actions}"
             raise ValueError(refusal("memory", f"continuations, for {given}", "Discrete for both"))
         symbols, choices = (space.n for space in both if isinstance(space, spaces.Discrete))
-        same = self.silence is None or 0 <= self.silence < symbols == choices
-        accepted = f"None, or one of as many symbols ({symbols}) as actions ({choices})"
-        check(same, "silence", self.silence, accepted)
+        known = self.silence is None or 0 <= self.silence < symbols
+        check(known, "silence", self.silence, f"None, or a symbol below {symbols}")
         return as_network(
             Continuation(
                 symbols,

@@ -1,10 +1,10 @@
 """A memory of what followed, and what paid, whenever things looked as they do now.
 
 For symbols in, symbols out. What is stored is raw: the last n events, and the m events that came
-after them; every step is one, or every step at which something was seen, said or paid. It is found
-by the former and read by the latter, so that a sequence that was seen once can be continued, and a
-choice that paid can be repeated; a network only learns how alike is alike enough, and where in what
-followed to look.
+after them; every step is one, or every step at which something was seen. It is found by the former
+and read by the latter, so that a sequence that was seen once can be continued, and a choice that
+paid can be repeated; a network only learns how alike is alike enough, and where in what followed to
+look.
 """
 
 from __future__ import annotations
@@ -72,9 +72,8 @@ class Continuation(nn.Module):
     action, how often it paid and how often it cost. A context is stored m events later, once what
     follows is known.
 
-    With `silence`, a step at which nothing but it was seen and said, and nothing paid, is no event,
-    and a step's features are also the bits of what was seen or else said: a word is then found
-    again whatever the pauses in it were, and whoever says it.
+    With `silence`, a step at which that was seen is no event: a text is then found again whatever
+    the pauses in it were, and whatever was said in them.
 
     Attributes:
       symbols: how many there are to be seen, numbered from 0.
@@ -85,7 +84,7 @@ class Continuation(nn.Module):
       heads: H.
       width: of the projections.
       hidden: sizes of the layers that choose where to look.
-      silence: the symbol, and the action, that stand for nothing; None if there is none.
+      silence: the symbol that stands for nothing; None if there is none.
 
     Source: a cache of continuations as in Grave et al. (2017) and Khandelwal et al. (2020), found
     by kernels and with values of actions as in Pritzel et al. (2017); gates and projections are
@@ -115,12 +114,7 @@ class Continuation(nn.Module):
     @property
     def _features(self) -> int:
         symbol, action = (_bits(n).shape[1] for n in (self.symbols, self.choices))
-        return symbol + action + 1 + symbol * (self.silence is not None)
-
-    @property
-    def _reward(self) -> int:
-        """Which of a step's features is the reward."""
-        return _bits(self.symbols).shape[1] + _bits(self.choices).shape[1]
+        return symbol + action + 1
 
     @property
     def _places(self) -> int:
@@ -150,8 +144,7 @@ class Continuation(nn.Module):
         self.decay = self.param("decay", nn.initializers.constant(-5.0), (self.heads,), float_)
         self.nothing = self.param("nothing", nn.initializers.constant(-2.0), (self.heads,), float_)
         self.torso = MLP(self.hidden)
-        kinds = 2 if self.silence is None else 3
-        self.gates = dense(kinds * self._places + 2 * self.heads)
+        self.gates = dense(2 * self._places + 2 * self.heads)
         self.policy = dense(self.choices)
         self.value = dense(1)
 
@@ -249,11 +242,10 @@ class Continuation(nn.Module):
         )
 
     def _eventful(self, inputs: AgentInput) -> jax.Array:
-        """Whether there was anything but silence at steps, `bool[...]`."""
+        """Whether anything was seen at steps, `bool[...]`."""
         if self.silence is None:
             return jnp.ones(inputs.observation.shape, bool)
-        said = (inputs.last_action >= 0) & (inputs.last_action != self.silence)
-        return (inputs.observation != self.silence) | said | (inputs.last_reward != 0)
+        return inputs.observation != self.silence
 
     def _recent(self, before: jax.Array, steps: jax.Array, trial: jax.Array) -> jax.Array:
         """The last n steps at each of T, `[B, T, n, F]`, the latest first; of its trial alone."""
@@ -295,11 +287,8 @@ class Continuation(nn.Module):
         action = jnp.asarray(_bits(self.choices))[jnp.maximum(inputs.last_action, 0)]
         action = jnp.where((inputs.last_action >= 0)[..., None], action, 0)
         reward = inputs.last_reward[..., None]
-        parts = [symbol, action, reward]
-        if self.silence is not None:
-            heard = (inputs.observation != self.silence)[..., None]
-            parts.append(jnp.where(heard, symbol, action))
-        return jnp.concatenate([x.astype(jnp.result_type(float)) for x in parts], axis=-1)
+        parts = [x.astype(jnp.result_type(float)) for x in (symbol, action, reward)]
+        return jnp.concatenate(parts, axis=-1)
 
     def _read(
         self, now: jax.Array, entries: Entries, view: ring.View
@@ -309,8 +298,7 @@ class Continuation(nn.Module):
         key = key.reshape(*key.shape[:2], self.heads, -1).swapaxes(1, 2)
         found, favoured = key[..., :-1], key[..., -1]
         action = entries.action[..., 0].astype(jnp.int32)
-        # The reward of the event just behind the context.
-        paid = after[..., len(after[0, 0]) - self._features + self._reward]
+        paid = after[..., -1]  # the reward of the event just behind the context
         asked = jnp.einsum("btf,fhw->bhtw", now, self.project)
         distance = (
             jnp.square(asked).sum(-1)[..., None]
@@ -353,9 +341,7 @@ class Continuation(nn.Module):
         symbol, action = _bits(self.symbols), _bits(self.choices)
         bits = jnp.concatenate([flat, now], axis=-1)
         bits = bits.reshape(*bits.shape[:2], places, self._features)
-        spelt = [bits[..., : symbol.shape[1]], bits[..., symbol.shape[1] : self._reward]]
-        if self.silence is not None:
-            spelt.append(bits[..., self._reward + 1 :])
+        spelt = bits[..., : symbol.shape[1]], bits[..., symbol.shape[1] : -1]
         codes = jnp.asarray(action, bits.dtype)
         votes = [
             jnp.einsum("btp,btpk->btk", gates[..., i * places : (i + 1) * places], each)
@@ -363,9 +349,9 @@ class Continuation(nn.Module):
         ]
         logits = self.policy(hidden)
         if symbol.shape == action.shape:  # a symbol can be said as it was seen
-            votes[1] = jnp.stack(votes).sum(0)
-        logits += votes[1] @ codes.T / codes.shape[1]
-        worth = gates[..., len(spelt) * places :].reshape(*pay.shape[:2], self.heads, 2)
+            votes[1] = votes[1] + votes[0]
+        logits += votes[1] @ codes.T / 2
+        worth = gates[..., 2 * places :].reshape(*pay.shape[:2], self.heads, 2)
         logits += jnp.einsum("bths,bthas->bta", worth, jnp.tanh(pay))
         return PolicyOutput(logits, self.value(hidden)[..., 0])
 

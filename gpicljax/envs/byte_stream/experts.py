@@ -375,23 +375,32 @@ def solver() -> Agent:
 
 
 def guide() -> Agent:
-    """Says what a learner in its place could know: whom to imitate.
+    """A `solver` to be imitated by whoever acts in its place.
 
-    Where feedback tells what would have been right it is a `solver`, which answers "." until it has
-    heard it, the shortest way to being told. Where only rewards tell, in micro1 to micro4, it is
-    the `oracle`: what that says of a symbol which nobody can know yet is, over many instances,
-    spread over those that are still possible.
+    It says what can be known: "." until the stream has told what is right, and where only rewards
+    tell, in micro1 to micro4, the next symbol that was not punished. There it is told what would
+    have been right, so that it knows what was paid for if that was not its own guess.
 
     Example:
-      >>> guide().initial_carry(8).questions.shape
+      >>> guide().initial_carry(8)[0].questions.shape
       (8, 16)
     """
     knows = solver()
+    places = np.zeros(256, np.int32)
+    places[[ord(x) for x in SYMBOLS]] = np.arange(len(SYMBOLS))
 
-    def act(keys: jax.Array, params: Any, carry: Notes, timestep: TimeStep) -> Any:
-        say, told, carry = knows.act(keys, params, carry, timestep)
-        reacts = jnp.asarray(_ways() == _REACTION)[timestep.privileged["task"]]
-        say = jnp.where(reacts, timestep.privileged["answer"], say)
-        return say.astype(jnp.int32), told, carry
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        notes, wanted = carry
+        told, row = timestep.privileged, jnp.arange(len(wanted))
+        first = told["task"] == tasks.NAMES.index("micro1")
+        place = jnp.where(first, jnp.asarray(places)[wanted], wanted - ord("a"))
+        guess = jnp.where(timestep.reward > 0, place, notes.guess[row, notes.last])
+        guess = notes.guess.at[row, notes.last].set(guess, mode="drop")
+        notes = dataclasses.replace(notes, guess=guess)
+        say, aux, notes = knows.act(keys, params, notes, timestep)
+        return say, aux, (notes, told["answer"].astype(jnp.int32))
 
-    return Agent(knows.initial_carry, act)
+    def initial_carry(batch: int) -> Any:
+        return knows.initial_carry(batch), jnp.full(batch, SPACE, jnp.int32)
+
+    return Agent(initial_carry, act)

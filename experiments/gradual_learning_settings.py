@@ -20,7 +20,7 @@ from gpicljax.runtime import TrainingConfig, check
 REQUIRES = {task.name: task.requires for task in TASKS}
 LOOKUP = {task.name for task in TASKS if task.lookup}
 MEMORY = RecurrentSettings(
-    "continuations", core=(64,), heads=4, slots=192, sizes=(128,), silence=SPACE
+    "continuations", core=(64,), heads=4, context=6, slots=256, sizes=(256,), silence=SPACE
 )
 
 
@@ -69,8 +69,11 @@ class Config(TrainingConfig):
     teacher: Literal["guide", "oracle"] = "guide"
     start_from: Path | None = None
     network: RecurrentSettings = MEMORY
-    agent: CloningConfig = CloningConfig(unroll=64, temperature=0.3)
-    hparams: CloningHParams = CloningHParams(learning_rate=3e-3, final_share=0.1)
+    # Many small updates: what a memory is found by has far to go from where it begins.
+    agent: CloningConfig = CloningConfig(unroll=64, minibatches=8, temperature=0.3)
+    hparams: CloningHParams = CloningHParams(
+        learning_rate=4e-3, final_share=0.05, teacher_instances=0.25
+    )
     ppo: PPOConfig = PPOConfig(unroll=64, epochs=2, minibatches=4, temperature=0.3)
     ppo_hparams: PPOHParams = PPOHParams(final_share=0.1, discount=0.9, entropy_coefficient=0.003)
     q_network: RecurrentQSettings = RecurrentQSettings(encoder=(128,), mixer=(), core=(128,))
@@ -173,25 +176,33 @@ QUICK = Config(
     observations=1_200_000,
     log_lines=10,
     # What is found by trying takes most practice.
-    taught=(*MICRO_1_TO_4, *MICRO_1_TO_4, *MAPPINGS[:6]),
+    taught=(*MICRO_1_TO_4 * 3, *MAPPINGS[:6]),
     curriculum=(*MICRO_1_TO_4, *MAPPINGS[:6]),
     targets=("micro3", "micro5.3", "micro5.6"),
     budget=6_000,
 )
+# What feedback tells, without what has to be found by trying.
+MAPPED = dataclasses.replace(
+    QUICK,
+    seeds=3,
+    observations=800_000,
+    targets=("micro5.5", "micro5.12"),
+    taught=MAPPINGS[:12],
+    curriculum=MAPPINGS[:12],
+    budget=20_000,
+)
 CURRICULUM = dataclasses.replace(
     QUICK,
     seeds=3,
-    observations=1_500_000,
+    observations=2_500_000,
     log_lines=30,
     targets=("micro3", "micro5.5", "micro5.9", "micro5.12"),
-    taught=(*MICRO_1_TO_4, *MAPPINGS),
+    taught=(*MICRO_1_TO_4 * 3, *MAPPINGS),
     curriculum=(*MICRO_1_TO_4, *MAPPINGS),
-    network=dataclasses.replace(MEMORY, following=12, slots=256),
-    budget=40_000,
+    budget=20_000,
 )
 HELD_OUT = dataclasses.replace(
     CURRICULUM,
     taught=tuple(n for n in CURRICULUM.taught if n not in ("micro5.5", "micro5.9", "micro5.11")),
-    budget=30_000,
 )
-PRESETS = {"quick": QUICK, "curriculum": CURRICULUM, "held-out": HELD_OUT}
+PRESETS = {"quick": QUICK, "mappings": MAPPED, "curriculum": CURRICULUM, "held-out": HELD_OUT}

@@ -6,7 +6,8 @@ has to infer the task. Actions played are a mixture of both (Ross et al., 2011, 
 the student learns in the situations that it brings about itself.
 
 The teacher is an ordinary agent that acts along, with its memory. It sees everything that the
-student plays through, and must not take for granted that its own actions are played.
+student plays through, and must not take for granted that its own actions are played: where
+`timestep.privileged` is a dictionary, its `played` is the action that led here.
 
 The environments may be spread over devices, each with its part of the batch (`runtime.per_part`).
 Choices are drawn from each instance's own keys, so that the result does not depend on that.
@@ -197,7 +198,11 @@ def make(
             )(keys)
             inputs = agent_input(space, carry.student, timestep)
             own, _, kept = student.act(own_keys, params, carry.student, timestep)
-            label, told, memory = teacher.act(teacher_keys, (), carry.teacher, timestep)
+            aware = timestep
+            if isinstance(timestep.privileged, dict):
+                played = {"played": carry.student.last_action}
+                aware = timestep._replace(privileged=timestep.privileged | played)
+            label, told, memory = teacher.act(teacher_keys, (), carry.teacher, aware)
             shares = told.get("shares") if isinstance(told, dict) else None
             chex.assert_equal_shape([label, own])
             obeyed = jax.vmap(jax.random.uniform)(who_keys) < hparams.teacher_share

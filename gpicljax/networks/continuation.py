@@ -138,7 +138,7 @@ class Continuation(nn.Module):
         self.project = self.param("project", lambda *given: near * normal(*given), find, float_)
         zeros, size = nn.initializers.zeros, self.following * self._features
         # To the first head all contexts are alike, to the others few are.
-        scales = jnp.full(self.heads, 1.0, float_).at[0].set(-6.0)
+        scales = jnp.full(self.heads, 3.0, float_).at[0].set(-6.0)
         self.sharpness = self.param("sharpness", lambda _: scales)
         self.favour = self.param("favour", zeros, (size, self.heads), float_)
         self.decay = self.param("decay", nn.initializers.constant(-5.0), (self.heads,), float_)

@@ -481,7 +481,7 @@ def test_solvers():
     done = play_streams(key, env, experts.solver(), (), tasks, 1_500, privileged=True)
     solved = dict(zip(names, np.asarray(done.solved)[:, 0].tolist(), strict=True))
     assert min(solved.values()) >= 1 and solved["micro5.2"] >= 15 and solved["micro5.13"] >= 4
-    # Who is to be imitated does as well, as it is obeyed here.
+    # Who is to be imitated does as well, where it is obeyed; of letters it is told.
     guided = play_streams(key, env, experts.guide(), (), tasks, 1_500, privileged=True)
     assert (np.asarray(guided.solved)[:, 0] == np.asarray(done.solved)[:, 0]).all()
     tasks = streams_of(key, env, [Curriculum(("micro1", "micro4"))] * 6, 6_000)
@@ -489,22 +489,29 @@ def test_solvers():
     assert np.asarray(table.cleared).min() == 2
 
 
-def test_a_guide_knows_what_was_paid_for_though_it_did_not_say_it():
+def test_a_guide_goes_on_from_what_was_said():
     guide = experts.guide()
-    task, letter = NAMES.index("micro2"), ord("x")
+    task, letter = NAMES.index("micro1"), ord("x")
 
-    def moment(reward, start=False):
+    def moment(reward, played, start=False):
         flags = [jnp.array([flag]) for flag in (False, False, start, start)]
         told = {"task": jnp.array([task]), "answer": jnp.array([ord("q")])}
+        told["played"] = jnp.array([ord(played) if played else -1])
         return TimeStep(jnp.array([letter]), jnp.array([reward]), *flags, {}, told)
 
     carry, said = guide.initial_carry(1), []
-    for number, reward in enumerate([0.0, -1.0, -1.0, 1.0, 1.0, -1.0]):
+    for played, reward in [
+        ("", 0.0),
+        ("a", -1.0),
+        ("k", -1.0),
+        ("z", -1.0),
+        ("q", 1.0),
+        ("!", -1.0),
+    ]:
         key = jax.random.split(jax.random.key(0), 1)
-        say, _, carry = guide.act(key, (), carry, moment(reward, number == 0))
+        say, _, carry = guide.act(key, (), carry, moment(reward, played, not played))
         said.append(chr(int(say[0])))
-    # After what someone else found, and after that the next one.
-    assert said == ["a", "b", "c", "q", "q", "r"]
+    assert said == ["a", "b", "l", "A", "q", "r"]
 
 
 def test_curricula(tmp_path):

@@ -375,32 +375,33 @@ def solver() -> Agent:
 
 
 def guide() -> Agent:
-    """A `solver` to be imitated by whoever acts in its place.
+    """Whom to imitate: it says what a learner in its place could know, as far as that is one thing.
 
-    It says what can be known: "." until the stream has told what is right, and where only rewards
-    tell, in micro1 to micro4, the next symbol that was not punished. There it is told what would
-    have been right, so that it knows what was paid for if that was not its own guess.
+    Where feedback tells what would have been right it is a `solver`, which answers "." until it has
+    heard it. In micro1 it says what was paid for, or else the next symbol after the one that was
+    not; what was said is `timestep.privileged["played"]`, if that is there, or its own guess. In
+    micro2 to micro4 it is the `oracle`: over many instances, what that says of letters which nobody
+    can know yet is spread over those that are still possible.
 
     Example:
-      >>> guide().initial_carry(8)[0].questions.shape
+      >>> guide().initial_carry(8).questions.shape
       (8, 16)
     """
     knows = solver()
-    places = np.zeros(256, np.int32)
+    places = np.full(256, -1, np.int32)
     places[[ord(x) for x in SYMBOLS]] = np.arange(len(SYMBOLS))
+    told_all = np.array([name in ("micro2", "micro3", "micro4") for name in tasks.ALL_NAMES])
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
-        notes, wanted = carry
-        told, row = timestep.privileged, jnp.arange(len(wanted))
-        first = told["task"] == tasks.NAMES.index("micro1")
-        place = jnp.where(first, jnp.asarray(places)[wanted], wanted - ord("a"))
-        guess = jnp.where(timestep.reward > 0, place, notes.guess[row, notes.last])
-        guess = notes.guess.at[row, notes.last].set(guess, mode="drop")
-        notes = dataclasses.replace(notes, guess=guess)
-        say, aux, notes = knows.act(keys, params, notes, timestep)
-        return say, aux, (notes, told["answer"].astype(jnp.int32))
+    def act(keys: jax.Array, params: Any, carry: Notes, timestep: TimeStep) -> Any:
+        told, row = timestep.privileged, jnp.arange(len(carry.last))
+        if "played" in told:
+            place = jnp.asarray(places)[jnp.maximum(told["played"], 0)]
+            known = (told["played"] >= 0) & (place >= 0)
+            guess = jnp.where(known, place, carry.guess[row, carry.last])
+            guess = carry.guess.at[row, carry.last].set(guess, mode="drop")
+            carry = dataclasses.replace(carry, guess=guess)
+        say, aux, carry = knows.act(keys, params, carry, timestep)
+        say = jnp.where(jnp.asarray(told_all)[told["task"]], told["answer"], say)
+        return say.astype(jnp.int32), aux, carry
 
-    def initial_carry(batch: int) -> Any:
-        return knows.initial_carry(batch), jnp.full(batch, SPACE, jnp.int32)
-
-    return Agent(initial_carry, act)
+    return Agent(knows.initial_carry, act)

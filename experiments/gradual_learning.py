@@ -12,6 +12,7 @@ the memory.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -101,6 +102,7 @@ def baselines(config: Config, env: ByteStream) -> dict[str, Streams]:
         "silent": experts.silent(),
         "random": random_agent(env),
     }
+    config = dataclasses.replace(config, budget=config.rules_budget or config.budget)
     studies = studies_of(config, "order", "alone")
     which = np.repeat(np.arange(len(agents)), len(studies))
     all_tasks = drawn(config, env, studies * len(agents))

@@ -39,6 +39,7 @@ class Config(TrainingConfig):
       threshold: So many instances solved in a row pass a task set.
       runs: Streams of every study.
       budget: Steps of a stream in the evaluation.
+      rules_budget: Likewise for those who need no training; 0 for as many.
       parallel: Streams that are learnt from at once.
       stretch: Steps of a stream of the training, after which another one begins: nobody is stuck in
         one instance, and hard task sets do not crowd out the others.
@@ -63,6 +64,7 @@ class Config(TrainingConfig):
     threshold: Annotated[int, Range(1)] = 5
     runs: Annotated[int, Range(2)] = 4
     budget: Annotated[int, Range(1)] = 10_000
+    rules_budget: Annotated[int, Range(0)] = 0
     parallel: Annotated[int, Range(1)] = 32
     stretch: Annotated[int, Range(1)] = 1_500
     learner: Literal["cloning", "recurrent-ppo", "r2d2"] = "cloning"
@@ -191,6 +193,8 @@ MAPPED = dataclasses.replace(
     taught=(*MAPPINGS, *MAPPINGS[:1] * 2, *MAPPINGS[6:7] * 2, *MAPPINGS[11:12]),
     curriculum=MAPPINGS[:12],
     budget=20_000,
+    # So that ten times as many steps can be told from more.
+    rules_budget=100_000,
 )
 CURRICULUM = dataclasses.replace(
     QUICK,

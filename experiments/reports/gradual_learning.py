@@ -231,6 +231,7 @@ def report(outcome: Outcome) -> Report:
         f"{', '.join(_mix(config.taught))}, {config.repeats} instances in a row of each draw; held "
         f"out whole: {', '.join(config.held_out) or 'none'}. "
         f"{config.runs} streams of at most {config.budget:,} steps for each study and seed, "
+        f"{f'{config.rules_budget:,} for who is not trained, ' if config.rules_budget else ''}"
         f"{len(seeds)} seed(s), weights frozen, {chosen}; {config.threshold} "
         "instances solved "
         "in a row clear a task set. Medians of steps; in brackets, where not all runs cleared it, "

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gradual_learning_learners import learner_of, started
+from gradual_learning_learners import learner_of, starting_point
 from gradual_learning_settings import ALL, PRESETS, Config, Study, studies_of
 from reports.gradual_learning import report
 
@@ -46,7 +46,7 @@ def build(config: Config) -> Program:
     params = env.make_params(curriculum=mixture, horizon=config.stretch)
     vec = gpicljax.VectorEnv(env, config.streams, resets="fresh", params=params, privileged=True)
     learner = learner_of(config, vec)
-    trainer = learner.trainer
+    trainer, started = learner.trainer, starting_point(config, vec, learner)
     families = Curriculum(config.curriculum).families
     evaluated = ByteStream(config.rules, len(config.curriculum) + 1, families)
 
@@ -64,7 +64,7 @@ def build(config: Config) -> Program:
             "taught": " ".join(config.taught),
             "held out": " ".join(config.held_out) or "nothing but instances",
         },
-        init=lambda key, cell: started(config, vec, trainer.init(key, learner.hparams)),
+        init=lambda key, cell: started(trainer.init(key, learner.hparams)),
         update=trainer.update,
         observations=trainer.observations,
         measures={"streams": Measure(play, tasks)},

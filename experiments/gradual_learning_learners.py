@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -56,15 +57,18 @@ def learner_of(config: Config, vec: gpicljax.VectorEnv) -> Learner:
     return Learner(trainer, hparams, sizes, settings)
 
 
-def started(config: Config, vec: gpicljax.VectorEnv, state: Any) -> Any:
-    """A new training state, with the network of `start_from` if there is one."""
+def starting_point(
+    config: Config, vec: gpicljax.VectorEnv, learner: Learner
+) -> Callable[[Any], Any]:
+    """What gives a new training state the network of `start_from`, if there is one."""
     if config.start_from is None:
-        return state
+        return lambda state: state
     try:
         found = load_agent(config.start_from, vec.env).params
     except SavedError as error:
         raise ConfigError(f"start_from: {error}") from error
     network = found.network if isinstance(found, Params) else found
+    state = jax.eval_shape(learner.trainer.init, jax.random.key(0), learner.hparams)
     whole = isinstance(state.params, Params)
     own = state.params.network if whole else state.params
     shapes = [jax.tree.map(jnp.shape, params) for params in (network, own)]
@@ -73,5 +77,10 @@ def started(config: Config, vec: gpicljax.VectorEnv, state: Any) -> Any:
             f"start_from: got {config.start_from}; accepted: an agent whose network is of the kind "
             "and size of this one's"
         )
-    params = jax.tree.map(jnp.asarray, network)
-    return state.replace(params=state.params._replace(network=params) if whole else params)
+
+    def started(state: Any) -> Any:
+        params = jax.tree.map(jnp.asarray, network)
+        params = state.params._replace(network=params) if whole else params
+        return dataclasses.replace(state, params=params)
+
+    return started

@@ -109,6 +109,9 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses unknown task sets, repeated ones to be cleared, and other targets."""
         super().validate()
+        fits = self.learner != "cloning" or self.parallel % self.agent.minibatches == 0
+        accepted = f"a multiple of agent.minibatches = {self.agent.minibatches}"
+        check(fits, "parallel", self.parallel, accepted)
         path = self.start_from
         check(path is None or path.is_dir(), "start_from", str(path), "an existing folder")
         goes_on = path is None or self.learner != "r2d2"

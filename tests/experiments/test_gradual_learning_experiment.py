@@ -80,6 +80,7 @@ def test_hints_are_reported_where_both_task_sets_are_measured():
         (["--curriculum", "micro99"], "micro99"),
         (["--curriculum", "micro1", "micro1", "--targets", "micro1"], "no task set twice"),
         (["--targets", "micro20"], "targets: got"),
+        (["--parallel", "12"], "parallel: got 12; accepted: a multiple of agent.minibatches = 8"),
         (["--start-from", "/nowhere"], "start-from: got '/nowhere'; accepted: an existing"),
         (["--start-from", "/tmp", "--learner", "r2d2"], "start-from: got '/tmp'; accepted: None"),
     ],
@@ -90,9 +91,31 @@ def test_refusals(flags, message, capsys):
     assert message in capsys.readouterr().err
 
 
-SMALL = ["--taught", "micro1", "micro4", "--curriculum", "micro1", "micro4"]
-SMALL += ["--targets", "micro4", "--parallel", "4", "--network.slots", "16", "--runs", "2"]
-SMALL += ["--observations", "2048", "--log-lines", "1", "--budget", "200", "--no-progress"]
+SMALL = [
+    "--taught",
+    "micro1",
+    "micro4",
+    "--curriculum",
+    "micro1",
+    "micro4",
+    "--targets",
+    "micro4",
+    "--parallel",
+    "4",
+    "--runs",
+    "2",
+    "--network.slots",
+    "16",
+    "--agent.minibatches",
+    "2",
+    "--observations",
+    "2048",
+    "--log-lines",
+    "1",
+    "--budget",
+    "200",
+    "--no-progress",
+]
 
 
 @pytest.mark.slow
@@ -117,7 +140,7 @@ def test_reinforcement_goes_on_from_imitation(tmp_path, capsys):
         np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(SystemExit):
         gradual_learning.main([*flags, "other", *more, "--network.sizes", "8"])
-    assert "start_from: got" in capsys.readouterr().err
+    assert "accepted: an agent whose network is of the kind" in capsys.readouterr().err
 
 
 @pytest.mark.slow

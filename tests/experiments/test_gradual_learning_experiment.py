@@ -91,31 +91,10 @@ def test_refusals(flags, message, capsys):
     assert message in capsys.readouterr().err
 
 
-SMALL = [
-    "--taught",
-    "micro1",
-    "micro4",
-    "--curriculum",
-    "micro1",
-    "micro4",
-    "--targets",
-    "micro4",
-    "--parallel",
-    "4",
-    "--runs",
-    "2",
-    "--network.slots",
-    "16",
-    "--agent.minibatches",
-    "2",
-    "--observations",
-    "2048",
-    "--log-lines",
-    "1",
-    "--budget",
-    "200",
-    "--no-progress",
-]
+TWO = ["micro1", "micro4"]
+SMALL = ["--taught", *TWO, "--curriculum", *TWO, "--targets=micro4", "--parallel=4", "--runs=2"]
+SMALL += ["--network.slots=16", "--agent.minibatches=2", "--observations=2048", "--log-lines=1"]
+SMALL += ["--budget=200", "--no-progress"]
 
 
 @pytest.mark.slow

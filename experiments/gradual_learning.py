@@ -2,12 +2,12 @@
 
     python experiments/gradual_learning.py
 
-meta-trains a memory on streams of random instances, by imitation of an agent that is told the
-answers. Then its weights are frozen, and it learns each new instance in its context: a curriculum
-in order beside experts, a look-up table and nulls; every task set with and without those that it
-builds on; and every one again in the end. `--preset curriculum` has all mappings of bytes and
-strings, `--preset held-out` leaves some out of the training, `--network.memory transformer` changes
-the memory.
+meta-trains a memory on streams of random instances, by imitation of a guide that says what can be
+known. Then its weights are frozen, and it learns each new instance in its context: a curriculum in
+order beside experts, a look-up table and nulls; every task set with and without those that it
+builds on; and every one again in the end. `--preset mappings` has what feedback tells,
+`--preset curriculum` all mappings of bytes and strings, `--preset held-out` leaves some out of the
+training; `--network.memory transformer` changes the memory, `--learner recurrent-ppo` who learns.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def build(config: Config) -> Program:
             env_params=params,
             num_envs=config.streams,
             config=learner.config,
-            network=learner.network,
+            network=config.learners_network,
             **about,
         ),
     )

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 from gradual_learning_settings import Config
 
 import gpicljax
-from gpicljax.agents import catalogue, cloning, ppo, r2d2
+from gpicljax.agents import catalogue, cloning
 from gpicljax.agents.acting import Params
 from gpicljax.envs.byte_stream import experts
 from gpicljax.interface import Trainer
-from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runtime import ConfigError, SavedError, load_agent
 
 TEACHERS = {"guide": experts.guide, "oracle": experts.oracle}
@@ -28,33 +27,29 @@ class Learner(NamedTuple):
       trainer: over the streams.
       hparams: its hyper-parameters.
       config: its sizes, as the catalogue has them.
-      network: settings of the network.
     """
 
     trainer: Trainer
     hparams: Any
     config: Any
-    network: Any
 
 
 def learner_of(config: Config, vec: gpicljax.VectorEnv) -> Learner:
     """The learner that a configuration names; its rate falls over the whole run."""
-    spaces = vec.env.observation_space(), vec.env.action_space()
-    if config.learner == "r2d2":
-        network = recurrent_q_network(config.q_network, *spaces)
-        trainer, hparams = r2d2.make(config.r2d2, vec, network), config.r2d2_hparams
-        sizes: Any = config.r2d2
-    elif config.learner == "recurrent-ppo":
-        trainer = ppo.make(config.ppo, vec, config.network.network(*spaces))
-        hparams, sizes = config.ppo_hparams, config.ppo
+    if config.learner == "cloning":
+        network = config.network.network(vec.env.observation_space(), vec.env.action_space())
+        trainer = cloning.make(config.agent, vec, network, TEACHERS[config.teacher]())
+        sizes: Any = catalogue.TaughtConfig(**dataclasses.asdict(config.agent))
+        hparams: Any = config.hparams
     else:
-        network, teacher = config.network.network(*spaces), TEACHERS[config.teacher]()
-        trainer, hparams = cloning.make(config.agent, vec, network, teacher), config.hparams
-        sizes = catalogue.TaughtConfig(**dataclasses.asdict(config.agent))
+        sizes, hparams = (
+            (config.r2d2, config.r2d2_hparams)
+            if config.learner == "r2d2"
+            else (config.ppo, config.ppo_hparams)
+        )
+        trainer = catalogue.find(config.learner).make(sizes, vec, config.learners_network)
     updates = config.updates(trainer.observations) * trainer.optimiser_steps
-    settings = config.q_network if config.learner == "r2d2" else config.network
-    hparams = dataclasses.replace(hparams, decay_updates=updates)
-    return Learner(trainer, hparams, sizes, settings)
+    return Learner(trainer, dataclasses.replace(hparams, decay_updates=updates), sizes)
 
 
 def starting_point(

@@ -91,10 +91,19 @@ class Config(TrainingConfig):
     @property
     def who(self) -> str:
         """The memory, and how it learns if not by imitation alone."""
-        if self.learner == "cloning":
-            return self.network.memory
-        memory = self.q_network.memory if self.learner == "r2d2" else self.network.memory
-        return f"{memory}-{self.learner}"
+        memory = self.learners_network.memory
+        return memory if self.learner == "cloning" else f"{memory}-{self.learner}"
+
+    @property
+    def learners_network(self) -> RecurrentSettings | RecurrentQSettings:
+        """Settings of the network of whoever learns."""
+        return self.q_network if self.learner == "r2d2" else self.network
+
+    @property
+    def temperature(self) -> float:
+        """Of actions in the evaluation; 0 where the most probable or most valuable one is taken."""
+        temperatures = {"cloning": self.agent.temperature, "recurrent-ppo": self.ppo.temperature}
+        return temperatures.get(self.learner, 0.0)
 
     @property
     def streams(self) -> int:

@@ -222,7 +222,7 @@ def report(outcome: Outcome) -> Report:
         * (who.gradual is not None)
         for place, who in enumerate(ranking(contestants), 1)
     )
-    temperature = config.agent.temperature
+    temperature = config.temperature
     chosen = f"actions at temperature {temperature:g}" if temperature else "most probable actions"
     text = [
         f"# Gradual learning on streams of bytes: {name}, preset {config.preset}",
@@ -231,8 +231,9 @@ def report(outcome: Outcome) -> Report:
         f"{', '.join(_mix(config.taught))}, {config.repeats} instances in a row of each draw; held "
         f"out whole: {', '.join(config.held_out) or 'none'}. "
         f"{config.runs} streams of at most {config.budget:,} steps for each study and seed, "
-        f"{f'{config.rules_budget:,} for who is not trained, ' if config.rules_budget else ''}"
-        f"{len(seeds)} seed(s), weights frozen, {chosen}; {config.threshold} "
+        + f"{config.rules_budget:,} for who is not trained, "
+        * bool(config.rules_budget)
+        + f"{len(seeds)} seed(s), weights frozen, {chosen}; {config.threshold} "
         "instances solved "
         "in a row clear a task set. Medians of steps; in brackets, where not all runs cleared it, "
         "a lower bound and the share that did. A look-up table solves the sets marked so.",

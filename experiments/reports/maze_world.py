@@ -66,9 +66,16 @@ class Results:
         size = self.outcome.config.sizes[0]
         return place / self.outcome.program.more.rules.mazes(size).cell_size[0]
 
-    def heading(self, pose: np.ndarray) -> np.ndarray:
-        """Of stored poses `[3, T]`, in radians."""
-        return pose[2] * (1 if self.outcome.config.actions == "continuous" else np.pi / 2)
+    def episode(self, task: Any, size: int, pose: np.ndarray) -> MazeEpisode:
+        """Stored poses `[3, T]` in a maze of so many cells a side, as they are drawn."""
+        turn = 1 if self.outcome.config.actions == "continuous" else np.pi / 2
+        return MazeEpisode(
+            walls=task.walls[:size, :size],
+            position=self.position(pose),
+            heading=pose[2] * turn,
+            landmarks=task.landmarks,
+            colours=np.asarray(LANDMARK_COLOURS[: len(task.landmarks)], np.uint8),
+        )
 
     def action(self, stored: np.ndarray) -> str:
         """An action in words."""
@@ -285,18 +292,9 @@ def trajectories_figure(results: Results) -> Any:
         ways = {"random": rules["random"].pose[maze]}
         ways |= {model: acted[model].pose[0, maze] for model in reversed(results.models)}
         ways["privileged"] = rules["privileged, p = 100 %"].pose[maze]
-        landmarks = tasks.landmarks[maze]
-        for name, pose in ways.items():
-            episodes.append(
-                MazeEpisode(
-                    walls=tasks.walls[maze][:size, :size],
-                    position=results.position(pose),
-                    heading=results.heading(pose),
-                    landmarks=landmarks,
-                    colours=np.asarray(LANDMARK_COLOURS[: len(landmarks)], np.uint8),
-                )
-            )
-            labels.append(name if maze == 0 else "")
+        task = jax.tree.map(lambda x, maze=maze: x[maze], tasks)
+        episodes += [results.episode(task, size, pose) for pose in ways.values()]
+        labels += [name if maze == 0 else "" for name in ways]
     columns = len(labels) // 3
     return trajectory_figure(episodes, labels=labels, columns=columns)
 
@@ -315,15 +313,8 @@ def page(results: Results) -> str:
     pose, command = pose[:, : PAGE_STEPS + 1], command[: PAGE_STEPS + 1]
     blank = dict.fromkeys(Episode._fields)
     shown = Episode(**blank | {"pose": pose, "command": command})
-    episode = MazeEpisode(
-        walls=task.walls[:size, :size],
-        position=results.position(pose),
-        heading=results.heading(pose),
-        landmarks=task.landmarks,
-        colours=np.asarray(LANDMARK_COLOURS[: len(task.landmarks)], np.uint8),
-        command=command,
-        reward=reward[:PAGE_STEPS],
-    )
+    episode = results.episode(task, size, pose)
+    episode = episode._replace(command=command, reward=reward[:PAGE_STEPS])
     return episode_page(
         np.asarray(jax.jit(lambda task, shown: frames(env, task, shown))(task, shown)),
         episode,

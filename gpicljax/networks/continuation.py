@@ -350,6 +350,7 @@ class Continuation(nn.Module):
         logits = self.policy(hidden)
         if symbol.shape == action.shape:  # a symbol can be said as it was seen
             votes[1] = votes[1] + votes[0]
+        # Two symbols that differ in one bit then differ by the vote for it.
         logits += votes[1] @ codes.T / 2
         worth = gates[..., 2 * places :].reshape(*pay.shape[:2], self.heads, 2)
         logits += jnp.einsum("bths,bthas->bta", worth, jnp.tanh(pay))

@@ -314,7 +314,9 @@ class Continuation(nn.Module):
         top = jax.lax.stop_gradient(jnp.maximum(scores.max(-1, keepdims=True), nothing))
         weights = jnp.exp(scores - top)
         total = weights.sum(-1) + jnp.exp(nothing - top)[..., 0]
-        followed = jnp.einsum("bhtn,bnf->bthf", weights / total[..., None], after)
+        # One product per instance: written as one of four axes, XLA turns `after` over first.
+        flat = (weights / total[..., None]).reshape(len(after), -1, after.shape[1])
+        followed = (flat @ after).reshape(*total.shape, -1).swapaxes(1, 2)
         some = (weights.sum(-1) / total).swapaxes(1, 2)
         # Rows of kernels are added up by action: those that paid, then those that cost.
         row = jnp.where(paid > 0, action, jnp.where(paid < 0, action + self.choices, -1))

@@ -35,19 +35,26 @@ class Learner(NamedTuple):
 
 
 def learner_of(config: Config, vec: gpicljax.VectorEnv) -> Learner:
-    """The learner that a configuration names; its rate falls over the whole run."""
-    if config.learner == "cloning":
-        network = config.network.network(vec.env.observation_space(), vec.env.action_space())
-        trainer = cloning.make(config.agent, vec, network, TEACHERS[config.teacher]())
-        sizes: Any = catalogue.TaughtConfig(**dataclasses.asdict(config.agent))
-        hparams: Any = config.hparams
-    else:
-        sizes, hparams = (
-            (config.r2d2, config.r2d2_hparams)
-            if config.learner == "r2d2"
-            else (config.ppo, config.ppo_hparams)
-        )
-        trainer = catalogue.find(config.learner).make(sizes, vec, config.learners_network)
+    """The learner that a configuration names; its rate falls over the whole run.
+
+    Raises:
+      ConfigError: if its sizes contradict each other, or the number of streams.
+    """
+    field, hparams = {
+        "cloning": ("agent", config.hparams),
+        "recurrent-ppo": ("ppo", config.ppo_hparams),
+        "r2d2": ("r2d2", config.r2d2_hparams),
+    }[config.learner]
+    sizes: Any = getattr(config, field)
+    try:
+        if config.learner == "cloning":
+            network = config.network.network(vec.env.observation_space(), vec.env.action_space())
+            trainer = cloning.make(sizes, vec, network, TEACHERS[config.teacher]())
+            sizes = catalogue.TaughtConfig(**dataclasses.asdict(sizes))
+        else:
+            trainer = catalogue.find(config.learner).make(sizes, vec, config.learners_network)
+    except ValueError as error:
+        raise ConfigError(f"{field}, network or number of streams: {error}") from error
     updates = config.updates(trainer.observations) * trainer.optimiser_steps
     return Learner(trainer, dataclasses.replace(hparams, decay_updates=updates), sizes)
 

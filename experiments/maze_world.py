@@ -21,7 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 from maze_world_measures import Extras, measures_of
 from maze_world_settings import PRESETS, Config, Weights
-from maze_world_start import autoencoder_of, context_name, start_of, trained_autoencoder
+from maze_world_start import (
+    autoencoder_of,
+    context_name,
+    episodes_of,
+    start_of,
+    trained_autoencoder,
+)
 from reports.maze_world import report
 
 import gpicljax
@@ -29,7 +35,7 @@ from gpicljax.agents import causal_model, sequence
 from gpicljax.agents.catalogue import CausalSettings, TaughtCausalConfig
 from gpicljax.agents.causal_model import Targets
 from gpicljax.agents.sequence import Sequences
-from gpicljax.data.maze_world import Lessons, lessons, trajectories
+from gpicljax.data.maze_world import Lessons, lessons, task_of, trajectories
 from gpicljax.envs.maze_world import MazeWorld, Params
 from gpicljax.interface import Trainer
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, UNLIMITED, WINDOW
@@ -53,12 +59,14 @@ class Cell(NamedTuple):
       tasks: `int32[]`, mazes that it is trained on; 0 for a new one in every episode.
       autoencoder: parameters, the same for all.
       model: parameters to start from; None to start anew.
+      episodes: stored ones to learn from; None where new ones are made.
     """
 
     window: Any
     tasks: Any
     autoencoder: Any
     model: Any
+    episodes: Any
 
 
 class Data(NamedTuple):
@@ -71,6 +79,7 @@ class Data(NamedTuple):
       weights: of the losses.
       actor: parameters of the model as it was at the last log line, where it plays episodes; None
         before there is one.
+      episodes: see `Cell`.
     """
 
     params: Params
@@ -78,6 +87,7 @@ class Data(NamedTuple):
     window: jax.Array
     weights: Weights
     actor: Any = None
+    episodes: Any = None
 
 
 def build(config: Config) -> Program:
@@ -99,8 +109,13 @@ def build(config: Config) -> Program:
     learnt_on = params_of(config.size, config.demonstration.length)
 
     student = causal_model.causal_agent(network, policy)
+    stored, distributions = episodes_of(config, env)
 
     def group(key: jax.Array, data: Data, own: bool = False) -> Lessons:
+        if data.episodes is not None:
+            which = jax.random.randint(key, (config.group,), 0, len(data.episodes.length))
+            taken = jax.tree.map(lambda x: x[which], data.episodes)
+            return lessons(env, taken, jax.vmap(lambda e: task_of(env, distributions, e))(taken))
         key, task_key = jax.random.split(key)
         mazes = jax.random.split(task_key, config.group)
         if any(config.tasks):
@@ -169,7 +184,8 @@ def build(config: Config) -> Program:
 
     def init(key: jax.Array, cell: Cell) -> sequence.TrainState:
         weights = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(float)), config.weights)
-        state = trainer.init(key, hparams, Data(learnt_on, cell.tasks, cell.window, weights))
+        data = Data(learnt_on, cell.tasks, cell.window, weights, episodes=cell.episodes)
+        state = trainer.init(key, hparams, data)
         model = state.params[MODEL] if cell.model is None else cell.model
         whole = {MODEL: model, AUTOENCODER: cell.autoencoder, WINDOW: cell.window}
         return between(dataclasses.replace(state, params=whole))
@@ -192,13 +208,15 @@ def build(config: Config) -> Program:
         window = jnp.minimum(state.data.window, reach)
         return dataclasses.replace(state, params={**state.params, WINDOW: window})
 
+    mazes = "each seen once" if config.tasks == (0,) else f"{config.tasks} different ones"
+    if stored is not None:
+        mazes = f"{len(stored.length):,} stored episodes"
     measured = measures_of(config, env, network, pictures, known, params_of)
 
     return Program(
         title=f"{config.model.kind} models of mazes and of a way through them",
         details={
-            "mazes": f"{config.size} x {config.size}, "
-            + ("each seen once" if config.tasks == (0,) else f"{config.tasks} different ones"),
+            "mazes": f"{config.size} x {config.size}, " + mazes,
             "episodes": f"{config.demonstration.length:,} steps",
             "contexts": ", ".join(context_name(steps) for steps in config.contexts),
         },
@@ -208,7 +226,11 @@ def build(config: Config) -> Program:
         between=between,
         cells={
             cell_name(steps, tasks): Cell(
-                np.int32(steps or UNLIMITED), np.int32(tasks), eyes, start_of(config, steps)
+                np.int32(steps or UNLIMITED),
+                np.int32(tasks),
+                eyes,
+                start_of(config, steps),
+                stored,
             )
             for steps in config.contexts
             for tasks in config.tasks

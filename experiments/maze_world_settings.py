@@ -66,6 +66,9 @@ class Config(TrainingConfig):
       resolution: Pixels of a picture's side.
       tasks: Number of different mazes that each model is trained on; 0 for a new one in every
         episode. Every number is combined with every context.
+      data: Folder of episodes to learn from (`maze_data.py`), of the same size, mode, actions,
+        landmarks and length; new ones are made by default. All are held in memory, about 10 bytes
+        a step and model.
       demonstration: How episodes are made, and how long they are.
       weights: Of the losses.
       first_weights: Of the losses in the first part of the training.
@@ -103,6 +106,7 @@ class Config(TrainingConfig):
     density: float = 0.36
     resolution: int = 128
     tasks: tuple[int, ...] = (0,)
+    data: Path | None = None
     demonstration: Demonstration = Demonstration()
     weights: Weights = Weights()
     first_weights: Weights = Weights(0.05, 0.90, 0.05)
@@ -157,7 +161,9 @@ class Config(TrainingConfig):
         longest = self.steps - self.horizon
         fits = all(1 <= mark <= longest for mark in self.marks)
         check(fits, "marks", self.marks, f"1 .. {longest}, the episode's steps less the horizon")
-        for name in ("autoencoder", "start_from"):
+        new = self.data is None or (not self.own_groups and self.tasks == (0,))
+        check(new, "data", str(self.data), "None, with own_groups or numbers of tasks")
+        for name in ("autoencoder", "start_from", "data"):
             path = getattr(self, name)
             check(path is None or path.is_dir(), name, str(path), "an existing folder")
 

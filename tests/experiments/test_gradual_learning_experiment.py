@@ -91,6 +91,19 @@ def test_refusals(flags, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--learner=recurrent-ppo", "--ppo.minibatches=5"], "ppo, network or number of streams:"),
+        (["--learner=r2d2", "--q-network.memory=transformer"], "r2d2, network or number"),
+    ],
+)
+def test_sizes_that_contradict_each_other_are_refused(flags, message, capsys):
+    with pytest.raises(SystemExit):
+        gradual_learning.main([*flags, "--dry-run"])
+    assert message in capsys.readouterr().err
+
+
 TWO = ["micro1", "micro4"]
 SMALL = ["--taught", *TWO, "--curriculum", *TWO, "--targets=micro4", "--parallel=4", "--runs=2"]
 SMALL += ["--network.slots=16", "--agent.minibatches=2", "--observations=2048", "--log-lines=1"]

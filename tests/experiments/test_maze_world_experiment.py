@@ -5,6 +5,7 @@ Its runs are slow: demonstrators, models that act and models that dream are comp
 
 import dataclasses
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -17,6 +18,9 @@ import maze_autoencoder
 import maze_world
 from maze_world_settings import PRESETS
 
+from gpicljax.data.maze_world import Demonstration, card, collect
+from gpicljax.data.shards import ShardWriter
+from gpicljax.envs.maze_world import MazeWorld
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, WINDOW
 from gpicljax.runtime import load_agent, parse, save_autoencoder, to_json
@@ -137,6 +141,68 @@ def test_a_model_is_taught_in_states_that_it_brings_about(finished):
     assert all(jax.tree.leaves(same))
     renewed = jax.tree.map(np.array_equal, program.between(learnt).data.actor, learnt.params)
     assert all(jax.tree.leaves(renewed))
+
+
+MAZES = MazeWorld(size=7, max_landmarks=4)
+SHORT = Demonstration(length=16)
+
+
+@pytest.mark.slow
+def test_models_learn_from_stored_episodes(pictures, tmp_path):
+    params = MAZES.make_params(size=7, horizon=17)
+    collect(tmp_path, 0, MAZES, params, episodes=4, episodes_per_shard=4, settings=SHORT)
+    flags = [*TINY, f"--autoencoder={pictures}", f"--data={tmp_path}", "--contexts", "0"]
+    program = maze_world.build(parse(PRESETS, flags))
+    (cell,) = program.cells.values()
+    assert cell.episodes.action.shape == (4, 16)
+    state = program.init(jax.random.key(0), cell)
+    _, metrics = jax.jit(program.update)(state)
+    assert np.isfinite(metrics["policy_loss"]).all()
+    assert program.details["mazes"] == "7 x 7, 4 stored episodes"
+
+
+@pytest.fixture(scope="module")
+def mazes(tmp_path_factory):
+    """A folder of stored episodes in which nobody moves."""
+    folder = tmp_path_factory.mktemp("mazes") / "of_7"
+    steps = np.zeros((4, 16), np.uint8)
+    still = {
+        "task": np.zeros((4, 2), np.uint32),
+        "distribution": np.zeros(4, np.uint8),
+        "length": np.full(4, 16, np.int32),
+        "pose": np.ones((4, 3, 17), np.uint8),
+        "action": steps,
+        "label": steps,
+        "reward": steps.astype(np.float32),
+        "command": np.zeros((4, 17), np.uint8),
+    }
+    with ShardWriter(folder, card(MAZES, MAZES.make_params(size=7), SHORT)) as writer:
+        writer.append(still)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--demonstration.length=32"], "length: got 32; accepted: 16, as in the stored episodes"),
+        (["--size=9"], "env.size: got 9; accepted: 7, as in the stored episodes"),
+        (["--actions=continuous"], "env.actions: got 'continuous'; accepted: 'discrete'"),
+        (["--tasks", "10"], "data: got '"),
+    ],
+)
+def test_stored_episodes_of_another_kind_are_refused(flags, message, pictures, mazes, capsys):
+    given = [*TINY, f"--autoencoder={pictures}", f"--data={mazes}", "--dry-run"]
+    with pytest.raises(SystemExit):
+        maze_world.main([*given, *flags])
+    assert message in capsys.readouterr().err
+
+
+def test_damaged_episodes_are_refused(pictures, mazes, tmp_path, capsys):
+    copy = shutil.copytree(mazes, tmp_path / "copy")
+    min(path for path in copy.glob("shard-*/**/*") if path.is_file()).unlink()
+    with pytest.raises(SystemExit):
+        maze_world.main([*TINY, f"--autoencoder={pictures}", f"--data={copy}", "--dry-run"])
+    assert f"data: {copy}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))

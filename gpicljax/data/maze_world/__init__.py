@@ -13,7 +13,13 @@ from gpicljax.data.maze_world.demonstrations import (
     trajectories,
 )
 from gpicljax.data.maze_world.sequences import Glances, Lessons, glances, lessons
-from gpicljax.data.maze_world.stored import card, check_fits, collect, from_card
+from gpicljax.data.maze_world.stored import (
+    card,
+    check_fits,
+    collect,
+    from_card,
+    stored_episodes,
+)
 
 __all__ = [
     "Demonstration",
@@ -32,6 +38,7 @@ __all__ = [
     "lessons",
     "sample_noise",
     "states_of",
+    "stored_episodes",
     "task_of",
     "trajectories",
 ]

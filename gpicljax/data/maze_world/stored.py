@@ -23,7 +23,7 @@ from gpicljax.data.maze_world.demonstrations import (
     listed,
     trajectories,
 )
-from gpicljax.data.shards import ShardWriter
+from gpicljax.data.shards import ShardReader, ShardWriter
 from gpicljax.envs.maze_world import MazeWorld, Params
 
 AS_IN_THE_PAPER = Demonstration()
@@ -160,6 +160,39 @@ def collect(
             writer.append(make(key))
             report(len(writer.shards), total)
     return Path(path)
+
+
+def stored_episodes(
+    path: str | Path, env: MazeWorld, length: int
+) -> tuple[Episode, tuple[Params, ...]]:
+    """All episodes of a folder, to be learnt from in an environment.
+
+    Args:
+      path: the folder, see `collect`.
+      env: the environment that is to render them.
+      length: T, their steps.
+
+    Returns:
+      Episodes, NumPy leaves `[N, ...]` (about 10 bytes a step), and the distributions that
+      `task_of` is to be given.
+
+    Raises:
+      DamagedShardError: if anything is missing or damaged; it names the file.
+      ValueError: if they are of another environment or length, see `check_fits`.
+
+    Example:
+      >>> def read(folder):
+      ...     env = MazeWorld(size=9)
+      ...     episodes, params = stored_episodes(folder, env, length=64)
+      ...     return jax.vmap(lambda episode: task_of(env, params, episode))(episodes)
+    """
+    reader = ShardReader(path)
+    check_fits(reader.about, env)
+    _, params, settings = from_card(reader.about)
+    accepted = f"{settings.length}, as in the stored episodes"
+    check(length == settings.length, "length", length, accepted)
+    found = reader.read(np.arange(len(reader)))
+    return Episode(**dict.fromkeys(Episode._fields) | found), params
 
 
 def _compiled(

@@ -457,6 +457,23 @@ def test_clocks():
     assert replay([("micro4", copy)] * 2, b"x" * 104).solved == []
 
 
+@pytest.mark.parametrize(
+    ("silence", "said", "rewarded"),
+    [
+        # A right answer's period as time runs out: both are said, and the answer counts.
+        (2_995, b"Wrong.fine! ok?", 3_012),
+        # Its last letter then: it is lost in what is said of the time.
+        (2_996, b"Wrong. ok? yes.", None),
+    ],
+)
+def test_mini_answers_of_the_reference_as_time_runs_out(silence, said, rewarded):
+    script = [("mini1", [Line("ok? yes.", "true.", "fine!", "Wrong.")])] * 2
+    replies = b" " * silence + b"true." + b" " * 14
+    transcript = replay(script, replies)
+    assert transcript.said[3_000:3_015] == said
+    assert [i for i, x in enumerate(transcript.rewards) if x] == [rewarded][: rewarded is not None]
+
+
 def test_mini_talk_of_the_reference():
     line = Line("ok? yes.", "true.", "fine!", "Wrong.")
     script = [("mini1", [line])] * 3

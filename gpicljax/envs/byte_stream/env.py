@@ -184,7 +184,8 @@ class ByteStream(Environment[Params, Task, State]):
     - `instance_steps`: `int32[]`, how many steps it has had, this one included;
     - `cleared`: `int32[]`, how many task sets of an ordered curriculum are passed so far.
 
-    `rules="reference"` goes by the challenge's published environment, slips included. The default,
+    `rules="reference"` goes by the challenge's published environment, slips included; only how the
+    mini tasks congratulate is in words of our own. The default,
     `"mended"`, is without these:
 
     - In micro13.1, parts of an answer to "x and y" do not pass for it, feedback shows answers with
@@ -346,6 +347,7 @@ class ByteStream(Environment[Params, Task, State]):
             feedback=heard.feedback,
             correct=heard.correct,
             reliable=heard.talk.periods >= RELIABLE,
+            late=heard.late,
             ask=heard.ask,
             keep=heard.keep,
         )
@@ -370,7 +372,7 @@ class ByteStream(Environment[Params, Task, State]):
         zero, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
         state = State(kept(interpreter.first_talk(zero)), blank(), *[zero] * 9)
         state = self._arrived(state, task, zero)
-        due = self._due(state, task, Heard(state.talk, zero, no, no, ~no, no, no))
+        due = self._due(state, task, Heard(state.talk, zero, no, no, no, ~no, no, no))
         question = first(self.mended, self._families, due)
         # What was said last.
         byte = _pool()[question.tokens[0]].astype(jnp.int32)

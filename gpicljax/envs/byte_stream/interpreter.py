@@ -370,6 +370,7 @@ class Heard(NamedTuple):
       reward: `int32[]`.
       feedback: `bool[]`, feedback is due, on
       correct: `bool[]`, a right answer or a wrong one;
+      late: `bool[]`, a right one as time ran out: what is said to a wrong one comes before.
       ask: `bool[]`, a question is due.
       keep: `bool[]`, the rest of the text is said before the feedback.
       switch: `bool[]`, the instance is over: the next one begins with this very step.
@@ -379,6 +380,7 @@ class Heard(NamedTuple):
     reward: jax.Array
     feedback: jax.Array
     correct: jax.Array
+    late: jax.Array
     ask: jax.Array
     keep: jax.Array
     switch: jax.Array
@@ -517,10 +519,11 @@ def hear(
     first = byte == jnp.where(question.size == len("true."), ord("t"), ord("f"))
     on = (talk.matched < word) & (next_byte == byte)
     progress = jnp.where(on, talk.matched + 1, first.astype(jnp.int32))
-    progress = jnp.where(talking & ~silent, 0, progress)
+    # Whoever runs out of time is being told so: letters are lost then, too.
+    late = mini & timeout
+    progress = jnp.where((talking | late) & ~silent, 0, progress)
     stopped = mini & heard & period
     completed = stopped & (talk.matched == word)
-    late = mini & timeout
     was = jnp.where(late, 0, talk.result)
     changed = stopped & (was != completed.astype(jnp.int32))
 
@@ -587,6 +590,7 @@ def hear(
         reward=reward.astype(jnp.int32),
         feedback=feedback,
         correct=jnp.where(mini, completed, correct),
+        late=late & completed,
         ask=ask,
         keep=talking,
         switch=switch | (~before & ended & ~talking & ~feedback & ~ask),

@@ -23,7 +23,7 @@ from gpicljax.envs.byte_stream.interpreter import (
 )
 from gpicljax.envs.byte_stream.pool import cut, row_of, shared, taken
 
-_FLAGS = 5
+_FLAGS = 6
 
 
 class Due(NamedTuple):
@@ -38,6 +38,7 @@ class Due(NamedTuple):
       feedback: `bool[]`, on the question before it,
       correct: `bool[]`, which was answered well.
       reliable: `bool[]`, whether answers have ended with their periods for some time.
+      late: `bool[]`, whether time ran out with a right answer.
       ask: `bool[]`, whether a question is due.
       keep: `bool[]`, whether what is left of the text is said first; with `ask`, the question is a
         stream's first one, of which `first` has said a byte.
@@ -51,6 +52,7 @@ class Due(NamedTuple):
     feedback: jax.Array
     correct: jax.Array
     reliable: jax.Array
+    late: jax.Array
     ask: jax.Array
     keep: jax.Array
 
@@ -174,11 +176,14 @@ def _sentences(mended: bool, due: Due, old: Question) -> Question:
 def _mini(mended: bool, due: Due, old: Question) -> Question:
     asked = mini.ask(due.seed, due.series, due.shown, due.task, mended)
     answer = taken(*old.answer)
-    said = mini.feedback(due.seed, jnp.where(due.ask, asked.answer[0], answer[0]), due.correct)
+    verdict = jnp.where(due.ask, asked.answer[0], answer[0])
+    said = mini.feedback(due.seed, verdict, due.correct)
     question = jnp.where(due.ask, _text(asked.text), 0)
-    # What is left is said first; two messages have their places in the end.
+    # What is left is said first; three messages have their places in the end.
     left = jnp.where(due.ask, question, taken(*old.text))
     left = jnp.where(due.keep, left, 0)
+    wrong = mini.feedback(due.seed, verdict, jnp.zeros((), bool))
+    left = jnp.where((np.arange(TEXT) == TEXT - 3) & due.late, wrong, left)
     free = jnp.where(left[-2] == 0, TEXT - 2, TEXT - 1)
     told = jnp.where(np.arange(TEXT) == free, said, left)
     return _put(due, old, jnp.where(due.feedback, told, question), answer, asked)

@@ -53,8 +53,8 @@ class Line:
         check_choice("accepts", self.accepts, _ACCEPTORS)
         for field in ("question", "answer", "right", "wrong"):
             text = getattr(self, field)
-            fine = isinstance(text, str) and len(text) <= 100 and all(ord(x) < 256 for x in text)
-            check(fine, field, text, "text of at most 100 bytes")
+            fine = isinstance(text, str) and len(text) <= 110 and all(ord(x) < 256 for x in text)
+            check(fine, field, text, "text of at most 110 bytes")
         check(self.question, "question", self.question, "at least one byte")
         fine = len(self.patterns) <= 4 and all(0 < len(p) <= 3 for p in self.patterns)
         check(fine, "patterns", self.patterns, "up to four of one to three bytes")
@@ -166,6 +166,8 @@ def replay(
             question = asked(line, parts, zero)
         elif bool(heard.feedback) or bool(heard.ask):
             parts = parts if bool(heard.keep) else []
+            if bool(heard.late):
+                parts = [*parts, line.wrong]
             if bool(heard.feedback):
                 parts = [*parts, line.right if bool(heard.correct) else line.wrong]
             if bool(heard.ask):

@@ -12,30 +12,21 @@ ahead they see. `--preset paper-small` is the paper's; `--dry-run` says what it 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import sys
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from maze_world_data import Data, episodes_of, sampler
 from maze_world_measures import Extras, measures_of
-from maze_world_settings import PRESETS, Config, Weights
-from maze_world_start import (
-    autoencoder_of,
-    context_name,
-    episodes_of,
-    start_of,
-    trained_autoencoder,
-)
+from maze_world_settings import PRESETS, Config
+from maze_world_start import autoencoder_of, context_name, start_of, trained_autoencoder
 from reports.maze_world import report
 
 import gpicljax
 from gpicljax.agents import causal_model, sequence
 from gpicljax.agents.catalogue import CausalSettings, TaughtCausalConfig
-from gpicljax.agents.causal_model import Targets
-from gpicljax.agents.sequence import Sequences
-from gpicljax.data.maze_world import Lessons, lessons, task_of, trajectories
 from gpicljax.envs.maze_world import MazeWorld, Params
 from gpicljax.interface import Trainer
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, UNLIMITED, WINDOW
@@ -69,27 +60,6 @@ class Cell(NamedTuple):
     episodes: Any
 
 
-class Data(NamedTuple):
-    """What training sequences are made from.
-
-    Attributes:
-      params: the distribution over mazes.
-      tasks: `int32[]`, see `Cell`.
-      window: `int32[]`, likewise, once it has grown.
-      weights: of the losses.
-      actor: parameters of the model as it was at the last log line, where it plays episodes; None
-        before there is one.
-      episodes: see `Cell`.
-    """
-
-    params: Params
-    tasks: jax.Array
-    window: jax.Array
-    weights: Weights
-    actor: Any = None
-    episodes: Any = None
-
-
 def build(config: Config) -> Program:
     """Wires mazes, autoencoder, models and trainer together."""
     env = gpicljax.make("MazeWorld-v0", **config.env_options)
@@ -108,44 +78,9 @@ def build(config: Config) -> Program:
 
     learnt_on = params_of(config.size, config.demonstration.length)
 
-    student = causal_model.causal_agent(network, policy)
     stored, distributions = episodes_of(config, env)
-
-    def group(key: jax.Array, data: Data, own: bool = False) -> Lessons:
-        if data.episodes is not None:
-            which = jax.random.randint(key, (config.group,), 0, len(data.episodes.length))
-            taken = jax.tree.map(lambda x: x[which], data.episodes)
-            return lessons(env, taken, jax.vmap(lambda e: task_of(env, distributions, e))(taken))
-        key, task_key = jax.random.split(key)
-        mazes = jax.random.split(task_key, config.group)
-        if any(config.tasks):
-            which = jax.random.randint(key, mazes.shape, 0, jnp.maximum(data.tasks, 1))
-            mazes = jnp.where(data.tasks > 0, known[which], mazes)
-        made = trajectories(
-            key,
-            env,
-            data.params,
-            len(mazes),
-            config.demonstration,
-            actor=student if own and data.actor is not None else None,
-            actor_params=data.actor if own else None,
-            tasks=mazes,
-        )
-        return lessons(env, *made)
-
-    def sample(keys: jax.Array, data: Data) -> Sequences:
-        first, own = keys[:: config.group], config.own_groups
-        if len(first) == 1:
-            seen = group(first[0], data, own == 1)
-        else:
-            parts = [
-                jax.vmap(functools.partial(group, own=played), (0, None), out_axes=1)(some, data)
-                for some, played in ((first[:own], True), (first[own:], False))
-                if len(some)
-            ]
-            parts = jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), parts)
-            seen = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *parts)
-        return Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
+    student = causal_model.causal_agent(network, policy)
+    sample = sampler(config, env, known, student, distributions)
 
     def phase(data: Data, updates: jax.Array) -> Data:
         early = updates < first

@@ -10,9 +10,6 @@ import maze_autoencoder
 from maze_world_settings import Config
 
 from gpicljax.checks import refusal
-from gpicljax.data.maze_world import Episode, stored_episodes
-from gpicljax.data.shards import ShardError
-from gpicljax.envs.maze_world import MazeWorld, Params
 from gpicljax.networks.autoencoder import (
     Autoencoder,
     AutoencoderSettings,
@@ -86,16 +83,6 @@ def trained_autoencoder(config: Config) -> Path:
     words.append("--overwrite" if differences else "--requeue")
     maze_autoencoder.main([*words, *([] if config.progress else ["--no-progress"])])
     return folder
-
-
-def episodes_of(config: Config, env: MazeWorld) -> tuple[Episode | None, tuple[Params, ...]]:
-    """The stored episodes to learn from, and the distributions of their mazes, if any."""
-    if config.data is None:
-        return None, ()
-    try:
-        return stored_episodes(config.data, env, config.demonstration.length)
-    except (ShardError, ValueError) as error:
-        raise ConfigError(f"data: {error}") from error
 
 
 def context_name(steps: int) -> str:

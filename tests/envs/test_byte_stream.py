@@ -25,10 +25,12 @@ from gpicljax.envs.byte_stream import (
     Curriculum,
     experts,
     load_curriculum,
+    mini,
     predecessors,
     save_curriculum,
     words,
 )
+from gpicljax.envs.byte_stream.hashing import Seed
 from gpicljax.envs.byte_stream.mapping import PROMPT
 from gpicljax.envs.byte_stream.replay import Line, replay
 from gpicljax.evaluation.byte_stream import play_streams, streams_of
@@ -382,6 +384,28 @@ def test_mini_labels_are_those_of_a_plain_reading(played):
                     assert (answer[1] == "true") == wanted, found[0]
                     labels.append(wanted)
     assert len(labels) > 500 and abs(np.mean(labels) - 0.5) < 3 * 0.5 / np.sqrt(len(labels))
+
+
+def test_mini_questions_are_those_of_the_reference(played):
+    def asked(name):
+        for stream in range(STREAMS):
+            text, reply = (bytes(x[:, NAMES.index(name), stream]).decode() for x in played[:2])
+            for found in re.finditer(r"description: ([^;]*); verify: ([A-Z]+)\.", text):
+                if answer := re.match(r"(true|false)\.", reply[found.end() - 1 :]):
+                    yield found[1].split(" and "), found[2], answer[1] == "true"
+
+    # Of one or two letters asked for, strings that belong have one more.
+    sizes = {(len(string), true) for _, string, true in asked("mini0")}
+    assert sizes == {(1, False), (2, False), (2, True), (3, True)}
+    # Some are made up of n-grams, but not of all of them.
+    wrong = [(parts, string) for parts, string, true in asked("mini3") if not true]
+    wrong = [x for x in wrong if "anything" not in x[0]]
+    covered = [bool(re.fullmatch(f"({'|'.join(parts)})+", string)) for parts, string in wrong]
+    assert 3 < sum(covered) < len(covered)
+    # All ten instances with a description in common have it as the first one does.
+    seed, shown = Seed(jnp.uint32(1), jnp.uint32(2)), jnp.arange(995, 1_020)
+    drawn = jax.vmap(lambda n: mini.describe(seed, jnp.int32(0), n, False).sizes[0])
+    assert jax.jit(drawn)(shown).tolist() == [1] * 15 + [2] * 10
 
 
 @pytest.mark.slow

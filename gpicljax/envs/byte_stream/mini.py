@@ -5,6 +5,9 @@ and perhaps "anything". A string belongs to it if all n-grams ("and"), or any of
 it up without a gap; with "anything" there may be other letters in between; forbidden n-grams must
 not occur.
 
+In the reference, strings of mini0 that belong are a letter longer than those that do not, so that
+their lengths give most labels away; with mended rules they are not.
+
 Source: the challenge's mini tasks (after CommAI-mini, arXiv 1701.08954).
 """
 
@@ -24,8 +27,8 @@ from gpicljax.envs.byte_stream.pool import row_of, running_sum, shared
 LONGEST = 48
 """Room for a string."""
 GROUPS, LETTERS = 3, 3
-_SEGMENTS = 30
-_TRIES, _EDITS = 4, 8
+_SEGMENTS, _RUN = 31, 5
+_RANDOM, _EDITS = 3, 4
 CONGRATULATIONS = ("good job!", "well done!", "correct!", "excellent!", "congratulations!")
 _WRONG = "Wrong. The right answer is: "
 TEXTS = (
@@ -34,7 +37,7 @@ TEXTS = (
 )
 """All texts that questions are made of, beside letters."""
 # Numbers of an instance's draws.
-_KIND, _LABEL, _COUNT, _ANYTHING, _LENGTH, _PLACE, _PRAISE, _ONLY = range(8)
+_KIND, _LABEL, _COUNT, _ANYTHING, _LENGTH, _PLACE, _PRAISE, _ONLY, _ORDER = range(9)
 _SIZES, _FORBIDDEN, _GRAMS, _SUBSETS, _STRING = 16, 24, 32, 64, 0x1000
 
 
@@ -123,6 +126,9 @@ def describe(seed: Seed, kind: jax.Array, shown: jax.Array, mended: bool) -> Des
     groups = jnp.where(only, 0, groups)
     index = np.arange(GROUPS)
     sizes = 1 + below(word(seed, _SIZES + index), LETTERS)
+    if not mended:
+        # Those of ten instances are as long as the first one's; lengths of strings go by their own.
+        shown = shown // 10 * 10
     sizes = jnp.where(first, jnp.where(shown > 1_000, 2, 1), sizes)
     sizes = jnp.where(index < groups, sizes, 0)
     forbidden = negative & (below(word(seed, _FORBIDDEN + index), 2) == 1) & (sizes > 0)
@@ -145,80 +151,206 @@ def describe(seed: Seed, kind: jax.Array, shown: jax.Array, mended: bool) -> Des
     return Description(grams, sizes, forbidden & (sizes > 0), anything, ~alternatives)
 
 
-def _member(
-    seed: Seed, description: Description, length: jax.Array, attempt: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """A string of n-grams, and of letters between them where anything goes, in one attempt.
+def _others(description: Description) -> tuple[jax.Array, jax.Array]:
+    """Letters of no n-gram, `int32[26]`, those there are first; and how many there are."""
+    spelled = (description.grams[..., None] == jnp.arange(26)).any((0, 1))
+    return _nth(~spelled, jnp.arange(26)), 26 - spelled.sum(dtype=jnp.int32)
 
-    The last attempt has no letters of forbidden n-grams, so that it belongs.
+
+def _moved(description: Description) -> jax.Array:
+    """The n-grams with their last letters in the last column, and -1 in front of them."""
+    padded = jnp.pad(description.grams, ((0, 0), (LETTERS - 1, 0)), constant_values=-1)
+    one, two, three = (padded[:, k : k + LETTERS] for k in range(LETTERS))
+    size = description.sizes[:, None]
+    return jnp.where(size == 3, three, jnp.where(size == 2, two, one))
+
+
+def _overlaps(description: Description) -> jax.Array:
+    """How many of its letters what is before an n-gram ends with, `int32[3, 3]`: (before, n-gram).
+
+    4 is added where its next letter is also its first, so that going on is the same as beginning.
     """
-    base = _STRING * (1 + attempt)
-    wanted = (description.sizes > 0) & ~description.forbidden
+    grams, sizes, ends = description.grams, description.sizes, _moved(description)
+    one = (ends[:, None, 2] == grams[:, 0]) & (sizes > 1)
+    two = (ends[:, None, 1] == grams[:, 0]) & (ends[:, None, 2] == grams[:, 1]) & (sizes > 2)
+    next_ = jnp.where(two, grams[:, 2], grams[:, 1])
+    return jnp.where(two, 2, one.astype(jnp.int32)) + 4 * (next_ == grams[:, 0])
+
+
+def _wild(
+    seed: Seed, description: Description, sizes: jax.Array, alone: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Runs of the letters of forbidden n-grams that make up none of these.
+
+    Args:
+      seed: of the draws.
+      description: see there.
+      sizes: `int32[_SEGMENTS]`, how many letters there are to be, or 0 for no such run.
+      alone: `bool[]`, nothing is between one run and the next.
+
+    Returns:
+      `int32[_RUN, _SEGMENTS]`, the letters, and how many of them there are: fewer where any further
+      one would complete what is forbidden.
+    """
+    bits = word(seed, _STRING + 128 + np.arange(_RUN * _SEGMENTS)).reshape(_RUN, _SEGMENTS)
+    moved = jnp.where(description.forbidden[:, None], _moved(description), -1)
+    # What may follow, by which of the n-grams lack only their last letter.
+    bit = np.arange(GROUPS)
+    entries = moved.reshape(-1)
+    completes = (moved[:, -1:] == entries) & (entries >= 0)
+    lacking = (np.arange(2**GROUPS)[:, None] >> bit & 1) == 1
+    allowed = (entries >= 0) & ~(lacking[:, :, None] & completes).any(1)
+    many = (allowed.sum(-1, dtype=jnp.uint32) << 4 * np.arange(2**GROUPS, dtype=np.uint32)).sum()
+    # With each letter, of which n-grams it may be the second to last one, and the one before.
+    letters = jnp.concatenate([entries, jnp.full(1, -2)])[:, None]
+    suits = [(x < 0) | (letters == x) for x in (moved[:, 1], moved[:, 0])]
+    second, first = ((x << bit).sum(-1, dtype=jnp.int32) for x in suits)
+    values = letters[:, 0] & 31 | second << 5 | first << 8
+    table = values[_nth(allowed[:, None], jnp.arange(GROUPS * LETTERS)[None])]
+    # After another such run, the two letters before may have been any.
+    follows = alone & jnp.concatenate([jnp.zeros(1, bool), sizes[:-1] > 0])
+    before = last = jnp.where(follows, 0b111111 << 5, values[-1])
+    made, reach, going = [], 0, True
+    for drawn in bits:
+        ready = (last >> 5) & (before >> 8) & 7
+        left = many >> (4 * ready).astype(jnp.uint32) & 15
+        before, last = last, table[ready, below(drawn, jnp.maximum(left, 1))]
+        made.append(last & 31)
+        going = going & (left > 0)
+        reach = reach + going
+    return jnp.stack(made), jnp.minimum(sizes, reach)
+
+
+def _member(
+    seed: Seed, description: Description, length: jax.Array, mended: bool
+) -> tuple[jax.Array, jax.Array]:
+    """A string that belongs: n-grams, with other letters between them where anything goes."""
+    sizes, anything = description.sizes, description.anything
+    wanted = (sizes > 0) & ~description.forbidden
     count = wanted.sum(dtype=jnp.int32)
-    drawn = below(word(seed, base + np.arange(_SEGMENTS)), jnp.maximum(count, 1))
-    runs = word(seed, base + 64 + np.arange(_SEGMENTS))
-    run = jnp.where(description.anything & ((runs >> 31) | (count == 0)), 1 + below(runs, 5), 0)
-    gram = jnp.where(count > 0, _nth(wanted, drawn), -1)
-    size = jnp.where(gram >= 0, description.sizes[gram], 0)
+    alone = count == 0
+    gram = below(word(seed, _STRING + np.arange(_SEGMENTS)), jnp.maximum(count, 1))
+    gram = _nth(wanted, gram)
+    size = jnp.where(alone, 0, sizes[gram])
+    runs = word(seed, _STRING + 64 + np.arange(_SEGMENTS))
+    run = jnp.where(anything & ((runs >> 31 == 1) | alone), 1 + below(runs, _RUN), 0)
+    # Of forbidden n-grams' letters half of them, if there are any; where none may be, of others.
+    wild = description.forbidden.any() & (runs >> 30 & 1 == 1)
+    between, reach = _wild(seed, description, jnp.where(wild, run, 0), alone)
+    wild = wild & ~(alone & (reach == 0))
+    run = jnp.where(wild, reach, run)
+    common = jnp.zeros(_SEGMENTS, jnp.int32)
+    if not mended:
+        # An n-gram may begin within the one before it.
+        some = _overlaps(description)[gram[:-1], gram[1:]]
+        begins = (run[1:] == 0) & ((some > 4) | (runs[1:] >> 29 & 1 == 1)) & ~alone
+        common = jnp.pad(jnp.where(begins, some & 3, 0), (1, 0))
+        size = size - common
+    # The reference counts from -1, and so needs a letter more.
+    until = length + (not mended)
     ends = running_sum(run + size)
-    inside = ends - run - size < length
-    # In the end, the n-grams that are missing.
-    index = jnp.arange(GROUPS)
-    visited = ((gram[:, None] == index) & inside[:, None]).any(0)
-    missing = wanted & ~visited & description.every
-    gram = jnp.concatenate([gram, index])
-    run = jnp.concatenate([jnp.where(inside, run, 0), jnp.zeros(GROUPS, jnp.int32)])
-    last = jnp.where(missing, description.sizes, 0)
-    size = jnp.concatenate([jnp.where(inside, size, 0), last])
+    begun = ends - run - size < until
+    written = begun if mended else ends - size < until
+    run, size = jnp.where(begun, run, 0), jnp.where(written, size, 0)
     ends = running_sum(run + size)
+    total = ends[-1]
     # Each place's segment, and where in it.
     places = jnp.arange(LONGEST, dtype=jnp.int32)
     segment = (ends[:-1] <= places[:, None]).sum(-1, dtype=jnp.int32)
-    into = places - (ends - run - size)[segment] - run[segment]
-    draws = word(seed, base + 128 + np.arange(LONGEST))
-    free = below(draws, 26)
-    spelled = (description.grams[..., None] == jnp.arange(26)).any(1)
-    allowed = ~(spelled & description.forbidden[:, None]).any(0)
-    tame = jnp.where(allowed[free], free, jnp.where(allowed, np.arange(26), 26).min())
-    free = jnp.where(attempt == _TRIES - 1, tame, free)
-    letters = description.grams[gram[segment], jnp.clip(into, 0, LETTERS - 1)]
-    return jnp.where(into < 0, free, letters), ends[-1]
+    into = places - (ends - size)[segment]
+    others, number = _others(description)
+    other = others[below(word(seed, _STRING + 512 + np.arange(LONGEST)), number)]
+    forbidden = between[jnp.clip(into + run[segment], 0, _RUN - 1), segment]
+    other = jnp.where(wild[segment], forbidden, other)
+    place = jnp.clip(into + common[segment], 0, LETTERS - 1)
+    letters = description.grams[gram[segment], place]
+    string = jnp.where(into < 0, other, letters)
+    there = places < total
+    starts = _starts(description.grams, sizes, jnp.where(there, string, -2)) & wanted[:, None]
+    missing = wanted & ~_any(starts) & description.every
+    if not mended:
+        # Where anything goes and nothing is missing, it breaks off within an n-gram.
+        early = _any(starts & (places + sizes[:, None] <= until))
+        over = jnp.where(size > 0, ends, 0).max() - until
+        off = anything & (early | ~wanted).all()
+        total = total - jnp.where(off, jnp.maximum(over, 0), 0)
+    # In the end, the n-grams that are missing, in any order.
+    draw = word(seed, _ORDER)
+    order = (below(draw, 3) + np.arange(GROUPS) * (1 + below(draw >> 16, 2))) % 3
+    for k in range(GROUPS):
+        more = jnp.where(missing[order[k]], sizes[order[k]], 0)
+        into = places - total
+        letters = description.grams[order[k], jnp.clip(into, 0, LETTERS - 1)]
+        string = jnp.where((into >= 0) & (into < more), letters, string)
+        total = total + more
+    return string, total
 
 
 def _edited(
-    seed: Seed, description: Description, string: jax.Array, size: jax.Array, edit: jax.Array
+    seed: Seed, description: Description, string: jax.Array, size: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """A string that is nearly right: something too much, or something lacking."""
-    u = word(seed, 0x20000 + 128 * edit + np.arange(8))
+    """Strings that are nearly right, `int32[_EDITS, LONGEST]`, and their lengths.
+
+    Something is too much, or lacking, which does not always make a difference; but in the last one.
+    """
+    u = word(seed, 0x20000 + np.arange(5 + _EDITS * LETTERS))
+    grams, anything, forbidden = description.grams, description.anything, description.forbidden
+    wanted = (description.sizes > 0) & ~forbidden
+    count = wanted.sum(dtype=jnp.int32)
     places = jnp.arange(LONGEST, dtype=jnp.int32)
-    # Half of them are of a kind that is drawn. The last one puts in what is forbidden, if anything.
-    kinds = jnp.asarray(np.array([0, 0, 0, 0, 0, 3, 2, 2]), jnp.int32)
-    kind = jnp.where(edit < 4, below(u[0], 4), kinds[edit])
-    last = (edit == _EDITS - 1) & description.forbidden.any()
-    there = jnp.where(last, description.forbidden, description.sizes > 0)
-    group = below(u[1], jnp.maximum(there.sum(dtype=jnp.int32), 1))
-    group = _nth(there, group)
-    gram, length = description.grams[group], description.sizes[group]
-    # Something put in: a letter of no n-gram, a letter of one, or all of one.
-    spelled = (description.grams[..., None] == jnp.arange(26)).any((0, 1))
-    strange = _nth(~spelled, below(u[2], 26 - spelled.sum(dtype=jnp.int32)))
-    letter = jnp.where(kind == 0, strange, gram[below(u[3], jnp.maximum(length, 1))])
-    width = jnp.where(kind == 2, length, 1)
-    at = below(u[4], size + 1)
-    before = jnp.where(places < at, string, string[jnp.clip(places - width, 0, LONGEST - 1)])
-    new = jnp.where(kind == 2, gram[jnp.clip(places - at, 0, LETTERS - 1)], letter)
-    put = jnp.where((places >= at) & (places < at + width), new, before)
-    # An n-gram overwritten wherever it is.
-    starts = _starts(gram[None], length[None], string)[0]
-    other = below(word(seed, 0x30000 + 128 * edit + np.arange(LONGEST)), 26)
-    overwritten = jnp.where(starts & (places < size), other, string)
-    changed = kind == 3
-    grown = jnp.minimum(size + width, LONGEST)
-    return jnp.where(changed, overwritten, put), jnp.where(changed, size, grown)
+    coins = below(u[0] >> np.arange(3, dtype=np.uint32), 2) == 1
+    # Where anything goes, an n-gram is put in that is forbidden, or one is lost wherever it is.
+    put = forbidden.any() & ((count == 0) | coins[0])
+    among = jnp.where(put, forbidden, wanted)
+    group = _nth(among, below(u[1], jnp.maximum(among.sum(dtype=jnp.int32), 1)))
+    gram, width = grams[group], description.sizes[group]
+    there = places < size
+    starts = _starts(gram[None], width[None], jnp.where(there, string, -2))[0]
+    padded = jnp.pad(starts, (LETTERS - 1, 0))
+    covered = [padded[back : back + LONGEST] & (k < width) for k, back in enumerate((2, 1, 0))]
+    # Elsewhere it is left out, if others make up a string that is not too short.
+    keep = there & ~(covered[0] | covered[1] | covered[2])
+    ranks = running_sum(keep)
+    left = ranks[-1]
+    several = description.every & ~anything & (count > 1)
+    dropped = several & (size >= 5) & (2 * left >= size)
+    source = jnp.where(keep, ranks - 1, LONGEST)
+    source = jnp.where(dropped, jnp.zeros_like(places).at[source].set(places, mode="drop"), places)
+    string, size = string[source], jnp.where(dropped, left, size)
+    # Or a letter is put in, of an n-gram or of none.
+    single = ~anything & ~(dropped & coins[1])
+    strange = coins[2] & ~(several & coins[1])
+    tries = np.arange(_EDITS, dtype=np.int32)
+    last = tries == _EDITS - 1
+    entries = jnp.where(wanted[:, None], grams, -1).reshape(-1)
+    of_one = entries >= 0
+    turn = (below(u[2], 2**16) + tries) % jnp.maximum(of_one.sum(dtype=jnp.int32), 1)
+    others, number = _others(description)
+    letter = jnp.where(strange | last, others[below(u[3], number)], entries[_nth(of_one, turn)])
+    # What overwrites it is the same everywhere, and without letters of forbidden ones.
+    drawn, rest = below(u[5:], 26), others[below(u[5:] >> 8, number)]
+    barred = (jnp.where(forbidden[:, None], grams, -1).reshape(-1)[:, None] == drawn).any(0)
+    words = jnp.where(barred | (np.arange(_EDITS * LETTERS) >= 2 * LETTERS), rest, drawn)
+    words = words.reshape(LETTERS, _EDITS, order="F")
+    strings = jnp.broadcast_to(string, (_EDITS, LONGEST))
+    for marks, letters in zip(covered, words, strict=True):
+        strings = jnp.where(anything & ~put & marks, letters[:, None], strings)
+    at = below(u[4], jnp.maximum(size, 1))
+    wide = jnp.where(put, width, single | (last & ~anything))[:, None]
+    behind = jnp.where(places < at, places, jnp.maximum(places - wide, 0))
+    new = jnp.where(put, gram[jnp.clip(places - at, 0, LETTERS - 1)], letter[:, None])
+    strings = jnp.take_along_axis(strings, behind, -1)
+    strings = jnp.where((places >= at) & (places < at + wide), new, strings)
+    return strings, size + wide[:, 0]
 
 
 def _string(
-    seed: Seed, description: Description, kind: jax.Array, shown: jax.Array, label: jax.Array
+    seed: Seed,
+    description: Description,
+    kind: jax.Array,
+    shown: jax.Array,
+    label: jax.Array,
+    mended: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """A string, `int32[LONGEST]`, its length, and whether it belongs to the description.
 
@@ -228,26 +360,19 @@ def _string(
     first = jnp.where(shown > 1_000, 2, 1)
     length = 1 + below(draw, jnp.where(kind <= 2, 10, 30))
     length = jnp.where(kind == 0, first + below(draw, 2 * first), length)
-    tries, edits = jnp.arange(_TRIES, dtype=jnp.int32), jnp.arange(_EDITS, dtype=jnp.int32)
-    tried = jax.vmap(lambda number: _member(seed, description, length, number))(tries)
+    right = _member(seed, description, length, mended)
+    edited = _edited(seed, description, *right)
+    # Of mini0, random strings come first; they are short.
+    letters = below(word(seed, 0x40000 + np.arange(_RANDOM * 8)), 26).reshape(_RANDOM, 8)
+    random = jnp.pad(letters, ((0, 0), (0, LONGEST - 8))), jnp.full(_RANDOM, length)
+    right = jax.tree.map(lambda x: x[None], right)
+    tried = jax.tree.map(lambda *x: jnp.concatenate(x), random, edited, right)
     good = jax.vmap(belongs, (None, 0, 0))(description, *tried)
-    chosen = jnp.where(good.any(), jnp.argmax(good), _TRIES - 1)
-    right = jax.tree.map(lambda x: x[chosen], tried)
-    edited = jax.vmap(_edited, (None, None, None, None, 0))(
-        seed, description, right[0], right[1], edits
-    )
-    letters = below(word(seed, 0x40000 + np.arange(3 * LONGEST)), 26).reshape(3, LONGEST)
-    random = letters, jnp.full(3, length)
-    tried = jax.tree.map(lambda *x: jnp.concatenate(x), random, edited)
-    bad = ~jax.vmap(belongs, (None, 0, 0))(description, *tried)
-    # Of mini0, random strings come first; of the others, last.
-    order = jnp.concatenate([bad[:3] & (kind == 0), bad[3:], bad[:3]])
-    wrong = jax.tree.map(lambda x: x[jnp.argmax(order) % len(bad)], tried)
+    bad = ~good[:-1] & ((kind == 0) | (np.arange(_RANDOM + _EDITS) >= _RANDOM))
+    chosen = jnp.where(label | ~bad.any(), len(good) - 1, jnp.argmax(bad))
     # Nothing is wrong where anything goes: the reference says nothing then.
     nothing = ~label & (description.sizes == 0).all()
-    takes = label | ~bad.any()
-    made = jax.tree.map(lambda a, b: jnp.where(takes, a, b), right, wrong)
-    return made[0], jnp.where(nothing, 0, made[1]), takes & good.any() & ~nothing
+    return tried[0][chosen], jnp.where(nothing, 0, tried[1][chosen]), good[chosen] & ~nothing
 
 
 def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: bool) -> Asked:
@@ -258,14 +383,15 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
       series: of the ten instances of mini0 that have their description in common.
       shown: `int32[]`, how many instances of mini0 there were.
       task: `int32[]`, index of the task set.
-      mended: without descriptions that consist of "anything".
+      mended: without descriptions that consist of "anything", and with strings no longer than is
+        asked for.
     """
     kind = jnp.asarray(tasks.table(mended)["code"])[task]
     kind = jnp.where(kind == 5, 1 + below(word(seed, _KIND), 4), kind)
     own = Seed(*(jnp.where(kind == 0, a, b) for a, b in zip(series, seed, strict=True)))
     description = describe(own, kind, shown, mended)
     label = below(word(seed, _LABEL), 2) == 1
-    string, size, true = _string(seed, description, kind, shown, label)
+    string, size, true = _string(seed, description, kind, shown, label, mended)
 
     # The description: "anything" somewhere among the n-grams.
     pool = shared()

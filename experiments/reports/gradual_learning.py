@@ -107,14 +107,15 @@ def hints_text(gain: Transfer) -> str:
 
 
 def kept(streams: Streams, studies: list[Study], config: Config) -> dict[str, Retention]:
-    """The targets the first time and once more, in the same streams."""
+    """The targets the first time and once more, in the same streams, if these came so far."""
     count, found = len(config.curriculum), {}
     for place, task in enumerate(config.curriculum):
         if which := index(studies, "again", task):
             steps, cleared = streams.clearance(which, count + 1)
             again = np.where(cleared, steps, config.budget)[:, count:], cleared[:, count:]
-            at = slice(place, place + 1)
-            found[task] = retention(Clearance(steps[:, at], cleared[:, at]), Clearance(*again))
+            at, there = slice(place, place + 1), cleared[:, count - 1 : count]
+            first = Clearance(steps[:, at], cleared[:, at] & there)
+            found[task] = retention(first, Clearance(*again))
     return found
 
 
@@ -213,7 +214,7 @@ def report(outcome: Outcome) -> Report:
     kept_rows = "\n".join(
         f"| {task} | {each.ratio[0]:.2f} | {'yes' if each.kept[0] else 'no'} |"
         if np.isfinite(each.ratio[0])
-        else f"| {task} | not cleared the first time | |"
+        else f"| {task} | no stream came so far | |"
         for task, each in held.items()
     )
     order = "\n".join(

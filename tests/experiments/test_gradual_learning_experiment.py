@@ -58,6 +58,9 @@ def test_the_report_counts_the_steps_of_each_study():
     (helped,) = gains(streams, studies, CONFIG).values()
     assert (helped.ratio, helped.gradual) == (4, True)
     assert kept(streams, studies, CONFIG)["micro2"].ratio.tolist() == [2]
+    # A stream that is stuck on the way says nothing of what is kept.
+    stuck = streams._replace(cleared=np.minimum(cleared, 2))
+    assert np.isnan(kept(stuck, studies, CONFIG)["micro2"].ratio).all()
 
 
 def test_hints_are_reported_where_both_task_sets_are_measured():

@@ -294,7 +294,7 @@ def draw(
     everything: Streams,
     studies: list[Study],
 ) -> None:
-    """Figures A and B, the graph, and accuracy by the question's number."""
+    """Figures A and B, the graph, and, of the targets, accuracy by the question's number."""
     config, folder = outcome.config, outcome.run.figures
     title = f"{config.who}, preset {config.preset}"
     shown = {who: each for who, each in agents.items() if who != "oracle"}
@@ -309,7 +309,7 @@ def draw(
     graph = {t: [o for o in REQUIRES[t] if o in known] for t in config.curriculum}
     save_figure(prerequisites_figure(graph), folder / "prerequisites.png")
     curves = {}
-    for task in config.curriculum:
+    for task in config.targets or config.curriculum:
         # The last one counts all later questions.
         right = everything.accuracy(index(studies, "alone", task), [0])[:, :-1]
         if np.isfinite(right).any(0).all():

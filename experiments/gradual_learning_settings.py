@@ -12,7 +12,7 @@ from gpicljax.agents.ppo import PPOConfig, PPOHParams
 from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
 from gpicljax.checks import Range
 from gpicljax.envs.byte_stream import NAMES, TASKS, Curriculum, predecessors
-from gpicljax.envs.byte_stream.interpreter import SPACE
+from gpicljax.envs.byte_stream.conversation import SPACE
 from gpicljax.evaluation.gradual_learning import orders
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check

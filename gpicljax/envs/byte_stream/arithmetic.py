@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.envs.byte_stream import ladders, tasks
+from gpicljax.envs.byte_stream.conversation import Asked, asked_exactly
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
-from gpicljax.envs.byte_stream.interpreter import Asked, asked_exactly
 from gpicljax.envs.byte_stream.pool import row_of, shared, words
 
 PLUS, MINUS, TIMES, OVER = range(4)

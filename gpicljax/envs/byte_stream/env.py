@@ -15,18 +15,10 @@ from gpicljax import spaces
 from gpicljax.checks import Range, Size, check, check_choice
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import Count, check_values
-from gpicljax.envs.byte_stream import interpreter, tasks
+from gpicljax.envs.byte_stream import conversation, interpreter, tasks
+from gpicljax.envs.byte_stream.conversation import SPACE, Heard, Kept, Question, Rules, Talk, kept
 from gpicljax.envs.byte_stream.curriculum import Curriculum
 from gpicljax.envs.byte_stream.hashing import Seed, inner, word
-from gpicljax.envs.byte_stream.interpreter import (
-    SPACE,
-    Heard,
-    Kept,
-    Question,
-    Rules,
-    Talk,
-    kept,
-)
 from gpicljax.envs.byte_stream.pool import reached, rendered, shared
 from gpicljax.envs.byte_stream.refill import Due, blank, first, prepare, refilled
 from gpicljax.envs.byte_stream.tasks import (
@@ -58,7 +50,7 @@ def _pool() -> jax.Array:
 def _packed(mended: bool) -> np.ndarray:
     """The rules of all task sets, a number each: rows would take longer to look up than to use."""
     table = tasks.table(mended)
-    return interpreter.packed(Rules(*(table[name] for name in Rules._fields)))
+    return conversation.packed(Rules(*(table[name] for name in Rules._fields)))
 
 
 @struct.dataclass
@@ -327,7 +319,7 @@ class ByteStream(Environment[Params, Task, State]):
     # One stream ------------------------------------------------------------------------------
 
     def _rules(self, task: jax.Array) -> Rules:
-        return interpreter.unpacked(jnp.asarray(_packed(self.mended))[task])
+        return conversation.unpacked(jnp.asarray(_packed(self.mended))[task])
 
     def _place(self, task: Task, place: jax.Array, instance: jax.Array) -> jax.Array:
         """Where in the curriculum the task set of an instance is."""
@@ -359,7 +351,7 @@ class ByteStream(Environment[Params, Task, State]):
         first = TASKS.index(next(t for t in TASKS if t.name == "mini0"))
         return dataclasses.replace(
             state,
-            kept=kept(interpreter.first_talk(self._rules(index).know)),
+            kept=kept(conversation.first_talk(self._rules(index).know)),
             task=index,
             place=place,
             number=jnp.zeros((), jnp.int32),
@@ -370,7 +362,7 @@ class ByteStream(Environment[Params, Task, State]):
         """The stream after its first byte; `key` has no say in it."""
         del key
         zero, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-        state = State(kept(interpreter.first_talk(zero)), blank(), *[zero] * 9)
+        state = State(kept(conversation.first_talk(zero)), blank(), *[zero] * 9)
         state = self._arrived(state, task, zero)
         due = self._due(state, task, Heard(state.talk, zero, no, no, no, ~no, no, no))
         question = first(self.mended, self._families, due)

@@ -18,8 +18,8 @@ from flax import struct
 from gpicljax.batching import select
 from gpicljax.checks import check_at_least
 from gpicljax.envs.byte_stream import tasks
+from gpicljax.envs.byte_stream.conversation import PERIOD, SPACE
 from gpicljax.envs.byte_stream.hashing import mixed
-from gpicljax.envs.byte_stream.interpreter import PERIOD, SPACE
 from gpicljax.envs.byte_stream.mapping import SYMBOLS
 from gpicljax.interface import Agent, TimeStep
 

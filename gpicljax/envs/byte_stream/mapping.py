@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.envs.byte_stream import tasks
+from gpicljax.envs.byte_stream.conversation import ANSWER, PATTERN, Asked
 from gpicljax.envs.byte_stream.hashing import Seed, below, permuted, word
-from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, Asked
 from gpicljax.envs.byte_stream.pool import shared
 from gpicljax.envs.byte_stream.tasks import COPY, DIGITS, GROUPS, LETTERS, STRINGS, SYMBOL
 

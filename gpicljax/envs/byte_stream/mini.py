@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.envs.byte_stream import tasks
+from gpicljax.envs.byte_stream.conversation import Asked, asked_exactly
 from gpicljax.envs.byte_stream.hashing import Seed, below, word
-from gpicljax.envs.byte_stream.interpreter import Asked, asked_exactly
 from gpicljax.envs.byte_stream.pool import row_of, running_sum, shared
 
 LONGEST = 48

@@ -12,15 +12,8 @@ import numpy as np
 
 from gpicljax.batching import remaker, select
 from gpicljax.envs.byte_stream import arithmetic, blocks, mapping, mini, sentences, tasks
+from gpicljax.envs.byte_stream.conversation import ANSWER, PATTERN, TEXT, Asked, Question, posed
 from gpicljax.envs.byte_stream.hashing import Seed
-from gpicljax.envs.byte_stream.interpreter import (
-    ANSWER,
-    PATTERN,
-    TEXT,
-    Asked,
-    Question,
-    posed,
-)
 from gpicljax.envs.byte_stream.pool import cut, row_of, shared, taken
 
 _FLAGS = 6

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.checks import check, check_choice
-from gpicljax.envs.byte_stream import interpreter, tasks
-from gpicljax.envs.byte_stream.interpreter import ANSWER, PATTERN, TEXT, Question, Rules
+from gpicljax.envs.byte_stream import conversation, interpreter, tasks
+from gpicljax.envs.byte_stream.conversation import ANSWER, PATTERN, TEXT, Question, Rules
 from gpicljax.envs.byte_stream.tasks import ALL_NAMES
 
 _ACCEPTORS = ("exact", "one of", "lacking", "containing")
@@ -77,7 +77,7 @@ class Transcript(NamedTuple):
 @functools.cache
 def _programs(mended: bool) -> tuple:
     hear = jax.jit(functools.partial(interpreter.hear, mended=mended))
-    return hear, jax.jit(interpreter.speak), jax.jit(interpreter.posed)
+    return hear, jax.jit(interpreter.speak), jax.jit(conversation.posed)
 
 
 def replay(
@@ -149,7 +149,7 @@ def replay(
     line = line_of(0, 0)
     parts = [line.question]
     question, rule = asked(line, parts, zero), rules_of(0)
-    talk = interpreter.first_talk(rule.know)
+    talk = conversation.first_talk(rule.know)
     said, rewards, solved = bytearray(), [0], []
     byte, question, talk = speak(data, question, talk)
     said.append(int(byte))
@@ -162,7 +162,7 @@ def replay(
             instance, number = instance + 1, 0
             line = line_of(instance, 0)
             rule, parts = rules_of(instance), [line.question]
-            talk = interpreter.first_talk(rule.know)
+            talk = conversation.first_talk(rule.know)
             question = asked(line, parts, zero)
         elif bool(heard.feedback) or bool(heard.ask):
             parts = parts if bool(heard.keep) else []

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.envs.byte_stream import interpreter, tasks
+from gpicljax.envs.byte_stream import conversation, tasks
+from gpicljax.envs.byte_stream.conversation import Asked
 from gpicljax.envs.byte_stream.hashing import Seed
-from gpicljax.envs.byte_stream.interpreter import Asked
 from gpicljax.envs.byte_stream.pool import JOINTS, SYNONYMS, shared
 from gpicljax.envs.byte_stream.slots import commands, filled, sentence
 from gpicljax.envs.byte_stream.templates import (
@@ -54,7 +54,7 @@ def _parsed() -> tuple[list[str], np.ndarray, np.ndarray]:
     questions = rows([template[0] for template in TEMPLATES.values()])
     # An answer's period is its last token.
     answers = rows([template[1].removesuffix(".") for template in TEMPLATES.values()])
-    room = np.zeros((len(answers), interpreter.ANSWER - 1 - answers.shape[1]), np.int32)
+    room = np.zeros((len(answers), conversation.ANSWER - 1 - answers.shape[1]), np.int32)
     periods = np.full((len(answers), 1), shared().token("."), np.int32)
     answers = np.concatenate([answers, room, periods], -1)
     _before()
@@ -102,7 +102,7 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     tokens = jnp.where(row < 0, values[jnp.maximum(-1 - row, 0)], row)
     acceptors = [row[3] for row in TEMPLATES.values()]
     if not mended:
-        acceptors[list(TEMPLATES).index("and")] = interpreter.ONE_OF
+        acceptors[list(TEMPLATES).index("and")] = conversation.ONE_OF
     styles = [row[2] for row in TEMPLATES.values()]
     if not mended:
         for name in IN_REFERENCE_UNFINISHED:

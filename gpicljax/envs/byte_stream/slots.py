@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.envs.byte_stream import tasks
+from gpicljax.envs.byte_stream.conversation import PATTERN
 from gpicljax.envs.byte_stream.hashing import Seed, below, permuted, word
-from gpicljax.envs.byte_stream.interpreter import PATTERN
 from gpicljax.envs.byte_stream.pool import (
     FREQUENT,
     JOINTS,
@@ -177,7 +177,7 @@ def _template(of: Sentence) -> jax.Array:
 def filled(of: Sentence) -> tuple[tuple[str, ...], jax.Array, dict[str, jax.Array]]:
     """The names of all slots, their tokens, and what else is to be known of a question.
 
-    The latter are `pattern: int32[PATTERN]`, `key` and `keys: int32[]`; see `interpreter.Asked`.
+    The latter are `pattern: int32[PATTERN]`, `key` and `keys: int32[]`; see `conversation.Asked`.
 
     Example:
       >>> seed, one = Seed(jnp.uint32(1), jnp.uint32(2)), jnp.int32(40)
@@ -421,7 +421,7 @@ def _letters_of(number: jax.Array) -> jax.Array:
 def _sequences(of: Sentence, pair: jax.Array) -> tuple[Slots, dict[str, jax.Array]]:
     """A pair of the instance's map, two neighbours in its sequence; its number, and all there are.
 
-    The latter are `key` and `keys`; see `interpreter.Asked`.
+    The latter are `key` and `keys`; see `conversation.Asked`.
     """
     pool = shared()
     sequence, backwards = of.drawn("sequence"), of.drawn("backwards") > 0

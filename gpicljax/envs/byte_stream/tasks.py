@@ -15,8 +15,8 @@ import functools
 
 import numpy as np
 
-from gpicljax.envs.byte_stream import interpreter, ladders
-from gpicljax.envs.byte_stream.interpreter import Rules
+from gpicljax.envs.byte_stream import conversation, ladders
+from gpicljax.envs.byte_stream.conversation import Rules
 
 MAPPING, SENTENCES, MINI, ARITHMETIC, BLOCKS = range(5)
 """Who asks."""
@@ -48,7 +48,7 @@ class TaskSet:
       answer: and of its answer.
       marks: 1 if its questions end with a period, plus 2 if its answers do; 4 if they are the
         bytes of a prompt.
-      know: see `interpreter.Rules`.
+      know: see `conversation.Rules`.
       tolerance: likewise.
       early: whether answers of a mapping end with their period, whatever the rules.
       prompt: 1 if an answer is wrong with its first wrong byte, 2 if right bytes are also rewarded.
@@ -65,7 +65,7 @@ class TaskSet:
     question: tuple[int, int] = (1, 1)
     answer: tuple[int, int] = (1, 1)
     marks: int = 0
-    know: int = interpreter.AT_ONCE
+    know: int = conversation.AT_ONCE
     tolerance: int = 1
     early: bool = False
     prompt: int = 0
@@ -73,7 +73,7 @@ class TaskSet:
 
 
 def _mapping(number: int | str, title: str, *requires: str, **options: object) -> TaskSet:
-    options = {"marks": 3, "know": interpreter.ALL_ASKED} | options
+    options = {"marks": 3, "know": conversation.ALL_ASKED} | options
     return TaskSet(f"micro5.{number}", title, False, requires, MAPPING, **options)  # type: ignore[arg-type]
 
 
@@ -188,7 +188,7 @@ TASKS: tuple[TaskSet, ...] = (
         "feedback separator, where every repeated question must be answered right",
         requires=("micro5.1",),
         code=DIGITS,
-        know=interpreter.ALL_ASKED,
+        know=conversation.ALL_ASKED,
         repeats=True,
     ),
     TaskSet(

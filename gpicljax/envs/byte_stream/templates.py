@@ -3,7 +3,7 @@
 A template is a text with slots in braces; `slots` says what may be in them.
 """
 
-from gpicljax.envs.byte_stream import interpreter, tasks
+from gpicljax.envs.byte_stream import conversation, tasks
 
 PAIRS = ("ab", "ac", "ad", "bc", "bd", "cd")
 TRIPLES = ("abc", "acd", "adc", "bcd", "bda", "cdb")
@@ -27,7 +27,7 @@ ANNOUNCED = "{new}{is_as}{old}{dash}"
 """What a question of micro20 begins with, empty in others."""
 _SAY = "{say}: "
 
-_EXACT = interpreter.EXACT
+_EXACT = conversation.EXACT
 TEMPLATES: dict[str, tuple[str, str, int, int]] = {
     "map": ("random_map: {key}.", "{value}.", tasks.GOOD_JOB, _EXACT),
     "letter": ("say: {a}.", "{a}.", tasks.CORRECT, _EXACT),
@@ -61,26 +61,26 @@ TEMPLATES: dict[str, tuple[str, str, int, int]] = {
         name: (f"{ANNOUNCED}{_SAY}{{t}} {_SAY}{{c}} {{{name}}}:.", answer, tasks.GOOD_JOB, _EXACT)
         for name, answer in (("union", "{t}{c_new}."), ("exclude", "{t0}{t1}{t2}."))
     },
-    "and": ("{lead}say: {x} and {y}.", "{x}{y}.", tasks.GOOD_JOB, interpreter.EXACT),
-    "or": ("{lead}say: {x} or {y}.", "{x_or_y}.", tasks.GOOD_JOB, interpreter.ONE_OF),
+    "and": ("{lead}say: {x} and {y}.", "{x}{y}.", tasks.GOOD_JOB, conversation.EXACT),
+    "or": ("{lead}say: {x} or {y}.", "{x_or_y}.", tasks.GOOD_JOB, conversation.ONE_OF),
     "not": (
         "{lead}say: anything and not {x}.",
         "{other}.",
         tasks.GOOD_JOB,
-        interpreter.LACKING,
+        conversation.LACKING,
     ),
     "but not": (
         "{lead}say: {x} or {y2} but not {z}.",
         "{x_or_y2}.",
         tasks.GOOD_JOB,
-        interpreter.ONE_OF,
+        conversation.ONE_OF,
     ),
     "ands": ("say: {o0}{and0}{o1}{and1}{o2}{and2}{o3}.", "{o0}{o1}{o2}{o3}.", tasks.GOOD_JOB, 0),
     "ors": (
         "say: {o0}{or0}{o1}{or1}{o2}{or2}{o3}.",
         "{o}.",
         tasks.GOOD_JOB,
-        interpreter.CONTAINING,
+        conversation.CONTAINING,
     ),
     "next letter": (
         f"{ANNOUNCED}{{after}} {{d}} comes what:.",
@@ -126,7 +126,7 @@ TEMPLATES: dict[str, tuple[str, str, int, int]] = {
         _EXACT,
     ),
     **{
-        name: (f"say: {question}.", answer, tasks.GOOD_JOB, interpreter.CONTAINING)
+        name: (f"say: {question}.", answer, tasks.GOOD_JOB, conversation.CONTAINING)
         for name, question, answer in (
             ("and, or", "{k0} and {k1} or {k2}", "{k0}{k1}."),
             ("or, and", "{k0} or {k1} and {k2}", "{k1}{k2}."),

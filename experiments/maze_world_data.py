@@ -73,6 +73,8 @@ def sampler(
         taken = jax.tree.map(lambda x: x[which], data.episodes)
         return lessons(env, taken, jax.vmap(lambda one: task_of(env, distributions, one))(taken))
 
+    # Whatever number of groups there is, it is traced once.
+    @functools.partial(jax.jit, static_argnames="own", inline=True)
     def group(key: jax.Array, data: Data, own: bool = False) -> Lessons:
         if data.episodes is not None:
             return stored(key, data)

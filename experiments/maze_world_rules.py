@@ -15,7 +15,7 @@ from maze_world_settings import Config
 from gpicljax.data.maze_world import Episode, Noise, trajectories
 from gpicljax.envs.maze_world import MazeWorld, Params, Task
 from gpicljax.envs.maze_world.experts import Rule
-from gpicljax.runtime import FAST_COMPILE, stream
+from gpicljax.runtime import ENVIRONMENT_COMPILE, stream
 
 NOISES = {"noise as in training": None, "noise of 1": 1.0}
 """Epsilon of the demonstrators whose episodes are shown to the models; None for their range."""
@@ -81,7 +81,7 @@ class Rules:
                 key, self._env, where, len(keys), settings, tasks=tasks, noise=noise
             )
 
-        return jax.jit(play, compiler_options=FAST_COMPILE)
+        return jax.jit(play, compiler_options=ENVIRONMENT_COMPILE)
 
     def _played(self, size: int, rule: Rule, *density: float) -> dict[str, tuple[Episode, Task]]:
         each = [self._noise(name, len(mazes)) for name, mazes in self._mazes.items()]

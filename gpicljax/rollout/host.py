@@ -20,7 +20,7 @@ GIVE_UP: Literal["give up"] = "give up"
 """Instead of an action: nothing more is played in this instance."""
 
 _AHEAD = 16
-"""Most steps that are worked out together where one action is usual."""
+"""Steps that are worked out together where one action is usual."""
 
 HostAgent = Callable[[Mapping[int, Moment]], Mapping[int, Any]]
 """From the moments of all instances that wait, by number, to the actions of one or more of them.
@@ -38,15 +38,13 @@ class _Place(NamedTuple):
       vstates: states, rows `[K, ...]`, and
       news: what is seen of them, and what was to be kept, rows `[K, ...]`.
       told: the rows of `news` in NumPy.
-      step: which one of them it is, and
-      ready: how many of them there are, the first of K.
+      step: which one of them it is.
     """
 
     vstates: Packed
     news: Packed
     told: list[np.ndarray]
     step: int
-    ready: int
 
     @property
     def seen(self) -> tuple[TimeStep, Any]:
@@ -54,9 +52,9 @@ class _Place(NamedTuple):
         return self.news.layout.unpack([row[self.step] for row in self.told])
 
 
-def _placed(vstates: Packed, news: Packed, ready: int) -> _Place:
+def _placed(vstates: Packed, news: Packed, step: int) -> _Place:
     # One array for each dtype comes over, and what is in it is looked at where it lies.
-    return _Place(vstates, news, [np.asarray(row) for row in news.rows], 0, ready)
+    return _Place(vstates, news, [np.asarray(row) for row in news.rows], step)
 
 
 class Instance:
@@ -78,7 +76,8 @@ class Instance:
         """Looks at where it stands; see the class."""
         self._batch = batch
         self._before: tuple[_Place, Any] | None = None
-        self._arrive(_placed(vstates, news, ready=1))
+        # The last place of its row: nothing was worked out from there yet.
+        self._arrive(_placed(vstates, news, batch.ahead - 1))
 
     def _arrive(self, place: _Place) -> None:
         self._place = place
@@ -124,15 +123,12 @@ class Instance:
         """Acts once; returns what is seen then, unbatched NumPy arrays."""
         # One program a step, and no array operation beside it: each would cost as much as it does.
         batched = jax.tree.map(lambda x: np.asarray(x)[None], action)
-        place, most = self._place, self._batch.ahead
+        place = self._place
         self._before = place, batched
-        usual = most > 1 and _same(batched, self._batch.usual)
-        if usual and place.step + 1 < place.ready:
+        if place.step + 1 < self._batch.ahead and _same(batched, self._batch.usual):
             self._arrive(place._replace(step=place.step + 1))
         else:
-            # Twice as many as were of use; where they were not, no more than is asked for.
-            count = min(2 * place.ready, most) if usual else 1
-            self._arrive(_placed(*self._batch.step(place, batched, count), count))
+            self._arrive(_placed(*self._batch.step(place, batched), 0))
         return self._timestep
 
 
@@ -179,15 +175,15 @@ class HostBatch:
     Args:
       vec: the batch of environments.
       keep: what to keep of a step; nothing by default.
-      usual: an action that is taken most of the time, if there is one: while it is, the steps that
-        follow if it goes on are worked out along with it, which costs little more.
+      usual: an action that is taken most of the time, if there is one: whatever is done, the steps
+        that would follow if it came next are worked out along with it, which costs little more.
 
     Attributes:
       vec: see above.
       num_envs: how many instances there are.
       episodes_per_trial: of each.
       usual: the action, leaves `[1, ...]`.
-      ahead: how many steps are worked out together at most.
+      ahead: how many steps are worked out together.
 
     Example:
       >>> import gpicljax
@@ -224,31 +220,25 @@ class HostBatch:
                 lambda x: jnp.broadcast_to(x, (self.ahead, *x.shape)), told(mine, seen, blank)
             )
 
-        def step(
-            vstates: Packed, news: Packed, k: jax.Array, action: Any, count: jax.Array
-        ) -> tuple[Packed, Packed]:
+        def step(vstates: Packed, news: Packed, k: jax.Array, action: Any) -> Any:
             start = jax.tree.map(lambda x: x[k], (vstates, news))
 
-            def body(i: jax.Array, loop: tuple[Any, Any]) -> tuple[Any, Any]:
-                now, rows = loop
-                vstate, (timestep, _) = (part.tree for part in now)
+            def body(carry: tuple[Packed, Packed], number: jax.Array) -> Any:
+                vstate, (timestep, _) = (part.tree for part in carry)
                 usual = action if self.usual is None else self.usual
-                chosen = select(i == 0, action, usual)
-                now = told(*after(vstate, _one(timestep), chosen))
-                return now, jax.tree.map(lambda row, x: row.at[i].set(x), rows, now)
+                chosen = select(number == 0, action, usual)
+                carry = told(*after(vstate, _one(timestep), chosen))
+                return carry, carry
 
-            rows = jax.tree.map(jnp.zeros_like, (vstates, news))
-            # One step, where no more are ever made, is no loop.
-            number = 1 if self.usual is None else count
-            return jax.lax.fori_loop(0, number, body, (start, rows))[1]
+            return jax.lax.scan(body, start, jnp.arange(self.ahead))[1]
 
         self._init, self._enter, self._step = jax.jit(vec.init), jax.jit(enter), jax.jit(step)
         self._opened = jax.jit(lambda vstates, k: jax.tree.map(lambda x: x[k], vstates).tree)
         self._choice_keys = jax.jit(one.choice_keys)
 
-    def step(self, place: _Place, action: Any, count: int) -> tuple[Packed, Packed]:
-        """From one place to so many that an action, and then the usual one, leads to."""
-        return self._step(place.vstates, place.news, np.int32(place.step), action, np.int32(count))
+    def step(self, place: _Place, action: Any) -> tuple[Packed, Packed]:
+        """From one place to those that an action leads to."""
+        return self._step(place.vstates, place.news, np.int32(place.step), action)
 
     def opened(self, place: _Place) -> VectorState:
         """The state of a batch of one."""

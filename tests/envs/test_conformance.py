@@ -21,10 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from variants import daily
-
-sys.path.insert(0, str(Path(__file__).parent))
 from extreme_draws import EXTREME, make_key
+from variants import daily
 
 import gpicljax
 from gpicljax import spaces

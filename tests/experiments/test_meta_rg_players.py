@@ -10,8 +10,8 @@ from variants import daily
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import meta_rg_players
-import reports.meta_rg_players
 from meta_rg_players_settings import PRESETS
+from reports import meta_rg_players as players_report
 
 TINY = [
     "--seeds=2",
@@ -58,7 +58,7 @@ def test_every_way_to_learn_runs(method, tmp_path, monkeypatch):
     paged = method != "reinforce"
     if not paged:  # The page of an episode is a program of its own; the other methods write it.
         monkeypatch.setattr(meta_rg_players, "record_episode", lambda *_, **__: jnp.zeros(()))
-        monkeypatch.setattr(reports.meta_rg_players, "replay", lambda *_: "no page")
+        monkeypatch.setattr(players_report, "replay", lambda *_: "no page")
     outcome = meta_rg_players.main(
         [*TINY, *METHODS[method], f"--method={method}", f"--runs-dir={tmp_path}"]
     )

@@ -6,15 +6,11 @@ third.
 """
 
 import dataclasses
-import sys
 import time
-from pathlib import Path
 
 import jax
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
 import meta_language
+import pytest
 
 ROUNDS = 5
 

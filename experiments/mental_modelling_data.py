@@ -20,7 +20,6 @@ from typing import Annotated, Any
 
 import jax
 import numpy as np
-import train_agent
 import tyro
 from mental_modelling_settings import (
     COLLECT,
@@ -32,7 +31,6 @@ from mental_modelling_settings import (
     CollectConfig,
     Kind,
 )
-from train_agent_settings import SETTINGS
 
 import gpicljax
 from gpicljax.agents import catalogue
@@ -65,6 +63,8 @@ from gpicljax.runtime import (
 from gpicljax.runtime.training import start_training
 from gpicljax.storage import SavedError
 from gpicljax.storage.atomic import write_atomically
+from gpicljax.studies.train_agent import program as train_agent
+from gpicljax.studies.train_agent.config import SETTINGS
 
 
 def _script(config: Script, env: Environment) -> Agent:

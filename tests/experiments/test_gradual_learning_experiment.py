@@ -1,15 +1,10 @@
 """The study of gradual learning: what it plays, what it reports, and one small run of it all."""
 
-import sys
-from pathlib import Path
-
+import gradual_learning
+import gradual_learning_settings
 import jax
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import gradual_learning
-import gradual_learning_settings
 from gradual_learning_settings import PRESETS, Config, studies_of
 from reports.gradual_learning import alone, gains, hinted, hints_text, in_order, index, kept
 

@@ -1,16 +1,12 @@
 """The in-context RL experiment as a user runs it, at a toy size; and what it holds out."""
 
 import json
-import sys
-from pathlib import Path
 
+import incontext_rl
+import incontext_rl_train
 import jax
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import incontext_rl
-import incontext_rl_train
 from incontext_rl_language import win_stay_lose_shift
 from incontext_rl_playing import agent_tester
 from incontext_rl_tasks import CUSTOM, TESTS, corridor_number, lake_number, own_tests, tasks

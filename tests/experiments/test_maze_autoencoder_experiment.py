@@ -6,15 +6,11 @@ and for the measures.
 
 import dataclasses
 import json
-import sys
-from pathlib import Path
 
 import jax
+import maze_autoencoder
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import maze_autoencoder
 from maze_autoencoder_settings import PRESETS
 from reports.maze_autoencoder import UNSEEN
 

@@ -1,15 +1,10 @@
 """The collection of Maze World's demonstrations as a user runs it, at toy sizes."""
 
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
+import maze_data
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import maze_data
 
 from gpicljax.data import maze_world
 from gpicljax.data.maze_world import Episode, stored

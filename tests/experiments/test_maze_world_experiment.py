@@ -6,16 +6,12 @@ Its runs are slow: demonstrators, models that act and models that dream are comp
 import dataclasses
 import json
 import shutil
-import sys
-from pathlib import Path
 
 import jax
-import numpy as np
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import maze_autoencoder
 import maze_world
+import numpy as np
+import pytest
 from maze_world_settings import PRESETS
 
 from gpicljax.data.maze_world import Demonstration, card, collect

@@ -1,14 +1,10 @@
 """Mental modelling from episodes to a table, figures and replies; and agents that are collected."""
 
 import importlib.util
-import sys
-from pathlib import Path
 
+import mental_modelling as experiment
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import mental_modelling as experiment
 
 from gpicljax.data.mental_modelling import load_episodes
 from gpicljax.evaluation.mental_modelling import load_rows

@@ -3,16 +3,12 @@
 import dataclasses
 import json
 import re
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import meta_language
 import meta_language_compare
+import pytest
 from reports import meta_language as meta_language_report
 
 from gpicljax.networks.language import LanguageModelSettings

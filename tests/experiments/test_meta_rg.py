@@ -9,11 +9,9 @@ import time
 from pathlib import Path
 
 import jax
+import meta_rg
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import meta_rg
 
 from gpicljax.runtime import load_agent
 

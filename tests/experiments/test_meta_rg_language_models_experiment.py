@@ -1,12 +1,7 @@
 """Table 4's experiment, with a fake model: what is asked, counted, written, and asked again."""
 
-import sys
-from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import meta_rg_language_models as experiment
+import pytest
 
 from gpicljax.llm.chat import FakeModel
 

@@ -1,17 +1,13 @@
 """The two-player experiment as a user runs it, at toy sizes; and what it refuses."""
 
 import json
-import sys
-from pathlib import Path
 
 import jax.numpy as jnp
-import pytest
-from variants import daily
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import meta_rg_players
+import pytest
 from meta_rg_players_settings import PRESETS
 from reports import meta_rg_players as players_report
+from variants import daily
 
 TINY = [
     "--seeds=2",

@@ -1,13 +1,9 @@
 """How disentangled stimuli are, as a user asks for it; and what is refused."""
 
 import json
-import sys
-from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import meta_rg_stimuli
+import pytest
 
 
 def test_measures_are_tabled(tmp_path):

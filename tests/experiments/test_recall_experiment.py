@@ -2,14 +2,10 @@
 
 import dataclasses
 import json
-import sys
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 import recall
 
 from gpicljax.runtime import load_agent

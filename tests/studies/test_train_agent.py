@@ -3,24 +3,20 @@
 import json
 import re
 import shutil
-import sys
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from PIL import Image
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-import train_agent
-from reports import train_agent as train_agent_report
-from train_agent_measures import Evaluation, probe_metrics
-from train_agent_settings import GOALS, SETTINGS, default_algorithm
-
 import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.runtime import load_agent, parse, stream
+from gpicljax.studies.train_agent import program as train_agent
+from gpicljax.studies.train_agent import report as train_agent_report
+from gpicljax.studies.train_agent.config import GOALS, SETTINGS, default_algorithm
+from gpicljax.studies.train_agent.measures import Evaluation, probe_metrics
 
 # A table is learnt, so that there is little to compile.
 TINY = [

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from train_agent_settings import GOALS, SETTINGS
 
 from gpicljax.evaluation.icl import ICLCurve, icl_curve
 from gpicljax.evaluation.returns import EpisodeReturns
 from gpicljax.evaluation.statistics import Interval, bootstrap_interval, mean_interval
 from gpicljax.play.replay import write_replay
 from gpicljax.runtime import Outcome, Report, throughput, write_atomically
+from gpicljax.studies.train_agent.config import GOALS, SETTINGS
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.films import animation, choose_frames, contact_sheet, render_frames
 from gpicljax.viz.style import save_figure

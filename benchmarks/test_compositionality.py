@@ -15,8 +15,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpicljax.evaluation import bosdis, posdis, topographic_similarity
-from gpicljax.evaluation.meta_rg import ease_of_acquisition
+from gpicljax.systems.meta_rg.measures.acquisition import ease_of_acquisition
+from gpicljax.systems.meta_rg.measures.compositionality import (
+    bosdis,
+    posdis,
+    topographic_similarity,
+)
 
 ROWS, DIMS, VOCAB_SIZE, VALUES = 10_000, 3, 7, 5
 PAIRS = ROWS * (ROWS - 1) // 2

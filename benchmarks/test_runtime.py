@@ -35,7 +35,7 @@ def test_import(benchmark):
 def test_checkpoints_of_an_experiment(benchmark, tmp_path, monkeypatch, preset):
     """The share of a run's wall time that saving takes, with its own state and schedule."""
     monkeypatch.syspath_prepend(EXPERIMENTS)
-    import meta_rg
+    from gpicljax.systems.meta_rg.studies.meta_rg import program as meta_rg
 
     config = meta_rg.PRESETS[preset]
     study = meta_rg.build(config)

@@ -9,7 +9,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "maze_world",
         "mental_modelling",
         "meta_language",
-        "meta_rg",
         "replay",
         "shard_files",
         "shards",

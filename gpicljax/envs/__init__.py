@@ -16,7 +16,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "lunar_lander",
         "maze_world",
         "meta_language",
-        "meta_rg",
         "mountain_car",
         "one_pull_bandits",
         "pendulum",

@@ -1,24 +1,10 @@
 """Measures: in-context and gradual learning, returns, intervals, composition, n-gram baselines."""
 
-from gpicljax.evaluation.accuracy import PhaseAccuracy, phase_accuracy
 from gpicljax.evaluation.aggregates import (
     Aggregate,
     aggregate,
     interquartile_mean,
     probability_of_improvement,
-)
-from gpicljax.evaluation.compositionality import (
-    bosdis,
-    edit_distance,
-    hamming_distance,
-    posdis,
-    spearman,
-    topographic_similarity,
-)
-from gpicljax.evaluation.disentanglement import (
-    factor_vae_score,
-    modularity,
-    mutual_information_gap,
 )
 from gpicljax.evaluation.gradual_learning import (
     Clearance,
@@ -67,7 +53,6 @@ __all__ = [
     "ICLProfile",
     "Interval",
     "Moments",
-    "PhaseAccuracy",
     "Retention",
     "Transfer",
     "TrialMeasures",
@@ -76,15 +61,11 @@ __all__ = [
     "adaptive_ngram",
     "aggregate",
     "bootstrap_interval",
-    "bosdis",
     "clearance",
-    "edit_distance",
     "efficiency",
     "episode_returns",
-    "factor_vae_score",
     "foresee",
     "forgetting",
-    "hamming_distance",
     "holm",
     "icl_curve",
     "icl_profile",
@@ -93,18 +74,12 @@ __all__ = [
     "learns_gradually",
     "mean_interval",
     "measure",
-    "modularity",
-    "mutual_information_gap",
     "normalised",
     "orders",
-    "phase_accuracy",
-    "posdis",
     "probability_of_improvement",
     "ranking",
     "ratio_interval",
     "retention",
-    "spearman",
-    "topographic_similarity",
     "transfer",
     "welch_test",
     "welch_test_from_moments",

@@ -20,7 +20,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "inspect_tasks",
         "local",
         "mental_modelling",
-        "meta_rg",
         "parsing",
         "prompts",
         "serving",

@@ -29,7 +29,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "q_network",
         "recurrent",
         "ring",
-        "signalling",
         "tiled_attention",
         "transformer",
         "transformer_block",

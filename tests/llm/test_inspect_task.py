@@ -14,7 +14,7 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from gpicljax.data.mental_modelling import made_up, save_episodes
 from gpicljax.llm.inspect_tasks import incontext_rl
 from gpicljax.llm.mental_modelling.inspect_tasks import mental_modelling
-from gpicljax.llm.meta_rg.inspect_tasks import referential_listener, referential_speaker
+from gpicljax.systems.meta_rg.prompts.inspect_tasks import referential_listener, referential_speaker
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

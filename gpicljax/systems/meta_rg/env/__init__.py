@@ -1,0 +1,28 @@
+"""Meta-Referential Games (S2B): learn a language and the space it speaks about, within an episode.
+
+`MetaRG-v0` follows the paper and, where the paper is silent, its reference environment.
+`MetaRG-v1` is the same game without the shortcuts by which a message-free or memoryless rule beats
+chance (`shortcut_free`).
+"""
+
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG, shortcut_free
+from gpicljax.systems.meta_rg.env.sequences import (
+    GameSequence,
+    game_sequence,
+    observations,
+    rule_messages,
+)
+from gpicljax.systems.meta_rg.env.types import CHANNELS, Params, State, Task
+
+__all__ = [
+    "CHANNELS",
+    "GameSequence",
+    "MetaRG",
+    "Params",
+    "State",
+    "Task",
+    "game_sequence",
+    "observations",
+    "rule_messages",
+    "shortcut_free",
+]

@@ -1,0 +1,140 @@
+"""One referential game: who sees what, and which decision is right (Algorithm 1, DataPrep)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from gpicljax import random
+from gpicljax.systems.meta_rg.env import structure
+from gpicljax.systems.meta_rg.env.targets import Skeleton
+
+
+@struct.dataclass
+class Game:
+    """The stimuli of one game; F is N_dim for SCS and N_dim * V for multi-hot stimuli.
+
+    Attributes:
+      speaker: float `[K + 1, F]`, the target first, then the distractors.
+      listener: float `[K + 1, F]`, in the listener's random order.
+      speaker_latents: `int32[K + 1, N_dim]`.
+      listener_latents: `int32[K + 1, N_dim]`.
+      answer: `int32[]`, place of the target's meaning among the listener's stimuli, or K + 1 if it
+        is absent.
+    """
+
+    speaker: jax.Array
+    listener: jax.Array
+    speaker_latents: jax.Array
+    listener_latents: jax.Array
+    answer: jax.Array
+
+
+def _below(bits: jax.Array, bound: jax.Array) -> jax.Array:
+    """Uniform integers in [0, bound) from 24 random bits each; bias below bound / 2**24."""
+    unit = (bits >> 8).astype(jnp.float32) * jnp.float32(2.0**-24)
+    value = (unit * bound.astype(jnp.float32)).astype(jnp.int32)
+    return jnp.minimum(value, bound - 1)
+
+
+def _without_replacement(bits: jax.Array, size: jax.Array) -> list[jax.Array]:
+    """Distinct uniform integers in [0, size); where `size` is too small they start to repeat."""
+    drawn: list[jax.Array] = []
+    for j in range(bits.shape[0]):
+        value = _below(bits[j], jnp.maximum(size - j, 1))
+        for earlier in jnp.sort(jnp.stack(drawn)) if drawn else ():
+            value = value + (value >= earlier)
+        drawn.append(jnp.where(j < size, value, value % jnp.maximum(size, 1)))
+    return drawn
+
+
+def draw_game(
+    key: jax.Array,
+    index: jax.Array,
+    skeleton: Skeleton,
+    table: jax.Array,
+    samples: jax.Array,
+    *,
+    num_distractors: int,
+    descriptive: bool,
+    same_view: bool,
+    scs: bool,
+) -> Game:
+    """Draws game `index` of an episode.
+
+    Args:
+      key: the episode's typed key; every game folds its index in.
+      index: `int32[]`; beyond the last game the last one's target is used.
+      skeleton: the episode's targets.
+      table: float `[N_dim, V, O]`, the stimulus values.
+      samples: `int32[]`, O.
+      num_distractors: K.
+      descriptive: whether the target may be absent, with probability (K + 1) / (K + 2).
+      same_view: whether a listener's matching stimulus may be the very sample the speaker sees
+        (the reference's behaviour) or is another one wherever O > 1 (the paper's).
+      scs: continuous stimuli, or multi-hot ones.
+
+    Returns:
+      The game.
+
+    Example:
+      >>> from gpicljax.systems.meta_rg.env.targets import sample_skeleton
+      >>> lists = {"max_values": 3, "max_support": 16, "max_query": 16}
+      >>> lists |= {"query_targets": "all", "nonmatch": "reference"}
+      >>> rules = {"num_distractors": 3, "descriptive": True, "same_view": False, "scs": True}
+      >>> def first_game(key):
+      ...     values, one = jnp.array([2, 3]), jnp.int32(1)
+      ...     targets = sample_skeleton(key, values, one, one, **lists)
+      ...     return draw_game(key, jnp.int32(0), targets, jnp.zeros((2, 3, 1)), one, **rules)
+      >>> jax.eval_shape(first_game, jax.random.key(0)).speaker.shape
+      (4, 2)
+    """
+    num_dims, max_values, _ = table.shape
+    index = jnp.minimum(index, skeleton.num_games - 1)
+    slots = num_distractors + 1
+    bits = random.bits(jax.random.fold_in(key, index), (3 * slots + 3,))
+
+    target = skeleton.targets[index].astype(jnp.int32)
+    low = jnp.where(index < skeleton.num_support, 0, skeleton.query_pool[0])
+    high = jnp.where(index < skeleton.num_support, skeleton.num_support, skeleton.query_pool[1])
+    first = skeleton.first[index].astype(jnp.int32)
+    count = skeleton.count[index].astype(jnp.int32)
+    # Places of the pool that hold another tuple: skip over the target's run.
+    places = jnp.stack(_without_replacement(bits[:slots], high - low - count)) + low
+    places = jnp.where(places >= first, places + count, places)
+    others = skeleton.pool[places].astype(jnp.int32)
+
+    present = _below(bits[slots], jnp.asarray(slots + 1)) == 0 if descriptive else True
+    views = _below(bits[slots + 1 : 2 * slots + 2], samples)
+    speaker_view, listener_view = views[0], views[1:]
+    if not same_view:
+        shifted = speaker_view + 1 + _below(bits[-1], jnp.maximum(samples - 1, 1))
+        other_view = jnp.where(samples > 1, shifted % samples, 0)
+        listener_view = listener_view.at[0].set(jnp.where(present, other_view, listener_view[0]))
+
+    speaker_tuples = jnp.concatenate([target[None], others[1:]])
+    speaker_views = jnp.concatenate([speaker_view[None], listener_view[1:]])
+    listener_tuples = jnp.concatenate([jnp.where(present, target, others[0])[None], others[1:]])
+    answer = jnp.where(present, 0, slots)
+    if num_distractors:
+        order = jnp.argsort(bits[2 * slots + 2 : 3 * slots + 2])
+        listener_tuples, listener_view = listener_tuples[order], listener_view[order]
+        place = jnp.argmax(order == 0)
+        answer = jnp.where(present, place, slots)
+
+    tuples = jnp.asarray(structure.combinations(num_dims, max_values))
+    speaker_latents, listener_latents = tuples[speaker_tuples], tuples[listener_tuples]
+
+    def stimuli(latents: jax.Array, views: jax.Array) -> jax.Array:
+        if scs:
+            return table[jnp.arange(num_dims), latents, views[:, None]]
+        return jax.nn.one_hot(latents, max_values, dtype=table.dtype).reshape(slots, -1)
+
+    return Game(
+        speaker=stimuli(speaker_latents, speaker_views),
+        listener=stimuli(listener_latents, listener_view),
+        speaker_latents=speaker_latents,
+        listener_latents=listener_latents,
+        answer=answer.astype(jnp.int32),
+    )

@@ -1,0 +1,628 @@
+"""`MetaRG`: the Meta-Referential Game of the Symbolic Behaviour Benchmark.
+
+An episode is a series of referential games about one newly drawn semantic structure, spoken about
+through one newly drawn channel: first the support games, then the query games about new
+combinations of the same values. A game takes N + 2 steps: rounds 0 .. N - 1 in which messages
+travel, round N in which the listener decides whether (and where) it sees the speaker's meaning,
+and a feedback step that shows the speaker's stimulus to the listener. Reward: +1 for a right
+decision, for a wrong one 0 in the support phase and -2 in the query phase.
+
+Source: sections 2-3, appendices A, C.2 and D of the Meta-Referential Games paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Annotated, Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax import spaces
+from gpicljax.checks import Range, Size, check
+from gpicljax.environment import Environment, Transition
+from gpicljax.envs._checks import check_values
+from gpicljax.systems.meta_rg.env import language, structure
+from gpicljax.systems.meta_rg.env.game import Game, draw_game
+from gpicljax.systems.meta_rg.env.targets import INDEX, Skeleton, sample_skeleton
+from gpicljax.systems.meta_rg.env.types import (
+    CHANNELS,
+    LISTENER,
+    SPEAKER,
+    Params,
+    PlayersActions,
+    State,
+    Task,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class MetaRG(Environment[Params, Task, State]):
+    """The game, its options and its caps.
+
+    Args:
+      view: `"listener"`: one agent, a rule-based speaker; `"players"`: both agents learn, with a
+        leading agent axis (speaker, listener).
+      max_values: cap of V_max.
+      max_shots: cap of S; sets the lengths of the target lists.
+      max_samples: cap of O.
+      num_dims: N_dim.
+      vocab_size: V tokens besides the end of sentence 0.
+      message_length: L.
+      num_rounds: N communication rounds.
+      num_distractors: K.
+      descriptive: whether the target may be absent.
+      feedback: whether the listener sees the speaker's stimulus after deciding.
+      stimulus: `"scs"` (continuous) or `"mhe"` (multi-hot over N_dim x max_values).
+      observability: whether the speaker sees the distractors (`"full"`) or not (`"partial"`).
+      speaker: rule of the speaker in the listener's view.
+      actions: the listener view's actions: `"compact"` (one per decision, and no-operation) or
+        `"reference"` (every pair of decision and sentence, and no-operation: 519 by default).
+      masks: `"paper"` (only decisions when deciding, else no-operation) or `"reference"`
+        (everything but no-operation when deciding); they differ for reference actions only.
+      listener_speaks: whether the listener's messages reach the speaker.
+      announces: whether players also tell each other what they would have done if they did not
+        explore (Hu & Foerster, 2020): their actions name all choices twice, first as made, then as
+        announced, and messages are also heard as they were announced, through the same channel.
+      permutation: `"shared"` (one for all positions), `"position"` (one each) or `"none"`.
+      query_targets: `"tss"`, `"all"` or `"iid"`; see `targets.sample_skeleton`.
+      nonmatch: `"reference"` or `"balanced"`; see `targets.sample_skeleton`.
+      fixed_length: messages have exactly L tokens.
+      same_view: whether a matching stimulus may be the speaker's very sample (see `game`).
+      ablations: whether params may ablate the channel, at the price of drawing at every step.
+      query_penalty: reward of a wrong decision in the query phase.
+
+    Raises:
+      ValueError: for options that contradict each other.
+
+    Example:
+      >>> import gpicljax, jax
+      >>> env = gpicljax.make("MetaRG-v0")
+      >>> task = env.sample_task(jax.random.key(0), env.default_params)
+      >>> observation, state = env.reset(jax.random.key(1), task)
+      >>> sorted(observation)[:3]
+      ['action_mask', 'message', 'phase']
+    """
+
+    view: Literal["listener", "players"] = "listener"
+    max_values: Annotated[int, Range(2)] = 5
+    max_shots: Size = 1
+    max_samples: Size = 1
+    num_dims: Size = 3
+    vocab_size: Size = 6
+    message_length: Size = 3
+    num_rounds: Size = 1
+    num_distractors: Annotated[int, Range(0, 8)] = 0
+    descriptive: bool = True
+    feedback: bool = True
+    stimulus: Literal["scs", "mhe"] = "scs"
+    observability: Literal["full", "partial"] = "full"
+    speaker: Literal["posdis", "digitising"] = "posdis"
+    actions: Literal["compact", "reference"] = "compact"
+    masks: Literal["paper", "reference"] = "paper"
+    listener_speaks: bool = False
+    announces: bool = False
+    permutation: Literal["shared", "position", "none"] = "shared"
+    query_targets: Literal["tss", "all", "iid"] = "tss"
+    nonmatch: Literal["reference", "balanced"] = "reference"
+    fixed_length: bool = False
+    same_view: bool = True
+    ablations: bool = False
+    query_penalty: float = -2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        most, tuples = int(jnp.iinfo(INDEX).max), self.max_values**self.num_dims
+        accepted = f"at most {most} combinations of num_dims = {self.num_dims} values"
+        check(tuples <= most, "max_values", self.max_values, accepted)
+        fewest = 0 if self.descriptive else 1
+        check(
+            fewest <= self.num_distractors <= 8,
+            "num_distractors",
+            self.num_distractors,
+            f"{fewest} .. 8: something to decide, and no more stimuli than there are meanings",
+        )
+        sayable = self.message_length + self.num_rounds - 1
+        check(
+            self.view == "players" or self.num_dims <= sayable,
+            "message_length",
+            self.message_length,
+            f"enough for {self.num_dims} dimensions told in {self.num_rounds} round(s)",
+        )
+        fits = self.view == "players" or not self.announces
+        check(fits, "announces", self.announces, 'False; True with view="players"')
+        fits = self.stimulus == "scs" and self.num_dims <= self.message_length
+        accepted = 'posdis; digitising with stimulus="scs" and num_dims <= message_length'
+        check(fits or self.speaker == "posdis", "speaker", self.speaker, accepted)
+
+    # Sizes -----------------------------------------------------------------------------------
+
+    @property
+    def num_agents(self) -> int | None:
+        """2 in the players' view, else None."""
+        return 2 if self.view == "players" else None
+
+    @property
+    def num_decisions(self) -> int:
+        """D: a place for each of the K + 1 stimuli, and one more for "absent" if descriptive."""
+        return self.num_distractors + 1 + self.descriptive
+
+    @property
+    def max_support(self) -> int:
+        """Cap of the support list; longer ones occur in less than 0.1 % of the episodes."""
+        return 32 * max(2, -(-self.max_values // 5)) + 32 * (self.max_shots - 1)
+
+    @property
+    def max_query(self) -> int:
+        """Cap of the query list."""
+        if self.query_targets == "tss":
+            return self.max_support
+        tuples = structure.combinations(self.num_dims, self.max_values)
+        size = int(((tuples % 2 == 1).sum(-1) >= 2).sum())
+        return size * (self.max_samples if self.query_targets == "all" else 1)
+
+    @property
+    def max_games(self) -> int:
+        """Cap of the games of an episode."""
+        return self.max_support + self.max_query
+
+    def horizon(self, params: Params | None = None) -> Any:
+        """Cap of the steps of an episode, whatever the params; see `max_games`."""
+        del params
+        steps = self.max_games * (self.num_rounds + 1 + self.feedback) - self.feedback
+        return np.asarray(steps, np.int32)
+
+    @property
+    def _sentences(self) -> int:
+        return language.num_sentences(self.vocab_size, self.message_length)
+
+    @property
+    def _num_actions(self) -> int:
+        """Actions of the listener's view; the last one is the no-operation."""
+        each = self._sentences if self.actions == "reference" else 1
+        return self.num_decisions * each + 1
+
+    # Tasks -----------------------------------------------------------------------------------
+
+    @property
+    def default_params(self) -> Params:
+        """V in 2 .. min(5, cap), one shot, one sample: the first cell of the paper's Table 3."""
+        fields = {"min_values": 2, "max_values": min(5, self.max_values), "shots": 1, "samples": 1}
+        fields["channel"] = CHANNELS.index("episode")
+        return Params(**{name: jnp.asarray(x, jnp.int32) for name, x in fields.items()})
+
+    def validate(self, params: Params) -> None:
+        """Raises ValueError where params contradict each other, the caps or the speaker."""
+        super().validate(params)
+        low, high = np.asarray(params.min_values), np.asarray(params.max_values)
+        check_values("min_values, max_values", (low, high), low <= high, "min <= max")
+        for field in ("max_values", "shots", "samples"):
+            name = field if field == "max_values" else f"max_{field}"
+            value, cap = np.asarray(getattr(params, field)), getattr(self, name)
+            accepted = f"up to {cap}; make(..., {name}=...) raises the cap"
+            check_values(field, value, value <= cap, accepted)
+        accepted = "0; make(..., ablations=True) admits others"
+        channel = np.asarray(params.channel)
+        check_values("channel", channel, self.ablations | (channel == 0), accepted)
+        if self.view == "listener" and self.speaker == "posdis":
+            accepted = f"up to vocab_size, {self.vocab_size}: posdis needs a token for each value"
+            check_values("max_values", high, high <= self.vocab_size, accepted)
+
+    def _task(
+        self, table_key: jax.Array, channel_key: jax.Array, num_values: jax.Array, params: Params
+    ) -> Task:
+        table, means, sigmas = structure.sample_scs(
+            table_key, num_values, self.max_values, self.max_samples
+        )
+        return Task(
+            num_values=num_values,
+            table=table,
+            means=means,
+            sigmas=sigmas,
+            heard=self._permutation(channel_key),
+            shots=jnp.asarray(params.shots, jnp.int32),
+            samples=jnp.asarray(params.samples, jnp.int32),
+            channel=jnp.asarray(params.channel, jnp.int32),
+        )
+
+    def _permutation(self, key: jax.Array) -> jax.Array:
+        return language.sample_permutation(
+            key, self.vocab_size, self.message_length, self.permutation
+        )
+
+    def _num_values(self, key: jax.Array, params: Params) -> jax.Array:
+        return structure.sample_num_values(
+            key,
+            self.num_dims,
+            jnp.asarray(params.min_values, jnp.int32),
+            jnp.asarray(params.max_values, jnp.int32),
+        )
+
+    def sample_task(self, key: jax.Array, params: Params) -> Task:
+        """Draws a semantic structure with its stimuli and a channel."""
+        structure_key, table_key, channel_key = jax.random.split(key, 3)
+        num_values = self._num_values(structure_key, params)
+        return self._task(table_key, channel_key, num_values, params)
+
+    def _skeleton(
+        self, key: jax.Array, num_values: jax.Array, shots: jax.Array, samples: jax.Array
+    ) -> Skeleton:
+        return sample_skeleton(
+            key,
+            num_values,
+            shots,
+            samples,
+            max_values=self.max_values,
+            max_support=self.max_support,
+            max_query=self.max_query,
+            query_targets=self.query_targets,
+            nonmatch=self.nonmatch,
+        )
+
+    def sample_blueprint(self, key: jax.Array, params: Params) -> Skeleton:
+        """A structure d(i) and the targets of an episode about it, without any value or token."""
+        structure_key, targets_key = jax.random.split(key)
+        return self._skeleton(
+            targets_key,
+            self._num_values(structure_key, params),
+            jnp.asarray(params.shots, jnp.int32),
+            jnp.asarray(params.samples, jnp.int32),
+        )
+
+    def start(self, key: jax.Array, blueprint: Skeleton, params: Params) -> tuple[Task, State]:
+        """Fills a skeleton with fresh Gaussians, samples, channel and draws."""
+        table_key, channel_key, episode_key = jax.random.split(key, 3)
+        task = self._task(table_key, channel_key, blueprint.num_values, params)
+        return task, self._round_zero(episode_key, blueprint, jnp.zeros((), jnp.int32), task)
+
+    # Episodes --------------------------------------------------------------------------------
+
+    def initial(self, key: jax.Array, task: Task) -> State:
+        """Draws the targets of an episode and the first game."""
+        targets_key, episode_key = jax.random.split(key)
+        skeleton = self._skeleton(targets_key, task.num_values, task.shots, task.samples)
+        return self._round_zero(episode_key, skeleton, jnp.zeros((), jnp.int32), task)
+
+    def _round_zero(
+        self, key: jax.Array, skeleton: Skeleton, index: jax.Array, task: Task
+    ) -> State:
+        """Before anything is said in a game, and as if nothing had been decided yet."""
+        zero = jnp.zeros((), jnp.int32)
+        silence = jnp.zeros((2, self.message_length), jnp.int32)
+        return State(
+            key=key,
+            skeleton=skeleton,
+            index=index,
+            round=zero,
+            game=self._game(key, index, skeleton, task),
+            channel=silence,
+            announced=silence,
+            last_reward=jnp.zeros((), jnp.result_type(float)),
+            last_result=zero,
+        )
+
+    def _game(self, key: jax.Array, index: jax.Array, skeleton: Skeleton, task: Task) -> Game:
+        return draw_game(
+            key,
+            index,
+            skeleton,
+            task.table,
+            task.samples,
+            num_distractors=self.num_distractors,
+            descriptive=self.descriptive,
+            same_view=self.same_view,
+            scs=self.stimulus == "scs",
+        )
+
+    def at_game(self, state: State, index: jax.Array, task: Task) -> State:
+        """The episode at the start of a game, without playing those before it.
+
+        Args:
+          state: any state of the episode.
+          index: `int32[]`, which game.
+          task: the task.
+
+        Returns:
+          The state in round 0, as if nothing had been decided yet.
+
+        Example:
+          >>> import gpicljax
+          >>> env = gpicljax.make("MetaRG-v1")
+          >>> task = env.sample_task(jax.random.key(0), env.default_params)
+          >>> state = env.at_game(env.initial(jax.random.key(1), task), jnp.int32(3), task)
+          >>> int(state.index), int(state.round)
+          (3, 0)
+        """
+        index = jnp.asarray(index, jnp.int32)
+        return self._round_zero(state.key, state.skeleton, index, task)
+
+    def payment(self, correct: jax.Array, query: jax.Array) -> jax.Array:
+        """What decisions earn: `bool[...]`, right or wrong, and `bool[...]`, the phase -> float.
+
+        Example:
+          >>> import gpicljax
+          >>> right, query = jnp.array([True, False, False]), jnp.array([True, True, False])
+          >>> gpicljax.make("MetaRG-v1").payment(right, query).tolist()
+          [1.0, -2.0, 0.0]
+        """
+        earned = jnp.where(correct, 1.0, jnp.where(query, self.query_penalty, 0.0))
+        return earned.astype(jnp.result_type(float))
+
+    def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
+        """One step of a game.
+
+        Args:
+          state: the state.
+          action: the listener's `int32[]`, or both players' `int32[2, 1 + L]` (decision, tokens),
+            twice as many where they announce. What a player may not do at this step has no effect.
+          noise: nothing; the draws of an episode come from its state.
+          task: the task.
+
+        Returns:
+          The transition; reward float `[]` (`[2]` for players). `info`: `decided`, `correct`,
+          `query` (phase), all `bool[]`; `game` `int32[]`, the game played; `overflow` `bool[]`, the
+          episode's target lists were cut at a cap.
+        """
+        del noise
+        decision, messages, announced = self._decode(state, action)
+        speaking = state.round < self.num_rounds
+        deciding = state.round == self.num_rounds
+        query = state.index >= state.skeleton.num_support
+        correct = deciding & (decision == state.game.answer)
+        reward = jnp.where(deciding, self.payment(correct, query), 0)
+        terminated = deciding & (state.index == state.skeleton.num_games - 1)
+        played = state.index
+
+        over = state.round == self.num_rounds + self.feedback
+        index = jnp.where(over, jnp.minimum(state.index + 1, state.skeleton.num_games), state.index)
+        following = self._game(state.key, index, state.skeleton, task)
+        state = dataclasses.replace(
+            state,
+            index=index,
+            round=jnp.where(over, 0, state.round + 1),
+            game=jax.tree.map(lambda new, old: jnp.where(over, new, old), following, state.game),
+            channel=jnp.where(over, 0, jnp.where(speaking, messages, state.channel)),
+            announced=jnp.where(over, 0, jnp.where(speaking, announced, state.announced)),
+            last_reward=jnp.where(deciding, reward, state.last_reward),
+            last_result=jnp.where(deciding, 1 + correct.astype(jnp.int32), state.last_result),
+        )
+        info = {
+            "decided": deciding,
+            "correct": correct,
+            "query": query,
+            "game": played,
+            "overflow": state.skeleton.overflow,
+        }
+        if self.num_agents:
+            reward = jnp.broadcast_to(reward, (2,))
+        return Transition(state, reward, terminated, jnp.zeros((), bool), info)
+
+    def _decode(self, state: State, action: jax.Array) -> tuple[jax.Array, ...]:
+        """The decision `int32[]`; both messages `int32[2, L]`, as sent and as announced."""
+        if self.view == "players":
+            choices = 1 + self.message_length
+            sent = self._sayable(action[:, 1:choices])
+            announced = self._sayable(action[:, choices + 1 :]) if self.announces else sent
+            return action[LISTENER, 0], sent, announced
+        own = jnp.zeros(self.message_length, jnp.int32)
+        decision = action
+        if self.actions == "reference":
+            decision, sentence = action // self._sentences, action % self._sentences
+            if self.listener_speaks:
+                own = language.sentence_tokens(sentence, self.vocab_size, self.message_length)
+                own = jnp.where(action == self._num_actions - 1, 0, own)
+        sent = jnp.stack([self.speak(state), own])
+        return decision, sent, sent
+
+    def _sayable(self, messages: jax.Array) -> jax.Array:
+        """What of both players' tokens `int32[2, L]` enters the channel."""
+        if self.fixed_length:  # a message with an end of sentence is not sent
+            messages = jnp.where((messages > 0).all(-1, keepdims=True), messages, 0)
+        messages = language.regularise(jnp.clip(messages, 0, self.vocab_size))
+        return messages if self.listener_speaks else messages.at[LISTENER].set(0)
+
+    def speak(self, state: State) -> jax.Array:
+        """What the rule-based speaker of the listener's view says now, as `int32[L]` tokens."""
+        if self.speaker == "digitising":
+            return language.digitise(state.game.speaker[0], self.vocab_size, self.message_length)
+        return language.posdis_message(
+            state.game.speaker_latents[0],
+            self.message_length,
+            offset=jnp.minimum(state.round, self.num_rounds - 1),
+            fixed_length=self.fixed_length,
+        )
+
+    # Observations ----------------------------------------------------------------------------
+
+    def _bijection(self, state: State, task: Task) -> jax.Array:
+        """Which token arrives for each token sent in this game, `int32[L, V + 1]`."""
+        if not self.ablations:
+            return task.heard
+        new = self._permutation(self._ablation_key(state))
+        return jnp.where(task.channel == CHANNELS.index("game"), new, task.heard)
+
+    def _ablation_key(self, state: State) -> jax.Array:
+        return jax.random.fold_in(state.key, -1 - state.index)
+
+    def channel(self, state: State, task: Task) -> jax.Array:
+        """Which token the listener hears in this game for each token sent, `int32[L, V + 1]`."""
+        heard = self._bijection(state, task)
+        if not self.ablations:
+            return heard
+        shape, key = (self.message_length, 1), self._ablation_key(state)
+        noise = jax.random.randint(key, shape, 1, self.vocab_size + 1, jnp.int32)
+        noisy = (task.channel == CHANNELS.index("random")) & (heard > 0)
+        return jnp.where(noisy, noise, heard)
+
+    def _hear(self, state: State, task: Task, sent: jax.Array) -> jax.Array:
+        """What both players hear of what was sent, `int32[2, L]`: the speaker, the listener."""
+        received = self.channel(state, task)[jnp.arange(self.message_length), sent[SPEAKER]]
+        # The speaker hears through the inverse: the token whose permutation was sent.
+        echo = sent[SPEAKER]
+        if self.listener_speaks:
+            said = self._bijection(state, task) == sent[LISTENER][:, None]
+            echo = jnp.argmax(said, axis=-1).astype(jnp.int32)
+        return jnp.stack([echo, received])
+
+    def observe(self, state: State, task: Task) -> dict[str, jax.Array]:
+        """The listener's observation, or both players' with a leading agent axis.
+
+        Returns:
+          stimulus: float `[(K + 1) * F]`, the slots in order; F = N_dim (SCS), N_dim * V (MHE).
+          message: `int32[L]`, the partner's message as heard (a speaker to whom nobody speaks
+            sees its own); 0 is the end of sentence.
+          announced: `int32[L]`, the same of what was announced; only where players do.
+          round: `int32[]`, 0 .. N, and N + 1 in the feedback step.
+          role: `int32[]`, 0 speaker, 1 listener.
+          phase: `int32[]`, 0 support, 1 query.
+          previous_result: `int32[]`, of the last game: 0 none yet, 1 failure, 2 success.
+          previous_reward: float `[]`, of the last game.
+          action_mask: `bool`, the legal actions: `[A]`, for players `[2, 1 + L, max(D, V) + 1]`,
+            twice as many rows where they announce.
+        """
+        feedback = state.round == self.num_rounds + 1
+        listener = jnp.where(feedback, state.game.speaker, state.game.listener)
+        heard = self._hear(state, task, state.channel)
+        common = {
+            "round": state.round,
+            "phase": (state.index >= state.skeleton.num_support).astype(jnp.int32),
+            "previous_result": state.last_result,
+            "previous_reward": state.last_reward,
+        }
+        if self.view == "listener":
+            return {
+                "stimulus": listener.reshape(-1),
+                "message": heard[LISTENER],
+                "role": jnp.ones((), jnp.int32),
+                **common,
+                "action_mask": self._listener_mask(state),
+            }
+        speaker = state.game.speaker
+        if self.observability == "partial":
+            speaker = speaker.at[1:].set(0)
+        announced = {}
+        if self.announces:
+            announced = {"announced": self._hear(state, task, state.announced)}
+        return {
+            "stimulus": jnp.stack([speaker.reshape(-1), listener.reshape(-1)]),
+            "message": heard,
+            **announced,
+            "role": jnp.arange(2, dtype=jnp.int32),
+            **{name: jnp.stack([value, value]) for name, value in common.items()},
+            "action_mask": self._player_masks(state),
+        }
+
+    def _listener_mask(self, state: State) -> jax.Array:
+        actions = np.arange(self._num_actions)
+        no_operation = actions == self._num_actions - 1
+        decisions = ~no_operation
+        if self.actions == "reference" and self.masks == "paper":
+            decisions = decisions & (actions % self._sentences == 0)
+        talking = no_operation
+        if self.actions == "reference" and self.listener_speaks:
+            talking = (actions < self._sentences) & (actions > 0)
+        return jnp.where(
+            state.round == self.num_rounds,
+            jnp.asarray(decisions),
+            jnp.where(state.round < self.num_rounds, jnp.asarray(talking), no_operation),
+        )
+
+    def _player_masks(self, state: State) -> jax.Array:
+        width = max(self.num_decisions, self.vocab_size) + 1
+        choice = np.arange(width)
+        silent, token = choice == 0, choice <= self.vocab_size
+        if self.fixed_length:
+            token &= ~silent
+        wait, decide = choice == self.num_decisions, choice < self.num_decisions
+        quiet = np.stack([wait, *[silent] * self.message_length])
+        talk = np.stack([wait, *[token] * self.message_length])
+        choose = np.stack([decide, *[silent] * self.message_length])
+        by_round = np.stack(
+            [
+                np.stack([talk, talk if self.listener_speaks else quiet]),
+                np.stack([quiet, choose]),
+                np.stack([quiet, quiet]),
+            ]
+        )
+        stage = jnp.clip(state.round - self.num_rounds + 1, 0, 2)
+        return jnp.asarray(np.tile(by_round, (1, 1, 1 + self.announces, 1)))[stage]
+
+    def action_space(self, task: Task | None = None) -> spaces.Space:
+        """`Discrete(A)`, or two players' `[decision, L tokens]`; decision D is no-operation.
+
+        Where players announce, both as done and as announced.
+        """
+        del task
+        if self.view == "listener":
+            return spaces.Discrete(self._num_actions)
+        nvec = (self.num_decisions + 1, *[self.vocab_size + 1] * self.message_length)
+        return PlayersActions(nvec * (1 + self.announces))
+
+    def observation_space(self, task: Task | None = None) -> spaces.Space:
+        """A `Dict` with the entries of `observe`."""
+        del task
+        features = self.num_dims * (1 if self.stimulus == "scs" else self.max_values)
+        reach = float("inf") if self.stimulus == "scs" else 1.0
+        listener = self.view == "listener"
+        width = max(self.num_decisions, self.vocab_size) + 1
+        rows = (1 + self.announces) * (1 + self.message_length)
+        mask = (self._num_actions,) if listener else (rows, width)
+        stimulus = spaces.Box(-reach, reach, ((self.num_distractors + 1) * features,))
+        heard = spaces.MultiDiscrete((self.vocab_size + 1,) * self.message_length)
+        announced = {"announced": heard} if self.announces else {}
+        one = spaces.Dict.of(
+            {"stimulus": stimulus, "message": heard, **announced},
+            role=spaces.Discrete(2),
+            round=spaces.Discrete(self.num_rounds + 1 + self.feedback),
+            phase=spaces.Discrete(2),
+            previous_result=spaces.Discrete(3),
+            previous_reward=spaces.Box(min(self.query_penalty, 0.0), 1.0),
+            action_mask=spaces.Box(0, 1, mask, bool),
+        )
+        return one if listener else spaces.repeat(one, 2)
+
+    def privileged(self, state: State, task: Task) -> dict[str, Any]:
+        """Latents, answer, structure and the length of the episode."""
+        return {
+            "speaker_latents": state.game.speaker_latents,
+            "listener_latents": state.game.listener_latents,
+            "speaker_stimulus": state.game.speaker,
+            "answer": state.game.answer,
+            "num_values": task.num_values,
+            "num_support": state.skeleton.num_support,
+            "num_games": state.skeleton.num_games,
+        }
+
+    def describe(self, state: State, task: Task) -> str:
+        """One line: phase, game, round, structure, who sees what, and the message as heard."""
+        skeleton, game = state.skeleton, state.game
+        index, support = int(state.index), int(skeleton.num_support)
+        query = index >= support
+        place = index - support + 1 if query else index + 1
+        total = int(skeleton.num_games) - support if query else support
+        step = int(state.round)
+        stage = "feedback" if step == self.num_rounds + 1 else f"round {step}"
+        seen = [tuple(int(v) for v in row) for row in game.listener_latents]
+        target = tuple(int(v) for v in game.speaker_latents[0])
+        message = [int(t) for t in self._hear(state, task, state.channel)[LISTENER]]
+        values = "x".join(str(int(d)) for d in task.num_values)
+        return (
+            f"{'query' if query else 'support'} game {place}/{total}, {stage}: structure {values}, "
+            f"speaker sees {target}, listener sees {', '.join(map(str, seen))}, hears {message}, "
+            f"answer {int(game.answer)}"
+        )
+
+
+shortcut_free = functools.partial(
+    MetaRG,
+    permutation="position",
+    query_targets="iid",
+    nonmatch="balanced",
+    fixed_length=True,
+    same_view=False,
+)
+"""The game without its shortcuts (`MetaRG-v1`): what matches in the query phase cannot be told
+from what does not by its kind or by having been seen; tokens of different positions share nothing;
+the length of a message tells nothing."""

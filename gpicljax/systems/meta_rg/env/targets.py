@@ -1,0 +1,310 @@
+"""Which stimuli an episode's games are about: target stimulus sampling (TSS) and its skeleton.
+
+The loop that samples targets is by far the most expensive part of starting an episode. Its result,
+the *skeleton*, holds indices only: no value, token or draw of a game. It may therefore be kept in a
+bank and filled afresh (`gpicljax.vector.VectorEnv(resets="bank")`).
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from gpicljax import random
+from gpicljax.systems.meta_rg.env import structure
+
+INDEX = jnp.int16  # of a latent tuple; the constructor of the game refuses larger spaces
+
+
+@struct.dataclass
+class Skeleton:
+    """The targets of an episode, and from where the games draw what does not match.
+
+    Non-matching stimuli are uniform over the pool's places that hold another tuple than the
+    target. The pool is sorted within each phase, so that the target's tuple occupies the places
+    `first .. first + count - 1` and the draw needs no search.
+
+    Attributes:
+      num_values: `int32[N_dim]`, d(i).
+      targets: `int16[G]`, tuple index of each game's target, support games first.
+      first: `int16[G]`, first place of the target's tuple in the pool.
+      count: `int16[G]`, number of such places.
+      pool: `int16[P]`, tuple indices: the support list sorted, then the query side sorted.
+      num_support: `int32[]`.
+      num_games: `int32[]`.
+      query_pool: `int32[2]`, first place and end of the pool that query games draw from.
+      overflow: `bool[]`, a list was longer than its cap and was cut.
+    """
+
+    num_values: jax.Array
+    targets: jax.Array
+    first: jax.Array
+    count: jax.Array
+    pool: jax.Array
+    num_support: jax.Array
+    num_games: jax.Array
+    query_pool: jax.Array
+    overflow: jax.Array
+
+
+def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
+    """Inverse CDF along the last axis: index i with probability weights[i] / sum."""
+    total = jnp.cumsum(weights, axis=-1)
+    reached = total <= uniform[..., None] * total[..., -1:]
+    return jnp.minimum(reached.sum(-1, dtype=jnp.int32), weights.shape[-1] - 1)
+
+
+def _nearest_valid(
+    proposal: jax.Array, valid: jax.Array, max_values: int, uniforms: jax.Array
+) -> jax.Array:
+    """Replaces a tuple of the wrong phase by a valid one, near ones more often.
+
+    The probability of a valid tuple is proportional to 1 / (100 ||tuple - proposal||² + 0.001).
+    Drawn one dimension at a time from the marginals.
+
+    Args:
+      proposal: `int32[N_dim]`.
+      valid: `bool[max_values ** N_dim]`.
+      max_values: cap of d(i).
+      uniforms: `float[N_dim]` in [0, 1).
+
+    Returns:
+      `int32[N_dim]`.
+    """
+    num_dims = proposal.shape[0]
+    squares = (jnp.arange(max_values)[None] - proposal[:, None]) ** 2
+    distance = jnp.zeros((1,) * num_dims, jnp.int32)
+    for i in range(num_dims):
+        distance = distance + squares[i].reshape((-1,) + (1,) * (num_dims - 1 - i))
+    grid = valid.reshape((max_values,) * num_dims)
+    weights = jnp.where(grid, 1 / (100 * distance.astype(jnp.float32) + 1e-3), 0)
+    chosen = []
+    for i in range(num_dims):
+        marginal = weights.reshape(max_values, -1).sum(-1)
+        value = _pick(marginal, uniforms[i])
+        here = jnp.arange(max_values) == value
+        weights = jnp.where(here.reshape((-1,) + (1,) * (num_dims - 1 - i)), weights, 0).sum(0)
+        chosen.append(value)
+    return jnp.stack(chosen)
+
+
+def sample_targets(
+    key: jax.Array,
+    num_values: jax.Array,
+    valid: jax.Array,
+    shots: jax.Array,
+    allow_repeats: jax.Array,
+    active: jax.Array,
+    max_values: int,
+    cap: int,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Samples targets until every value of every dimension was shown at least `shots` times.
+
+    Every value starts with weight shots + 1 and loses 1 per showing, down to 1; each dimension of
+    a proposal is drawn by these weights. A tuple listed already is rejected: for good until eleven
+    rejections, from then on five times in a row. A tuple of the wrong phase is replaced by a near
+    one of the right phase.
+
+    Args:
+      key: a typed key.
+      num_values: `int32[N_dim]`, d(i).
+      valid: `bool[max_values ** N_dim]`, tuples of the phase.
+      shots: `int32[]`, S.
+      allow_repeats: `bool[]`, whether repeats are accepted from the start.
+      active: `bool[]`, False returns an empty list at once.
+      max_values: cap of d(i).
+      cap: length of the list.
+
+    Returns:
+      The list `int32[cap]` of tuple indices, its length `int32[]`, and `bool[]` whether it was cut.
+
+    Source: section 3.1 and Algorithm 5 (TSS); the weights, rejections and replacement from the
+    reference environment.
+
+    Example:
+      >>> def draw(key):
+      ...     once, no, yes = jnp.int32(1), jnp.array(False), jnp.array(True)
+      ...     all_tuples = jnp.ones(4, bool)
+      ...     return sample_targets(key, jnp.array([2, 2]), all_tuples, once, no, yes, 2, cap=8)
+      >>> [x.shape for x in jax.eval_shape(draw, jax.random.key(0))]
+      [(8,), (), ()]
+    """
+    num_dims = num_values.shape[0]
+    strides = jnp.asarray([max_values ** (num_dims - 1 - i) for i in range(num_dims)], jnp.int32)
+    values = jnp.arange(max_values)
+    tuples = jnp.arange(valid.shape[0])
+    places = jnp.arange(cap)
+    weights = jnp.where(values < num_values[:, None], shots + 1, 0).astype(jnp.int32)
+
+    def unfinished(loop):
+        _, weights, _, _, _, _, length = loop
+        return active & (weights > 1).any() & (length < cap)
+
+    def propose(loop):
+        trial, weights, listed, rejections, repeats, targets, length = loop
+        uniforms = random.uniform(jax.random.fold_in(key, trial), (2, num_dims), jnp.float32)
+        proposal = _pick(weights.astype(jnp.float32), uniforms[0])
+        chosen = tuples == (proposal * strides).sum(dtype=jnp.int32)
+        known = (chosen & listed).any()
+        rejected = known & jnp.where(repeats, rejections < 5, True)
+        rejections = jnp.where(rejected, rejections + 1, jnp.where(known, 0, rejections))
+        exhausted = rejected & ~repeats & (rejections > 10)
+        repeats, rejections = repeats | exhausted, jnp.where(exhausted, 0, rejections)
+
+        near = _nearest_valid(proposal, valid, max_values, uniforms[1])
+        final = jnp.where((chosen & valid).any(), proposal, near)
+        index = (final * strides).sum(dtype=jnp.int32)
+        accept = ~rejected
+        targets = jnp.where(accept & (places == length), index, targets)
+        listed = listed | (accept & (tuples == index))
+        shown = accept & (values == final[:, None])
+        weights = jnp.where(shown, jnp.maximum(weights - 1, jnp.minimum(weights, 1)), weights)
+        return trial + 1, weights, listed, rejections, repeats, targets, length + accept
+
+    start = (
+        jnp.zeros((), jnp.int32),
+        weights,
+        jnp.zeros(valid.shape, bool),
+        jnp.zeros((), jnp.int32),
+        allow_repeats,
+        jnp.zeros(cap, jnp.int32),
+        jnp.zeros((), jnp.int32),
+    )
+    _, weights, _, _, _, targets, length = jax.lax.while_loop(unfinished, propose, start)
+    return targets, length, active & (weights > 1).any()
+
+
+def _all_tuples(valid: jax.Array) -> jax.Array:
+    """The valid tuples in lexicographic order, then numbers without meaning; `int32[M]`."""
+    order = jnp.arange(valid.shape[0], dtype=jnp.int32)
+    return jnp.sort(jnp.where(valid, order, order + valid.shape[0])) % valid.shape[0]
+
+
+def sample_skeleton(
+    key: jax.Array,
+    num_values: jax.Array,
+    shots: jax.Array,
+    samples: jax.Array,
+    *,
+    max_values: int,
+    max_support: int,
+    max_query: int,
+    query_targets: str,
+    nonmatch: str,
+) -> Skeleton:
+    """Draws the targets of both phases.
+
+    Args:
+      key: a typed key.
+      num_values: `int32[N_dim]`, d(i).
+      shots: `int32[]`, S.
+      samples: `int32[]`, O.
+      max_values: cap of d(i).
+      max_support: cap of the support list.
+      max_query: cap of the query list.
+      query_targets: `"tss"` (as the support phase; where S * sum d(i) exceeds the number of query
+        stimuli, each of them once in lexicographic order), `"all"` (always each once) or `"iid"`
+        (as many as there are query tuples, uniform with replacement).
+      nonmatch: `"reference"` (query games draw what does not match from both lists) or
+        `"balanced"` (uniformly from the other query tuples).
+
+    Returns:
+      The skeleton.
+
+    Example:
+      >>> def draw(key):
+      ...     return sample_skeleton(
+      ...         key,
+      ...         jnp.array([2, 3]),
+      ...         jnp.int32(1),
+      ...         jnp.int32(1),
+      ...         max_values=3,
+      ...         max_support=16,
+      ...         max_query=16,
+      ...         query_targets="all",
+      ...         nonmatch="reference",
+      ...     )
+      >>> jax.eval_shape(draw, jax.random.key(0)).targets.shape
+      (32,)
+    """
+    support_valid, query_valid = structure.phase_masks(num_values, max_values)
+    needed = shots * num_values.sum(dtype=jnp.int32)
+    support_tuples = support_valid.sum(dtype=jnp.int32)
+    query_tuples = query_valid.sum(dtype=jnp.int32)
+    repeats = needed > samples * support_tuples
+    exhaustive = needed > samples * query_tuples
+    yes, no = jnp.ones((), bool), jnp.zeros((), bool)
+    order = _all_tuples(query_valid)
+    place = jnp.arange(max_query, dtype=jnp.int32)
+    listed = order[jnp.minimum(place // samples, order.shape[0] - 1)]
+    keys = jax.random.split(key)
+
+    if query_targets == "tss":
+        # One loop for both phases: a second one would double the time to compile.
+        lists, lengths, cuts = jax.vmap(
+            lambda k, valid, repeat, active: sample_targets(
+                k, num_values, valid, shots, repeat, active, max_values, max_support
+            )
+        )(
+            keys,
+            jnp.stack([support_valid, query_valid]),
+            jnp.stack([repeats, no]),
+            jnp.stack([yes, ~exhaustive]),
+        )
+        support, num_support, cut = lists[0], lengths[0], cuts.any()
+        query = jnp.where(exhaustive, listed, lists[1])
+        num_query = jnp.where(exhaustive, samples * query_tuples, lengths[1])
+    else:
+        support, num_support, cut = sample_targets(
+            keys[0], num_values, support_valid, shots, repeats, yes, max_values, max_support
+        )
+        if query_targets == "iid":
+            draws = random.integers(keys[1], (max_query,), 0, query_tuples)
+            query, num_query = order[draws], query_tuples
+        else:
+            query, num_query = listed, samples * query_tuples
+    overflow = cut | (num_query > max_query)
+    num_query = jnp.minimum(num_query, max_query)
+
+    # The pool: one sort, in which query tuples come after all support tuples, and unused places
+    # last.
+    tuples = support_valid.shape[0]
+    if nonmatch == "balanced":
+        query_pool, pool_query = order, query_tuples
+    else:
+        query_pool, pool_query = query, num_query
+    support_places = jnp.arange(max_support) < num_support
+    query_places = jnp.arange(query_pool.shape[0]) < pool_query
+    rank = jnp.concatenate(
+        [
+            jnp.where(support_places, support, 2 * tuples),
+            jnp.where(query_places, tuples + query_pool, 2 * tuples),
+        ]
+    )
+    pool = jnp.sort(rank)
+
+    game = jnp.arange(max_support + max_query, dtype=jnp.int32)
+    in_support = game < num_support
+    targets = jnp.where(
+        in_support,
+        support[jnp.minimum(game, max_support - 1)],
+        query[jnp.clip(game - num_support, 0, max_query - 1)],
+    )
+    sought = jnp.where(in_support, targets, tuples + targets)[:, None]
+    return Skeleton(
+        num_values=num_values,
+        targets=targets.astype(INDEX),
+        first=(pool < sought).sum(-1, dtype=INDEX),
+        count=(pool == sought).sum(-1, dtype=INDEX),
+        pool=(pool % tuples).astype(INDEX),
+        num_support=num_support,
+        num_games=num_support + num_query,
+        query_pool=jnp.stack(
+            [
+                num_support if nonmatch == "balanced" else jnp.zeros((), jnp.int32),
+                num_support + pool_query,
+            ]
+        ),
+        overflow=overflow,
+    )

@@ -1,0 +1,302 @@
+"""Rule-based listeners: oracles that bind, and shortcuts that do not (calibration baselines).
+
+All follow the agent contract of `gpicljax.interface` for the listener's view with compact actions:
+decision k in 0 .. K says "my stimulus k has the speaker's meaning", K + 1 says "none has". They
+have no parameters. A rule that beats 50 % without binding messages to values in context shows what
+a learner's score must exceed before it is evidence of binding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax.checks import check, check_choice
+from gpicljax.interface import Agent, TimeStep
+from gpicljax.systems.meta_rg.env import language
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+
+Rule = Callable[["Memory", "Seen", jax.Array], jax.Array]
+"""`(memory, seen, key) -> int32[]`, a decision; unbatched."""
+
+
+class Seen(NamedTuple):
+    """What a rule decides on, unbatched: the observation, and what `timestep.privileged` tells."""
+
+    observation: dict[str, jax.Array]
+    privileged: Any
+
+
+class Memory(NamedTuple):
+    """What was fed back in this episode, and what has been told in this game; unbatched.
+
+    Attributes:
+      stimuli: float `[G, F]`, the speaker's stimuli shown in feedback steps.
+      messages: `int32[G, N_dim]`, the token heard of each of their dimensions.
+      size: `int32[]`, how many there are.
+      told: `int32[N_dim]`, the token heard of each dimension in this game. Where there are several
+        rounds the message of round r begins with dimension r, and the last that told of it counts.
+    """
+
+    stimuli: jax.Array
+    messages: jax.Array
+    size: jax.Array
+    told: jax.Array
+
+
+def _decide(matches: jax.Array) -> jax.Array:
+    """First matching slot of `bool[K + 1]`, or K + 1 if none."""
+    return jnp.where(matches.any(), jnp.argmax(matches), matches.shape[0]).astype(jnp.int32)
+
+
+def _memory_agent(env: MetaRG, rules: Sequence[Rule]) -> Agent:
+    """An agent that remembers every feedback and decides by the first of its rules.
+
+    What all of them decide is reported in `aux["decisions"]`, `int32[B, R]`.
+    """
+    check_choice("view", env.view, ["listener"])
+    check_choice("actions", env.actions, ["compact"])
+    features = env.num_dims * (1 if env.stimulus == "scs" else env.max_values)
+    games, wait = env.max_games, env.num_decisions
+
+    def initial_carry(batch: int) -> Memory:
+        return Memory(
+            jnp.full((batch, games, features), jnp.inf, jnp.result_type(float)),
+            jnp.zeros((batch, games, env.num_dims), jnp.int32),
+            jnp.zeros(batch, jnp.int32),
+            jnp.zeros((batch, env.num_dims), jnp.int32),
+        )
+
+    def one(key: jax.Array, memory: Memory, seen: Seen) -> tuple[jax.Array, Memory]:
+        observation = seen.observation
+        arrived = observation["round"] - 1  # the round whose message is heard now
+        of = jnp.where((arrived >= 0) & (arrived < env.num_rounds), arrived, env.num_dims)
+        of = of + jnp.arange(env.message_length)
+        told = memory.told.at[of].set(observation["message"], mode="drop")
+        fed_back = arrived == env.num_rounds
+        place = jnp.where(fed_back, memory.size, games)
+        memory = Memory(
+            memory.stimuli.at[place].set(observation["stimulus"][:features], mode="drop"),
+            memory.messages.at[place].set(told, mode="drop"),
+            memory.size + fed_back,
+            told,
+        )
+        decisions = jnp.stack([rule(memory, seen, key) for rule in rules])
+        deciding = observation["round"] == env.num_rounds
+        return jnp.where(deciding, decisions, wait).astype(jnp.int32), memory
+
+    def act(keys: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
+        del params
+        carry = carry._replace(size=jnp.where(timestep.trial_start, 0, carry.size))
+        known = jnp.arange(games) < carry.size[:, None]
+        carry = carry._replace(stimuli=jnp.where(known[..., None], carry.stimuli, jnp.inf))
+        seen = Seen(timestep.observation, timestep.privileged)
+        decisions, carry = jax.vmap(one)(keys, carry, seen)
+        return decisions[:, 0], {"decisions": decisions}, carry
+
+    return Agent(initial_carry, act)
+
+
+def _slots(env: MetaRG, observation: dict[str, jax.Array]) -> jax.Array:
+    """The listener's stimuli, float `[K + 1, F]`."""
+    return observation["stimulus"].reshape(env.num_distractors + 1, -1)
+
+
+def random_rule(env: MetaRG) -> Rule:
+    """Decides uniformly at random.
+
+    Example:
+      >>> agent = listener(MetaRG(), random_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
+    """
+
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        return jax.random.randint(key, (), 0, env.num_decisions, jnp.int32)
+
+    return rule
+
+
+def constant_rule(env: MetaRG, decision: int) -> Rule:
+    """Always decides the same: 0 is "always same" with K = 0, K + 1 "always different".
+
+    Raises:
+      ValueError: if there is no such decision.
+
+    Example:
+      >>> agent = listener(MetaRG(), constant_rule(MetaRG(), decision=0))
+      >>> constant_rule(MetaRG(), decision=7)
+      Traceback (most recent call last):
+      ValueError: decision: got 7; accepted: 0 .. 1
+    """
+    fine = 0 <= decision < env.num_decisions
+    check(fine, "decision", decision, f"0 .. {env.num_decisions - 1}")
+    return lambda memory, seen, key: jnp.int32(decision)
+
+
+def leak_rule(env: MetaRG) -> Rule:
+    """Message-free: "different" in a query game iff the first stimulus is of the support kind.
+
+    With the reference's rules a matching stimulus of a query game always is a query combination
+    and a non-matching one often is not. Reads the privileged latents, so that it bounds what any
+    message-free rule of this kind can reach: it needs a batch with `privileged=True`.
+
+    Example:
+      >>> agent = listener(MetaRG(), leak_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
+    """
+
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        latents = seen.privileged["listener_latents"]
+        support_kind = (latents % 2 == 1).sum(-1) < 2
+        return _decide((seen.observation["phase"] == 0) | ~support_kind)
+
+    return rule
+
+
+def any_feedback_rule(env: MetaRG) -> Rule:
+    """Message-free: "different" iff this very stimulus was fed back before (targets rarely repeat).
+
+    Meaningful for O = 1, where a meaning has one stimulus.
+
+    Example:
+      >>> agent = listener(MetaRG(), any_feedback_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
+    """
+
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        stimuli = _slots(env, seen.observation)
+        return _decide(~(stimuli[:, None] == memory.stimuli[None]).all(-1).any(-1))
+
+    return rule
+
+
+def section_rule(env: MetaRG) -> Rule:
+    """The section oracle: infers each dimension's sections from what was heard and shown.
+
+    The number of distinct symbols heard at a position is d(i), which cuts [-1, 1] into equal
+    sections; a stimulus matches a symbol if it lies in the section of the centroid of what that
+    symbol was said of. A symbol never heard before may mean anything. Not privileged.
+
+    Raises:
+      ValueError: unless stimuli are continuous.
+
+    Example:
+      >>> agent = listener(MetaRG(), section_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
+    """
+    check_choice("stimulus", env.stimulus, ["scs"])
+    dims = env.num_dims
+
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        heard = jax.nn.one_hot(memory.messages, env.vocab_size + 1)
+        known = (jnp.arange(heard.shape[0]) < memory.size)[:, None, None]
+        heard = heard * known
+        values = jnp.where(known[..., 0], memory.stimuli, 0)
+        count = heard.sum(0)  # [N, V + 1]
+        centroid = (heard * values[..., None]).sum(0) / jnp.maximum(count, 1)
+        num_values = jnp.maximum((count > 0).sum(-1), 1)
+
+        def section(value: jax.Array) -> jax.Array:
+            return jnp.clip(jnp.floor((value + 1) / 2 * num_values), 0, num_values - 1)
+
+        place, symbol = jnp.arange(dims), memory.told
+        meant = section(centroid[place, symbol])
+        agrees = (section(_slots(env, seen.observation)) == meant) | (count[place, symbol] == 0)
+        return _decide(agrees.all(-1))
+
+    return rule
+
+
+def nearest_rule(env: MetaRG) -> Rule:
+    """The 1-NN oracle: per dimension, the nearest value fed back must carry the symbol heard.
+
+    Of multi-hot stimuli it is the same value, where it has been fed back.
+
+    Example:
+      >>> agent = listener(MetaRG(), nearest_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
+    """
+    dims = env.num_dims
+
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        distance = jnp.abs(_slots(env, seen.observation)[:, None] - memory.stimuli[None])
+        distance = distance.reshape(*distance.shape[:2], dims, -1).sum(-1)
+        nearest = jnp.argmin(distance, axis=1)  # [K + 1, N]
+        carried = memory.messages[nearest, jnp.arange(dims)]
+        return _decide((carried == memory.told).all(-1))
+
+    return rule
+
+
+def digitising_rule(env: MetaRG) -> Rule:
+    """The cheating listener of appendix D: compares its own stimuli's bins with the message.
+
+    Needs no memory and no semantics; a permuted channel defeats it.
+
+    Example:
+      >>> agent = listener(MetaRG(), digitising_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
+    """
+
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        bins = language.digitise(_slots(env, seen.observation), env.vocab_size, env.message_length)
+        return _decide((bins == seen.observation["message"]).all(-1))
+
+    return rule
+
+
+def listener(env: MetaRG, rule: Rule) -> Agent:
+    """The agent that decides by one rule.
+
+    Raises:
+      ValueError: unless `env` shows the listener's view with compact actions.
+
+    Example:
+      >>> agent = listener(MetaRG(), section_rule(MetaRG()))
+      >>> agent.initial_carry(4).messages.shape
+      (4, 128, 3)
+    """
+    return _memory_agent(env, [rule])
+
+
+def calibration_rules(env: MetaRG) -> dict[str, Rule]:
+    """The rules that put a learner's score into proportion, by the name to print.
+
+    Sections are found in continuous stimuli only.
+
+    Example:
+      >>> len(calibration_rules(MetaRG()))
+      7
+    """
+    sections = {"section oracle": section_rule(env)} if env.stimulus == "scs" else {}
+    return {
+        "random": random_rule(env),
+        "always same": constant_rule(env, 0),
+        "always different": constant_rule(env, env.num_decisions - 1),
+        "leak rule (message-free)": leak_rule(env),
+        "any-feedback rule (message-free)": any_feedback_rule(env),
+        **sections,
+        "1-NN oracle": nearest_rule(env),
+    }
+
+
+def calibration_panel(env: MetaRG) -> Agent:
+    """All calibration rules at once, for `evaluation.games.play_games`: it judges each of them.
+
+    No decision changes what an episode shows, so one pass compares them on the same games.
+
+    Example:
+      >>> agent = calibration_panel(MetaRG())
+      >>> agent.initial_carry(4).size.shape
+      (4,)
+    """
+    return _memory_agent(env, list(calibration_rules(env).values()))

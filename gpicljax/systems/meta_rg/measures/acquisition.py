@@ -1,0 +1,250 @@
+"""Ease of acquisition: how fast somebody new learns a language, without learning to learn.
+
+A listener that knows nothing is trained on a common referential game about one structure: every
+epoch, each meaning of the support phase is said once, and the listener is shown another sample of
+it or of another meaning. What it has understood is asked with the meanings of the query phase.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+
+from gpicljax.checks import check, check_array, check_at_least
+from gpicljax.interface import Agent
+from gpicljax.networks.feedforward import MLP, dense
+from gpicljax.networks.recurrent import GRUStack
+from gpicljax.systems.meta_rg.env import structure
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.measures.language import utterances
+
+
+class Acquisition(NamedTuple):
+    """What a new listener has learnt; accuracies as fractions, by epoch.
+
+    Attributes:
+      support: float `[E]`, accuracy on the epoch's games, as they were learnt from.
+      query: float `[]`, accuracy after the last epoch on meanings never learnt from.
+      seen: float `[]`, the same on those learnt from.
+    """
+
+    support: jax.Array
+    query: jax.Array
+    seen: jax.Array
+
+
+class CommonListener(nn.Module):
+    """Whether a message means a stimulus: the product of an MLP's and a GRU's codes.
+
+    Attributes:
+      vocab_size: V, tokens besides the end of a sentence.
+      size: of the codes.
+
+    Example:
+      >>> listener = CommonListener(vocab_size=6)
+      >>> said, seen = jnp.zeros((4, 3), jnp.int32), jnp.zeros((4, 3))
+      >>> params = jax.eval_shape(listener.init, jax.random.key(0), said, seen)
+      >>> jax.eval_shape(listener.apply, params, said, seen).shape
+      (4,)
+    """
+
+    vocab_size: int
+    size: int = 32
+
+    @nn.compact
+    def __call__(self, messages: jax.Array, stimuli: jax.Array) -> jax.Array:
+        """`int32[B, L]`, `float[B, F]` -> logits of "the same", `float[B]`."""
+        tokens = jax.nn.one_hot(messages, self.vocab_size + 1).swapaxes(0, 1)
+        reader = GRUStack((self.size,))
+        starts = jnp.zeros(tokens.shape[:2], bool)
+        read, _ = reader.unroll(reader.initial_carry(len(messages)), tokens, starts)
+        seen = dense(self.size)(MLP((self.size, self.size))(stimuli))
+        return (dense(self.size)(read[-1]) * seen).sum(-1) / self.size**0.5
+
+
+def ease_of_acquisition(
+    key: jax.Array,
+    messages: jax.Array,
+    stimuli: jax.Array,
+    support: jax.Array,
+    query: jax.Array,
+    *,
+    vocab_size: int,
+    epochs: int = 512,
+    batch_size: int = 32,
+    learning_rate: float = 3e-4,
+    descriptive_ratio: float = 0.5,
+    questions: int = 8,
+    size: int = 32,
+) -> Acquisition:
+    """Trains a new listener on a language.
+
+    Args:
+      key: a typed key.
+      messages: `int[M, O, L]`, what is said of every sample of every meaning.
+      stimuli: float `[M, O, F]`, the samples.
+      support: `[M]`, the weight of each meaning in learning: 0 or 1, or how often it occurs.
+      query: `[M]`, likewise in the final examination.
+      vocab_size: V.
+      epochs: E, passes over the meanings.
+      batch_size: games per step of Adam.
+      learning_rate: of Adam.
+      descriptive_ratio: how often the listener is shown the meaning that is said (Algorithm 1).
+      questions: pairs of games about each meaning in the examination, one with the same meaning.
+      size: of the listener's codes.
+
+    Returns:
+      What it has learnt. It maps over many speakers with `vmap`. NaN where there is nothing to ask.
+
+    Raises:
+      ValueError: for arrays that do not belong together, tokens beyond V or sizes below 1.
+
+    Source: Algorithms 1 to 4 and the evaluation of Table 1 of the Meta-Referential Games paper;
+      the listener's network and its loss (binary cross-entropy) are ours.
+
+    Example:
+      >>> from gpicljax.systems.meta_rg.env.structure import combinations
+      >>> meanings = jnp.asarray(combinations(2, 3))
+      >>> def learn(key):
+      ...     half = meanings.sum(-1) % 2
+      ...     samples = meanings[:, None]
+      ...     return ease_of_acquisition(
+      ...         key, samples + 1, samples.astype(float), half, 1 - half, vocab_size=3, epochs=4
+      ...     )
+      >>> jax.eval_shape(learn, jax.random.key(0)).support.shape
+      (4,)
+    """
+    check_at_least(1, epochs=epochs, batch_size=batch_size, questions=questions, size=size)
+    check(0 <= descriptive_ratio <= 1, "descriptive_ratio", descriptive_ratio, "0 .. 1")
+    shape = messages.shape[:2]
+    check_array(
+        messages.ndim == 3 and 0 not in messages.shape, "messages", messages, "int[M, O, L]"
+    )
+    fits = stimuli.ndim == 3 and stimuli.shape[:2] == shape
+    check_array(fits, "stimuli", stimuli, f"float[{shape[0]}, {shape[1]}, F]")
+    for name, weights in (("support", support), ("query", query)):
+        check_array(weights.shape == shape[:1], name, weights, f"[{shape[0]}]")
+    count, samples = shape
+    listener, adam = CommonListener(vocab_size, size), optax.adam(learning_rate)
+    places = -(-count // batch_size) * batch_size
+    weights = {"support": jnp.asarray(support, float), "query": jnp.asarray(query, float)}
+
+    def games(
+        key: jax.Array, targets: jax.Array, share: jax.Array, phase: str
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Messages `[B, L]`, stimuli `[B, F]` and whether they mean the same, of B targets."""
+        same_key, other_key, *views = jax.random.split(key, 4)
+        same = jax.random.uniform(same_key, targets.shape) < share
+        logits = jnp.log(weights[phase]) + jnp.zeros((len(targets), 1))
+        logits = logits.at[jnp.arange(len(targets)), targets].set(-jnp.inf)
+        other = jax.random.categorical(other_key, logits)
+        said, seen = (jax.random.randint(view, targets.shape, 0, samples) for view in views)
+        # Of several samples, what is seen is not the very one that was spoken of.
+        another = (said + 1 + seen % max(samples - 1, 1)) % samples
+        shown = jnp.where(same, targets, other)
+        seen = jnp.where(same, another, seen)
+        return messages[targets, said], stimuli[shown, seen], same.astype(stimuli.dtype)
+
+    def loss(params: Any, said: jax.Array, seen: jax.Array, same: jax.Array, weight: jax.Array):
+        logits: Any = listener.apply(params, said, seen)
+        each = optax.sigmoid_binary_cross_entropy(logits, same)
+        total = jnp.maximum(weight.sum(), 1e-9)
+        right = ((logits > 0) == (same > 0)) * weight
+        return (each * weight).sum() / total, right.sum()
+
+    def step(carry: Any, batch: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
+        params, state = carry
+        targets, key = batch
+        weight = jnp.where(targets < count, weights["support"][targets % count], 0)
+        ratio = jnp.asarray(descriptive_ratio)
+        said, seen, same = games(key, targets % count, ratio, "support")
+        grads, right = jax.grad(loss, has_aux=True)(params, said, seen, same, weight)
+        updates, state = adam.update(grads, state)
+        return (optax.apply_updates(params, updates), state), right
+
+    def epoch(carry: Any, key: jax.Array) -> tuple[Any, jax.Array]:
+        order_key, games_key = jax.random.split(key)
+        order = jax.random.permutation(order_key, places).reshape(-1, batch_size)
+        keys = jax.random.split(games_key, len(order))
+        carry, right = jax.lax.scan(step, carry, (order, keys))
+        return carry, right.sum() / weights["support"].sum()
+
+    init_key, train_key, *exam_keys = jax.random.split(key, 4)
+    params = listener.init(init_key, messages[:1, 0], stimuli[:1, 0])
+    start = params, adam.init(params)
+    (params, _), curve = jax.lax.scan(epoch, start, jax.random.split(train_key, epochs))
+
+    def examine(key: jax.Array, phase: str) -> jax.Array:
+        targets = jnp.repeat(jnp.arange(count), 2 * questions)
+        share = jnp.tile(jnp.array([0.0, 1.0]), count * questions)
+        said, seen, same = games(key, targets, share, phase)
+        _, right = loss(params, said, seen, same, weight := weights[phase][targets])
+        return right / weight.sum()
+
+    query_key, seen_key = exam_keys
+    return Acquisition(curve, examine(query_key, "query"), examine(seen_key, "support"))
+
+
+def language_acquisition(
+    key: jax.Array,
+    env: MetaRG,
+    agent: Agent,
+    params: Any,
+    env_params: Any,
+    *,
+    structures: int,
+    **options: Any,
+) -> Acquisition:
+    """Teaches a speaker's language about newly drawn structures to somebody new, one for each.
+
+    The new listener learns from what is said of the support phase's meanings at the start of an
+    episode, and is asked about those of the query phase.
+
+    Args:
+      key: a typed key.
+      env: the players' view of the game; `max_samples` samples of each meaning are spoken of.
+      agent: both players.
+      params: their parameters.
+      env_params: the distribution over tasks.
+      structures: T.
+      options: of `ease_of_acquisition`.
+
+    Returns:
+      What the new listeners have learnt, leaves `[T, ...]`.
+
+    Source: section 4.2 and Table 1 of the Meta-Referential Games paper, which asks speakers at the
+      end of an episode, about its stimuli.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("MetaRG-v1", view="players", max_values=2)
+      >>> def teach(key):
+      ...     players, games = random_agent(env), env.default_params
+      ...     return language_acquisition(key, env, players, (), games, structures=4, epochs=2)
+      >>> jax.eval_shape(teach, jax.random.key(0)).query.shape
+      (4,)
+    """
+    ask_key, learn_key = jax.random.split(key)
+    said = utterances(
+        ask_key,
+        env,
+        agent,
+        params,
+        env_params,
+        structures=structures,
+        samples=env.max_samples,
+    )
+
+    def learn(key: jax.Array, messages: Any, stimuli: Any, num_values: jax.Array) -> Acquisition:
+        phases = structure.phase_masks(num_values, env.max_values)
+        return ease_of_acquisition(
+            key, messages, stimuli, *phases, vocab_size=env.vocab_size, **options
+        )
+
+    keys = jax.random.split(learn_key, structures)
+    return jax.vmap(learn)(keys, said.messages, said.stimuli, said.num_values)

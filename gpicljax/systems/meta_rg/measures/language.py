@@ -1,0 +1,187 @@
+"""The language of a speaker in Meta-Referential Games: what it says of every meaning."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.interface import Agent, TimeStep
+from gpicljax.systems.meta_rg.env import language, structure
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.env.types import SPEAKER, State, Task
+from gpicljax.systems.meta_rg.measures.compositionality import (
+    bosdis,
+    posdis,
+    topographic_similarity,
+)
+
+
+class Languages(NamedTuple):
+    """What is said of every meaning of T semantic structures.
+
+    Attributes:
+      messages: `int32[T, M, L]`, as sent, 0 behind the end of a sentence.
+      counts: `int32[T, M]`, 1 where the structure has the meaning, else 0.
+      topsim: float `[T]`, topographic similarity over the whole space of the structure.
+      posdis: float `[T]`, positional disentanglement.
+      bosdis: float `[T]`, bag-of-symbols disentanglement.
+    """
+
+    messages: jax.Array
+    counts: jax.Array
+    topsim: jax.Array
+    posdis: jax.Array
+    bosdis: jax.Array
+
+
+def meanings(env: MetaRG) -> np.ndarray:
+    """All meanings below the cap of values, `int32[M, N_dim]`; see `Languages`.
+
+    Example:
+      >>> import gpicljax
+      >>> meanings(gpicljax.make("MetaRG-v1", max_values=3)).shape
+      (27, 3)
+    """
+    return structure.combinations(env.num_dims, env.max_values)
+
+
+class Utterances(NamedTuple):
+    """What is said of samples of every meaning of T semantic structures.
+
+    Attributes:
+      messages: `int32[T, M, O, L]`, as sent, 0 behind the end of a sentence.
+      stimuli: float `[T, M, O, F]`, what the speaker saw.
+      counts: `int32[T, M]`, 1 where the structure has the meaning, else 0.
+      num_values: `int32[T, N_dim]`, of each structure.
+    """
+
+    messages: jax.Array
+    stimuli: jax.Array
+    counts: jax.Array
+    num_values: jax.Array
+
+
+def utterances(
+    key: jax.Array,
+    env: MetaRG,
+    agent: Agent,
+    params: Any,
+    env_params: Any,
+    *,
+    structures: int,
+    samples: int = 1,
+) -> Utterances:
+    """Asks a speaker for every meaning of newly drawn structures, and keeps what it says.
+
+    It is asked at the start of an episode each time, when nothing has been said before.
+
+    Args:
+      key: a typed key.
+      env: the players' view of the game.
+      agent: both players.
+      params: their parameters.
+      env_params: the distribution over tasks.
+      structures: T.
+      samples: O, of each meaning; where structures have fewer, they recur.
+
+    Returns:
+      The utterances.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("MetaRG-v1", view="players", max_values=2, max_samples=4)
+      >>> def ask(key):
+      ...     players, params = random_agent(env), env.default_params
+      ...     return utterances(key, env, players, (), params, structures=3, samples=4)
+      >>> jax.eval_shape(ask, jax.random.key(0)).messages.shape
+      (3, 8, 4, 3)
+    """
+    space = jnp.asarray(meanings(env))
+    task_key, act_key = jax.random.split(key)
+
+    def ask(key: jax.Array) -> tuple[Any, ...]:
+        task_key, state_key = jax.random.split(key)
+        task: Task = env.sample_task(task_key, env_params)
+        state: State = env.initial(state_key, task)
+
+        def see(meaning: jax.Array, sample: jax.Array) -> tuple[Any, jax.Array]:
+            stimulus = jax.nn.one_hot(meaning, env.max_values).reshape(-1)
+            if env.stimulus == "scs":
+                stimulus = task.table[jnp.arange(env.num_dims), meaning, sample]
+            seen = jnp.zeros_like(state.game.speaker).at[0].set(stimulus)
+            game = state.game.replace(speaker=seen)  # type: ignore[attr-defined]
+            return env.observe(state.replace(game=game), task), stimulus  # type: ignore[attr-defined]
+
+        which = jnp.arange(samples) % task.samples
+        shown, stimuli = jax.vmap(jax.vmap(see, (None, 0)), (0, None))(space, which)
+        return shown, stimuli, (space < task.num_values).all(-1).astype(jnp.int32), task.num_values
+
+    shown, stimuli, counts, num_values = jax.vmap(ask)(jax.random.split(task_key, structures))
+    size = structures * len(space) * samples
+    no, yes = jnp.zeros(size, bool), jnp.ones(size, bool)
+    timestep = TimeStep(
+        observation=jax.tree.map(lambda x: x.reshape(size, *x.shape[3:]), shown),
+        reward=jnp.zeros((size, 2), jnp.result_type(float)),
+        terminated=no,
+        truncated=no,
+        episode_start=yes,
+        trial_start=yes,
+        info={},
+    )
+    keys = jax.random.split(act_key, size)
+    action, _, _ = agent.act(keys, params, agent.initial_carry(size), timestep)
+    said = language.regularise(action[:, SPEAKER, 1 : 1 + env.message_length])
+    messages = said.reshape(structures, len(space), samples, -1)
+    return Utterances(messages, stimuli, counts, num_values)
+
+
+def languages(
+    key: jax.Array,
+    env: MetaRG,
+    agent: Agent,
+    params: Any,
+    env_params: Any,
+    *,
+    structures: int = 64,
+) -> Languages:
+    """Asks a speaker for every meaning of newly drawn structures, and measures what it says.
+
+    It is asked at the start of an episode each time, when nothing has been said before.
+
+    Args:
+      key: a typed key.
+      env: the players' view of the game.
+      agent: both players.
+      params: their parameters.
+      env_params: the distribution over tasks.
+      structures: T.
+
+    Returns:
+      The languages, with a sample of every meaning.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.acting import random_agent
+      >>> env = gpicljax.make("MetaRG-v1", view="players", max_values=2)
+      >>> def ask(key):
+      ...     return languages(key, env, random_agent(env), (), env.default_params, structures=4)
+      >>> jax.eval_shape(ask, jax.random.key(0)).messages.shape
+      (4, 8, 3)
+    """
+    space = meanings(env)
+    said = utterances(key, env, agent, params, env_params, structures=structures)
+    messages = said.messages[:, :, 0]
+
+    def measured(said: jax.Array, count: jax.Array) -> tuple[jax.Array, ...]:
+        sizes = {"vocab_size": env.vocab_size + 1, "num_values": env.max_values}
+        return (
+            topographic_similarity(said, space, counts=count),
+            posdis(said, space, counts=count, **sizes),
+            bosdis(said, space, counts=count, **sizes),
+        )
+
+    return Languages(messages, said.counts, *jax.vmap(measured)(messages, said.counts))

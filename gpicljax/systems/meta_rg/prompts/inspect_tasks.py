@@ -1,0 +1,269 @@
+"""Meta-Referential Games as tasks of Inspect AI: a language model listens, or speaks.
+
+```bash
+pip install "gpicljax[llm]"
+inspect eval gpicljax/referential_listener --model openai/gpt-4o-mini -T shots=1 -T samples=4
+inspect eval gpicljax/referential_speaker --model openai/gpt-4o-mini
+```
+
+A sample is one episode of games, played by `play_listener` or `play_speaker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from gpicljax.checks import check_choice, missing
+from gpicljax.llm.asking import Patience
+from gpicljax.registration import make
+from gpicljax.systems.meta_rg.measures.listening import Confusion
+from gpicljax.systems.meta_rg.prompts.games import (
+    Played,
+    nearest_listener,
+    play_listener,
+    play_speaker,
+)
+from gpicljax.systems.meta_rg.prompts.sessions import ListenerSettings
+from gpicljax.vector import VectorEnv
+
+try:
+    from inspect_ai import Task, task  # pyright: ignore[reportMissingImports]
+    from inspect_ai.dataset import (  # pyright: ignore[reportMissingImports]
+        MemoryDataset,
+        Sample,
+    )
+    from inspect_ai.scorer import (  # pyright: ignore[reportMissingImports]
+        Metric,
+        SampleScore,
+        Score,
+        Target,
+        mean,
+        metric,
+        scorer,
+        stderr,
+    )
+    from inspect_ai.solver import (  # pyright: ignore[reportMissingImports]
+        Generate,
+        Solver,
+        TaskState,
+        solver,
+    )
+except ModuleNotFoundError as error:
+    raise missing("inspect_ai", "llm") from error
+
+from gpicljax.llm.inspect_model import InspectModel, with_model
+
+__all__ = [
+    "always_same",
+    "balanced_accuracy",
+    "decisions",
+    "play",
+    "referential_listener",
+    "referential_speaker",
+    "says_same",
+]
+
+_ONCE = Patience(attempts=1)
+
+
+def _of_all(value: Callable[[Confusion], float]) -> Metric:
+    """A number of the decisions of all samples together."""
+
+    def compute(scores: list[SampleScore]) -> float:
+        tables = np.array([one.score.metadata["decisions"] for one in scores if one.score.metadata])
+        if not len(tables):  # while nothing is scored yet
+            return float("nan")
+        same, different = tables.sum(0).tolist()
+        return float(value(Confusion(tuple(same), tuple(different))))
+
+    return compute
+
+
+@metric
+def balanced_accuracy() -> Metric:
+    """Mean of the shares of both truths that were told rightly.
+
+    Example:
+      >>> metric = balanced_accuracy()
+    """
+    return _of_all(lambda found: found.balanced_accuracy)
+
+
+@metric
+def says_same() -> Metric:
+    """Share of "same" in valid answers: one half where nothing is preferred.
+
+    Example:
+      >>> metric = says_same()
+    """
+    return _of_all(lambda found: found.says_same)
+
+
+@metric
+def always_same() -> Metric:
+    """Accuracy of who always says "same": the control.
+
+    Example:
+      >>> metric = always_same()
+    """
+    return _of_all(lambda found: found.always_same)
+
+
+@solver
+def play(role: str, env: str, static: dict[str, int], max_tokens: int, turned: bool) -> Solver:
+    """Plays the sample's episode; its decisions are kept in the sample's store.
+
+    Args:
+      role: "listener", or "speaker".
+      env: `MetaRG-v0` or `MetaRG-v1`.
+      static: its params: `shots` and `samples`; and `max_values`.
+      max_tokens: the longest reply.
+      turned: whether a listener's answers stand in the other order.
+
+    Example:
+      >>> static = {"shots": 1, "samples": 1, "max_values": 5}
+      >>> solver = play("speaker", "MetaRG-v1", static, max_tokens=64, turned=False)
+    """
+    shots, samples = static["shots"], static["samples"]
+    caps = {"max_shots": shots, "max_samples": samples, "max_values": static["max_values"]}
+
+    def session(key: jax.Array, model: InspectModel, folder: Path) -> Played:
+        options: Any = {"patience": _ONCE, "max_tokens": max_tokens}
+        view = {} if role == "listener" else {"view": "players"}
+        made: Any = make(env, **caps, **view)
+        vec = VectorEnv(
+            made, 1, resets="fresh", params=made.make_params(shots=shots, samples=samples)
+        )
+        if role == "listener":
+            asked = ListenerSettings(different_first=turned)
+            return play_listener(key, vec, model, folder, asked, **options)
+        return play_speaker(key, vec, model, folder, nearest_listener(made), **options)
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        del generate
+        key = jax.random.fold_in(jax.random.key(state.metadata["seed"]), state.epoch)
+        played, state.messages = await with_model(lambda model, folder: session(key, model, folder))
+        state.store.set("decisions", [list(played.query.same), list(played.query.different)])
+        state.store.set("invalid", played.invalid)
+        state.store.set("report", played.query.in_words())
+        return state
+
+    return solve
+
+
+@scorer(
+    metrics=[
+        {"accuracy": [mean(), stderr()], "invalid": [mean()]},
+        balanced_accuracy(),
+        says_same(),
+        always_same(),
+    ]
+)
+def decisions() -> Any:
+    """What was decided in the games of the second phase; see `systems.meta_rg.measures.Confusion`.
+
+    Example:
+      >>> scorer = decisions()
+    """
+
+    async def judge(state: TaskState, target: Target) -> Score:
+        del target
+        same, different = state.store.get("decisions", [[0, 0, 0], [0, 0, 0]])
+        found = Confusion(tuple(same), tuple(different))
+        values: Any = {"accuracy": found.accuracy, "invalid": float(state.store.get("invalid", 0))}
+        about = {"decisions": [same, different]}
+        return Score(value=values, explanation=state.store.get("report", ""), metadata=about)
+
+    return judge
+
+
+def _task(
+    role: str,
+    env: str,
+    static: dict[str, int],
+    episodes: int,
+    seed: int,
+    max_tokens: int,
+    turned: bool = False,
+) -> Task:
+    check_choice("env", env, ("MetaRG-v0", "MetaRG-v1"))
+    samples = [
+        Sample(input=f"{env}, episode {n}", id=n + 1, metadata={"seed": seed + n})
+        for n in range(episodes)
+    ]
+    return Task(
+        dataset=MemoryDataset(samples, name=f"referential_{role}"),
+        solver=play(role, env, static, max_tokens, turned),
+        scorer=decisions(),
+    )
+
+
+@task
+def referential_listener(
+    shots: int = 1,
+    samples: int = 1,
+    max_values: int = 5,
+    episodes: int = 64,
+    env: str = "MetaRG-v0",
+    different_first: bool = False,
+    max_tokens: int = 64,
+    seed: int = 0,
+) -> Task:
+    """Table 4: the model listens to the rule-based speaker.
+
+    Args:
+      shots: S.
+      samples: O.
+      max_values: the most values of a dimension.
+      episodes: of each seed.
+      env: `MetaRG-v0`, the paper's, or `MetaRG-v1`, without its shortcuts.
+      different_first: whether the answers stand in the other order.
+      max_tokens: the longest reply.
+      seed: of the first episode.
+
+    Raises:
+      ValueError: for another environment.
+
+    Example:
+      >>> len(referential_listener(episodes=3).dataset)
+      3
+    """
+    static = {"shots": shots, "samples": samples, "max_values": max_values}
+    return _task("listener", env, static, episodes, seed, max_tokens, different_first)
+
+
+@task
+def referential_speaker(
+    shots: int = 1,
+    samples: int = 1,
+    max_values: int = 5,
+    episodes: int = 64,
+    env: str = "MetaRG-v0",
+    max_tokens: int = 256,
+    seed: int = 0,
+) -> Task:
+    """The model speaks, to a listener that decides by the nearest stimulus it was shown.
+
+    Args:
+      shots: see `referential_listener`, as for the rest.
+      samples: likewise.
+      max_values: likewise.
+      episodes: likewise.
+      env: likewise.
+      max_tokens: likewise.
+      seed: likewise.
+
+    Raises:
+      ValueError: likewise.
+
+    Example:
+      >>> len(referential_speaker(episodes=2).dataset)
+      2
+    """
+    static = {"shots": shots, "samples": samples, "max_values": max_values}
+    return _task("speaker", env, static, episodes, seed, max_tokens)

@@ -1,0 +1,283 @@
+"""What `meta_rg.py` is told: its configuration and its presets, and the game that they name."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import jax
+
+import gpicljax
+from gpicljax.agents import r2d2
+from gpicljax.networks.q_network import RecurrentQSettings
+from gpicljax.runtime import TrainingConfig, check
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+
+Auxiliary = Literal["feedback", "stimulus", "both", "none"]
+
+
+APPENDIX_C = RecurrentQSettings(encoded="stimulus", mixer=(512, 256, 256), core=(256, 128))
+"""The paper's network."""
+AUXILIARIES: dict[Auxiliary, tuple[str, ...]] = {
+    "feedback": ("feedback",),
+    "stimulus": ("stimulus",),
+    "both": ("feedback", "stimulus"),
+    "none": (),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Trains listeners in Meta-Referential Games and puts their accuracy into proportion.
+
+    Attributes:
+      env: MetaRG-v0 (reference rules) or MetaRG-v1 (without shortcuts).
+      shots: S, one or several; every pair of shots and samples is a cell of the table.
+      samples: O, one or several.
+      vmin: Smallest number of values per latent dimension.
+      vmax: Largest number of values per latent dimension.
+      vocab_size: Tokens besides the end of sentence.
+      message_length: Positions of a message.
+      rounds: N, rounds of messages before the decision; a memory that stores what the feedback
+        shows has it in round N + 1.
+      distractors: K.
+      stimulus: Representation of stimuli: continuous (scs) or multi-hot (mhe).
+      actions: Action layout: one action per decision, or the reference's 519.
+      auxiliary: What the core predicts: the coming feedback, the current stimulus, both or none.
+      auxiliary_weight: Weight of that loss.
+      network: Sizes of the network; what it predicts is `auxiliary`'s.
+      agent: Sizes and switches of R2D2.
+      hparams: Hyper-parameters of R2D2.
+      bank_size: Target lists kept ready for new episodes.
+      renew_share: Share of them drawn anew at every log line.
+      curriculum: Largest numbers of values to train with at first, one stage of equal length each;
+        the last half of the run, and every evaluation, uses vmax.
+      probe_episodes: Greedy episodes per log line, played together.
+      evaluation_episodes: Episodes per seed and condition at the end, rounded up to such groups.
+    """
+
+    env: Literal["MetaRG-v0", "MetaRG-v1"] = "MetaRG-v0"
+    shots: tuple[int, ...] = (1,)
+    samples: tuple[int, ...] = (1,)
+    vmin: int = 2
+    vmax: int = 5
+    vocab_size: int = 6
+    message_length: int = 3
+    rounds: int = 1
+    distractors: int = 0
+    stimulus: Literal["scs", "mhe"] = "scs"
+    actions: Literal["compact", "reference"] = "compact"
+    observations: int = 10_000_000
+    log_lines: int = 313
+    auxiliary: Auxiliary = "stimulus"
+    auxiliary_weight: float = 1.0
+    network: RecurrentQSettings = APPENDIX_C
+    agent: r2d2.R2D2Config = r2d2.R2D2Config()
+    hparams: r2d2.R2D2HParams = r2d2.R2D2HParams()
+    bank_size: int = 2048
+    renew_share: float = 0.5
+    curriculum: tuple[int, ...] = ()
+    probe_episodes: int = 64
+    evaluation_episodes: int = 1024
+
+    def default_name(self) -> str:
+        """The preset and the environment."""
+        return f"{self.preset}-{self.env}"
+
+    def validate(self) -> None:
+        """Refuses empty grids, counts below 1 and what the environment refuses."""
+        super().validate()
+        for name in ("shots", "samples"):
+            value = getattr(self, name)
+            check(len(value) > 0 and min(value) > 0, name, value, "one or more integers >= 1")
+        for name in ("bank_size", "probe_episodes", "evaluation_episodes"):
+            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+        compared, known = self.network.compare, AUXILIARIES[self.auxiliary]
+        accepted = f"what auxiliary predicts, {' and '.join(known) or 'nothing'}"
+        check(set(compared) <= set(known), "network.compare", compared, accepted)
+        check(not self.network.predictions, "network.predictions", "names", "none; see auxiliary")
+        self.network.check_carries(self.agent.carries)
+        stages = self.curriculum
+        inside = all(self.vmin <= value <= self.vmax for value in stages)
+        check(inside, "curriculum", stages, f"values from vmin = {self.vmin} to vmax = {self.vmax}")
+        make_env(self)
+
+    @property
+    def cells(self) -> list[tuple[int, int]]:
+        """The (S, O) cells of the table."""
+        return list(itertools.product(self.shots, self.samples))
+
+
+LSTM = RecurrentQSettings(
+    encoded="stimulus",
+    encoder=(128, 128),
+    mixer=(128,),
+    predictor=128,
+    residual=True,
+    compare=("feedback",),
+)
+EVENTS = RecurrentQSettings(
+    encoded="stimulus",
+    encoder=(),
+    mixer=(),
+    memory="events",
+    heads=8,
+    slots=64,
+    event_keys=("message",),
+    event_values=("stimulus",),
+    event_when="round=2",
+    predictor=128,
+    compare=("feedback",),
+    head=(128,),
+)
+"""Stores what the feedback shows beside the message that it was called by."""
+# Where decisions do not change what comes next, a discount of 0 is exact.
+NEXT_REWARD = r2d2.R2D2Config(
+    unroll=40,
+    overlap=0,
+    burn_in=0,
+    replay_capacity=1024,
+    min_replay=64,
+    updates_per_collect=2,
+    n_step=1,
+    bootstrap=False,
+    forced_steps=False,
+)
+MANY_STEPS = r2d2.R2D2HParams(
+    learning_rate=2e-3,
+    final_share=0.1,
+    adam_epsilon=1e-8,
+    max_gradient_norm=5.0,
+    priority_exponent=0.0,
+    importance_exponent=0.0,
+)
+"""Many small steps on uniformly drawn sequences, which learn faster than few large ones."""
+QUICK = Config(
+    env="MetaRG-v1",
+    observations=640_000,
+    log_lines=10,
+    evaluation_episodes=256,
+    auxiliary="feedback",
+    auxiliary_weight=10.0,
+    network=EVENTS,
+    agent=NEXT_REWARD,
+    hparams=MANY_STEPS,
+)
+CPU_LSTM_V0 = dataclasses.replace(
+    QUICK,
+    env="MetaRG-v0",
+    network=LSTM,
+    observations=2_304_000,
+    log_lines=18,
+    evaluation_episodes=1024,
+)
+# One row of the table; the others by --network.memory esbn and dcem.
+CPU_TABLE2 = dataclasses.replace(
+    CPU_LSTM_V0,
+    seeds=3,
+    vmax=3,
+    observations=384_000,
+    log_lines=6,
+    evaluation_episodes=256,
+)
+CPU_TABLE3 = dataclasses.replace(
+    QUICK,
+    seeds=6,
+    shots=(1, 2, 4),
+    samples=(1, 4, 16),
+    observations=1_280_000,
+    log_lines=20,
+    evaluation_episodes=64,
+    network=dataclasses.replace(EVENTS, slots=128),
+)
+PAPER_TABLE2 = Config(seeds=3, vmax=3)
+PAPER_TABLE3 = Config(shots=(1, 2, 4), samples=(1, 4, 16), observations=5_000_000, log_lines=157)
+# Four stimuli to choose from, or none: appendix E.3, whose budget is not told.
+PAPER_FIGURE9 = Config(seeds=5, shots=(2,), distractors=3, observations=2_000_000, log_lines=63)
+CPU_FIGURE9 = dataclasses.replace(
+    CPU_LSTM_V0,
+    seeds=3,
+    shots=(2,),
+    distractors=3,
+    observations=1_024_000,
+    log_lines=16,
+    auxiliary="stimulus",
+    auxiliary_weight=1.0,
+    network=dataclasses.replace(LSTM, compare=()),
+    evaluation_episodes=256,
+)
+PRESETS = {
+    "quick": QUICK,
+    "cpu-lstm-v0": CPU_LSTM_V0,
+    # Without shortcuts nothing rewards a first step towards binding: fewer values make it easier.
+    "cpu-lstm-v1": dataclasses.replace(
+        CPU_LSTM_V0, env="MetaRG-v1", curriculum=(2, 3), observations=24_064_000, log_lines=188
+    ),
+    "cpu-table2": CPU_TABLE2,
+    "cpu-table3": CPU_TABLE3,
+    "cpu-figure9": CPU_FIGURE9,
+    "paper-figure9": PAPER_FIGURE9,
+    "paper-table2": PAPER_TABLE2,
+    "paper-table3": PAPER_TABLE3,
+}
+
+
+def env_options(config: Config) -> dict[str, Any]:
+    """Static options of the game of a configuration."""
+    return {
+        "max_values": max(config.vmax, 2),
+        "max_shots": max(config.shots),
+        "max_samples": max(config.samples),
+        "vocab_size": config.vocab_size,
+        "message_length": config.message_length,
+        "num_rounds": config.rounds,
+        "num_distractors": config.distractors,
+        "stimulus": config.stimulus,
+        "actions": config.actions,
+    }
+
+
+_FLAGS = {
+    "max_values": "vmax",
+    "min_values": "vmin",
+    "max_shots": "shots",
+    "max_samples": "samples",
+    "num_rounds": "rounds",
+    "num_distractors": "distractors",
+}
+"""What the game calls otherwise."""
+
+
+@contextlib.contextmanager
+def refused_by_flag() -> Iterator[None]:
+    """What the game refuses is refused by the name of the flag that said it."""
+    try:
+        yield
+    except ValueError as error:
+        names, colon, rest = str(error).partition(":")
+        names = ", ".join(_FLAGS.get(name, name) for name in names.split(", "))
+        raise ValueError(f"{names}{colon}{rest}") from error
+
+
+def make_env(config: Config) -> MetaRG:
+    """The game of a configuration. ValueError where the configuration contradicts itself."""
+    with refused_by_flag():
+        env = gpicljax.make(config.env, **env_options(config))
+        assert isinstance(env, MetaRG)
+        values = {"min_values": config.vmin, "max_values": config.vmax}
+        for shots, samples in config.cells:
+            env.make_params(shots=shots, samples=samples, **values)
+    return env
+
+
+def coming_feedback(env: MetaRG) -> Callable[[Any, Any], tuple[jax.Array, jax.Array]]:
+    """What a listener is to expect when it decides: the stimulus that the feedback will show."""
+
+    def target(here: Any, following: Any) -> tuple[jax.Array, jax.Array]:
+        deciding = here["round"] == env.num_rounds
+        return following["stimulus"], deciding.astype(following["stimulus"].dtype)
+
+    return target

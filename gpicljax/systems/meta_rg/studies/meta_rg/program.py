@@ -1,0 +1,244 @@
+"""How the study `meta_rg` is built and run."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import gpicljax
+from gpicljax.agents import r2d2
+from gpicljax.agents.acting import q_agent
+from gpicljax.agents.combinators import forgetful
+from gpicljax.evaluation.returns import Episode, one_trial_each, record_episode
+from gpicljax.networks.q_network import recurrent_q_network
+from gpicljax.runtime import (
+    FAST_COMPILE,
+    Measure,
+    Outcome,
+    Probe,
+    Program,
+    run_experiment,
+    save_agent,
+    stream,
+)
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.env.types import CHANNELS
+from gpicljax.systems.meta_rg.experts import classifier, memoryless
+from gpicljax.systems.meta_rg.experts import listeners as experts
+from gpicljax.systems.meta_rg.measures.games import Games, play_games
+from gpicljax.systems.meta_rg.studies.meta_rg.config import (
+    AUXILIARIES,
+    PRESETS,
+    Config,
+    coming_feedback,
+    env_options,
+    make_env,
+)
+from gpicljax.systems.meta_rg.studies.meta_rg.episode import EPISODE
+from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name, probed, report
+
+
+def make_auxiliaries(config: Config, env: MetaRG) -> tuple[r2d2.Auxiliary, ...]:
+    """The auxiliary regressions of the configuration."""
+
+    def stimulus(here: Any, following: Any) -> tuple[jax.Array, jax.Array]:
+        return here["stimulus"], jnp.ones_like(here["previous_reward"])
+
+    targets = {"feedback": coming_feedback(env), "stimulus": stimulus}
+    names = AUXILIARIES[config.auxiliary]
+    return tuple(r2d2.Auxiliary(name, targets[name], config.auxiliary_weight) for name in names)
+
+
+CONDITIONS: dict[str, tuple[str, float, bool]] = {
+    "greedy": ("episode", 0.0, False),
+    "behaviour (exploring actors)": ("episode", 1.0, False),
+    "memory cleared every game": ("episode", 0.0, True),
+    "messages re-permuted every game": ("game", 0.0, False),
+    "random tokens": ("random", 0.0, False),
+}
+"""Channel, exploration and forgetting of every way in which the trained agents are evaluated."""
+
+
+def build(config: Config) -> Program:
+    """Wires environment, network and trainer together."""
+    env = make_env(config)
+    vec = gpicljax.VectorEnv(
+        env,
+        config.agent.num_envs,
+        bank_size=config.bank_size,
+        renew_share=config.renew_share,
+        params=env.make_params(min_values=config.vmin, max_values=config.vmax),
+    )
+    settings = dataclasses.replace(config.network, predictions=AUXILIARIES[config.auxiliary])
+    network = recurrent_q_network(settings, env.observation_space(), env.action_space())
+    trainer = r2d2.make(config.agent, vec, network, make_auxiliaries(config, env))
+    longest = int(env.horizon())
+    steps = config.updates(trainer.observations) * trainer.optimiser_steps
+    hparams = dataclasses.replace(config.hparams, decay_updates=steps)
+
+    def stage(observations: jax.Array) -> jax.Array:
+        """Largest number of values in force after so many observations, `int32[]`."""
+        stages = jnp.asarray([*config.curriculum, config.vmax], jnp.int32)
+        length = max(1, config.observations // (2 * max(1, len(config.curriculum))))
+        return stages[jnp.minimum(observations // length, len(config.curriculum))]
+
+    def init(key: jax.Array, env_params: Any) -> r2d2.TrainState:
+        first = dataclasses.replace(env_params, max_values=stage(jnp.int32(0)))
+        return trainer.init(key, hparams, first)
+
+    def between(state: r2d2.TrainState) -> r2d2.TrainState:
+        vstate = state.rollout.vstate
+        params = dataclasses.replace(vstate.params, max_values=stage(state.observations))
+        vstate = dataclasses.replace(vstate, params=params)
+        vstate, timestep = vec.renew(vstate, state.rollout.timestep)
+        rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
+        return dataclasses.replace(state, rollout=rollout)
+
+    # One program for all conditions: what they differ in is traced.
+    evaluated = dataclasses.replace(env, ablations=True)
+    batch = one_trial_each(evaluated, config.probe_episodes, longest)
+
+    def games(
+        key: jax.Array,
+        params: Any,
+        env_params: Any,
+        channel: jax.Array,
+        explore: jax.Array,
+        forget: jax.Array,
+    ) -> Games:
+        """Plays an episode on each of `probe_episodes` instances.
+
+        `explore` scales the actors' epsilons; `forget` clears memories every game.
+        """
+        epsilons = r2d2.actor_epsilons(hparams, config.probe_episodes) * explore
+        agent = forgetful(
+            q_agent(network, env.action_space(), epsilons),
+            lambda timestep: forget & (timestep.observation["round"] == 0),
+        )
+        return play_games(
+            key,
+            batch,
+            agent,
+            params,
+            max_games=env.max_games,
+            max_steps=longest,
+            env_params=dataclasses.replace(env_params, channel=jnp.asarray(channel, jnp.int32)),
+        )
+
+    def episode(key: jax.Array, params: Any, env_params: Any) -> Episode:
+        """The first of the greedy episodes, step by step."""
+        agent = q_agent(network, env.action_space())
+        return record_episode(key, env, agent, params, max_steps=longest, env_params=env_params)
+
+    groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
+
+    return Program(
+        title=f"R2D2 listeners in {config.env}",
+        details={
+            "cells": f"{', '.join(map(cell_name, config.cells))}; "
+            f"V in {config.vmin} .. {config.vmax}"
+        },
+        init=init,
+        update=trainer.update,
+        observations=trainer.observations,
+        between=between,
+        cells={
+            cell_name(cell) if len(config.cells) > 1 else "": cell_params(config, env, cell)
+            for cell in config.cells
+        },
+        measures={
+            name: Measure(games, (CHANNELS.index(channel), explore, forget), groups)
+            for name, (channel, explore, forget) in CONDITIONS.items()
+        }
+        | {EPISODE: Measure(episode)},
+        baselines=lambda: calibrate(config),
+        probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), probed),
+        key_metric="query_accuracy",
+        save=lambda folder, env_params, **about: save_agent(
+            folder,
+            algorithm="r2d2",
+            env_id=config.env,
+            env_options=env_options(config),
+            env_params=env_params,
+            num_envs=config.agent.num_envs,
+            config=config.agent,
+            network=settings,
+            **about,
+        ),
+        expected_seconds=200.0 if config.preset == "quick" else None,
+        more=env,
+    )
+
+
+def cell_params(config: Config, env: MetaRG, cell: tuple[int, int]) -> Any:
+    """The distribution over games of a cell."""
+    shots, samples = cell
+    return env.make_params(
+        shots=shots, samples=samples, min_values=config.vmin, max_values=config.vmax
+    )
+
+
+def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, float]]]:
+    """Query and support accuracy of the rules that need no training, by cell."""
+    env = make_env(dataclasses.replace(config, actions="compact"))
+    longest = int(env.horizon())
+    vec = gpicljax.VectorEnv(
+        env,
+        config.evaluation_episodes,
+        resets="synchronous",
+        steps_per_trial=longest + 1,
+        privileged=True,
+    )
+    panel, names = experts.calibration_panel(env), experts.calibration_rules(env)
+
+    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    def play(key: jax.Array, env_params: Any) -> Games:
+        return play_games(
+            key,
+            vec,
+            panel,
+            None,
+            max_games=env.max_games,
+            max_steps=longest,
+            env_params=env_params,
+        )
+
+    results = {}
+    for cell in config.cells:
+        params = cell_params(config, env, cell)
+        games = jax.tree.map(np.asarray, play(stream(config.seed, "rules"), params))
+        phases = [games.valid & games.query, games.valid & ~games.query]
+        results[cell] = {
+            name: tuple(float(games.correct[..., i][phase].mean()) for phase in phases)
+            for i, name in enumerate(names)
+        }
+        learnt = memoryless_accuracy(config, env, params)
+        results[cell]["memoryless classifier (learnt)"] = learnt
+    return results
+
+
+def memoryless_accuracy(config: Config, env: MetaRG, params: Any) -> tuple[float, float]:
+    """Query and support accuracy of a classifier of single decisions, on held-out games."""
+    train_key, test_key, fit_key = jax.random.split(stream(config.seed, "classifier"), 3)
+    features, labels, _ = memoryless.decision_dataset(
+        train_key, env, params, 60_000, message="equality"
+    )
+    fitted = classifier.fit_classifier(fit_key, features, labels)
+    features, labels, query = memoryless.decision_dataset(
+        test_key, env, params, 20_000, message="equality"
+    )
+    return (
+        float(classifier.accuracy(fitted, features, labels, query)),
+        float(classifier.accuracy(fitted, features, labels, ~query)),
+    )
+
+
+def main(argv: list[str] | None = None) -> Outcome | None:
+    """Runs the experiment; returns its outcome (None after a dry run)."""
+    return run_experiment("meta_rg", PRESETS, build, report, argv)

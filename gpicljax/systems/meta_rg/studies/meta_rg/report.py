@@ -1,0 +1,327 @@
+"""The table, the figures and the summary of `meta_rg.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
+from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.figures.messages import messages_figure, stimuli_figure
+from gpicljax.systems.meta_rg.measures import published
+from gpicljax.systems.meta_rg.measures.games import Games, accuracy_by_seed
+from gpicljax.systems.meta_rg.measures.zsct import ZSCTAccuracy, hypothesis_table, hypothesis_tests
+from gpicljax.systems.meta_rg.studies.meta_rg.episode import EPISODE, replay
+from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
+from gpicljax.viz.style import save_figure
+
+Cell = tuple[int, int]
+MEASURES = ("query by game", "query by episode", "support by game")
+
+
+class Results:
+    """What a run measured, by cell and condition.
+
+    Attributes:
+      outcome: of the run.
+      cells: (S, O) of each cell.
+      conditions: in which agents were evaluated.
+      accuracies: by condition, leaves `[seeds of all cells]`.
+      rules: by cell and rule, query and support accuracy.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        """Computes the accuracies."""
+        self.outcome = outcome
+        self.cells: list[Cell] = outcome.config.cells
+        self.conditions = [name for name in outcome.measured if name != EPISODE]
+        self.accuracies: dict[str, ZSCTAccuracy] = {
+            name: accuracy_by_seed(outcome.measured[name]) for name in self.conditions
+        }
+        self.rules: Mapping[Cell, Mapping[str, tuple[float, float]]] = outcome.baselines
+
+    def of_cell(self, values: Any, index: int) -> Any:
+        """What belongs to a cell of arrays `[seeds of all cells, ...]`."""
+        seeds = self.outcome.config.seeds
+        return jax.tree.map(lambda x: np.asarray(x)[index * seeds : (index + 1) * seeds], values)
+
+    def measure(self, condition: str, name: str, index: int) -> np.ndarray:
+        """One measure of a cell's seeds, `float64[seeds]`; NaN where a seed has broken."""
+        phase, unit = name.split(" by ")
+        accuracy = getattr(getattr(self.accuracies[condition], phase), f"by_{unit}")
+        return self.of_cell(self.outcome.seeds(accuracy), index)
+
+
+def cell_name(cell: Cell) -> str:
+    """A cell in words."""
+    return f"S = {cell[0]}, O = {cell[1]}"
+
+
+def probed(games: Games) -> dict[str, np.ndarray]:
+    """What is logged of the games of all seeds."""
+    each = accuracy_by_seed(games)
+    found = {"query_accuracy": each.query.by_game, "support_accuracy": each.support.by_game}
+    return {name: np.asarray(values) for name, values in found.items()}
+
+
+def condition_table(results: Results, index: int) -> str:
+    """One cell's agents and rules, side by side."""
+    lines = [
+        "| listener | query (games) | query (episodes) | support (games) | query, seed by seed |",
+        "|---|---|---|---|---|",
+    ]
+    for condition in results.conditions:
+        cells = [mean_interval(results.measure(condition, m, index)).percent for m in MEASURES]
+        seeds = " ".join(f"{100 * x:.1f}" for x in results.measure(condition, MEASURES[0], index))
+        lines.append(f"| **R2D2**, {condition} | {' | '.join(cells)} | {seeds} |")
+    for name, (query, support) in results.rules[results.cells[index]].items():
+        lines.append(f"| {name} | {100 * query:.1f} | | {100 * support:.1f} | |")
+    return "\n".join(lines)
+
+
+def paper_table(results: Results) -> str:
+    """The paper's numbers beside ours, cell by cell (query accuracy by episode, %)."""
+    config = results.outcome.config
+    table, where = dict(published.TABLE_3), "Table 3"
+    if config.vmax == 3:
+        of = config.network.memory.upper()
+        of = of if of in published.TABLE_2 else "LSTM"
+        table, where = {(1, 1): published.TABLE_2[of]}, f"Table 2, {of}"
+    lines = [
+        f"| cell | paper ({where}) | ours, behaviour | ours, greedy |",
+        "|---|---|---|---|",
+    ]
+    for index, cell in enumerate(results.cells):
+        theirs = table.get(cell)
+        printed = "" if theirs is None else f"{100 * theirs.mean:.1f} ± {100 * theirs.std:.1f}"
+        ours = [
+            mean_interval(results.measure(condition, "query by episode", index)).percent
+            for condition in ("behaviour (exploring actors)", "greedy")
+        ]
+        lines.append(f"| {cell_name(cell)} | {printed} | {' | '.join(ours)} |")
+    return "\n".join(lines)
+
+
+def hypotheses(results: Results) -> str:
+    """Tests of the paper's hypotheses 1 and 2 between cells, ours and the published ones."""
+    parts = []
+    if len(results.cells) > 1 and results.outcome.config.seeds > 1:
+        cells = {
+            cell: results.measure("greedy", "query by episode", index)
+            for index, cell in enumerate(results.cells)
+        }
+        parts += ["### Ours (greedy)", "", hypothesis_table(hypothesis_tests(cells)), ""]
+    parts += [
+        "### The paper's Table 3, from its printed means and deviations",
+        "",
+        hypothesis_table(hypothesis_tests(published.TABLE_3)),
+    ]
+    return "\n".join(parts)
+
+
+def context_curve(games: Games, sound: np.ndarray) -> tuple[ICLCurve, ICLProfile]:
+    """Accuracy by position in the episode over the seeds that are sound, and its profile.
+
+    Positions that fewer than a tenth of the episodes reach are left out.
+    """
+    sound = sound if sound.any() else ~sound
+    correct, valid = (
+        np.asarray(x)[sound].reshape(-1, x.shape[-1]) for x in (games.correct, games.valid)
+    )
+    length = int((valid.mean(0) >= 0.1).sum())
+    correct, valid = correct[:, :length], valid[:, :length]
+    values = np.where(valid, correct, np.nan)
+    return icl_curve(values, valid), icl_profile(values, valid)
+
+
+def play_one_episode(env: MetaRG, params: Any, seed: int) -> dict[str, np.ndarray]:
+    """What a rule-based speaker sees and says in one episode, game by game."""
+
+    @jax.jit
+    def begin(key: jax.Array) -> tuple[jax.Array, Any, Any]:
+        task_key, episode_key = jax.random.split(key)
+        task = env.sample_task(task_key, params)
+        return episode_key, task, env.reset(episode_key, task)[1]
+
+    @jax.jit
+    def step(key: jax.Array, state: Any, task: Any) -> tuple[Any, Any]:
+        seen = state.game.speaker[0], state.game.speaker_latents[0], env.speak(state)
+        return seen, env.transition(key, state, np.int32(0), task).state
+
+    episode_key, task, state = begin(jax.random.key(seed))
+    games: list[tuple[Any, Any, Any]] = []
+    while len(games) < int(state.skeleton.num_games):
+        first = int(state.round) == 0
+        seen, state = step(episode_key, state, task)
+        if first:
+            games.append(jax.tree.map(np.asarray, seen))
+    stimuli, latents, messages = (np.stack(column) for column in zip(*games, strict=True))
+    structure = {
+        name: np.asarray(getattr(task, name)) for name in ("means", "sigmas", "num_values")
+    }
+    return {
+        "stimuli": stimuli,
+        "latents": latents,
+        "messages": messages,
+        "num_support": np.asarray(state.skeleton.num_support),
+        **structure,
+    }
+
+
+def draw(results: Results) -> dict[Cell, ICLProfile]:
+    """Draws every figure; returns the cells' ICL profiles."""
+    outcome = results.outcome
+    config, env, figures = outcome.config, outcome.program.more, outcome.run.figures
+    assert isinstance(env, MetaRG)
+    rules = results.rules[results.cells[0]]
+    lines = {
+        "chance": 0.5,
+        "leak rule": rules["leak rule (message-free)"][0],
+        "any-feedback rule": rules["any-feedback rule (message-free)"][0],
+        "1-NN oracle": rules["1-NN oracle"][0],
+    }
+    single = len(results.cells) == 1
+    title = f"R2D2 listeners, {config.env}, V in {config.vmin} .. {config.vmax}"
+    if len(outcome.steps) > 1:
+        accuracy = outcome.curve("query_accuracy")
+        lanes = {
+            cell_name(cell): results.of_cell(accuracy, i) for i, cell in enumerate(results.cells)
+        }
+        figure = learning_curves(
+            outcome.steps,
+            next(iter(lanes.values())) if single else lanes,
+            baselines=lines,
+            xlabel="observations per seed",
+            ylabel="query accuracy, greedy",
+            title=title,
+            percent=True,
+        )
+        save_figure(figure, figures / "learning.png")
+
+    curves: dict[Cell, tuple[ICLCurve, ICLProfile]] = {}
+    for i, cell in enumerate(results.cells):
+        games = results.of_cell(outcome.measured["greedy"], i)
+        curves[cell] = context_curve(games, results.of_cell(outcome.sound, i))
+    by_name = {cell_name(cell): pair for cell, pair in curves.items()}
+    curve, profile = next(iter(by_name.values()))
+    figure = icl_figure(
+        curve if single else {name: pair[0] for name, pair in by_name.items()},
+        profile=profile if single else {name: pair[1] for name, pair in by_name.items()},
+        xlabel="games played before in the episode",
+        ylabel="accuracy, greedy",
+        title=title,
+        percent=True,
+    )
+    save_figure(figure, figures / "in_context_learning.png")
+
+    names, intervals, samples = [], [], []
+    for condition in results.conditions:
+        seeds = results.measure(condition, MEASURES[0], 0)
+        names.append(f"R2D2, {condition}")
+        intervals.append(mean_interval(seeds))
+        samples.append(seeds)
+    for name, (query, _) in rules.items():
+        names.append(name)
+        intervals.append(Interval(query, np.nan, np.nan, np.nan, 1))
+        samples.append(np.asarray([query]))
+    figure = results_bars(
+        names,
+        [x.mean for x in intervals],
+        [x.low for x in intervals],
+        [x.high for x in intervals],
+        samples=samples,
+        highlight=names[: len(results.conditions)],
+        xlabel="query accuracy",
+        title=f"{title}, {cell_name(results.cells[0])}",
+    )
+    save_figure(figure, figures / "listeners.png")
+
+    shots, number = results.cells[0]
+    params = env.make_params(
+        shots=shots, samples=number, min_values=config.vmin, max_values=config.vmax
+    )
+    episode = play_one_episode(env, params, config.seed)
+    messages, support = episode.pop("messages"), int(episode.pop("num_support"))
+    if env.stimulus == "scs":
+        figure = stimuli_figure(
+            **episode, num_support=support, title="What the speaker sees in one episode"
+        )
+        save_figure(figure, figures / "stimuli.png")
+    figure = messages_figure(
+        messages, support, env.vocab_size, title="What the posdis speaker says in that episode"
+    )
+    save_figure(figure, figures / "messages.png")
+    return {cell: pair[1] for cell, pair in curves.items()}
+
+
+def report(outcome: Outcome) -> Report:
+    """Draws the figures, and says what was found."""
+    results, config = Results(outcome), outcome.config
+    profiles = draw(results)
+    parts = [f"# {config.env}: R2D2 listeners, preset {config.preset}", ""]
+    for index, cell in enumerate(results.cells):
+        parts += [
+            f"## {cell_name(cell)}, V in {config.vmin} .. {config.vmax}",
+            "",
+            f"Accuracy in %, {config.evaluation_episodes} fresh episodes per seed: mean ± standard "
+            f"deviation [95 % t-interval] over {config.seeds} seed(s).",
+            "",
+            condition_table(results, index),
+            "",
+            "In-context learning: accuracy by position in the episode, greedy.",
+            "",
+            profiles[cell].table(),
+            "",
+        ]
+    parts += [
+        "## Beside the paper",
+        "",
+        "Query accuracy in %, averaged over episodes. The paper's numbers probably come from "
+        "exploring actors; chance is 50, but rules that ignore the messages reach 71 to 83 on "
+        "the reference rules. They are of continuous stimuli, one round and no distractors.",
+        "",
+        paper_table(results),
+        "",
+        "## Hypotheses",
+        "",
+        hypotheses(results),
+        "",
+        f"Agents have {outcome.parameters:,} parameters each. Training ran at "
+        f"{throughput(outcome.history):,.0f} observations/s over all seeds, probes included.",
+        "",
+        replay(outcome, outcome.program.more),
+    ]
+    text = "\n".join(parts)
+    numbers = {
+        cell_name(cell): {
+            condition: {
+                measure: {
+                    "seeds": results.measure(condition, measure, index).tolist(),
+                    **dataclasses.asdict(mean_interval(results.measure(condition, measure, index))),
+                }
+                for measure in MEASURES
+            }
+            for condition in results.accuracies
+        }
+        | {"rules": dict(results.rules[cell])}
+        for index, cell in enumerate(results.cells)
+    }
+    extra = {
+        "parameters": outcome.parameters,
+        "observations_per_s": throughput(outcome.history),
+    }
+    evaluations = [
+        {
+            condition: results.measure(condition, MEASURES[0], index)[seed]
+            for condition in results.conditions
+        }
+        for index in range(len(results.cells))
+        for seed in range(config.seeds)
+    ]
+    return Report(text, {**numbers, **extra}, evaluations)

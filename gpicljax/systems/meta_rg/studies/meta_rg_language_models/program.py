@@ -1,0 +1,132 @@
+"""How the study `meta_rg_language_models` is built and run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+
+import gpicljax
+from gpicljax.checks import Count, Range
+from gpicljax.llm.budget import Budget
+from gpicljax.llm.chat import ChatModel, FakeModel
+from gpicljax.runtime import (
+    RunConfig,
+    check,
+    enable_compilation_cache,
+    failures_reported,
+    parse,
+    say,
+)
+from gpicljax.storage import LockedError, SavedError
+from gpicljax.systems.meta_rg.measures.listening import Confusion
+from gpicljax.systems.meta_rg.prompts.games import play_listener
+from gpicljax.systems.meta_rg.prompts.sessions import ListenerSettings, answer_schema
+from gpicljax.systems.meta_rg.studies.meta_rg_language_models.report import report
+from gpicljax.vector import VectorEnv
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(RunConfig):
+    """A language model as listener to the rule-based speaker.
+
+    Attributes:
+      endpoint: Of the model, up to /v1. Without one, a fake that always says "same" shows what
+        everything looks like.
+      model: Its name there.
+      key_variable: Of the environment, which has the key; empty where none is needed.
+      schema: Whether to bound answers by a schema; some servers know none.
+      env: `MetaRG-v0`, the paper's, or `MetaRG-v1`, without its shortcuts.
+      episodes: Of each seed.
+      shots: S, each a column.
+      samples: O, each a column.
+      values: The most values of a dimension.
+      orders: Whether to ask in both orders of the answers.
+      requests: The most there may be in the whole run; 0 for no limit.
+    """
+
+    seeds: int = 5
+    endpoint: str | None = None
+    model: str = "gpt-4o-mini"
+    key_variable: str = "OPENAI_API_KEY"
+    schema: bool = True
+    env: str = "MetaRG-v0"
+    episodes: Count = 64
+    shots: tuple[int, ...] = (1, 2)
+    samples: tuple[int, ...] = (1, 4)
+    values: Annotated[int, Range(2)] = 5
+    orders: bool = True
+    requests: Annotated[int, Range(0)] = 0
+
+    def validate(self) -> None:
+        """Refuses environments of another game, and counts below 1."""
+        super().validate()
+        check(self.env in ("MetaRG-v0", "MetaRG-v1"), "env", self.env, "MetaRG-v0, MetaRG-v1")
+        for name in ("shots", "samples"):
+            value = getattr(self, name)
+            check(bool(value) and min(value) >= 1, name, value, "one or more integers >= 1")
+
+
+PRESETS = {"quick": Config(seeds=2, episodes=2, shots=(1,), samples=(1,)), "table4": Config()}
+
+
+def language_model(config: Config, settings: ListenerSettings) -> ChatModel:
+    """The model that is asked."""
+    if config.endpoint is None:
+        return FakeModel('{"meaning": "same"}', name="always same (fake)")
+    from gpicljax.llm.client import OpenAICompatible
+
+    options: dict[str, Any] = {"options": answer_schema(settings)} if config.schema else {}
+    return OpenAICompatible(
+        config.endpoint, config.model, key_variable=config.key_variable or None, **options
+    )
+
+
+def main(argv: list[str] | None = None) -> dict[str, list[Confusion]]:
+    """Plays, and prints and writes the table; returns decisions by seed, cell by cell."""
+    config = parse(PRESETS, argv, prog="meta_rg_language_models.py")
+    enable_compilation_cache()
+    folder = config.runs_dir / "meta_rg_language_models" / config.run_name
+    found: dict[str, list[Confusion]] = {}
+    name = ""
+    with failures_reported(SavedError, LockedError, ValueError):
+        for samples in config.samples:
+            for shots in config.shots:
+                env = gpicljax.make(
+                    config.env, max_values=config.values, max_shots=shots, max_samples=samples
+                )
+                params = env.make_params(shots=shots, samples=samples)
+                vec = VectorEnv(env, config.episodes, resets="fresh", params=params)
+                for different_first in (False, True)[: 1 + config.orders]:
+                    settings = ListenerSettings(different_first=different_first)
+                    model = language_model(config, settings)
+                    name = model.name
+                    cell = f"O={samples} S={shots} {settings.order[0]} first"
+                    found[cell] = [
+                        _seed(config, vec, model, settings, folder / cell.replace(" ", "_"), seed)
+                        for seed in range(config.seeds)
+                    ]
+                    say(f"{cell}: {found[cell][0].in_words()} (first seed)")
+        say(report(folder, name, found))
+    return found
+
+
+def _seed(
+    config: Config,
+    vec: VectorEnv,
+    model: ChatModel,
+    settings: ListenerSettings,
+    folder: Path,
+    seed: int,
+) -> Confusion:
+    """The decisions of a seed's query games."""
+    key = jax.random.fold_in(jax.random.key(config.seed), np.uint32(seed))
+    budget = Budget(requests=config.requests or None)
+    played = play_listener(key, vec, model, folder / f"seed_{seed}", settings, budget=budget)
+    if played.episodes < vec.num_envs:
+        last = played.faults[-1] if played.faults else "episodes were cut"
+        say(f"seed {seed}: {played.episodes} of {vec.num_envs} episodes are over; {last}")
+    return played.query

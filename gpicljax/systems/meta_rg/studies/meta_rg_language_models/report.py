@@ -1,0 +1,50 @@
+"""Table of `meta_rg_language_models.py`: accuracies of listeners beside what could explain them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.systems.meta_rg.measures.listening import Confusion
+from gpicljax.systems.meta_rg.measures.published import TABLE_4
+
+
+def _percent(values: Sequence[float]) -> str:
+    spread = f" ± {100 * np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
+    return f"{100 * np.mean(values):.1f}{spread}"
+
+
+def report(folder: Path, model: str, found: Mapping[str, Sequence[Confusion]]) -> str:
+    """Writes the table and its numbers; returns the table."""
+    lines = [
+        f"# {model} as listener: zero-shot compositional tests",
+        "",
+        "In %, mean ± standard deviation over seeds; answers that are not valid are wrong.",
+        "",
+        '| cell | accuracy | balanced | says "same" | not valid | always "same" | games |',
+        "|---" * 7 + "|",
+    ]
+    for cell, seeds in found.items():
+        invalid = [(c.same[2] + c.different[2]) / max(c.games, 1) for c in seeds]
+        columns = [
+            _percent([getattr(c, name) for c in seeds])
+            for name in ("accuracy", "balanced_accuracy", "says_same")
+        ]
+        control = _percent([c.always_same for c in seeds])
+        games = sum(c.games for c in seeds)
+        row = [cell, *columns, _percent(invalid), control, str(games)]
+        lines.append(f"| {' | '.join(row)} |")
+    lines += ["", "The paper's (accuracy alone, 5 seeds of 64 episodes):", ""]
+    for (name, shots, samples), printed in TABLE_4.items():
+        lines.append(
+            f"- {name}, O={samples} S={shots}: {100 * printed.mean:.1f} ± {100 * printed.std:.1f}"
+        )
+    text = "\n".join(lines)
+    results = {cell: [c._asdict() for c in seeds] for cell, seeds in found.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "summary.md", text + "\n")
+    write_atomically(folder / "summary.json", to_json_text({"model": model, "query": results}))
+    return text

@@ -1,0 +1,192 @@
+"""What `meta_rg_players.py` is told: its configuration and its presets."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Annotated, Any, Literal, get_args
+
+import gpicljax
+from gpicljax.agents import r2d2
+from gpicljax.agents.sequence import SequenceHParams
+from gpicljax.checks import Range
+from gpicljax.networks.q_network import RecurrentQSettings
+from gpicljax.runtime import TrainingConfig, check
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.studies.meta_rg.config import (
+    APPENDIX_C,
+    EVENTS,
+    MANY_STEPS,
+    NEXT_REWARD,
+    refused_by_flag,
+)
+from gpicljax.systems.meta_rg.studies.meta_rg_players import trainer as signalling
+
+Method = Literal[
+    "reinforce", "straight-through", "rule", "quantiser", "independent", "vdn", "vdn-sad"
+]
+FROM_SEQUENCES = get_args(signalling.SpeakerKind)
+"""Methods that learn from whole episodes; the others step through them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Trains a speaker and a listener who have to agree on a language in every episode.
+
+    Attributes:
+      env: MetaRG-v0 (reference rules) or MetaRG-v1 (without shortcuts).
+      method: How they learn: from whole episodes, the speaker by the score function (reinforce) or
+        through its messages (straight-through), beside speakers that follow a rule; or as R2D2
+        agents, independent, on the sum of their values (vdn), and announcing what they would do
+        without exploration (vdn-sad).
+      control: Whether learning speakers are compared with one that keeps its first code.
+      shots: S, one or several; every pair of shots and samples is a cell.
+      samples: O, one or several.
+      vmin: Smallest number of values per latent dimension.
+      vmax: Largest number of values per latent dimension.
+      vocab_size: Tokens besides the end of sentence.
+      message_length: Positions of a message.
+      rounds: N, rounds of messages before the decision.
+      replies: Whether the speaker hears what the listener says in them.
+      network: The listener's network; with R2D2, that of both players.
+      players: Sizes and switches of learning from whole episodes; its speaker is the method's.
+      schedule: Hyper-parameters of learning from whole episodes; the rate falls till the end.
+      agent: Sizes and switches of R2D2; how players are mixed is the method's.
+      hparams: Hyper-parameters of R2D2.
+      feedback_weight: Weight of the expectation of feedback.
+      bank_size: Target lists kept ready for new episodes (R2D2).
+      probe_episodes: Greedy episodes per log line, played together.
+      evaluation_episodes: Episodes per seed and condition at the end, rounded up to such groups.
+      structures: Semantic structures of which all meanings are asked for.
+      taught: Semantic structures whose language somebody new learns, from all their samples, to see
+        how easily (ease of acquisition); 0 for none.
+    """
+
+    env: Literal["MetaRG-v0", "MetaRG-v1"] = "MetaRG-v1"
+    seeds: int = 3
+    method: Method = "reinforce"
+    control: bool = True
+    shots: tuple[int, ...] = (1,)
+    samples: tuple[int, ...] = (1,)
+    vmin: int = 2
+    vmax: int = 3
+    vocab_size: int = 6
+    message_length: int = 3
+    rounds: int = 1
+    replies: bool = False
+    observations: int = 10_000_000
+    log_lines: int = 20
+    network: RecurrentQSettings = dataclasses.replace(EVENTS, slots=32)
+    players: signalling.SignallingConfig = signalling.SignallingConfig(
+        games=36, episodes=4, batch_size=8, copies=4, entropy=0.02
+    )
+    schedule: SequenceHParams = SequenceHParams(
+        learning_rate=2e-3, warmup_updates=20, max_gradient_norm=5.0
+    )
+    # A message is paid for in the next step.
+    agent: r2d2.R2D2Config = dataclasses.replace(NEXT_REWARD, n_step=2, share_parameters=False)
+    hparams: r2d2.R2D2HParams = dataclasses.replace(MANY_STEPS, learning_rate=1e-3, discount=1.0)
+    feedback_weight: float = 10.0
+    bank_size: int = 2048
+    probe_episodes: int = 128
+    evaluation_episodes: int = 512
+    structures: int = 32
+    taught: Annotated[int, Range(0)] = 0
+
+    def default_name(self) -> str:
+        """The preset, the method and the environment."""
+        return f"{self.preset}-{self.method}-{self.env}"
+
+    def validate(self) -> None:
+        """Refuses empty grids, counts below 1 and what the environment refuses."""
+        super().validate()
+        for name in ("shots", "samples"):
+            value = getattr(self, name)
+            check(len(value) > 0 and min(value) > 0, name, value, "one or more integers >= 1")
+        for name in ("bank_size", "probe_episodes", "evaluation_episodes", "structures"):
+            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+        check(not self.network.predictions, "network.predictions", "names", "none: the feedback is")
+        enough = self.method != "reinforce" or self.players.copies > 1
+        check(enough, "players.copies", self.players.copies, "an integer >= 2 to reinforce")
+        self.network.check_carries(self.agent.carries)
+        check(
+            self.rounds == 1 or self.method not in FROM_SEQUENCES,
+            "rounds",
+            self.rounds,
+            f"1, for method {self.method}: several are for R2D2's (independent, vdn, vdn-sad)",
+        )
+        check(
+            self.rounds > 1 or not self.replies,
+            "replies",
+            self.replies,
+            "False; True with rounds >= 2: nothing is said after the last one but the decision",
+        )
+        game(self)
+
+
+def game(config: Config) -> MetaRG:
+    """The players' view of the game, or the listener's where the speaker is the game's own."""
+    with refused_by_flag():
+        env = gpicljax.make(
+            config.env,
+            view="listener" if config.method == "rule" else "players",
+            max_values=config.vmax,
+            max_shots=max(config.shots),
+            max_samples=max(config.samples),
+            vocab_size=config.vocab_size,
+            message_length=config.message_length,
+            num_rounds=config.rounds,
+            listener_speaks=config.replies,
+            announces=config.method == "vdn-sad",
+        )
+        assert isinstance(env, MetaRG)
+        for shots, samples in itertools.product(config.shots, config.samples):
+            cell_params(config, env, shots, samples)
+    return env
+
+
+def cell_params(config: Config, env: MetaRG, shots: int, samples: int) -> Any:
+    """The distribution over games of a cell."""
+    return env.make_params(
+        shots=shots, samples=samples, min_values=config.vmin, max_values=config.vmax
+    )
+
+
+QUICK = Config()
+NO_NOISE = dataclasses.replace(QUICK.players, batch_size=32, copies=1, entropy=0.0)
+"""Where nothing is explored, copies of a game are but the same game."""
+# Sequences hold most episodes to their end, and the memory their support phases.
+TABLE_1 = dataclasses.replace(
+    QUICK,
+    env="MetaRG-v0",
+    shots=(1, 2),
+    samples=(4,),
+    vmax=5,
+    observations=500_000,
+    log_lines=5,
+    network=dataclasses.replace(EVENTS, slots=64),
+    players=dataclasses.replace(QUICK.players, games=72, batch_size=4),
+    probe_episodes=32,
+    evaluation_episodes=128,
+    taught=4,
+)
+PRESETS = {
+    "quick": QUICK,
+    "straight-through": dataclasses.replace(
+        QUICK,
+        method="straight-through",
+        players=NO_NOISE,
+    ),
+    "quantiser": dataclasses.replace(QUICK, method="quantiser", players=NO_NOISE),
+    "rule": dataclasses.replace(QUICK, method="rule", players=NO_NOISE),
+    "vdn": dataclasses.replace(QUICK, method="vdn"),
+    "vdn-sad": dataclasses.replace(QUICK, method="vdn-sad"),
+    "cpu-table1": TABLE_1,
+    "paper-table1": dataclasses.replace(
+        TABLE_1,
+        method="vdn",
+        network=dataclasses.replace(APPENDIX_C, compare=("feedback",)),
+        agent=r2d2.R2D2Config(),
+        hparams=r2d2.R2D2HParams(),
+    ),
+}

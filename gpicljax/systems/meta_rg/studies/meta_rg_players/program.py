@@ -1,0 +1,198 @@
+"""How the study `meta_rg_players` is built and run."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import gpicljax
+from gpicljax.agents import r2d2
+from gpicljax.agents.acting import q_agent
+from gpicljax.evaluation.returns import Episode, one_trial_each, record_episode
+from gpicljax.interface import Agent, Trainer
+from gpicljax.networks.contract import over_agents
+from gpicljax.networks.q_network import recurrent_q_network
+from gpicljax.runtime import Measure, Outcome, Probe, Program, run_experiment
+from gpicljax.spaces import of_one_agent
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.env.types import CHANNELS
+from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
+from gpicljax.systems.meta_rg.measures.games import Games, play_games
+from gpicljax.systems.meta_rg.measures.language import languages
+from gpicljax.systems.meta_rg.studies.meta_rg.config import coming_feedback
+from gpicljax.systems.meta_rg.studies.meta_rg.episode import EPISODE
+from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name, probed
+from gpicljax.systems.meta_rg.studies.meta_rg_players import trainer as signalling
+from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
+    FROM_SEQUENCES,
+    PRESETS,
+    Config,
+    cell_params,
+    game,
+)
+from gpicljax.systems.meta_rg.studies.meta_rg_players.games import game_sequences, signalling_game
+from gpicljax.systems.meta_rg.studies.meta_rg_players.report import ACQUISITION, report
+
+CONDITIONS: dict[str, tuple[str, float]] = {
+    "greedy": ("episode", 0.0),
+    "behaviour (exploring)": ("episode", 1.0),
+    "messages re-permuted every game": ("game", 0.0),
+    "random tokens": ("random", 0.0),
+}
+"""Channel and exploration of every way in which players are evaluated."""
+
+
+class Learner(NamedTuple):
+    """A way to learn.
+
+    Attributes:
+      trainer: of both players.
+      hparams: its hyper-parameters.
+      agent: `explore -> Agent`, both players with their exploration scaled.
+      between: `state -> state`, between two chunks.
+    """
+
+    trainer: Trainer
+    hparams: Any
+    agent: Callable[..., Agent]
+    between: Callable[[Any], Any] = lambda state: state
+
+
+def learner(config: Config, env: MetaRG) -> Learner:
+    """The way to learn that a configuration names."""
+    if config.method in FROM_SEQUENCES:
+        settings = dataclasses.replace(
+            config.players, speaker=config.method, feedback_weight=config.feedback_weight
+        )
+        own = dataclasses.replace(env, view="listener")
+        played = signalling_game(own)
+        draw = game_sequences(
+            own, settings.games, settings.episodes, settings.copies, settings.noise
+        )
+        trainer = signalling.make(settings, played, config.network, draw)
+        hparams = dataclasses.replace(
+            config.schedule, decay_updates=config.updates(trainer.observations)
+        )
+        agent = functools.partial(signalling.players_agent, settings, played, config.network)
+        return Learner(trainer, hparams, agent)
+
+    mixing = "none" if config.method == "independent" else "vdn"
+    settings = dataclasses.replace(config.agent, mixing=mixing, announce=env.announces)
+    observation = of_one_agent(env.observation_space(), 2)
+    actions = r2d2.own_choices(env, settings.announce)
+    network = recurrent_q_network(
+        dataclasses.replace(config.network, predictions=("feedback",)), observation, actions
+    )
+    vec = gpicljax.VectorEnv(env, settings.num_envs, bank_size=config.bank_size, renew_share=0.5)
+
+    expects = r2d2.Auxiliary("feedback", coming_feedback(env), config.feedback_weight)
+    trainer = r2d2.make(settings, vec, network, (expects,))
+    steps = config.updates(trainer.observations) * trainer.optimiser_steps
+    hparams = dataclasses.replace(config.hparams, decay_updates=steps)
+    r2 = functools.partial(
+        q_agent,
+        over_agents(network, 2, settings.share_parameters),
+        actions,
+        num_agents=2,
+        announce=settings.announce,
+    )
+
+    def agent(explore: jax.Array | float = 0.0) -> Agent:
+        return r2(epsilons=lambda batch: explore * r2d2.actor_epsilons(hparams, batch))
+
+    def between(state: r2d2.TrainState) -> r2d2.TrainState:
+        vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
+        rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
+        return dataclasses.replace(state, rollout=rollout)
+
+    return Learner(trainer, hparams, agent, between)
+
+
+def build(config: Config) -> Program:
+    """Wires environment, players and trainer together."""
+    env = game(config)
+    trainer, hparams, agent, between = learner(config, env)
+    sequences = config.method in FROM_SEQUENCES
+    longest = int(env.horizon())
+
+    cells: dict[str, Any] = {}
+    for shots, samples in itertools.product(config.shots, config.samples):
+        params = cell_params(config, env, shots, samples)
+        where = cell_name((shots, samples))
+        cells[where] = signalling.Lesson(params, jnp.asarray(1.0)) if sequences else params
+        if config.control and config.method in signalling.LEARNING:
+            frozen = signalling.Lesson(params, jnp.asarray(0.0))
+            cells[f"{where}, frozen speaker"] = frozen
+
+    def games_of(cell: Any) -> Any:
+        return cell.games if sequences else cell
+
+    evaluated = dataclasses.replace(env, ablations=True)
+    batch = one_trial_each(evaluated, config.probe_episodes, longest)
+
+    def games(
+        key: jax.Array, params: Any, cell: Any, channel: jax.Array, explore: jax.Array
+    ) -> Games:
+        """Plays an episode on each of `probe_episodes` instances; `explore` scales the noise."""
+        channel = jnp.asarray(channel, jnp.int32)
+        explore = explore * cell.learns if sequences else explore
+        return play_games(
+            key,
+            batch,
+            agent(explore),
+            params,
+            max_games=env.max_games,
+            max_steps=longest,
+            env_params=dataclasses.replace(games_of(cell), channel=channel),
+        )
+
+    def episode(key: jax.Array, params: Any, cell: Any) -> Episode:
+        """The first of the greedy episodes, step by step."""
+        games = games_of(cell)
+        return record_episode(key, env, agent(), params, max_steps=longest, env_params=games)
+
+    def language(key: jax.Array, params: Any, cell: Any) -> Any:
+        """What the speaker says of every meaning."""
+        structures = config.structures
+        return languages(key, env, agent(), params, games_of(cell), structures=structures)
+
+    def acquisition(key: jax.Array, params: Any, cell: Any) -> jax.Array:
+        """What somebody new understands of the language of each structure, float `[T]`."""
+        told, games, taught = agent(), games_of(cell), config.taught
+        return language_acquisition(key, env, told, params, games, structures=taught).query
+
+    groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
+    measures = {
+        name: Measure(games, (CHANNELS.index(channel), explore), groups)
+        for name, (channel, explore) in CONDITIONS.items()
+    }
+    if env.view == "players":
+        measures["language"] = Measure(language)
+        if config.taught:
+            measures[ACQUISITION] = Measure(acquisition)
+    measures[EPISODE] = Measure(episode)
+    return Program(
+        title=f"Two players in {config.env}, {config.method}",
+        details={"games": f"{', '.join(cells)}; V in {config.vmin} .. {config.vmax}"},
+        init=lambda key, cell: trainer.init(key, hparams, cell),
+        update=trainer.update,
+        observations=trainer.observations,
+        between=between,
+        cells=cells,
+        measures=measures,
+        probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0)), probed),
+        key_metric="query_accuracy",
+        more=env,
+    )
+
+
+def main(argv: list[str] | None = None) -> Outcome | None:
+    """Runs the experiment; returns its outcome (None after a dry run)."""
+    return run_experiment("meta_rg_players", PRESETS, build, report, argv)

@@ -1,0 +1,219 @@
+"""The tables, the figures and the summary of `meta_rg_players.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from gpicljax.evaluation.statistics import mean_interval, welch_test
+from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.figures.languages import languages_figure
+from gpicljax.systems.meta_rg.measures import published
+from gpicljax.systems.meta_rg.measures.games import accuracy_by_seed
+from gpicljax.systems.meta_rg.measures.language import meanings
+from gpicljax.systems.meta_rg.studies.meta_rg.episode import EPISODE, replay
+from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
+from gpicljax.viz.curves import learning_curves
+from gpicljax.viz.style import save_figure
+
+LANGUAGE = ("topsim", "posdis", "bosdis")
+ACQUISITION = "ease of acquisition"
+
+
+class Results:
+    """What a run measured.
+
+    Attributes:
+      outcome: of the run.
+      cells: their names.
+      conditions: in which players were evaluated.
+      query: by condition, query accuracy by game, `float64[cells, seeds]`.
+      support: likewise, support accuracy.
+      language: by measure, the mean over structures, likewise; empty without speakers to ask.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        """Computes the accuracies."""
+        self.outcome, self.cells = outcome, list(outcome.program.cells)
+        others = "language", ACQUISITION, EPISODE
+        self.conditions = [name for name in outcome.measured if name not in others]
+        accuracies = {name: accuracy_by_seed(outcome.measured[name]) for name in self.conditions}
+        self.query = {name: self._by_cell(a.query.by_game) for name, a in accuracies.items()}
+        self.support = {name: self._by_cell(a.support.by_game) for name, a in accuracies.items()}
+        asked = outcome.measured.get("language")
+        self.language = {}
+        if asked is not None:
+            self.language = {
+                name: self._by_cell(np.asarray(getattr(asked, name)).reshape(len(asked.topsim), -1))
+                for name in LANGUAGE
+            }
+        if (learnt := outcome.measured.get(ACQUISITION)) is not None:
+            self.language[ACQUISITION] = self._by_cell(learnt)
+
+    def _by_cell(self, values: Any) -> np.ndarray:
+        values = self.outcome.seeds(values).reshape(len(self.cells), self.outcome.config.seeds, -1)
+        # Structures in which nothing is said have no measure; nor has a speaker that says nothing.
+        known = ~np.isnan(values)
+        total = np.where(known, values, 0).sum(-1)
+        return np.where(known.any(-1), total / np.maximum(known.sum(-1), 1), np.nan)
+
+
+def accuracy_table(results: Results) -> str:
+    """Every cell and condition."""
+    lines = [
+        "| game | evaluated | query | support | query, seed by seed |",
+        "|---|---|---|---|---|",
+    ]
+    for index, cell in enumerate(results.cells):
+        for name in results.conditions:
+            query, support = results.query[name][index], results.support[name][index]
+            seeds = " ".join(f"{100 * x:.1f}" for x in query)
+            means = " | ".join(mean_interval(x).percent for x in (query, support))
+            lines.append(f"| {cell} | {name} | {means} | {seeds} |")
+    return "\n".join(lines)
+
+
+def language_table(results: Results) -> str:
+    """Every cell's measures of compositionality, and what somebody new understands."""
+    names = results.language
+    lines = [f"| game | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
+    for index, cell in enumerate(results.cells):
+        values = (mean_interval(found[index]).percent for found in names.values())
+        lines.append(f"| {cell} | {' | '.join(values)} |")
+    return "\n".join(lines)
+
+
+def paper_table(results: Results) -> str:
+    """The paper's Table 1 beside what learning players reached in the same games, in %."""
+    lines = ["| game | measure | paper | ours | ours, frozen speaker |", "|---|---|---|---|---|"]
+    ours = {
+        "zsct": results.query["greedy"],
+        "ease_of_acquisition": results.language.get(ACQUISITION),
+        **{name: results.language.get(name) for name in LANGUAGE},
+    }
+    for (measure, shots), theirs in published.TABLE_1.items():
+        cell, values = cell_name((shots, 4)), ours[measure]
+        if cell not in results.cells or values is None:
+            continue
+        printed = f"{100 * theirs.mean:.1f} ± {100 * theirs.std:.1f}"
+        both = [
+            mean_interval(values[results.cells.index(name)]).percent
+            for name in (cell, f"{cell}, frozen speaker")
+            if name in results.cells
+        ]
+        both += [""] * (2 - len(both))
+        lines.append(f"| {cell} | {measure.replace('_', ' ')} | {printed} | {' | '.join(both)} |")
+    return "\n".join(lines)
+
+
+def comparisons(results: Results) -> list[str]:
+    """Learning speakers against those that keep their first code, in words."""
+    said = []
+    for index, cell in enumerate(results.cells):
+        control = f"{cell}, frozen speaker"
+        if control not in results.cells:
+            continue
+        ours = results.query["greedy"][index]
+        theirs = results.query["greedy"][results.cells.index(control)]
+        words = f"{cell}: a speaker that learns gains {100 * (ours.mean() - theirs.mean()):+.1f} "
+        words += "points of query accuracy over one that keeps its first code"
+        if len(ours) > 1:
+            test = welch_test(ours, theirs, alternative="greater")
+            words += f" (Welch's t = {test.t:.2f}, one-sided p = {test.p:.4f})"
+        said += [words + ".", ""]
+    return said
+
+
+def draw(results: Results) -> None:
+    """Draws what was learnt, and the languages."""
+    outcome = results.outcome
+    config, env, figures = outcome.config, outcome.program.more, outcome.run.figures
+    assert isinstance(env, MetaRG)
+    title = f"Two players in {config.env}, {config.method}, V in {config.vmin} .. {config.vmax}"
+    seeds = config.seeds
+    if len(outcome.steps) > 1:
+        accuracy = outcome.curve("query_accuracy")
+        lanes = {c: accuracy[i * seeds : (i + 1) * seeds] for i, c in enumerate(results.cells)}
+        figure = learning_curves(
+            outcome.steps,
+            lanes if len(lanes) > 1 else next(iter(lanes.values())),
+            baselines={"chance": 0.5},
+            xlabel="observations per seed",
+            ylabel="query accuracy, greedy",
+            title=title,
+            percent=True,
+        )
+        save_figure(figure, figures / "learning.png")
+    if results.language:
+        asked, space = outcome.measured["language"], meanings(env)
+        # The first seed's richest structure, as every seed of the first cell speaks about it.
+        lanes = (len(results.cells) * seeds, config.structures, len(space))
+        counts = np.asarray(asked.counts).reshape(lanes)[:seeds]
+        messages = np.asarray(asked.messages).reshape(*lanes, -1)[:seeds]
+        shown = counts[0, counts[0].sum(-1).argmax()]
+        same = (counts == shown).all(-1).argmax(-1)
+        languages = {
+            f"seed {seed}": messages[seed, same[seed]][shown > 0]
+            for seed in range(seeds)
+            if (counts[seed, same[seed]] == shown).all()
+        }
+        figure = languages_figure(
+            languages, space[shown > 0], env.vocab_size, title="What is said of every meaning"
+        )
+        save_figure(figure, figures / "languages.png")
+
+
+def report(outcome: Outcome) -> Report:
+    """Draws the figures, and says what was found."""
+    results, config = Results(outcome), outcome.config
+    draw(results)
+    parts = [
+        f"# {config.env}: two players, {config.method}, preset {config.preset}",
+        "",
+        f"V in {config.vmin} .. {config.vmax}, {outcome.observations:,} observations per seed. "
+        f"Accuracy in %, {config.evaluation_episodes} fresh episodes per seed: mean ± standard "
+        f"deviation [95 % t-interval] over {config.seeds} seed(s).",
+        "",
+        accuracy_table(results),
+        "",
+        *comparisons(results),
+    ]
+    if results.language:
+        parts += [
+            f"The language, in %: mean over {config.structures} semantic structures and all their "
+            "meanings, each asked for at the start of an episode.",
+            "",
+            language_table(results),
+            "",
+        ]
+        if config.taught:
+            parts += [
+                f"{ACQUISITION.capitalize()}: the accuracy of new listeners on the meanings of the "
+                f"query phase after 512 epochs of those of the support phase, in {config.taught} "
+                "structures; chance is 50 %.",
+                "",
+            ]
+    if config.vmax == 5 and 4 in config.samples:
+        parts += ["Beside the paper's Table 1:", "", paper_table(results), ""]
+    parts += [
+        f"Players have {outcome.parameters:,} parameters together. Training ran at "
+        f"{throughput(outcome.history):,.0f} observations/s over all seeds, probes included.",
+        "",
+        replay(outcome, outcome.program.more),
+    ]
+    numbers = {
+        cell: {
+            name: {
+                "query": results.query[name][index].tolist(),
+                "support": results.support[name][index].tolist(),
+                **dataclasses.asdict(mean_interval(results.query[name][index])),
+            }
+            for name in results.conditions
+        }
+        | {name: values[index].tolist() for name, values in results.language.items()}
+        for index, cell in enumerate(results.cells)
+    }
+    return Report("\n".join(parts), {**numbers, "observations_per_s": throughput(outcome.history)})

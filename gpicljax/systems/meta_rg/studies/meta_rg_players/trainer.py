@@ -1,0 +1,407 @@
+"""Signalling games learnt from whole episodes: a listener, and a speaker that may learn as well.
+
+The listener is told the right decisions (cross-entropy), and learns to expect what the feedback
+will show. The speaker follows a rule or learns: by the score function (`"reinforce"`; Williams,
+1992), or through its messages as if they were not discrete (`"straight-through"`; Bengio et al.,
+2013; Jang et al., 2017). Its control keeps the code that it was born with.
+
+A speaker must mean the same by the same message throughout an episode, or nothing can be bound.
+Its exploration therefore draws its noise once per episode: tokens are those of highest logit plus
+Gumbel noise, which is the same for all games of an episode.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.agents import sequence
+from gpicljax.agents.acting import AgentCarry, q_agent
+from gpicljax.checks import Size, check, check_at_least, check_choice
+from gpicljax.interface import Agent, TimeStep, Trainer
+from gpicljax.networks.contract import Network
+from gpicljax.networks.q_network import QOutput, RecurrentQSettings, recurrent_q_network
+from gpicljax.systems.meta_rg.studies.meta_rg_players.networks import (
+    GameInputs,
+    GameTargets,
+    SignallingGame,
+    Speaker,
+)
+
+SPEAKER, LISTENER = 0, 1
+"""Places of the players on the agent axis."""
+
+SpeakerKind = Literal["rule", "quantiser", "reinforce", "straight-through"]
+LEARNING: tuple[SpeakerKind, ...] = ("reinforce", "straight-through")
+"""Speakers that are networks."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SignallingConfig:
+    """Sizes and switches, all static.
+
+    Attributes:
+      speaker: `"rule"` (that of the game), `"quantiser"` (the digitising one: a control),
+        `"reinforce"` or `"straight-through"`.
+      games: G, length of a sequence.
+      episodes: of a sequence; see `systems.meta_rg.studies.meta_rg_players.games.game_sequences`.
+      batch_size: sequences of different games per update.
+      copies: sequences with the same games and other noise, each of which is a baseline to the
+        others; at least 2 for `"reinforce"`.
+      noise: whether exploration is the same for an `"episode"` or drawn anew every `"game"`.
+      feedback_weight: of the expectation of feedback in the listener's loss.
+      speaker_sizes: hidden sizes of the speaker.
+      temperature: of the softmax whose gradient stands for that of straight-through messages.
+      horizon: weight of what an episode's later games bring in the reward of a message.
+      entropy: weight of the entropy of a speaker's tokens.
+    """
+
+    speaker: SpeakerKind = "rule"
+    games: Size = 64
+    episodes: Size = 4
+    batch_size: Size = 32
+    copies: Size = 1
+    noise: Literal["episode", "game"] = "episode"
+    feedback_weight: float = 10.0
+    speaker_sizes: tuple[Size, ...] = (128, 128)
+    temperature: float = 1.0
+    horizon: float = 0.0
+    entropy: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_choice("speaker", self.speaker, get_args(SpeakerKind))
+        check_at_least(2 if self.speaker == "reinforce" else 1, copies=self.copies)
+        check(self.temperature > 0, "temperature", self.temperature, "a number above 0")
+
+
+class PlayersInputs(NamedTuple):
+    """What two players read of a sequence of games; leaves `[G, B, ...]`.
+
+    Attributes:
+      games: the games.
+      learns: float `[G, B]`, 1 where a speaker explores and learns, 0 where it does neither.
+    """
+
+    games: GameInputs
+    learns: jax.Array
+
+
+@struct.dataclass
+class Lesson:
+    """What a run learns from, traced.
+
+    Attributes:
+      games: the distribution over tasks, as `draw` is given it.
+      learns: float `[]`, 1 for a speaker that learns, 0 for one that keeps its first code.
+    """
+
+    games: Any
+    learns: jax.Array | float = 1.0
+
+
+class SignalOutput(NamedTuple):
+    """What two players make of a sequence of games; leaves `[G, B, ...]`.
+
+    Attributes:
+      logits: float `[G, B, D]`, of the listener's decisions.
+      expected: float `[G, B, F]`, what it expects the feedback to show.
+      log_prob: float `[G, B]`, of the message; None unless the speaker is a network.
+      entropy: float `[G, B]`, of its tokens, likewise.
+      message: `int32[G, B, L]`, as sent.
+    """
+
+    logits: jax.Array
+    expected: jax.Array
+    log_prob: jax.Array | None
+    entropy: jax.Array | None
+    message: jax.Array
+
+
+def _one_hot_space(game: SignallingGame) -> spaces.Dict:
+    """The listener's observation with its message as one-hots, which have gradients."""
+    space = game.observations
+    flat = spaces.Box(0.0, 1.0, (spaces.flat_size(space["message"]),))
+    items = [(name, flat if name == "message" else entry) for name, entry in space.items]
+    return spaces.Dict(tuple(items))
+
+
+def two_players(
+    config: SignallingConfig, game: SignallingGame, listener: RecurrentQSettings
+) -> Network:
+    """Speaker, channel and listener as one network over whole games (see `PlayersInputs`).
+
+    Its parameters are a dictionary with those of `listener` and, where it has some, `speaker`.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.systems.meta_rg.studies.meta_rg_players.games import signalling_game
+      >>> game = signalling_game(gpicljax.make("MetaRG-v1"))
+      >>> config = SignallingConfig(speaker="reinforce", copies=2)
+      >>> network = two_players(config, game, RecurrentQSettings(encoded="stimulus", core=(16,)))
+    """
+    hears = recurrent_q_network(_expecting(listener), _one_hot_space(game), game.actions)
+    speaker = _speaker(config, game)
+    tokens, length = game.vocab_size + 1, game.message_length
+    flat = (length * tokens,)
+
+    def say(params: Any, inputs: GameInputs, learns: jax.Array) -> tuple[Any, ...]:
+        """One-hots float `[G, B, L, V + 1]` of the message as sent, log-probability, entropy."""
+        if config.speaker == "quantiser":
+            return jax.nn.one_hot(game.quantised(inputs.speaker), tokens), None, None
+        logits: Any = speaker.apply(params["speaker"], inputs.speaker)
+        still = jax.lax.stop_gradient(logits)
+        logits = still + learns[..., None, None] * (logits - still)
+        noise = learns[..., None, None] * inputs.noise
+        tokens_said = jnp.argmax(logits + noise, axis=-1)
+        going_on = jnp.cumprod(tokens_said != 0, axis=-1)
+        sent = tokens_said * going_on
+        hard = jax.nn.one_hot(sent, tokens)
+        # What would come behind the end of a sentence is not said: it has no part in anything.
+        said = jnp.pad(going_on[..., :-1], ((0, 0), (0, 0), (1, 0)), constant_values=1)[..., None]
+        log_probs = jax.nn.log_softmax(logits)
+        entropy = -(said * jnp.exp(log_probs) * log_probs).sum((-1, -2))
+        if config.speaker == "straight-through":
+            soft = said * jax.nn.softmax((logits + noise) / config.temperature)
+            hard = hard + soft - jax.lax.stop_gradient(soft)
+        log_prob = (said * log_probs * jax.nn.one_hot(tokens_said, tokens)).sum((-1, -2))
+        return hard, log_prob, entropy
+
+    def heard(inputs: GameInputs, sent: jax.Array) -> jax.Array:
+        """The message in every step of every game, float `[G, B, R, L (V + 1)]`."""
+        through = jax.nn.one_hot(inputs.channel, tokens)
+        arrives = jnp.einsum("gblv,gblvw->gblw", sent, through)
+        steps = inputs.listener.last_reward.shape[2]
+        silence = jax.nn.one_hot(jnp.zeros((*sent.shape[:2], 1, length), jnp.int32), tokens)
+        every = jnp.broadcast_to(arrives[:, :, None], (*sent.shape[:2], steps - 1, *sent.shape[2:]))
+        return jnp.concatenate([silence, every], axis=2).reshape(*sent.shape[:2], steps, *flat)
+
+    def listener_input(inputs: GameInputs, messages: jax.Array) -> Any:
+        """As the listener's network reads it."""
+        shown = {**inputs.listener.observation, "message": messages}
+        return inputs.listener._replace(observation=shown)
+
+    def by_step(x: jax.Array) -> jax.Array:
+        """`[G, B, R, ...] -> [G R, B, ...]`."""
+        x = jnp.moveaxis(x, 2, 1)
+        return x.reshape(-1, *x.shape[2:])
+
+    def init(key: jax.Array, inputs: PlayersInputs) -> Any:
+        """From inputs of one game, `[B, ...]`."""
+        games = inputs.games
+        speaker_key, listener_key = jax.random.split(key)
+        step = jax.tree.map(lambda x: x[:, 0], games.listener)
+        batch = step.last_reward.shape[0]
+        shown = {**step.observation, "message": jnp.zeros((batch, *flat))}
+        params = {"listener": hears.init(listener_key, step._replace(observation=shown))}
+        if config.speaker in LEARNING:
+            params["speaker"] = speaker.init(speaker_key, games.speaker)
+        return params
+
+    def unroll(
+        params: Any,
+        carry: Any,
+        inputs: PlayersInputs,
+        starts: jax.Array | None,
+        key: jax.Array | None = None,
+    ) -> tuple[SignalOutput, Any]:
+        del starts
+        shown, learns = inputs
+        games, batch, steps = shown.listener.last_reward.shape
+        if config.speaker == "rule":
+            said = shown.listener.observation["message"]
+            messages = jax.nn.one_hot(said, tokens).reshape(games, batch, steps, -1)
+            sent, log_prob, entropy = said[:, :, -1], None, None
+        else:
+            hot, log_prob, entropy = say(params, shown, learns)
+            messages, sent = heard(shown, hot), hot.argmax(-1)
+        read = jax.tree.map(by_step, listener_input(shown, messages))
+        first = jnp.zeros((games, steps, batch), bool).at[:, 0].set(shown.starts)
+        outputs, carry = hears.unroll(
+            params["listener"], carry, read, first.reshape(-1, batch), key
+        )
+        decide: QOutput = jax.tree.map(
+            lambda x: x.reshape(games, steps, *x.shape[1:])[:, game.decides], outputs
+        )
+        expected = decide.predictions["feedback"]
+        logits = decide.q_values[..., : game.num_decisions]
+        return SignalOutput(logits, expected, log_prob, entropy, sent), carry
+
+    def step(params: Any, carry: Any, inputs: Any, start: jax.Array) -> tuple[Any, Any]:
+        one = jax.tree.map(lambda x: x[None], inputs)
+        outputs, carry = unroll(params, carry, one, start[None])
+        return jax.tree.map(lambda x: x[0], outputs), carry
+
+    return Network(jax.jit(init), hears.initial_carry, step, unroll)
+
+
+def _expecting(listener: RecurrentQSettings) -> RecurrentQSettings:
+    return dataclasses.replace(listener, predictions=("feedback",))
+
+
+def _speaker(config: SignallingConfig, game: SignallingGame) -> Speaker:
+    return Speaker(game.vocab_size, game.message_length, config.speaker_sizes, game.fixed_length)
+
+
+def objective(config: SignallingConfig) -> list[sequence.Loss]:
+    """What the players learn from.
+
+    The score function's reward of a message is what it did for the listener: the log-probability
+    of the right decision less the weighted error of its expectation, compared with the same game
+    under the noise of other copies.
+    """
+
+    def nats(out: SignalOutput, sequences: sequence.Sequences) -> jax.Array:
+        labels = jnp.maximum(sequences.targets.answer, 0)
+        return optax.softmax_cross_entropy_with_integer_labels(out.logits, labels)
+
+    def error(out: SignalOutput, sequences: sequence.Sequences) -> jax.Array:
+        return jnp.square(out.expected - sequences.targets.feedback).mean(-1)
+
+    def played(sequences: sequence.Sequences) -> jax.Array:
+        return sequences.targets.answer >= 0
+
+    def score(out: SignalOutput, sequences: sequence.Sequences) -> jax.Array:
+        assert out.log_prob is not None
+        reward = -nats(out, sequences) - config.feedback_weight * error(out, sequences)
+        reward = jax.lax.stop_gradient(jnp.where(played(sequences), reward, 0))
+        if config.horizon:
+            reward = reward + config.horizon * _following(reward, sequences.inputs.games.starts)
+        groups = reward.reshape(reward.shape[0], -1, config.copies)
+        others = (groups.sum(-1, keepdims=True) - groups) / (config.copies - 1)
+        return -(groups - others).reshape(reward.shape) * out.log_prob
+
+    losses = [
+        sequence.Loss("decision", nats, 1.0, played),
+        sequence.Loss("feedback", error, config.feedback_weight, played),
+    ]
+    if config.speaker == "reinforce":
+        losses.append(sequence.Loss("score", score, 1.0, played))
+    if config.speaker in LEARNING:
+        entropy = sequence.Loss("entropy", lambda out, _: out.entropy, -config.entropy, played)
+        losses.append(entropy)
+    return losses
+
+
+def _following(reward: jax.Array, starts: jax.Array) -> jax.Array:
+    """The sum of the rewards of an episode's later games, `[G, B]`."""
+
+    def back(later: jax.Array, here: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        reward, start = here
+        return jnp.where(start, 0, later + reward), later
+
+    return jax.lax.scan(back, jnp.zeros_like(reward[0]), (reward, starts), reverse=True)[1]
+
+
+def make(
+    config: SignallingConfig,
+    game: SignallingGame,
+    listener: RecurrentQSettings,
+    draw: Callable[[jax.Array, Any], tuple[GameInputs, GameTargets]],
+) -> Trainer:
+    """Builds the trainer.
+
+    Args:
+      config: sizes and switches.
+      game: what is played.
+      listener: its network; `predictions` are the trainer's.
+      draw: `(keys, games) -> (inputs, targets)` of `games` games each, `copies` sequences a key,
+        such as `systems.meta_rg.studies.meta_rg_players.games.game_sequences`.
+
+    Returns:
+      A sequence trainer (its hyper-parameters are `sequence.SequenceHParams`) whose `init` is given
+      a `Lesson`. Its agent plays both parts of the players' view; with the game's own speaker, the
+      listener's.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.systems.meta_rg.studies.meta_rg_players.games import game_sequences, signalling_game
+      >>> env = gpicljax.make("MetaRG-v1")
+      >>> config, listener = SignallingConfig(games=32), RecurrentQSettings(encoded="stimulus")
+      >>> draw = game_sequences(env, config.games, config.episodes)
+      >>> make(config, signalling_game(env), listener, draw).observations
+      3072
+    """
+
+    def sample(keys: jax.Array, lesson: Lesson) -> sequence.Sequences:
+        games, targets = draw(keys, lesson.games)
+        learns = jnp.full(games.starts.shape, lesson.learns, jnp.result_type(float))
+        return sequence.Sequences(PlayersInputs(games, learns), games.starts, targets)
+
+    return sequence.make(
+        sequence.SequenceConfig(batch_size=config.batch_size, schedule="cosine"),
+        two_players(config, game, listener),
+        sample,
+        objective(config),
+        length=config.copies * config.games * game.steps,
+        agent=lambda greedy=False: players_agent(config, game, listener, 0.0 if greedy else 1.0),
+    )
+
+
+class PlayersCarry(NamedTuple):
+    """The listener's memory, and the speaker's noise `[B, L, V + 1]` of the trial."""
+
+    listener: AgentCarry
+    noise: jax.Array
+
+
+def players_agent(
+    config: SignallingConfig,
+    game: SignallingGame,
+    listener: RecurrentQSettings,
+    explore: jax.Array | float = 0.0,
+) -> Agent:
+    """Both players in the players' view of the game, over the trainer's parameters.
+
+    With the game's own speaker there is but one player, in the listener's view.
+
+    Args:
+      config: sizes and switches.
+      game: what is played.
+      listener: its network.
+      explore: scale of the noise in the speaker's choice of tokens: 0 for the likeliest, 1 for that
+        of training.
+    """
+    hears = recurrent_q_network(_expecting(listener), game.observations, game.actions)
+    decides = q_agent(hears, game.actions)
+    if config.speaker == "rule":
+        return Agent(
+            decides.initial_carry,
+            lambda keys, params, carry, timestep: decides.act(
+                keys, params["listener"], carry, timestep
+            ),
+        )
+    speaker, shape = _speaker(config, game), (game.message_length, game.vocab_size + 1)
+
+    def initial_carry(batch: int) -> PlayersCarry:
+        return PlayersCarry(decides.initial_carry(batch), jnp.zeros((batch, *shape)))
+
+    def act(
+        keys: jax.Array, params: Any, carry: PlayersCarry, timestep: TimeStep
+    ) -> tuple[jax.Array, Any, PlayersCarry]:
+        seen = jax.tree.map(lambda x: x[:, LISTENER], timestep.observation)
+        seen = {**seen, "action_mask": seen["action_mask"][:, 0, : game.num_decisions + 1]}
+        own = timestep._replace(observation=seen, reward=timestep.reward[:, LISTENER])
+        decision, aux, memory = decides.act(keys, params["listener"], carry.listener, own)
+
+        stimulus = timestep.observation["stimulus"][:, SPEAKER]
+        fresh = jax.vmap(lambda key: jax.random.gumbel(key, shape))(keys)
+        anew = timestep.trial_start if config.noise == "episode" else seen["round"] == 0
+        noise = jnp.where(anew[:, None, None], fresh, carry.noise)
+        if config.speaker in LEARNING:
+            logits: Any = speaker.apply(params["speaker"], stimulus)
+            tokens = jnp.argmax(logits + explore * noise, axis=-1).astype(jnp.int32)
+        else:
+            tokens = game.quantised(stimulus)
+        waits = jnp.full_like(decision, game.num_decisions)
+        said = jnp.concatenate([waits[:, None], tokens], axis=1)
+        decided = jnp.pad(decision[:, None], ((0, 0), (0, game.message_length)))
+        return jnp.stack([said, decided], axis=1), aux, PlayersCarry(memory, noise)
+
+    return Agent(initial_carry, act)

@@ -1,0 +1,145 @@
+"""How the study `recall` is built and run."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.agents import r2d2
+from gpicljax.agents.acting import q_agent, random_agent
+from gpicljax.agents.combinators import forgetful, panel
+from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.interface import Agent
+from gpicljax.networks.q_network import recurrent_q_network
+from gpicljax.runtime import (
+    FAST_COMPILE,
+    Measure,
+    Outcome,
+    Probe,
+    Program,
+    run_experiment,
+    save_agent,
+    stream,
+)
+from gpicljax.systems.meta_rg.env.recall import Recall
+from gpicljax.systems.meta_rg.experts import recall as experts
+from gpicljax.systems.meta_rg.measures.recall import (
+    Games,
+    RecallAccuracy,
+    play_games,
+    recall_accuracy,
+)
+from gpicljax.systems.meta_rg.studies.recall.config import PRESETS, Config
+from gpicljax.systems.meta_rg.studies.recall.report import of_seeds, report
+from gpicljax.vector import VectorEnv
+
+CONDITIONS: dict[str, tuple[float, bool]] = {
+    "greedy": (0.0, False),
+    "behaviour (exploring actors)": (1.0, False),
+    "memory cleared every game": (0.0, True),
+}
+"""Exploration and forgetting of every way in which the trained agents are evaluated."""
+
+
+def build(config: Config) -> Program:
+    """Wires environment, network and trainer together."""
+    env = Recall(**config.env_options)
+    env_params = env.make_params(min_values=config.vmin, max_values=config.vmax)
+    vec = VectorEnv(env, config.agent.num_envs, resets="fresh", params=env_params)
+    network = recurrent_q_network(config.network, env.observation_space(), env.action_space())
+    trainer = r2d2.make(config.agent, vec, network)
+    steps = config.updates(trainer.observations) * trainer.optimiser_steps
+    hparams = dataclasses.replace(config.hparams, decay_updates=steps)
+    batch = watched(env, config.probe_episodes)
+
+    # One program for all conditions: what they differ in is traced.
+    def games(
+        key: jax.Array, params: Any, env_params: Any, explore: jax.Array, forget: jax.Array
+    ) -> Games:
+        """Plays an episode on each of `probe_episodes` instances.
+
+        `explore` scales the actors' epsilons; `forget` clears memories every game.
+        """
+        epsilons = r2d2.actor_epsilons(hparams, config.probe_episodes) * explore
+        agent = forgetful(
+            q_agent(network, env.action_space(), epsilons),
+            lambda timestep: forget & ~timestep.privileged["asking"],
+        )
+        return play_games(key, batch, agent, params, env_params)
+
+    def accuracy(games: Games) -> dict[str, np.ndarray]:
+        each = of_seeds(*games)
+        found = {"first_shot": each.first.by_game, "second_shot": each.second.by_game}
+        return {name: np.asarray(values) for name, values in found.items()}
+
+    groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
+    return Program(
+        title=f"R2D2 in the Recall task, {config.stimulus} stimuli",
+        details={"memory": config.network.memory, "values": f"{config.vmin} .. {config.vmax}"},
+        init=lambda key, cell: trainer.init(key, hparams, cell),
+        update=trainer.update,
+        observations=trainer.observations,
+        cells={"": env_params},
+        measures={name: Measure(games, how, groups) for name, how in CONDITIONS.items()},
+        baselines=lambda: calibrate(config, env_params),
+        probe=Probe(Measure(games, CONDITIONS["greedy"]), accuracy),
+        key_metric="second_shot",
+        save=lambda folder, cell, **about: save_agent(
+            folder,
+            algorithm="r2d2",
+            env_id="Recall-v0",
+            env_options=config.env_options,
+            env_params=cell,
+            num_envs=config.agent.num_envs,
+            config=config.agent,
+            network=config.network,
+            **about,
+        ),
+        more=env,
+    )
+
+
+def watched(env: Recall, episodes: int) -> VectorEnv:
+    """A batch to evaluate on. Agents read nothing of what is privileged; rules and ablations do."""
+    return one_trial_each(env, episodes, 2 * env.max_games, privileged=True)
+
+
+def calibrate(config: Config, env_params: Any) -> dict[str, RecallAccuracy]:
+    """Accuracy of the rules that need no training, on the same games."""
+    env = Recall(**config.env_options)
+    vec = watched(env, config.evaluation_episodes)
+    task_key, key = jax.random.split(stream(config.seed, "rules"))
+
+    def first(keys: jax.Array, params: Any, carry: Any, timestep: Any) -> Any:
+        return jnp.where(timestep.privileged["asking"], 0, env.wait), {}, carry
+
+    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    def play(keys: jax.Array) -> RecallAccuracy:
+        rules = {
+            "random": random_agent(env),
+            "always the first value": Agent(lambda batch: (), first),
+            "1-NN oracle": experts.nearest(env),
+        }
+        if env.stimulus == "scs":
+            tasks = jax.vmap(env.sample_task, (0, None))(keys, env_params)
+            rules["single stimulus"] = experts.single(env, tasks)
+            rules["ranking oracle"] = experts.ranking(env)
+        names.extend(rules)
+        games = play_games(key, vec, panel(list(rules.values())), (), env_params)
+        score = jax.vmap(recall_accuracy, (None, -1, None))
+        return score(*games)
+
+    names: list[str] = []
+    scores = jax.device_get(play(jax.random.split(task_key, 4096)))
+    return {name: jax.tree.map(lambda x, i=i: x[i], scores) for i, name in enumerate(names)}
+
+
+def main(argv: list[str] | None = None) -> Outcome | None:
+    """Runs the experiment; returns its outcome (None after a dry run)."""
+    return run_experiment("recall", PRESETS, build, report, argv)

@@ -1,0 +1,205 @@
+"""The listener experiment as a user runs it, at toy sizes; and what it refuses."""
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from gpicljax.runtime import load_agent
+from gpicljax.systems.meta_rg.studies.meta_rg import program as meta_rg
+
+TINY = [
+    "--seeds=2",
+    "--observations=10240",
+    "--log-lines=2",
+    "--checkpoint-every=1",
+    "--bank-size=64",
+    "--probe-episodes=16",
+    "--evaluation-episodes=32",
+    "--network.heads=2",
+    "--network.slots=16",
+    "--network.predictor=16",
+    "--network.head=16",
+    "--agent.batch-size=8",
+    "--no-progress",
+]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(meta_rg, "memoryless_accuracy", lambda *_: (0.7, 0.6))
+        results = meta_rg.main([*TINY, f"--runs-dir={folder}"])
+    return folder, folder / "meta_rg" / "quick-MetaRG-v1", results
+
+
+def test_writes_everything(finished):
+    _, run, results = finished
+    for name in ("learning", "in_context_learning", "listeners", "stimuli", "messages"):
+        assert (run / "figures" / f"{name}.png").stat().st_size > 5_000
+    summary = json.loads((run / "summary.json").read_text())
+    cell = summary["results"]["S = 1, O = 1"]
+    assert set(meta_rg.CONDITIONS) <= set(cell)
+    assert len(cell["greedy"]["query by game"]["seeds"]) == 2
+    assert cell["rules"]["section oracle"][0] > 0.97
+    assert cell["rules"]["memoryless classifier (learnt)"] == [0.7, 0.6]
+    text = (run / "summary.md").read_text()
+    assert "62.2 ± 3.7" in text and "memory cleared every game" in text
+    assert len(results.history) == 2
+
+
+def test_the_page_tells_the_first_greedy_episode(finished):
+    _, run, results = finished
+    page = (run / "figures" / "episode.html").read_text()
+    told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    greedy = jax.tree.map(lambda x: x[0, 0], results.measured["greedy"])
+    games = greedy.valid.sum()
+    # Three steps a game but for the last one's feedback; the decision is the second.
+    assert told["last"] == 3 * games - 1 and "structure" in told["words"][0]
+    assert set(told["actions"][1::3]) <= {"same", "different"}
+    assert set(told["actions"][::3] + told["actions"][2::3]) == {"wait"}
+    right = [value > 0 for value in told["reward"][1::3]]
+    assert right == greedy.correct[greedy.valid].tolist()
+    assert (
+        f"{sum(greedy.correct & greedy.query)} of {sum(greedy.query & greedy.valid)}"
+        == (told["readings"][-1][-1])
+    )
+    assert "it expects" in page and "same " in told["readings"][2][1]
+    assert "an episode of seed 0" in (run / "summary.md").read_text()
+
+
+def test_saved_listeners_load(finished):
+    _, run, results = finished
+    loaded = load_agent(run / "agents" / "seed_1")
+    mine, theirs = (jax.tree.leaves(p) for p in (loaded.params, results.params))
+    assert all(np.array_equal(a, b[1]) for a, b in zip(mine, theirs, strict=True))
+    assert loaded.env == results.program.more and loaded.info["training"]["lane"] == 1
+    assert loaded.info["evaluation"]["greedy"] == pytest.approx(
+        json.loads((run / "summary.json").read_text())["results"]["S = 1, O = 1"]["greedy"][
+            "query by game"
+        ]["seeds"][1]
+    )
+
+
+def test_games_are_those_of_whole_episodes(finished):
+    greedy = finished[2].measured["greedy"]
+    assert greedy.valid.shape[:2] == (2, 32)
+    games = greedy.valid.sum(-1)
+    # Support games come first, without gaps, and every episode has both phases.
+    assert np.array_equal(greedy.valid, np.arange(greedy.valid.shape[-1]) < games[..., None])
+    assert ((greedy.query & greedy.valid).sum(-1) > 0).all()
+    assert (np.diff(greedy.query.astype(int), axis=-1)[greedy.valid[..., 1:]] >= 0).all()
+
+
+def test_refuses_an_existing_run(finished, capsys):
+    with pytest.raises(SystemExit) as stop:
+        meta_rg.main([*TINY, f"--runs-dir={finished[0]}"])
+    assert stop.value.code == 1
+    assert "--resume" in capsys.readouterr().err
+
+
+def test_refuses_to_resume_another_configuration(finished, capsys):
+    with pytest.raises(SystemExit) as stop:
+        meta_rg.main([*TINY, f"--runs-dir={finished[0]}", "--resume", "--vmax=4"])
+    assert stop.value.code == 1
+    assert "vmax" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--seeds", "0"], "seeds"),
+        (["--preset", "quik"], "quick"),
+        (["--vmin", "4", "--vmax", "3"], "vmin"),
+        (["--vmax", "7"], "vocab_size"),
+        (["--shots", "0"], "shots"),
+        (["--distractors", "9"], "distractors"),
+        (["--rounds", "0"], "rounds"),
+        (["--agent.unroll", "0"], "unroll"),
+        (["--auxiliary", "none"], "compare"),
+        (["--env", "MetaRG-v9"], "env"),
+        (["--network.memory", "transformer"], "carries"),
+        (["--network.event-when", "round"], "event_when"),
+        (["--network.core", "20"], "core"),
+    ],
+)
+def test_refuses_bad_arguments_before_compiling(arguments, word, capsys, tmp_path):
+    with pytest.raises((SystemExit, ValueError)) as stop:
+        meta_rg.main([*arguments, f"--runs-dir={tmp_path}"])
+    told = capsys.readouterr().err + str(stop.value)
+    assert word in told.replace("-", "_")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("preset", meta_rg.PRESETS)
+def test_presets_are_consistent(preset):
+    config = dataclasses.replace(meta_rg.PRESETS[preset], preset=preset)
+    config.validate()
+    assert config.observations % config.log_lines == 0 or preset.startswith("paper")
+
+
+def test_paper_presets_have_the_paper_s_sizes():
+    table3 = meta_rg.PRESETS["paper-table3"]
+    assert len(table3.cells) == 9 and table3.seeds == 6
+    agent = table3.agent
+    assert (agent.num_envs, agent.unroll, agent.overlap, agent.burn_in) == (32, 20, 10, 10)
+    assert (agent.n_step, agent.batch_size) == (3, 32)
+    # 50,000 observations, and one update per step of all actors.
+    assert agent.capacity * agent.period >= 50_000
+    assert agent.updates_per_collect == agent.period
+
+
+def _records(run):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in lines]
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
+    _, undisturbed, _ = finished
+    script = Path(meta_rg.__file__)
+    command = [sys.executable, "-u", script, *TINY, f"--runs-dir={tmp_path}"]
+    run = tmp_path / "meta_rg" / "quick-MetaRG-v1"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while not (run / "metrics.jsonl").exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.kill()
+    assert len(_records(run)) < len(_records(undisturbed))
+    subprocess.run([*command, "--resume"], check=True, stdout=subprocess.DEVNULL)
+    # The undisturbed run was made in this process, on one device instead of one per core.
+    assert len(_records(run)) == len(_records(undisturbed))
+    for ours, theirs in zip(_records(run), _records(undisturbed), strict=True):
+        assert ours.keys() == theirs.keys()
+        for name, value in ours.items():
+            np.testing.assert_allclose(value, theirs[name], rtol=1e-4, atol=1e-5)
+    whole = tmp_path / "whole"
+    subprocess.run([*command[:-1], f"--runs-dir={whole}"], check=True, stdout=subprocess.DEVNULL)
+    again = whole / "meta_rg" / "quick-MetaRG-v1"
+    assert _records(run) == _records(again)  # bit for bit
+    final = [json.loads((r / "summary.json").read_text())["results"] for r in (run, again)]
+    for results in final:
+        results.pop("observations_per_s")
+    assert final[0] == final[1]
+
+
+@pytest.mark.slow
+def test_the_paper_s_grid_is_one_program(tmp_path, monkeypatch):
+    monkeypatch.setattr(meta_rg, "memoryless_accuracy", lambda *_: (0.7, 0.6))
+    grid = ["--preset=paper-table3", "--seeds=2", "--agent.replay-capacity=640"]
+    # The corners of the table, whose programs are those of the whole.
+    grid += ["--shots", "1", "4", "--samples", "1", "16"]
+    small = [f"--network.{part}=16" for part in ("encoder", "mixer", "core")]
+    results = meta_rg.main([*TINY, *grid, *small, f"--runs-dir={tmp_path}"])
+    assert len(results.program.cells) == 4
+    assert results.measured["greedy"].valid.shape[0] == 8
+    text = next(tmp_path.glob("meta_rg/*/summary.md")).read_text()
+    assert "### Ours (greedy)" in text and "S = 4, O = 16" in text
+    assert "messages re-permuted every game" in text and "random tokens" in text

@@ -1,0 +1,103 @@
+"""What speakers say of every meaning, and how easily somebody new learns it."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.interface import Agent
+from gpicljax.systems.meta_rg.env.types import SPEAKER
+from gpicljax.systems.meta_rg.measures.acquisition import ease_of_acquisition
+from gpicljax.systems.meta_rg.measures.language import languages, meanings, utterances
+
+ENV = gpicljax.make("MetaRG-v1", view="players", max_values=3)
+
+
+def speaker(say):
+    """Both players; the speaker says a function of its stimulus, times `params`."""
+
+    def act(keys, params, carry, timestep):
+        said = params * say(timestep.observation["stimulus"][:, SPEAKER])
+        action = jnp.zeros((len(keys), 2, 4), jnp.int32).at[:, SPEAKER, 1:].set(said)
+        return action, {}, carry
+
+    return Agent(lambda batch: (), act)
+
+
+def thirds():
+    """It tells the thirds in which its stimulus lies."""
+    return speaker(lambda x: 1 + jnp.clip(jnp.floor((x + 1) * 1.5), 0, 2).astype(jnp.int32))
+
+
+def test_every_meaning_is_asked_for():
+    # All structures have two or three values; sections are told by the stimulus alone.
+    params = ENV.make_params(min_values=3, max_values=3)
+    ask = jax.jit(functools.partial(languages, env=ENV, agent=thirds(), structures=4))
+    key = jax.random.key(0)
+    said = jax.device_get(ask(key, params=1, env_params=params))
+    assert said.messages.shape == (4, 27, 3) and (said.counts == 1).all()
+    # A stimulus leaves its section in 0.05 % of all cases.
+    assert (said.messages == meanings(ENV) + 1).mean() > 0.99
+    assert (said.posdis > 0.95).all() and (said.topsim > 0.8).all() and (said.bosdis < 0.5).all()
+    params = ENV.make_params(min_values=2, max_values=3)
+    mixed = jax.device_get(ask(key, params=1, env_params=params))
+    assert set(mixed.counts.sum(-1)) <= {8, 12, 18, 27} and mixed.counts.sum() < 4 * 27
+    silent = ask(key, params=0, env_params=params)
+    assert (silent.messages == 0).all() and np.isnan(silent.posdis).all()
+
+
+def test_every_sample_is_spoken_of():
+    env = dataclasses.replace(ENV, max_samples=3)
+    ends = speaker(lambda x: jnp.where(x > 0, 6, 1))
+    params = env.make_params(min_values=2, max_values=2, samples=2)
+    ask = jax.jit(
+        lambda key: utterances(key, env, ends, 1, params, structures=2, samples=env.max_samples)
+    )
+    said = jax.device_get(ask(jax.random.key(0)))
+    assert said.messages.shape == said.stimuli.shape == (2, 27, 3, 3)
+    assert (said.messages == np.where(said.stimuli > 0, 6, 1)).all()
+    exists = said.counts > 0
+    assert exists.sum() == 16 and (said.num_values == 2).all()
+    # Of two samples there are, the third is the first again.
+    first, second, third = np.moveaxis(said.stimuli[exists], 1, 0)
+    assert (first == third).all() and (first != second).all()
+
+
+def test_a_code_is_learnt_and_noise_is_not():
+    space = jnp.asarray(meanings(ENV))
+    key = jax.random.key(1)
+    query = (space % 2 == 1).sum(-1) >= 2
+    samples = jnp.stack([space, space], 1)
+    stimuli = (2 * samples + 1) / 3 - 1 + 0.05 * jax.random.normal(key, samples.shape)
+    noise = jax.random.randint(key, samples.shape, 1, 4)
+    both = jnp.stack([samples + 1, noise])
+
+    @jax.jit
+    @jax.vmap
+    def learn(messages):
+        return ease_of_acquisition(
+            key, messages, stimuli, ~query, query, vocab_size=3, epochs=200, learning_rate=3e-3
+        )
+
+    learnt = jax.device_get(learn(both))
+    assert learnt.support.shape == (2, 200)
+    # Twenty combinations teach the others only in part.
+    assert learnt.query[0] > 0.6 and learnt.seen[0] > 0.9
+    assert abs(learnt.query[1] - 0.5) < 0.2
+
+
+def test_what_is_refused():
+    said, seen, ones = jnp.ones((4, 1, 3), jnp.int32), jnp.zeros((4, 1, 2)), jnp.ones(4)
+    for arguments, words in (
+        ((said[0], seen, ones, ones), "messages"),
+        ((said, seen[:2], ones, ones), "stimuli"),
+        ((said, seen, ones[:2], ones), "support"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ease_of_acquisition(jax.random.key(0), *arguments, vocab_size=3)
+    with pytest.raises(ValueError, match="epochs: got 0"):
+        ease_of_acquisition(jax.random.key(0), said, seen, ones, ones, vocab_size=3, epochs=0)

@@ -1,0 +1,53 @@
+"""Table 4's experiment, with a fake model: what is asked, counted, written, and asked again."""
+
+import pytest
+
+from gpicljax.llm.chat import FakeModel
+from gpicljax.systems.meta_rg.studies.meta_rg_language_models import program as experiment
+
+SMALL = ["--values", "2", "--env", "MetaRG-v1", "--episodes", "2", "--seeds", "1"]
+
+
+def test_decisions_by_cell_and_seed(tmp_path, capsys, monkeypatch):
+    models = []
+
+    def model(config, settings):
+        models.append(FakeModel(f'{{"meaning": "{settings.order[0]}"}}', name="first word"))
+        return models[-1]
+
+    monkeypatch.setattr(experiment, "language_model", model)
+    arguments = [*SMALL, "--runs-dir", str(tmp_path), "--name", "a"]
+    found = experiment.main(arguments)
+    assert set(found) == {"O=1 S=1 same first", "O=1 S=1 different first"}
+    same, different = found.values()
+    # Whoever takes the first word says "same" in one order, "different" in the other.
+    assert [table.says_same for table in same + different] == [1.0, 0.0]
+    assert [table.games for table in same] == [table.games for table in different]
+    for one, other in zip(same, different, strict=True):
+        assert one.accuracy == one.always_same and other.accuracy == 1 - one.accuracy
+        assert one.balanced_accuracy == other.balanced_accuracy == 0.5
+    said = capsys.readouterr().out
+    assert "first word" in said and "O=1 S=1 different first" in said
+    folder = tmp_path / "meta_rg_language_models" / "a"
+    assert {path.name for path in folder.glob("O=1*")} == {
+        "O=1_S=1_same_first", "O=1_S=1_different_first",
+    }  # fmt: skip
+    assert sum(fake.requests for fake in models) > 0
+    # The same flags ask for nothing that is there.
+    models.clear()
+    assert experiment.main(arguments) == found
+    assert sum(fake.requests for fake in models) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--env", "Recall-v0"], "env: got 'Recall-v0'"),
+        (["--shots", "0"], "shots: got"),
+        (["--values", "1"], "values: got 1"),
+    ],
+)
+def test_bad_flags_are_refused(flags, message, capsys):
+    with pytest.raises(SystemExit) as error:
+        experiment.main(flags)
+    assert error.value.code == 2 and message in capsys.readouterr().err

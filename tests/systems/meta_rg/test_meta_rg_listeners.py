@@ -1,0 +1,156 @@
+"""Rule-based listeners of Meta-Referential Games against their published and measured scores.
+
+Accuracies are in percent, over all games of 600 episodes unless said otherwise. The reference's
+numbers have standard errors of up to one point.
+"""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from compiling import OPTIMISED
+from variants import daily
+
+import gpicljax
+from gpicljax.systems.meta_rg.experts import listeners as experts
+from gpicljax.systems.meta_rg.measures.games import play_games
+from gpicljax.systems.meta_rg.measures.zsct import zsct_accuracy
+
+EPISODES = 600
+LEAK, FEEDBACK = "leak rule (message-free)", "any-feedback rule (message-free)"
+MESSAGE_FREE = ("random", "always same", "always different", LEAK, FEEDBACK)
+SECTION, NEAREST = "section oracle", "1-NN oracle"
+
+
+@functools.cache
+def player(env):
+    """All calibration rules in one compiled pass, for any parameters of the game."""
+    vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048, privileged=True)
+    panel = experts.calibration_panel(env)
+    sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
+    return jax.jit(
+        lambda key, params: play_games(key, vec, panel, None, env_params=params, **sizes),
+        compiler_options=OPTIMISED,
+    )
+
+
+@functools.cache
+def scores(env_id, shots=1, values=(2, 5), **static):
+    """Accuracies by the rule's name, in percent."""
+    env = gpicljax.make(env_id, max_shots=2, **static)
+    params = env.make_params(shots=shots, min_values=values[0], max_values=values[1])
+    games = player(env)(jax.random.key(0), params)
+    measured = {}
+    for r, name in enumerate(experts.calibration_rules(env)):
+        accuracy = zsct_accuracy(games.correct[..., r], games.valid, games.query)
+        measured[name] = jax.tree.map(lambda x: 100 * float(x), accuracy)
+    return measured
+
+
+def assert_close(ours, error, expected, its_error=1.0):
+    assert error <= 1
+    combined = np.hypot(error, its_error)
+    assert abs(ours - expected) <= 3 * combined, (ours, error, expected)
+
+
+@pytest.mark.parametrize("env_id", daily(["MetaRG-v1"], ["MetaRG-v0", "MetaRG-v1"]))
+@pytest.mark.parametrize("rule", ["random", "always same", "always different"])
+def test_what_does_not_look_is_at_chance(env_id, rule):
+    for phase in scores(env_id)[rule]:
+        assert_close(phase.by_game, phase.by_game_error, 50, its_error=0)
+        assert_close(phase.by_episode, phase.by_episode_error, 50, its_error=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shots", "values", "query"), [(1, (2, 5), 72.1), (2, (2, 5), 77.4), (1, (2, 3), 77.7)]
+)
+def test_leak_rule(shots, values, query):
+    accuracy = scores("MetaRG-v0", shots, values)[LEAK].query
+    assert_close(accuracy.by_game, accuracy.by_game_error, query)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("values", "query"), [((2, 5), 77.8), ((2, 3), 87.9)])
+def test_any_feedback_rule(values, query):
+    # Measured as a mean over the accuracies of 600 episodes, which long query lists, where more
+    # was fed back before but targets repeat, do not dominate: over games it is 3 points less.
+    accuracy = scores("MetaRG-v0", 1, values)[FEEDBACK].query
+    assert_close(accuracy.by_episode, accuracy.by_episode_error, query, its_error=0.6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shots", "values", "section", "nearest"),
+    [(1, (2, 5), 81.3, 69.5), (2, (2, 5), 89.5, 83.3), (1, (2, 3), 75.0, 64.1)],
+)
+def test_oracles_bind(shots, values, section, nearest):
+    measured = scores("MetaRG-v0", shots, values)
+    assert measured[SECTION].query.by_game >= 99
+    assert measured[NEAREST].query.by_game >= 99
+    learning = measured[NEAREST].support
+    assert_close(learning.by_game, learning.by_game_error, nearest)
+    # How the measured section oracle treats symbols it has not heard yet, and what its support
+    # score is a mean of, is not stated. Ours agrees in the mean over episodes; over games it is up
+    # to 3 points better, and with ranks of centroids in place of their sections 3 points worse.
+    learning = measured[SECTION].support
+    assert_close(learning.by_episode, learning.by_episode_error, section)
+
+
+@pytest.mark.parametrize("rule", MESSAGE_FREE)
+def test_without_shortcuts_no_message_free_rule_beats_chance(rule):
+    accuracy = scores("MetaRG-v1")[rule].query
+    assert abs(accuracy.by_game - 50) <= 2
+    assert abs(accuracy.by_episode - 50) <= 2
+
+
+@pytest.mark.parametrize("rule", [SECTION, NEAREST])
+def test_without_shortcuts_binding_still_solves_the_game(rule):
+    assert scores("MetaRG-v1")[rule].query.by_game >= 99
+
+
+def test_an_oracle_binds_what_is_told_in_two_rounds_about_multi_hot_stimuli():
+    """Two of three dimensions a round, the second in both."""
+    options = {"num_rounds": 2, "message_length": 2, "stimulus": "mhe", "max_values": 3}
+    measured = scores("MetaRG-v1", values=(2, 3), **options)
+    assert SECTION not in measured
+    assert measured[NEAREST].query.by_game >= 99
+    assert abs(measured["random"].query.by_game - 50) <= 2
+
+
+@pytest.mark.slow
+def test_balanced_nonmatches_alone_leave_the_any_feedback_rule():
+    measured = scores("MetaRG-v0", nonmatch="balanced")
+    assert abs(measured[LEAK].query.by_game - 50) <= 2
+    left = measured[FEEDBACK].query
+    assert_close(left.by_episode, left.by_episode_error, 58.0, its_error=0.6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("permutation", ["none", "shared", "position"])
+def test_digitising_pair_is_defeated_by_a_permutation(permutation):
+    env = gpicljax.make("MetaRG-v0", speaker="digitising", permutation=permutation)
+    vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048, privileged=True)
+    agent = experts.listener(env, experts.digitising_rule(env))
+    sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
+    games = jax.jit(lambda key: play_games(key, vec, agent, None, **sizes))(jax.random.key(1))
+    correct = games.correct.reshape(games.valid.shape)
+    for phase in zsct_accuracy(correct, games.valid, games.query):
+        if permutation == "none":
+            assert 100 * phase.by_game >= 95
+        else:
+            assert abs(100 * phase.by_game - 50) <= 3
+
+
+def test_rules_refuse_other_views_and_decisions():
+    players = gpicljax.make("MetaRG-v0", view="players")
+    with pytest.raises(ValueError, match="view"):
+        experts.calibration_panel(players)
+    with pytest.raises(ValueError, match="actions"):
+        reference = gpicljax.make("MetaRG-v0", actions="reference")
+        experts.listener(reference, experts.random_rule(reference))
+    with pytest.raises(ValueError, match="decision: got 2"):
+        experts.constant_rule(gpicljax.make("MetaRG-v0"), 2)
+    with pytest.raises(ValueError, match="stimulus"):
+        experts.section_rule(gpicljax.make("MetaRG-v0", stimulus="mhe"))

@@ -1,0 +1,97 @@
+"""The two-player experiment as a user runs it, at toy sizes; and what it refuses."""
+
+import json
+
+import jax.numpy as jnp
+import pytest
+from variants import daily
+
+from gpicljax.systems.meta_rg.studies.meta_rg_players import program as meta_rg_players
+from gpicljax.systems.meta_rg.studies.meta_rg_players import report as players_report
+from gpicljax.systems.meta_rg.studies.meta_rg_players.config import PRESETS
+
+TINY = [
+    "--seeds=2",
+    "--vmax=2",
+    "--log-lines=2",
+    "--probe-episodes=8",
+    "--evaluation-episodes=16",
+    "--structures=4",
+    "--taught=1",
+    "--network.heads=2",
+    "--network.predictor=8",
+    "--network.head=8",
+    "--network.slots=16",
+    "--no-progress",
+]
+SEQUENCES = [
+    "--observations=1000",
+    "--players.games=8",
+    "--players.episodes=2",
+    "--players.batch-size=2",
+    "--players.copies=2",
+    "--players.speaker-sizes=8",
+]
+AGENTS = [
+    "--observations=5120",
+    "--bank-size=64",
+    "--agent.replay-capacity=64",
+    "--agent.min-replay=32",
+    "--agent.batch-size=4",
+]
+METHODS = {
+    "reinforce": SEQUENCES,
+    "straight-through": SEQUENCES,
+    "rule": SEQUENCES,
+    "quantiser": SEQUENCES,
+    "vdn": AGENTS,
+    "vdn-sad": AGENTS,
+    "independent": [*AGENTS, "--rounds=2", "--replies", "--network.event-when=round=3"],
+}
+
+
+@pytest.mark.parametrize("method", daily(["reinforce"], METHODS))
+def test_every_way_to_learn_runs(method, tmp_path, monkeypatch):
+    paged = method != "reinforce"
+    if not paged:  # The page of an episode is a program of its own; the other methods write it.
+        monkeypatch.setattr(meta_rg_players, "record_episode", lambda *_, **__: jnp.zeros(()))
+        monkeypatch.setattr(players_report, "replay", lambda *_: "no page")
+    outcome = meta_rg_players.main(
+        [*TINY, *METHODS[method], f"--method={method}", f"--runs-dir={tmp_path}"]
+    )
+    folder = outcome.run.path
+    text = (folder / "summary.md").read_text()
+    assert "messages re-permuted every game" in text and f"two players, {method}" in text
+    results = json.loads((folder / "summary.json").read_text())["results"]
+    learnt = results["S = 1, O = 1"]
+    assert set(meta_rg_players.CONDITIONS) <= set(learnt)
+    assert len(learnt["greedy"]["query"]) == 2
+    compared = method in ("reinforce", "straight-through")
+    assert ("S = 1, O = 1, frozen speaker" in results) == compared
+    assert ("Welch" in text) == compared
+    spoken = method != "rule"
+    assert ("ease of acquisition" in learnt) == ("Ease of acquisition" in text) == spoken
+    assert ("posdis" in learnt) == spoken == (folder / "figures" / "languages.png").exists()
+    assert (folder / "figures" / "learning.png").stat().st_size > 5_000
+    assert (folder / "figures" / "episode.html").exists() == paged
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_are_wired(preset):
+    program = meta_rg_players.build(PRESETS[preset])
+    assert program.observations > 0 and program.cells
+
+
+def test_contradictions_are_refused(capsys):
+    for flags, word in (
+        (["--vmax=1"], "vmax"),
+        (["--method=reinforce", "--players.copies=1"], "copies"),
+        (["--network.predictions=feedback"], "network.predictions"),
+        (["--samples=0"], "samples"),
+        (["--rounds=2"], "rounds"),
+        (["--replies", "--method=vdn"], "replies"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            meta_rg_players.main([*flags, "--dry-run"])
+        assert stop.value.code == 2
+        assert word in capsys.readouterr().err

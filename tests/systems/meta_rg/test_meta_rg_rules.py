@@ -1,0 +1,419 @@
+"""The rules of Meta-Referential Games, on short episodes written by hand."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.systems.meta_rg.env import language, structure
+from gpicljax.systems.meta_rg.env.game import draw_game
+from gpicljax.systems.meta_rg.env.targets import INDEX, Skeleton
+from gpicljax.systems.meta_rg.env.types import CHANNELS
+
+# Latent tuples of a 4 x 4 x 4 structure, support and query ones (two or more odd values).
+SUPPORT = [(0, 0, 0), (1, 2, 0), (2, 3, 2), (2, 0, 3)]
+QUERY = [(1, 3, 0), (3, 3, 3), (1, 0, 1)]
+GAMES = len(SUPPORT) + len(QUERY)
+
+
+def written(support=SUPPORT, query=QUERY, num_values=(4, 4, 4), repeated=()):
+    """The skeleton of an episode with these targets."""
+    cap = 8
+    index = [int(np.dot(t, (25, 5, 1))) for t in [*support, *repeated, *query]]
+    num_support = len(support) + len(repeated)
+    pool = sorted(index[:num_support]) + sorted(index[num_support:])
+    first, count = [], []
+    for game, target in enumerate(index):
+        side = slice(0, num_support) if game < num_support else slice(num_support, None)
+        first.append((0 if game < num_support else num_support) + pool[side].index(target))
+        count.append(pool[side].count(target))
+
+    def padded(values, fill):
+        return jnp.asarray(values + [fill] * (2 * cap - len(values)), INDEX)
+
+    return Skeleton(
+        num_values=jnp.asarray(num_values, jnp.int32),
+        targets=padded(index, 0),
+        first=padded(first, 0),
+        count=padded(count, 1),
+        pool=padded(pool, jnp.iinfo(INDEX).max),
+        num_support=jnp.int32(num_support),
+        num_games=jnp.int32(len(index)),
+        query_pool=jnp.asarray([0, len(index)], jnp.int32),
+        overflow=jnp.zeros((), bool),
+    )
+
+
+@functools.cache
+def player(env):
+    """Plays a written episode with given actions, or rightly and wrongly where they are None."""
+
+    def play(key, skeleton, actions, right, channel):
+        params = env.default_params
+        params = params.replace(samples=jnp.int32(env.max_samples), channel=channel)
+        task, state = env.start(key, skeleton, params)
+
+        def body(state, inputs):
+            action, right = inputs
+            answer = state.game.answer
+            chosen = jnp.where(right, answer, (answer + 1) % env.num_decisions)
+            action = jnp.where(action < 0, chosen, action)
+            seen = {
+                "observation": env.observe(state, task),
+                "state": state,
+                "answer": answer,
+                "round": state.round,
+                "target": state.game.speaker_latents[0],
+            }
+            _, state, reward, terminated, _, info = env.step(key, state, action, task)
+            return state, {**seen, "reward": reward, "terminated": terminated, "info": info}
+
+        return task, jax.lax.scan(body, state, (actions, right))[1]
+
+    return jax.jit(play)
+
+
+def play(env, actions=None, *, right=None, seed=0, skeleton=None, games=GAMES, channel="episode"):
+    steps = games * (env.num_rounds + 1 + env.feedback) - env.feedback
+    if actions is None:
+        shape = () if env.view == "listener" else (2, 1 + env.message_length)
+        actions = np.full((steps, *shape), -1)
+    right = np.ones(steps, bool) if right is None else right
+    skeleton = written() if skeleton is None else skeleton
+    actions, channel = jnp.asarray(actions, jnp.int32), jnp.int32(CHANNELS.index(channel))
+    return jax.device_get(player(env)(jax.random.key(seed), skeleton, actions, right, channel))
+
+
+def posdis(targets):
+    return np.asarray(targets) + 1
+
+
+# Steps, messages, rewards ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rounds", "feedback"), [(1, True), (1, False), (2, True), (2, False)])
+def test_steps_and_messages_of_a_game(rounds, feedback):
+    length = 2 if rounds == 2 else 3
+    env = gpicljax.make("MetaRG-v0", num_rounds=rounds, feedback=feedback, message_length=length)
+    task, steps = play(env)
+    per_game = rounds + 1 + feedback
+    time = np.arange(GAMES * per_game - feedback)
+    stage, game = time % per_game, time // per_game
+    seen, info = steps["observation"], steps["info"]
+    np.testing.assert_array_equal(seen["round"], stage)
+    np.testing.assert_array_equal(info["game"], game)
+    np.testing.assert_array_equal(info["decided"], stage == rounds)
+    np.testing.assert_array_equal(seen["phase"], game >= len(SUPPORT))
+    np.testing.assert_array_equal(info["query"], game >= len(SUPPORT))
+    np.testing.assert_array_equal(steps["target"], np.asarray(SUPPORT + QUERY)[game])
+    # It ends with the last decision; the feedback to that is the terminal observation.
+    np.testing.assert_array_equal(steps["terminated"], time == time[-1])
+
+    # What is said at one step is heard at the next, and stays until the game is over.
+    told = posdis(steps["target"])
+    if rounds == 1:
+        sent = np.where(stage[:, None] == 0, 0, told)
+    else:  # a window that slides on with the round
+        first, second = told[:, :2], told[:, 1:]
+        sent = np.where(stage[:, None] == 1, first, second)
+        sent = np.where(stage[:, None] == 0, 0, sent)
+    heard = np.take_along_axis(task.heard[None], sent[..., None], 2)[..., 0]
+    np.testing.assert_array_equal(seen["message"], heard)
+
+
+def test_rewards_and_what_is_remembered_of_the_last_game():
+    env = gpicljax.make("MetaRG-v0")
+    time = np.arange(3 * GAMES - 1)
+    right = (time // 3) % 2 == 0
+    _, steps = play(env, right=right)
+    deciding, query = time % 3 == 1, time // 3 >= len(SUPPORT)
+    expected = np.where(right, 1.0, np.where(query, -2.0, 0.0)) * deciding
+    np.testing.assert_array_equal(steps["reward"], expected)
+    np.testing.assert_array_equal(steps["info"]["correct"], right & deciding)
+    assert sorted(set(expected)) == [-2, 0, 1]
+    seen = steps["observation"]
+    result, reward = 0, 0.0
+    for t in time:
+        assert (seen["previous_result"][t], seen["previous_reward"][t]) == (result, reward)
+        if deciding[t]:
+            result, reward = 1 + right[t], expected[t]
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+def test_feedback_shows_exactly_what_the_speaker_saw(samples):
+    env = gpicljax.make("MetaRG-v0", max_samples=samples)
+    different = 0
+    for seed in range(4):
+        task, steps = play(env, seed=seed)
+        stimulus, game = steps["observation"]["stimulus"], steps["state"].game
+        feedback = steps["round"] == 2
+        np.testing.assert_array_equal(stimulus[feedback], game.speaker[feedback, 0])
+        np.testing.assert_array_equal(stimulus[~feedback], game.listener[~feedback, 0])
+        different += (stimulus[1::3][: GAMES - 1] != stimulus[2::3]).any(-1).sum()
+        # Every value shown is one of the episode's table: nothing is drawn anew.
+        for i in range(3):
+            assert np.isin(stimulus[:, i], task.table[i, :4]).all()
+    assert different > 0
+
+
+def test_what_is_done_out_of_turn_has_no_effect():
+    env = gpicljax.make("MetaRG-v0")
+    time = np.arange(3 * GAMES - 1)
+    decided = np.where(time % 3 == 1, 1, env.num_decisions)
+    noise = np.where(time % 3 == 1, 1, np.random.default_rng(0).integers(0, 3, time.size))
+    for a, b in zip(
+        *(jax.tree.leaves(keyless(play(env, x))) for x in (decided, noise)), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+    # No-operation when a decision is due is a wrong decision.
+    _, steps = play(env, np.full(time.size, env.num_decisions))
+    assert not steps["info"]["correct"].any()
+
+
+def keyless(played):
+    task, steps = played
+    return task, {**steps, "state": steps["state"].replace(key=None)}
+
+
+# Stimuli -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def games(distractors, samples=1, game=1, same_view=True, descriptive=True):
+    """One game of a written episode, drawn 4,000 times."""
+    skeleton = written(SUPPORT, QUERY, repeated=[SUPPORT[1]])
+    table = jnp.arange(60.0).reshape(3, 5, 4)
+    draw = functools.partial(
+        draw_game,
+        num_distractors=distractors,
+        descriptive=descriptive,
+        same_view=same_view,
+        scs=True,
+    )
+    draw = jax.jit(jax.vmap(draw, (0, None, None, None, None)))
+    keys = jax.random.split(jax.random.key(0), 4_000)
+    return jax.device_get(draw(keys, jnp.int32(game), skeleton, table, jnp.int32(samples)))
+
+
+def share_error(share):
+    return 4 * np.sqrt(share * (1 - share) / 4_000)
+
+
+@pytest.mark.parametrize("distractors", [0, 1, 3])
+@pytest.mark.parametrize("game", [1, 6])
+def test_targets_distractors_and_answers(distractors, game):
+    drawn = games(distractors, game=game)
+    target = (SUPPORT + [SUPPORT[1]] + QUERY)[game]
+    is_target = (drawn.listener_latents == target).all(-1)  # [N, K + 1]
+    slots = distractors + 1
+    assert (drawn.speaker_latents[:, 0] == target).all()
+    assert is_target.sum(1).max() <= 1, "distractors are of another meaning than the target"
+    present = is_target.any(1)
+    np.testing.assert_array_equal(drawn.answer, np.where(present, is_target.argmax(1), slots))
+    # Descriptive: the target is kept with probability 1 / (K + 2), in a uniform place.
+    for answer in range(slots + 1):
+        expected = slots / (slots + 1) if answer == slots else 1 / (slots + 1) / slots
+        assert abs((drawn.answer == answer).mean() - expected) <= share_error(expected)
+    # The speaker's distractors are the listener's, in another order where the target is missing.
+    both = np.sort(drawn.speaker_latents @ (25, 5, 1)), np.sort(drawn.listener_latents @ (25, 5, 1))
+    np.testing.assert_array_equal(both[0][present], both[1][present])
+    if distractors:
+        meanings = drawn.speaker_latents[:, 1:] @ (25, 5, 1)
+        assert (meanings != np.dot(target, (25, 5, 1))).all()
+    # Non-matches are uniform over places of the lists: the support list in the support phase,
+    # both lists in the query phase. A tuple that is listed twice comes twice as often.
+    if distractors == 0:
+        support, listed = [*SUPPORT, SUPPORT[1]], game >= 5
+        places = [t for t in support + QUERY * listed if t != target]
+        other = drawn.listener_latents[~present][:, 0]
+        for t in set(places):
+            expected = places.count(t) / len(places)
+            share = (other == t).all(-1).mean()
+            error = 4 * np.sqrt(expected * (1 - expected) / other.shape[0])
+            assert abs(share - expected) <= error
+        assert {tuple(t) for t in other.tolist()} == set(places)
+
+
+def test_slots_are_permuted_uniformly():
+    drawn = games(3)
+    present = drawn.answer < 4
+    speaker = drawn.speaker_latents[present] @ (25, 5, 1)
+    listener = drawn.listener_latents[present] @ (25, 5, 1)
+    distinct = np.array([len(set(row)) == 4 for row in speaker.tolist()])
+    place = (speaker[distinct][:, :, None] == listener[distinct][:, None]).argmax(2)
+    frequency = np.stack([(place == i).mean(0) for i in range(4)])
+    np.testing.assert_allclose(frequency, 0.25, atol=4 * 0.433 / np.sqrt(place.shape[0]))
+
+
+def test_without_descriptive_the_target_is_always_there():
+    drawn = games(1, descriptive=False)
+    assert set(drawn.answer.tolist()) == {0, 1}
+    assert abs(drawn.answer.mean() - 0.5) <= share_error(0.5)
+
+
+def test_partial_observability_hides_the_distractors_from_the_speaker():
+    make = functools.partial(gpicljax.make, "MetaRG-v0", view="players", num_distractors=1)
+    full, partial = (play(make(observability=o))[1] for o in ("full", "partial"))
+    # [T, player, slot * N_dim]
+    a, b = full["observation"]["stimulus"], partial["observation"]["stimulus"]
+    np.testing.assert_array_equal(a[:, 1], b[:, 1])
+    np.testing.assert_array_equal(a[:, 0, :3], b[:, 0, :3])
+    assert (a[:, 0, 3:] != 0).any()
+    assert (b[:, 0, 3:] == 0).all()
+    np.testing.assert_array_equal(a[:, 0, :3], full["state"].game.speaker[:, 0])
+    np.testing.assert_array_equal(a[:, 0, 3:], full["state"].game.speaker[:, 1])
+
+
+def test_multi_hot_stimuli_tell_the_latents():
+    env = gpicljax.make("MetaRG-v0", stimulus="mhe")
+    _, steps = play(env)
+    feedback = steps["round"] == 2
+    blocks = steps["observation"]["stimulus"].reshape(-1, 3, 5)
+    np.testing.assert_array_equal(blocks.sum(-1), 1)
+    np.testing.assert_array_equal(blocks.argmax(-1)[feedback], steps["target"][feedback])
+    other = steps["state"].game.listener_latents[:, 0]
+    np.testing.assert_array_equal(blocks.argmax(-1)[~feedback], other[~feedback])
+
+
+# The channel of evaluations ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_ablations_of_the_channel(channel):
+    # The same target in every game: what is heard differs by the channel only.
+    env = gpicljax.make("MetaRG-v0", ablations=True)
+    skeleton = written([SUPPORT[1]] * 6, [QUERY[0]])
+    task, steps = play(env, skeleton=skeleton, games=7, channel=channel)
+    heard = steps["observation"]["message"]
+    deciding, feedback = heard[1::3][:6], heard[2::3][:6]
+    assert (heard[::3] == 0).all()
+    np.testing.assert_array_equal(deciding, feedback)
+    assert ((deciding >= 1) & (deciding <= 6)).all()
+    same = (deciding == deciding[0]).all(1)
+    assert same.all() if channel == "episode" else not same.all()
+    if channel == "episode":
+        np.testing.assert_array_equal(deciding[0], task.heard[np.arange(3), posdis(SUPPORT[1])])
+    if channel == "game":
+        # One permutation for all positions in each game: different tokens stay different.
+        assert all(len(set(message)) == 3 for message in deciding.tolist())
+
+
+def test_a_random_channel_breaks_the_equality_of_tokens():
+    env = gpicljax.make("MetaRG-v0", ablations=True)
+    skeleton = written([(0, 0, 0), SUPPORT[1]], [(1, 1, 1)])
+    equal = []
+    for seed in range(30):
+        _, steps = play(env, skeleton=skeleton, games=3, seed=seed, channel="random")
+        message = steps["observation"]["message"][7]
+        equal.append(message[0] == message[1])
+    assert 0 < sum(equal) < 20
+
+
+def test_a_channel_is_ablated_only_where_that_was_asked_for():
+    with pytest.raises(ValueError, match=r"channel: got 1; accepted: 0; make\(..., ablations=True"):
+        gpicljax.make("MetaRG-v1").make_params(channel=1)
+    with pytest.raises(ValueError, match="channel: got 3; accepted: integers from 0 to 2"):
+        gpicljax.make("MetaRG-v1", ablations=True).make_params(channel=3)
+    env = gpicljax.make("MetaRG-v1", ablations=True)
+    assert int(env.make_params(channel=1).channel) == 1
+
+
+# Reference actions -------------------------------------------------------------------------------
+
+
+def test_sentence_ids_are_bijective_base_v():
+    vocab, length = 6, 3
+    count = language.num_sentences(vocab, length)
+    assert count == 259
+    decode = jax.jit(jax.vmap(lambda s: language.sentence_tokens(s, vocab, length)))
+    tokens = np.asarray(decode(jnp.arange(count)))
+    assert len(set(map(tuple, tokens.tolist()))) == count
+    np.testing.assert_array_equal(tokens @ vocab ** np.arange(length), np.arange(count))
+    np.testing.assert_array_equal(tokens, language.regularise(jnp.asarray(tokens)))
+    assert tokens.max() == vocab
+    assert [language.num_sentences(*c) for c in ((4, 3), (10, 5))] == [85, 111_111]
+
+
+def test_reference_actions_and_their_masks():
+    env = gpicljax.make("MetaRG-v0", actions="reference")
+    assert env.action_space().n == 519
+    assert gpicljax.make("MetaRG-v0").action_space().n == 3
+    # V 10, L 5: the reference's 222 223 actions.
+    large = gpicljax.make("MetaRG-v0", actions="reference", vocab_size=10, message_length=5)
+    assert large.action_space().n == 222_223
+    for masks in ("paper", "reference"):
+        env = gpicljax.make("MetaRG-v0", actions="reference", masks=masks)
+        _, steps = play(env)
+        legal = steps["observation"]["action_mask"]
+        deciding = steps["round"] == 1
+        assert (legal[~deciding] == (np.arange(519) == 518)).all()
+        decisions = [0, 259] if masks == "paper" else np.arange(518)
+        assert (legal[deciding] == np.isin(np.arange(519), decisions)).all()
+    # Whatever the sentence, the decision is the id's quotient.
+    time = np.arange(3 * GAMES - 1)
+    sentence = np.random.default_rng(0).integers(0, 259, time.size)
+    for decision in (0, 1):
+        _, steps = play(env, 259 * decision + sentence)
+        right = (steps["answer"] == decision) & (time % 3 == 1)
+        np.testing.assert_array_equal(steps["info"]["correct"], right)
+
+
+# Refusals ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("static", "params", "message"),
+    [
+        ({}, {"min_values": 5, "max_values": 4}, r"min_values, max_values: got \(5, 4\)"),
+        ({}, {"min_values": 1}, "min_values: got 1"),
+        ({}, {"max_values": 6}, r"max_values: got 6; .*make\(..., max_values="),
+        ({}, {"shots": 2}, r"shots: got 2; .*max_shots="),
+        ({}, {"shots": 0}, "shots: got 0"),
+        ({}, {"samples": 4}, r"samples: got 4; .*max_samples="),
+        ({"vocab_size": 4}, {"max_values": 5}, "max_values: got 5; .*vocab_size, 4"),
+        ({}, {"shotz": 1}, "got 'shotz' .did you mean 'shots'.*accepted: min_values, "),
+    ],
+)
+def test_bad_params(static, params, message):
+    env = gpicljax.make("MetaRG-v0", **static)
+    with pytest.raises(ValueError, match=message):
+        env.make_params(**params)
+
+
+@pytest.mark.parametrize(
+    ("static", "message"),
+    [
+        ({"view": "speaker"}, "view: got 'speaker'"),
+        ({"permutation": "shuffled"}, "permutation: got 'shuffled'"),
+        ({"query_targets": "some"}, "query_targets: got 'some'"),
+        ({"nonmatch": "fair"}, "nonmatch: got 'fair'"),
+        ({"stimulus": "image"}, "stimulus: got 'image'"),
+        ({"observability": "none"}, "observability: got 'none'"),
+        ({"speaker": "bosdis"}, "speaker: got 'bosdis'"),
+        ({"actions": "all"}, "actions: got 'all'"),
+        ({"masks": "none"}, "masks: got 'none'"),
+        ({"num_distractors": 9}, "num_distractors: got 9"),
+        ({"num_distractors": -1}, "num_distractors: got -1"),
+        ({"max_values": 1}, "max_values: got 1"),
+        ({"max_shots": 0}, "max_shots: got 0"),
+        ({"num_dims": 14}, "max_values: got 5; .*num_dims = 14"),
+        ({"vocab_size": 0}, "vocab_size: got 0"),
+        ({"num_rounds": 0}, "num_rounds: got 0"),
+        ({"descriptive": False}, r"num_distractors: got 0; accepted: 1 \.\. 8"),
+        ({"message_length": 2}, "message_length: got 2"),
+        ({"speaker": "digitising", "stimulus": "mhe"}, "digitising"),
+        ({"shots": 2}, "shots"),
+    ],
+)
+def test_bad_configuration(static, message):
+    with pytest.raises(ValueError, match=message):
+        gpicljax.make("MetaRG-v0", **static)
+
+
+def test_the_split_of_the_written_episode():
+    support, query = structure.phase_masks(jnp.array([4, 4, 4]), 5)
+    for tuples, mask in ((SUPPORT, support), (QUERY, query)):
+        assert all(mask[int(np.dot(t, (25, 5, 1)))] for t in tuples)

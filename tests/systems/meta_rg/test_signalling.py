@@ -1,0 +1,157 @@
+"""Speakers and listeners on whole episodes: the same as in the game, and what teaches whom."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from variants import daily
+
+import gpicljax
+from gpicljax.agents.sequence import SequenceHParams
+from gpicljax.batching import strong
+from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.q_network import RecurrentQSettings
+from gpicljax.rollout import play, start_rollout
+from gpicljax.systems.meta_rg.env.types import LISTENER, SPEAKER
+from gpicljax.systems.meta_rg.studies.meta_rg_players import trainer as signalling
+from gpicljax.systems.meta_rg.studies.meta_rg_players.games import game_sequences, signalling_game
+from gpicljax.systems.meta_rg.studies.meta_rg_players.networks import GameInputs
+
+ENV = gpicljax.make("MetaRG-v1", max_values=3)
+GAME = signalling_game(ENV)
+PARAMS = ENV.make_params(min_values=2, max_values=3)
+LISTENING = RecurrentQSettings(
+    encoded="stimulus",
+    encoder=(),
+    mixer=(),
+    memory="events",
+    core=(8,),
+    heads=2,
+    slots=16,
+    event_keys=("message",),
+    event_values=("stimulus",),
+    event_when="round=2",
+    predictor=8,
+    compare=("feedback",),
+    head=(8,),
+)
+CONFIG = signalling.SignallingConfig(
+    speaker="reinforce", games=10, episodes=2, batch_size=2, copies=2, speaker_sizes=(8,)
+)
+
+
+@functools.cache
+def compiled(config):
+    """The trainer, and its compiled functions: whether a speaker learns is traced."""
+    draw = game_sequences(ENV, config.games, config.episodes, config.copies)
+    trainer = signalling.make(config, GAME, LISTENING, draw)
+    hparams = SequenceHParams(learning_rate=1e-2, warmup_updates=1)
+    init = jax.jit(lambda key, lesson: trainer.init(key, hparams, lesson))
+    return trainer, init, jax.jit(trainer.update)
+
+
+def trained(config, learns=1.0):
+    """A state and the next one, metrics, and the trainer."""
+    trainer, init, update = compiled(config)
+    state = init(jax.random.key(0), strong(signalling.Lesson(PARAMS, learns)))
+    return state, *update(state), trainer
+
+
+def moved(before, after, part):
+    pairs = zip(*map(jax.tree.leaves, (before.params[part], after.params[part])), strict=True)
+    return max(float(abs(a - b).max()) for a, b in pairs)
+
+
+@pytest.mark.parametrize("speaker", daily(["reinforce"], signalling.LEARNING))
+def test_only_who_is_to_learn_learns(speaker):
+    config = dataclasses.replace(CONFIG, speaker=speaker)
+    before, after, metrics, trainer = trained(config)
+    assert moved(before, after, "speaker") > 1e-3 and moved(before, after, "listener") > 1e-3
+    assert set(metrics) >= {"decision", "feedback", "entropy"}
+    assert trainer.observations == 2 * 2 * 10 * 3
+    before, after, _, _ = trained(config, learns=0.0)
+    assert moved(before, after, "speaker") == 0 and moved(before, after, "listener") > 1e-3
+
+
+def test_sequences_are_what_the_agents_do_in_the_game():
+    # The same parameters in the players' view: the listener's Q-values at every decision.
+    state, _, _, _ = trained(CONFIG, learns=0.0)
+    players = dataclasses.replace(ENV, view="players")
+    vec = gpicljax.VectorEnv(players, 3, params=PARAMS, privileged=True)
+    agent = signalling.players_agent(CONFIG, GAME, LISTENING)
+    network = signalling.two_players(CONFIG, GAME, LISTENING)
+
+    def keep(record):
+        return {
+            "timestep": record.timestep._replace(info={}),
+            "q_values": record.aux["q_values"],
+            "action": record.action,
+        }
+
+    steps = 3 * 6
+
+    @jax.jit
+    def both(params):
+        start = start_rollout(jax.random.key(1), vec, agent)
+        played = play(vec, agent, params, start, max_steps=steps, trials=1, keep=keep)
+        return jax.tree.map(lambda x: x[:, 0], played.records)
+
+    kept = jax.device_get(both(state.params))
+    observation = kept["timestep"].observation
+
+    def games(x):  # [B, T, ...] -> [G, B, R, ...]
+        return np.moveaxis(x.reshape(3, 6, 3, *x.shape[2:]), 0, 1)
+
+    own = {name: games(value[:, :, LISTENER]) for name, value in observation.items()}
+    own["action_mask"] = own["action_mask"][..., 0, : ENV.num_decisions + 1]
+    last = np.roll(kept["action"][:, :, LISTENER, 0], 1, axis=1)
+    last[:, 0] = -1
+    rewards = games(kept["timestep"].reward[:, :, LISTENER])
+    shown = AgentInput(own, games(last), rewards)
+    tokens = ENV.vocab_size + 1
+    # A channel that leads from what the speaker says to what was heard.
+    stimulus = games(observation["stimulus"][:, :, SPEAKER])[:, :, 0]
+    said = games(kept["action"][:, :, SPEAKER, 1:])[:, :, 0]
+    heard = own["message"][:, :, 1]
+    channel = np.zeros((*said.shape, tokens), np.int32)
+    np.put_along_axis(channel, said[..., None], heard[..., None], -1)
+    starts = np.zeros((6, 3), bool)
+    starts[0] = True
+    inputs = GameInputs(shown, starts, stimulus, channel, np.zeros(channel.shape))
+    still = signalling.PlayersInputs(inputs, np.zeros((6, 3)))
+    out, _ = jax.jit(network.unroll)(state.params, None, jax.tree.map(jnp.asarray, still), None)
+    np.testing.assert_array_equal(out.message, said)
+    q_values = games(kept["q_values"])[:, :, 1, : ENV.num_decisions]
+    np.testing.assert_allclose(out.logits, q_values, atol=1e-5)
+
+
+def test_noise_is_one_for_an_episode_or_a_game():
+    keys = jax.random.split(jax.random.key(0), 2)
+    kinds, noises = ("episode", "game"), {}
+    draws = [game_sequences(ENV, 24, 3, copies=2, noise=kind) for kind in kinds]
+    drawn = jax.jit(lambda *arguments: [draw(*arguments) for draw in draws])(keys, PARAMS)
+    for kind, (inputs, targets) in zip(kinds, drawn, strict=True):
+        noises[kind] = np.asarray(inputs.noise)
+        assert inputs.noise.shape == (24, 4, 3, 7) and targets.answer.shape == (24, 4)
+        # Copies have the same games, and noise of their own.
+        np.testing.assert_array_equal(targets.answer[:, 0], targets.answer[:, 1])
+        assert (inputs.noise[:, 0] != inputs.noise[:, 1]).all()
+        assert (np.asarray(targets.answer[:, 0]) != np.asarray(targets.answer[:, 2])).any()
+        starts = np.asarray(inputs.starts)
+    same = (noises["episode"][1:] == noises["episode"][:-1]).all((-1, -2))
+    np.testing.assert_array_equal(same, ~starts[1:])
+    assert not (noises["game"][1:] == noises["game"][:-1]).any()
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="copies: got 1"):
+        signalling.SignallingConfig(speaker="reinforce")
+    with pytest.raises(ValueError, match=r"speaker: got 'frozen'"):
+        signalling.SignallingConfig(speaker="frozen")
+    with pytest.raises(ValueError, match="view"):
+        game_sequences(dataclasses.replace(ENV, view="players"), 4)
+    with pytest.raises(ValueError, match="num_rounds"):
+        game_sequences(gpicljax.make("MetaRG-v1", num_rounds=2), 4)

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
-from gpicljax.envs.maze_world import experts
 from gpicljax.rollout import rollout, start_rollout
 from gpicljax.runtime import FAST_COMPILE
+from gpicljax.systems.maze_world.experts import privileged as experts
 
 LENGTH, ROUNDS = 64, 7
 # Of instances of one run, so that some explore more than others.

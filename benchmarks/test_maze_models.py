@@ -15,12 +15,13 @@ import gpicljax
 from gpicljax.agents import autoencoder as training
 from gpicljax.agents import causal_model, sequence
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
-from gpicljax.data.maze_world import Demonstration, lessons, trajectories
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
 from gpicljax.networks.causal_model import AUTOENCODER, WINDOW, CausalModelSettings
 from gpicljax.networks.causal_model import causal_model as causal_network
 from gpicljax.networks.contract import AgentInput
 from gpicljax.runtime import FAST_COMPILE
+from gpicljax.systems.maze_world.data.demonstrations import Demonstration, trajectories
+from gpicljax.systems.maze_world.data.sequences import lessons
 
 BATCH, STEPS, LONG, TASKS, FRAMES = 16, 128, 2_048, 64, 256
 UPDATES = 4

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.envs.maze_world import first_person
+from gpicljax.systems.maze_world.env import first_person
 
 ROUNDS = 9
 MAZES = 256

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpicljax.viz.maze_world.trajectories import MazeEpisode
+from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode
 
 COLOURS = np.array([(0, 255, 0), (255, 0, 0), (0, 0, 255)], np.uint8)
 # Once around the pillar in the middle, and on: cells from (1, 1), 12 steps.

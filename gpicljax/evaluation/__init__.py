@@ -38,7 +38,6 @@ from gpicljax.evaluation.statistics import (
     welch_test,
     welch_test_from_moments,
 )
-from gpicljax.evaluation.world_model import Foresight, foresee
 
 __all__ = [
     "Aggregate",
@@ -47,7 +46,6 @@ __all__ = [
     "Efficiency",
     "EpisodeReturns",
     "Estimate",
-    "Foresight",
     "Forgetting",
     "ICLCurve",
     "ICLProfile",
@@ -64,7 +62,6 @@ __all__ = [
     "clearance",
     "efficiency",
     "episode_returns",
-    "foresee",
     "forgetting",
     "holm",
     "icl_curve",

@@ -9,12 +9,12 @@ import pytest
 
 import gpicljax
 from gpicljax.agents import cloning
-from gpicljax.envs.maze_world.experts import privileged_agent
 from gpicljax.interface import Agent
 from gpicljax.networks.actor_critic import RecurrentActorCritic
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.rollout import rollout, start_rollout
+from gpicljax.systems.maze_world.experts.privileged import privileged_agent
 
 
 def best_arm():

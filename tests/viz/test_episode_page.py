@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 from small_maze import COLOURS, PATH, small_maze, views
 
+from gpicljax.systems.maze_world.figures.episode_page import episode_page
+from gpicljax.systems.maze_world.figures.trajectories import FLOOR, UNSEEN
 from gpicljax.viz.episode_page import TILES
 from gpicljax.viz.episode_page import episode_page as any_page
-from gpicljax.viz.maze_world.episode_page import episode_page
-from gpicljax.viz.maze_world.trajectories import FLOOR, UNSEEN
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 LAST = len(PATH) - 1

@@ -1,0 +1,1 @@
+"""TODO gpicljax/systems/maze_world."""

@@ -1,0 +1,537 @@
+"""Demonstrations in Maze World: one agent acts, badly; another says what it would have done.
+
+Both follow the same trajectory. The one that acts forgets much of what it saw, and often acts at
+random; the one that labels forgets nothing. What they see is `MazeWorld.exposed`: in first person
+what rays traverse, in the local view its window.
+
+What is kept of a step is where the agent was and what it was told, not what it saw: the task comes
+back from its key, and `frames` renders the observations bit for bit, in the training step. A step
+then takes some bytes instead of 49,152.
+
+`trajectories` makes new ones in any compiled program, `stored.collect` writes them to a folder.
+New ones are the default for training: every batch is another one, a run goes on exactly from its
+key, there is nothing to keep, and making them costs less than rendering them, which has to be done
+in any case (steps per CPU-second, 64 episodes of 2,048 steps, one core of an Intel Xeon shared with
+other programs, jax 0.10.2, 2026-11-22):
+
+| mazes | made, both agents | read from a folder | task and frames, 64 steps of 16 episodes |
+|---|---|---|---|
+| 15 x 15 | 60,500 | 4,900,000 | 10,900 |
+| 35 x 35 | 16,900 | 5,700,000 | 10,100 |
+
+A folder is for data that many trainings share. The paper's 120 K episodes of 2,048 steps take
+0.33 GB (1.36 bytes per step; 3.2 GB if motion is continuous, for poses are stored exactly) and
+1.1 CPU-hours at 15 x 15, 4.0 at 35 x 35.
+
+Source: section 3.1 and appendix A.3 of the GPICL paper. The reference code's random actions never
+act and never go forward; here they do both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from gpicljax.batching import select
+from gpicljax.checks import Count, Share, check, check_at_least, check_fields
+from gpicljax.environment import Environment
+from gpicljax.interface import Agent, TimeStep
+from gpicljax.rollout import Record, RolloutState, play
+from gpicljax.systems.maze_world.env.maze_world import MazeWorld
+from gpicljax.systems.maze_world.env.types import Params, State, Task
+from gpicljax.systems.maze_world.experts.privileged import Rule, privileged_agent
+from gpicljax.task_set import TaskSet
+from gpicljax.vector import VectorEnv
+from gpicljax.wrappers import Wrapper
+
+_QUARTER = np.pi / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Demonstration:
+    """How episodes are made; every range is one that each episode draws from uniformly.
+
+    Attributes:
+      length: T, steps of an episode.
+      probability: range of p(STM -> LTM) of the agent that acts.
+      epsilon: range of epsilon. Step t is random with probability `epsilon * (1 - u t / T)`, u
+        uniform in [0, 1] for each episode.
+      label_probability: p(STM -> LTM) of the agent that labels.
+      rule: by which both agents choose, see `experts`.
+
+    Raises:
+      ValueError: for a length below 1, or a range outside [0, 1].
+
+    Example:
+      >>> Demonstration(length=256, epsilon=(0.0, 0.5)).probability
+      (0.0, 0.5)
+      >>> Demonstration(epsilon=(0.5, 0.0))
+      Traceback (most recent call last):
+      ValueError: epsilon: got (0.5, 0.0); accepted: two of [0, 1] in order
+    """
+
+    length: Count = 2048
+    probability: tuple[Share, Share] = (0.0, 0.5)
+    epsilon: tuple[Share, Share] = (0.0, 0.8)
+    label_probability: Share = 1.0
+    rule: Rule = "default"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("probability", "epsilon"):
+            low, high = getattr(self, name)
+            check(low <= high, name, (low, high), "two of [0, 1] in order")
+
+
+class Episode(NamedTuple):
+    """One episode of T steps. Beyond its end, nothing moves and rewards are 0.
+
+    Attributes:
+      task: `uint32[2]`, key data of the task.
+      distribution: `uint8[]`, which of the given params the task is from.
+      length: `int32[]`, steps until the episode ended, at most T.
+      probability: float `[]`, p(STM -> LTM) of the demonstrator that acts; -1 if another agent
+        acts, as are the next two 0.
+      epsilon: float `[]`.
+      decay: float `[]`, u.
+      pose: `uint8[3, T + 1]`, x and y of the cell and the heading in quarter turns; float
+        `[3, T + 1]` in metres and radians if motion is continuous. One component after the other,
+        which compresses well.
+      action: `uint8[T]`, what was done; `float16[T, 2]` if motion is continuous.
+      label: `uint8[T]` or `float16[T, 2]`, what the agent that labels would have done.
+      reward: `float32[T]`.
+      command: `uint8[T + 1]` (navigation).
+      active: `uint16[T + 1]`, a bit for each landmark that is there (survival).
+      life: float `[T + 1]` (survival).
+      aux: leaves `[T, ...]`, what the actor noted, as far as it was asked for.
+    """
+
+    task: Any
+    distribution: Any
+    length: Any
+    probability: Any
+    epsilon: Any
+    decay: Any
+    pose: Any
+    action: Any
+    label: Any
+    reward: Any
+    command: Any = None
+    active: Any = None
+    life: Any = None
+    aux: Any = None
+
+
+def trajectories(
+    key: jax.Array,
+    env: MazeWorld,
+    params: Params | Sequence[Params],
+    episodes: int,
+    settings: Demonstration = Demonstration(),
+    *,
+    actor: Agent | None = None,
+    actor_params: Any = None,
+    labeller: Agent | None = None,
+    tasks: TaskSet | jax.Array | None = None,
+    generated: Task | None = None,
+    noise: Noise | None = None,
+    noted: Callable[[Any], Any] = lambda aux: None,
+) -> tuple[Episode, Task]:
+    """New episodes, as a rule each in a new maze. Jittable; what holds no arrays is static.
+
+    With a student as `actor`, what comes back is a round of DAgger: the labels say what the teacher
+    would have done where the student went (Ross et al., 2011).
+
+    Args:
+      key: a typed key.
+      env: the environment; demonstrators see the cells that its `exposed` says.
+      params: the distribution over tasks, or several, among which episodes draw uniformly.
+      episodes: B. A compiled step costs least from a hundred on.
+      settings: how they are made.
+      actor: who acts, as it is, without further noise; `demonstrator` by default. For another one,
+        every step makes the observations of `env`.
+      actor_params: what `actor` acts with.
+      labeller: who says what it would have done; it has no parameters and reads `privileged`, as
+        observations may be missing. By default the privileged agent of `settings`.
+      tasks: a finite set from which episodes draw the keys of their tasks, each another task in
+        each distribution; or these keys themselves, `[B]`; new keys if None.
+      generated: what `tasks`, keys, stand for under one distribution, leaves `[B, ...]`, where that
+        is known already: the program is then spared their generation.
+      noise: how badly the demonstrators act; drawn by `settings` if None.
+      noted: what to keep of the actor's `aux`; nothing by default.
+
+    Returns:
+      The episodes and their tasks, leaves `[B, ...]`: what `task_of` would generate once more.
+
+    Raises:
+      ValueError: if B < 1, there are no params, a horizon is shorter than T, or there are
+        parameters for no actor.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> def some(key):
+      ...     return trajectories(key, env, env.default_params, 2, Demonstration(length=16))
+      >>> made, tasks = jax.eval_shape(some, jax.random.key(0))
+      >>> made.pose.shape, tasks.walls.shape
+      ((2, 3, 17), (2, 15, 15))
+    """
+    choices = distributions(env, params, settings)
+    check_at_least(1, episodes=episodes)
+    lonely = actor is None and actor_params is not None
+    check(not lonely, "actor_params", actor_params, "None without an actor")
+    task_key, which_key, noise_key, start_key = jax.random.split(key, 4)
+    task_keys = jax.random.split(task_key, episodes)
+    if isinstance(tasks, TaskSet):
+        task_keys = jax.vmap(tasks.sample)(task_keys)
+    elif tasks is not None:
+        check(tasks.shape == (episodes,), "tasks", tasks.shape, f"{episodes} keys, or a TaskSet")
+        task_keys = tasks
+    which = jax.random.randint(which_key, (episodes,), 0, len(choices))
+    each = jax.tree.map(lambda *leaves: jnp.stack(leaves)[which], *choices)
+    known = isinstance(tasks, jax.Array) and len(choices) == 1
+    check(
+        generated is None or known, "generated", "tasks", "None, without keys of one distribution"
+    )
+    task = jax.vmap(env.sample_task)(task_keys, each) if generated is None else generated
+
+    world: Environment = env
+    if actor is None:
+        world = _Blind(env)
+        noise = sample_noise(noise_key, episodes, settings) if noise is None else noise
+        actor = demonstrator(env, noise, settings)
+    else:
+        check(noise is None, "noise", "given", "None beside an actor")
+        none = jnp.zeros(episodes)
+        noise = Noise(none - 1, none, none)
+    if labeller is None:
+        labeller = privileged_agent(env, settings.label_probability, settings.rule)
+    agent = _labelled(actor, labeller)
+    vec = VectorEnv(
+        world,
+        episodes,
+        resets="synchronous",
+        steps_per_trial=settings.length + 1,
+        privileged=True,
+    )
+    start = RolloutState(*vec.init(start_key, task=task), agent.initial_carry(episodes))
+
+    def keep(record: Record) -> Any:
+        after = _stored(env, record.next_vstate.state, record.next_vstate.task)
+        reward = record.next_timestep.reward.astype(jnp.float32)
+        return after, _small(record.action), record.aux["label"], reward, noted(record.aux["actor"])
+
+    played = play(vec, agent, actor_params, start, max_steps=settings.length, keep=keep)
+    later, action, label, reward, kept = jax.tree.map(lambda x: x[:, 0], played.records)
+    length = played.length[:, 0]
+    # Beyond its end, nothing of an episode moves.
+    shown = jnp.minimum(jnp.arange(settings.length + 1), length[:, None])
+    first = _stored(env, start.vstate.state, task)
+    whole = jax.tree.map(
+        lambda x, y: jax.vmap(lambda row, at: row[at])(
+            jnp.concatenate([x[:, None], y], axis=1), shown
+        ),
+        first,
+        later,
+    )
+    pose = whole.pop("pose").swapaxes(1, 2)
+    made = Episode(
+        task=jax.vmap(jax.random.key_data)(task_keys),
+        distribution=which.astype(jnp.uint8),
+        length=length,
+        **{name: x.astype(jnp.float32) for name, x in noise._asdict().items()},
+        pose=pose,
+        action=action,
+        label=label,
+        reward=reward,
+        aux=kept,
+        **whole,
+    )
+    return made, task
+
+
+@dataclasses.dataclass(frozen=True)
+class _Blind(Wrapper):
+    """The same world without pictures, which only agents that read `privileged` can do without."""
+
+    def observe(self, state: State, task: Task) -> tuple[()]:
+        """Nothing."""
+        return ()
+
+
+class Noise(NamedTuple):
+    """How badly the demonstrators of a batch act; float `[B]` each, see `Episode`."""
+
+    probability: jax.Array
+    epsilon: jax.Array
+    decay: jax.Array
+
+
+def sample_noise(key: jax.Array, episodes: int, settings: Demonstration) -> Noise:
+    """Draws what differs from episode to episode.
+
+    Example:
+      >>> sample_noise(jax.random.key(0), 8, Demonstration()).epsilon.shape
+      (8,)
+    """
+    dtype = jnp.result_type(float)
+    ranges = jnp.asarray([settings.probability, settings.epsilon, (0, 1)], dtype)
+    low, high = ranges[:, :1], ranges[:, 1:]
+    return Noise(*jax.random.uniform(key, (3, episodes), dtype, low, high))
+
+
+def demonstrator(env: MazeWorld, noise: Noise, settings: Demonstration) -> Agent:
+    """The agent that acts, badly; it reads `privileged`.
+
+    Args:
+      env: the environment.
+      noise: how badly, in each of B episodes.
+      settings: how episodes are made.
+
+    Example:
+      >>> settings = Demonstration(length=16)
+      >>> noise = sample_noise(jax.random.key(0), 8, settings)
+      >>> agent = demonstrator(MazeWorld(), noise, settings)
+      >>> memory, time = jax.eval_shape(lambda: agent.initial_carry(8))
+      >>> memory.kept.shape
+      (8, 15, 15)
+    """
+    rule = privileged_agent(env, noise.probability, settings.rule)
+    space = env.action_space()
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        memory, time = carry
+        rule_keys, explore_keys, random_keys = jax.vmap(
+            lambda key: jax.random.split(key, 3), out_axes=1
+        )(keys)
+        action, aux, memory = rule.act(rule_keys, params, memory, timestep)
+        chance = noise.epsilon * (1 - noise.decay * time / settings.length)
+        explore = jax.vmap(jax.random.uniform)(explore_keys) < chance
+        other = jax.vmap(space.sample)(random_keys)
+        return select(explore, other, action.astype(other.dtype)), aux, (memory, time + 1)
+
+    def initial_carry(batch: int) -> Any:
+        return rule.initial_carry(batch), jnp.zeros((), jnp.int32)
+
+    return Agent(initial_carry, act)
+
+
+def _labelled(actor: Agent, labeller: Agent) -> Agent:
+    """The one acts, the other says in `aux["label"]` what it would have done, as it is stored."""
+
+    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+        acted, labelled = carry
+        actor_keys, label_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+        action, aux, acted = actor.act(actor_keys, params, acted, timestep)
+        label, _, labelled = labeller.act(label_keys, None, labelled, timestep)
+        # What acts is what is stored, rounding included.
+        aux = {"label": _small(label), "actor": aux}
+        return _small(action).astype(action.dtype), aux, (acted, labelled)
+
+    def initial_carry(batch: int) -> Any:
+        return actor.initial_carry(batch), labeller.initial_carry(batch)
+
+    return Agent(initial_carry, act)
+
+
+def task_of(env: MazeWorld, params: Params | Sequence[Params], episode: Episode) -> Task:
+    """The task of one stored episode (leaves without a batch axis), from its key.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> blank = dict.fromkeys(Episode._fields)
+      >>> episode = Episode(**blank | {"task": np.zeros(2, np.uint32), "distribution": np.uint8(0)})
+      >>> jax.eval_shape(lambda: task_of(env, env.default_params, episode)).walls.shape
+      (15, 15)
+    """
+    choices = listed(params)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *choices)
+    chosen = jax.tree.map(lambda x: x[jnp.asarray(episode.distribution)], stacked)
+    return env.sample_task(jax.random.wrap_key_data(jnp.asarray(episode.task)), chosen)
+
+
+def states_of(env: MazeWorld, task: Task, episode: Episode) -> State:
+    """An episode's states as far as they can be seen, leaves `[T + 1, ...]`.
+
+    Countdowns say no more than whether a landmark is active, and the script of commands is empty.
+
+    Args:
+      env: the environment.
+      task: the episode's, see `frames`.
+      episode: one episode, or a piece of one: any number of poses with what belongs to them.
+
+    Example:
+      >>> env, blank = MazeWorld(), dict.fromkeys(Episode._fields)
+      >>> stay = Episode(**blank | {"pose": np.ones((3, 17), np.uint8), "command": np.zeros(17)})
+      >>> def states(key):
+      ...     return states_of(env, env.sample_task(key, env.default_params), stay)
+      >>> jax.eval_shape(states, jax.random.key(0)).position.shape
+      (17, 2)
+    """
+    pose = jnp.asarray(episode.pose)
+    count = pose.shape[-1]
+    dtype = jnp.result_type(float)
+    if env.actions == "continuous":
+        position, heading = pose[:2].T.astype(dtype), pose[2].astype(dtype)
+    else:
+        position = (pose[:2].T.astype(dtype) + 0.5) * task.cell_size
+        heading = pose[2].astype(dtype) * _QUARTER
+    nothing = jnp.zeros(count, jnp.int32)
+    countdown = jnp.zeros((count, env.max_landmarks), jnp.int32)
+    command, life = nothing, jnp.broadcast_to(task.initial_life, (count,))
+    if env.survival:
+        bits = jnp.arange(env.max_landmarks, dtype=jnp.uint16)
+        active = (jnp.asarray(episode.active)[:, None] >> bits) & 1
+        there = bits < task.num_landmarks
+        countdown = (there & (active == 0)).astype(jnp.int32)
+        life = jnp.asarray(episode.life).astype(dtype)
+    else:
+        command = jnp.asarray(episode.command).astype(jnp.int32)
+    return State(
+        position=position,
+        heading=heading,
+        steps=jnp.arange(count, dtype=jnp.int32),
+        script=jnp.zeros((count, 2), jnp.uint32),
+        command_index=nothing,
+        command=command,
+        life=life,
+        countdown=countdown,
+    )
+
+
+def frames(env: MazeWorld, task: Task, episode: Episode) -> Any:
+    """The observations of an episode or of a piece of it, the ones that the agent had.
+
+    Args:
+      env: the environment; its view says what is rendered.
+      task: the episode's; `trajectories` returns it, `task_of` makes it of a stored one.
+      episode: see `states_of`.
+
+    Returns:
+      Observations with a leading axis of time, such as `uint8[T + 1, H, W, 3]`.
+
+    Example:
+      >>> env, short = MazeWorld(), Demonstration(length=16)
+      >>> def seen(key):
+      ...     episodes, tasks = trajectories(key, env, env.default_params, 2, short)
+      ...     return jax.vmap(lambda *one: frames(env, *one))(tasks, episodes)
+      >>> jax.eval_shape(seen, jax.random.key(0)).shape
+      (2, 17, 128, 128, 3)
+    """
+    return jax.vmap(env.observe, (0, None))(states_of(env, task, episode), task)
+
+
+def advice(
+    key: jax.Array,
+    env: MazeWorld,
+    task: Task,
+    states: State,
+    probability: float = 1.0,
+    rule: Rule = "default",
+) -> tuple[jax.Array, jax.Array]:
+    """What a privileged agent that follows a trajectory would do, and what it remembers.
+
+    Args:
+      key: a typed key, for what it forgets.
+      env: the environment, whose `exposed` says what the agent sees.
+      task: the task.
+      states: leaves `[T, ...]`, such as those of `states_of`.
+      probability: p(STM -> LTM).
+      rule: by which it chooses.
+
+    Returns:
+      Actions `int32[T]`, or float `[T, 2]`; and `bool[T, N, N]`, the cells it knows.
+
+    Example:
+      >>> env, blank = MazeWorld(), dict.fromkeys(Episode._fields)
+      >>> stay = Episode(**blank | {"pose": np.ones((3, 17), np.uint8), "command": np.zeros(17)})
+      >>> def advised(key):
+      ...     task = env.sample_task(key, env.default_params)
+      ...     return advice(key, env, task, states_of(env, task, stay))
+      >>> [x.shape for x in jax.eval_shape(advised, jax.random.key(0))]
+      [(17,), (17, 15, 15)]
+    """
+    agent = privileged_agent(env, probability, rule)
+    one = jax.tree.map(lambda x: jnp.asarray(x)[None], task)
+
+    def step(carry: Any, now: Any) -> tuple[Any, Any]:
+        state, first, key = now
+        timestep = _replayed(env, jax.tree.map(lambda x: x[None], state), one, first[None])
+        action, aux, carry = agent.act(key[None], None, carry, timestep)
+        return carry, (action[0], aux["known"][0])
+
+    count = states.heading.shape[0]
+    inputs = states, jnp.arange(count) == 0, jax.random.split(key, count)
+    return jax.lax.scan(step, agent.initial_carry(1), inputs)[1]
+
+
+# Small pieces ------------------------------------------------------------------------------------
+
+
+def listed(params: Params | Sequence[Params]) -> tuple[Params, ...]:
+    """One distribution or several, as several.
+
+    Example:
+      >>> len(listed(MazeWorld().default_params))
+      1
+    """
+    return (params,) if isinstance(params, Params) else tuple(params)
+
+
+def distributions(
+    env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
+) -> tuple[Params, ...]:
+    """The distributions that episodes of so many steps draw from.
+
+    Raises:
+      ValueError: for none or more than 256, horizons below the steps, mazes that do not fit bytes.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> len(distributions(env, [env.default_params] * 2, Demonstration(length=16)))
+      2
+    """
+    choices = listed(params)
+    check(1 <= len(choices) <= 256, "params", len(choices), "1 .. 256 distributions")
+    for one in choices:
+        if isinstance(one.horizon, Tracer):
+            continue
+        env.validate(one)
+        horizon, length = int(one.horizon), settings.length
+        check(horizon >= length, "params.horizon", horizon, f"at least the length, {length}")
+    check(env.size <= 255, "size", env.size, "at most 255, for poses are stored bytes")
+    return choices
+
+
+def _replayed(env: MazeWorld, state: State, task: Task, start: jax.Array) -> TimeStep:
+    """A moment of a stored trajectory, as an expert sees it."""
+    told = jax.vmap(env.privileged)(state, task)
+    no = jnp.zeros_like(start)
+    reward = jnp.zeros(start.shape, state.heading.dtype)
+    return TimeStep(None, reward, no, no, start, start, {}, told)
+
+
+def _small(action: jax.Array) -> jax.Array:
+    discrete = jnp.issubdtype(action.dtype, jnp.integer)
+    return action.astype(jnp.uint8 if discrete else jnp.float16)
+
+
+def _stored(env: MazeWorld, state: State, task: Task) -> dict[str, jax.Array]:
+    """What is kept of states, leaves `[B, ...]`."""
+    if env.actions == "continuous":
+        pose = jnp.concatenate([state.position, state.heading[:, None]], 1)
+    else:
+        cells = jax.vmap(env.cell)(state, task)
+        quarter = jnp.round(state.heading / _QUARTER)[:, None]
+        pose = jnp.concatenate([cells, quarter], 1).astype(jnp.uint8)
+    if not env.survival:
+        return {"pose": pose, "command": state.command.astype(jnp.uint8)}
+    active = jax.vmap(env.active)(state, task)
+    bits = jnp.left_shift(jnp.uint16(1), jnp.arange(env.max_landmarks, dtype=jnp.uint16))
+    active = jnp.where(active, bits, jnp.uint16(0)).sum(1, dtype=jnp.uint16)
+    return {"pose": pose, "active": active, "life": state.life}

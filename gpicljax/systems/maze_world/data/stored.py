@@ -1,0 +1,202 @@
+"""Demonstrations on disk: what their card says, whom they fit, and how a folder is filled.
+
+`shards.ShardReader` reads what `collect` wrote; `demonstrations` says what is kept of a step.
+
+Source: appendix A.3 of the GPICL paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from gpicljax.checks import check, check_at_least
+from gpicljax.data.shards import ShardReader, ShardWriter
+from gpicljax.systems.maze_world.data.demonstrations import (
+    Demonstration,
+    Episode,
+    distributions,
+    listed,
+    trajectories,
+)
+from gpicljax.systems.maze_world.env.maze_world import MazeWorld
+from gpicljax.systems.maze_world.env.types import Params
+
+AS_IN_THE_PAPER = Demonstration()
+
+
+def card(
+    env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
+) -> dict[str, Any]:
+    """What has to be known to use stored episodes, for JSON; `from_card` is its inverse.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> about = card(env, env.default_params, Demonstration(length=16))
+      >>> about["environment"], about["demonstration"]["length"]
+      ('MazeWorld-v0', 16)
+    """
+    return {
+        "environment": "MazeWorld-v0",
+        "static": dataclasses.asdict(env),
+        "params": [
+            {name: np.asarray(value).tolist() for name, value in dataclasses.asdict(p).items()}
+            for p in listed(params)
+        ],
+        "demonstration": dataclasses.asdict(settings),
+    }
+
+
+def from_card(about: Mapping[str, Any]) -> tuple[MazeWorld, tuple[Params, ...], Demonstration]:
+    """The environment, distributions and settings that stored episodes were made with.
+
+    Raises:
+      ValueError: if the card is of something else.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> about = card(env, env.default_params, Demonstration(length=16))
+      >>> again, params, settings = from_card(about)
+      >>> again == env, settings.length
+      (True, 16)
+    """
+    try:
+        static, settings = dict(about["static"]), dict(about["demonstration"])
+        static["resolution"] = tuple(static["resolution"])
+        for name in ("probability", "epsilon"):
+            settings[name] = tuple(settings[name])
+        env = MazeWorld(**static)
+        params = tuple(env.make_params(**p) for p in about["params"])
+        return env, params, Demonstration(**settings)
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"about: got {about!r}; accepted: the card of Maze World's demonstrations"
+        ) from error
+
+
+def check_fits(about: Mapping[str, Any], env: MazeWorld) -> None:
+    """Refuses an environment in which stored episodes are other ones than those that were lived.
+
+    The mode, the actions, the size and the number of landmarks must be those of the card. The view
+    and all that belongs to it (resolution, field of view, radius, textures, pose) may be others:
+    frames are rendered from poses. Labels then still follow from what the demonstrators saw, as the
+    card's environment says.
+
+    Args:
+      about: the card, such as `ShardReader.about`.
+      env: the environment that is to render what is learnt from.
+
+    Raises:
+      ValueError: if something differs that must not, or the card is of something else.
+
+    Example:
+      >>> env = MazeWorld()
+      >>> about = card(env, env.default_params, Demonstration(length=16))
+      >>> check_fits(about, MazeWorld(view="local"))
+      >>> check_fits(about, MazeWorld(size=25))
+      Traceback (most recent call last):
+      ValueError: env.size: got 25; accepted: 15, as in the stored episodes
+    """
+    stored = from_card(about)[0]
+    for name in ("mode", "actions", "size", "max_landmarks"):
+        given, wanted = getattr(env, name), getattr(stored, name)
+        check(given == wanted, f"env.{name}", given, f"{wanted!r}, as in the stored episodes")
+
+
+def collect(
+    path: str | Path,
+    seed: int,
+    env: MazeWorld,
+    params: Params | Sequence[Params],
+    *,
+    episodes: int,
+    episodes_per_shard: int = 1024,
+    settings: Demonstration = AS_IN_THE_PAPER,
+    report: Callable[[int, int], Any] = lambda done, total: None,
+) -> Path:
+    """Writes episodes to a folder, a shard at a time; goes on where it was interrupted.
+
+    The episodes of shard i follow from `seed` and i alone. `shards.ShardReader` reads them.
+
+    Args:
+      path: the folder.
+      seed: of everything.
+      env: the environment.
+      params: see `trajectories`.
+      episodes: how many there are to be; whole shards are written.
+      episodes_per_shard: how many are made at once.
+      settings: how they are made.
+      report: called with the number of shards there are and there will be, at first and after each.
+
+    Returns:
+      The folder.
+
+    Raises:
+      ShardError: if the folder holds something else, or another writer is at work.
+      OSError: if writing fails; what was written before is kept.
+      ValueError: see `trajectories`.
+
+    Example:
+      >>> def small_set(folder):
+      ...     env = MazeWorld(size=9)
+      ...     short = Demonstration(length=64)
+      ...     return collect(folder, 0, env, env.default_params, episodes=256, settings=short)
+    """
+    choices = distributions(env, params, settings)
+    check_at_least(1, episodes=episodes, episodes_per_shard=episodes_per_shard)
+    about = card(env, choices, settings)
+    about |= {"seed": seed, "episodes_per_shard": episodes_per_shard}
+    total = -(-episodes // episodes_per_shard)
+
+    make = _compiled(env, choices, episodes_per_shard, settings)
+    with ShardWriter(path, about) as writer:
+        report(len(writer.shards), total)
+        while len(writer.shards) < total:
+            key = jax.random.fold_in(jax.random.key(seed), len(writer.shards))
+            writer.append(make(key))
+            report(len(writer.shards), total)
+    return Path(path)
+
+
+def stored_episodes(
+    path: str | Path, env: MazeWorld, length: int
+) -> tuple[Episode, tuple[Params, ...]]:
+    """All episodes of a folder, to be learnt from in an environment.
+
+    Args:
+      path: the folder, see `collect`.
+      env: the environment that is to render them.
+      length: T, their steps.
+
+    Returns:
+      Episodes, NumPy leaves `[N, ...]` (about 10 bytes a step), and the distributions that
+      `task_of` is to be given.
+
+    Raises:
+      DamagedShardError: if anything is missing or damaged; it names the file.
+      ValueError: if they are of another environment or length, see `check_fits`.
+
+    Example:
+      >>> def read(folder):
+      ...     env = MazeWorld(size=9)
+      ...     episodes, params = stored_episodes(folder, env, length=64)
+      ...     return jax.vmap(lambda episode: task_of(env, params, episode))(episodes)
+    """
+    reader = ShardReader(path)
+    check_fits(reader.about, env)
+    _, params, settings = from_card(reader.about)
+    accepted = f"{settings.length}, as in the stored episodes"
+    check(length == settings.length, "length", length, accepted)
+    found = reader.read(np.arange(len(reader)))
+    return Episode(**dict.fromkeys(Episode._fields) | found), params
+
+
+def _compiled(
+    env: MazeWorld, choices: tuple[Params, ...], episodes: int, settings: Demonstration
+) -> Callable[[jax.Array], Episode]:
+    return jax.jit(lambda key: trajectories(key, env, choices, episodes, settings)[0])

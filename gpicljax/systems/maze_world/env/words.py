@@ -1,0 +1,56 @@
+"""A moment in a maze, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpicljax.systems.maze_world.env import motion
+from gpicljax.systems.maze_world.env.types import State, Task
+
+COLOURS = (
+    "green", "red", "blue", "cyan", "magenta", "yellow", "light blue", "light green", "pink",
+    "petrol", "indigo", "jade", "olive", "brown", "plum",
+)  # fmt: skip
+WAYS = ("+x", "+y", "-x", "-y")
+
+
+def describe(mode: str, actions: str, state: State, task: Task) -> str:
+    """Where the agent is, and its target or what is left of its life.
+
+    Args:
+      mode: `MazeWorld.mode`.
+      actions: `MazeWorld.actions`.
+      state: the state.
+      task: the task.
+
+    Example:
+      >>> from types import SimpleNamespace as Some
+      >>> state = Some(position=np.array([3.0, 5.0]), heading=0.0, steps=4)
+      >>> state.command, state.command_index = 0, 2
+      >>> task = Some(size=15, cell_size=2.0, horizon=9, num_landmarks=1)
+      >>> task.landmarks = np.array([[7, 1]])
+      >>> describe("navigation", "discrete", state, task)
+      'cell (1, 2) of 15 x 15, facing +x, step 4 of 9, go to green at (7, 1), 2 reached so far'
+    """
+    cell = motion.cell_of(state.position, task.cell_size)
+    n, (x, y) = int(task.size), np.asarray(cell).tolist()
+    parts = [f"cell ({x}, {y}) of {n} x {n}"]
+    if actions == "discrete":
+        parts.append(f"facing {WAYS[int(motion.quarter_of(state.heading))]}")
+    elif actions == "continuous":
+        parts.append(f"heading {np.degrees(float(state.heading)):.0f} degrees")
+    parts.append(f"step {int(state.steps)} of {int(task.horizon)}")
+    cells = np.asarray(task.landmarks).tolist()[: int(task.num_landmarks)]
+    if mode == "navigation":
+        wanted = int(state.command)
+        x, y = cells[wanted]
+        parts.append(f"go to {COLOURS[wanted]} at ({x}, {y})")
+        return ", ".join([*parts, f"{int(state.command_index)} reached so far"])
+    parts.append(f"life {float(state.life):.2f} of {float(task.max_life):.2f}")
+    values, waits = np.asarray(task.landmark_rewards), np.asarray(state.countdown)
+    landmarks = [
+        f"{COLOURS[i]} at ({x}, {y}) {values[i]:+.2f}"
+        + (f" in {waits[i]} steps" if waits[i] else "")
+        for i, (x, y) in enumerate(cells)
+    ]
+    return f"{', '.join(parts)}; {', '.join(landmarks)}"

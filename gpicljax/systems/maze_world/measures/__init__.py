@@ -1,0 +1,5 @@
+"""Measures of Maze World: how much of a maze is explored."""
+
+from gpicljax.systems.maze_world.measures.exploration import explored
+
+__all__ = ["explored"]

@@ -1,0 +1,271 @@
+"""What `maze_world.py` is told: its configuration and its presets."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+from flax import struct
+
+from gpicljax.agents.causal_model import Cooling
+from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
+from gpicljax.networks.causal_model import CausalModelSettings
+from gpicljax.runtime import TrainingConfig, check
+from gpicljax.systems.maze_world.data.demonstrations import Demonstration
+from gpicljax.systems.maze_world.experts.privileged import Rule
+
+Acting = Literal["drawn", "cooled", "temperature .4", "greedy"]
+ACTING: dict[Acting, Cooling] = {
+    "drawn": Cooling(),
+    "cooled": Cooling(1.0, 0.995, 0.01),
+    "temperature .4": Cooling(0.4),
+    "greedy": Cooling(1e-6),
+}
+"""How models act in evaluations; "cooled" is the reference code's way."""
+
+
+@struct.dataclass
+class Weights:
+    """How much each loss weighs; one of 0 is left out.
+
+    Attributes:
+      policy: L_pm, the teacher's action.
+      image: L_wm, the next picture.
+      latent: L_z, the next latents.
+      reward: of the squared error of the reward; the model is to predict it.
+    """
+
+    policy: float = 0.25
+    image: float = 0.70
+    latent: float = 0.05
+    reward: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Trains models of mazes and of a teacher's way through them, with and without context.
+
+    Attributes:
+      autoencoder: Folder of a saved autoencoder; by default one is trained first.
+      autoencoder_preset: Of `maze_autoencoder.py`, for that.
+      start_from: Folder of a run whose models are trained on, each by its context or, where that is
+        missing, from the one with the longest.
+      start_context: Context of the model there that all start from; None for each its own.
+      train: Whether there is training; else the models of `start_from` are measured as they are.
+      contexts: Steps that each model attends to; 0 for all.
+      growth: Share of the updates over which contexts double from 2 steps to what they are to be;
+        0 for contexts that are so from the start, as those of models that are trained on are.
+        Checked between log lines.
+      model: The models.
+      mode: What there is to do.
+      actions: What the agents can do.
+      size: Cells of a maze's side.
+      landmarks: Targets in a maze.
+      density: Of walls.
+      resolution: Pixels of a picture's side.
+      tasks: Number of different mazes that each model is trained on; 0 for a new one in every
+        episode. Every number is combined with every context.
+      data: Folder of episodes to learn from (`maze_data.py`), of the same size, mode, actions,
+        landmarks and length; new ones are made by default. All are held in memory, about 10 bytes
+        a step and model.
+      demonstration: How episodes are made, and how long they are.
+      weights: Of the losses.
+      first_weights: Of the losses in the first part of the training.
+      first_share: That part's share of the updates.
+      group: Episodes that are made at once, from one key; devices share a batch in whole groups.
+      own_groups: Groups of a batch whose episodes the model plays itself, as it was at the last log
+        line, while the teacher says what it would have done there: rounds of DAgger.
+      agent: Batch and schedule.
+      hparams: Hyper-parameters; decay_updates is set to the length of the run.
+      part: Pictures that are encoded or decoded at a time, where they do not fit; 0 for all.
+      sequences: Demonstrators' episodes that models are shown in evaluations.
+      evaluation_tasks: Mazes that they act in.
+      evaluation_length: Steps of an episode there; 0 for those of the training.
+      evaluation_sizes: Sizes of mazes to act in; the models' own by default.
+      evaluation_densities: Of walls in further mazes, in which models are shown episodes.
+      acting: Names of the ways in which models act in evaluations.
+      rules: By which the privileged agents choose that act beside the models.
+      marks: Pictures after which the model looks ahead.
+      horizon: How far it does.
+    """
+
+    seeds: int = 1
+    autoencoder: Path | None = None
+    autoencoder_preset: str = "quick"
+    start_from: Path | None = None
+    start_context: int | None = None
+    train: bool = True
+    contexts: tuple[int, ...] = (0,)
+    growth: float = 0.0
+    model: CausalModelSettings = CausalModelSettings(layers=8, width=512, heads=8)
+    mode: Literal["navigation", "survival"] = "navigation"
+    actions: Literal["discrete", "continuous"] = "discrete"
+    size: int = 15
+    landmarks: int = 10
+    density: float = 0.36
+    resolution: int = 128
+    tasks: tuple[int, ...] = (0,)
+    data: Path | None = None
+    demonstration: Demonstration = Demonstration()
+    weights: Weights = Weights()
+    first_weights: Weights = Weights(0.05, 0.90, 0.05)
+    first_share: float = 0.0
+    group: int = 1
+    own_groups: int = 0
+    agent: SequenceConfig = SequenceConfig(batch_size=8)
+    hparams: SequenceHParams = SequenceHParams()
+    part: int = 0
+    sequences: int = 64
+    evaluation_tasks: int = 64
+    evaluation_length: int = 0
+    evaluation_sizes: tuple[int, ...] = ()
+    evaluation_densities: tuple[float, ...] = ()
+    acting: tuple[Acting, ...] = ("drawn", "cooled", "temperature .4", "greedy")
+    rules: tuple[Rule, ...] = ("default", "reference")
+    marks: tuple[int, ...] = (1, 100, 1000, 2000)
+    horizon: int = 10
+
+    def validate(self) -> None:
+        """Refuses what can be refused before anything is compiled."""
+        super().validate()
+        check(len(self.contexts) >= 1, "contexts", self.contexts, "at least one")
+        check(len(self.tasks) >= 1, "tasks", self.tasks, "at least one number")
+        for name in ("contexts", "tasks", "evaluation_sizes", "evaluation_densities", "marks"):
+            values = getattr(self, name)
+            check(len(set(values)) == len(values), name, values, "different ones")
+        for name in ("contexts", "tasks"):
+            values = getattr(self, name)
+            check(min(values) >= 0, name, values, "0, or positive numbers")
+        for name in ("part", "evaluation_length"):
+            check(getattr(self, name) >= 0, name, getattr(self, name), "an integer >= 0")
+        for name in ("sequences", "evaluation_tasks"):
+            check(getattr(self, name) >= 2, name, getattr(self, name), "an integer >= 2")
+        for name in ("growth", "first_share"):
+            value = getattr(self, name)
+            check(0 <= value < 1, name, value, "a share below 1")
+        most = self.agent.batch_size // self.agent.microbatches
+        fits = self.group >= 1 and most % self.group == 0
+        check(fits, "group", self.group, f"a divisor of batch_size / microbatches = {most}")
+        accepted = f"0 .. {most // self.group}, the groups of a batch"
+        fits = 0 <= self.own_groups <= most // self.group
+        check(fits, "own_groups", self.own_groups, accepted)
+        one = not self.own_groups or len(self.contexts) == len(self.tasks) == 1
+        check(one, "own_groups", self.own_groups, "0, for several models: they learn from the same")
+        check(self.horizon >= 1, "horizon", self.horizon, "an integer >= 1")
+        predicted = self.model.rewards == bool(self.weights.reward)
+        accepted = "a weight above 0 with --model.rewards, and 0 without"
+        check(predicted, "weights.reward", self.weights.reward, accepted)
+        some = self.train or self.start_from is not None
+        check(some, "train", self.train, "True, without start_from")
+        longest = self.steps - self.horizon
+        fits = all(1 <= mark <= longest for mark in self.marks)
+        check(fits, "marks", self.marks, f"1 .. {longest}, the episode's steps less the horizon")
+        new = self.data is None or (not self.own_groups and self.tasks == (0,))
+        check(new, "data", str(self.data), "None, with own_groups or numbers of tasks")
+        for name in ("autoencoder", "start_from", "data"):
+            path = getattr(self, name)
+            check(path is None or path.is_dir(), name, str(path), "an existing folder")
+
+    @property
+    def steps(self) -> int:
+        """Of an episode in evaluations."""
+        return self.evaluation_length or self.demonstration.length
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of mazes to act in."""
+        return self.evaluation_sizes or (self.size,)
+
+    @property
+    def env_options(self) -> dict[str, object]:
+        """Static options of the environment; its cap admits all sizes."""
+        return {
+            "size": max(self.size, *self.sizes),
+            "mode": self.mode,
+            "actions": self.actions,
+            "max_landmarks": self.landmarks,
+            "resolution": (self.resolution, self.resolution),
+        }
+
+    @property
+    def observations_per_update(self) -> int:
+        """Steps of one update."""
+        return self.agent.batch_size * self.demonstration.length
+
+
+# What is small and short learns a little faster without disturbed inputs.
+SMALL = CausalModelSettings(layers=3, width=64, heads=4, masked=0.0, noisy=0.0)
+QUICK = Config(
+    contexts=(0, 2, 1),
+    growth=0.4,
+    model=SMALL,
+    size=7,
+    landmarks=4,
+    resolution=32,
+    part=128,
+    demonstration=Demonstration(length=128),
+    weights=Weights(policy=1.0, image=0.0, latent=0.5),
+    group=8,
+    agent=SequenceConfig(batch_size=16, schedule="cosine"),
+    hparams=SequenceHParams(learning_rate=5e-3, warmup_updates=50, final_share=0.05),
+    observations=1_536 * 16 * 128,
+    log_lines=16,
+    acting=("drawn", "greedy"),
+    rules=("default",),
+    marks=(1, 32, 112),
+)
+PAPER_SMALL = Config(
+    contexts=(0,),
+    autoencoder_preset="paper",
+    agent=SequenceConfig(batch_size=8, schedule="noam", ramp=512),
+    first_share=0.3,
+    observations=120_000 * 2048,
+    part=256,
+    sequences=1_275,
+    evaluation_sizes=(15, 25, 35),
+)
+PRESETS = {
+    "quick": QUICK,
+    "cpu-finetune": dataclasses.replace(
+        QUICK,
+        contexts=(2, 1),
+        start_context=0,
+        observations=256 * 16 * 128,
+        hparams=SequenceHParams(1e-3, 50),
+    ),
+    # Goes on with a model, in states that it brings about itself: half of all episodes.
+    "cpu-dagger": dataclasses.replace(
+        QUICK,
+        contexts=(0,),
+        own_groups=1,
+        observations=512 * 16 * 128,
+        hparams=SequenceHParams(1e-3, warmup_updates=50, final_share=0.05),
+    ),
+    "cpu-long": dataclasses.replace(
+        QUICK, contexts=(0, 8, 2, 1), observations=4_096 * 16 * 128, log_lines=32
+    ),
+    # The other mode and the other kind of action, to see that they are learnt.
+    "cpu-survival": dataclasses.replace(
+        QUICK,
+        contexts=(0, 1),
+        mode="survival",
+        model=dataclasses.replace(SMALL, rewards=True),
+        weights=Weights(policy=1.0, image=0.0, latent=0.5, reward=1.0),
+        observations=256 * 16 * 128,
+    ),
+    "cpu-continuous": dataclasses.replace(
+        QUICK, contexts=(0, 1), actions="continuous", observations=256 * 16 * 128
+    ),
+    # Figures 11, 14 and 15: one program for all numbers of mazes.
+    "cpu-task-diversity": dataclasses.replace(QUICK, contexts=(0,), tasks=(1, 10, 100, 10_000)),
+    "paper-small": PAPER_SMALL,
+    "paper-variants": dataclasses.replace(PAPER_SMALL, contexts=(2, 1), start_context=0),
+    "paper-standard": dataclasses.replace(
+        PAPER_SMALL, model=CausalModelSettings(layers=12, width=1280, heads=16)
+    ),
+    # 64 K episodes.
+    "task-diversity": dataclasses.replace(
+        PAPER_SMALL, tasks=(1, 10, 100, 10_000), observations=64_000 * 2048, evaluation_sizes=()
+    ),
+}

@@ -1,0 +1,114 @@
+"""What the models of `maze_world.py` learn from: episodes, made anew, stored, or of their own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax.agents.causal_model import Targets
+from gpicljax.agents.sequence import Sequences
+from gpicljax.data.shards import ShardError
+from gpicljax.interface import Agent
+from gpicljax.runtime import ConfigError
+from gpicljax.systems.maze_world.data.demonstrations import Episode, task_of, trajectories
+from gpicljax.systems.maze_world.data.sequences import Lessons, lessons
+from gpicljax.systems.maze_world.data.stored import stored_episodes
+from gpicljax.systems.maze_world.env.maze_world import MazeWorld
+from gpicljax.systems.maze_world.env.types import Params
+from gpicljax.systems.maze_world.studies.maze_world.config import Config, Weights
+
+
+class Data(NamedTuple):
+    """What training sequences are made from.
+
+    Attributes:
+      params: the distribution over mazes.
+      tasks: `int32[]`, mazes that are learnt from; 0 for a new one in every episode.
+      window: `int32[]`, steps that the model attends to, once it has grown.
+      weights: of the losses.
+      actor: parameters of the model as it was at the last log line, where it plays episodes; None
+        before there is one.
+      episodes: stored ones, leaves `[N, ...]`; None where new ones are made.
+    """
+
+    params: Params
+    tasks: jax.Array
+    window: jax.Array
+    weights: Weights
+    actor: Any = None
+    episodes: Any = None
+
+
+def episodes_of(config: Config, env: MazeWorld) -> tuple[Episode | None, tuple[Params, ...]]:
+    """The stored episodes to learn from, and the distributions of their mazes, if any."""
+    if config.data is None:
+        return None, ()
+    try:
+        return stored_episodes(config.data, env, config.demonstration.length)
+    except (ShardError, ValueError) as error:
+        raise ConfigError(f"data: {error}") from error
+
+
+def sampler(
+    config: Config,
+    env: MazeWorld,
+    known: jax.Array,
+    student: Agent,
+    distributions: tuple[Params, ...],
+) -> Callable[[jax.Array, Data], Sequences]:
+    """What makes the sequences of an update, in groups of which each has a key.
+
+    Args:
+      config: sizes.
+      env: where episodes are played, and rendered.
+      known: keys of the mazes of a finite set.
+      student: the model as an agent, which plays some groups.
+      distributions: of the mazes of stored episodes.
+    """
+
+    def stored(key: jax.Array, data: Data) -> Lessons:
+        which = jax.random.randint(key, (config.group,), 0, len(data.episodes.length))
+        taken = jax.tree.map(lambda x: x[which], data.episodes)
+        return lessons(env, taken, jax.vmap(lambda one: task_of(env, distributions, one))(taken))
+
+    # Whatever number of groups there is, it is traced once.
+    @functools.partial(jax.jit, static_argnames="own", inline=True)
+    def group(key: jax.Array, data: Data, own: bool = False) -> Lessons:
+        if data.episodes is not None:
+            return stored(key, data)
+        key, task_key = jax.random.split(key)
+        mazes = jax.random.split(task_key, config.group)
+        if any(config.tasks):
+            which = jax.random.randint(key, mazes.shape, 0, jnp.maximum(data.tasks, 1))
+            mazes = jnp.where(data.tasks > 0, known[which], mazes)
+        made = trajectories(
+            key,
+            env,
+            data.params,
+            len(mazes),
+            config.demonstration,
+            actor=student if own and data.actor is not None else None,
+            actor_params=data.actor if own else None,
+            tasks=mazes,
+        )
+        return lessons(env, *made)
+
+    def sample(keys: jax.Array, data: Data) -> Sequences:
+        first, own = keys[:: config.group], config.own_groups
+        if len(first) == 1:
+            seen = group(first[0], data, own == 1)
+        else:
+            parts = [
+                jax.vmap(functools.partial(group, own=played), (0, None), out_axes=1)(some, data)
+                for some, played in ((first[:own], True), (first[own:], False))
+                if len(some)
+            ]
+            parts = jax.tree.map(lambda x: x.reshape(len(x), -1, *x.shape[3:]), parts)
+            seen = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *parts)
+        return Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
+
+    return sample

@@ -1,0 +1,228 @@
+"""What `maze_world.py` measures: models that are shown episodes, act and see ahead."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.agents import causal_model
+from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, dreaming
+from gpicljax.agents.sequence import Sequences
+from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.interface import Agent
+from gpicljax.networks.autoencoder import Autoencoder
+from gpicljax.networks.contract import Network
+from gpicljax.rollout import RolloutState
+from gpicljax.runtime import Measure, stream
+from gpicljax.systems.maze_world.data.demonstrations import Episode, trajectories
+from gpicljax.systems.maze_world.data.sequences import lessons
+from gpicljax.systems.maze_world.env.maze_world import MazeWorld
+from gpicljax.systems.maze_world.env.types import Params, Task
+from gpicljax.systems.maze_world.measures.world_model import Foresight, foresee
+from gpicljax.systems.maze_world.studies.maze_world.config import ACTING, Config
+from gpicljax.systems.maze_world.studies.maze_world.rules import NOISES, Rules
+
+
+def earned(env: MazeWorld, params: Params, rewards: Any) -> Any:
+    """Rewards without what steps cost: in navigation, those of arrivals."""
+    return rewards if env.survival else rewards - params.step_reward
+
+
+class Imitated(NamedTuple):
+    """How a model does on episodes of a demonstrator; leaves `[N, T]`.
+
+    Attributes:
+      policy: nats of the teacher's action, L_pm.
+      agrees: whether its most probable action is the teacher's.
+      latent: L_z.
+      image: L_wm.
+      reward: squared error of the reward, where it is predicted.
+    """
+
+    policy: jax.Array
+    agrees: jax.Array
+    latent: jax.Array
+    image: jax.Array
+    reward: jax.Array | None
+
+
+class Acted(NamedTuple):
+    """Episodes that a model acted; leaves `[N, T]`.
+
+    Attributes:
+      reward: float; of navigation only that of arrivals.
+      policy: nats of the teacher's action.
+      agrees: whether its most probable action is the teacher's.
+      pose: `uint8[N, 3, T + 1]`.
+      action: what was done,
+      label: what the teacher would have done.
+      command: `uint8[N, T + 1]` (navigation).
+    """
+
+    reward: jax.Array
+    policy: jax.Array
+    agrees: jax.Array
+    pose: jax.Array
+    action: jax.Array
+    label: jax.Array
+    command: jax.Array | None
+
+
+class Extras(NamedTuple):
+    """What the report needs to know besides measurements.
+
+    Attributes:
+      env: the environment.
+      rules: those who act beside the models.
+    """
+
+    env: MazeWorld
+    rules: Rules
+
+    def earned(self, rewards: np.ndarray) -> np.ndarray:
+        """Rewards without what steps cost."""
+        return np.asarray(earned(self.env, self.env.default_params, rewards))
+
+
+class Measured(NamedTuple):
+    """All measures by name, and the rules beside the models."""
+
+    measures: dict[str, Measure]
+    rules: Rules
+
+
+def measures_of(
+    config: Config,
+    env: MazeWorld,
+    network: Network,
+    pictures: Autoencoder,
+    known: jax.Array,
+    params_of: Callable[..., Params],
+) -> Measured:
+    """What is measured of every model, all on the same mazes.
+
+    Args:
+      config: the configuration.
+      env: the environment.
+      network: the models.
+      pictures: their autoencoder.
+      known: keys of the mazes that are trained on where their number is finite.
+      params_of: from size and length of an episode, and density, to the distribution.
+    """
+    policy = config.model.policy(env.action_space())
+    every = [
+        causal_model.imitation_loss(policy),
+        causal_model.latent_loss(),
+        causal_model.image_loss(),
+    ]
+    every += [causal_model.reward_loss()] if config.model.rewards else []
+
+    def agrees_with(outputs: jax.Array, label: jax.Array) -> jax.Array:
+        """Whether the most probable action is the label, or within a tenth of it in each entry."""
+        said: Any = policy.distribution(outputs, None)
+        best = policy.to_action(said.mode())
+        if config.actions == "discrete":
+            return best == label
+        return (jnp.abs(best - label) < 0.1).all(-1)
+
+    def shown(key: jax.Array, params: Any, cell: Any, episodes: Episode, mazes: Task) -> Imitated:
+        """On episodes of the demonstrator."""
+        del key, cell
+
+        def some(episodes: Episode, mazes: Task) -> Imitated:
+            seen = lessons(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
+            outputs, _ = network.unroll(params, None, seen.inputs, None)
+            given = Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
+            nats, latent, image, *reward = (loss.at(outputs, given)[:, 0] for loss in every)
+            agrees = agrees_with(outputs.policy[:, 0], seen.label[:, 0])
+            return Imitated(nats, agrees, latent, image, *(reward or [None]))
+
+        return jax.lax.map(lambda each: some(*each), (episodes, mazes))
+
+    def agent_of(cooling: Cooling) -> Agent:
+        return causal_agent(network, policy, cooling=cooling)
+
+    def acted(
+        key: jax.Array,
+        params: Any,
+        cell: Any,
+        tasks: Task,
+        mazes: jax.Array,
+        where: Params,
+        cooling: Cooling,
+    ) -> Acted:
+        """The model's own episodes."""
+        del cell
+        made, _ = trajectories(
+            key,
+            env,
+            where,
+            len(mazes),
+            dataclasses.replace(config.demonstration, length=config.steps),
+            actor=agent_of(cooling),
+            actor_params=params,
+            tasks=jax.random.wrap_key_data(mazes),
+            generated=tasks,
+            noted=lambda aux: aux["policy"],
+        )
+        said: Any = policy.distribution(made.aux, None)
+        label = made.label.astype(jnp.int32 if config.actions == "discrete" else made.aux.dtype)
+        nats = -said.log_prob(policy.to_sample(label))
+        agrees = agrees_with(made.aux, made.label)
+        earnings = earned(env, where, made.reward)
+        return Acted(earnings, nats, agrees, made.pose, made.action, made.label, made.command)
+
+    asleep = dreaming(network, policy, pictures.latent)
+
+    def ahead(key: jax.Array, params: Any, cell: Any, tasks: Task, context: jax.Array) -> Foresight:
+        """What the model expects to see next, after `context` pictures."""
+        del cell
+        awake = agent_of(ACTING["drawn"])
+        count = config.evaluation_tasks
+        vec = one_trial_each(env, count, config.steps)
+        start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
+        seen = foresee(vec, awake, asleep, params, start, context, config.horizon)
+        return Foresight(seen.error, *(x[:4] for x in seen[1:]))
+
+    # The arguments of all measures.
+
+    def mazes(name: str, count: int) -> np.ndarray:
+        keys = jax.random.split(stream(config.seed, name), count)
+        return np.asarray(jax.random.key_data(keys))
+
+    unseen = mazes("unseen mazes", config.evaluation_tasks)
+    groups = {
+        name: (mazes("unseen mazes", config.sequences), epsilon) for name, epsilon in NOISES.items()
+    }
+    for count in filter(None, config.tasks):
+        trained_on = np.asarray(jax.random.key_data(known[np.arange(config.sequences) % count]))
+        groups[f"the {count:,} mazes of training"] = trained_on, None
+    rules = Rules(config, env, unseen, groups, params_of)
+
+    def in_mazes(size: int, *more: Any) -> tuple[Any, ...]:
+        """What was generated for the rules is given to the models."""
+        return rules.mazes(size), *more
+
+    measures = {
+        f"shown, {name}": Measure(shown, functools.partial(rules.shown, name)) for name in groups
+    }
+    for density in config.evaluation_densities:
+        sparse = Measure(shown, functools.partial(rules.shown, next(iter(groups)), density))
+        measures[f"shown, density {density}"] = sparse
+    for size in config.sizes:
+        for name in config.acting:
+            cooling, where = ACTING[name], params_of(size, config.steps)
+            cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in cooling))
+            given = functools.partial(in_mazes, size, unseen, where, cooled)
+            measures[f"acted, n = {size}, {name}"] = Measure(acted, given)
+    for mark in config.marks:
+        given = functools.partial(in_mazes, config.size, np.int32(mark))
+        measures[f"ahead after {mark}"] = Measure(ahead, given)
+
+    return Measured(measures, rules)

@@ -1,0 +1,212 @@
+"""How the study `maze_world` is built and run."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import gpicljax
+from gpicljax.agents import causal_model, sequence
+from gpicljax.agents.catalogue import CausalSettings, TaughtCausalConfig
+from gpicljax.interface import Trainer
+from gpicljax.networks.causal_model import AUTOENCODER, MODEL, UNLIMITED, WINDOW
+from gpicljax.networks.causal_model import causal_model as causal_network
+from gpicljax.runtime import (
+    Outcome,
+    Program,
+    Spread,
+    parse,
+    run_experiment,
+    save_agent,
+    stream,
+)
+from gpicljax.systems.maze_world.env.maze_world import MazeWorld
+from gpicljax.systems.maze_world.env.types import Params
+from gpicljax.systems.maze_world.studies.maze_world.config import PRESETS, Config
+from gpicljax.systems.maze_world.studies.maze_world.data import Data, episodes_of, sampler
+from gpicljax.systems.maze_world.studies.maze_world.measures import Extras, measures_of
+from gpicljax.systems.maze_world.studies.maze_world.report import report
+from gpicljax.systems.maze_world.studies.maze_world.start import (
+    autoencoder_of,
+    context_name,
+    start_of,
+    trained_autoencoder,
+)
+
+
+class Cell(NamedTuple):
+    """What distinguishes models that are trained side by side.
+
+    Attributes:
+      window: `int32[]`, steps that it attends to.
+      tasks: `int32[]`, mazes that it is trained on; 0 for a new one in every episode.
+      autoencoder: parameters, the same for all.
+      model: parameters to start from; None to start anew.
+      episodes: stored ones to learn from; None where new ones are made.
+    """
+
+    window: Any
+    tasks: Any
+    autoencoder: Any
+    model: Any
+    episodes: Any
+
+
+def build(config: Config) -> Program:
+    """Wires mazes, autoencoder, models and trainer together."""
+    env = gpicljax.make("MazeWorld-v0", **config.env_options)
+    assert isinstance(env, MazeWorld)
+    pictures, settings, eyes = autoencoder_of(config)
+    actions, policy = env.action_space(), config.model.policy(env.action_space())
+    longest, part = max(config.demonstration.length, config.steps), config.part or None
+    network = causal_network(config.model, pictures, actions, longest + config.horizon, part)
+    updates = config.updates(config.observations_per_update)
+    first = round(config.first_share * updates)
+    hparams = dataclasses.replace(config.hparams, decay_updates=updates)
+    known = gpicljax.TaskSet.create(stream(config.seed, "mazes"), max(*config.tasks, 1)).keys
+
+    def params_of(size: int, length: int, density: float = config.density) -> Params:
+        return env.make_params(size=size, density=density, num_commands=10_000, horizon=length + 1)
+
+    learnt_on = params_of(config.size, config.demonstration.length)
+
+    stored, distributions = episodes_of(config, env)
+    student = causal_model.causal_agent(network, policy)
+    sample = sampler(config, env, known, student, distributions)
+
+    def phase(data: Data, updates: jax.Array) -> Data:
+        early = updates < first
+        weights = jax.tree.map(
+            lambda now, then: jnp.where(early, then, now), data.weights, config.first_weights
+        )
+        return data._replace(weights=weights if first else data.weights)
+
+    losses = [
+        kind(weight=lambda data, name=name: getattr(data.weights, name))
+        for name, kind in (
+            ("policy", lambda weight: causal_model.imitation_loss(policy, weight=weight)),
+            ("image", causal_model.image_loss),
+            ("latent", causal_model.latent_loss),
+            ("reward", causal_model.reward_loss),
+        )
+        if getattr(config.weights, name) or (first and getattr(config.first_weights, name))
+    ]
+
+    def make(devices: int = 1, axis: str | None = None, several: bool = False) -> Trainer:
+        return sequence.make(
+            config.agent,
+            network,
+            sample,
+            losses,
+            devices,
+            axis,
+            length=config.demonstration.length,
+            phase=phase,
+            frozen=(AUTOENCODER, WINDOW),
+            prepare=causal_model.encoded(pictures, part),
+            several=several,
+        )
+
+    trainer = make()
+
+    def init(key: jax.Array, cell: Cell) -> sequence.TrainState:
+        weights = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(float)), config.weights)
+        data = Data(learnt_on, cell.tasks, cell.window, weights, episodes=cell.episodes)
+        state = trainer.init(key, hparams, data)
+        model = state.params[MODEL] if cell.model is None else cell.model
+        whole = {MODEL: model, AUTOENCODER: cell.autoencoder, WINDOW: cell.window}
+        return between(dataclasses.replace(state, params=whole))
+
+    def between(state: sequence.TrainState) -> sequence.TrainState:
+        """What holds until the next log line."""
+        state = grown(state)
+        if not config.own_groups:
+            return state
+        actor = jax.tree.map(jnp.copy, state.params)
+        return dataclasses.replace(state, data=state.data._replace(actor=actor))
+
+    def grown(state: sequence.TrainState) -> sequence.TrainState:
+        """The contexts in force after so many updates."""
+        if not config.growth or config.start_from is not None:
+            return state
+        share = state.updates / max(config.growth * updates, 1)
+        doublings = jnp.floor(share * np.log2(config.demonstration.length / 2))
+        reach = jnp.where(share < 1, 2.0 ** (1 + doublings), UNLIMITED).astype(jnp.int32)
+        window = jnp.minimum(state.data.window, reach)
+        return dataclasses.replace(state, params={**state.params, WINDOW: window})
+
+    mazes = "each seen once" if config.tasks == (0,) else f"{config.tasks} different ones"
+    if stored is not None:
+        mazes = f"{len(stored.length):,} stored episodes"
+    measured = measures_of(config, env, network, pictures, known, params_of)
+
+    return Program(
+        title=f"{config.model.kind} models of mazes and of a way through them",
+        details={
+            "mazes": f"{config.size} x {config.size}, " + mazes,
+            "episodes": f"{config.demonstration.length:,} steps",
+            "contexts": ", ".join(context_name(steps) for steps in config.contexts),
+        },
+        init=init,
+        update=trainer.update,
+        observations=config.observations_per_update if config.train else 0,
+        between=between,
+        cells={
+            cell_name(steps, tasks): Cell(
+                np.int32(steps or UNLIMITED),
+                np.int32(tasks),
+                eyes,
+                start_of(config, steps),
+                stored,
+            )
+            for steps in config.contexts
+            for tasks in config.tasks
+        },
+        measures=measured.measures,
+        baselines=measured.rules.all,
+        key_metric="policy_loss",
+        save=lambda folder, cell, **about: save_agent(
+            folder,
+            algorithm="causal-model",
+            env_id="MazeWorld-v0",
+            env_options=config.env_options,
+            env_params=learnt_on,
+            num_envs=config.agent.batch_size,
+            config=TaughtCausalConfig(
+                **dataclasses.asdict(config.agent),
+                length=config.demonstration.length,
+                capacity=longest,
+            ),
+            network=CausalSettings(**dataclasses.asdict(config.model), autoencoder=settings),
+            **about,
+        ),
+        # Models that are trained on other mazes see other episodes.
+        spread=Spread(
+            config.agent.batch_size // config.agent.microbatches // config.group,
+            lambda devices, axis: make(devices, axis, several=True).update,
+            trainer.partition,  # type: ignore[arg-type]
+            together=True,
+        )
+        if config.train and len(config.tasks) == 1
+        else None,
+        more=Extras(env, measured.rules),
+    )
+
+
+def cell_name(steps: int, tasks: int) -> str:
+    """Of a model by its context and the number of mazes that it is trained on, 0 for any."""
+    return context_name(steps) + (f", {tasks:,} mazes" if tasks else "")
+
+
+def main(argv: list[str] | None = None) -> Outcome | None:
+    """Runs the experiment; returns its outcome (None after a dry run)."""
+    config = parse(PRESETS, argv, prog="maze_world.py")
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if config.autoencoder is None and not config.dry_run:
+        argv += ["--autoencoder", str(trained_autoencoder(config))]
+    return run_experiment("maze_world", PRESETS, build, report, argv)

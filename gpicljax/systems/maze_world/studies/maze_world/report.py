@@ -1,0 +1,383 @@
+"""The tables and figures of `maze_world.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
+from gpicljax.evaluation.statistics import mean_interval, ratio_interval
+from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.storage.atomic import write_atomically
+from gpicljax.systems.maze_world.data.demonstrations import Episode, frames
+from gpicljax.systems.maze_world.env.textures import LANDMARK_COLOURS
+from gpicljax.systems.maze_world.figures.episode_page import episode_page
+from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode, trajectory_figure
+from gpicljax.systems.maze_world.measures.exploration import explored
+from gpicljax.viz.curves import icl_figure, learning_curves
+from gpicljax.viz.pictures import picture_grid
+from gpicljax.viz.style import save_figure
+
+FULL = "full context"
+SHOWN_RULES = ("random", "privileged, p = 5 %", "privileged, p = 25 %", "privileged, p = 100 %")
+"""Beside the models in figures; tables have them all."""
+PAGE_STEPS = 512
+"""Of the episode that is shown step by step."""
+LATE = 4
+"""The last quarter of an episode is what is compared."""
+
+
+class Results:
+    """What was measured, by model.
+
+    Args:
+      outcome: of the run.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome, self.models = outcome, list(outcome.program.cells)
+        self.shown = self._kind("shown, ")
+        self.acted = self._kind("acted, ")
+        self.ahead = self._kind("ahead after ")
+        self.rules: Mapping[str, Mapping[str, Any]] = outcome.baselines
+
+    def _kind(self, start: str) -> dict[str, dict[str, Any]]:
+        """Measures by name, then by model: leaves `[seeds, N, ...]`, of sound seeds alone."""
+        config, sound = self.outcome.config, self.outcome.sound
+        found: dict[str, dict[str, Any]] = {}
+        for name, measured in self.outcome.measured.items():
+            if not name.startswith(start):
+                continue
+            by_model = found[name[len(start) :]] = {}
+            for i, model in enumerate(self.models):
+                rows = np.arange(i * config.seeds, (i + 1) * config.seeds)
+                rows = rows[sound[rows]]
+                by_model[model] = jax.tree.map(lambda x, rows=rows: x[rows], measured)
+        return found
+
+    def position(self, pose: np.ndarray) -> np.ndarray:
+        """Stored poses `[..., 3, T]` as places in cells, float `[..., T, 2]`."""
+        place = np.moveaxis(pose[..., :2, :].astype(np.float64), -1, -2)
+        if self.outcome.config.actions != "continuous":
+            return place + 0.5
+        size = self.outcome.config.sizes[0]
+        return place / self.outcome.program.more.rules.mazes(size).cell_size[0]
+
+    def episode(self, task: Any, size: int, pose: np.ndarray) -> MazeEpisode:
+        """Stored poses `[3, T]` in a maze of so many cells a side, as they are drawn."""
+        turn = 1 if self.outcome.config.actions == "continuous" else np.pi / 2
+        return MazeEpisode(
+            walls=task.walls[:size, :size],
+            position=self.position(pose),
+            heading=pose[2] * turn,
+            landmarks=task.landmarks,
+            colours=np.asarray(LANDMARK_COLOURS[: len(task.landmarks)], np.uint8),
+        )
+
+    def action(self, stored: np.ndarray) -> str:
+        """An action in words."""
+        if self.outcome.config.actions == "continuous":
+            return ", ".join(f"{x:.2f}" for x in stored)
+        return ("stay", "turn left", "turn right", "back", "forward")[int(stored)]
+
+
+def late(values: np.ndarray) -> np.ndarray:
+    """The mean over the last quarter of each maze's episode, all seeds together: `[N]`."""
+    steps = values.shape[-1]
+    return values[..., -(steps // LATE) :].astype(np.float64).mean((0, -1))
+
+
+def quarters(values: np.ndarray) -> str:
+    """Means by quarter of the episode."""
+    means = [x.mean() for x in np.array_split(values.astype(np.float64), 4, axis=-1)]
+    return " ".join(f"{x:.3f}" for x in means)
+
+
+def shown_table(results: Results, name: str) -> str:
+    """How each model imitates and foresees along a demonstrator's episode."""
+    each = results.shown[name]
+    lines = [
+        "| model | L_pm by quarter | agrees, % | L_wm | L_z | full L_pm / this | L_wm | L_z |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for model, measured in each.items():
+        cells = [
+            quarters(measured.policy),
+            f"{100 * late(measured.agrees).mean():.1f}",
+            f"{late(measured.image).mean():.4f}",
+            f"{late(measured.latent).mean():.3f}",
+        ]
+        for part in ("policy", "image", "latent"):
+            if model == FULL or FULL not in each:
+                cells.append("")
+                continue
+            ratio = ratio_interval(late(getattr(each[FULL], part)), late(getattr(measured, part)))
+            cells.append("{:.3f} [{:.3f}, {:.3f}]".format(*ratio))
+        lines.append(f"| {model} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def density_table(results: Results) -> str:
+    """What context is worth in mazes of other densities (appendix A.7)."""
+    others = [model for model in results.models if model != FULL]
+    head = ["density", FULL, *others, *(f"full / {model}" for model in others)]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for density in sorted(results.outcome.config.evaluation_densities):
+        each = results.shown[f"density {density}"]
+        nats = {model: late(measured.policy) for model, measured in each.items()}
+        cells = [f"{nats[model].mean():.3f}" for model in (FULL, *others)]
+        for model in others:
+            cells.append("{:.3f} [{:.3f}, {:.3f}]".format(*ratio_interval(nats[FULL], nats[model])))
+        lines.append(f"| {density} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def acted_table(results: Results, size: int) -> str:
+    """What everybody earns in mazes of one size, with what is known of it."""
+    config, n = results.outcome.config, f"n = {size}"
+    lines = [
+        f"| {n} | how | rewards | cells explored | agrees, % | own L_pm by quarter |",
+        "|---|---|---|---|---|---|",
+    ]
+
+    def row(who: str, how: str, rewards: Any, pose: Any, more: str = "| | |") -> None:
+        earned = mean_interval(rewards.sum(-1).reshape(-1).astype(np.float64))
+        ways = results.position(pose.reshape(-1, *pose.shape[-2:])).astype(np.int32)
+        area = jax.vmap(lambda way: explored(way, config.env_options["size"])[-1])
+        cells = mean_interval(np.asarray(area(ways), np.float64))
+        half = earned.high - earned.mean
+        lines.append(f"| {who} | {how} | {earned.mean:.2f} ± {half:.2f} | {cells.mean:.1f} {more}")
+
+    for key, by_model in results.acted.items():
+        if not key.startswith(f"{n}, "):
+            continue
+        for model, acted in by_model.items():
+            agrees = 100 * acted.agrees.mean()
+            more = f"| {agrees:.1f} | {quarters(acted.policy)} |"
+            row(model, key[len(n) + 2 :], acted.reward, acted.pose, more)
+    for key, by_name in results.rules.items():
+        if not key.startswith(f"{n}, "):
+            continue
+        for name, episode in by_name.items():
+            if name == "random" or name.startswith("privileged"):
+                rewards = results.outcome.program.more.earned(episode.reward)
+                row(name, key[len(n) + 2 :], rewards, episode.pose)
+    return "\n".join(lines)
+
+
+def ahead_table(results: Results) -> str:
+    """Errors k steps ahead after contexts of several lengths, beside the last picture's."""
+    config = results.outcome.config
+    steps = sorted({k for k in (1, 4, config.horizon) if k <= config.horizon})
+    head = [f"k = {k}, after {mark}" for k in steps for mark in config.marks]
+    lines = ["| model | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
+    for model in results.models:
+        cells = []
+        for k in steps:
+            for mark in config.marks:
+                errors = results.ahead[str(mark)][model].error[..., k - 1]
+                found = mean_interval(errors.reshape(-1).astype(np.float64))
+                cells.append(f"{found.mean:.4f} ± {found.high - found.mean:.4f}")
+        lines.append(f"| {model} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+# Figures -----------------------------------------------------------------------------------------
+
+
+def curves_of(by_model: Mapping[str, Any], part: str) -> dict[str, ICLCurve]:
+    """A measure by step of the episode, means over bins that grow."""
+    found = {}
+    for model, measured in by_model.items():
+        values = getattr(measured, part).astype(np.float64)
+        steps = values.shape[-1]
+        # Nothing is expected before the first picture.
+        values = values.reshape(-1, steps)[:, 0 if part == "policy" else 1 :]
+        edges = np.unique(np.geomspace(1, values.shape[1], 24).round().astype(int)) - 1
+        found[model] = icl_curve(values, bins=[int(x) for x in edges[:-1]])
+    return found
+
+
+def draw(results: Results) -> None:
+    """Figures 7, 8, 9, 17 and 18 of the paper."""
+    outcome, figures = results.outcome, results.outcome.run.figures
+    config = outcome.config
+    if len(outcome.steps) > 1:
+        loss = outcome.curve("policy_loss").reshape(len(results.models), config.seeds, -1)
+        by_model = dict(zip(results.models, loss, strict=True))
+        labels: dict[str, Any] = {"xlabel": "steps per model", "ylabel": "L_pm, nats"}
+        save_figure(learning_curves(outcome.steps, by_model, **labels), figures / "training.png")
+    first = next(iter(results.shown))
+    for part, name in (("policy", "L_pm, nats"), ("image", "L_wm, mean squared error")):
+        figure = icl_figure(
+            curves_of(results.shown[first], part),
+            xlabel="steps of context",
+            ylabel=name,
+            log=True,
+            title="Unseen mazes, episodes of a demonstrator",
+        )
+        save_figure(figure, figures / f"shown_{part}.png")
+    for size in config.sizes:
+        save_figure(earned_figure(results, size), figures / f"acted_{size}.png")
+    if len(config.marks) > 1:
+        for k in (1, 4):
+            save_figure(ahead_figure(results, k), figures / f"ahead_{k}.png")
+    save_figure(frames_figure(results), figures / "ahead_frames.png")
+    save_figure(trajectories_figure(results), figures / "trajectories.png")
+    if results.outcome.config.mode == "navigation":
+        write_atomically(figures / "episode.html", page(results))
+
+
+def earned_figure(results: Results, size: int) -> Any:
+    """Rewards of arrivals added up, with 95 % intervals over mazes (Figure 8)."""
+    n, extras, config = f"n = {size}", results.outcome.program.more, results.outcome.config
+    drawn = results.acted[f"{n}, {config.acting[0]}"]
+    earned = {model: np.cumsum(acted.reward.mean(0), axis=-1) for model, acted in drawn.items()}
+    rules = results.rules[f"{n}, {config.rules[0]} rule"]
+    for name in SHOWN_RULES:
+        earned[name] = np.cumsum(extras.earned(rules[name].reward), axis=-1)
+    return icl_figure(
+        {name: icl_curve(values) for name, values in earned.items()},
+        xlabel="steps",
+        ylabel="rewards, without steps' cost",
+        title=f"Acting in {len(rules['random'].reward)} unseen mazes of {size} x {size}",
+    )
+
+
+def ahead_figure(results: Results, k: int) -> Any:
+    """The error k steps ahead by the length of the context (Figure 9)."""
+    config = results.outcome.config
+    marks = np.asarray(config.marks, np.float64)
+    curves = {}
+    for model in results.models:
+        each = [results.ahead[str(mark)][model].error[..., k - 1] for mark in config.marks]
+        errors = np.stack([x.reshape(-1) for x in each], axis=1).astype(np.float64)
+        curves[model] = dataclasses.replace(icl_curve(errors), position=marks)
+    return icl_figure(
+        curves,
+        xlabel="pictures of context",
+        ylabel="mean squared error",
+        log=True,
+        title=f"Expecting the picture {k} step{'s' if k > 1 else ''} ahead",
+    )
+
+
+def frames_figure(results: Results) -> Any:
+    """What came and what the first model expected, by the length of the context (Figure 18)."""
+    rows = []
+    model = results.models[0]
+    for mark in results.outcome.config.marks:
+        seen = jax.tree.map(lambda x: x[0], results.ahead[str(mark)][model])
+        last = ("", seen.last[0])
+        rows.append((f"after {mark}", [last, *(("", frame) for frame in seen.seen[0])]))
+        errors = seen.error[0]
+        expected = [(f"{e:.3f}", frame) for e, frame in zip(errors, seen.expected[0], strict=True)]
+        rows.append(("expected", [last, *expected]))
+    return picture_grid(rows, title=f"What comes, and what is expected blind: {model}", width=0.8)
+
+
+def trajectories_figure(results: Results) -> Any:
+    """Ways through three mazes of the largest size (Figure 17)."""
+    config = results.outcome.config
+    size = config.sizes[-1]
+    n = f"n = {size}"
+    acted = results.acted[f"{n}, {config.acting[0]}"]
+    rules = results.rules[f"{n}, {config.rules[0]} rule"]
+    tasks = results.outcome.program.more.rules.mazes(size)
+    episodes, labels = [], []
+    for maze in range(3):
+        ways = {"random": rules["random"].pose[maze]}
+        ways |= {model: acted[model].pose[0, maze] for model in reversed(results.models)}
+        ways["privileged"] = rules["privileged, p = 100 %"].pose[maze]
+        task = jax.tree.map(lambda x, maze=maze: x[maze], tasks)
+        episodes += [results.episode(task, size, pose) for pose in ways.values()]
+        labels += [name if maze == 0 else "" for name in ways]
+    columns = len(labels) // 3
+    return trajectory_figure(episodes, labels=labels, columns=columns)
+
+
+def page(results: Results) -> str:
+    """The first model in the first maze, step by step, with what its teacher would have done."""
+    config, model, maze = results.outcome.config, results.models[0], 0
+    env, rules = results.outcome.program.more.env, results.outcome.program.more.rules
+    size = config.sizes[0]
+    task = jax.tree.map(lambda x: np.asarray(x)[maze], rules.mazes(size))
+    played = results.acted[f"n = {size}, {config.acting[0]}"][model]
+    pose, action, label, command, reward = (
+        np.asarray(x)[0, maze]
+        for x in (played.pose, played.action, played.label, played.command, played.reward)
+    )
+    pose, command = pose[:, : PAGE_STEPS + 1], command[: PAGE_STEPS + 1]
+    blank = dict.fromkeys(Episode._fields)
+    shown = Episode(**blank | {"pose": pose, "command": command})
+    episode = results.episode(task, size, pose)
+    episode = episode._replace(command=command, reward=reward[:PAGE_STEPS])
+    return episode_page(
+        np.asarray(jax.jit(lambda task, shown: frames(env, task, shown))(task, shown)),
+        episode,
+        title=f"{model}, {config.acting[0]}, in a maze that it has never seen",
+        about={"maze": f"{size} x {size}", "steps": len(command) - 1},
+        actions=[results.action(one) for one in action[:PAGE_STEPS]],
+        advice=[results.action(one) for one in label[:PAGE_STEPS]],
+    )
+
+
+# The summary -------------------------------------------------------------------------------------
+
+
+def report(outcome: Outcome) -> Report:
+    """Draws the figures, and says what was found."""
+    results, config = Results(outcome), outcome.config
+    draw(results)
+    text = [
+        f"# Maze World: {config.model.kind} models with and without context",
+        "",
+        f"{outcome.observations:,} steps per model at {throughput(outcome.history):,.0f} per second"
+        f" over all models, {outcome.parameters:,} parameters (autoencoder included). Measured on "
+        f"mazes that no model has seen ({config.sequences:,} that they are shown, "
+        f"{config.evaluation_tasks} that they act in), {config.steps:,} steps each. "
+        "L_pm: nats of the teacher's action. L_wm: mean squared error of the next picture, of "
+        "values in [0, 1]. L_z: of its standardised latents. Late: the last quarter of an episode.",
+        "",
+    ]
+    densities = [name for name in results.shown if name.startswith("density ")]
+    for name in (name for name in results.shown if name not in densities):
+        text += [f"## Shown: {name}", "", shown_table(results, name), ""]
+    if densities and FULL in results.models:
+        text += ["## Shown: other densities, L_pm late", "", density_table(results), ""]
+    if FULL in results.models:
+        nats = next(iter(results.shown.values()))[FULL].policy.astype(np.float64)
+        bins = min(32, nats.shape[-1] // 2)
+        profile = icl_profile(nats.reshape(-1, nats.shape[-1]), higher_is_better=False, bins=bins)
+        text += ["In-context learning of L_pm, full context (bins of the episode):", ""]
+        text += [profile.table(), ""]
+    for size in config.sizes:
+        text += [f"## Acting, n = {size}", "", acted_table(results, size), ""]
+    text += ["## Seeing ahead, blind", "", ahead_table(results), ""]
+    numbers: dict[str, Any] = {
+        "parameters": outcome.parameters,
+        "steps": outcome.observations,
+        "steps_per_s": throughput(outcome.history),
+        "shown": {
+            name: {
+                model: {
+                    part: float(late(x).mean()) for part, x in m._asdict().items() if x is not None
+                }
+                for model, m in each.items()
+            }
+            for name, each in results.shown.items()
+        },
+        "acted": {
+            name: {model: float(m.reward.sum(-1).mean()) for model, m in each.items()}
+            for name, each in results.acted.items()
+        },
+        "ahead": {
+            mark: {model: m.error.mean((0, 1)).tolist() for model, m in each.items()}
+            for mark, each in results.ahead.items()
+        },
+    }
+    return Report("\n".join(text), numbers)

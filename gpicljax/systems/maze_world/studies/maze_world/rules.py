@@ -1,0 +1,112 @@
+"""Who acts in `maze_world.py` beside the models: privileged agents, noisy and not; random ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.runtime import ENVIRONMENT_COMPILE, stream
+from gpicljax.systems.maze_world.data.demonstrations import Episode, Noise, trajectories
+from gpicljax.systems.maze_world.env.maze_world import MazeWorld
+from gpicljax.systems.maze_world.env.types import Params, Task
+from gpicljax.systems.maze_world.experts.privileged import Rule
+from gpicljax.systems.maze_world.studies.maze_world.config import Config
+
+NOISES = {"noise as in training": None, "noise of 1": 1.0}
+"""Epsilon of the demonstrators whose episodes are shown to the models; None for their range."""
+RULES = {
+    "random": (0.0, 1.0),
+    **{f"privileged, p = {100 * p:.0f} %": (p, 0.0) for p in (0, 0.05, 0.1, 0.25, 0.5, 1)},
+}
+"""Memory and share of random actions of those who act beside the models."""
+
+
+class Rules:
+    """Episodes of privileged agents, noisy and not, and of random ones, all in one program.
+
+    Args:
+      config: the configuration.
+      env: the environment.
+      unseen: keys of the mazes in which everybody acts, `uint32[N, 2]`.
+      groups: of noisy demonstrators by name: keys of their mazes, and their epsilon.
+      params_of: from size and length of an episode, and density, to the distribution.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        env: MazeWorld,
+        unseen: np.ndarray,
+        groups: Mapping[str, tuple[np.ndarray, float | None]],
+        params_of: Callable[..., Params],
+    ) -> None:
+        self._config, self._env, self._params_of = config, env, params_of
+        self._mazes = dict.fromkeys(RULES, unseen) | {
+            name: one for name, (one, _) in groups.items()
+        }
+        self._epsilons = {name: epsilon for name, (_, epsilon) in groups.items()}
+        self._play, self._program = functools.cache(self._played), functools.cache(self._compiled)
+
+    def shown(self, name: str, *density: float) -> tuple[Episode, Task]:
+        """Noisy demonstrators' episodes `[N, ...]` and their mazes."""
+        return self._play(self._config.size, self._config.rules[0], *density)[name]
+
+    def mazes(self, size: int) -> Task:
+        """The unseen mazes of one size, leaves `[N, ...]`."""
+        return self._play(size, self._config.rules[0])["random"][1]
+
+    def all(self) -> dict[str, dict[str, Episode]]:
+        """Everybody's episodes by size and rule, then by name."""
+        return {
+            f"n = {size}, {rule} rule": {
+                name: episodes for name, (episodes, _) in self._play(size, rule).items()
+            }
+            for rule in self._config.rules
+            for size in self._config.sizes
+        }
+
+    def _compiled(self, rule: Rule) -> Callable[..., tuple[Episode, Task]]:
+        settings = dataclasses.replace(
+            self._config.demonstration, length=self._config.steps, rule=rule
+        )
+
+        def play(where: Params, keys: jax.Array, noise: Noise) -> tuple[Episode, Task]:
+            key, tasks = stream(self._config.seed, "rules"), jax.random.wrap_key_data(keys)
+            return trajectories(
+                key, self._env, where, len(keys), settings, tasks=tasks, noise=noise
+            )
+
+        return jax.jit(play, compiler_options=ENVIRONMENT_COMPILE)
+
+    def _played(self, size: int, rule: Rule, *density: float) -> dict[str, tuple[Episode, Task]]:
+        each = [self._noise(name, len(mazes)) for name, mazes in self._mazes.items()]
+        noise = jax.tree.map(lambda *x: jnp.concatenate(x), *each)
+        keys = np.concatenate(list(self._mazes.values()))
+        where = self._params_of(size, self._config.steps, *density)
+        made = jax.device_get(self._program(rule)(where, keys, noise))
+        found, end = {}, 0
+        for name, mazes in self._mazes.items():
+            rows = slice(end, end := end + len(mazes))
+            found[name] = jax.tree.map(lambda x, rows=rows: x[rows], made)
+        return found
+
+    def _noise(self, name: str, count: int) -> Noise:
+        """How badly each of one kind acts."""
+        draw = np.random.default_rng(self._config.seed)
+        if name in RULES:
+            memory, epsilon = RULES[name]
+            drawn: Any = np.full(count, memory), np.full(count, epsilon), np.zeros(count)
+        else:
+            settings, fixed = self._config.demonstration, self._epsilons[name]
+            drawn = (
+                draw.uniform(*settings.probability, count),
+                draw.uniform(*(settings.epsilon if fixed is None else (fixed, fixed)), count),
+                draw.uniform(0, 1, count),
+            )
+        return Noise(*(jnp.asarray(x, jnp.result_type(float)) for x in drawn))

@@ -1,0 +1,106 @@
+"""What `maze_world.py` starts from: an autoencoder, trained first if need be; earlier models."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from gpicljax.checks import refusal
+from gpicljax.networks.autoencoder import (
+    Autoencoder,
+    AutoencoderSettings,
+    autoencoder,
+    standardised,
+)
+from gpicljax.networks.causal_model import MODEL
+from gpicljax.runtime import (
+    ConfigError,
+    cell_folder,
+    describe_difference,
+    load_agent,
+    load_autoencoder,
+    refuse,
+    say,
+    stream,
+    to_json,
+)
+from gpicljax.runtime.run_directory import IRRELEVANT
+from gpicljax.runtime.stored_runs import read_run
+from gpicljax.storage.array_folder import SavedError
+from gpicljax.systems.maze_world.studies.maze_world.config import Config
+from gpicljax.systems.maze_world.studies.maze_world_autoencoder import program as maze_autoencoder
+
+
+def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, Any]:
+    """The autoencoder, its settings and its parameters: random ones for a dry run."""
+    resolution = (config.resolution, config.resolution)
+    if config.autoencoder is None:
+        settings = maze_autoencoder.PRESETS[config.autoencoder_preset].model
+        pictures = standardised(autoencoder(settings, resolution))
+        return pictures, settings, pictures.init(stream(config.seed, "autoencoder"))
+    try:
+        loaded = load_autoencoder(config.autoencoder, resolution)
+    except (SavedError, ValueError) as error:
+        raise ConfigError(f"autoencoder: {error}") from error
+    return loaded.autoencoder, loaded.settings, loaded.params
+
+
+def trained_autoencoder(config: Config) -> Path:
+    """The autoencoder of this run, trained before it if it is not there yet.
+
+    One of the same run with another configuration is refused, or trained anew with `overwrite`.
+    """
+    preset = maze_autoencoder.PRESETS[config.autoencoder_preset]
+    fields: dict[str, Any] = {
+        "preset": config.autoencoder_preset,
+        "name": f"for-{config.run_name}",
+        "runs_dir": config.runs_dir,
+        "seed": config.seed,
+        "size": config.size,
+        "landmarks": config.landmarks,
+        "density": config.density,
+        "mode": config.mode,
+        "actions": config.actions,
+    }
+    if config.mode == "survival" or config.actions == "continuous":
+        fields["moments"] = "episodes"
+    # Nothing is checked, for that computes: devices are not set up yet.
+    wanted = to_json(dataclasses.replace(preset, **fields))
+    run = config.runs_dir / "maze_autoencoder" / fields["name"]
+    stored, folder = read_run(run).config, run / "agents" / "seed_0"
+    differences = describe_difference(stored, wanted, ignore=IRRELEVANT) if stored else []
+    if folder.is_dir() and not differences:
+        say(f"using the autoencoder in {folder}")
+        return folder
+    if differences and not config.overwrite:
+        differs = f"{run}, which differs (stored -> wanted): " + "; ".join(differences)
+        accepted = "--overwrite to train it anew, another --name, or --autoencoder FOLDER"
+        refuse(ConfigError(refusal("autoencoder", differs, accepted)))
+    flags = ((name.replace("_", "-"), str(value)) for name, value in fields.items())
+    words = [word for name, value in flags for word in (f"--{name}", value)]
+    words.append("--overwrite" if differences else "--requeue")
+    maze_autoencoder.main([*words, *([] if config.progress else ["--no-progress"])])
+    return folder
+
+
+def context_name(steps: int) -> str:
+    """Of a model that attends to so many steps, 0 for all."""
+    return {0: "full context", 1: "context-free"}.get(steps, f"context of {steps}")
+
+
+def start_of(config: Config, steps: int) -> Any:
+    """The model that one with such a context starts from; None to start anew."""
+    if config.start_from is None:
+        return None
+    agents = config.start_from / "agents"
+    given = config.start_context
+    wanted = (steps, 0) if given is None else (given,)
+    for name in map(context_name, wanted):
+        folder = agents / cell_folder(name) / "seed_0"
+        if folder.is_dir():
+            try:
+                return load_agent(folder).params[MODEL]
+            except SavedError as error:
+                raise ConfigError(f"start_from: {error}") from error
+    raise ConfigError(f"start_from: got {config.start_from}; accepted: a run of maze_world.py")

@@ -1,0 +1,131 @@
+"""What `maze_autoencoder.py` is told: its configuration and its presets."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+import gpicljax
+from gpicljax.agents.autoencoder import Schedules
+from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
+from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
+from gpicljax.runtime import TrainingConfig, check
+from gpicljax.systems.maze_world.data.demonstrations import Demonstration
+from gpicljax.systems.maze_world.env.maze_world import MazeWorld
+from gpicljax.systems.maze_world.env.types import Params
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Trains an autoencoder on what agents see in mazes, and measures it in unseen ones.
+
+    Attributes:
+      size: Cells of a maze's side.
+      landmarks: Targets in a maze.
+      density: Of walls.
+      mode: What there is to do: in survival, life is shown.
+      actions: What the demonstrators can do.
+      resolution: Height and width of a frame.
+      moments: That frames show: of a demonstrator's episodes, as in the paper, or anywhere in a
+        maze, after a random action; a program without demonstrators compiles far faster.
+      demonstration: How the episodes are made that frames are taken from.
+      mazes: New ones for every key of a batch.
+      frames: Of each maze; spread evenly over its episode.
+      model: The autoencoder.
+      agent: Keys per update (batch_size) and schedule of the learning rate.
+      hparams: Hyper-parameters; decay_updates is set to the length of the run.
+      schedules: Of the divergence's weight and of the noise.
+      part: Frames that are encoded at once where there is no gradient.
+      evaluation_mazes: To measure on.
+      evaluation_frames: Of each of them.
+    """
+
+    seeds: int = 1
+    size: int = 15
+    landmarks: int = 10
+    density: float = 0.36
+    mode: Literal["navigation", "survival"] = "navigation"
+    actions: Literal["discrete", "continuous"] = "discrete"
+    resolution: tuple[int, int] = (128, 128)
+    moments: Literal["episodes", "anywhere"] = "episodes"
+    demonstration: Demonstration = Demonstration(length=64)
+    mazes: int = 16
+    frames: int = 16
+    model: AutoencoderSettings = AutoencoderSettings()
+    agent: SequenceConfig = SequenceConfig(batch_size=1)
+    hparams: SequenceHParams = SequenceHParams()
+    schedules: Schedules = Schedules()
+    part: int = 256
+    evaluation_mazes: int = 64
+    evaluation_frames: int = 16
+
+    def validate(self) -> None:
+        """Refuses what can be refused before anything is compiled."""
+        super().validate()
+        for name in ("mazes", "part"):
+            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+        enough = self.evaluation_mazes >= 2
+        check(enough, "evaluation_mazes", self.evaluation_mazes, "an integer >= 2")
+        most = self.demonstration.length
+        for name in ("frames", "evaluation_frames"):
+            fits = 1 <= getattr(self, name) <= most
+            check(fits, name, getattr(self, name), f"1 .. the length of an episode, {most}")
+        simple = self.mode == "navigation" and self.actions == "discrete"
+        accepted = "'episodes', except for navigation from cell to cell"
+        check(simple or self.moments == "episodes", "moments", self.moments, accepted)
+        autoencoder(self.model, self.resolution)
+        self.mazes_and_params()
+
+    @property
+    def frames_per_key(self) -> int:
+        """Frames that each key of a batch gives."""
+        return self.mazes * self.frames
+
+    def mazes_and_params(self) -> tuple[MazeWorld, Params]:
+        """The environment, and its distribution over tasks."""
+        env = gpicljax.make(
+            "MazeWorld-v0",
+            size=self.size,
+            mode=self.mode,
+            actions=self.actions,
+            max_landmarks=self.landmarks,
+            resolution=self.resolution,
+        )
+        assert isinstance(env, MazeWorld)
+        length = self.demonstration.length
+        # More commands than can be fulfilled: episodes never end early.
+        return env, env.make_params(density=self.density, horizon=length, num_commands=10_000)
+
+
+# On a CPU, after a prototype: patches, and a constant weight of the divergence.
+SHORT = Schedules((0, 50, 250), divergence=(1e-5,) * 3, noise=(0.0, 0.0, 1.0))
+QUICK = Config(
+    size=7,
+    landmarks=4,
+    moments="anywhere",
+    resolution=(32, 32),
+    model=AutoencoderSettings("patches", latent=64, width=64),
+    agent=SequenceConfig(batch_size=1, schedule="cosine"),
+    hparams=SequenceHParams(learning_rate=2e-3, warmup_updates=50),
+    schedules=SHORT,
+    observations=800 * 256,
+    log_lines=20,
+)
+CPU_64 = dataclasses.replace(
+    QUICK,
+    size=9,
+    resolution=(64, 64),
+    model=AutoencoderSettings(latent=128, width=128, decoder_width=128, blocks=1),
+    hparams=SequenceHParams(learning_rate=1e-3, warmup_updates=100),
+    observations=2_000 * 256,
+    log_lines=40,
+)
+PAPER = Config(
+    mazes=4,
+    frames=4,
+    agent=SequenceConfig(batch_size=16, microbatches=4),
+    observations=40_000 * 256,
+    log_lines=200,
+    evaluation_mazes=256,
+)
+PRESETS = {"quick": QUICK, "cpu-64": CPU_64, "paper": PAPER}

@@ -1,0 +1,148 @@
+"""How the study `maze_world_autoencoder` is built and run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax.agents import autoencoder as training
+from gpicljax.networks.autoencoder import (
+    Standardised,
+    autoencoder,
+    decode_in_parts,
+    encode_in_parts,
+    latent_statistics,
+)
+from gpicljax.runtime import (
+    Measure,
+    Outcome,
+    Program,
+    Spread,
+    run_experiment,
+    save_autoencoder,
+)
+from gpicljax.systems.maze_world.data.demonstrations import frames, trajectories
+from gpicljax.systems.maze_world.data.sequences import Glances, glances
+from gpicljax.systems.maze_world.env.maze_world import MazeWorld
+from gpicljax.systems.maze_world.env.types import Params
+from gpicljax.systems.maze_world.studies.maze_world_autoencoder.config import PRESETS, Config
+from gpicljax.systems.maze_world.studies.maze_world_autoencoder.report import (
+    SHOWN,
+    UNSEEN,
+    Unseen,
+    report,
+)
+
+
+def seen_in(
+    key: jax.Array, env: MazeWorld, params: Params, config: Config, mazes: int, count: int
+) -> Glances:
+    """Frames in new mazes: from anywhere, or of episodes, at times that are spread evenly."""
+    if config.moments == "anywhere":
+        return glances(key, env, params, mazes, count)
+    episode_key, key = jax.random.split(key)
+    settings = config.demonstration
+    episodes, tasks = trajectories(episode_key, env, params, mazes, settings)
+    stride = settings.length // count
+    offsets = jax.random.randint(key, (mazes, 1), 1, stride + 1)
+    times = offsets + stride * jnp.arange(count)
+
+    def at(times: jax.Array) -> jax.Array:
+        seen = {name: getattr(episodes, name) for name in ("command", "active", "life")}
+        piece = episodes._replace(
+            pose=jnp.take_along_axis(episodes.pose, times[:, None], 2),
+            # None where the mode has no such thing.
+            **jax.tree.map(lambda x: jnp.take_along_axis(x, times, 1), seen),
+        )
+        return jax.vmap(lambda task, episode: frames(env, task, episode))(tasks, piece)
+
+    return Glances(at(times), at(times - 1))
+
+
+def build(config: Config) -> Program:
+    """Wires mazes, autoencoder and trainer together."""
+    env, params = config.mazes_and_params()
+    model = autoencoder(config.model, config.resolution)
+    updates = config.updates(config.agent.batch_size * config.frames_per_key)
+    hparams = dataclasses.replace(config.hparams, decay_updates=updates)
+
+    def images(keys: jax.Array, params: Params) -> jax.Array:
+        def of_key(key: jax.Array) -> jax.Array:
+            return seen_in(key, env, params, config, config.mazes, config.frames).now
+
+        drawn = jax.vmap(of_key)(keys)
+        return drawn.reshape(-1, *drawn.shape[3:])
+
+    def make(devices: int = 1, axis: str | None = None) -> Any:
+        return training.make(
+            config.agent,
+            model,
+            images,
+            config.schedules,
+            devices,
+            axis,
+            images_per_key=config.frames_per_key,
+        )
+
+    trainer = make()
+
+    def unseen(key: jax.Array, weights: Any, cell: Params) -> Unseen:
+        """Of new mazes: all errors, the latents' statistics, and some frames to be shown."""
+        seen = seen_in(key, env, cell, config, config.evaluation_mazes, config.evaluation_frames)
+        latents, _ = encode_in_parts(model, weights, seen.now, config.part)
+        shift, scale = latent_statistics(latents)
+        again = decode_in_parts(model, weights, latents, config.part)
+
+        def error(others: jax.Array) -> jax.Array:
+            return jnp.square(seen.now / 255 - others).mean((-3, -2, -1))
+
+        mean = (seen.now / 255).mean((0, 1))
+        shown = tuple(slice(number) for number in SHOWN)
+        return Unseen(
+            error=error(again),
+            mean_image=error(mean),
+            frame_before=error(seen.before / 255),
+            shift=shift,
+            scale=scale,
+            frames=seen.now[shown],
+            again=again[shown],
+        )
+
+    def save(folder: Any, cell: Any, *, params: Any, evaluation: dict[str, Any], **about: Any):
+        """Writes an autoencoder; what was measured of its latents becomes part of it."""
+        del cell
+        statistics = {name: jnp.asarray(evaluation.pop(name)) for name in ("shift", "scale")}
+        whole = Standardised(params, **statistics)
+        save_autoencoder(
+            folder, config.model, config.resolution, whole, evaluation=evaluation, **about
+        )
+
+    height, width = config.resolution
+    return Program(
+        title=f"autoencoders of mazes, {config.model.kind}, {config.model.latent} latents",
+        details={
+            "frames": f"{height} x {width}, of mazes of {config.size} x {config.size}",
+            "update": f"{config.agent.batch_size * config.frames_per_key} frames of "
+            f"{config.agent.batch_size * config.mazes} new mazes",
+        },
+        init=lambda key, cell: trainer.init(key, hparams, cell),
+        update=trainer.update,
+        observations=trainer.observations,
+        cells={"": params},
+        measures={UNSEEN: Measure(unseen)},
+        key_metric=training.RECONSTRUCTION,
+        save=save,
+        spread=Spread(
+            config.agent.batch_size // config.agent.microbatches,
+            lambda devices, axis: make(devices, axis).update,
+            trainer.partition,
+        ),
+    )
+
+
+def main(argv: list[str] | None = None) -> Outcome | None:
+    """Runs the experiment; returns its outcome (None after a dry run)."""
+    return run_experiment("maze_autoencoder", PRESETS, build, report, argv)

@@ -1,0 +1,131 @@
+"""The table, the figures and the summary of `maze_autoencoder.py`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpicljax.agents.autoencoder import DIVERGENCE, RECONSTRUCTION
+from gpicljax.evaluation.statistics import mean_interval
+from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.systems.maze_world.figures.reconstructions import reconstruction_figure
+from gpicljax.viz.curves import learning_curves
+from gpicljax.viz.style import save_figure
+
+UNSEEN = "unseen mazes"
+"""The name of the measure."""
+SHOWN = (4, 8)
+"""Mazes, and frames of each, that figures show."""
+
+
+class Unseen(NamedTuple):
+    """An autoencoder on N frames of each of E mazes that it has never seen.
+
+    Errors are mean squared differences of pixels in [0, 1].
+
+    Attributes:
+      error: float `[E, N]`, of the reconstructions.
+      mean_image: likewise, of the mean of these frames.
+      frame_before: likewise, of the frame a step before.
+      shift: float `[Z]`, the latents' means.
+      scale: float `[Z]`, their standard deviations.
+      frames: `uint8[e, n, H, W, 3]`, some of the frames.
+      again: float `[e, n, H, W, 3]`, their reconstructions.
+    """
+
+    error: Any
+    mean_image: Any
+    frame_before: Any
+    shift: Any
+    scale: Any
+    frames: Any
+    again: Any
+
+
+def by_maze(values: np.ndarray) -> str:
+    """Mean over mazes of one seed, with a t-interval."""
+    interval = mean_interval(values.mean(-1))
+    return f"{interval.mean:.5f} [{interval.low:.5f}, {interval.high:.5f}]"
+
+
+def table(outcome: Outcome, found: Unseen) -> str:
+    """A row for each seed, and one for each null."""
+    lines = [
+        "| | error, mean over mazes | share of the mean image's | latents in use |",
+        "|---|---|---|---|",
+    ]
+    null = np.asarray(found.mean_image, np.float64).mean((1, 2))
+    for seed in range(outcome.config.seeds):
+        error = outcome.seeds(found.error)[seed]
+        used = int((np.asarray(found.scale[seed]) > 0.1).sum())
+        lines.append(
+            f"| **autoencoder**, seed {seed} | {by_maze(error)} | {error.mean() / null[seed]:.3f} "
+            f"| {used} of {found.scale.shape[-1]} |"
+        )
+    for name, values in (("frame before", found.frame_before), ("mean image", found.mean_image)):
+        values = np.asarray(values, np.float64)
+        lines.append(f"| {name} | {by_maze(values[0])} | {values[0].mean() / null[0]:.3f} | |")
+    return "\n".join(lines)
+
+
+def draw(outcome: Outcome, found: Unseen) -> None:
+    """The course of the training, and frames with their reconstructions."""
+    figures = outcome.run.figures
+    if len(outcome.steps) > 1:
+        for metric in (RECONSTRUCTION, DIVERGENCE):
+            name = "error with noise" if metric == RECONSTRUCTION else "divergence, nats"
+            figure = learning_curves(
+                outcome.steps, outcome.curve(metric), xlabel="frames per seed", ylabel=name
+            )
+            save_figure(figure, figures / f"{metric}.png")
+    frames, again = outcome.first_sound((found.frames, found.again))[1]
+    sources = [
+        (f"maze {i + 1}", frames[i], np.asarray(again[i], np.float64)) for i in range(len(frames))
+    ]
+    title = f"Unseen mazes, {outcome.config.model.latent} latents"
+    save_figure(reconstruction_figure(sources, title=title), figures / "reconstructions.png")
+
+
+def report(outcome: Outcome) -> Report:
+    """Draws the figures, and says what was found."""
+    config, found = outcome.config, outcome.measured[UNSEEN]
+    draw(outcome, found)
+    height, width = config.resolution
+    errors = outcome.seeds(found.error).mean((1, 2))
+    over = ""
+    if config.seeds > 1:
+        interval = mean_interval(errors)
+        over = f"Over {config.seeds} seeds: {interval.mean:.5f} ± {interval.std:.5f}. "
+    text = [
+        f"# Autoencoders of mazes, preset {config.preset}",
+        "",
+        f"{config.model.kind.capitalize()}, {outcome.parameters:,} parameters, "
+        f"{config.model.latent} latents, frames of {height} x {width}; mazes of "
+        f"{config.size} x {config.size}. Mean squared error of pixels in [0, 1] on "
+        f"{config.evaluation_frames} frames of each of {config.evaluation_mazes} unseen mazes, "
+        "latents without noise: mean [95 % t-interval over mazes].",
+        "",
+        table(outcome, found),
+        "",
+        f"{over}A latent is in use where its standard deviation over frames is above 0.1.",
+        "",
+        f"{outcome.observations:,} frames per seed, each maze seen once; training ran at "
+        f"{throughput(outcome.history):,.0f} frames/s over all seeds, rendering included.",
+    ]
+    results: dict[str, Any] = {
+        "error": errors.tolist(),
+        "mean image": np.asarray(found.mean_image, np.float64).mean((1, 2)).tolist(),
+        "frame before": np.asarray(found.frame_before, np.float64).mean((1, 2)).tolist(),
+        "parameters": outcome.parameters,
+        "frames_per_s": throughput(outcome.history),
+    }
+    evaluations = [
+        {
+            "error": float(errors[seed]),
+            "shift": np.asarray(found.shift[seed]).tolist(),
+            "scale": np.asarray(found.scale[seed]).tolist(),
+        }
+        for seed in range(config.seeds)
+    ]
+    return Report("\n".join(text), results, evaluations)

@@ -1,0 +1,134 @@
+"""The autoencoder experiment as a user runs it, at a toy size; and what it refuses.
+
+Its runs are slow; where frames are of episodes, demonstrators are compiled twice, for the training
+and for the measures.
+"""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from gpicljax.networks.autoencoder import AutoencoderSettings
+from gpicljax.runtime import load_autoencoder
+from gpicljax.systems.maze_world.studies.maze_world_autoencoder import program as maze_autoencoder
+from gpicljax.systems.maze_world.studies.maze_world_autoencoder.config import PRESETS
+from gpicljax.systems.maze_world.studies.maze_world_autoencoder.report import UNSEEN
+
+TINY = [
+    "--size=7",
+    "--landmarks=2",
+    "--resolution",
+    "16",
+    "16",
+    "--demonstration.length=6",
+    "--mazes=2",
+    "--frames=3",
+    "--model.latent=4",
+    "--model.width=8",
+    "--seeds=2",
+    "--observations=72",
+    "--log-lines=2",
+    "--evaluation-mazes=3",
+    "--evaluation-frames=5",
+    "--no-progress",
+]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    outcome = maze_autoencoder.main([*TINY, f"--runs-dir={folder}"])
+    return folder / "maze_autoencoder" / "quick", outcome
+
+
+@pytest.mark.slow
+def test_writes_everything(finished):
+    run, outcome = finished
+    for name in ("reconstruction", "divergence", "reconstructions"):
+        assert (run / "figures" / f"{name}.png").stat().st_size > 5_000
+    results = json.loads((run / "summary.json").read_text())["results"]
+    assert len(results["error"]) == 2 and results["parameters"] == outcome.parameters
+    text = (run / "summary.md").read_text()
+    assert "**autoencoder**, seed 1" in text and "frame before" in text and "mean image" in text
+    assert len(outcome.history) == 2 and outcome.observations == 72
+
+
+@pytest.mark.slow
+def test_errors_are_those_of_the_frames(tmp_path):
+    arguments = [*TINY, "--moments=episodes", f"--runs-dir={tmp_path}"]
+    found = maze_autoencoder.main(arguments).measured[UNSEEN]
+    assert found.error.shape == found.mean_image.shape == found.frame_before.shape == (2, 3, 5)
+    assert found.frames.shape == found.again.shape == (2, 3, 5, 16, 16, 3)
+    frames = found.frames / 255
+    np.testing.assert_allclose(
+        found.error, np.square(frames - found.again).mean((-3, -2, -1)), rtol=1e-4
+    )
+    mean = frames.mean((1, 2), keepdims=True)
+    expected = np.square(frames - mean).mean((-3, -2, -1))
+    np.testing.assert_allclose(found.mean_image, expected, rtol=1e-4)
+    # Here the frames of a maze are of consecutive steps.
+    before = np.square(frames[:, :, 1:] - frames[:, :, :-1]).mean((-3, -2, -1))
+    np.testing.assert_allclose(found.frame_before[:, :, 1:], before, rtol=1e-4, atol=1e-7)
+    # Some moves change what is seen, and mazes differ.
+    assert found.frame_before.max() > 1e-3 and np.abs(frames[:, 0, 0] - frames[:, 1, 0]).max() > 0.1
+
+
+@pytest.mark.slow
+def test_the_saved_autoencoder_standardises(finished):
+    run, outcome = finished
+    found = outcome.measured[UNSEEN]
+    for seed in range(2):
+        loaded = load_autoencoder(run / "agents" / f"seed_{seed}", (16, 16))
+        np.testing.assert_array_equal(loaded.params.shift, found.shift[seed])
+        np.testing.assert_array_equal(loaded.params.scale, found.scale[seed])
+        assert set(loaded.info["evaluation"]) == {"error"}
+        assert loaded.info["training"]["lane"] == seed
+        own = jax.tree.map(lambda x, seed=seed: x[seed], outcome.params)
+        jax.tree.map(np.testing.assert_array_equal, loaded.params.network, own)
+    mean, _ = loaded.autoencoder.encode(loaded.params, found.frames[1])
+    again = loaded.autoencoder.decode(loaded.params, mean)
+    np.testing.assert_allclose(again, found.again[1], atol=1e-4)
+    assert (found.scale > 1e-3).all()
+    np.testing.assert_allclose(mean.reshape(-1, 4).std(0), 1, rtol=1e-2)
+
+
+def test_presets_fit():
+    # What they come to is the same: 256 frames an update, of sixteen mazes or more.
+    for config in PRESETS.values():
+        config.validate()
+        assert maze_autoencoder.build(config).observations == 256
+        assert config.agent.batch_size * config.mazes >= 16
+    assert PRESETS["paper"].model == AutoencoderSettings()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--frames=7"], "got 7; accepted: 1 .. the length of an episode, 6"),
+        (["--evaluation-mazes=1"], "got 1; accepted: an integer >= 2"),
+        (["--resolution", "16", "20"], "got (16, 20); accepted: multiples of 8"),
+        (["--size=8"], "got 8"),
+        (["--model.latent=0"], "latent: got 0"),
+        (["--schedules.noise", "1", "2"], "noise: got (1.0, 2.0)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(flags, said, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        maze_autoencoder.main([*TINY, *flags, f"--runs-dir={tmp_path}"])
+    assert stopped.value.code == 2 and said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("actions", ["discrete", "continuous"])
+@pytest.mark.parametrize("mode", ["navigation", "survival"])
+def test_frames_of_demonstrations_in_every_mode(mode, actions):
+    config = dataclasses.replace(
+        PRESETS["quick"], moments="episodes", mode=mode, actions=actions, mazes=2, frames=2
+    )
+    env, params = config.mazes_and_params()
+    seen = jax.eval_shape(
+        lambda key: maze_autoencoder.seen_in(key, env, params, config, 2, 2), jax.random.key(0)
+    )
+    assert seen.now.shape == seen.before.shape == (2, 2, *config.resolution, 3)

@@ -9,8 +9,9 @@ import dataclasses
 import time
 
 import jax
-import meta_language
 import pytest
+
+from gpicljax.systems.meta_language.studies.meta_language import program as meta_language
 
 ROUNDS = 5
 

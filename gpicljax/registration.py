@@ -186,7 +186,7 @@ register("InvertedDoublePendulum-v4", "gpicljax.envs.inverted_double_pendulum:ve
 register("InvertedDoublePendulum-v5", "gpicljax.envs.inverted_double_pendulum:version_5")
 register("LunarLander-v3", "gpicljax.envs.lunar_lander:LunarLander")
 register("MazeWorld-v0", "gpicljax.systems.maze_world.env:MazeWorld")
-register("MetaLanguage-v0", "gpicljax.envs.meta_language:MetaLanguage")
+register("MetaLanguage-v0", "gpicljax.systems.meta_language.env:MetaLanguage")
 register("MetaRG-v0", "gpicljax.systems.meta_rg.env:MetaRG")
 register("MetaRG-v1", "gpicljax.systems.meta_rg.env:shortcut_free")
 register("MountainCar-v0", "gpicljax.envs.mountain_car:MountainCar")

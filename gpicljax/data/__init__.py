@@ -7,7 +7,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "hindsight",
         "mental_modelling",
-        "meta_language",
         "replay",
         "shard_files",
         "shards",

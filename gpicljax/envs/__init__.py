@@ -14,7 +14,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "gaussian_bandit",
         "inverted_double_pendulum",
         "lunar_lander",
-        "meta_language",
         "mountain_car",
         "one_pull_bandits",
         "pendulum",

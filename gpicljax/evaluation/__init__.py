@@ -25,7 +25,6 @@ from gpicljax.evaluation.gradual_learning import (
 )
 from gpicljax.evaluation.icl import Estimate, ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.in_context_rl import TrialMeasures, Trials, measure, normalised
-from gpicljax.evaluation.ngrams import adaptive_ngram
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.evaluation.statistics import (
     Interval,
@@ -56,7 +55,6 @@ __all__ = [
     "TrialMeasures",
     "Trials",
     "WelchResult",
-    "adaptive_ngram",
     "aggregate",
     "bootstrap_interval",
     "clearance",

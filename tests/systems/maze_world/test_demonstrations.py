@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpicljax.data.meta_language.faulty_text import (
+from gpicljax.systems.meta_language.data.faulty_text import (
     SUM_SYMBOLS,
     WORDS,
     judge_sums,
@@ -10,7 +10,7 @@ from gpicljax.data.meta_language.faulty_text import (
     sums,
     words,
 )
-from gpicljax.data.meta_language.text import SYMBOLS, SymbolMap
+from gpicljax.systems.meta_language.data.text import SYMBOLS, SymbolMap
 
 
 def test_forty_words():

@@ -6,10 +6,10 @@ import dataclasses
 from pathlib import Path
 
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
-from gpicljax.envs.meta_language.env import Calibration
-from gpicljax.envs.meta_language.language import SlotWeights
 from gpicljax.networks.language import LanguageModelSettings
 from gpicljax.runtime import TrainingConfig, check
+from gpicljax.systems.meta_language.env.language import SlotWeights
+from gpicljax.systems.meta_language.env.meta_language import Calibration
 
 
 @dataclasses.dataclass(frozen=True)

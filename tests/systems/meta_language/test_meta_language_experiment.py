@@ -6,13 +6,15 @@ import re
 
 import jax
 import jax.numpy as jnp
-import meta_language
-import meta_language_compare
 import pytest
-from reports import meta_language as meta_language_report
 
 from gpicljax.networks.language import LanguageModelSettings
 from gpicljax.runtime import Report, experiment, load_language_model
+from gpicljax.systems.meta_language.studies.meta_language import program as meta_language
+from gpicljax.systems.meta_language.studies.meta_language import report as meta_language_report
+from gpicljax.systems.meta_language.studies.meta_language_compare import (
+    program as meta_language_compare,
+)
 
 TINY = [
     "--model.layers=2",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpicljax.checks import check, check_at_least
-from gpicljax.data.meta_language.text import LETTERS
+from gpicljax.systems.meta_language.data.text import LETTERS
 
 WORDS = tuple(
     """

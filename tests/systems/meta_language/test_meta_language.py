@@ -7,10 +7,11 @@ import pytest
 from variants import daily
 
 import gpicljax
-from gpicljax.envs.meta_language import experts, parameter_count
-from gpicljax.envs.meta_language.env import State
 from gpicljax.interface import TimeStep
 from gpicljax.rollout import rollout, start_rollout
+from gpicljax.systems.meta_language import experts
+from gpicljax.systems.meta_language.env.language import parameter_count
+from gpicljax.systems.meta_language.env.meta_language import State
 
 ORDERS = tuple(range(2, 9))
 # Of the reference generator, 500 languages for each order n = 2 .. 8: nats per token, and their

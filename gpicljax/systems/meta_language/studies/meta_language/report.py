@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpicljax.data.meta_language.text import SymbolMap
-from gpicljax.envs.meta_language import MetaLanguage
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
-from gpicljax.evaluation.ngrams import adaptive_ngram
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.play.replay import write_replay
 from gpicljax.runtime import Outcome, Report, throughput
 from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.systems.meta_language.data.text import SymbolMap
+from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
+from gpicljax.systems.meta_language.measures import adaptive_ngram
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.style import save_figure
 

@@ -4,7 +4,7 @@
 training sequences generated on the device.
 """
 
-from gpicljax.envs.meta_language.env import MetaLanguage, Params, State, Task
-from gpicljax.envs.meta_language.language import Theta, parameter_count
+from gpicljax.systems.meta_language.env.language import Theta, parameter_count
+from gpicljax.systems.meta_language.env.meta_language import MetaLanguage, Params, State, Task
 
 __all__ = ["MetaLanguage", "Params", "State", "Task", "Theta", "parameter_count"]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from gpicljax.data.meta_language import text
-from gpicljax.data.meta_language.text import (
+from gpicljax.systems.meta_language.data import text
+from gpicljax.systems.meta_language.data.text import (
     SYMBOLS,
     SymbolMap,
     normalise,

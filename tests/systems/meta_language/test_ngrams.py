@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from gpicljax.evaluation.ngrams import adaptive_ngram
+from gpicljax.systems.meta_language.measures import adaptive_ngram
 
 
 def naive(sequence, order, vocab):

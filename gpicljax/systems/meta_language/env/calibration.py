@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gpicljax.envs.meta_language.sequences import sequences
+from gpicljax.systems.meta_language.env.sequences import sequences
 
 # Long, as some languages end in a cycle. The measurement's standard error is about 0.02 nats.
 NUM_SEQUENCES, LENGTH = 2, 1024

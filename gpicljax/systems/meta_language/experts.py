@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from gpicljax.checks import check
-from gpicljax.envs.meta_language.env import MetaLanguage
 from gpicljax.interface import Agent, TimeStep
+from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
 
 
 def _check_prior(prior: float) -> None:

@@ -14,9 +14,9 @@ from gpicljax import spaces
 from gpicljax.checks import Range, Size, check, check_at_least
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import Count, NotNegative, Positive, check_values
-from gpicljax.envs.meta_language import calibration, language
-from gpicljax.envs.meta_language.language import SlotWeights, Theta
-from gpicljax.envs.meta_language.sequences import Normalisation, sequences
+from gpicljax.systems.meta_language.env import calibration, language
+from gpicljax.systems.meta_language.env.language import SlotWeights, Theta
+from gpicljax.systems.meta_language.env.sequences import Normalisation, sequences
 
 Calibration = Literal["none", "reject", "scale"]
 

@@ -1,0 +1,258 @@
+"""How the study `meta_language` is built and run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import gpicljax
+from gpicljax.agents import sequence
+from gpicljax.agents.language import LanguageModelConfig, language_agent
+from gpicljax.agents.sequence import Sequences
+from gpicljax.evaluation.returns import Episode, record_episode
+from gpicljax.networks.language import language_model
+from gpicljax.networks.transformer import generate
+from gpicljax.runtime import (
+    ConfigError,
+    Measure,
+    Outcome,
+    Program,
+    Spread,
+    run_experiment,
+    save_agent,
+    stream,
+)
+from gpicljax.systems.meta_language.data.faulty_text import (
+    SUM_SYMBOLS,
+    judge_sums,
+    judge_words,
+    sums,
+    words,
+)
+from gpicljax.systems.meta_language.data.text import SYMBOLS, SymbolMap, text_windows
+from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
+from gpicljax.systems.meta_language.studies.meta_language.config import PRESETS, Config
+from gpicljax.systems.meta_language.studies.meta_language.report import (
+    EPISODE,
+    Demonstration,
+    Extras,
+    report,
+)
+
+VOCABULARY = 32
+TEMPERATURE = 0.3
+"""Of the demonstrations' outputs (appendix A.4)."""
+GENERATED = 192
+"""Tokens of each of them."""
+GROUP = 8
+"""Sequences that are evaluated at a time."""
+REPLAYED = 1024
+"""Tokens of an episode to be replayed, at most."""
+
+
+class Languages(NamedTuple):
+    """Sequences of N languages, and what a model makes of them; T tokens each.
+
+    Attributes:
+      tokens: `uint8[N, T + 1]`.
+      nats: float `[N, T]`, of each token but the first, by the model.
+      floor: float `[N, T]`, by the language itself.
+    """
+
+    tokens: jax.Array
+    nats: jax.Array
+    floor: jax.Array
+
+
+def build(config: Config) -> Program:
+    """Wires generator, model and trainer together."""
+    options = {"slot_weights": config.slot_weights, "calibration": config.calibration}
+    env = gpicljax.make("MetaLanguage-v0", **options)
+    assert isinstance(env, MetaLanguage)
+    longest = max(config.context, config.evaluation_context)
+    network = language_model(config.model, VOCABULARY, longest)
+    updates = config.updates(config.observations_per_update)
+    # The same key is another language where orders are others: a finite set has one range of them.
+    warmup = 0 if config.tasks else round(config.warmup_share * updates)
+    hparams = dataclasses.replace(config.hparams, decay_updates=updates)
+
+    def data(updates: jax.Array) -> Any:
+        """The distribution over languages in force after so many updates."""
+        (low, high), (first_low, first_high) = config.orders, config.warmup_orders
+        warm = updates < warmup
+        return dataclasses.replace(
+            env.default_params,
+            min_order=jnp.where(warm, first_low, low).astype(jnp.int32),
+            max_order=jnp.where(warm, first_high, high).astype(jnp.int32),
+        )
+
+    def known(keys: jax.Array) -> jax.Array:
+        """The keys of languages drawn from the finite set that is trained on."""
+        every = gpicljax.TaskSet.create(stream(config.seed, "tasks"), config.tasks).keys
+        return every[jax.vmap(lambda key: jax.random.randint(key, (), 0, config.tasks))(keys)]
+
+    def sample(keys: jax.Array, params: Any) -> Sequences:
+        task_keys, keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+        tasks = jax.vmap(env.sample_task, (0, None))(
+            known(task_keys) if config.tasks else task_keys, params
+        )
+        tokens = env.sample_sequences(keys, tasks, config.context)[:, 0].T
+        return Sequences(tokens[:-1], None, tokens[1:])
+
+    def make(devices: int = 1, axis: str | None = None) -> Any:
+        losses = [sequence.cross_entropy("nats")]
+        return sequence.make(config.agent, network, sample, losses, devices, axis)
+
+    trainer = make()
+
+    # What is measured: all seeds on the same sequences.
+
+    def nats_of(params: Any, tokens: jax.Array) -> jax.Array:
+        """Nats of each token but the first, float `[N, T]`, of tokens int `[N, T + 1]`."""
+        count = tokens.shape[0]
+        padded = jnp.pad(tokens, ((0, -count % GROUP), (0, 0)))
+
+        def some(tokens: jax.Array) -> jax.Array:
+            tokens = tokens.T.astype(jnp.int32)
+            logits, _ = network.unroll(params, None, tokens[:-1], None)
+            return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[1:]).T
+
+        nats = jax.lax.map(some, padded.reshape(-1, GROUP, tokens.shape[1]))
+        return nats.reshape(-1, nats.shape[-1])[:count]
+
+    def languages(
+        key: jax.Array, params: Any, cell: Any, low: jax.Array, high: jax.Array, seen: jax.Array
+    ) -> Languages:
+        """Languages of orders low .. high, of those trained on if `seen`."""
+        del key, cell
+        root = jax.random.fold_in(stream(config.seed, "languages"), 16 * low + high)
+        key, task_key = jax.random.split(root)
+        task_keys = jax.random.split(task_key, config.evaluation_sequences)
+        if config.tasks:
+            task_keys = jnp.where(seen, known(task_keys), task_keys)
+        params_of = dataclasses.replace(env.default_params, min_order=low, max_order=high)
+        tasks = jax.vmap(env.sample_task, (0, None))(task_keys, params_of)
+        tokens, log_probs = env.sample_sequences(
+            key, tasks, config.evaluation_context, with_log_probs=True
+        )
+        tokens = tokens[:, 0].astype(jnp.uint8)
+        return Languages(tokens, nats_of(params, tokens), -log_probs[:, 0])
+
+    def text(key: jax.Array, params: Any, cell: Any, windows: jax.Array) -> jax.Array:
+        del key, cell
+        return nats_of(params, windows)
+
+    def continued(key: jax.Array, params: Any, cell: Any, prompts: jax.Array) -> jax.Array:
+        del key, cell
+        key = stream(config.seed, "demonstrations")
+        return generate(key, network, params, prompts, GENERATED, TEMPERATURE)
+
+    tokens = min(config.evaluation_context, REPLAYED)
+    replayed = env.make_params(
+        min_order=config.orders[0], max_order=config.orders[1], horizon=tokens
+    )
+
+    def episode(key: jax.Array, params: Any, cell: Any) -> Episode:
+        """An unseen language, token by token; `aux` has what it says of each itself."""
+        del cell
+        agent = language_agent(network, env.action_space())
+        played = record_episode(key, env, agent, params, max_steps=tokens, env_params=replayed)
+        truth = jax.vmap(env.privileged, (0, None))(played.states, played.task)
+        return played._replace(aux=truth)
+
+    def orders(low: int, high: int, seen: bool = False) -> Measure:
+        return Measure(languages, (np.int32(low), np.int32(high), seen))
+
+    low, high = config.evaluation_orders
+    measures = {f"n = {order}": orders(order, order) for order in range(low, high + 1)}
+    if config.tasks:
+        measures["seen languages"] = orders(*config.orders, seen=True)
+        measures["unseen languages"] = orders(*config.orders)
+    measures[EPISODE] = Measure(episode)
+    windows, symbols = natural_text(config)
+    if windows is not None:
+        measures["text"] = Measure(text, (windows,))
+    shown = demonstrations(config)
+    for one in shown:
+        measures[one.name] = Measure(continued, (one.prompts,))
+
+    languages_in_words = f"{config.tasks:,} different ones" if config.tasks else "each seen once"
+    beyond = {
+        "note": f"evaluated on {config.evaluation_context:,} tokens of context, trained on "
+        f"{config.context:,}"
+    }
+    return Program(
+        title=f"{config.model.kind} models of random languages",
+        details={
+            "languages": f"n in {config.orders[0]} .. {config.orders[1]}, {languages_in_words}",
+            **(beyond if config.evaluation_context > config.context else {}),
+        },
+        init=lambda key, cell: trainer.init(key, hparams, data(jnp.zeros((), jnp.int32))),
+        update=trainer.update,
+        observations=config.observations_per_update,
+        between=lambda state: dataclasses.replace(state, data=data(state.updates)),
+        measures=measures,
+        key_metric="nats",
+        save=lambda folder, cell, **about: save_agent(
+            folder,
+            algorithm="language-model",
+            env_id="MetaLanguage-v0",
+            env_options=options,
+            env_params=env.make_params(min_order=config.orders[0], max_order=config.orders[1]),
+            num_envs=config.agent.batch_size,
+            config=LanguageModelConfig(
+                **dataclasses.asdict(config.agent), length=config.context, capacity=longest
+            ),
+            network=config.model,
+            tasks=config.tasks,
+            **about,
+        ),
+        spread=Spread(
+            config.agent.batch_size // config.agent.microbatches,
+            lambda devices, axis: make(devices, axis).update,
+            trainer.partition,
+        ),
+        more=Extras(env, VOCABULARY, symbols, shown),
+    )
+
+
+def natural_text(config: Config) -> tuple[np.ndarray | None, SymbolMap | None]:
+    """Windows `uint8[N, T + 1]` of the texts, and which token stands for which symbol."""
+    if config.text_dir is None:
+        return None, None
+    symbols = SymbolMap.draw(config.seed)
+    try:
+        windows = text_windows(config.text_dir, symbols, config.evaluation_context)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"text_dir: {error}") from error
+    most = config.text_windows or len(windows)
+    keep = np.linspace(0, len(windows) - 1, min(len(windows), most)).astype(int)
+    return windows[keep], symbols
+
+
+def demonstrations(config: Config) -> list[Demonstration]:
+    """Words and sums, 15 % of them wrong, in contexts of two lengths, to be continued."""
+    count, longest = config.demonstrations, min(config.evaluation_context - GENERATED, 2048)
+    if longest < 64 or not count:
+        return []
+    shown = []
+    for kind, make, judge, letters in (
+        ("words", words, judge_words, SYMBOLS),
+        ("sums", sums, judge_sums, SUM_SYMBOLS),
+    ):
+        maps = [SymbolMap.draw(i, VOCABULARY, letters) for i in range(count)]
+        texts = [make(i, 1 + longest // 4) for i in range(count)]
+        tokens = np.stack([m.encode(t)[:longest] for m, t in zip(maps, texts, strict=True)])
+        for length in (longest // 2, longest):
+            shown.append(Demonstration(kind, tokens[:, :length].astype(np.int32), maps, judge))
+    return shown
+
+
+def main(argv: list[str] | None = None) -> Outcome | None:
+    """Runs the experiment; returns its outcome (None after a dry run)."""
+    return run_experiment("meta_language", PRESETS, build, report, argv)

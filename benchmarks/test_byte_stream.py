@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 import gpicljax
-from gpicljax.envs.byte_stream import Curriculum
 from gpicljax.runtime import ENVIRONMENT_COMPILE
+from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 
 NUM_ENVS, LENGTH = 4096, 256
 

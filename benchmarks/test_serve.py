@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from gpicljax.envs.byte_stream import ByteStream
 from gpicljax.serve.remote import RemoteLearners
+from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 
 STEPS = 20_000
 # Says one byte, or letters at random half of the time.

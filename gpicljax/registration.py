@@ -176,7 +176,7 @@ for _version in "v0", "v1":
         register(f"Bandit{_name}-{_version}", f"gpicljax.envs.one_pull_bandits:{_name}")
     register(f"CliffWalking-{_version}", "gpicljax.envs.cliff_walking:CliffWalking")
 register("BernoulliBandit-v0", "gpicljax.envs.bernoulli_bandit:BernoulliBandit")
-register("ByteStream-v0", "gpicljax.envs.byte_stream:ByteStream")
+register("ByteStream-v0", "gpicljax.systems.gradual_learning.env:ByteStream")
 for _name, _attribute in ("Push", "push"), ("Slide", "slide"), ("PickAndPlace", "pick_and_place"):
     _robotics = "gymnasium_robotics", "gpicljax[fetch]"
     register(f"Fetch{_name}-v4", f"gpicljax.envs.fetch:{_attribute}", needs=_robotics)

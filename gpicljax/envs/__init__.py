@@ -7,7 +7,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "acrobot",
         "bernoulli_bandit",
-        "byte_stream",
         "cliff_walking",
         "fetch",
         "frozen_lake",

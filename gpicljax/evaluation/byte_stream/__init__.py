@@ -1,5 +1,0 @@
-"""Measures of streams of bytes: steps, answers and instances by task set."""
-
-from gpicljax.evaluation.byte_stream.streams import QUESTIONS, Streams, play_streams, streams_of
-
-__all__ = ["QUESTIONS", "Streams", "play_streams", "streams_of"]

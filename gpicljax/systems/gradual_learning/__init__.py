@@ -1,0 +1,1 @@
+"""TODO gpicljax/systems/gradual_learning."""

@@ -1,0 +1,44 @@
+"""ByteStream: gradual learning on one byte in, one byte out."""
+
+from gpicljax.systems.gradual_learning import experts
+from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Params, State, Task
+from gpicljax.systems.gradual_learning.env.curriculum import (
+    Curriculum,
+    load_curriculum,
+    predecessors,
+    save_curriculum,
+)
+from gpicljax.systems.gradual_learning.env.pool import words
+from gpicljax.systems.gradual_learning.env.replay import Line, Transcript, replay
+from gpicljax.systems.gradual_learning.env.tasks import (
+    ALL_NAMES,
+    ARITHMETIC_NAMES,
+    BLOCKS_NAMES,
+    FAMILIES,
+    NAMES,
+    TASKS,
+    TaskSet,
+)
+
+__all__ = [
+    "ALL_NAMES",
+    "ARITHMETIC_NAMES",
+    "BLOCKS_NAMES",
+    "FAMILIES",
+    "NAMES",
+    "TASKS",
+    "ByteStream",
+    "Curriculum",
+    "Line",
+    "Params",
+    "State",
+    "Task",
+    "TaskSet",
+    "Transcript",
+    "experts",
+    "load_curriculum",
+    "predecessors",
+    "replay",
+    "save_curriculum",
+    "words",
+]

@@ -1,0 +1,240 @@
+"""What happens at one byte, whatever the task: the rules of the conversation.
+
+The environment speaks what lies in `text`; while it does, the learner is to be silent (a space).
+When it is done, every byte of the learner belongs to its answer, until the answer is decided; then
+come feedback and the next question. The rules of a task are a row of numbers (`Rules`), its
+questions are somebody else's: `hear` says whether a new text is due, and `speak` utters what is
+there.
+
+Source: section A.1.2 of the challenge's document, and what is known of its reference
+implementation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.systems.gradual_learning.env.conversation import (
+    ALL_ASKED,
+    EXACT,
+    LACKING,
+    LETTER_RIGHT,
+    MOST_PERIODS,
+    ONE_OF,
+    ONE_RIGHT,
+    OPTIONS,
+    PATTERN,
+    PERIOD,
+    SPACE,
+    Heard,
+    Question,
+    Rules,
+    Talk,
+)
+from gpicljax.systems.gradual_learning.env.pool import byte_at
+
+
+def expected(pool: jax.Array, question: Question, talk: Talk, mini: jax.Array) -> jax.Array:
+    """The next byte of an answer that is accepted, `int32[]`."""
+    place = jnp.where(mini, talk.matched, talk.said)
+    return byte_at(pool, *question.answer, place)
+
+
+def _matched(
+    question: Question, talk: Talk, byte: jax.Array, next_byte: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """What the acceptor remembers after one more byte, and whether an answer ending there is right.
+
+    Bits 0-11 belong to the patterns' bytes, bit 12 says that something was found.
+    """
+    same = question.pattern == byte.astype(jnp.uint8)
+    bits = jnp.asarray(1 << np.arange(PATTERN), jnp.int32)
+    hits = jnp.where(same, bits, 0).sum(dtype=jnp.int32)
+    found = 1 << PATTERN
+    matched, said = talk.matched, talk.said
+    # Exactly: a bit that falls at the first difference.
+    exact = jnp.where(said == 0, 1, matched) & (next_byte == byte)
+    exact_right = (exact == 1) & (said + 1 == question.size)
+    # One of four: a bit for each that agrees so far, of which all end with a period.
+    firsts, starts = 0b1001001001, jnp.minimum(said, 2)
+    agree = (hits >> starts) & firsts
+    one_of = jnp.where(said > 2, 0, jnp.where(said == 0, firsts, matched) & agree)
+    # Lacking: the bit that something was found.
+    lacking = jnp.where(said == 0, 0, matched) | jnp.where(same[0], found, 0)
+    # Containing: bits move on along the patterns.
+    there = question.pattern != 0
+    beyond = jnp.concatenate([there[1:], jnp.zeros(1, bool)])
+    third = jnp.asarray(np.arange(PATTERN) % 3 == 2)
+    last = jnp.where(there & (third | ~beyond), bits, 0).sum(dtype=jnp.int32)
+    before = jnp.where(said == 0, 0, matched)
+    moved = (((before & (found - 1)) << 1) | firsts) & hits
+    containing = moved | (before & found) | jnp.where((moved & last) != 0, found, 0)
+    kind = question.acceptor
+    matched = jnp.select(
+        [kind == EXACT, kind == ONE_OF, kind == LACKING], [exact, one_of, lacking], containing
+    ).astype(jnp.int32)
+    right = jnp.select(
+        [kind == EXACT, kind == ONE_OF, kind == LACKING],
+        [exact_right, one_of != 0, (lacking == 0) & (said > 0)],
+        containing >= found,
+    )
+    return matched, right
+
+
+def _known(rules: Rules, talk: Talk, question: Question, correct: jax.Array) -> Talk:
+    """Whether the learner should know, after an answer."""
+    memory, key = talk.memory, question.key
+    wrong = memory + jnp.where(correct, 0, 1).astype(jnp.uint32)
+    shift = (8 * jnp.clip(key, 0, 3)).astype(jnp.uint32)
+    left = (memory >> shift) & np.uint32(255)
+    left = jnp.where(correct, np.uint32(1), jnp.maximum(left - np.uint32(1), np.uint32(1)))
+    options = (memory & ~(np.uint32(255) << shift)) | (left << shift)
+    options = jnp.where(key < 4, options, memory)
+    asked = memory | (np.uint32(1) << key.astype(jnp.uint32))
+    know = rules.know
+    kinds = [know == ONE_RIGHT, know == LETTER_RIGHT, know == OPTIONS, know == ALL_ASKED]
+    known = jnp.select(
+        kinds,
+        [
+            correct | (memory >= 69),
+            (correct & (key < 4)) | (memory >= 26),
+            options == np.uint32(0x01010101),
+            asked == question.keys.astype(jnp.uint32),
+        ],
+        True,
+    )
+    memory = jnp.select(kinds, [wrong, wrong, options, asked], memory)
+    return dataclasses.replace(talk, memory=memory, known=talk.known | known.astype(jnp.int32))
+
+
+def hear(
+    pool: jax.Array, rules: Rules, question: Question, talk: Talk, byte: jax.Array, mended: bool
+) -> Heard:
+    """What becomes of the learner's byte, `int32[]`.
+
+    Args:
+      pool: `uint8[...]`, where texts are.
+      rules: the task's.
+      question: what is being asked.
+      talk: the instance.
+      byte: what the learner said.
+      mended: whether a last byte after the last feedback counts as talking, and an instance that
+        ran out of time asks nothing any more.
+
+    Returns:
+      See `Heard`.
+    """
+    old, mini = talk, rules.mini == 1
+    talking = question.cursor < question.end
+    before = talk.ended > 0
+    silent = byte == SPACE
+    period = byte == PERIOD
+    timeout = ~before & (talk.time >= rules.patience) & ~talking
+    heard = ~(before & ~talking)
+
+    # The answer.
+    next_byte = expected(pool, question, talk, mini)
+    opened = ~before & ~talking
+    leading = opened & (rules.lenient == 1) & silent & (talk.said == 0)
+    matched, right = _matched(question, talk, byte, next_byte)
+    said = jnp.where(leading, 0, talk.said + 1)
+    waited = talk.waited + leading
+    limit = (rules.limit > 0) & (said + waited >= rules.limit)
+    ends = jnp.where(rules.spoken == 1, period | limit, talk.said + 1 == question.size)
+    ends = ends | ((rules.strict == 1) & (byte != next_byte))
+    decided = opened & ~mini & jnp.where(leading, limit, ends)
+    correct = decided & right & ~leading
+
+    # Mini tasks: what counts is how the talk so far ends, and everything but periods is free.
+    word = jnp.where(mini, question.size - 1, 0)
+    first = byte == jnp.where(question.size == len("true."), ord("t"), ord("f"))
+    on = (talk.matched < word) & (next_byte == byte)
+    progress = jnp.where(on, talk.matched + 1, first.astype(jnp.int32))
+    # Whoever runs out of time is being told so: letters are lost then, too.
+    late = mini & timeout
+    progress = jnp.where((talking | late) & ~silent, 0, progress)
+    stopped = mini & heard & period
+    completed = stopped & (talk.matched == word)
+    was = jnp.where(late, 0, talk.result)
+    changed = stopped & (was != completed.astype(jnp.int32))
+
+    # Rewards.
+    chatter = heard & talking & ~silent & ~mini
+    if mended:
+        chatter = chatter | (before & ~talking & ~silent & ~mini)
+    part = (rules.graded == 1) & opened & ~leading
+    reward = jnp.where(decided, jnp.where(correct, 1, -1), part.astype(jnp.int32))
+    reward = jnp.where(chatter, -1, reward)
+    counts = jnp.where(rules.letters == 1, question.key < 4, True)
+    streak = jnp.where(correct & counts, talk.streak + 1, talk.streak)
+    streak = jnp.where(chatter | (decided & ~correct), 0, streak)
+
+    # Clocks.
+    asked = talk.asked + decided
+    after = _known(rules, talk, question, correct)
+    known = jnp.where(decided, after.known, talk.known)
+    memory = jnp.where(decided, after.memory, talk.memory)
+    done = decided & (streak >= rules.needed)
+    in_time = (talk.limit == 0) | (asked <= talk.limit)
+    going = decided & ~done
+    last = jnp.where(going & (talk.limit == 0) & (known == 1), asked + 50, talk.limit)
+    again = (talk.memory >> question.key.astype(jnp.uint32)) & np.uint32(1) == 1
+    spoilt = (rules.repeats == 1) & decided & ~correct & again
+    last = jnp.where(spoilt, -jnp.abs(jnp.where(last == 0, asked + 50, last)), last)
+    over = going & (talk.final == 0) & (last != 0) & (asked > jnp.abs(last))
+    final = jnp.where(over, asked * (1 + rules.tolerance), talk.final)
+    failed = going & (((final > 0) & (asked > final)) | ((rules.fatal == 1) & ~correct))
+
+    result = jnp.where(timeout, 0, talk.result)
+    result = jnp.where(done, in_time.astype(jnp.int32), jnp.where(failed, 0, result))
+    result = jnp.where(changed, completed.astype(jnp.int32), result)
+    ended = before | timeout | done | failed | changed
+    ask = going & ~failed
+    if mended:
+        ask = ask & ~timeout
+    feedback = (decided & (rules.mute == 0)) | changed | late
+
+    # What follows the end: the rest of the text, in mini tasks a space, and the next instance.
+    separated = before & ~talking & (talk.ended == 1) & (rules.mini + rules.fatal > 0)
+    switch = before & ~talking & ~separated
+    reward = jnp.where(switch & mini, jnp.maximum(talk.result, 0), reward)
+    more = jnp.minimum(talk.periods + 1, MOST_PERIODS)
+    talk = Talk(
+        time=talk.time,
+        said=jnp.where(decided, 0, jnp.where(opened, said, talk.said)),
+        waited=jnp.where(decided, 0, jnp.where(opened, waited, talk.waited)),
+        matched=jnp.where(
+            mini, jnp.where(heard, progress, talk.matched), jnp.where(leading, 0, matched)
+        ),
+        streak=streak,
+        periods=jnp.where(decided, jnp.where(period, more, 0), talk.periods),
+        asked=asked,
+        limit=last,
+        final=final,
+        known=known,
+        memory=memory,
+        ended=jnp.where(separated, 2, jnp.maximum(talk.ended, ended.astype(jnp.int32))),
+        result=result,
+    )
+    return Heard(
+        talk=jax.tree.map(lambda x, like: x.astype(like.dtype), talk, old),
+        reward=reward.astype(jnp.int32),
+        feedback=feedback,
+        correct=jnp.where(mini, completed, correct),
+        late=late & completed,
+        ask=ask,
+        keep=talking,
+        switch=switch | (~before & ended & ~talking & ~feedback & ~ask),
+    )
+
+
+def speak(pool: jax.Array, question: Question, talk: Talk) -> tuple[jax.Array, Question, Talk]:
+    """The next byte of the text, `int32[]`, or a space if there is none, and what remains."""
+    there = question.cursor < question.end
+    byte = byte_at(pool, *question.text, question.cursor)
+    question = dataclasses.replace(question, marks=question.marks + there)
+    return jnp.where(there, byte, SPACE), question, dataclasses.replace(talk, time=talk.time + 1)

@@ -1,0 +1,307 @@
+"""All text that questions are made of, as one row of bytes, and tokens that point into it.
+
+A token is an `int32`: where its text begins in the pool, times 256, plus its length. 0 is no text.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import string
+from importlib import resources
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.checks import refusal
+
+LONGEST_WORD = 15
+JOINTS = "-#,"
+"""What a word's letters are joined with in micro9.3."""
+FREQUENT = 200
+"""How many of the first words micro6 draws from; the next as many are micro20's new names."""
+SYNONYMS = {
+    "say": ("say", "print", "write"),
+    "and": ("and", "together with", "&", "also"),
+    "or": ("or", "alternative", "/"),
+    "after": ("after", "behind", "next"),
+    "union": ("union", "consolidate", "joint"),
+    "exclude": ("exclude", "prohibit", "ignore", "remove"),
+}
+"""The names that micro19 knows for a command."""
+_LENGTH_BITS = 8
+
+
+@functools.cache
+def words() -> tuple[str, ...]:
+    """The vocabulary: common English words of a-z, of at most 15 letters, frequent ones first.
+
+    Example:
+      >>> len(words()) > 2000, words()[:3]
+      (True, ('the', 'be', 'to'))
+    """
+    text = (
+        resources.files("gpicljax.systems.gradual_learning.env").joinpath("words.txt").read_text()
+    )
+    return tuple(text.split())
+
+
+@functools.cache
+def plain_words() -> tuple[str, ...]:
+    """The vocabulary without words in which a command or one of its synonyms is hidden.
+
+    Example:
+      >>> "hand" in words(), "hand" in plain_words()
+      (True, False)
+    """
+    names = [name for group in SYNONYMS.values() for name in group]
+    return tuple(word for word in words() if not any(name in word for name in names))
+
+
+class _Builder:
+    """Lays texts in a row, each once."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.text = " " * 8 + string.ascii_lowercase + string.digits
+        self.text += "".join(f"{letter} " for letter in string.ascii_lowercase)
+
+    def token(self, text: str) -> int:
+        if not text:
+            return 0
+        place = self.text.find(text)
+        if place < 0:
+            if self.closed:
+                raise ValueError(refusal("text", text, "a text that the pool has"))
+            place = len(self.text)
+            self.text += text
+        return (place << _LENGTH_BITS) + len(text)
+
+    def row(self, texts: list[str]) -> np.ndarray:
+        """Tokens of texts laid down one after another, without looking for them."""
+        starts = len(self.text) + np.cumsum([0] + [len(text) for text in texts[:-1]])
+        self.text += "".join(texts)
+        return ((starts << _LENGTH_BITS) + [len(text) for text in texts]).astype(np.int32)
+
+
+class Pool:
+    """The row of bytes and where things are in it; made once, of NumPy arrays.
+
+    Attributes:
+      letters: `int32[26]`, tokens of a .. z.
+      spaced: `int32[26]`, the same followed by a space.
+      vocabulary: `int32[N]`, the words.
+      spelled: `int32[N]`, the words with a space after each letter.
+      joined: `int32[3, N]`, the words with each of `JOINTS` between the letters.
+      plain: `int32[P]`, indices of `plain_words` in the vocabulary.
+      triples: `int32[15600]`, all three different letters in order.
+      capitals: where "AAA" begins; the other trigrams of capitals follow in order.
+      digits: where "000" begins; the other numbers of three digits follow in order.
+      hexadecimal: where "000" begins; the others of three hexadecimal digits follow in order.
+      characters: `int32[128]`, tokens of single characters.
+    """
+
+    def __init__(self) -> None:
+        self._builder = builder = _Builder()
+        self.letters = np.array([builder.token(x) for x in string.ascii_lowercase], np.int32)
+        start = builder.text.find("a b c ")
+        self.spaced = ((start + 2 * np.arange(26) << _LENGTH_BITS) + 2).astype(np.int32)
+        self.vocabulary = builder.row(list(words()))
+        self.spelled = builder.row(["".join(f"{x} " for x in word) for word in words()])
+        self.joined = np.stack([builder.row([j.join(word) for word in words()]) for j in JOINTS])
+        index = {word: place for place, word in enumerate(words())}
+        self.plain = np.array([index[word] for word in plain_words()], np.int32)
+        triples = ["".join(x) for x in itertools.permutations(string.ascii_lowercase, 3)]
+        self.triples = builder.row(triples)
+        capitals = itertools.product(string.ascii_uppercase, repeat=3)
+        self.capitals = int(builder.row(["".join(x) for x in capitals])[0]) >> _LENGTH_BITS
+        self.digits = int(builder.row([f"{n:03}" for n in range(1000)])[0]) >> _LENGTH_BITS
+        self.hexadecimal = int(builder.row([f"{n:03x}" for n in range(4096)])[0]) >> _LENGTH_BITS
+        self.characters = np.array([builder.token(chr(n)) for n in range(128)], np.int32)
+
+    def letter(self, number: jax.Array) -> jax.Array:
+        """Tokens of a .. z, by their numbers from 0."""
+        return (number << _LENGTH_BITS) + int(self.letters[0])
+
+    def letter_and_space(self, number: jax.Array) -> jax.Array:
+        """Tokens of the same followed by a space."""
+        return (2 * number << _LENGTH_BITS) + int(self.spaced[0])
+
+    def gap(self, number: jax.Array) -> jax.Array:
+        """Tokens of 0 to 6 spaces, with which the pool begins."""
+        return number
+
+    def trigram(self, number: jax.Array, size: jax.Array) -> jax.Array:
+        """Tokens of the first `size` of three capitals, from `number = 676 a + 26 b + c`."""
+        return jnp.where(size > 0, (self.capitals + 3 * number << _LENGTH_BITS) + size, 0)
+
+    def three_digits(self, number: jax.Array, size: jax.Array) -> jax.Array:
+        """Tokens of the first `size` digits of numbers of three."""
+        return jnp.where(size > 0, (self.digits + 3 * number << _LENGTH_BITS) + size, 0)
+
+    def last_digits(self, number: jax.Array, size: jax.Array, base: jax.Array) -> jax.Array:
+        """Tokens of the last `size` of three digits to base 10 or 16."""
+        start = jnp.where(base == 16, self.hexadecimal, self.digits) + 3 * number + 3 - size
+        return jnp.where(size > 0, (start << _LENGTH_BITS) + size, 0)
+
+    def token(self, text: str) -> int:
+        """The token of a text, which is laid down if it is new."""
+        return self._builder.token(text)
+
+    def close(self) -> None:
+        """Takes no new texts any more."""
+        self._builder.closed = True
+
+    def bytes(self) -> np.ndarray:
+        """The whole row, `uint8[...]`."""
+        return np.frombuffer(self._builder.text.encode("latin-1"), np.uint8)
+
+
+@functools.cache
+def shared() -> Pool:
+    """The pool that all generators share.
+
+    Example:
+      >>> shared().token("") == 0, int(shared().letters[0]) % 256
+      (True, 1)
+    """
+    return Pool()
+
+
+def length(token: jax.Array) -> jax.Array:
+    """How many bytes tokens have, `int32[...]`.
+
+    Example:
+      >>> int(length(jnp.int32(shared().token("say"))))
+      3
+    """
+    return token & (2**_LENGTH_BITS - 1)
+
+
+def cut(token: jax.Array, size: jax.Array | int) -> jax.Array:
+    """The first `size` bytes of tokens that have as many.
+
+    Example:
+      >>> int(length(cut(jnp.int32(shared().token("say")), 2)))
+      2
+    """
+    return (token >> _LENGTH_BITS << _LENGTH_BITS) + size
+
+
+def row_of(*tokens: Any) -> jax.Array:
+    """Single tokens and rows of them as one row, `int32[K]`.
+
+    Example:
+      >>> row_of(1, jnp.array([2, 3])).tolist()
+      [1, 2, 3]
+    """
+    return jnp.concatenate([jnp.atleast_1d(jnp.asarray(token, jnp.int32)) for token in tokens])
+
+
+def running_sum(values: jax.Array, together: Any = True) -> jax.Array:
+    """Sums up to and including each entry, along the last axis, `int32[..., K]`.
+
+    As a product of matrices, which XLA has compiled already; exact up to 2**24.
+
+    Args:
+      values: `int32[..., K]`.
+      together: `bool[K, K]`, which entries count for which.
+
+    Example:
+      >>> running_sum(jnp.array([1, 2, 3])).tolist()
+      [1, 3, 6]
+    """
+    size = values.shape[-1]
+    upper = (np.triu(np.ones((size, size), bool)) & together).astype(np.float32)
+    exact = jax.lax.Precision.HIGHEST
+    return jnp.matmul(values.astype(jnp.float32), upper, precision=exact).astype(jnp.int32)
+
+
+def reached(ends: jax.Array, place: jax.Array) -> jax.Array:
+    """How many of ascending `ends` a place has reached, `int32[]`: a search by halves.
+
+    A sum over many of them takes XLA several times as long.
+
+    Example:
+      >>> [int(reached(jnp.array([2, 5, 5]), jnp.int32(i))) for i in (1, 2, 5)]
+      [0, 1, 3]
+    """
+    size = ends.shape[-1]
+    if size <= 8:
+        return (ends.astype(jnp.int32) <= place).sum(dtype=jnp.int32)
+    found, step = jnp.zeros((), jnp.int32), 1 << (size.bit_length() - 1)
+    while step:
+        further = found + step
+        end = ends[jnp.minimum(further, size) - 1].astype(jnp.int32)
+        found = jnp.where((further <= size) & (end <= place), further, found)
+        step //= 2
+    return found
+
+
+def laid(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Tokens in a row, so that any byte of them is found quickly, see `byte_at`.
+
+    Args:
+      tokens: `int32[K]`, of at most 255 bytes together.
+
+    Returns:
+      `bases: int32[K]`, where each one's text begins in the pool less where it begins in the row;
+      and `ends: uint8[K]`, where it ends in the row.
+    """
+    return laid_in_two(tokens, tokens.shape[-1])
+
+
+def laid_in_two(tokens: jax.Array, first: int) -> tuple[jax.Array, jax.Array]:
+    """`laid` of the first tokens, and of the others, behind one another."""
+    apart = np.arange(tokens.shape[-1]) >= first
+    ends = running_sum(length(tokens), apart[:, None] == apart)
+    return (tokens >> _LENGTH_BITS) - (ends - length(tokens)), ends.astype(jnp.uint8)
+
+
+def taken(bases: jax.Array, ends: jax.Array) -> jax.Array:
+    """The tokens of a row, `int32[K]`: what `laid` was given.
+
+    Example:
+      >>> tokens = jnp.array([shared().token(x) for x in ("say", ": ")])
+      >>> taken(*laid(tokens)).tolist() == tokens.tolist()
+      True
+    """
+    ends = ends.astype(jnp.int32)
+    begins = jnp.concatenate([jnp.zeros(1, jnp.int32), ends[:-1]])
+    tokens = (bases + begins << _LENGTH_BITS) + ends - begins
+    return jnp.where(ends > begins, tokens, 0)
+
+
+def byte_at(pool: jax.Array, bases: jax.Array, ends: jax.Array, place: jax.Array) -> jax.Array:
+    """A byte of tokens in a row, `int32[]`; of no meaning beyond their end.
+
+    Args:
+      pool: `uint8[...]`.
+      bases: `int32[K]`, and
+      ends: `uint8[K]`, see `laid`.
+      place: `int32[]`, from 0.
+
+    Example:
+      >>> row = laid(jnp.array([shared().token(x) for x in ("say", ": ")]))
+      >>> bytes(int(byte_at(shared().bytes(), *row, jnp.int32(i))) for i in range(5))
+      b'say: '
+    """
+    which = reached(ends, place)
+    base = bases[jnp.minimum(which, ends.shape[-1] - 1)]
+    pool = jnp.asarray(pool)
+    return pool[jnp.clip(base + place, 0, pool.shape[0] - 1)].astype(jnp.int32)
+
+
+def rendered(pool: jax.Array, bases: jax.Array, ends: jax.Array, size: int) -> jax.Array:
+    """The first `size` bytes of tokens in a row, `uint8[size]`, 0 beyond the end.
+
+    Example:
+      >>> row = laid(jnp.array([shared().token(x) for x in ("say", ": ")]))
+      >>> rendered(shared().bytes(), *row, 6).tolist() == [*b"say: ", 0]
+      True
+    """
+    places = jnp.arange(size, dtype=jnp.int32)
+    text = jax.vmap(lambda place: byte_at(pool, bases, ends, place))(places)
+    return jnp.where(places < ends[-1], text, 0).astype(jnp.uint8)

@@ -1,0 +1,191 @@
+"""A script of questions played to given bytes: what other implementations can be compared with.
+
+The script says what is asked, what is accepted and what is said to it. The rules of the
+conversation (timing, rewards, acceptors, clocks, success and switching) are those of `ByteStream`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.checks import check, check_choice
+from gpicljax.systems.gradual_learning.env import conversation, interpreter, tasks
+from gpicljax.systems.gradual_learning.env.conversation import (
+    ANSWER,
+    PATTERN,
+    TEXT,
+    Question,
+    Rules,
+)
+from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES
+
+_ACCEPTORS = ("exact", "one of", "lacking", "containing")
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A question of a script.
+
+    Args:
+      question: its text, at least one byte.
+      answer: an answer that is accepted, with its period if it has one.
+      right: what is said to a right answer, and
+      wrong: to a wrong one.
+      accepts: `"exact"`, the answer only; `"one of"` up to four `patterns` of up to three bytes,
+        each with its period; `"lacking"`, anything without the first pattern's byte;
+        `"containing"`, anything with one of the patterns in it.
+      patterns: see there.
+      key: which key of a mapping is asked for, and
+      keys: of how many.
+    """
+
+    question: str
+    answer: str
+    right: str = ""
+    wrong: str = ""
+    accepts: Literal["exact", "one of", "lacking", "containing"] = "exact"
+    patterns: tuple[str, ...] = ()
+    key: int = 0
+    keys: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("accepts", self.accepts, _ACCEPTORS)
+        for field in ("question", "answer", "right", "wrong"):
+            text = getattr(self, field)
+            fine = isinstance(text, str) and len(text) <= 110 and all(ord(x) < 256 for x in text)
+            check(fine, field, text, "text of at most 110 bytes")
+        check(self.question, "question", self.question, "at least one byte")
+        fine = len(self.patterns) <= 4 and all(0 < len(p) <= 3 for p in self.patterns)
+        check(fine, "patterns", self.patterns, "up to four of one to three bytes")
+
+
+class Transcript(NamedTuple):
+    """What was said and thought of it.
+
+    Attributes:
+      said: the environment's bytes, one more than the learner's.
+      rewards: as many; the one with a byte is for the learner's byte before it.
+      solved: for each instance that ended, whether it was solved.
+    """
+
+    said: bytes
+    rewards: list[int]
+    solved: list[bool]
+
+
+@functools.cache
+def _programs(mended: bool) -> tuple:
+    hear = jax.jit(functools.partial(interpreter.hear, mended=mended))
+    return hear, jax.jit(interpreter.speak), jax.jit(conversation.posed)
+
+
+def replay(
+    script: Sequence[tuple[str, Sequence[Line]]],
+    learner: bytes,
+    rules: Literal["mended", "reference"] = "reference",
+) -> Transcript:
+    """Plays a script to a learner's bytes.
+
+    Args:
+      script: instances: the name of the task set, whose rules apply, and its questions in order.
+      learner: the learner's replies, the first of which is that to the first byte.
+      rules: see `ByteStream`.
+
+    Raises:
+      ValueError: for unknown names, and where the script ends before the learner does.
+
+    Example:
+      >>> transcript = replay([("micro5.2", [Line("1", "7", "7;", "7;")] * 3)], b"7  0  ")
+      >>> transcript.said, transcript.rewards
+      (b'17;17;1', [0, 1, 0, 0, -1, 0, 0])
+    """
+    check_choice("rules", rules, ("mended", "reference"))
+    check(len(script) > 0, "script", script, "at least one instance")
+    for name, _ in script:
+        check_choice("script", name, ALL_NAMES)
+    mended = rules == "mended"
+    hear, speak, pose = _programs(mended)
+    texts = sorted({t for _, ls in script for x in ls for t in (x.question, x.right, x.wrong)})
+    texts += sorted({part for _, lines in script for x in lines for part in _parts(x.answer)})
+    pool = "".join(texts) + " "
+    # Of few sizes, so that few programs are compiled.
+    size = max(2**12, 2 ** (len(pool) - 1).bit_length())
+    data = jnp.asarray(np.frombuffer(pool.ljust(size).encode("latin-1"), np.uint8))
+    table = tasks.table(mended)
+
+    def row(parts: Sequence[str], size: int) -> jax.Array:
+        tokens = np.zeros(size, np.int32)
+        for place, text in enumerate(parts):
+            tokens[place] = (pool.index(text) << 8) + len(text) if text else 0
+        return jnp.asarray(tokens)
+
+    def asked(line: Line, said: Sequence[str], cursor: jax.Array) -> Question:
+        pattern = np.zeros((4, 3), np.uint8)
+        for place, text in enumerate(line.patterns):
+            pattern[place, : len(text)] = list(text.encode("latin-1"))
+        return pose(
+            text=row(said, TEXT),
+            answer=row(_parts(line.answer), ANSWER),
+            pattern=jnp.asarray(pattern.reshape(PATTERN)),
+            cursor=cursor,
+            acceptor=jnp.int32(_ACCEPTORS.index(line.accepts)),
+            style=jnp.int32(0),
+            key=jnp.int32(line.key),
+            keys=jnp.int32(2**line.keys - 1),
+        )
+
+    def line_of(instance: int, number: int) -> Line:
+        check(instance < len(script), "script", f"{len(script)} instances", "as many as are begun")
+        lines = script[instance][1]
+        check(number < len(lines), f"script[{instance}]", f"{len(lines)} lines", "one per question")
+        return lines[number]
+
+    def rules_of(instance: int) -> Rules:
+        task = ALL_NAMES.index(script[instance][0])
+        return Rules(*(jnp.int32(table[name][task]) for name in Rules._fields))
+
+    instance, number, zero = 0, 0, jnp.zeros((), jnp.int32)
+    line = line_of(0, 0)
+    parts = [line.question]
+    question, rule = asked(line, parts, zero), rules_of(0)
+    talk = conversation.first_talk(rule.know)
+    said, rewards, solved = bytearray(), [0], []
+    byte, question, talk = speak(data, question, talk)
+    said.append(int(byte))
+    for reply in learner:
+        heard = hear(data, rule, question, talk, jnp.int32(reply))
+        talk = heard.talk
+        rewards.append(int(heard.reward))
+        if bool(heard.switch):
+            solved.append(int(talk.result) == 1)
+            instance, number = instance + 1, 0
+            line = line_of(instance, 0)
+            rule, parts = rules_of(instance), [line.question]
+            talk = conversation.first_talk(rule.know)
+            question = asked(line, parts, zero)
+        elif bool(heard.feedback) or bool(heard.ask):
+            parts = parts if bool(heard.keep) else []
+            if bool(heard.late):
+                parts = [*parts, line.wrong]
+            if bool(heard.feedback):
+                parts = [*parts, line.right if bool(heard.correct) else line.wrong]
+            if bool(heard.ask):
+                number += 1
+                line = line_of(instance, number)
+                parts = [*parts, line.question]
+            question = asked(line, parts, question.cursor if bool(heard.keep) else zero)
+        byte, question, talk = speak(data, question, talk)
+        said.append(int(byte))
+    return Transcript(bytes(said), rewards, solved)
+
+
+def _parts(answer: str) -> list[str]:
+    """An answer's text and its period."""
+    return [answer[:-1], "."] if answer.endswith(".") else [answer]

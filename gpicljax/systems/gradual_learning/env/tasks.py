@@ -1,0 +1,285 @@
+"""The task sets, as data: what each asks, how it goes on, and what it presupposes.
+
+Names are those of the reference's curriculum, and of our own where it lacks what the document
+has. `lookup` marks the sets of which the document says
+that a look-up table solves them, so that results on them are to be read accordingly. `requires` is
+our own graph, from the document's remarks on what builds on what (its figure is not in the text).
+
+Source: sections A.2.1 to A.2.20 of the challenge's document.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from gpicljax.systems.gradual_learning.env import conversation, ladders
+from gpicljax.systems.gradual_learning.env.conversation import Rules
+
+MAPPING, SENTENCES, MINI, ARITHMETIC, BLOCKS = range(5)
+"""Who asks."""
+FAMILIES = ("mapping", "sentences", "mini", "arithmetic", "blocks")
+"""Their names."""
+
+# What a mapping is between.
+SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
+
+# Which feedback.
+NONE, BARE, ENDED, SHORTENED, ONE_BEFORE, PERHAPS_BEFORE, SOME_BEFORE = range(7)
+GOOD_JOB, CORRECT, GOOD_JOB_WITH, GOOD_JOB_UNFINISHED, VERDICT = range(7, 12)
+STATEMENT, YES_OR_NO, SHORTENED_LATER = range(12, 15)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSet:
+    """A task set.
+
+    Attributes:
+      name: such as `"micro5.1"`.
+      title: the document's heading.
+      lookup: whether a look-up table solves it.
+      requires: names of the sets that it builds on.
+      family: who asks its questions.
+      code: what a mapping is between, or which of the family's kinds of sentences.
+      style: which feedback; of sentences, each has its own.
+      question: fewest and most digits of a mapping's question,
+      answer: and of its answer.
+      marks: 1 if its questions end with a period, plus 2 if its answers do; 4 if they are the
+        bytes of a prompt.
+      know: see `conversation.Rules`.
+      tolerance: likewise.
+      early: whether answers of a mapping end with their period, whatever the rules.
+      prompt: 1 if an answer is wrong with its first wrong byte, 2 if right bytes are also rewarded.
+      repeats: whether a wrong answer to a key that was asked before fails the instance.
+    """
+
+    name: str
+    title: str
+    lookup: bool = False
+    requires: tuple[str, ...] = ()
+    family: int = MAPPING
+    code: int = STRINGS
+    style: int = ENDED
+    question: tuple[int, int] = (1, 1)
+    answer: tuple[int, int] = (1, 1)
+    marks: int = 0
+    know: int = conversation.AT_ONCE
+    tolerance: int = 1
+    early: bool = False
+    prompt: int = 0
+    repeats: bool = False
+
+
+def _mapping(number: int | str, title: str, *requires: str, **options: object) -> TaskSet:
+    options = {"marks": 3, "know": conversation.ALL_ASKED} | options
+    return TaskSet(f"micro5.{number}", title, False, requires, MAPPING, **options)  # type: ignore[arg-type]
+
+
+def _sentence(name: str, title: str, *requires: str, **options: object) -> TaskSet:
+    kind = name.removesuffix(".strict").removesuffix(".graded")
+    options = {"code": SENTENCE_KINDS.index(kind), "marks": 2} | options
+    return TaskSet(name, title, requires=requires, family=SENTENCES, **options)  # type: ignore[arg-type]
+
+
+def _rungs(
+    name: str, family: int, lookup: tuple[int, ...], rungs: tuple[ladders.Rung, ...]
+) -> list[TaskSet]:
+    """The task sets of a ladder, each of which builds on the one below."""
+    made: list[TaskSet] = []
+    for code, rung in enumerate(rungs):
+        requires = tuple(task.name for task in made[-1:])
+        known = code + 1 in lookup
+        made.append(
+            TaskSet(f"{name}{code + 1}", rung.title, known, requires, family, code, marks=2)
+        )
+    return made
+
+
+SENTENCE_KINDS = (
+    *("micro6", "micro7.1", "micro7.2", "micro7.3", "micro8", "micro9.1", "micro9.2", "micro9.3"),
+    *("micro10", "micro11", "micro12", "micro13.1", "micro13.2", "micro14", "micro15", "micro16"),
+    *("micro19", "micro20"),
+    *("micro7.1.plain", "micro8.1", "micro8.2", "micro8.3", "micro9.2.growing"),
+    *(f"micro9.4.{i}" for i in range(1, 8)),
+    *("micro11.chained", "micro13.2.mixed", "micro16.mixed"),
+)
+
+TASKS: tuple[TaskSet, ...] = (
+    TaskSet("micro1", "a subset of characters only", code=SYMBOL, style=NONE, know=1),
+    TaskSet(
+        "micro2",
+        "a mapping of symbols, N to 1",
+        False,
+        ("micro1",),
+        code=GROUPS,
+        style=NONE,
+        know=2,
+    ),
+    TaskSet(
+        "micro3",
+        "a mapping of symbols, 1 to 1",
+        False,
+        ("micro2",),
+        code=LETTERS,
+        style=NONE,
+        know=3,
+    ),
+    TaskSet("micro4", "copying input to output", True, ("micro3",), code=COPY, style=NONE),
+    _mapping(
+        1, "one byte for input, output and feedback", "micro4", code=DIGITS, style=BARE, marks=0
+    ),
+    _mapping(2, "feedback separator", "micro5.1", code=DIGITS, marks=0),
+    _mapping(3, "input separator", "micro5.2", code=DIGITS, marks=1),
+    _mapping(4, "output and feedback of two bytes", "micro5.3", answer=(2, 2), marks=1),
+    _mapping(5, "output terminated with a period", "micro5.4"),
+    _mapping(6, "no period in feedback on right answers", "micro5.5", style=SHORTENED),
+    _mapping(7, "output and feedback of variable length", "micro5.5", answer=(1, 2)),
+    _mapping(8, "input of two bytes", "micro5.5", question=(2, 2)),
+    _mapping(9, "input of variable length", "micro5.8", question=(1, 2)),
+    _mapping(10, "feedback with an unimportant section", "micro5.5", style=ONE_BEFORE),
+    _mapping(11, "unimportant sections of variable length", "micro5.10", style=PERHAPS_BEFORE),
+    _mapping(12, "output and feedback of higher length", "micro5.7", answer=(3, 5)),
+    _mapping(13, "input of higher length", "micro5.9", question=(3, 5)),
+    _mapping(
+        14, "feedback of higher length with unimportant sections", "micro5.11", style=SOME_BEFORE
+    ),
+    _mapping(15, "longer output and feedback of variable length", "micro5.12", answer=(1, 5)),
+    _mapping(16, "longer input of variable length", "micro5.13", question=(1, 5)),
+    _mapping(
+        17, "all of variable length", "micro5.15", "micro5.16", question=(1, 5), answer=(1, 5)
+    ),
+    _mapping(18, "all of high and variable length", "micro5.17", question=(1, 10), answer=(1, 10)),
+    _sentence("micro6", "useful sequences: words", "micro5.18", lookup=True, know=4, tolerance=2),
+    _sentence("micro7.1", "repeating a letter", "micro5.18"),
+    _sentence("micro7.2", "repeating a word", "micro7.1", lookup=True),
+    _sentence("micro7.3", "repeating a sequence of words", "micro7.2"),
+    _sentence("micro8", "redundancy of spaces", "micro7.1"),
+    _sentence("micro9.1", "spelling a letter", "micro7.1"),
+    _sentence("micro9.2", "spelling a word", "micro9.1", "micro7.2"),
+    _sentence("micro9.3", "interleaving a word with a symbol", "micro9.2"),
+    _sentence("micro10", "several commands", "micro7.3"),
+    _sentence("micro11", "memory for two pieces of data", "micro10"),
+    _sentence("micro12", "relations between parts of input", "micro11"),
+    _sentence("micro13.1", "and, or, not", "micro11"),
+    _sentence("micro13.2", "several logical operations", "micro13.1"),
+    _sentence("micro14", "the order of the alphabet", "micro7.1", lookup=True),
+    _sentence("micro15", "sequences of words", "micro6", lookup=True, know=4, tolerance=2),
+    _sentence("micro16", "unchanging parts as a context", "micro9.2", "micro10", "micro12"),
+    _sentence("micro19", "synonyms", "micro16", "micro14", lookup=True, tolerance=2),
+    _sentence("micro20", "hints", "micro19", tolerance=2),
+    *(
+        TaskSet(f"mini{i}", title, False, requires, MINI, i, VERDICT, marks=2)
+        for i, (title, requires) in enumerate(
+            (
+                ("strings of one n-gram shown ten times", ("micro13.1",)),
+                ("strings of one n-gram", ("mini0",)),
+                ("n-grams joined by or", ("mini1", "micro13.2")),
+                ("n-grams joined by and", ("mini1", "micro13.2")),
+                ("n-grams and forbidden ones", ("mini3",)),
+                ("one of mini1 to mini4", ("mini2", "mini4")),
+            )
+        )
+    ),
+    # What the document asks for and the reference lacks.
+    TaskSet(
+        "micro5.2.repeats",
+        "feedback separator, where every repeated question must be answered right",
+        requires=("micro5.1",),
+        code=DIGITS,
+        know=conversation.ALL_ASKED,
+        repeats=True,
+    ),
+    TaskSet(
+        "micro1.prompt",
+        "a subset of characters only, asked for in words",
+        code=SYMBOL,
+        style=NONE,
+        marks=4,
+        know=1,
+    ),
+    _mapping("6.later", "no period in feedback any more", "micro5.6", style=SHORTENED_LATER),
+    _mapping(
+        "7.early",
+        "variable length, feedback right after the period",
+        "micro5.5",
+        answer=(1, 2),
+        early=True,
+    ),
+    _sentence("micro7.1.plain", "repeating a letter, without a colon", "micro5.18"),
+    _sentence("micro8.1", "redundancy of one space", "micro7.1"),
+    _sentence("micro8.2", "redundancy of up to two spaces", "micro8.1"),
+    _sentence("micro8.3", "redundancy of up to three spaces", "micro8.2"),
+    _sentence("micro9.2.growing", "spelling words, the shortest first", "micro9.1", "micro7.2"),
+    _sentence("micro9.2.strict", "spelling, a wrong byte punished at once", "micro9.1", prompt=1),
+    _sentence("micro9.2.graded", "spelling, every byte rewarded at once", "micro9.1", prompt=2),
+    *(
+        _sentence(f"micro9.4.{i + 1}", title, "micro7.3")
+        for i, title in enumerate(
+            (
+                "the shorter or longer of two words",
+                "the shortest or longest of three words",
+                "words except a given one",
+                "removing a string from another",
+                "whether a string occurs in another",
+                "removing all occurrences of a string",
+                "how often a string occurs in another",
+            )
+        )
+    ),
+    _sentence("micro11.chained", "two operations in a row", "micro11"),
+    _sentence("micro13.2.mixed", "and, or in one expression", "micro13.2"),
+    _sentence("micro16.mixed", "tasks mixed within an instance", "micro16"),
+    # The alternative curricula of A.1.6.
+    *_rungs("arithmetic", ARITHMETIC, (1, 3, 7), ladders.ARITHMETIC),
+    *_rungs("blocks", BLOCKS, (1, 2), ladders.BLOCKS),
+)
+"""All task sets: those of the reference's curriculum in its order, and then others."""
+
+ALL_NAMES = tuple(task.name for task in TASKS)
+NAMES = ALL_NAMES[: ALL_NAMES.index("mini5") + 1]
+"""The reference's curriculum."""
+ARITHMETIC_NAMES = tuple(task.name for task in TASKS if task.family == ARITHMETIC)
+"""The first curriculum of A.1.6, the easiest set first."""
+BLOCKS_NAMES = tuple(task.name for task in TASKS if task.family == BLOCKS)
+"""The second one."""
+
+
+@functools.cache
+def table(mended: bool) -> dict[str, np.ndarray]:
+    """What all task sets are, a row of numbers for each, by the names of its columns.
+
+    The columns of `Rules`, and `family`, `code`, `style`, `question` and `answer` (`int32[N, 2]`).
+
+    Example:
+      >>> int(table(True)["limit"][NAMES.index("micro5.18")])
+      22
+    """
+    rows = []
+    for task in TASKS:
+        mini, ends = task.family == MINI, bool(task.marks & 2)
+        mapping = task.family == MAPPING
+        symbols = mended and mapping and task.code in (GROUPS, LETTERS)
+        early = mapping and ends and (mended or task.early)
+        rules = Rules(
+            spoken=int(not mapping or early),
+            limit=2 * (task.answer[1] + 1) if early else 0,
+            know=task.know,
+            tolerance=task.tolerance,
+            needed=1 if mini else 10,
+            fatal=int(mini and mended),
+            patience=3_000 if mini else 10_000,
+            mini=int(mini and not mended),
+            lenient=int(mended and ends),
+            letters=int(symbols),
+            mute=int(mapping and task.style == NONE),
+            strict=int(task.prompt > 0),
+            graded=int(task.prompt > 1),
+            repeats=int(task.repeats),
+        )
+        rows.append(rules._asdict() | {k: getattr(task, k) for k in _OTHERS})
+    return {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}
+
+
+_OTHERS = ("family", "code", "style", "question", "answer", "marks")

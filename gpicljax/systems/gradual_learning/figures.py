@@ -1,0 +1,241 @@
+"""Learning task by task: steps until each is cleared, what helps, what is kept, what needs what."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gpicljax.checks import check, check_array
+from gpicljax.systems.gradual_learning.measures.criteria import Efficiency, Transfer, orders
+from gpicljax.viz import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def efficiency_figure(
+    agents: Mapping[str, Efficiency],
+    tasks: Sequence[str],
+    *,
+    reference: ArrayLike | None = None,
+    reference_name: str = "oracle",
+    title: str | None = None,
+) -> "Figure":
+    """Figure A: how many steps each task of a sequence takes, from top to bottom.
+
+    A dot is a median over runs, hollow where fewer than half of the runs cleared the task (it is
+    then a lower bound); nothing is drawn where no run came so far.
+
+    Args:
+      agents: what `efficiency` says of each, by name.
+      tasks: names of the n tasks.
+      reference: `float[n]`, steps of an agent that knows the tasks, drawn as a line; or none.
+      reference_name: what that line stands for.
+      title: title, or none.
+
+    Returns:
+      A matplotlib figure with one axes, steps in powers of ten.
+
+    Raises:
+      ValueError: if there is no agent, or one has another number of tasks.
+
+    Example:
+      >>> from gpicljax.systems.gradual_learning.measures.criteria import clearance, efficiency
+      >>> runs = clearance([[10, 30], [20, 50]], [2, 1])
+      >>> figure = efficiency_figure({"table": efficiency(runs)}, ["copy", "spell"])
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    check(agents, "agents", agents, "at least one")
+    count = len(tasks)
+    for name, agent in agents.items():
+        fits = agent.steps.shape == (count,)
+        check_array(fits, f"agents[{name!r}]", agent.steps, f"{count} tasks, as `tasks`")
+    figure = style.new_figure(6.4, 1.1 + 0.19 * max(count, 3) + (0.25 if title else 0))
+    axes = figure.add_subplot()
+    style.style_axes(axes, grid="x")
+    rows = np.arange(count)
+    if reference is not None:
+        known = np.asarray(reference, float)
+        check_array(known.shape == (count,), "reference", known, f"float[{count}]")
+        axes.plot(
+            known,
+            rows,
+            color=style.MUTED,
+            linewidth=1.0,
+            linestyle=(0, (4, 3)),
+            label=reference_name,
+        )
+    for (name, agent), colour in zip(agents.items(), style.colours(len(agents)), strict=True):
+        whole = agent.cleared >= 0.5
+        axes.plot(agent.steps, rows, color=colour, linewidth=0.8, alpha=0.5)
+        for some, face in ((whole, colour), (~whole, "white")):
+            axes.scatter(
+                agent.steps[some],
+                rows[some],
+                s=18,
+                color=face,
+                edgecolor=colour,
+                linewidth=1.0,
+                zorder=4,
+                label=name if face == colour else None,
+            )
+    axes.set_xscale("log")
+    axes.set_ylim(count - 0.4, -0.6)
+    axes.set_yticks(rows, list(tasks), fontsize=style.SMALL, color=style.INK)
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(style.big_number)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    style.name_axes(axes, "steps until cleared", "", title)
+    figure.legend(
+        loc="outside lower left", ncols=4, frameon=False, fontsize=style.SMALL, handletextpad=0.4
+    )
+    return figure
+
+
+def transfer_figure(transfers: Mapping[str, Transfer], *, title: str | None = None) -> "Figure":
+    """Figure B: how many times faster a task is cleared after its predecessors than without them.
+
+    Args:
+      transfers: what `transfer` says of each task, by name.
+      title: title, or none.
+
+    Returns:
+      A matplotlib figure with one axes; ratios in powers of two, with their intervals; hollow where
+      the interval holds 1.
+
+    Raises:
+      ValueError: if there is no task.
+
+    Example:
+      >>> from gpicljax.systems.gradual_learning.measures.criteria import clearance, transfer
+      >>> alone, after = clearance([[9], [8]], [1, 1]), clearance([[1, 3], [1, 4]], [2, 2])
+      >>> figure = transfer_figure({"spell": transfer(alone, after)})
+    """
+    check(transfers, "transfers", transfers, "at least one task")
+    count = len(transfers)
+    figure = style.new_figure(6.4, 1.2 + 0.24 * max(count, 3) + (0.25 if title else 0))
+    axes = figure.add_subplot()
+    style.style_axes(axes, grid="x")
+    colour = style.PALETTE[0]
+    for row, each in enumerate(transfers.values()):
+        axes.plot([each.low, each.high], [row, row], color=colour, linewidth=1.4)
+        face = colour if each.gradual else "white"
+        axes.scatter(each.mean, row, s=26, color=face, edgecolor=colour, zorder=4)
+    axes.axvline(1.0, color=style.INK, linewidth=1.0, linestyle=(0, (4, 3)))
+    axes.set_xscale("log", base=2)
+    left, right = axes.get_xlim()
+    axes.set_xlim(min(left, 0.5), max(right, 2.0))
+    axes.xaxis.set_major_formatter(style.tick(percent=False))
+    axes.set_ylim(count - 0.4, -0.6)
+    axes.set_yticks(range(count), list(transfers), fontsize=style.SMALL, color=style.INK)
+    axes.tick_params(axis="y", length=0)
+    style.name_axes(axes, "times faster after the tasks before it", "", title)
+    return figure
+
+
+def skills_figure(skill: ArrayLike, tasks: Sequence[str], *, title: str | None = None) -> "Figure":
+    """Figure C: skill in every task (columns) after every task of a sequence (rows).
+
+    Args:
+      skill: `float[n, n]` in [0, 1].
+      tasks: names of the n tasks.
+      title: title, or none.
+
+    Returns:
+      A matplotlib figure: shades of one colour; the diagonal, where a task has just been learnt, is
+      framed.
+
+    Raises:
+      ValueError: if the shape is another.
+
+    Example:
+      >>> figure = skills_figure([[1.0, 0.2], [0.4, 1.0]], ["copy", "spell"])
+    """
+    table, count = np.asarray(skill, float), len(tasks)
+    check_array(table.shape == (count, count), "skill", table, f"float[{count}, {count}]")
+    side = 1.6 + 0.26 * max(count, 4)
+    figure = style.new_figure(side + 0.9, side + (0.25 if title else 0))
+    axes = figure.add_subplot()
+    style.style_axes(axes, grid=None)
+    image = axes.imshow(table, cmap="Blues", vmin=0, vmax=1)
+    for i in range(count):
+        axes.add_patch(_frame(i))
+    axes.set_xticks(range(count), list(tasks), rotation=90, fontsize=style.SMALL)
+    axes.set_yticks(range(count), list(tasks), fontsize=style.SMALL)
+    axes.tick_params(length=0)
+    style.name_axes(axes, "instances solved", "after learning", title)
+    bar = figure.colorbar(image, ax=axes, shrink=0.6, format=style.tick(percent=True))
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.ax.tick_params(labelsize=style.SMALL, labelcolor=style.MUTED, length=0)
+    return figure
+
+
+def _frame(i: int):
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((i - 0.5, i - 0.5), 1, 1, fill=False, edgecolor=style.INK, linewidth=0.8)
+
+
+def prerequisites_figure(
+    requires: Mapping[str, Sequence[str]], *, title: str | None = None
+) -> "Figure":
+    """What builds on what: every task below all that it builds on, with lines to these.
+
+    Args:
+      requires: by task, what it builds on directly.
+      title: title, or none.
+
+    Returns:
+      A matplotlib figure.
+
+    Raises:
+      ValueError: if a task is unknown, or one builds on itself in the end.
+
+    Example:
+      >>> figure = prerequisites_figure({"copy": [], "spell": ["copy"]})
+    """
+    order = orders(requires, 0)
+    depth: dict[str, int] = {}
+    for name in order:
+        depth[name] = 1 + max((depth[other] for other in requires[name]), default=-1)
+    levels = [[n for n in order if depth[n] == i] for i in range(max(depth.values()) + 1)]
+    # Near the middle of what a task builds on, so that few lines cross.
+    across: dict[str, float] = {}
+    for names in levels:
+        wanted = [np.mean([across[o] for o in requires[n]] or [i]) for i, n in enumerate(names)]
+        placed = style.spread(np.array(wanted, float), 1.0, 0.0, float(len(order)))
+        across.update(zip(names, placed, strict=True))
+    left, right = min(across.values()) - 0.6, max(across.values()) + 0.6
+    height = 0.6 + 0.36 * len(levels) + (0.25 if title else 0)
+    figure = style.new_figure(max(0.9 * (right - left), 3.0), height)
+    axes = figure.add_subplot()
+    axes.set_axis_off()
+    for name, needed in requires.items():
+        for other in needed:
+            # Lines that pass a level bend around what stands in it.
+            bend = 0.0 if depth[name] - depth[other] == 1 else 0.25
+            line = {"arrowstyle": "-", "color": style.RULE, "linewidth": 0.9}
+            axes.annotate(
+                "",
+                xy=(across[name], depth[name]),
+                xytext=(across[other], depth[other]),
+                arrowprops={**line, "connectionstyle": f"arc3,rad={bend}"},
+            )
+    for name in order:
+        axes.annotate(
+            name,
+            (across[name], depth[name]),
+            fontsize=style.SMALL,
+            color=style.INK,
+            ha="center",
+            va="center",
+            bbox={"boxstyle": "round,pad=0.3", "facecolor": style.SHADE, "edgecolor": style.RULE},
+        )
+    axes.set_xlim(left, right)
+    axes.set_ylim(len(levels) - 0.4, -0.6)
+    if title:
+        style.title_figure(figure, title)
+    return figure

@@ -1,0 +1,165 @@
+"""Agents on streams of bytes: what each task set took, and how answers got better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.interface import Agent
+from gpicljax.rollout import Record, RolloutState, play
+from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Task
+from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
+from gpicljax.systems.gradual_learning.measures.criteria import Clearance, clearance
+
+QUESTIONS = 32
+"""Questions of an instance that are told apart; later ones count as the last."""
+
+
+class Streams(NamedTuple):
+    """What N streams came to, by place in their curricula (P places).
+
+    Attributes:
+      steps: `int32[N, P]`, steps spent at a place.
+      cleared: `int32[N]`, how many places were passed.
+      instances: `int32[N, P]`, instances that ended.
+      solved: `int32[N, P]`, those of them that were solved.
+      asked: `int32[N, P, QUESTIONS]`, questions that were answered, by their number in the
+        instance.
+      right: `int32[N, P, QUESTIONS]`, those of them that were answered right.
+    """
+
+    steps: Any
+    cleared: Any
+    instances: Any
+    solved: Any
+    asked: Any
+    right: Any
+
+    def clearance(self, which: Any, places: int, **budgets: Any) -> Clearance:
+        """Steps until places were passed, of some streams; see `gradual_learning.clearance`.
+
+        Args:
+          which: index of the streams.
+          places: how many the curriculum has.
+          **budgets: `budget` and `total`.
+        """
+        steps = np.asarray(self.steps)[which, :places]
+        return clearance(steps, np.asarray(self.cleared)[which], **budgets)
+
+    def accuracy(self, which: Any, places: Any) -> np.ndarray:
+        """Share of right answers by the question's number: `float[n, QUESTIONS]`, NaN where none.
+
+        Args:
+          which: index of n streams.
+          places: index of places, over which questions are added up.
+        """
+        asked, right = (np.asarray(x)[which][:, places].sum(1) for x in (self.asked, self.right))
+        return np.where(asked > 0, right / np.maximum(asked, 1), np.nan)
+
+
+def streams_of(
+    key: jax.Array, env: ByteStream, curricula: Sequence[Curriculum], horizon: int
+) -> Task:
+    """One stream for each curriculum; the same keys give the same instances.
+
+    Args:
+      key: typed key `[]`, or `[N]`, one for each.
+      env: the environment.
+      curricula: N of them.
+      horizon: most steps of each.
+
+    Returns:
+      Tasks, leaves `[N, ...]`.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.make("ByteStream-v0")
+      >>> two = [Curriculum(("micro4",)), Curriculum(("micro1", "micro4"))]
+      >>> streams_of(jax.random.key(0), env, two, horizon=500).count.tolist()
+      [1, 2]
+    """
+    each = [env.make_params(curriculum=one, horizon=horizon) for one in curricula]
+    params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+    keys = jax.random.split(key, len(each)) if key.ndim == 0 else key
+    return jax.jit(jax.vmap(env.sample_task))(keys, params)
+
+
+def play_streams(
+    key: jax.Array,
+    env: ByteStream,
+    agent: Agent,
+    params: Any,
+    tasks: Task,
+    horizon: int,
+    *,
+    privileged: bool = False,
+) -> Streams:
+    """Plays one stream of each task, to its end or its horizon.
+
+    Args:
+      key: of the agent's choices.
+      env: the environment.
+      agent: the agent.
+      params: its parameters.
+      tasks: `[N]`, see `streams_of`.
+      horizon: steps after which everything ends.
+      privileged: whether the agent is an expert.
+
+    Returns:
+      Counts by stream and place.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.systems.gradual_learning.env import experts
+      >>> env = gpicljax.make("ByteStream-v0", max_tasks=4)
+      >>> tasks = streams_of(jax.random.key(0), env, [Curriculum(("micro4",))] * 2, 500)
+      >>> play = lambda key: play_streams(key, env, experts.echo(), (), tasks, 500)
+      >>> jax.eval_shape(play, jax.random.key(1)).right.shape
+      (2, 4, 32)
+    """
+    count = len(tasks.count)
+    vec = one_trial_each(env, count, horizon, privileged=privileged)
+    start = RolloutState(*vec.init(key, None, tasks), agent.initial_carry(count))
+
+    def keep(record: Record) -> Any:
+        state, after = record.vstate.state, record.next_vstate.state
+        info, reward = record.next_timestep.info, record.next_timestep.reward
+        right = reward > 0
+        counts = {
+            "steps": jnp.ones_like(state.number),
+            "cleared": info["cleared"] - state.cleared,
+            "instances": info["instance_ended"],
+            "solved": info["solved"],
+            "asked": right | (~info["instance_ended"] & (after.number > state.number)),
+            "right": right,
+        }
+        return jax.tree.map(lambda x: x.astype(jnp.int32), counts)
+
+    def slot(record: Record) -> jax.Array:
+        state = record.vstate.state
+        number = jnp.minimum(state.number, QUESTIONS - 1)
+        return jnp.minimum(state.cleared, env.max_tasks - 1) * QUESTIONS + number
+
+    played = play(
+        vec,
+        agent,
+        params,
+        start,
+        max_steps=horizon,
+        keep=keep,
+        slot=slot,
+        slots=env.max_tasks * QUESTIONS,
+        add=True,
+        limit=horizon,
+    )
+    counts = {
+        name: x[:, 0].reshape(count, env.max_tasks, QUESTIONS) for name, x in played.records.items()
+    }
+    by_place = {name: counts[name].sum(-1) for name in ("steps", "instances", "solved")}
+    questions = {name: counts[name] for name in ("asked", "right")}
+    return Streams(**by_place, cleared=counts["cleared"].sum((1, 2)), **questions)

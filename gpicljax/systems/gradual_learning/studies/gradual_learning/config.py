@@ -1,0 +1,226 @@
+"""What `gradual_learning.py` is told: its configuration, its presets, and what it has to study."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from gpicljax.agents.catalogue import RecurrentSettings
+from gpicljax.agents.cloning import CloningConfig, CloningHParams
+from gpicljax.agents.ppo import PPOConfig, PPOHParams
+from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
+from gpicljax.checks import Range
+from gpicljax.networks.q_network import RecurrentQSettings
+from gpicljax.runtime import TrainingConfig, check
+from gpicljax.systems.gradual_learning.env.conversation import SPACE
+from gpicljax.systems.gradual_learning.env.curriculum import Curriculum, predecessors
+from gpicljax.systems.gradual_learning.env.tasks import NAMES, TASKS
+from gpicljax.systems.gradual_learning.measures.criteria import orders
+
+REQUIRES = {task.name: task.requires for task in TASKS}
+LOOKUP = {task.name for task in TASKS if task.lookup}
+MEMORY = RecurrentSettings(
+    "continuations", core=(64,), heads=4, context=6, slots=256, sizes=(256,), silence=SPACE
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Meta-trains agents on streams of bytes, then measures how they learn with frozen weights.
+
+    Attributes:
+      rules: The challenge's published environment with its slips, or without.
+      taught: Task sets that streams of the training mix; one that is named twice is drawn twice as
+        often.
+      repeats: So many instances in a row are of the task set that was drawn, as in a curriculum.
+      curriculum: Task sets of the evaluation, in order.
+      targets: Task sets of which it is asked what those before them are worth, and whether they are
+        kept to the end; all of the curriculum if empty.
+      threshold: So many instances solved in a row pass a task set.
+      runs: Streams of every study.
+      budget: Steps of a stream in the evaluation.
+      rules_budget: Likewise for those who need no training; 0 for as many.
+      parallel: Streams that are learnt from at once.
+      stretch: Steps of a stream of the training, after which another one begins: nobody is stuck in
+        one instance, and hard task sets do not crowd out the others.
+      learner: What learns: an imitator, or PPO or R2D2, which know nothing but rewards.
+      teacher: Whom to imitate: a guide, which answers what the stream has told; or an oracle.
+      start_from: Folder of a saved agent with such a network, to go on from.
+      network: Kind and sizes of the network.
+      agent: Sizes of the imitation.
+      hparams: Its hyper-parameters; decay_updates is set to the length of the run, here and below.
+      ppo: Sizes of PPO.
+      ppo_hparams: Its hyper-parameters.
+      q_network: The network of R2D2.
+      r2d2: Sizes of R2D2; it has its own number of streams.
+      r2d2_hparams: Its hyper-parameters.
+    """
+
+    rules: Literal["mended", "reference"] = "mended"
+    taught: tuple[str, ...] = ()
+    repeats: Annotated[int, Range(1)] = 3
+    curriculum: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    threshold: Annotated[int, Range(1)] = 5
+    runs: Annotated[int, Range(2)] = 4
+    budget: Annotated[int, Range(1)] = 10_000
+    rules_budget: Annotated[int, Range(0)] = 0
+    parallel: Annotated[int, Range(1)] = 32
+    stretch: Annotated[int, Range(1)] = 1_500
+    learner: Literal["cloning", "recurrent-ppo", "r2d2"] = "cloning"
+    teacher: Literal["guide", "oracle"] = "guide"
+    start_from: Path | None = None
+    network: RecurrentSettings = MEMORY
+    # Many small updates: what a memory is found by has far to go from where it begins.
+    agent: CloningConfig = CloningConfig(unroll=64, minibatches=8, temperature=0.3)
+    hparams: CloningHParams = CloningHParams(
+        learning_rate=4e-3, final_share=0.05, teacher_instances=0.25
+    )
+    ppo: PPOConfig = PPOConfig(unroll=64, epochs=2, minibatches=4, temperature=0.3)
+    ppo_hparams: PPOHParams = PPOHParams(final_share=0.1, discount=0.9, entropy_coefficient=0.003)
+    q_network: RecurrentQSettings = RecurrentQSettings(encoder=(128,), mixer=(), core=(128,))
+    r2d2: R2D2Config = R2D2Config(
+        unroll=40, overlap=20, burn_in=10, replay_capacity=4_096, updates_per_collect=4
+    )
+    r2d2_hparams: R2D2HParams = R2D2HParams(learning_rate=5e-4, discount=0.9, target_period=400)
+
+    def default_name(self) -> str:
+        """The preset and who learns."""
+        return f"{self.preset}-{self.who}"
+
+    @property
+    def who(self) -> str:
+        """The memory, and how it learns if not by imitation alone."""
+        memory = self.learners_network.memory
+        return memory if self.learner == "cloning" else f"{memory}-{self.learner}"
+
+    @property
+    def learners_network(self) -> RecurrentSettings | RecurrentQSettings:
+        """Settings of the network of whoever learns."""
+        return self.q_network if self.learner == "r2d2" else self.network
+
+    @property
+    def temperature(self) -> float:
+        """Of actions in the evaluation; 0 where the most probable or most valuable one is taken."""
+        temperatures = {"cloning": self.agent.temperature, "recurrent-ppo": self.ppo.temperature}
+        return temperatures.get(self.learner, 0.0)
+
+    @property
+    def streams(self) -> int:
+        """That are learnt from at once."""
+        return self.r2d2.num_envs if self.learner == "r2d2" else self.parallel
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """Task sets of the evaluation that are not taught."""
+        return tuple(name for name in self.curriculum if name not in self.taught)
+
+    def validate(self) -> None:
+        """Refuses unknown task sets, repeated ones to be cleared, and other targets."""
+        super().validate()
+        fits = self.learner != "cloning" or self.parallel % self.agent.minibatches == 0
+        accepted = f"a multiple of agent.minibatches = {self.agent.minibatches}"
+        check(fits, "parallel", self.parallel, accepted)
+        path = self.start_from
+        check(path is None or path.is_dir(), "start_from", str(path), "an existing folder")
+        goes_on = path is None or self.learner != "r2d2"
+        check(goes_on, "start_from", str(path), "None, for r2d2")
+        inside = set(self.targets) <= set(self.curriculum)
+        check(inside, "targets", self.targets, f"some of the curriculum, {self.curriculum}")
+        for field in ("taught", "curriculum"):
+            names = getattr(self, field)
+            try:
+                Curriculum(names)
+            except ValueError as error:
+                check(False, field, names, str(error))
+        twice = len(set(self.curriculum)) < len(self.curriculum)
+        check(not twice, "curriculum", self.curriculum, "no task set twice")
+
+
+class Study(NamedTuple):
+    """A stream to be played.
+
+    Attributes:
+      kind: `"order"`, the curriculum; `"alone"`, one task set; `"after"`, one after those of the
+        curriculum that it builds on, in an order of the run's own; `"again"`, one once more after
+        the curriculum.
+      task: the task set; none of `"order"`.
+      run: its number. Those of one number meet the same instances wherever the order is the same.
+      curriculum: what it is played on.
+    """
+
+    kind: str
+    task: str
+    run: int
+    curriculum: Curriculum
+
+
+ALL = ("order", "alone", "after", "again")
+"""All kinds of studies."""
+
+
+def studies_of(config: Config, *kinds: str) -> list[Study]:
+    """All streams of some kinds of studies."""
+    known = set(config.curriculum)
+    targets = config.targets or config.curriculum
+    tasks = {"order": ("",), "alone": config.curriculum, "after": targets, "again": targets}
+    found = []
+    for run in range(config.runs):
+        for kind in kinds:
+            for task in tasks[kind]:
+                names: tuple[str, ...] = {
+                    "order": config.curriculum,
+                    "alone": (task,),
+                    "again": (*config.curriculum, task),
+                }.get(kind, ())
+                if kind == "after":
+                    # The graph's own order in the first run, another one in each of the others.
+                    needed = set(predecessors(task)) & known
+                    if not needed:
+                        continue
+                    names = (*(n for n in orders(REQUIRES, run) if n in needed), task)
+                found.append(Study(kind, task, run, Curriculum(names, threshold=config.threshold)))
+    return found
+
+
+MICRO_1_TO_4 = NAMES[:4]
+MAPPINGS = NAMES[4:22]
+QUICK = Config(
+    seeds=1,
+    observations=1_200_000,
+    log_lines=10,
+    # What is found by trying takes most practice.
+    taught=(*MICRO_1_TO_4 * 3, *MAPPINGS[:6]),
+    curriculum=(*MICRO_1_TO_4, *MAPPINGS[:6]),
+    targets=("micro3", "micro5.3", "micro5.6"),
+    budget=10_000,
+)
+# What feedback tells, without what has to be found by trying. The first mapping has no mark between
+# questions, answers and feedback: it is learnt last.
+MAPPED = dataclasses.replace(
+    QUICK,
+    seeds=3,
+    observations=800_000,
+    targets=("micro5.5", "micro5.12"),
+    taught=(*MAPPINGS[:1] * 3, *MAPPINGS[1:12]),
+    curriculum=MAPPINGS[:12],
+    budget=20_000,
+    # So that ten times as many steps can be told from more.
+    rules_budget=100_000,
+)
+CURRICULUM = dataclasses.replace(
+    QUICK,
+    seeds=3,
+    observations=2_500_000,
+    log_lines=30,
+    targets=("micro3", "micro5.5", "micro5.9", "micro5.12"),
+    taught=(*MICRO_1_TO_4 * 3, *MAPPINGS),
+    curriculum=(*MICRO_1_TO_4, *MAPPINGS),
+    budget=20_000,
+)
+HELD_OUT = dataclasses.replace(
+    CURRICULUM,
+    taught=tuple(n for n in CURRICULUM.taught if n not in ("micro5.5", "micro5.9", "micro5.11")),
+)
+PRESETS = {"quick": QUICK, "mappings": MAPPED, "curriculum": CURRICULUM, "held-out": HELD_OUT}

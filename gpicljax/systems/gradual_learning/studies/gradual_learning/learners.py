@@ -1,0 +1,88 @@
+"""Who learns in `gradual_learning.py`: an imitator, or one that learns from rewards."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import gpicljax
+from gpicljax.agents import catalogue, cloning
+from gpicljax.agents.acting import Params
+from gpicljax.interface import Trainer
+from gpicljax.runtime import ConfigError, SavedError, load_agent
+from gpicljax.systems.gradual_learning import experts
+from gpicljax.systems.gradual_learning.studies.gradual_learning.config import Config
+
+TEACHERS = {"guide": experts.guide, "oracle": experts.oracle}
+
+
+class Learner(NamedTuple):
+    """A trainer, and what its agents are saved with.
+
+    Attributes:
+      trainer: over the streams.
+      hparams: its hyper-parameters.
+      config: its sizes, as the catalogue has them.
+    """
+
+    trainer: Trainer
+    hparams: Any
+    config: Any
+
+
+def learner_of(config: Config, vec: gpicljax.VectorEnv) -> Learner:
+    """The learner that a configuration names; its rate falls over the whole run.
+
+    Raises:
+      ConfigError: if its sizes contradict each other, or the number of streams.
+    """
+    field, hparams = {
+        "cloning": ("agent", config.hparams),
+        "recurrent-ppo": ("ppo", config.ppo_hparams),
+        "r2d2": ("r2d2", config.r2d2_hparams),
+    }[config.learner]
+    sizes: Any = getattr(config, field)
+    try:
+        if config.learner == "cloning":
+            network = config.network.network(vec.env.observation_space(), vec.env.action_space())
+            trainer = cloning.make(sizes, vec, network, TEACHERS[config.teacher]())
+            sizes = catalogue.TaughtConfig(**dataclasses.asdict(sizes))
+        else:
+            trainer = catalogue.find(config.learner).make(sizes, vec, config.learners_network)
+    except ValueError as error:
+        raise ConfigError(f"{field}, network or number of streams: {error}") from error
+    updates = config.updates(trainer.observations) * trainer.optimiser_steps
+    return Learner(trainer, dataclasses.replace(hparams, decay_updates=updates), sizes)
+
+
+def starting_point(
+    config: Config, vec: gpicljax.VectorEnv, learner: Learner
+) -> Callable[[Any], Any]:
+    """What gives a new training state the network of `start_from`, if there is one."""
+    if config.start_from is None:
+        return lambda state: state
+    try:
+        found = load_agent(config.start_from, vec.env).params
+    except SavedError as error:
+        raise ConfigError(f"start_from: {error}") from error
+    network = found.network if isinstance(found, Params) else found
+    state = jax.eval_shape(learner.trainer.init, jax.random.key(0), learner.hparams)
+    whole = isinstance(state.params, Params)
+    own = state.params.network if whole else state.params
+    shapes = [jax.tree.map(jnp.shape, params) for params in (network, own)]
+    if shapes[0] != shapes[1]:
+        raise ConfigError(
+            f"start_from: got {config.start_from}; accepted: an agent whose network is of the kind "
+            "and size of this one's"
+        )
+
+    def started(state: Any) -> Any:
+        params = jax.tree.map(jnp.asarray, network)
+        params = state.params._replace(network=params) if whole else params
+        return dataclasses.replace(state, params=params)
+
+    return started

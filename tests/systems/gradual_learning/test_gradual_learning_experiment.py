@@ -1,0 +1,165 @@
+"""The study of gradual learning: what it plays, what it reports, and one small run of it all."""
+
+import jax
+import numpy as np
+import pytest
+
+from gpicljax.runtime import load_agent, parse
+from gpicljax.systems.gradual_learning.measures.streams import QUESTIONS, Streams
+from gpicljax.systems.gradual_learning.studies.gradual_learning import (
+    config as gradual_learning_settings,
+)
+from gpicljax.systems.gradual_learning.studies.gradual_learning import program as gradual_learning
+from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
+    PRESETS,
+    Config,
+    studies_of,
+)
+from gpicljax.systems.gradual_learning.studies.gradual_learning.report import (
+    alone,
+    gains,
+    hinted,
+    hints_text,
+    in_order,
+    index,
+    kept,
+)
+
+TASKS = ("micro1", "micro2", "micro4")
+CONFIG = Config(taught=TASKS, curriculum=TASKS, targets=("micro2",), runs=3, budget=100)
+ALL = gradual_learning.ALL
+
+
+def test_studies_are_of_the_same_runs():
+    studies = studies_of(CONFIG, *ALL)
+    assert len(studies) == 3 * (1 + 3 + 1 + 1)
+    for run, place in enumerate(index(studies, "order")):
+        assert studies[place].run == run
+        assert studies[place].curriculum.tasks == TASKS
+    (after, *_), (again, *_) = index(studies, "after", "micro2"), index(studies, "again", "micro2")
+    assert studies[after].curriculum.tasks[-1] == "micro2"
+    assert set(studies[after].curriculum.tasks[:-1]) <= set(TASKS)
+    assert studies[again].curriculum.tasks == (*TASKS, "micro2")
+
+
+def test_what_is_held_out_is_not_taught():
+    held_out = PRESETS["held-out"]
+    assert set(held_out.held_out) == set(held_out.curriculum) - set(held_out.taught)
+    assert len(held_out.held_out) == 3
+
+
+def test_the_report_counts_the_steps_of_each_study():
+    studies = studies_of(CONFIG, *ALL)
+    steps = np.zeros((len(studies), 4), int)
+    cleared = np.zeros(len(studies), int)
+    for i, one in enumerate(studies):
+        places = len(one.curriculum.tasks)
+        steps[i, :places], cleared[i] = 10, places
+        if one.kind == "alone":
+            steps[i, 0] = 40
+        if one.kind == "again":
+            steps[i, places - 1] = 5
+    none = np.zeros((len(studies), 4))
+    questions = np.zeros((len(studies), 4, QUESTIONS))
+    streams = Streams(steps, cleared, none, none, questions, questions)
+    assert in_order(streams, studies, CONFIG).steps.tolist() == [[10, 10, 10]] * 3
+    assert alone(streams, studies, CONFIG).steps.tolist() == [40, 40, 40]
+    (helped,) = gains(streams, studies, CONFIG).values()
+    assert (helped.ratio, helped.gradual) == (4, True)
+    assert kept(streams, studies, CONFIG)["micro2"].ratio.tolist() == [2]
+    # A stream that is stuck on the way says nothing of what is kept.
+    stuck = streams._replace(cleared=np.minimum(cleared, 2))
+    assert np.isnan(kept(stuck, studies, CONFIG)["micro2"].ratio).all()
+
+
+def test_hints_are_reported_where_both_task_sets_are_measured():
+    tasks = ("micro1", "micro19", "micro20")
+    config = Config(taught=tasks, curriculum=tasks, targets=tasks, runs=3, budget=1000)
+    studies = studies_of(config, "alone")
+    took = {"micro1": 10, "micro19": 400, "micro20": 300}
+    steps = np.array([[took[one.task]] for one in studies])
+    none, questions = np.zeros_like(steps), np.zeros((len(studies), 1, QUESTIONS))
+    streams = Streams(steps, np.ones(len(studies), int), none, none, questions, questions)
+    gain = hinted(streams, studies, config, np.array([10, 100, 150]))
+    assert gain is not None and gain.ratio == 2
+    assert "2.00 times as fast" in hints_text(gain) and "a sign of" in hints_text(gain)
+    assert hinted(streams, studies, CONFIG, np.ones(3)) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--curriculum", "micro99"], "micro99"),
+        (["--curriculum", "micro1", "micro1", "--targets", "micro1"], "no task set twice"),
+        (["--targets", "micro20"], "targets: got"),
+        (["--parallel", "12"], "parallel: got 12; accepted: a multiple of agent.minibatches = 8"),
+        (["--start-from", "/nowhere"], "start-from: got '/nowhere'; accepted: an existing"),
+        (["--start-from", "/tmp", "--learner", "r2d2"], "start-from: got '/tmp'; accepted: None"),
+    ],
+)
+def test_refusals(flags, message, capsys):
+    with pytest.raises(SystemExit):
+        parse(PRESETS, flags, prog="gradual_learning.py")
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--learner=recurrent-ppo", "--ppo.minibatches=5"], "ppo, network or number of streams:"),
+        (["--learner=r2d2", "--q-network.memory=transformer"], "r2d2, network or number"),
+    ],
+)
+def test_sizes_that_contradict_each_other_are_refused(flags, message, capsys):
+    with pytest.raises(SystemExit):
+        gradual_learning.main([*flags, "--dry-run"])
+    assert message in capsys.readouterr().err
+
+
+TWO = ["micro1", "micro4"]
+SMALL = ["--taught", *TWO, "--curriculum", *TWO, "--targets=micro4", "--parallel=4", "--runs=2"]
+SMALL += ["--network.slots=16", "--agent.minibatches=2", "--observations=2048", "--log-lines=1"]
+SMALL += ["--budget=200", "--no-progress"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", ["recurrent-ppo", "r2d2"])
+def test_learners_from_rewards_are_reported_and_saved(learner, tmp_path):
+    flags = [*SMALL, "--learner", learner, "--r2d2.num-envs", "4", "--q-network.core", "16"]
+    outcome = gradual_learning.main([*flags, "--runs-dir", str(tmp_path)])
+    assert learner in outcome.run.path.name
+    loaded = load_agent(outcome.run.path / "agents" / "seed_0")
+    assert loaded.info["algorithm"] == learner
+
+
+@pytest.mark.slow
+def test_reinforcement_goes_on_from_imitation(tmp_path, capsys):
+    flags = [*SMALL, "--runs-dir", str(tmp_path), "--name"]
+    taught = gradual_learning.main([*flags, "taught"])
+    start = str(taught.run.path / "agents" / "seed_0")
+    more = ["--learner", "recurrent-ppo", "--start-from", start, "--ppo-hparams.learning-rate=0"]
+    outcome = gradual_learning.main([*flags, "paid", *more])
+    before, after = (jax.tree.leaves(run.params) for run in (taught, outcome))
+    for ours, theirs in zip(before, after, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(SystemExit):
+        gradual_learning.main([*flags, "other", *more, "--network.sizes", "8"])
+    assert "accepted: an agent whose network is of the kind" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_small_run_is_reported_and_saved(tmp_path):
+    outcome = gradual_learning.main([*SMALL, "--name", "toy", "--runs-dir", str(tmp_path)])
+    text = (outcome.run.path / "summary.md").read_text()
+    for title in ("## A.", "## B.", "## C.", "ranking"):
+        assert title in text
+    oracle = outcome.baselines["oracle"]
+    assert oracle.cleared[0] == 2
+    assert {path.name for path in outcome.run.figures.iterdir()} >= {"efficiency.png", "icl.png"}
+    loaded = load_agent(outcome.run.path / "agents" / "seed_0")
+    assert loaded.info["algorithm"] == "cloning"
+
+
+def test_presets_are_what_they_say():
+    assert gradual_learning_settings.QUICK.curriculum[:4] == gradual_learning_settings.MICRO_1_TO_4
+    assert PRESETS["curriculum"].curriculum[-1] == "micro5.18"

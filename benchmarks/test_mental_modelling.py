@@ -3,15 +3,11 @@
 import numpy as np
 import pytest
 
-from gpicljax.data.mental_modelling import episodes_of
-from gpicljax.evaluation.mental_modelling import (
-    QUESTIONS,
-    baseline_answers,
-    build_queries,
-    pick,
-    score,
-)
 from gpicljax.spaces import Discrete
+from gpicljax.systems.mental_modelling.data.episodes import episodes_of
+from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
+from gpicljax.systems.mental_modelling.measures.questions import QUESTIONS, build_queries, pick
+from gpicljax.systems.mental_modelling.measures.scoring import score
 
 
 @pytest.mark.parametrize("history", [3, 20, 40])

@@ -199,7 +199,7 @@ LONG_EXAMPLES = {
     "gpicljax.systems.meta_rg.measures.compositionality",
     "gpicljax.systems.meta_rg.measures.disentanglement",
     "gpicljax.evaluation.in_context_rl",
-    "gpicljax.evaluation.mental_modelling.reader",
+    "gpicljax.systems.mental_modelling.measures.reader",
     "gpicljax.systems.meta_rg.measures.acquisition",
     "gpicljax.systems.meta_rg.measures.games",
     "gpicljax.interop.gymnasium_host",

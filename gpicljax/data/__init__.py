@@ -6,7 +6,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "hindsight",
-        "mental_modelling",
         "replay",
         "shard_files",
         "shards",

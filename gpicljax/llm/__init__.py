@@ -19,7 +19,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "inspect_model",
         "inspect_tasks",
         "local",
-        "mental_modelling",
         "parsing",
         "prompts",
         "serving",

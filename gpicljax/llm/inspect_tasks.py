@@ -5,7 +5,7 @@ pip install "gpicljax[llm]"
 inspect eval gpicljax/incontext_rl --model openai/gpt-4o-mini -T actions=50
 ```
 
-Here is the in-context RL evaluation; those of the systems are in `llm.mental_modelling` and
+Here is the in-context RL evaluation; those of the systems are in `systems.mental_modelling.prompts` and
 `systems.meta_rg.prompts`, and Inspect finds them through this module.
 
 A sample is one trial of one environment. Inspect asks the model, counts, caches and logs; the trial

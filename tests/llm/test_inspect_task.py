@@ -11,9 +11,10 @@ pytest.importorskip("inspect_ai")
 from inspect_ai import eval
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-from gpicljax.data.mental_modelling import made_up, save_episodes
 from gpicljax.llm.inspect_tasks import incontext_rl
-from gpicljax.llm.mental_modelling.inspect_tasks import mental_modelling
+from gpicljax.systems.mental_modelling.data.episodes import made_up
+from gpicljax.systems.mental_modelling.data.stored import save_episodes
+from gpicljax.systems.mental_modelling.prompts.inspect_tasks import mental_modelling
 from gpicljax.systems.meta_rg.prompts.inspect_tasks import referential_listener, referential_speaker
 
 pytestmark = pytest.mark.filterwarnings("ignore")

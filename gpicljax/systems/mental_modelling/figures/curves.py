@@ -1,0 +1,250 @@
+"""The paper's kinds of figures, from the rows of one results file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpicljax.checks import check
+from gpicljax.systems.mental_modelling.measures.results import Row
+from gpicljax.viz import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLES: Mapping[str, str] = {
+    "next_action": "next action",
+    "last_action": "last action",
+    "next_state": "next state",
+    "last_state": "last state",
+    "argue": "for or against an action",
+}
+"""Of questions."""
+_COLUMNS = 3
+
+
+def history_figure(
+    rows: Sequence[Row],
+    answerers: Sequence[str] | None = None,
+    *,
+    levels: Mapping[str, tuple[str, float]] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Accuracy by size of history, a panel for each question: Figures 3 and 15 to 23.
+
+    Args:
+      rows: of one task. Who answered the same in several ways (`Row.prompt`) has a line for each.
+      answerers: who is drawn, in this order; all if None.
+      levels: for some questions, a name and a level that is drawn dashed.
+      title: title, or none.
+
+    Raises:
+      ValueError: if nobody is to be drawn.
+
+    Example:
+      >>> row = Row(
+      ...     *("Walk", "next_action", "discrete", "ridge", "", 3, 9),
+      ...     *(1.0, 0.5, 0.3, 0.7, 0.5, (0.5,)),
+      ... )
+      >>> len(history_figure([row]).axes)
+      1
+    """
+    lines = _lines(rows, answerers)
+    questions = list(dict.fromkeys(row.question_and_form for row in rows))
+    figure, panels = _panels(questions, [_title(name) for name in questions])
+    for axes, question in zip(panels, questions, strict=True):
+        for (name, mine), colour in zip(lines.items(), style.colours(len(lines)), strict=True):
+            some = sorted(
+                (row for row in mine if row.question_and_form == question),
+                key=lambda row: row.history,
+            )
+            _line(axes, some, [row.accuracy for row in some], colour, name)
+            low, high = [row.low for row in some], [row.high for row in some]
+            axes.fill_between(_places(some), low, high, color=colour, alpha=0.12, linewidth=0)
+        if levels and question in levels:
+            _, level = levels[question]
+            axes.axhline(level, color=style.MUTED, linewidth=1.0, linestyle=(0, (4, 3)))
+    known = levels[next(iter(levels))][0] if levels else None
+    return _finished(figure, panels, rows, title, extra=known)
+
+
+def elements_figure(
+    rows: Sequence[Row],
+    question: str = "next_state",
+    answerers: Sequence[str] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Accuracy of each element of a state by size of history: Figures 5 and 8 to 10.
+
+    Args:
+      rows: of one task.
+      question: about states.
+      answerers: see `history_figure`.
+      names: of the elements; numbers if None.
+      title: title, or none.
+
+    Raises:
+      ValueError: if nobody is to be drawn.
+
+    Example:
+      >>> row = Row(
+      ...     *("Walk", "next_state", "change", "ridge", "", 3, 9),
+      ...     *(1.0, 0.5, 0.3, 0.7, 0.5, (0.5, 1.0)),
+      ... )
+      >>> len(elements_figure([row]).axes)
+      2
+    """
+    mine = [row for row in rows if row.question == question]
+    lines = _lines(mine, answerers)
+    count = len(mine[0].elements)
+    words = list(names) if names is not None else [f"element {n}" for n in range(count)]
+    check(len(words) == count, "names", words, f"{count}, one for each element")
+    figure, panels = _panels(words, words)
+    for n, axes in enumerate(panels):
+        for (name, some), colour in zip(lines.items(), style.colours(len(lines)), strict=True):
+            some = sorted(some, key=lambda row: row.history)
+            _line(axes, some, [row.elements[n] for row in some], colour, name)
+    return _finished(figure, panels, mine, title)
+
+
+def grouped_bars(
+    groups: Mapping[str, Mapping[str, float]],
+    *,
+    ylabel: str = "accuracy",
+    title: str | None = None,
+) -> Figure:
+    """Bars side by side in groups: Figures 4, 6, 11 to 14 and 24.
+
+    Args:
+      groups: accuracies by name, by group; a name that a group lacks has no bar there.
+      ylabel: name of the vertical axis.
+      title: title, or none.
+
+    Raises:
+      ValueError: if there is no group.
+
+    Example:
+      >>> figure = grouped_bars({"MountainCar": {"copy last": 0.98, "Llama3-70b": 0.87}})
+    """
+    check(groups, "groups", groups, "at least one")
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    figure = style.new_figure(max(6.4, 0.7 + 0.16 * len(names) * len(groups)), 3.6)
+    axes = figure.add_subplot()
+    style.style_axes(axes)
+    places = np.arange(len(groups))
+    width = 0.84 / len(names)
+    for n, (name, colour) in enumerate(zip(names, style.colours(len(names)), strict=True)):
+        heights = [group.get(name, np.nan) for group in groups.values()]
+        axes.bar(places - 0.42 + (n + 0.5) * width, heights, 0.9 * width, color=colour, label=name)
+    words = [re.sub(r"(?<=[a-z])(?=[A-Z])", "\n", name) for name in groups]
+    axes.set_xticks(places, words, fontsize=style.SMALL)
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(style.tick(True))
+    style.name_axes(axes, "", ylabel, title)
+    _legend(figure, axes)
+    return figure
+
+
+def mean_elements(rows: Sequence[Row], question: str = "next_state") -> dict[str, dict[str, float]]:
+    """Groups for `grouped_bars`: of each element, everybody's accuracy over sizes of history.
+
+    Example:
+      >>> row = Row(
+      ...     *("Walk", "next_state", "change", "ridge", "", 3, 9),
+      ...     *(1.0, 0.5, 0.3, 0.7, 0.5, (0.5, 1.0)),
+      ... )
+      >>> mean_elements([row])
+      {'0': {'ridge': 0.5}, '1': {'ridge': 1.0}}
+    """
+    lines = _lines([row for row in rows if row.question == question], None)
+    count = min(len(row.elements) for mine in lines.values() for row in mine)
+    return {
+        str(n): {
+            name: float(np.mean([row.elements[n] for row in mine])) for name, mine in lines.items()
+        }
+        for n in range(count)
+    }
+
+
+def _lines(rows: Sequence[Row], answerers: Sequence[str] | None) -> dict[str, list[Row]]:
+    """Rows by who answered, and how it was asked."""
+    chosen = list(dict.fromkeys(row.answerer for row in rows)) if answerers is None else answerers
+    found: dict[str, list[Row]] = {}
+    for name in chosen:
+        mine = [row for row in rows if row.answerer == name]
+        several = len({row.prompt for row in mine}) > 1
+        for row in mine:
+            label = f"{name} ({row.prompt})" if several else name
+            found.setdefault(label, []).append(row)
+    check(found, "answerers", answerers, "at least one who has answered")
+    return found
+
+
+def _title(question: str) -> str:
+    name, _, form = question.partition(" ")
+    return f"{TITLES[name]} {form}".strip()
+
+
+def _places(rows: Sequence[Row]) -> list[float]:
+    """Sizes of history, drawn as logarithms, with a place for none."""
+    return [float(np.log2(row.history + 1)) for row in rows]
+
+
+def _line(
+    axes: Axes, rows: Sequence[Row], heights: Sequence[float], colour: str, name: str
+) -> None:
+    axes.plot(
+        _places(rows), heights, color=colour, linewidth=1.6, marker="o", markersize=3, label=name
+    )
+
+
+def _panels(names: Sequence[str], titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
+    columns = min(_COLUMNS, len(names))
+    lines = -(-len(names) // columns)
+    figure = style.new_figure(max(4.2, 2.6 * columns), 0.9 + 2.0 * lines)
+    panels = []
+    for n, title in enumerate(titles):
+        axes = figure.add_subplot(lines, columns, n + 1)
+        style.style_axes(axes)
+        style.name_axes(axes, "history" if n + columns >= len(names) else "", "", title)
+        axes.set_ylim(-0.02, 1.02)
+        axes.yaxis.set_major_formatter(style.tick(True))
+        panels.append(axes)
+    return figure, panels
+
+
+def _finished(
+    figure: Figure,
+    panels: Sequence[Axes],
+    rows: Sequence[Row],
+    title: str | None,
+    extra: str | None = None,
+) -> Figure:
+    sizes = sorted({row.history for row in rows})
+    for axes in panels:
+        axes.set_xticks([float(np.log2(size + 1)) for size in sizes], [str(s) for s in sizes])
+    if extra:
+        panels[0].plot([], [], color=style.MUTED, linestyle=(0, (4, 3)), label=extra)
+    if title:
+        style.title_figure(figure, title)
+    _legend(figure, panels[0])
+    return figure
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower left",
+        ncols=4,
+        frameon=False,
+        fontsize=style.SMALL,
+        handlelength=1.2,
+    )

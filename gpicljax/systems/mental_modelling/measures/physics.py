@@ -1,0 +1,213 @@
+"""Rules that know the form of a task's laws, and fit their numbers to the history.
+
+Where an acceleration is linear in a few known functions of position and action, the history gives
+the numbers, and the law the rest: the next state, the last, and the action that must have been
+taken. Of controllers, the linear feedback of linear-quadratic control is fitted in the coordinates
+in which it is linear: angles, where a state has their cosines and sines.
+
+Source: the tasks' equations of motion, as in their documentation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from gpicljax.checks import check
+from gpicljax.spaces import Box, Discrete
+from gpicljax.systems.mental_modelling.measures.baselines import ridge
+from gpicljax.systems.mental_modelling.measures.questions import (
+    Queries,
+    change_class,
+    rounded,
+    to_bins,
+)
+from gpicljax.systems.mental_modelling.measures.scoring import Answers
+
+_PENALTY = 1e-6
+
+
+class Law(NamedTuple):
+    """How a task moves; states float `[..., D]`.
+
+    Attributes:
+      velocity: the element of a state whose change the history explains.
+      terms: states to float `[..., F]`, on which that change depends linearly, beside the action.
+      forward: `(state, velocity) -> state`, the next one, whose velocity that is.
+      back: states to the one before, with the velocity of the given one.
+      scale: a typical change of velocity, by which errors are measured.
+    """
+
+    velocity: int
+    terms: Callable[[np.ndarray], np.ndarray]
+    forward: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    back: Callable[[np.ndarray], np.ndarray]
+    scale: float
+
+
+def _car_forward(state: np.ndarray, velocity: np.ndarray) -> np.ndarray:
+    return np.stack([state[..., 0] + velocity, velocity], -1)
+
+
+def _car_back(state: np.ndarray) -> np.ndarray:
+    return np.stack([state[..., 0] - state[..., 1], state[..., 1]], -1)
+
+
+_STEP = 0.05
+
+
+def _turned(state: np.ndarray, velocity: np.ndarray, seconds: float) -> np.ndarray:
+    angle = np.arctan2(state[..., 1], state[..., 0]) + seconds * velocity
+    return np.stack([np.cos(angle), np.sin(angle), velocity], -1)
+
+
+LAWS: Mapping[str, Law] = {
+    "MountainCar": Law(
+        velocity=1,
+        terms=lambda state: np.cos(3 * state[..., :1]),
+        forward=_car_forward,
+        back=_car_back,
+        scale=1e-3,
+    ),
+    "Pendulum": Law(
+        velocity=2,
+        terms=lambda state: state[..., 1:2],
+        forward=lambda state, velocity: _turned(state, velocity, _STEP),
+        back=lambda state: _turned(state, state[..., 2], -_STEP),
+        scale=0.1,
+    ),
+}
+"""Laws by the first part of an environment's id."""
+
+
+def _angles(state: np.ndarray) -> np.ndarray:
+    return np.stack([np.arctan2(state[..., 1], state[..., 0]), state[..., 2]], -1)
+
+
+def _two_angles(state: np.ndarray) -> np.ndarray:
+    """Cart, two angles from their sines (1, 2) and cosines (3, 4), and the velocities."""
+    angles = np.arctan2(state[..., 1:3], state[..., 3:5])
+    return np.concatenate([state[..., :1], angles, state[..., 5:8]], -1)
+
+
+COORDINATES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "Pendulum": _angles,
+    "InvertedDoublePendulum": _two_angles,
+}
+"""In which linear feedback is linear."""
+
+
+def is_lawful(queries: Queries) -> bool:
+    """Whether `physics` knows anything about a task and question.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries
+      >>> car = made_up([0, 1, 2], environment="MountainCar-v0")
+      >>> [is_lawful(build_queries(car, q, history=0)) for q in ("next_state", "next_action")]
+      [True, False]
+    """
+    name = queries.environment.partition("-")[0]
+    if queries.question == "next_action":
+        return name in COORDINATES
+    return name in LAWS and queries.question != "argue"
+
+
+def physics(queries: Queries) -> Answers | None:
+    """What the law and the history say; None where no law is known, or there is no history.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries, score
+      >>> states, push = [np.array([-0.5, 0.0])], [2, 0, 1, 2, 2, 1, 0, 2]
+      >>> for action in push[:-1]:
+      ...     x, v = states[-1]
+      ...     v += 0.001 * (action - 1) - 0.0025 * np.cos(3 * x)
+      ...     states.append(np.array([x + v, v]))
+      >>> car = made_up(push, states, environment="MountainCar-v0")
+      >>> asked = build_queries(car, "next_state", history=5, decimals=6)
+      >>> score(asked, physics(asked)).accuracy
+      1.0
+    """
+    name = queries.environment.partition("-")[0]
+    if queries.question == "next_action":
+        return _feedback(queries, COORDINATES.get(name))
+    if not is_lawful(queries):
+        return None
+    law = LAWS[name]
+    states, actions = queries.past_states, queries.past_actions
+    if queries.state is not None:
+        states = np.concatenate([states, queries.state[:, None]], 1)
+    count = states.shape[1] - 1
+    if count < 1:
+        return None
+    # What is known: pairs of states that follow each other, and the actions between them.
+    before, after = states[:, :-1], states[:, 1:]
+    done = _numbers(actions[:, :count])
+    pushed = (after - before)[..., law.velocity] / law.scale
+    if queries.question == "last_action":
+        assert queries.state is not None and queries.next_state is not None
+        now = (queries.next_state - queries.state)[:, law.velocity] / law.scale
+        inputs = np.concatenate([law.terms(before), pushed[..., None]], -1)
+        given = np.concatenate([law.terms(queries.state), now[:, None]], -1)
+        return _actions(queries, _fit(inputs, done, given))
+    assert queries.action is not None
+    inputs = np.concatenate([law.terms(before), done[..., None]], -1)
+    # The state before has the position that the law gives; its velocity is asked for.
+    here = queries.state if queries.next_state is None else law.back(queries.next_state)
+    assert here is not None
+    given = np.concatenate([law.terms(here), _numbers(queries.action)[:, None]], -1)
+    change = law.scale * _fit(inputs, pushed, given)
+    if queries.next_state is None:
+        found = law.forward(here, here[:, law.velocity] + change) - here
+    else:
+        before = here.copy()
+        before[:, law.velocity] -= change
+        found = queries.next_state - before
+    classes = change_class(np.zeros(1), rounded(found, queries.decimals))
+    return Answers(classes, np.ones(len(classes), bool))
+
+
+def _numbers(actions: np.ndarray) -> np.ndarray:
+    """Actions `[Q, ...]` or `[Q, ..., 1]` as numbers."""
+    values = actions.astype(float)
+    return values[..., 0] if actions.dtype.kind == "f" else values
+
+
+def _fit(inputs: np.ndarray, targets: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Least squares with a constant, float `[Q]`; of n `[Q, n, F]`, at what is given `[Q, F]`."""
+    inputs = np.concatenate([inputs, np.ones_like(inputs[..., :1])], -1)
+    given = np.concatenate([given, np.ones_like(given[:, :1])], -1)
+    size = np.maximum(np.abs(inputs).max(1, keepdims=True), 1e-9)
+    inputs, given = inputs / size, given / size[:, 0]
+    square = inputs.swapaxes(1, 2) @ inputs + _PENALTY * np.eye(inputs.shape[-1])
+    weights = np.linalg.solve(square, inputs.swapaxes(1, 2) @ targets[..., None])
+    return (given[:, None] @ weights)[:, 0, 0]
+
+
+def _actions(queries: Queries, found: np.ndarray) -> Answers:
+    space = queries.action_space
+    if isinstance(space, Discrete):
+        values = np.clip(np.rint(found), 0, space.n - 1).astype(int)
+    else:
+        values = np.clip(rounded(found, queries.decimals), space.low, space.high)
+        if queries.form == "bins":
+            values = to_bins(values, space.low, space.high, queries.decimals)
+    return Answers(values[:, None], np.ones(len(values), bool))
+
+
+def _feedback(
+    queries: Queries, coordinates: Callable[[np.ndarray], np.ndarray] | None
+) -> Answers | None:
+    """Linear feedback in the right coordinates."""
+    if coordinates is None or not isinstance(queries.action_space, Box):
+        return None
+    assert queries.state is not None
+    check(queries.num_states is None, "queries.num_states", queries.num_states, "None")
+    turned = dataclasses.replace(
+        queries, past_states=coordinates(queries.past_states), state=coordinates(queries.state)
+    )
+    return ridge(turned, penalty=1e-3)

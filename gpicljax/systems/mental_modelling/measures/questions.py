@@ -1,0 +1,353 @@
+"""Questions about an agent's episodes, as arrays, with what is given and what is true.
+
+| question | given beside the history | asked for |
+|---|---|---|
+| `next_action` | state i | action i |
+| `last_action` | states i and i + 1 | action i |
+| `next_state` | state, action and reward i | state i + 1 |
+| `last_state` | action i, state i + 1 | state i |
+| `argue` | state i, an action | whether it is action i |
+
+A history of H has the H whole steps (state, action, reward) right before step i: none for H = 0.
+Where the environment sets goals, that of step i is given too.
+Truth and history are rounded alike, once, so that nothing is asked about that cannot be seen. Half
+of the actions that are argued about are the agent's; the others are drawn from all that differ, and
+of continuous ones from those that lie in another of the ten parts of the range.
+
+Source: sections 3.1 and 3.2 and appendix C of Lu et al. (2024), "Mental modelling of reinforcement
+learning agents by language models".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from gpicljax.checks import check, check_at_least, check_choice
+from gpicljax.spaces import Box, Discrete
+from gpicljax.systems.mental_modelling.data.episodes import Episodes
+
+Question = Literal["next_action", "last_action", "next_state", "last_state", "argue"]
+Form = Literal["discrete", "bins", "absolute", "change", "vote"]
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+"""All of them."""
+HISTORY_SIZES = (0, 1, 2, 3, 5, 10, 20, 40)
+"""What is swept by default; the paper's sizes stand on the axes of its figures only."""
+DECREASE, INCREASE, UNCHANGED = 0, 1, 2
+"""The classes of change, numbered as in appendix C."""
+BINS = 10
+_MOST_HISTORY = 40
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Queries:
+    """Q queries of one question; NumPy arrays, all numbers rounded to `decimals`.
+
+    A state is float `[D]`, or an integer where states are numbered; an action float `[A]`, or an
+    integer. What a question does not give is None.
+
+    Attributes:
+      environment: its id.
+      question: see the module.
+      form: of the answers. `discrete`: the number of an action or state; `bins`: of the range's
+        ten equal parts, for each entry of an action; `absolute`: numbers; `change`: a class for
+        each element of the state, from state i to state i + 1; `vote`: 1 for the agent's action,
+        0 for another.
+      history: H.
+      decimals: to which everything is rounded.
+      action_space: what actions are within.
+      num_states: how many states there are, where they are numbered.
+      past_states: `[Q, H, ...]`.
+      past_actions: `[Q, H, ...]`.
+      past_rewards: float `[Q, H]`.
+      state: `[Q, ...]` or None.
+      action: `[Q, ...]` or None.
+      reward: float `[Q]` or None.
+      next_state: `[Q, ...]` or None.
+      truth: `int[Q, E]`; float where the form is `absolute`.
+      episode: `int[Q]`, where the query is from.
+      step: `int[Q]`, i.
+      goal: float `[Q, G]`, what is desired at step i; None where nothing is.
+    """
+
+    environment: str
+    question: Question
+    form: Form
+    history: int
+    decimals: int
+    action_space: Discrete | Box
+    num_states: int | None
+    past_states: np.ndarray
+    past_actions: np.ndarray
+    past_rewards: np.ndarray
+    state: np.ndarray | None
+    action: np.ndarray | None
+    reward: np.ndarray | None
+    next_state: np.ndarray | None
+    truth: np.ndarray
+    episode: np.ndarray
+    step: np.ndarray
+    goal: np.ndarray | None = None
+
+
+def rounded(values: Any, decimals: int) -> np.ndarray:
+    """Numbers as they are shown: rounded, and without a negative zero.
+
+    Args:
+      values: numbers; single precision is widened first.
+      decimals: how many.
+
+    Example:
+      >>> rounded(np.float32([0.12344, -0.00001]), 4).tolist()
+      [0.1234, 0.0]
+    """
+    scale = 10.0**decimals
+    return np.rint(np.asarray(values, float) * scale) / scale + 0.0
+
+
+def to_bins(values: Any, low: float, high: float, decimals: int = 4, bins: int = BINS) -> Any:
+    """Which of the equal parts of a range numbers lie in: the one convention for all of them.
+
+    A part has its lower edge and lacks its upper one, but for the last, which has both. What lies
+    beyond the range counts to the nearest part; what is no number is in none, -1. Computed in whole
+    units of the last decimal, so that edges do not depend on how a float rounds.
+
+    Args:
+      values: numbers.
+      low: start of the range.
+      high: its end.
+      decimals: to which values and ends are rounded first.
+      bins: how many parts.
+
+    Returns:
+      `int[...]`, from 0 to `bins` - 1; or -1.
+
+    Raises:
+      ValueError: if the range has fewer units than parts.
+
+    Example:
+      >>> to_bins([-2.0, -1.6, 0.0, 1.9999, 2.0, 7.0, np.nan], -2.0, 2.0).tolist()
+      [0, 1, 5, 9, 9, 9, -1]
+    """
+    check_at_least(1, bins=bins)
+    values = np.asarray(values, float)
+    start, end = (int(x) for x in np.rint(np.array([low, high]) * 10.0**decimals))
+    check(end - start >= bins, "high", high, f"at least {bins} units of the last decimal above low")
+    inside = np.clip(np.nan_to_num(values, nan=low), low, high)
+    units = np.rint(inside * 10.0**decimals).astype(np.int64)
+    found = np.minimum((units - start) * bins // (end - start), bins - 1)
+    return np.where(np.isnan(values), -1, found)
+
+
+def from_bins(parts: Any, low: float, high: float, decimals: int = 4) -> np.ndarray:
+    """The middles of parts of a range, rounded; see `to_bins`.
+
+    Example:
+      >>> from_bins([0, 5, 9], -2.0, 2.0).tolist()
+      [-1.8, 0.2, 1.8]
+    """
+    return rounded(low + (np.asarray(parts) + 0.5) * (high - low) / BINS, decimals)
+
+
+def change_class(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Whether each element increased, decreased or stayed; of numbers that are rounded already.
+
+    Example:
+      >>> change_class(np.array([0.1, 0.1, 0.1]), np.array([0.2, 0.0, 0.1])).tolist()
+      [1, 0, 2]
+    """
+    return np.where(after > before, INCREASE, np.where(after < before, DECREASE, UNCHANGED))
+
+
+def build_queries(
+    episodes: Episodes,
+    question: Question,
+    *,
+    form: Form | None = None,
+    history: int = 3,
+    first: int | None = None,
+    decimals: int = 4,
+    seed: int = 0,
+) -> Queries:
+    """One query for every step that has so much history before it.
+
+    Args:
+      episodes: the agent's, or several agents'.
+      question: see the module.
+      form: see `Queries`; by default `discrete` where actions (or states) are numbered, else `bins`
+        (or `change`).
+      history: H, from 0 to 40.
+      first: the first step that is asked about; `history` by default. The same number for all sizes
+        of history asks the same queries of all.
+      decimals: to which states, actions and rewards are rounded.
+      seed: of the actions that are argued about.
+
+    Raises:
+      ValueError: for an unknown question, a form that does not go with it, or a history that leaves
+        an episode without a query; `take` of the data leaves out the short ones.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import episodes_of
+      >>> walk = episodes_of(
+      ...     [np.array([[0.0], [0.1], [0.1], [0.3]])],
+      ...     [np.array([1, 0, 1, 1])],
+      ...     [np.zeros(4)],
+      ...     environment="Walk",
+      ...     action_space=Discrete(2),
+      ...     agent="walker",
+      ... )
+      >>> asked = build_queries(walk, "next_state", history=1)
+      >>> asked.truth.tolist(), asked.past_states.tolist(), asked.state.tolist()
+      ([[2], [1]], [[[0.0]], [[0.1]]], [[0.1], [0.1]])
+      >>> build_queries(walk, "next_state", history=5)
+      Traceback (most recent call last):
+      ValueError: history: got 5; accepted: integers from 0 to 2: episode 0 has 4 steps
+    """
+    check_choice("question", question, QUESTIONS)
+    check_at_least(0, history=history, decimals=decimals)
+    check(history <= _MOST_HISTORY, "history", history, f"integers from 0 to {_MOST_HISTORY}")
+    check(decimals <= 8, "decimals", decimals, "integers from 0 to 8")
+    form = _form(episodes, question, form)
+    asks_action = question.endswith("action")
+    # Where the next state is needed, the last step has none.
+    ends = episodes.length - (question not in ("next_action", "argue"))
+    n = int(ends.argmin())
+    accepted = f"integers from 0 to {ends[n] - 1}: episode {n} has {episodes.length[n]} steps"
+    check(history < ends[n], "history", history, accepted)
+    start = history if first is None else first
+    check_at_least(history, first=start)
+    check(start < ends[n], "first", start, accepted)
+
+    steps = np.arange(episodes.rewards.shape[1])
+    episode, step = np.nonzero((steps >= start) & (steps < ends[:, None]))
+    states = episodes.states
+    if episodes.num_states is None:
+        states = rounded(states, decimals)
+    actions, rewards = episodes.actions, rounded(episodes.rewards, decimals)
+    if isinstance(episodes.action_space, Box):
+        actions = rounded(actions, decimals).reshape(*rewards.shape, -1)
+    past = episode[:, None], step[:, None] + np.arange(-history, 0)
+    here = episode, step
+    after = episode, np.minimum(step + 1, rewards.shape[1] - 1)
+
+    given = actions[here]
+    if question == "argue":
+        given, truth = _presented(given, episodes.action_space, decimals, seed)
+    elif form == "change":
+        truth = change_class(states[here], states[after])
+    elif asks_action:
+        truth = actions[here]
+        if form == "bins":
+            truth = to_bins(truth, *_bounds(episodes.action_space), decimals)
+    else:
+        truth = states[after if question == "next_state" else here]
+    return Queries(
+        environment=episodes.environment,
+        question=question,
+        form=form,
+        history=history,
+        decimals=decimals,
+        action_space=episodes.action_space,
+        num_states=episodes.num_states,
+        past_states=states[past],
+        past_actions=actions[past],
+        past_rewards=rewards[past],
+        state=None if question == "last_state" else states[here],
+        action=None if asks_action else given,
+        reward=rewards[here] if question == "next_state" else None,
+        next_state=states[after] if question.startswith("last") else None,
+        truth=truth.reshape(len(episode), -1),
+        episode=episode,
+        step=step,
+        goal=None
+        if episodes.desired_goals is None
+        else rounded(episodes.desired_goals[here], decimals),
+    )
+
+
+def pick(queries: Queries, count: int, seed: int = 0) -> Queries:
+    """So many of the queries, drawn without repetition, in their order: replies cost money.
+
+    Args:
+      queries: Q of them.
+      count: how many; all, if there are no more.
+      seed: of the draw.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries
+      >>> asked = build_queries(made_up([0, 1] * 50), "next_action", history=2)
+      >>> pick(asked, 7).truth.shape
+      (7, 1)
+    """
+    check_at_least(1, count=count)
+    total = len(queries.truth)
+    if count >= total:
+        return queries
+    kept = np.sort(np.random.default_rng(seed).permutation(total)[:count])
+    return take_queries(queries, kept)
+
+
+def take_queries(queries: Queries, which: np.ndarray) -> Queries:
+    """Some of the queries, by number.
+
+    Args:
+      queries: Q of them.
+      which: `int[M]`.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries
+      >>> asked = build_queries(made_up([0, 1, 1, 0]), "next_action", history=1)
+      >>> take_queries(asked, np.array([2])).step.tolist()
+      [3]
+    """
+    per_query = (
+        "past_states", "past_actions", "past_rewards", "state", "action", "reward", "next_state",
+        "truth", "episode", "step", "goal",
+    )  # fmt: skip
+    some = {name: getattr(queries, name) for name in per_query}
+    some = {name: None if values is None else values[which] for name, values in some.items()}
+    return dataclasses.replace(queries, **some)
+
+
+def _presented(
+    actions: np.ndarray, space: Discrete | Box, decimals: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Actions to be argued about, and whether they are the agent's: half of them."""
+    rng = np.random.default_rng(seed)
+    count = len(actions)
+    agents = rng.permutation(count) < (count + 1) // 2
+    if isinstance(space, Discrete):
+        check(space.n > 1, "action_space", space, "two actions or more, where one is argued about")
+        others = (actions + rng.integers(1, space.n, count)) % space.n
+        return np.where(agents, actions, others), agents.astype(int)
+    low, high = space.low, space.high
+    # Another part of the range in every entry, somewhere within it.
+    parts = (to_bins(actions, low, high, decimals) + rng.integers(1, BINS, actions.shape)) % BINS
+    inside = rng.uniform(0.05, 0.95, actions.shape)
+    others = rounded(low + (parts + inside) * (high - low) / BINS, decimals)
+    return np.where(agents[:, None], actions, others), agents.astype(int)
+
+
+def _bounds(space: Discrete | Box) -> tuple[float, float]:
+    assert isinstance(space, Box)
+    return space.low, space.high
+
+
+def _form(episodes: Episodes, question: Question, form: Form | None) -> Form:
+    known: tuple[Form, ...]
+    if question == "argue":
+        known = ("vote",)
+    elif question.endswith("action"):
+        discrete = isinstance(episodes.action_space, Discrete)
+        known = ("discrete",) if discrete else ("bins", "absolute")
+    else:
+        known = ("change",) if episodes.num_states is None else ("discrete",)
+    if form is None:
+        return known[0]
+    accepted = f"{' or '.join(known)}, for {question} in {episodes.environment}"
+    check(form in known, "form", form, accepted)
+    return form

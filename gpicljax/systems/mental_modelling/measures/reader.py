@@ -1,0 +1,484 @@
+"""A small transformer that has read many agents, and reads another one in its context.
+
+It is trained in its weights, by the sequence trainer, on episodes of agents of the same task, and
+asked about agents that it has never seen. All questions share it: a step of an episode is one
+token, which holds the step before as a whole, and of this step what the question gives. As it
+answers at every position, one sequence teaches all sizes of history up to its length.
+
+What a question hides is in no token that an answer can look at. `last_state` is asked at every
+second position only, for the step before would show what is asked for as its next state.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.agents import sequence
+from gpicljax.checks import Count, Rate, check, check_fields
+from gpicljax.networks.contract import Network, as_network
+from gpicljax.networks.transformer import Transformer
+from gpicljax.networks.vectors import VectorModel
+from gpicljax.spaces import Box, Discrete
+from gpicljax.systems.mental_modelling.data.episodes import Episodes
+from gpicljax.systems.mental_modelling.measures.baselines import votes
+from gpicljax.systems.mental_modelling.measures.questions import (
+    BINS,
+    Queries,
+    change_class,
+    from_bins,
+    rounded,
+    take_queries,
+    to_bins,
+)
+from gpicljax.systems.mental_modelling.measures.scoring import Answers
+
+_ASKED = ("next_action", "last_action", "next_state", "last_state")
+_LENGTH = 41
+_SIZES = (4, 11, _LENGTH)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReaderSettings:
+    """Size and training of a reader.
+
+    Attributes:
+      layers: of the transformer.
+      width: of its tokens.
+      heads: of its attention.
+      updates: of the sequence trainer.
+      batch_size: sequences of an update, of 41 steps each.
+      learning_rate: at its peak; it falls like a cosine.
+
+    Example:
+      >>> ReaderSettings(updates=10).width
+      64
+    """
+
+    layers: Count = 2
+    width: Count = 64
+    heads: Count = 4
+    updates: Count = 600
+    batch_size: Count = 32
+    learning_rate: Rate = 2e-3
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+class _Task(NamedTuple):
+    """What sizes and scales follow from the episodes; static but for the arrays."""
+
+    action_space: Discrete | Box
+    num_states: int | None
+    dims: int
+    decimals: int
+    mean: np.ndarray
+    scale: np.ndarray
+    step: np.ndarray
+    reward: float
+    goals: tuple[np.ndarray, np.ndarray] | None
+
+    @property
+    def action_answers(self) -> tuple[int, int]:
+        """Entries of an action, and choices for each."""
+        if isinstance(self.action_space, Discrete):
+            return 1, self.action_space.n
+        return int(np.prod(self.action_space.shape, dtype=int)), BINS
+
+    @property
+    def state_answers(self) -> tuple[int, int]:
+        """Elements of a state, and choices for each."""
+        return (self.dims, 3) if self.num_states is None else (1, self.num_states)
+
+
+class Reader(NamedTuple):
+    """A trained reader.
+
+    Attributes:
+      network: over tokens.
+      params: of the network.
+      task: sizes and scales of the task that it knows.
+      nats: float `[updates]`, loss during its training.
+    """
+
+    network: Network
+    params: Any
+    task: _Task
+    nats: np.ndarray
+
+
+def train_reader(
+    key: jax.Array,
+    episodes: Episodes,
+    settings: ReaderSettings | None = None,
+    *,
+    decimals: int = 4,
+) -> Reader:
+    """Trains a reader on the episodes of many agents in one task.
+
+    Args:
+      key: a typed key.
+      episodes: of other agents than those it is to be asked about.
+      settings: size and training.
+      decimals: to which everything is rounded, as in the queries to come.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries
+      >>> walk = made_up([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
+      >>> sizes = ReaderSettings(layers=1, width=8, heads=1, updates=1, batch_size=2)
+      >>> reader = train_reader(jax.random.key(0), walk, sizes)
+      >>> reader_answers(reader, build_queries(walk, "next_state", history=1)).values.shape
+      (3, 1)
+    """
+    settings = settings or ReaderSettings()
+    task, data = _task_of(episodes, decimals)
+    actions, states = task.action_answers, task.state_answers
+    outputs = int(np.prod(actions) + np.prod(states))
+    network = _network(settings.layers, settings.width, settings.heads, outputs)
+    config = sequence.SequenceConfig(batch_size=settings.batch_size, schedule="cosine")
+    hparams = sequence.SequenceHParams(
+        learning_rate=settings.learning_rate,
+        warmup_updates=max(settings.updates // 20, 1),
+        decay_updates=settings.updates,
+    )
+    trainer = sequence.make(
+        config,
+        network,
+        functools.partial(_sample, task),
+        [_loss("actions", task, 0), _loss("states", task, 1)],
+        length=_LENGTH,
+    )
+    state = jax.jit(trainer.init)(key, hparams, data)
+
+    @jax.jit
+    def advance(state: Any) -> Any:
+        def update(state: Any, _: None) -> Any:
+            state, metrics = trainer.update(state)
+            return state, metrics["loss"]
+
+        return jax.lax.scan(update, state, None, settings.updates)
+
+    state, nats = advance(state)
+    return Reader(network, jax.device_get(state.params), task, np.asarray(nats))
+
+
+@functools.cache
+def _network(layers: int, width: int, heads: int, outputs: int) -> Network:
+    """One for all readers of these sizes, whose answers are then one program."""
+    core = Transformer(layers, width, heads, capacity=_LENGTH)
+    return as_network(VectorModel(core, outputs, width))
+
+
+def reader_answers(reader: Reader, queries: Queries) -> Answers:
+    """What the reader answers, by the most probable choices.
+
+    Where numbers are asked for, the middle of the most probable part of the range.
+
+    Args:
+      reader: of the same task.
+      queries: of any question and history.
+
+    Raises:
+      ValueError: for queries about another task.
+
+    Example: see `train_reader`.
+    """
+    task = reader.task
+    same = (queries.action_space, queries.num_states) == (task.action_space, task.num_states)
+    same = same and (queries.goal is None) == (task.goals is None)
+    check(same, "queries", queries.environment, f"those of a task with {task.action_space}")
+    if queries.question == "argue":
+        return votes(queries, functools.partial(reader_answers, reader))
+    length = min(size for size in _SIZES if size > queries.history)
+    given = _window(task, queries, length)
+    parts, size = [], 256
+    for start in range(0, len(queries.truth), size):
+        some = {name: _padded(x[start : start + size], size) for name, x in given.items()}
+        number = np.int32(_ASKED.index(queries.question))
+        parts.append(_answer(reader.network, reader.params, number, some))
+    logits = np.concatenate(parts)[: len(queries.truth)]
+    split = int(np.prod(task.action_answers))
+    if queries.question.endswith("action"):
+        values = logits[:, :split].reshape(-1, *task.action_answers).argmax(-1)
+    else:
+        values = logits[:, split:].reshape(-1, *task.state_answers).argmax(-1)
+    if queries.form == "absolute":
+        space = task.action_space
+        assert isinstance(space, Box)
+        values = from_bins(values, space.low, space.high, queries.decimals)
+    return Answers(values, np.ones(len(values), bool))
+
+
+def answers_of_readers(readers: Sequence[Reader], queries: Queries, which: np.ndarray) -> Answers:
+    """Every query is answered by one of several readers.
+
+    So each agent can be asked about with a reader that has seen none of its kind.
+
+    Args:
+      readers: of the same task.
+      queries: Q of them.
+      which: `int[Q]`, the number of the reader that is asked.
+
+    Raises:
+      ValueError: for a number that no reader has; and see `reader_answers`.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries
+      >>> walk = made_up([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
+      >>> sizes = ReaderSettings(layers=1, width=8, heads=1, updates=1, batch_size=2)
+      >>> two = [train_reader(jax.random.key(seed), walk, sizes) for seed in range(2)]
+      >>> asked = build_queries(walk, "next_action", history=1)
+      >>> answers_of_readers(two, asked, np.array([0, 1, 1, 0])).values.shape
+      (4, 1)
+    """
+    known = which.shape == queries.step.shape and set(which.tolist()) <= set(range(len(readers)))
+    check(known, "which", which, f"{len(queries.step)} integers from 0 to {len(readers) - 1}")
+    values, parsed = None, np.zeros(len(which), bool)
+    for number in np.unique(which):
+        mine = np.flatnonzero(which == number)
+        said = reader_answers(readers[number], take_queries(queries, mine))
+        if values is None:
+            values = np.zeros((len(which), *said.values.shape[1:]), said.values.dtype)
+        values[mine], parsed[mine] = said.values, said.parsed
+    assert values is not None
+    return Answers(values, parsed)
+
+
+# Tokens ------------------------------------------------------------------------------------------
+
+
+def _task_of(episodes: Episodes, decimals: int) -> tuple[_Task, dict[str, jax.Array]]:
+    """Sizes and scales, and the arrays that sequences are drawn from."""
+    taken, space = episodes.taken, episodes.action_space
+    states = episodes.states if episodes.num_states else rounded(episodes.states, decimals)
+    after = np.concatenate([states[:, 1:], states[:, -1:]], 1)
+    goals = episodes.desired_goals
+    goals = None if goals is None else rounded(goals, decimals)
+    if episodes.num_states is None:
+        change = change_class(states, after)
+        flat, moved = states[taken], (after - states)[:, :-1][taken[:, 1:]]
+        mean, scale = flat.mean(0), np.maximum(flat.std(0), 1e-6)
+        # Most changes are of this size; few may be huge.
+        step = np.maximum(np.abs(moved).mean(0) if len(moved) else scale, 10.0**-decimals)
+        dims, previous, following = states.shape[-1], change, change
+    else:
+        dims, mean, scale, step = 1, np.zeros(1), np.ones(1), np.ones(1)
+        previous, following = states[..., None], after[..., None]
+    task = _Task(
+        space,
+        episodes.num_states,
+        dims,
+        decimals,
+        mean,
+        scale,
+        step,
+        float(max(np.abs(episodes.rewards[taken]).mean(), 1e-6)),
+        None if goals is None else (goals[taken].mean(0), np.maximum(goals[taken].std(0), 1e-6)),
+    )
+    actions = episodes.actions if isinstance(space, Discrete) else rounded(episodes.actions, 4)
+    answers = actions.reshape(*taken.shape, -1)
+    if isinstance(space, Box):
+        answers = to_bins(answers, space.low, space.high, decimals)
+    arrays = {
+        **_scaled(task, states, actions, rounded(episodes.rewards, decimals)),
+        "goal": _wanted(task, goals, taken.shape),
+        "answers": answers.astype(np.int32),
+        "previous": previous.astype(np.int32),
+        "following": following.astype(np.int32),
+        "length": episodes.length.astype(np.int32),
+    }
+    return task, {name: jnp.asarray(x) for name, x in arrays.items()}
+
+
+def _scaled(
+    task: _Task, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+) -> dict[str, np.ndarray]:
+    """As a network likes them; states `[..., T, D]` and their differences in single precision."""
+    if task.num_states is not None:
+        seen = (states[..., None] == np.arange(task.num_states)).astype(float)
+        fine = seen
+    else:
+        seen, fine = (states - task.mean) / task.scale, states / task.step
+    space = task.action_space
+    if isinstance(space, Discrete):
+        done = (actions[..., None] == np.arange(space.n)).astype(float)
+    else:
+        middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
+        entries = actions.reshape(*rewards.shape, -1)
+        # As a number, and as the part of the range in which it lies.
+        parts = to_bins(entries, space.low, space.high, task.decimals)[..., None]
+        places = (parts == np.arange(BINS)).reshape(*rewards.shape, -1)
+        done = np.concatenate([(entries - middle) / half, places], -1)
+    kept = {
+        "seen": np.clip(seen, -8, 8),
+        "done": done,
+        "paid": np.clip(rewards / task.reward, -8, 8),
+    }
+    # Differences are taken in double precision, before anything is lost.
+    kept |= {"moved": _differences(fine), "jumped": _differences(fine, 2)}
+    return {name: x.astype(np.float32) for name, x in kept.items()}
+
+
+def _wanted(task: _Task, goals: np.ndarray | None, batch: tuple[int, ...]) -> np.ndarray:
+    """Goals as a network likes them, `[..., G]`; nothing, `[..., 0]`, where none is set."""
+    if task.goals is None or goals is None:
+        return np.zeros((*batch, 0), np.float32)
+    mean, scale = task.goals
+    return np.clip((goals - mean) / scale, -8, 8).astype(np.float32)
+
+
+def _differences(fine: np.ndarray, steps: int = 1) -> np.ndarray:
+    """By how much states have changed since so many steps ago; zeros at first."""
+    moved = np.zeros_like(fine)
+    moved[..., steps:, :] = fine[..., steps:, :] - fine[..., :-steps, :]
+    return moved
+
+
+def _change_features(moved: jax.Array) -> jax.Array:
+    """A difference in typical ones, and which way it goes, however small."""
+    return jnp.concatenate([jnp.clip(moved, -5, 5), jnp.sign(moved)], -1)
+
+
+def _tokens(number: jax.Array, x: dict[str, jax.Array], asked: jax.Array) -> jax.Array:
+    """Tokens float `[T, F]` of one sequence.
+
+    Args:
+      number: `int32[]`, the question.
+      x: states of T + 1 steps (`seen`, `moved`, `jumped`), actions, rewards and goals of T.
+      asked: `bool[T]`.
+    """
+    count = asked.shape[0]
+    kind = jax.nn.one_hot(number, len(_ASKED))
+    gives = asked[:, None] * 1.0
+
+    def before(values: jax.Array, steps: int) -> jax.Array:
+        return jnp.pad(values, ((steps, 0), (0, 0)))[:count]
+
+    def only(*which: str) -> jax.Array:
+        return sum((kind[_ASKED.index(name)] for name in which), jnp.zeros(())) * gives
+
+    seen, moved = x["seen"], _change_features(x["moved"])
+    later = seen[1:], moved[1:], _change_features(x["jumped"])[1:]
+    shows = only("next_action", "last_action", "next_state")
+    rest = jnp.arange(count)[:, None]
+    parts = [
+        jnp.broadcast_to(kind, (count, len(_ASKED))),
+        gives,
+        (rest > 0) * 1.0,
+        # The step before, as a whole.
+        before(seen, 1),
+        before(x["done"], 1),
+        before(x["paid"][:, None], 1),
+        before(moved, 1) * (rest > 1),
+        # Of this step, what the question gives.
+        shows * seen[:count],
+        shows * moved[:count] * (rest > 0),
+        only("last_action") * later[1],
+        only("last_action", "last_state") * later[0],
+        only("last_state") * later[2] * (rest > 0),
+        only("next_state", "last_state") * x["done"],
+        only("next_state") * x["paid"][:, None],
+        x["goal"],
+    ]
+    return jnp.concatenate(parts, -1)
+
+
+def _asked(number: Any, count: int, last: Any) -> jax.Array:
+    """Where a question is asked; `last_state` at every second position from `last`."""
+    return (number != _ASKED.index("last_state")) | ((jnp.arange(count) - last) % 2 == 0)
+
+
+def _sample(task: _Task, keys: jax.Array, data: Any) -> sequence.Sequences:
+    """A piece of an episode for each key, with one question all along it."""
+    weights = jnp.log(data["length"].astype(jnp.float32))
+
+    def piece(key: jax.Array) -> tuple[Any, Any]:
+        episode_key, start_key, question_key, parity_key = jax.random.split(key, 4)
+        n = jax.random.categorical(episode_key, weights)
+        number = jax.random.randint(question_key, (), 0, len(_ASKED))
+        length = data["length"][n]
+        start = jnp.maximum(jax.random.randint(start_key, (), -_LENGTH // 2, length), 0)
+        place = start + jnp.arange(_LENGTH + 1)
+        steps = jnp.minimum(place, data["paid"].shape[1] - 1)
+        x = {name: data[name][n][steps] for name in ("seen", "moved", "jumped")}
+        x |= {name: data[name][n][steps[:-1]] for name in ("done", "paid", "goal")}
+        asked = _asked(number, _LENGTH, jax.random.randint(parity_key, (), 0, 2))
+        there = asked & (place[:-1] < length - (number != 0))
+        of_actions = number < 2
+        back = number == _ASKED.index("last_state")
+        states = jnp.where(back, data["previous"][n], data["following"][n])[steps[:-1]]
+        targets = (
+            jnp.where((there & of_actions)[:, None], data["answers"][n][steps[:-1]], -1),
+            jnp.where((there & ~of_actions)[:, None], states, -1),
+        )
+        return _tokens(number, x, asked), targets
+
+    inputs, targets = jax.vmap(piece, out_axes=1)(keys)
+    return sequence.Sequences(inputs, None, targets)
+
+
+def _loss(name: str, task: _Task, which: int) -> sequence.Loss:
+    """Mean nats of an answer's entries."""
+    shapes = task.action_answers, task.state_answers
+    first = int(np.prod(shapes[0])) if which else 0
+    count = int(np.prod(shapes[which]))
+
+    def at(outputs: jax.Array, sequences: sequence.Sequences) -> jax.Array:
+        logits = outputs[..., first : first + count]
+        logits = logits.reshape(*logits.shape[:-1], *shapes[which])
+        labels = jnp.maximum(sequences.targets[which], 0)
+        chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1)
+        return -chosen[..., 0].mean(-1)
+
+    return sequence.Loss(name, at, counts=lambda sequences: sequences.targets[which][..., 0] >= 0)
+
+
+def _window(task: _Task, queries: Queries, length: int) -> dict[str, np.ndarray]:
+    """The arrays that tokens are made of; the query is at position H, zeros stand behind it."""
+    count, history = len(queries.truth), queries.history
+    zero = np.zeros((count, 1, *queries.past_states.shape[2:]), queries.past_states.dtype)
+    now = zero if queries.state is None else queries.state[:, None]
+    later = zero if queries.next_state is None else queries.next_state[:, None]
+    states = np.concatenate([queries.past_states, now, later], 1)
+    past = queries.past_actions
+    blank = np.zeros((count, 1, *past.shape[2:]), past.dtype)
+    act = blank if queries.action is None else queries.action[:, None]
+    actions = np.concatenate([past, act], 1)
+    pay = np.zeros((count, 1)) if queries.reward is None else queries.reward[:, None]
+    rewards = np.concatenate([queries.past_rewards, pay], 1)
+    x = _scaled(task, states, actions, rewards)
+    spare = length - history - 1
+    found = {
+        name: np.pad(x[name], [(0, 0), (0, spare), *[(0, 0)] * (x[name].ndim - 2)]) for name in x
+    }
+    # One goal for all of an episode.
+    goal = _wanted(task, queries.goal, (count,))
+    found["goal"] = np.repeat(goal[:, None], length, 1)
+    found["last"] = np.full(count, history, np.int32)
+    return found
+
+
+def _padded(values: np.ndarray, size: int) -> np.ndarray:
+    return np.pad(values, [(0, size - len(values)), *[(0, 0)] * (values.ndim - 1)])
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _answer(network: Network, params: Any, number: Any, given: dict[str, jax.Array]) -> jax.Array:
+    """Logits `[Q, K]` at the query's position."""
+    count = given["paid"].shape[1]
+
+    def one(x: dict[str, jax.Array]) -> jax.Array:
+        return _tokens(number, x, _asked(number, count, x["last"]))
+
+    tokens = jax.vmap(one, out_axes=1)(given)
+    outputs, _ = network.unroll(params, None, tokens, None)
+    return jnp.take_along_axis(outputs, given["last"][None, :, None], 0)[0]

@@ -1,0 +1,141 @@
+"""What reviewers say of a language model's replies: errors of six types, and whether it was right.
+
+A sheet (`systems.mental_modelling.figures.review_page`) collects it and saves one file for each reviewer. By
+the agent's actions a judgement may count as right that a reviewer finds wrong, for agents are not
+always sensible: so both stand side by side, and how far they agree.
+
+Source: section 5.3, Tables 1, 2 and 5 of Lu et al. (2024), "Mental modelling of reinforcement
+learning agents by language models".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gpicljax.checks import check, check_array
+from gpicljax.storage.array_folder import SavedError
+from gpicljax.systems.mental_modelling.measures.published import ERRORS
+
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Review:
+    """One reviewer's sheet about N replies of one model.
+
+    Attributes:
+      model: whose replies they are.
+      judge: who has judged.
+      right: float `[N]`, 1 where the reviewer finds the reply right, 0 where not; NaN where nothing
+        was said.
+      automatic: `bool[N]`, right by the agent's action.
+      errors: `bool[N, 6]`, of the types `published.ERRORS`.
+
+    Example:
+      >>> review = Review("m", "j", np.array([1.0, 0.0]), np.array([True, True]), np.eye(2, 6) > 0)
+      >>> review.manual_accuracy, review.automatic_accuracy, review.error_counts
+      (0.5, 1.0, (1, 1, 0, 0, 0, 0))
+    """
+
+    model: str
+    judge: str
+    right: np.ndarray
+    automatic: np.ndarray
+    errors: np.ndarray
+
+    @property
+    def judged(self) -> np.ndarray:
+        """`bool[N]`, something was said about whether it is right."""
+        return np.isfinite(self.right)
+
+    @property
+    def manual_accuracy(self) -> float:
+        """Of what was judged; NaN without any."""
+        return float(self.right[self.judged].mean()) if self.judged.any() else float("nan")
+
+    @property
+    def automatic_accuracy(self) -> float:
+        """Of the same replies, by the agent's actions."""
+        return float(self.automatic[self.judged].mean()) if self.judged.any() else float("nan")
+
+    @property
+    def error_counts(self) -> tuple[int, ...]:
+        """Replies with an error of each type, as in Table 1."""
+        return tuple(int(x) for x in self.errors.sum(0))
+
+
+class Agreement(NamedTuple):
+    """How far two judgements of the same replies agree.
+
+    Attributes:
+      replies: those that both have judged.
+      share: on which they agree; NaN without any.
+      kappa: beyond what their preferences alone would give (Cohen, 1960); NaN where that is all.
+    """
+
+    replies: int
+    share: float
+    kappa: float
+
+
+def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
+    """Compares two judgements, numbers `[N]` of which NaN are left out.
+
+    Raises:
+      ValueError: if they are of different replies.
+
+    Example:
+      >>> agreement([1, 1, 0, 0], [1, 0, 0, 0])
+      Agreement(replies=4, share=0.75, kappa=0.5)
+    """
+    a, b = np.asarray(first, float), np.asarray(second, float)
+    check_array(a.ndim == 1 and a.shape == b.shape, "second", b, f"float{list(a.shape)}")
+    both = np.isfinite(a) & np.isfinite(b)
+    a, b = a[both], b[both]
+    if not a.size:
+        return Agreement(0, float("nan"), float("nan"))
+    share = float((a == b).mean())
+    chance = sum(float((a == x).mean() * (b == x).mean()) for x in np.unique([a, b]))
+    kappa = (share - chance) / (1 - chance) if chance < 1 else float("nan")
+    return Agreement(int(a.size), share, kappa)
+
+
+def load_review(path: str | Path) -> Review:
+    """Reads what a sheet has saved.
+
+    Raises:
+      SavedError: for a file that is missing, damaged or of something else.
+
+    Example:
+      >>> load_review("nowhere.json")
+      Traceback (most recent call last):
+      gpicljax.storage.array_folder.SavedError: nowhere.json cannot be read (No such file ...)
+    """
+    path = Path(path)
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+        check(body["format"] == FORMAT, "format", body["format"], str(FORMAT))
+        items = body["items"]
+        check(len(items) > 0, "items", items, "one or more")
+        known = set(ERRORS)
+        for item in items:
+            check(set(item["errors"]) <= known, "errors", item["errors"], ", ".join(ERRORS))
+            check(item["right"] in (True, False, None), "right", item["right"], "true, false, null")
+            check(item["automatic"] in (True, False), "automatic", item["automatic"], "true, false")
+        return Review(
+            model=str(body["model"]),
+            judge=str(body["judge"]),
+            right=np.array([np.nan if item["right"] is None else item["right"] for item in items]),
+            automatic=np.array([item["automatic"] for item in items], bool),
+            errors=np.array([[error in item["errors"] for error in ERRORS] for item in items]),
+        )
+    except OSError as error:
+        raise SavedError(f"{path} cannot be read ({error.strerror or error})") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SavedError(f"{path} is damaged or no review ({error})") from error

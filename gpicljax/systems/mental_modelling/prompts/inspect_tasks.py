@@ -1,0 +1,186 @@
+"""Mental modelling as a task of Inspect AI.
+
+```bash
+pip install "gpicljax[llm]"
+python experiments/mental_modelling.py collect --tasks MountainCar-v0
+inspect eval gpicljax/mental_modelling --model openai/gpt-4o-mini -T history=5
+```
+
+A sample is one question about one step of an agent's episode, as `ask_questions` asks it. Beside
+what the model answers stands what copying the last action, or the last change, would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpicljax.checks import check, missing
+from gpicljax.systems.mental_modelling.data.episodes import Episodes, join, take
+from gpicljax.systems.mental_modelling.data.stored import load_episodes
+from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
+from gpicljax.systems.mental_modelling.measures.questions import (
+    QUESTIONS,
+    Queries,
+    build_queries,
+    pick,
+    take_queries,
+)
+from gpicljax.systems.mental_modelling.measures.scoring import answers_of, score
+from gpicljax.systems.mental_modelling.prompts.questions import (
+    QuestionSettings,
+    answer_in,
+    question_messages,
+)
+
+try:
+    from inspect_ai import Task, task  # pyright: ignore[reportMissingImports]
+    from inspect_ai.dataset import (  # pyright: ignore[reportMissingImports]
+        MemoryDataset,
+        Sample,
+    )
+    from inspect_ai.model import GenerateConfig  # pyright: ignore[reportMissingImports]
+    from inspect_ai.scorer import (  # pyright: ignore[reportMissingImports]
+        Score,
+        Target,
+        scorer,
+    )
+    from inspect_ai.solver import (  # pyright: ignore[reportMissingImports]
+        TaskState,
+        generate,
+    )
+except ModuleNotFoundError as error:
+    raise missing("inspect_ai", "llm") from error
+
+from gpicljax.llm.inspect_model import as_messages, by_group
+
+__all__ = ["mental_modelling", "right_answers"]
+
+_COPYING = ("copy last", "same change")
+
+
+@scorer(metrics={"*": by_group("asked")})
+def right_answers(queries: list[Queries]) -> Any:
+    """Whether an answer is right and could be read, and whether copying is right.
+
+    Args:
+      queries: one for each sample, numbered by its metadata `number`.
+
+    Example:
+      >>> scorer = right_answers([])
+    """
+
+    async def judge(state: TaskState, target: Target) -> Score:
+        del target
+        asked = queries[state.metadata["number"]]
+        said = answer_in(state.output.completion, asked)
+        found = score(asked, answers_of(asked, [said]))
+        values: Any = {"accuracy": found.accuracy, "parsed": float(said is not None)}
+        values["copying"] = state.metadata["copying"]
+        return Score(value=values, answer="" if said is None else str(said))
+
+    return judge
+
+
+def _folders(data: str, env: str | None) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for card in sorted(Path(data).glob("*/*/episodes.json")):
+        found.setdefault(card.parent.parent.name, []).append(card.parent)
+    accepted = "a folder that `python experiments/mental_modelling.py collect` wrote"
+    check(bool(found), "data", data, accepted)
+    check(env is None or env in found, "env", env, ", ".join(found))
+    return found if env is None else {env: found[env]}
+
+
+def _of_agents(episodes: Episodes, agents: str) -> Episodes:
+    """Those whose names have all of these words; all, where none has."""
+    mine = np.array([set(agents.split()) <= set(name.split()) for name in episodes.agents])
+    return take(episodes, mine) if mine.any() else episodes
+
+
+def _queries(
+    episodes: Episodes, questions: list[str], history: int, count: int, seed: int
+) -> Iterator[Queries]:
+    long = episodes.length > history + 2
+    check(bool(long.any()), "history", history, f"up to {episodes.length.max() - 3}")
+    for question in questions:
+        asked = build_queries(take(episodes, long), question, history=history, seed=seed)  # type: ignore[arg-type]
+        yield pick(asked, count, seed)
+
+
+@task
+def mental_modelling(
+    data: str = "runs/mental_modelling_data/quick",
+    env: str | None = None,
+    question: str | None = None,
+    history: int = 5,
+    queries: int = 20,
+    agents: str = "expert 0",
+    indexed: bool = True,
+    dynamics: bool = True,
+    instructions: bool = True,
+    reasons: bool = True,
+    max_tokens: int = 512,
+    seed: int = 0,
+) -> Task:
+    """Questions about agents' episodes: so many of each kind, in each task.
+
+    Args:
+      data: folder of episodes.
+      env: the id of one task; all that the folder has if None.
+      question: one of `next_action`, `last_action`, `next_state`, `last_state`, `argue`; all if
+        None.
+      history: steps that are told.
+      queries: of each question in each task.
+      agents: words that their names have; all agents of a task where no name has them.
+      indexed: see `QuestionSettings`, as for the next three.
+      dynamics: likewise.
+      instructions: likewise.
+      reasons: likewise.
+      max_tokens: the longest reply.
+      seed: of which queries are drawn.
+
+    Raises:
+      ValueError: for a folder without episodes, and what is unknown.
+      SavedError: for damaged episodes.
+
+    Example:
+      >>> mental_modelling(data="nowhere")
+      Traceback (most recent call last):
+      ValueError: data: got 'nowhere'; accepted: a folder that ...
+    """
+    accepted = ", ".join(QUESTIONS)
+    check(question is None or question in QUESTIONS, "question", question, accepted)
+    settings = QuestionSettings(indexed, dynamics, instructions, reasons)
+    questions = [*QUESTIONS] if question is None else [question]
+    ones: list[Queries] = []
+    samples: list[Sample] = []
+    for name, folders in _folders(data, env).items():
+        episodes = _of_agents(join(*map(load_episodes, folders)), agents)
+        for asked in _queries(episodes, questions, history, queries, seed):
+            rules = baseline_answers(asked)
+            copied = max(
+                (score(asked, rules[rule]) for rule in _COPYING if rule in rules),
+                key=lambda found: found.accuracy,
+            )
+            for n in range(len(asked.truth)):
+                about = {"asked": f"{name}, {asked.question}", "number": len(ones)}
+                about |= {"episode": int(asked.episode[n]), "step": int(asked.step[n])}
+                samples.append(
+                    Sample(
+                        input=as_messages(question_messages(asked, n, settings)),
+                        target=str(asked.truth[n].tolist()),
+                        id=f"{name}-{asked.question}-{n}",
+                        metadata=about | {"copying": float(copied.right[n])},
+                    )
+                )
+                ones.append(take_queries(asked, np.array([n])))
+    return Task(
+        dataset=MemoryDataset(samples, name="mental_modelling"),
+        solver=generate(),
+        scorer=right_answers(ones),
+        config=GenerateConfig(max_tokens=max_tokens),
+    )

@@ -1,0 +1,315 @@
+"""Questions about an agent's mind as messages, and what replies to them say.
+
+Source: appendix B of Lu et al. (2024), "Mental modelling of reinforcement learning agents by
+language models", for what is told and asked; the words are this project's. So are the answers'
+form, `[ANSWER: ...]`, of which the last one in a reply counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+
+from gpicljax.checks import check, check_fields
+from gpicljax.llm.chat import Message
+from gpicljax.llm.parsing import marked
+from gpicljax.llm.prompts import pay, written
+from gpicljax.spaces import Box, Discrete
+from gpicljax.systems.mental_modelling.measures.questions import (
+    DECREASE,
+    INCREASE,
+    UNCHANGED,
+    Queries,
+)
+from gpicljax.systems.mental_modelling.prompts.tasks import task_text
+
+WORD = "ANSWER"
+CHANGES = {DECREASE: "decrease", INCREASE: "increase", UNCHANGED: "unchanged"}
+"""Words for classes of change."""
+_VOTES = {"yes": 1, "no": 0}
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionSettings:
+    """How a question is put: the conditions of sections 5.2 to 5.4.
+
+    Attributes:
+      indexed: whether the history is told step by step, each with its number; else in three lists.
+      dynamics: whether the equations of motion are told, where there are any.
+      instructions: whether anything is told about the task at all.
+      reasons: whether the model is asked to think before it answers, as in the paper.
+
+    Example:
+      >>> QuestionSettings(dynamics=False).in_words
+      'indexed, no dynamics'
+    """
+
+    indexed: bool = True
+    dynamics: bool = True
+    instructions: bool = True
+    reasons: bool = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def in_words(self) -> str:
+        """What is unusual about it, as results have it."""
+        words = ["indexed" if self.indexed else "lists"]
+        words += [] if self.dynamics or not self.instructions else ["no dynamics"]
+        words += [] if self.instructions else ["no instructions"]
+        words += [] if self.reasons else ["no reasoning"]
+        return ", ".join(words)
+
+
+DEFAULT = QuestionSettings()
+"""The paper's condition, with an indexed history."""
+
+
+def system_text(queries: Queries, settings: QuestionSettings = DEFAULT) -> str:
+    """What is told about the task: nothing but numbers without instructions.
+
+    Raises:
+      ValueError: if instructions are wanted for a task that has no text.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries
+      >>> car = made_up([0, 1, 2], environment="MountainCar-v0")
+      >>> asked = build_queries(car, "next_action", history=1)
+      >>> "cos(3 * position)" in system_text(asked)
+      True
+      >>> "car" in system_text(asked, QuestionSettings(instructions=False))
+      False
+    """
+    watching = (
+        "You watch an agent that was trained by reinforcement learning, and are asked about what "
+        "it does and what follows from it."
+    )
+    if not settings.instructions:
+        return watching
+    text = task_text(queries.environment)
+    known = "an environment of `systems.mental_modelling.prompts.tasks.TASKS`, or settings without instructions"
+    check(text is not None, "queries.environment", queries.environment, known)
+    assert text is not None
+    parts = {
+        "Task": text.task,
+        "States": text.states,
+        "Actions": text.actions,
+        "Rewards": text.rewards,
+        "Dynamics": text.dynamics if settings.dynamics else "",
+        "Start": text.start,
+        "End": text.end,
+    }
+    lines = [f"{name}: {words}" for name, words in parts.items() if words]
+    return "\n".join([watching, "", *lines])
+
+
+def question_text(queries: Queries, number: int, settings: QuestionSettings = DEFAULT) -> str:
+    """One query in words.
+
+    Args:
+      queries: of one question.
+      number: which, from 0.
+      settings: how it is put.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries
+      >>> walk = made_up([0, 1, 1], states=[0.0, 0.5, 0.25])
+      >>> asked = build_queries(walk, "next_action", history=2)
+      >>> print(question_text(asked, 0, QuestionSettings(reasons=False)))
+      What happened before:
+      step 0: state [0.0000], action 0, reward 0
+      step 1: state [0.5000], action 1, reward 0
+      <BLANKLINE>
+      At step 2 the state is [0.2500]. Which action does the agent take at step 2?
+      Answer with the number of an action, from 0 to 1.
+      Give nothing but your answer, in this form: [ANSWER: 1]
+    """
+    history = _history(queries, number, settings)
+    if queries.goal is not None:
+        history = [f"The goal is {_numbers(queries, queries.goal[number])}.", *history]
+    thinking = (
+        "Think step by step and briefly, then end with your answer in this form:"
+        if settings.reasons
+        else "Give nothing but your answer, in this form:"
+    )
+    example = {
+        "discrete": "1",
+        "vote": "yes",
+        "bins": ", ".join(["3"] * queries.truth.shape[1]),
+        "absolute": ", ".join(["0.25"] * queries.truth.shape[1]),
+        "change": ", ".join(
+            [CHANGES[c] for c in (1, 0, 2, *[0] * queries.truth.shape[1])][: queries.truth.shape[1]]
+        ),
+    }[queries.form]
+    question = f"{_question(queries, number)}\n{_how(queries)}"
+    return "\n\n".join([*history, f"{question}\n{thinking} [{WORD}: {example}]"])
+
+
+def question_messages(
+    queries: Queries, number: int, settings: QuestionSettings = DEFAULT
+) -> list[Message]:
+    """One query as a conversation.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries
+      >>> asked = build_queries(made_up([0, 1, 1]), "next_action", history=2)
+      >>> settings = QuestionSettings(instructions=False)
+      >>> [message.role for message in question_messages(asked, 0, settings)]
+      ['system', 'user']
+    """
+    told = Message("system", system_text(queries, settings))
+    return [told, Message("user", question_text(queries, number, settings))]
+
+
+def answer_in(text: str, queries: Queries) -> list[float] | None:
+    """What a reply answers, in the form of `Queries.truth`; None if nothing can be read from it.
+
+    What is read is the last answer in brackets. A number of another count, outside its range, or
+    another word is none.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries
+      >>> walk = made_up([0, 1, 1], states=[[0.0, 1.0], [0.5, 1.0], [0.25, 0.0]])
+      >>> asked = build_queries(walk, "next_state", history=1)
+      >>> answer_in("Like [ANSWER: increase, decrease]? No: [Answer: decrease,unchanged]", asked)
+      [0.0, 2.0]
+      >>> answer_in("[ANSWER: increase]", asked), answer_in("[ANSWER: up, up]", asked)
+      (None, None)
+    """
+    inside = marked(text, "lenient", WORD)
+    if inside is None:
+        return None
+    entries = [part.strip(" '\"").lower() for part in re.split(r"[,;\n]", inside)]
+    if len(entries) != queries.truth.shape[1]:
+        return None
+    if queries.form in ("vote", "change"):
+        words = _VOTES if queries.form == "vote" else {word: c for c, word in CHANGES.items()}
+        found = [words.get(entry) for entry in entries]
+        return None if None in found else [float(x) for x in found if x is not None]
+    if queries.form == "absolute":
+        space = queries.action_space
+        assert isinstance(space, Box)
+        low, high = space.low, space.high
+        pattern = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
+    else:
+        low, high = 0, _count(queries) - 1
+        pattern = r"\d{1,9}"
+    if not all(re.fullmatch(pattern, entry) for entry in entries):
+        return None
+    values = [float(entry) for entry in entries]
+    return values if all(low <= value <= high for value in values) else None
+
+
+def _count(queries: Queries) -> int:
+    """How many answers there are to choose from."""
+    if queries.form == "bins":
+        return 10
+    if queries.question.endswith("state"):
+        assert queries.num_states is not None
+        return queries.num_states
+    assert isinstance(queries.action_space, Discrete)
+    return queries.action_space.n
+
+
+def _numbers(queries: Queries, value: Any) -> str:
+    array = np.asarray(value)
+    return written(array if array.dtype.kind in "iu" else array.astype(float), queries.decimals)
+
+
+def _history(queries: Queries, number: int, settings: QuestionSettings) -> list[str]:
+    if queries.history == 0:
+        return []
+    first = int(queries.step[number]) - queries.history
+    steps = [
+        (_numbers(queries, state), _numbers(queries, action), pay(reward))
+        for state, action, reward in zip(
+            queries.past_states[number],
+            queries.past_actions[number],
+            queries.past_rewards[number],
+            strict=True,
+        )
+    ]
+    if settings.indexed:
+        lines = [
+            f"step {first + n}: state {state}, action {action}, reward {reward}"
+            for n, (state, action, reward) in enumerate(steps)
+        ]
+        return ["\n".join(["What happened before:", *lines])]
+    names = ("states", "actions", "rewards")
+    columns = zip(*steps, strict=True)
+    lists = [f"{name}: {', '.join(x)}" for name, x in zip(names, columns, strict=True)]
+    return ["\n".join(["What happened before, in order:", *lists])]
+
+
+def _question(queries: Queries, number: int) -> str:
+    i = int(queries.step[number])
+
+    def of(values: np.ndarray | None) -> str:
+        assert values is not None
+        return _numbers(queries, values[number])
+
+    numbered = queries.num_states is not None
+    if queries.question == "next_action":
+        return (
+            f"At step {i} the state is {of(queries.state)}. "
+            f"Which action does the agent take at step {i}?"
+        )
+    if queries.question == "last_action":
+        return (
+            f"At step {i} the state was {of(queries.state)}, at step {i + 1} it is "
+            f"{of(queries.next_state)}. Which action did the agent take at step {i}?"
+        )
+    if queries.question == "argue":
+        return (
+            f"At step {i} the state is {of(queries.state)}. It is said that the agent then takes "
+            f"action {of(queries.action)}. Argue for it or against it: is it what the agent does?"
+        )
+    if queries.question == "next_state":
+        assert queries.reward is not None
+        ask = "What is the state" if numbered else "How does each element of the state change"
+        return (
+            f"At step {i} the state is {of(queries.state)}; the agent takes action "
+            f"{of(queries.action)} and is paid {pay(queries.reward[number])}. {ask} at step "
+            f"{i + 1}?"
+        )
+    ask = (
+        f"What was the state at step {i}?"
+        if numbered
+        else f"How did each element of the state change from step {i} to step {i + 1}?"
+    )
+    return (
+        f"At step {i} the agent took action {of(queries.action)}; at step {i + 1} the state is "
+        f"{of(queries.next_state)}. {ask}"
+    )
+
+
+def _how(queries: Queries) -> str:
+    """What an answer is made of."""
+    count = queries.truth.shape[1]
+    each = "" if count == 1 else f" {count} of them, one for each entry, in order."
+    if queries.form == "vote":
+        return "Answer yes or no."
+    if queries.form == "change":
+        words = ", ".join(CHANGES.values())
+        return f"Answer with one of the words {words} for each of the {count} elements, in order."
+    if queries.form == "discrete":
+        what = "an action" if queries.question.endswith("action") else "a state"
+        return f"Answer with the number of {what}, from 0 to {_count(queries) - 1}."
+    space = queries.action_space
+    assert isinstance(space, Box)
+    if queries.form == "absolute":
+        return f"Answer with a number from {space.low:g} to {space.high:g}.{each}"
+    edges = np.linspace(space.low, space.high, 11)
+    parts = "; ".join(
+        f"{n}: {low:g} <= action {'<=' if n == 9 else '<'} {high:g}"
+        for n, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True))
+    )
+    return f"Answer with the number of the part of the range that it lies in ({parts}).{each}"

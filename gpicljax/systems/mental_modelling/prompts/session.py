@@ -1,0 +1,160 @@
+"""A language model is asked about agents' minds: many questions at once, every reply kept.
+
+What was asked lies on disk before the next question is; a run that is started again asks only what
+it has no reply to. Replies that cannot be read count as wrong (`Answers.parsed`), never as an
+error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, Patience
+from gpicljax.llm.budget import UNLIMITED, Budget
+from gpicljax.llm.chat import ChatModel, ModelError, Usage
+from gpicljax.llm.conversations import Conversations
+from gpicljax.systems.mental_modelling.measures.questions import Queries
+from gpicljax.systems.mental_modelling.measures.scoring import Answers, answers_of
+from gpicljax.systems.mental_modelling.prompts.questions import (
+    DEFAULT,
+    QuestionSettings,
+    answer_in,
+    question_messages,
+)
+
+
+class LanguageAnswers(NamedTuple):
+    """What a language model has answered to Q queries.
+
+    Attributes:
+      answers: for `systems.mental_modelling.measures.score`.
+      replies: Q raw texts; None where there is none yet.
+      usage: tokens, earlier parts of the run included.
+      faults: what went wrong, in words.
+    """
+
+    answers: Answers
+    replies: tuple[str | None, ...]
+    usage: Usage
+    faults: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every query has a reply; else the same call asks for the rest."""
+        return None not in self.replies
+
+    def in_words(self) -> str:
+        """What happened, in a line or two.
+
+        Example:
+          >>> answers = Answers(np.zeros((2, 1)), np.array([True, False]))
+          >>> said = LanguageAnswers(answers, ("[ANSWER: 0]", "?"), Usage(9, 2, 2), ())
+          >>> print(said.in_words())
+          2 of 2 questions have a reply, of 1 an answer could be read; 2 requests, ... 2 written.
+        """
+        said = sum(reply is not None for reply in self.replies)
+        read, wrote, requests = self.usage
+        text = (
+            f"{said} of {len(self.replies)} questions have a reply, of {self.answers.parsed.sum()} "
+            f"an answer could be read; {requests} requests, {read} tokens read, {wrote} written. "
+            + (f"{len(self.faults)} faults, the last: {self.faults[-1]}" if self.faults else "")
+        ).rstrip()
+        more = "\nNot complete: the same call goes on where it was left."
+        return text if self.complete else text + more
+
+
+def ask_questions(
+    queries: Queries,
+    model: ChatModel,
+    folder: str | Path,
+    settings: QuestionSettings = DEFAULT,
+    *,
+    budget: Budget = UNLIMITED,
+    patience: Patience = PATIENT,
+    max_tokens: int = 512,
+    at_once: int = 8,
+    seed: int = 0,
+) -> LanguageAnswers:
+    """Asks a language model all queries, or those that it has not answered yet.
+
+    Args:
+      queries: of one question and size of history; `pick` of the evaluation takes some of many.
+      model: the model.
+      folder: of the transcripts, one for each episode; made if it is not there.
+      settings: how questions are put.
+      budget: what all may cost, earlier parts of the run included.
+      patience: how often a request is tried.
+      max_tokens: the longest reply.
+      at_once: questions that are asked at the same time.
+      seed: of the model's choices, where it has a use for one.
+
+    Returns:
+      Answers and replies.
+
+    Raises:
+      ValueError: before anything is asked, for a task without a text where one is wanted, and what
+        `model.check` refuses.
+      SavedError: if the folder has transcripts of another run, or damaged ones.
+      LockedError: if another process uses the folder.
+
+    Example:
+      >>> import tempfile
+      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries, score
+      >>> from gpicljax.llm.chat import FakeModel
+      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "next_action", history=2)
+      >>> model = FakeModel("It has done so before: [ANSWER: 1]")
+      >>> said = ask_questions(
+      ...     asked, model, tempfile.mkdtemp(), QuestionSettings(instructions=False)
+      ... )
+      >>> score(asked, said.answers).accuracy, said.usage.requests
+      (0.6666666666666666, 3)
+    """
+    run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)
+    question_messages(queries, 0, settings)
+    model.check()
+    replies: list[str | None] = [None] * len(queries.truth)
+
+    def ask(conversation: Conversation, which: Sequence[int]) -> None:
+        for number in which:
+            try:
+                reply = conversation.ask(question_messages(queries, number, settings))
+            except BudgetSpent as error:
+                conversation.faults.append(str(error))
+                return
+            except Interrupted:
+                return
+            except ModelError:  # too long for the model: no answer, and none to come
+                replies[number] = ""
+            else:
+                replies[number] = reply.text
+
+    with run:
+        jobs = []
+        for episode in dict.fromkeys(queries.episode.tolist()):
+            which = np.flatnonzero(queries.episode == episode).tolist()
+            about = {
+                "what": "mental modelling",
+                "environment": queries.environment,
+                "question": queries.question,
+                "form": queries.form,
+                "history": queries.history,
+                "decimals": queries.decimals,
+                "episode": episode,
+                "steps": queries.step[which].tolist(),
+                "settings": dataclasses.asdict(settings),
+                "seed": seed,
+            }
+            jobs.append(
+                (run.open(f"episode_{episode:04d}", about, seed * 100_003 + episode), which)
+            )
+        running = [run.submit(ask, *job) for job in jobs]
+        for job in running:
+            job.result()
+    read = [None if reply is None else answer_in(reply, queries) for reply in replies]
+    return LanguageAnswers(answers_of(queries, read), tuple(replies), run.usage, run.faults)

@@ -1,0 +1,285 @@
+"""Episodes of agents whose minds are to be read: `python experiments/mental_modelling.py collect`.
+
+For every task, agents of several kinds are trained side by side, as `train_agent.py` trains them,
+and kept at three points of their training. Each is saved under `agents/`, so that `load_agent`
+loads it, and its episodes are written with its name and the hash of its weights. What is there
+already is not made again. Rules, for Fetch's tasks, are recorded with more and less noise.
+
+    <out>/<task>/<kind>/         episodes of all seeds and skills, `systems.mental_modelling.data`
+    <out>/agents/<task>/<agent>  the agents themselves
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import tyro
+
+import gpicljax
+from gpicljax.agents import catalogue
+from gpicljax.environment import Environment
+from gpicljax.envs.fetch import Fetch, Script, script
+from gpicljax.interface import Agent
+from gpicljax.runtime import (
+    Lanes,
+    Program,
+    announce,
+    devices_for,
+    enable_compilation_cache,
+    failures_reported,
+    load_agent,
+    make_mesh,
+    parse,
+    provenance,
+    save_agent,
+    say,
+    stream,
+)
+from gpicljax.runtime.training import start_training
+from gpicljax.storage import SavedError
+from gpicljax.storage.atomic import write_atomically
+from gpicljax.studies.train_agent import program as train_agent
+from gpicljax.studies.train_agent.config import SETTINGS
+from gpicljax.systems.mental_modelling.data.episodes import Episodes, join
+from gpicljax.systems.mental_modelling.data.recording import recorder
+from gpicljax.systems.mental_modelling.data.stored import load_episodes, read_npz, save_episodes
+from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
+    COLLECT,
+    FETCH_SCRIPT,
+    GAINS,
+    LEVELS,
+    NOISE,
+    TASKS,
+    CollectConfig,
+    Kind,
+)
+
+
+def _script(config: Script, env: Environment) -> Agent:
+    assert isinstance(env, Fetch)
+    return script(env, config)
+
+
+def _arm(observations: Any, actions: Any) -> str | None:
+    fits = Fetch().observation_space(), Fetch().action_space()
+    return None if (observations, actions) == fits else "it is a rule for Fetch's tasks"
+
+
+catalogue.register(catalogue.rule(FETCH_SCRIPT, _script, _arm, Script))
+
+
+def collect(argv: Sequence[str] | None = None) -> Path:
+    """Collects; returns the folder."""
+    config = parse(COLLECT, argv, prog="mental_modelling.py collect")
+    enable_compilation_cache()
+    with failures_reported(SavedError, ValueError, ModuleNotFoundError):
+        folder = config.folder
+        _claim(folder, config)
+        if config.agents:
+            _loaded(config, folder)
+            return folder
+        announce(
+            f"mental_modelling collect {config.run_name}",
+            {"tasks": ", ".join(config.tasks), "folder": str(folder)},
+        )
+        for name in config.tasks:
+            for kind in TASKS[name].kinds:
+                if not config.kinds or kind in config.kinds:
+                    _kind(config, folder, name, kind)
+    return folder
+
+
+def _claim(folder: Path, config: CollectConfig) -> None:
+    """Refuses a folder that was collected otherwise."""
+    about = {"seed": config.seed, "seeds": config.seeds, "share": config.share}
+    about |= {"episodes": config.episodes, "max_steps": config.max_steps}
+    card = folder / "collection.json"
+    text = json.dumps(about)
+    if card.exists() and card.read_text() != text and not config.overwrite:
+        raise SavedError(f"{card} says {card.read_text()}, not {text}: choose another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(card, text)
+
+
+def _config(config: CollectConfig, name: str, kind_name: str) -> Any:
+    """The configuration of `train_agent.py` for a kind of agent."""
+    kind = TASKS[name].kinds[kind_name]
+    fields = dict(kind.fields)
+    tuned = SETTINGS.get((name, fields.pop("like", kind.algo)), {})
+    base = train_agent.config_type(catalogue.find(kind.algo))
+    options = {"env_options": TASKS[name].options} if TASKS[name].options else {}
+    chosen = {**tuned, **fields, **options, "observations": round(kind.observations * config.share)}
+    if kind.algo == "ddpg" and not isinstance(chosen.get("agent"), catalogue.DDPGConfig):
+        sizes = {"period", "updates_per_collect", "batch_size", "min_replay", "warm_up"}
+        ours = {field: getattr(chosen["agent"], field) for field in sizes}
+        chosen["agent"] = catalogue.DDPGConfig(**ours)
+    return base(env=name, algo=kind.algo, seed=config.seed, seeds=config.seeds, **chosen)
+
+
+def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> None:
+    """Trains the agents of a kind and writes their episodes."""
+    target = folder / name / kind
+    try:
+        there = load_episodes(target)
+        say(f"{name}, {kind}: {len(there.length)} episodes are there already")
+        return
+    except SavedError:
+        pass
+    parts, record = [], None
+    about = TASKS[name].kinds[kind]
+    agents = _trained(config, name, kind) if about.trains else _ruled(config, name, about)
+    for level, seed, save in agents:
+        label = f"{kind} {level} {seed}"
+        home = folder / "agents" / name / label.replace(" ", "_")
+        save(home)
+        saved = load_agent(home)
+        # Trained ones of a kind differ in their parameters alone; rules have none.
+        if record is None or not about.trains:
+            record = recorder(
+                saved.env,
+                saved.agent,
+                environment=name,
+                episodes=config.episodes,
+                max_steps=config.max_steps or TASKS[name].max_steps,
+                env_params=saved.env_params,
+            )
+        key = jax.random.fold_in(stream(config.seed, f"{name} {label}"), seed)
+        parts.append(record(key, saved.params, label, saved.info["hash"]))
+    _write(target, parts)
+
+
+Saved = tuple[str, int, Callable[[Path], None]]
+"""An agent's skill and seed, and what writes it to a folder."""
+
+
+def _ruled(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved]:
+    """The rule with so many gains, and more and less noise."""
+    env, rule = gpicljax.make(name), catalogue.find(kind.algo)
+    for level, noise in NOISE.items():
+        for seed in range(config.seeds):
+            settings = Script(gain=GAINS[seed % len(GAINS)], noise=noise)
+            yield (
+                level,
+                seed,
+                functools.partial(
+                    save_agent,
+                    algorithm=kind.algo,
+                    env_id=name,
+                    env_options={},
+                    env_params=env.default_params,
+                    num_envs=1,
+                    config=settings,
+                    network=rule.network(),
+                    params=(),
+                    provenance=provenance(),
+                ),
+            )
+
+
+def _trained(config: CollectConfig, name: str, kind: str) -> Iterator[Saved]:
+    """All agents of a kind, as their training comes to each level."""
+    settings, what = _config(config, name, kind), f"{name} {kind}"
+    program = train_agent.build(settings)
+    names = tuple(f"seed {n}" for n in range(config.seeds))
+    lanes = Lanes(names, make_mesh(devices_for(config.seeds)))
+    root = stream(config.seed, "train")
+    keys = jax.vmap(lambda n: jax.random.fold_in(root, n))(np.arange(config.seeds, dtype=np.uint32))
+    each = max(1, settings.updates(program.observations) // 10)
+    training = start_training(program, lanes, keys, _no_cells(program, config.seeds), each)
+    running = training.running
+    for tenth in range(1, 11):
+        running, _ = training.advance(running, np.int32(each))
+        running, metrics = training.finish(running)
+        for level in (level for level, when in LEVELS.items() if when == tenth):
+            found = lanes.fetch(metrics)
+            words = ", ".join(f"{n} {np.mean(found[n]):.4g}" for n in list(found)[:2])
+            say(f"{what}: {level} after {each * tenth * program.observations:,} steps ({words})")
+            params = lanes.fetch(running.params)
+            for seed in range(config.seeds):
+                own = jax.tree.map(lambda x, seed=seed: x[seed], params)
+                assert program.save is not None
+                yield (
+                    level,
+                    seed,
+                    functools.partial(program.save, cell=(), params=own, provenance=provenance()),
+                )
+
+
+def _no_cells(program: Program, seeds: int) -> Any:
+    (cell,) = program.cells.values()
+    return jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], seeds, 0), cell)
+
+
+def _loaded(config: CollectConfig, folder: Path) -> None:
+    """The episodes of saved agents."""
+    for path in config.agents:
+        saved = load_agent(path)
+        name = saved.info["env"]["id"]
+        steps = TASKS[name].max_steps if name in TASKS else 100
+        label = f"{saved.info['algorithm']} {saved.info['hash'][:8]}"
+        record = recorder(
+            saved.env,
+            saved.agent,
+            environment=name,
+            episodes=config.episodes,
+            max_steps=config.max_steps or steps,
+            env_params=saved.env_params,
+        )
+        key = stream(config.seed, label)
+        part = record(key, saved.params, label, saved.info["hash"])
+        _write(folder / name / label.replace(" ", "_"), [part])
+
+
+def _write(target: Path, parts: Sequence[Episodes]) -> None:
+    episodes = join(*parts)
+    save_episodes(target, episodes)
+    say(
+        f"{target}: {len(episodes.length)} episodes, {episodes.length.sum():,} steps, "
+        f"mean return {episodes.returns.mean():.4g}"
+    )
+
+
+# A user's own episodes ---------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadConfig:
+    """Reads episodes in the reference's layout into a folder that `mental_modelling.py` measures.
+
+    Attributes:
+      files: Files .npz, one for each episode.
+      env: Id of the environment, for its space of actions.
+      agent: Name of the agent.
+      out: Folder to write to.
+    """
+
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    env: str
+    agent: str
+    out: Path
+
+
+def load(argv: Sequence[str] | None = None) -> Path:
+    """Reads a user's files; returns the folder that was written."""
+    config = tyro.cli(LoadConfig, args=argv, prog="mental_modelling.py load")
+    with failures_reported(SavedError, ValueError):
+        env = gpicljax.make(config.env)
+        seen: Any = env.observation_space()
+        actions: Any = env.action_space()
+        episodes = read_npz(
+            config.files,
+            environment=config.env,
+            action_space=actions,
+            agent=config.agent,
+            num_states=seen.n if isinstance(seen, gpicljax.spaces.Discrete) else None,
+        )
+        target = config.out / config.env / config.agent.replace(" ", "_")
+        _write(target, [episodes])
+    return target

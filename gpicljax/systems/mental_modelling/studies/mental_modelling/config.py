@@ -1,0 +1,275 @@
+"""What `mental_modelling.py` collects: tasks, kinds of agents, and how long each is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from gpicljax.agents import catalogue, dqn, td3
+from gpicljax.checks import Count, Range
+from gpicljax.runtime import RunConfig, TrainingConfig, check
+from gpicljax.systems.mental_modelling.measures.questions import HISTORY_SIZES, QUESTIONS
+from gpicljax.systems.mental_modelling.measures.reader import ReaderSettings
+from gpicljax.systems.mental_modelling.prompts.questions import QuestionSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of agent of a task.
+
+    Attributes:
+      algo: its name in the catalogue.
+      observations: environment steps of each agent, for the quick preset; 0 for a rule, whose skill
+        is how little noise there is in what it does.
+      fields: what else differs from the settings of `train_agent.py`.
+    """
+
+    algo: str
+    observations: int
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is anything to train."""
+        return self.observations > 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A task of Table 3, or one whose states are numbered.
+
+    Attributes:
+      max_steps: at which episodes are cut: about the length that Table 3 has.
+      episodes: of Table 3; 0 where it lacks the task.
+      kinds: of agents, by name.
+      options: static options of the environment, as in `train_agent.py`.
+    """
+
+    max_steps: int
+    episodes: int
+    kinds: Mapping[str, Kind]
+    options: tuple[str, ...] = ()
+
+
+FETCH_SCRIPT = "fetch-script"
+"""The rule that does Fetch's tasks, in the catalogue."""
+
+
+def _dqn(observations: int, double: bool, **fields: Any) -> Kind:
+    config = dqn.DQNConfig(
+        double=double, n_step=3, min_replay=512, batch_size=64, updates_per_collect=2
+    )
+    hparams = dqn.DQNHParams(
+        learning_rate=1e-3, exploration_steps=observations // 4, target_period=100
+    )
+    network = catalogue.QSettings(sizes=(64, 64))
+    return Kind(
+        "dqn",
+        observations,
+        {"num_envs": 16, "agent": config, "hparams": hparams, "network": network} | fields,
+    )
+
+
+# Whole episodes of eight arms at once, and two steps of the optimiser for five of theirs.
+_HINDSIGHT = Kind(
+    "ddpg",
+    122_400,
+    {
+        "num_envs": 8,
+        "agent": catalogue.DDPGConfig(
+            period=51,
+            updates_per_collect=160,
+            replay_capacity=300_000,
+            min_replay=2_000,
+            warm_up=4_000,
+            normalise_observations=True,
+            replay="hindsight",
+        ),
+        "hparams": td3.TD3HParams(
+            actor_learning_rate=1e-3,
+            critic_learning_rate=1e-3,
+            discount=0.98,
+            target_rate=0.02,
+            exploration_noise=0.2,
+            random_share=0.3,
+        ),
+        "network": catalogue.ActorAndCriticsSettings(actor=(128, 128), critic=(128, 128)),
+    },
+)
+
+TASKS: dict[str, Task] = {
+    "MountainCar-v0": Task(
+        100,
+        5,
+        {
+            "ppo": Kind("ppo", 256_000),
+            "dqn": _dqn(120_000, double=False),
+            "double-dqn": _dqn(120_000, double=True),
+        },
+    ),
+    "Acrobot-v1": Task(
+        100,
+        3,
+        {
+            "ppo": Kind("ppo", 122_880),
+            "dqn": _dqn(80_000, double=False),
+            "double-dqn": _dqn(80_000, double=True),
+        },
+    ),
+    "LunarLander-v3": Task(250, 3, {"ppo": Kind("ppo", 245_760)}),
+    "Pendulum-v1": Task(
+        50,
+        3,
+        {
+            "ppo": Kind("ppo", 98_304),
+            "ddpg": Kind("ddpg", 20_000, {"like": "td3"}),
+            "sac": Kind("sac", 16_000),
+        },
+    ),
+    "InvertedDoublePendulum-v4": Task(
+        50,
+        3,
+        {
+            "ppo": Kind("ppo", 98_304),
+            "ddpg": Kind("ddpg", 24_000, {"like": "td3"}),
+            "sac": Kind("sac", 24_000),
+        },
+    ),
+    # Slippery: on firm ice every good agent walks the same six steps.
+    "FrozenLake-v1": Task(
+        50,
+        0,
+        {"dqn": Kind("dqn", 76_800), "q-learning": Kind("q-learning", 81_920)},
+        ("is_slippery=True",),
+    ),
+    "CliffWalking-v1": Task(
+        50, 0, {"dqn": Kind("dqn", 96_000), "q-learning": Kind("q-learning", 40_960)}
+    ),
+    "FetchPickAndPlace-v4": Task(50, 10, {"script": Kind(FETCH_SCRIPT, 0), "ddpg": _HINDSIGHT}),
+    "FetchPush-v4": Task(50, 10, {"script": Kind(FETCH_SCRIPT, 0), "ddpg": _HINDSIGHT}),
+    "FetchSlide-v4": Task(50, 10, {"script": Kind(FETCH_SCRIPT, 0), "ddpg": _HINDSIGHT}),
+}
+"""The paper's tasks, and two with numbered states (Table 4)."""
+FETCH = tuple(name for name in TASKS if name.startswith("Fetch"))
+
+LEVELS = {"beginner": 1, "advanced": 4, "expert": 10}
+"""Skill levels: tenths of an agent's training."""
+NOISE = {"beginner": 1.0, "advanced": 0.5, "expert": 0.0}
+"""The same of rules: deviation of the noise on their actions."""
+GAINS = (0.7, 0.55, 0.85, 0.6, 0.8, 0.65)
+"""What sets the rules of different seeds apart: how fast they go where they want to be."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectConfig(RunConfig):
+    """Trains agents of several kinds and skills, or loads them, and writes down what they do.
+
+    Attributes:
+      out: Folder to write to; by default `runs/mental_modelling_data/<name>`.
+      tasks: Ids of environments; by default all but Fetch's, which need `gpicljax[fetch]`.
+      kinds: Kinds of agents, of those that a task has; all by default.
+      agents: Folders of saved agents, whose episodes are written instead.
+      share: Of every kind's budget of environment steps.
+      episodes: Of each agent.
+      max_steps: At which they are cut; by default what each task has.
+    """
+
+    seeds: int = 3
+    out: Path | None = None
+    tasks: tuple[str, ...] = tuple(name for name in TASKS if name not in FETCH)
+    kinds: tuple[str, ...] = ()
+    agents: tuple[Path, ...] = ()
+    share: Annotated[float, Range(above=0)] = 1.0
+    episodes: Count = 8
+    max_steps: Count | None = None
+
+    def validate(self) -> None:
+        """Refuses unknown tasks and kinds."""
+        super().validate()
+        known = set(self.tasks) <= set(TASKS) and bool(self.tasks)
+        check(known, "tasks", self.tasks, ", ".join(TASKS))
+        kinds = {kind for name in self.tasks for kind in TASKS[name].kinds}
+        check(set(self.kinds) <= kinds, "kinds", self.kinds, ", ".join(sorted(kinds)))
+
+    @property
+    def folder(self) -> Path:
+        """Where the data goes."""
+        return self.out or self.runs_dir / "mental_modelling_data" / self.run_name
+
+
+COLLECT = {
+    "quick": CollectConfig(),
+    # The budgets that reach the goals of train_agent.py.
+    "full": CollectConfig(seeds=6, share=2.0, episodes=16),
+}
+
+
+PROMPTS: dict[str, QuestionSettings] = {
+    "indexed": QuestionSettings(),
+    "lists": QuestionSettings(indexed=False),
+    "no-dynamics": QuestionSettings(dynamics=False),
+    "no-instructions": QuestionSettings(instructions=False),
+    "no-reasoning": QuestionSettings(reasons=False),
+}
+"""How a language model is asked, by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Asks about agents, and compares who answers; nothing but a reader is trained.
+
+    Attributes:
+      data: Folder that `collect` or `load` wrote.
+      tasks: Ids of environments; all that the data has, by default.
+      questions: What is asked.
+      histories: Sizes of history; those for which a task's episodes are too short are left out.
+      unseen: What the names of the agents end in that are asked about; the reader never sees them.
+      skill: A word in their names; all skills where no name has it.
+      other_kinds: Whether each kind of agents, the first word of their names, is asked about with a
+        reader that has seen none of its kind, too.
+      queries: Of each question, at most.
+      decimals: To which everything is rounded.
+      reader: The transformer in weights; its updates.
+      endpoint: Of a language model, up to /v1; none by default.
+      model: Its name there.
+      key_variable: Of the environment, which has the key; empty where none is needed.
+      prompts: How it is asked.
+      asked: Of the queries of each question and history, how many it is asked.
+      max_tokens: Of its replies.
+    """
+
+    seeds: int = 1
+    data: Path = Path("runs/mental_modelling_data/quick")
+    tasks: tuple[str, ...] = ()
+    questions: tuple[str, ...] = QUESTIONS
+    histories: tuple[int, ...] = HISTORY_SIZES
+    unseen: str = " 0"
+    skill: str = "expert"
+    other_kinds: bool = False
+    queries: Count = 600
+    decimals: Annotated[int, Range(0, 8)] = 4
+    reader: ReaderSettings = ReaderSettings()
+    endpoint: str | None = None
+    model: str = "gpt-4o-mini"
+    key_variable: str = "OPENAI_API_KEY"
+    prompts: tuple[str, ...] = ("indexed",)
+    asked: Count = 50
+    max_tokens: Count = 512
+
+    def validate(self) -> None:
+        """Refuses unknown questions and prompts, and sizes of history that are none."""
+        super().validate()
+        check(self.seeds == 1, "seeds", self.seeds, "1: intervals are over episodes")
+        for name, known in (("questions", QUESTIONS), ("prompts", tuple(PROMPTS))):
+            given = getattr(self, name)
+            check(bool(given) and set(given) <= set(known), name, given, ", ".join(known))
+        fine = bool(self.histories) and all(0 <= size <= 40 for size in self.histories)
+        check(fine, "histories", self.histories, "integers from 0 to 40")
+
+
+PRESETS = {
+    "quick": Config(),
+    "full": Config(queries=5_000, reader=ReaderSettings(3, 96, 4, 3_000, 64)),
+}

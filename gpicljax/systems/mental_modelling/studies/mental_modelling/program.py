@@ -1,0 +1,254 @@
+"""How the study `mental_modelling` is built and run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.agents.algorithm import Untrained
+from gpicljax.llm.chat import ChatModel
+from gpicljax.runtime import ConfigError, Outcome, Program, run_experiment, say, stream
+from gpicljax.spaces import Box
+from gpicljax.storage import SavedError
+from gpicljax.systems.mental_modelling.data.episodes import Episodes, join, take
+from gpicljax.systems.mental_modelling.data.stored import load_episodes
+from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
+from gpicljax.systems.mental_modelling.measures.physics import is_lawful, physics
+from gpicljax.systems.mental_modelling.measures.questions import Queries, build_queries, pick
+from gpicljax.systems.mental_modelling.measures.reader import (
+    Reader,
+    answers_of_readers,
+    reader_answers,
+    train_reader,
+)
+from gpicljax.systems.mental_modelling.measures.results import Row, row_of
+from gpicljax.systems.mental_modelling.measures.scoring import Answers
+from gpicljax.systems.mental_modelling.prompts.session import ask_questions
+from gpicljax.systems.mental_modelling.studies.mental_modelling.collect import collect, load
+from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
+    PRESETS,
+    PROMPTS,
+    Config,
+)
+from gpicljax.systems.mental_modelling.studies.mental_modelling.report import OTHER_KINDS, report
+
+
+def tasks_of(config: Config) -> dict[str, list[Path]]:
+    """Folders of episodes by task. ConfigError where there are none."""
+    found: dict[str, list[Path]] = {}
+    for card in sorted(config.data.glob("*/*/episodes.json")):
+        found.setdefault(card.parent.parent.name, []).append(card.parent)
+    known = ", ".join(found) or "a folder that `mental_modelling.py collect` wrote"
+    for name in config.tasks or ("",):
+        if (name and name not in found) or not found:
+            raise ConfigError(
+                f"data: {config.data} has no episodes of {name or 'any task'}; {known}"
+            )
+    return {name: found[name] for name in config.tasks or found}
+
+
+def build(config: Config) -> Program:
+    """Nothing but readers is trained, and these are no agents."""
+    tasks = tasks_of(config)
+    model = _model(config)
+
+    def measured() -> dict[str, Any]:
+        rows: list[Row] = []
+        readers: dict[str, Any] = {}
+        for name, folders in tasks.items():
+            try:
+                episodes = join(*(load_episodes(folder) for folder in folders))
+            except (SavedError, ValueError) as error:
+                raise SystemExit(f"error: {error}") from error
+            some, about = _task(config, name, episodes, model)
+            rows += some
+            readers[name] = about
+        return {"rows": rows, "tasks": readers}
+
+    return Program(
+        title=f"Mental modelling of agents in {', '.join(tasks)}",
+        details={"language model": model.name if model else "none"},
+        init=lambda key, cell: Untrained((), key, jnp.zeros((), jnp.int32)),
+        update=lambda state: (state, {}),
+        observations=0,
+        baselines=measured,
+    )
+
+
+def _model(config: Config) -> ChatModel | None:
+    if config.endpoint is None:
+        return None
+    from gpicljax.llm.client import OpenAICompatible
+
+    try:
+        return OpenAICompatible(
+            config.endpoint, config.model, key_variable=config.key_variable or None
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def split(config: Config, episodes: Episodes) -> tuple[Episodes | None, Episodes]:
+    """The episodes to learn from, if there are any, and those of the agents that are asked about.
+
+    Agents are told apart by what their names end in; where no name does, a third is asked about.
+    """
+    names = list(dict.fromkeys(episodes.agents))
+    unseen = [name for name in names if name.endswith(config.unseen)] or names[::3]
+    skilled = [name for name in unseen if config.skill and config.skill in name] or unseen
+    seen = np.array([name not in unseen for name in episodes.agents])
+    asked = np.array([name in skilled for name in episodes.agents])
+    return take(episodes, seen) if seen.any() else None, take(episodes, asked)
+
+
+def histories_of(config: Config, episodes: Episodes) -> tuple[int, ...]:
+    """The sizes of history for which a fifth of the episodes are long enough."""
+    enough = max(2, len(episodes.length) // 5)
+    fits = [size for size in config.histories if (episodes.length > size + 2).sum() >= enough]
+    return tuple(sorted(fits)) or (0,)
+
+
+def long_enough(episodes: Episodes, sizes: tuple[int, ...]) -> Episodes:
+    """Those that have a step to be asked about in every size of history."""
+    return take(episodes, episodes.length > max(sizes) + 1)
+
+
+def queries_of(config: Config, long: Episodes, sizes: tuple[int, ...]) -> Iterator[Queries]:
+    """All queries: the same steps in every size of history."""
+    first = max(sizes)
+    for question in config.questions:
+        forms = [None]
+        if question.endswith("action") and isinstance(long.action_space, Box):
+            forms = ["bins", "absolute"]
+        for form in forms:
+            for history in sizes:
+                asked = build_queries(
+                    long,
+                    question,  # type: ignore[arg-type]
+                    form=form,  # type: ignore[arg-type]
+                    history=history,
+                    first=first,
+                    decimals=config.decimals,
+                    seed=config.seed,
+                )
+                yield pick(asked, config.queries, config.seed)
+
+
+def kind_of(name: str) -> str:
+    """The kind of an agent, by its name.
+
+    Example:
+      >>> kind_of("double-dqn expert 0")
+      'double-dqn'
+    """
+    return name.partition(" ")[0]
+
+
+class Strangers(NamedTuple):
+    """Readers that have each seen all kinds of agents but one.
+
+    Attributes:
+      readers: one for each kind that is asked about.
+      which: `int[N]`, which of them is asked about an episode.
+    """
+
+    readers: list[Reader]
+    which: np.ndarray
+
+
+def strangers(config: Config, name: str, known: Episodes, asked: Episodes) -> Strangers | None:
+    """Trains them; None where there are no agents of other kinds for one of them."""
+    kinds = list(dict.fromkeys(map(kind_of, asked.agents)))
+    others = [np.array([kind_of(agent) != kind for agent in known.agents]) for kind in kinds]
+    if not all(some.any() for some in others):
+        return None
+    readers = [
+        train_reader(
+            stream(config.seed, f"{name} without {kind}"),
+            take(known, some),
+            config.reader,
+            decimals=config.decimals,
+        )
+        for kind, some in zip(kinds, others, strict=True)
+    ]
+    return Strangers(readers, np.array([kinds.index(kind_of(agent)) for agent in asked.agents]))
+
+
+def answers_of_all(
+    queries: Queries, reader: Reader | None, others: Strangers | None = None
+) -> dict[str, Answers]:
+    """What everybody answers who is no language model."""
+    found = baseline_answers(queries)
+    if is_lawful(queries):
+        # With less history than a law needs, what regression says.
+        found["physics"] = physics(queries) or found["ridge regression"]
+    if reader is not None:
+        found["reader"] = reader_answers(reader, queries)
+    if others is not None:
+        which = others.which[queries.episode]
+        found[OTHER_KINDS] = answers_of_readers(others.readers, queries, which)
+    return found
+
+
+def _task(
+    config: Config, name: str, episodes: Episodes, model: ChatModel | None
+) -> tuple[list[Row], dict[str, Any]]:
+    """Rows of one task, and what else to report about it."""
+    known, asked = split(config, episodes)
+    sizes = histories_of(config, asked)
+    long = long_enough(asked, sizes)
+    reader, others, nats = None, None, float("nan")
+    if known is not None:
+        key = stream(config.seed, name)
+        reader = train_reader(key, known, config.reader, decimals=config.decimals)
+        nats = float(reader.nats[-10:].mean())
+        others = strangers(config, name, known, long) if config.other_kinds else None
+    about = {
+        "agents": len(set(asked.agents)),
+        "episodes": len(asked.length),
+        "mean_return": float(asked.returns.mean()),
+        "agents_read": len(set(known.agents)) if known else 0,
+        "reader_nats": nats,
+        "histories": list(sizes),
+    }
+    say(f"{name}: {about['agents']} unseen agents, {about['episodes']} episodes, nats {nats:.3f}")
+    rows = []
+    for queries in queries_of(config, long, sizes):
+        for who, said in answers_of_all(queries, reader, others).items():
+            rows.append(row_of(queries, who, said))
+        if model is not None:
+            rows += _told(config, queries, model)
+    return rows, about
+
+
+def _told(config: Config, queries: Queries, model: ChatModel) -> Iterator[Row]:
+    """What a language model answers to some of the queries."""
+    some = pick(queries, config.asked, config.seed)
+    run = config.runs_dir / "mental_modelling" / config.run_name / "replies"
+    for prompt in config.prompts:
+        cell = f"{queries.environment}-{queries.question}-{queries.form}-{queries.history}"
+        said = ask_questions(
+            some,
+            model,
+            run / prompt / cell,
+            PROMPTS[prompt],
+            max_tokens=config.max_tokens,
+            seed=config.seed,
+        )
+        if not said.complete:
+            say(f"{cell}, {prompt}: {said.in_words()}")
+        yield row_of(some, model.name, said.answers, prompt)
+
+
+def main(argv: list[str] | None = None) -> Outcome | Path | None:
+    """Runs the experiment, or what the first argument names."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    kinds = {"collect": collect, "load": load}
+    if arguments and arguments[0] in kinds:
+        return kinds[arguments[0]](arguments[1:])
+    return run_experiment("mental_modelling", PRESETS, build, report, arguments)

@@ -1,0 +1,125 @@
+"""Mental modelling from episodes to a table, figures and replies; and agents that are collected."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from gpicljax.llm.chat import FakeModel
+from gpicljax.systems.mental_modelling.data.stored import load_episodes
+from gpicljax.systems.mental_modelling.measures.results import load_rows
+from gpicljax.systems.mental_modelling.studies.mental_modelling import program as experiment
+
+
+def episode(path, seed, steps=14):
+    rng = np.random.default_rng(seed)
+    actions = rng.integers(0, 3, steps)
+    states = np.cumsum(rng.normal(size=(steps, 1, 2)), axis=0)
+    np.savez(path, states=states, actions=actions[:, None], rewards=-np.ones((steps, 1)))
+    return str(path)
+
+
+def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    where = ["--env", "MountainCar-v0", "--out", "data"]
+    for n, agent in enumerate(("mine 0", "mine 1", "yours 1")):
+        files = [episode(tmp_path / f"{n}{k}.npz", 10 * n + k) for k in range(2)]
+        experiment.main(["load", *files, "--agent", agent, *where])
+    assert load_episodes("data/MountainCar-v0/mine_1").agents == ("mine 1",) * 2
+    small = ["--reader.updates", "2", "--reader.layers", "1", "--reader.width", "8"]
+    small += ["--reader.heads", "1", "--histories", "0", "2", "5", "40", "--no-progress"]
+    # A language model is asked some of the same, and its replies are kept.
+    model = FakeModel("[ANSWER: 1]")
+    monkeypatch.setattr(experiment, "_model", lambda config: model)
+    small += ["--asked", "3", "--other-kinds"]
+    outcome = experiment.main(["--data", "data", *small])
+    said = capsys.readouterr().out
+    assert "| MountainCar-v0 | next action |" in said and "87.1 (Llama3-70b)" in said
+    rows, about = load_rows(outcome.run.path / "results.json")
+    # A history of 40 is longer than the episodes, and is left out.
+    assert {row.history for row in rows} == {0, 2, 5}
+    assert {"copy last", "reader", "reader of other kinds"} < {row.answerer for row in rows}
+    assert "points behind the reader" in said
+    told = [row for row in rows if row.answerer == "fake"]
+    assert len(told) == 5 * 3 and model.requests == 3 * len(told)
+    assert {row.parsed for row in told if row.question.endswith("action")} == {1.0}
+    assert {row.parsed for row in told if row.question.endswith("state")} == {0.0}
+    assert len([*(outcome.run.path / "replies" / "indexed").iterdir()]) == len(told)
+    assert about["tasks"]["MountainCar-v0"]["agents"] == 1
+    figures = {path.name for path in (outcome.run.path / "figures").iterdir()}
+    assert {"MountainCar_history.png", "MountainCar_elements.png", "tasks.png"} <= figures
+
+
+def test_what_cannot_be_measured_is_refused(tmp_path, capsys):
+    for arguments, message in (
+        (["--data", str(tmp_path)], "has no episodes of any task"),
+        (["--questions", "next"], "questions: got"),
+        (["--histories", "41"], "histories: got"),
+        (["collect", "--tasks", "Chess"], "tasks: got"),
+    ):
+        with pytest.raises(SystemExit) as error:
+            experiment.main(arguments)
+        assert error.value.code == 2
+        assert message in capsys.readouterr().err
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"nothing")
+    with pytest.raises(SystemExit) as error:
+        experiment.main(
+            ["load", str(path), "--env", "MountainCar-v0", "--agent", "a", "--out", str(tmp_path)]
+        )
+    assert error.value.code == 1 and "a.npz is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_agents_of_all_skills_are_collected_once(tmp_path, capsys):
+    collect = ["collect", "--tasks", "FrozenLake-v1", "--kinds", "q-learning", "--seeds", "2"]
+    collect += ["--share", "0.05", "--episodes", "3", "--out", str(tmp_path / "data")]
+    experiment.main(collect)
+    found = load_episodes(tmp_path / "data" / "FrozenLake-v1" / "q-learning")
+    assert len(found.length) == 2 * 3 * 3 and len(set(found.checkpoints)) == 6
+    assert found.agents[0] == "q-learning beginner 0" and found.agents[-1] == "q-learning expert 1"
+    capsys.readouterr()
+    experiment.main(collect)
+    assert "18 episodes are there already" in capsys.readouterr().out
+    agents = sorted((tmp_path / "data" / "agents" / "FrozenLake-v1").iterdir())
+    experiment.main(["collect", "--agents", str(agents[0]), "--out", str(tmp_path / "more")])
+    (folder,) = (tmp_path / "more" / "FrozenLake-v1").iterdir()
+    first = found.agents.index(agents[0].name.replace("_", " "))
+    assert load_episodes(folder).checkpoints[0] == found.checkpoints[first]
+    with pytest.raises(SystemExit) as error:
+        experiment.main([*collect, "--seed", "1"])
+    assert error.value.code == 1 and "choose another --out" in capsys.readouterr().err
+
+
+FETCH = importlib.util.find_spec("gymnasium_robotics") is not None
+
+
+@pytest.mark.skipif(FETCH, reason="it is installed")
+def test_fetch_is_asked_for_by_its_extra(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        experiment.main(["collect", "--tasks", "FetchPush-v4", "--out", str(tmp_path)])
+    assert 'pip install "gpicljax[fetch]"' in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FETCH, reason="needs gpicljax[fetch]")
+def test_fetch_is_collected_and_measured(tmp_path, capsys, monkeypatch):
+    """Rules of three skills, an agent that learns from hindsight, and questions with goals."""
+    monkeypatch.chdir(tmp_path)
+    collect = ["collect", "--tasks", "FetchPush-v4", "--seeds", "1", "--episodes", "2"]
+    experiment.main([*collect, "--share", "0.0334", "--out", "data"])
+    rules = load_episodes("data/FetchPush-v4/script")
+    assert rules.agents[::2] == tuple(f"script {x} 0" for x in ("beginner", "advanced", "expert"))
+    assert rules.states.shape == (6, 50, 25) and rules.actions.shape == (6, 50, 4)
+    np.testing.assert_array_equal(rules.achieved_goals, rules.states[..., 3:6])
+    assert rules.returns[-1] > -40 and len(set(rules.checkpoints)) == 3
+    learnt = load_episodes("data/FetchPush-v4/ddpg")
+    assert len(learnt.length) == 6 and len(set(learnt.checkpoints)) == 3
+    folder = str(tmp_path / "data" / "agents" / "FetchPush-v4" / "script_expert_0")
+    experiment.main(["collect", "--agents", folder, "--episodes", "1", "--out", "more"])
+    small = ["--data", "data", "--unseen", "expert 0", "--histories", "3", "--no-progress"]
+    small += ["--reader.updates", "2", "--reader.layers", "1", "--reader.width", "8"]
+    outcome = experiment.main([*small, "--reader.heads", "1", "--other-kinds"])
+    assert "| FetchPush-v4 | next action (absolute) |" in capsys.readouterr().out
+    figures = {path.name for path in (outcome.run.path / "figures").iterdir()}
+    assert "FetchPush_bins.png" in figures

@@ -1,0 +1,133 @@
+"""Figures of mental modelling, and the sheet on which replies are judged, in a browser."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from test_episode_page import browse, in_browser
+
+from gpicljax.storage import SavedError
+from gpicljax.systems.mental_modelling.data.episodes import made_up
+from gpicljax.systems.mental_modelling.figures.curves import (
+    elements_figure,
+    grouped_bars,
+    history_figure,
+    mean_elements,
+)
+from gpicljax.systems.mental_modelling.figures.review import (
+    Reply,
+    agreement_figure,
+    errors_figure,
+    review_page,
+)
+from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
+from gpicljax.systems.mental_modelling.measures.published import ERRORS
+from gpicljax.systems.mental_modelling.measures.questions import build_queries
+from gpicljax.systems.mental_modelling.measures.results import row_of
+from gpicljax.systems.mental_modelling.measures.reviews import agreement, load_review
+
+REPLIES = [
+    Reply("Which?", "Left. </script><b>", True, "step 3"),
+    Reply("Which?", "Right.", False),
+    Reply("Which?", "None.", True),
+]
+
+
+def walk_rows():
+    rng = np.random.default_rng(0)
+    walk = made_up(rng.integers(0, 3, 60), rng.normal(size=(60, 2)))
+    return [
+        row_of(asked, name, answers)
+        for question in ("next_action", "next_state")
+        for history in (0, 1, 5)
+        for asked in [build_queries(walk, question, history=history, first=5)]
+        for name, answers in baseline_answers(asked).items()
+    ]
+
+
+def test_lines_are_the_rows():
+    rows = walk_rows()
+    levels = {"next_action": ("paper", 0.9)}
+    figure = history_figure(rows, ["copy last", "ridge regression"], levels=levels, title="Walk")
+    first, second = figure.axes
+    assert [axes.get_title("left") for axes in (first, second)] == ["next action", "next state"]
+    copied = [
+        row.accuracy for row in rows if (row.question, row.answerer) == ("next_action", "copy last")
+    ]
+    assert first.lines[0].get_ydata().tolist() == copied
+    assert [text.get_text() for text in first.get_xticklabels()] == ["0", "1", "5"]
+    elements = elements_figure(rows, answerers=["ridge regression"], names=["x", "y"])
+    ridge = [
+        row.elements[1]
+        for row in rows
+        if (row.question, row.answerer) == ("next_state", "ridge regression")
+    ]
+    assert elements.axes[1].lines[0].get_ydata().tolist() == ridge
+    groups = mean_elements(rows)
+    assert groups["1"]["ridge regression"] == pytest.approx(np.mean(ridge))
+    assert len(grouped_bars(groups).axes[0].patches) == 2 * 6
+    with pytest.raises(ValueError, match="answerers: got"):
+        history_figure(rows, ["nobody"])
+    with pytest.raises(ValueError, match="groups: got"):
+        grouped_bars({})
+
+
+@in_browser
+def test_a_sheet_counts_what_is_ticked(tmp_path):
+    text = review_page("A <sheet>", "tiny", REPLIES)
+    assert "A &lt;sheet&gt;" in text and text.count("</script>") == 2 and "{{" not in text
+    assert "default-src 'none'" in text
+    script = """
+      const boxes = [...document.querySelectorAll("article")];
+      const tick = (n, kind, which) =>
+        boxes[n].querySelectorAll(`input[type=${kind}]`)[which].click();
+      const text = (id) => document.getElementById(id).textContent;
+      say("first " + text("judged") + "|" + text("manual") + "|" + text("kappa"));
+      tick(0, "radio", 0); tick(1, "radio", 0); tick(2, "radio", 0);
+      tick(1, "radio", 1); tick(0, "checkbox", 4); tick(1, "checkbox", 4); tick(1, "checkbox", 0);
+      tick(1, "checkbox", 0);
+      say("then " + ["judged", "manual", "automatic", "agree", "kappa"].map(text).join("|"));
+      const rows = [...document.querySelectorAll("#counts tr")];
+      say("counts " + rows.map((r) => r.cells[1].textContent).join(","));
+      say("reply " + boxes[0].querySelectorAll("pre")[1].textContent);
+      document.getElementById("judge").value = "me";
+      say("saved " + JSON.stringify(review()));
+    """
+    dom = browse(text, tmp_path, script)
+    said = re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL)[1].strip().split("\n")
+    said = [line.replace("&lt;", "<").replace("&gt;", ">") for line in said]
+    assert said[0] == "first 0 of 3|\N{EN DASH}|\N{EN DASH}"
+    assert said[1] == "then 3 of 3|67 %|67 %|100 %|1.00"
+    assert said[2] == "counts 0,0,0,0,2,0"
+    assert said[3] == "reply Left. </script><b>"
+    file = tmp_path / "review.json"
+    file.write_text(said[4].removeprefix("saved "))
+    review = load_review(file)
+    assert review.judge == "me" and review.right.tolist() == [1, 0, 1]
+    assert review.error_counts == (0, 0, 0, 0, 2, 0)
+    assert len(errors_figure([review]).axes[0].get_xticks()) == len(ERRORS)
+    assert agreement_figure([review, review]).axes
+
+
+def test_reviews_are_compared_and_damaged_ones_named(tmp_path):
+    assert agreement([1, 0, np.nan], [1, 1, 0])[:2] == (2, 0.5)
+    assert np.isnan(agreement([1, 1], [1, 1]).kappa) and agreement([np.nan], [1]).replies == 0
+    with pytest.raises(ValueError, match="replies: got 0"):
+        review_page("t", "m", [])
+    file = tmp_path / "review.json"
+    item = {"right": True, "automatic": True, "errors": []}
+    whole = {"format": 1, "model": "m", "judge": "j", "items": [item]}
+    for change in (
+        {"format": 2},
+        {"items": []},
+        {"items": [item | {"errors": ["spelling"]}]},
+        {"items": [item | {"right": "yes"}]},
+        {"items": [{}]},
+    ):
+        file.write_text(json.dumps(whole | change))
+        with pytest.raises(SavedError, match=r"review.json is damaged or no review"):
+            load_review(file)
+    file.write_text("{")
+    with pytest.raises(SavedError, match=r"review.json is damaged"):
+        load_review(file)

@@ -1,0 +1,192 @@
+"""Questions about agents in words: what is told and hidden, what is read, what is kept."""
+
+import numpy as np
+import pytest
+
+from gpicljax.data.transcripts import read_transcript
+from gpicljax.llm.budget import Budget
+from gpicljax.llm.chat import FakeModel, ModelError
+from gpicljax.llm.local import ByteModel
+from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.spaces import Box
+from gpicljax.storage import SavedError
+from gpicljax.systems.mental_modelling.data.episodes import episodes_of, join, made_up
+from gpicljax.systems.mental_modelling.measures.questions import QUESTIONS, build_queries, pick
+from gpicljax.systems.mental_modelling.measures.scoring import score
+from gpicljax.systems.mental_modelling.prompts.questions import (
+    QuestionSettings,
+    answer_in,
+    question_messages,
+    question_text,
+    system_text,
+)
+from gpicljax.systems.mental_modelling.prompts.session import ask_questions
+from gpicljax.systems.mental_modelling.prompts.tasks import TASKS
+
+RAW = QuestionSettings(instructions=False)
+
+
+def car():
+    states = [[-0.5123, 0.01], [-0.4987, 0.02], [-0.4711, 0.03], [-0.4377, 0.0444]]
+    return made_up([2, 0, 1, 2], states, environment="MountainCar-v0")
+
+
+def test_what_is_asked_is_told_and_what_is_true_is_not():
+    hidden = {
+        "next_action": "action 1",
+        "last_action": "action 1",
+        "next_state": "-0.4377",
+        "last_state": "-0.4711",
+    }
+    for question in QUESTIONS:
+        text = question_text(build_queries(car(), question, history=2), 0)
+        assert "step 0: state [-0.5123, 0.0100], action 2, reward 0" in text, question
+        assert "[-0.4987, 0.0200]" in text
+        assert ("[-0.4711, 0.0300]" in text) == (question != "last_state")
+        assert ("[-0.4377, 0.0444]" in text) == (question in ("last_action", "last_state"))
+        assert hidden.get(question, "never") not in text
+    listed = question_text(
+        build_queries(car(), "next_action", history=2), 0, QuestionSettings(indexed=False)
+    )
+    assert "actions: 2, 0\n" in listed and "step 0:" not in listed
+    blind = question_text(build_queries(car(), "next_action", history=0), 0)
+    assert "happened" not in blind
+
+
+def test_conditions_take_away_what_they_say():
+    asked = build_queries(car(), "next_action", history=1)
+    whole = system_text(asked)
+    plain = system_text(asked, QuestionSettings(dynamics=False))
+    assert "cos(3 * position)" in whole and "cos(" not in plain and "valley" in plain
+    assert "valley" not in system_text(asked, RAW)
+    thinks, answers = (
+        question_text(asked, 0, QuestionSettings(reasons=reasons)) for reasons in (True, False)
+    )
+    assert "Think step by step" in thinks and "Think" not in answers
+    assert (
+        QuestionSettings(False, False, True, False).in_words == "lists, no dynamics, no reasoning"
+    )
+    for text in TASKS.values():
+        assert all((text.task, text.states, text.actions, text.rewards, text.start, text.end))
+    walk = build_queries(made_up([0, 1]), "next_action", history=0)
+    with pytest.raises(ValueError, match="queries.environment: got 'Walk'; accepted"):
+        question_messages(walk, 0)
+
+
+def test_goals_are_shown():
+    """Fetch's, whose instructions speak of them; asked about by the element and by the part."""
+    rng = np.random.default_rng(0)
+    steps = 4
+    arm = episodes_of(
+        [rng.normal(size=(steps, 25))],
+        [rng.uniform(-1, 1, (steps, 4))],
+        [-np.ones(steps)],
+        environment="FetchPush-v4",
+        action_space=Box(-1.0, 1.0, (4,)),
+        agent="arm",
+        achieved_goals=[rng.normal(size=(steps, 3))],
+        desired_goals=[np.full((steps, 3), [1.25, 0.5, 0.4249])],
+    )
+    for question in QUESTIONS:
+        asked = build_queries(arm, question, history=2)
+        _, told = question_messages(asked, 0)
+        assert told.content.startswith("The goal is [1.2500, 0.5000, 0.4249]."), question
+        assert "The goal is a position" in system_text(asked)
+        assert asked.truth.shape[1] == {"action": 4, "state": 25}.get(question[5:], 1)
+    assert answer_in("[ANSWER: 0, 9, 5, 5]", build_queries(arm, "next_action")) == [0, 9, 5, 5]
+    grips = {name: TASKS[name].actions for name in TASKS if name.startswith("Fetch")}
+    assert ["open" in words for words in grips.values()].count(True) == 1
+    assert "open" in grips["FetchPickAndPlace"]
+
+
+def test_the_last_answer_counts_and_nothing_else_is_one():
+    actions = build_queries(car(), "next_action", history=1)
+    states = build_queries(car(), "next_state", history=1)
+    votes = build_queries(car(), "argue", history=1)
+    for text, right in (
+        ("[ANSWER: 2]", [2]),
+        ("Say [ANSWER: 1]. No, [answer: 0].", [0]),
+        ("[ANSWER: 3]", None),
+        ("[ANSWER: -1]", None),
+        ("[ANSWER: 1, 2]", None),
+        ("[ANSWER: 1.0]", None),
+        ("2", None),
+        ("", None),
+        ("[ANSWER: " + "9" * 4000 + "]", None),
+    ):
+        assert answer_in(text, actions) == right, text
+    assert answer_in("[ANSWER: 'Increase', unchanged]", states) == [1, 2]
+    assert answer_in("[ANSWER: increase]", states) is None
+    assert answer_in("[ANSWER: Yes]", votes) == [1] and answer_in("[ANSWER: 1]", votes) is None
+    swing = made_up([0.5, -0.5, 0.1], action_space=Box(-2.0, 2.0))
+    bins = build_queries(swing, "next_action", history=1)
+    numbers = build_queries(swing, "next_action", history=1, form="absolute")
+    assert answer_in("[ANSWER: 9]", bins) == [9] and answer_in("[ANSWER: 10]", bins) is None
+    assert answer_in("[ANSWER: -1.25e0]", numbers) == [-1.25]
+    for text in ("[ANSWER: 2.1]", "[ANSWER: nan]", "[ANSWER: 1e999]"):
+        assert answer_in(text, numbers) is None
+    # What is read is what the part of the range is called in the question.
+    assert "4: -0.4 <= action < 0" in question_text(bins, 0)
+    lake = made_up([0, 1, 0], [3, 2, 1], num_states=16, environment="FrozenLake-v1")
+    squares = build_queries(lake, "next_state", history=1)
+    assert answer_in("[ANSWER: 15]", squares) == [15] and answer_in("[ANSWER: 16]", squares) is None
+
+
+def two_walks():
+    return join(made_up([0, 1, 1, 0, 1]), made_up([1, 1, 0, 0]))
+
+
+def test_replies_are_kept_and_asked_for_once(tmp_path):
+    asked = build_queries(two_walks(), "next_action", history=2)
+    model = FakeModel(
+        lambda messages, seed: (
+            "who knows" if "At step 3 " in messages[-1].content else "[ANSWER: 1]"
+        )
+    )
+    first = ask_questions(asked, model, tmp_path, RAW, budget=Budget(requests=3), at_once=1)
+    assert not first.complete and first.replies.count(None) == 2
+    assert "Not complete" in first.in_words()
+    assert any("requests" in fault for fault in first.faults)
+    second = ask_questions(asked, model, tmp_path, RAW)
+    assert second.complete and model.requests == 5 and second.usage.requests == 5
+    done = score(asked, second.answers)
+    # Steps 2, 3, 4 of one walk, 2 and 3 of the other: what cannot be read is wrong, not left out.
+    assert done.queries == 5 and done.parsed == 3 and done.accuracy == 2 / 5
+    about, turns = read_transcript(tmp_path / "episode_0001.jsonl")
+    assert about["question"] == "next_action" and [turn["reply"] for turn in turns] == [
+        "[ANSWER: 1]",
+        "who knows",
+    ]
+    other = build_queries(two_walks(), "argue", history=2)
+    with pytest.raises(SavedError, match="is about something else"):
+        ask_questions(other, model, tmp_path, RAW)
+    with pytest.raises(ValueError, match="max_tokens: got 0"):
+        ask_questions(asked, model, tmp_path, RAW, max_tokens=0)
+
+
+def test_faults_of_the_model_are_no_end(tmp_path):
+    asked = build_queries(two_walks(), "next_action", history=2)
+    faults = {0: ModelError("busy (503)", "transient"), 2: ModelError("too long", "context")}
+    model = FakeModel("[ANSWER: 1]", faults=faults)
+    said = ask_questions(asked, model, tmp_path, RAW, at_once=1)
+    assert said.complete and len(said.faults) == 2 and said.answers.parsed.sum() == 4
+    assert score(asked, said.answers).queries == 5
+
+
+def test_a_model_of_bytes_answers_too(tmp_path):
+    import jax
+    import jax.numpy as jnp
+
+    network = language_model(LanguageModelSettings("lstm", layers=1, width=8, hidden=8), 259, 64)
+    params = network.init(jax.random.key(0), jnp.zeros(1, jnp.int32))
+    asked = pick(build_queries(car(), "next_state", history=1), 1)
+    said = ask_questions(asked, ByteModel(network, params, memory=64), tmp_path, RAW, max_tokens=4)
+    assert said.complete and not said.answers.parsed.any()
+
+
+def test_some_of_many_queries_are_drawn_once_and_in_order():
+    asked = build_queries(made_up(np.arange(60) % 3), "next_state", history=4)
+    some = pick(asked, 10, seed=1)
+    assert len(set(some.step.tolist())) == 10 and (np.diff(some.step) > 0).all()
+    assert np.array_equal(some.past_actions[:, -1], (some.step - 1) % 3)
+    assert pick(asked, 1000) is asked and some.next_state is None

@@ -1,0 +1,154 @@
+"""The transformer that reads agents: what its tokens hide, what it learns, and rows on disk."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from gpicljax.spaces import Discrete
+from gpicljax.storage import SavedError
+from gpicljax.systems.mental_modelling.data.episodes import episodes_of, made_up
+from gpicljax.systems.mental_modelling.measures import published, reader
+from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers, copy_last
+from gpicljax.systems.mental_modelling.measures.questions import build_queries
+from gpicljax.systems.mental_modelling.measures.reader import (
+    ReaderSettings,
+    reader_answers,
+    train_reader,
+)
+from gpicljax.systems.mental_modelling.measures.results import (
+    comparisons,
+    load_rows,
+    right_by_history,
+    row_of,
+    save_rows,
+)
+from gpicljax.systems.mental_modelling.measures.scoring import score
+
+
+def test_tokens_hide_what_is_asked_for():
+    count, at = 9, 6
+    rng = np.random.default_rng(0)
+
+    @jax.jit
+    def program(number, x):
+        return reader._tokens(number, x, reader._asked(number, count, at))
+
+    def tokens(number, states, done, paid):
+        x = {"seen": states, "done": done, "paid": paid, "goal": np.zeros((count, 0))}
+        x |= {"moved": reader._differences(states), "jumped": reader._differences(states, 2)}
+        return np.asarray(program(np.int32(number), x))
+
+    states, done, paid = rng.normal(size=(count + 1, 2)), rng.normal(size=(count, 1)), np.ones(9)
+    # What a question about step 6 hides: of states, from where on, and of actions and rewards.
+    hidden = {0: (7, 6), 1: (8, 6), 2: (7, 7), 3: (None, 7)}
+    for number, (first, act) in hidden.items():
+        other, other_done, other_paid = states.copy(), done.copy(), paid.copy()
+        other[slice(first, None) if first else at] += 3
+        other_done[act:] += 3
+        other_paid[at if number != 2 else 7 :] += 3
+        mine, changed = (
+            tokens(number, states, done, paid),
+            tokens(number, other, other_done, other_paid),
+        )
+        assert np.array_equal(mine[: at + 1], changed[: at + 1]), number
+        # And nothing else is hidden.
+        last = (states.copy(), done.copy(), paid)
+        last[0][at - 1] += 3
+        assert not np.array_equal(mine[at], tokens(number, *last)[at])
+
+
+def test_goals_are_read():
+    """Where a goal says which way an agent goes, and nothing else does."""
+    rng = np.random.default_rng(0)
+    side = rng.choice([-1.0, 1.0], 64)
+    steps = 6
+    walk = episodes_of(
+        [np.zeros((steps, 1))] * 64,
+        [np.full(steps, int(x > 0)) for x in side],
+        [np.zeros(steps)] * 64,
+        environment="Walk",
+        action_space=Discrete(2),
+        agent="goer",
+        achieved_goals=[np.zeros((steps, 1))] * 64,
+        desired_goals=[np.full((steps, 1), x) for x in side],
+    )
+    asked = build_queries(walk, "next_action", history=0)
+    np.testing.assert_array_equal(asked.goal[:, 0], side[asked.episode])
+    sizes = ReaderSettings(layers=1, width=8, heads=1, updates=40, batch_size=32)
+    made = train_reader(jax.random.key(0), walk, sizes)
+    assert score(asked, reader_answers(made, asked)).accuracy > 0.95
+    with pytest.raises(ValueError, match="queries: got 'Walk'"):
+        reader_answers(made, dataclasses.replace(asked, goal=None))
+    two = reader.answers_of_readers([made, made], asked, np.arange(len(asked.step)) % 2)
+    np.testing.assert_array_equal(two.values, reader_answers(made, asked).values)
+    with pytest.raises(ValueError, match="which: got .*; accepted: .* integers from 0 to 0"):
+        reader.answers_of_readers([made], asked, np.arange(len(asked.step)) % 2)
+
+
+def walks(count, steps, habit, seed):
+    """Walkers on a ring of 5 squares who go on in one direction, each in its own, with slips."""
+    rng = np.random.default_rng(seed)
+    states, actions = [], []
+    for _ in range(count):
+        way = rng.integers(0, 2)
+        slip = rng.random(steps) < habit
+        done = np.where(slip, 1 - way, way)
+        place = np.concatenate([[0], np.cumsum(2 * done - 1)])[:-1] % 5
+        states.append(place)
+        actions.append(done)
+    ring = {"environment": "Ring", "action_space": Discrete(2), "num_states": 5, "agent": "w"}
+    return episodes_of(states, actions, [np.ones(steps)] * count, **ring)
+
+
+@pytest.mark.slow
+def test_a_reader_learns_the_task_in_weights_and_the_agent_in_context():
+    settings = ReaderSettings(layers=1, width=32, heads=2, updates=150, batch_size=16)
+    trained = train_reader(jax.random.key(0), walks(60, 24, 0.1, 0), settings)
+    other = walks(30, 24, 0.1, 1)
+    states = build_queries(other, "next_state", history=3)
+    assert score(states, reader_answers(trained, states)).accuracy > 0.95
+    answer = functools.partial(reader_answers, trained)
+    right = right_by_history(answer, other, "next_action", length=12)
+    assert right.shape == (200, 12)
+    # Nobody knows a stranger's direction; after some steps nine of ten actions are foreseen.
+    assert right[:, 0].mean() < 0.75 < 0.82 < right[:, 6:].mean()
+    asked = build_queries(other, "next_action", history=6)
+    copied = score(asked, copy_last(asked)).accuracy
+    assert score(asked, reader_answers(trained, asked)).accuracy > copied + 0.03
+    votes = build_queries(other, "argue", history=6)
+    assert score(votes, reader_answers(trained, votes)).accuracy > 0.8
+    with pytest.raises(ValueError, match="queries: got 'Walk'; accepted: those of a task with"):
+        reader_answers(trained, build_queries(made_up([0, 1, 2]), "next_action", history=1))
+    with pytest.raises(ValueError, match="length: got 30; accepted: up to 24"):
+        right_by_history(answer, other, "next_action", length=30)
+
+
+def test_rows_are_kept_and_compared(tmp_path):
+    rng = np.random.default_rng(0)
+    car = made_up(rng.integers(0, 3, 30), rng.normal(size=(30, 2)), environment="MountainCar-v0")
+    rows = [
+        row_of(asked, name, answers)
+        for history in (0, 2, 4)
+        for asked in [build_queries(car, "next_action", history=history, first=4)]
+        for name, answers in baseline_answers(asked).items()
+    ]
+    save_rows(tmp_path / "results.json", rows, note="n")
+    again, about = load_rows(tmp_path / "results.json")
+    assert about == {"note": "n"} and len(again) == len(rows) == 15
+    assert again[3].accuracy == rows[3].accuracy and np.isnan(again[3].low)
+    (found,) = comparisons(again)
+    # No history is no part of the mean; the paper's best model stands beside.
+    expected = np.mean([row.accuracy for row in rows if row.history and row.answerer == "majority"])
+    assert found.accuracy["majority"] == pytest.approx(expected)
+    assert found.published == ("Llama3-70b", 0.8706)
+    assert found.best_trivial == max(found.accuracy.values())
+    assert len(published.TABLE_6) == 36
+    assert published.TABLE_6["Pendulum", "last_state", "Llama3-8b"] == (0.1054, 0.0827)
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(SavedError, match=r"results.json is damaged or has no results"):
+        load_rows(tmp_path / "results.json")
+    with pytest.raises(SavedError, match=r"none.json cannot be read"):
+        load_rows(tmp_path / "none.json")

@@ -1,0 +1,99 @@
+"""Actions that are argued about, and rules that know the form of a task's laws."""
+
+import numpy as np
+import pytest
+
+from gpicljax.spaces import Box, Discrete
+from gpicljax.systems.mental_modelling.data.episodes import episodes_of, made_up
+from gpicljax.systems.mental_modelling.measures.baselines import (
+    BASELINES,
+    baseline_answers,
+    copy_last,
+    quadratic,
+    ridge,
+    votes,
+)
+from gpicljax.systems.mental_modelling.measures.physics import physics
+from gpicljax.systems.mental_modelling.measures.questions import build_queries, to_bins
+from gpicljax.systems.mental_modelling.measures.scoring import Answers, score
+
+
+def test_half_of_what_is_argued_about_is_the_agents():
+    rng = np.random.default_rng(0)
+    walk = made_up(rng.integers(0, 4, 301))
+    asked = build_queries(walk, "argue", history=1)
+    agents = build_queries(walk, "next_action", history=1).truth[:, 0]
+    assert asked.form == "vote" and asked.truth[:, 0].mean() == 0.5
+    assert np.array_equal(asked.action == agents, asked.truth[:, 0] == 1)
+    others = (asked.action - agents)[asked.truth[:, 0] == 0] % 4
+    assert (np.bincount(others, minlength=4)[1:] > 30).all()
+    # The seed, and nothing else, decides which.
+    again = build_queries(walk, "argue", history=0, first=1)
+    assert np.array_equal(asked.action, again.action)
+    assert not np.array_equal(asked.truth, build_queries(walk, "argue", history=1, seed=1).truth)
+    answers = baseline_answers(asked)
+    assert [*answers] == ["always agree", *(name for name in BASELINES if name != "same change")]
+    assert score(asked, answers["always agree"]).accuracy == 0.5
+    with pytest.raises(ValueError, match=r"queries.question: got 'argue'; accepted: another"):
+        ridge(asked)
+    with pytest.raises(ValueError, match=r"queries.question: got 'next_action'; accepted: argue"):
+        votes(build_queries(walk, "next_action"), copy_last)
+
+
+def test_other_continuous_actions_lie_in_other_parts_of_the_range():
+    actions = np.random.default_rng(1).uniform(-2, 2, (200, 2))
+    space = {"environment": "Arm", "action_space": Box(-2.0, 2.0, (2,)), "agent": "a"}
+    arm = episodes_of([np.zeros((200, 1))], [actions], [np.zeros(200)], **space)
+    asked = build_queries(arm, "argue", history=0)
+    shown, true = (to_bins(x, -2.0, 2.0) for x in (asked.action, actions))
+    agents = asked.truth[:, 0] == 1
+    assert (shown == true)[agents].all() and not (shown == true)[~agents].any()
+    assert np.abs(asked.action).max() <= 2
+    # Whoever foresees all actions agrees with the agent's and with nothing else.
+    said = votes(asked, lambda queries: Answers(true, np.ones(200, bool)))
+    assert score(asked, said).accuracy == 1
+
+
+def swing(steps, friction):
+    """A pendulum under random torque; its strength is no textbook's."""
+    rng = np.random.default_rng(2)
+    angle, speed, states = 2.0, 0.5, []
+    torque = np.round(rng.uniform(-2, 2, steps), 4)
+    for action in torque:
+        states.append([np.cos(angle), np.sin(angle), speed])
+        speed += 0.4 * np.sin(angle) + 0.11 * action - friction
+        angle += 0.05 * speed
+    return made_up(torque, states, environment="Pendulum-v1", action_space=Box(-2.0, 2.0))
+
+
+def test_a_law_fitted_to_the_history_foretells_and_looks_back():
+    pendulum = swing(40, friction=0.02)
+    for question, least in (("next_state", 0.95), ("last_state", 0.95), ("last_action", 0.99)):
+        asked = build_queries(pendulum, question, history=12, decimals=6)
+        found = score(asked, physics(asked))
+        assert found.accuracy >= least, question
+        assert found.accuracy >= score(asked, ridge(asked)).accuracy
+    # With nothing to fit, or where no law is known, it says so.
+    assert physics(build_queries(pendulum, "last_state", history=1)) is None
+    assert physics(build_queries(made_up([0, 1, 1]), "next_state", history=1)) is None
+    assert physics(build_queries(made_up([0, 1, 1]), "next_action", history=1)) is None
+
+
+def test_feedback_is_linear_in_angles():
+    rng = np.random.default_rng(3)
+    angle, speed = rng.uniform(-1.5, 1.5, 30), rng.normal(size=30)
+    states = np.stack([np.cos(angle), np.sin(angle), speed], -1)
+    actions = -0.8 * angle - 0.3 * speed
+    episode = made_up(actions, states, environment="Pendulum-v1", action_space=Box(-2.0, 2.0))
+    asked = build_queries(episode, "next_action", form="absolute", history=12)
+    error = score(asked, physics(asked)).absolute_error[0]
+    assert error < 1e-3 < score(asked, ridge(asked)).absolute_error[0]
+
+
+def test_products_of_inputs_are_found():
+    states = np.random.default_rng(4).uniform(-1, 1, (40, 2))
+    actions = states[:, 0] * states[:, 1]
+    asked = build_queries(made_up(actions, states), "next_action", form="absolute", history=30)
+    close = score(asked, quadratic(asked, penalty=1e-6)).absolute_error[0]
+    assert close < 0.01 < score(asked, ridge(asked)).absolute_error[0]
+    assert made_up([0, 1]).action_space == Discrete(2)

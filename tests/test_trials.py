@@ -9,8 +9,8 @@ import gpicljax
 from gpicljax.agents.acting import oracle_agent, random_agent, within_trial
 from gpicljax.agents.bandits import ucb1
 from gpicljax.agents.tabular import TabularHParams, q_learner
-from gpicljax.evaluation.in_context_rl import step_of
 from gpicljax.rollout import play, start_rollout
+from gpicljax.systems.in_context_rl.measures import step_of
 from gpicljax.trials import Mixture, Padded, Solved, Trial
 
 LAKE = gpicljax.make("FrozenLake-v1", description=("SFF", "FHF", "FFG"), is_slippery=True)

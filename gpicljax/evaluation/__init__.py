@@ -7,7 +7,6 @@ from gpicljax.evaluation.aggregates import (
     probability_of_improvement,
 )
 from gpicljax.evaluation.icl import Estimate, ICLCurve, ICLProfile, icl_curve, icl_profile
-from gpicljax.evaluation.in_context_rl import TrialMeasures, Trials, measure, normalised
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.evaluation.statistics import (
     Interval,
@@ -29,8 +28,6 @@ __all__ = [
     "ICLProfile",
     "Interval",
     "Moments",
-    "TrialMeasures",
-    "Trials",
     "WelchResult",
     "aggregate",
     "bootstrap_interval",
@@ -40,8 +37,6 @@ __all__ = [
     "icl_profile",
     "interquartile_mean",
     "mean_interval",
-    "measure",
-    "normalised",
     "probability_of_improvement",
     "ratio_interval",
     "welch_test",

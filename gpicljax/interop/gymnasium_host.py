@@ -5,7 +5,7 @@ same functions. What is seen is a trial of so many actions, as `trials.Trial` sh
 
 Example:
   >>> import gymnasium
-  >>> from gpicljax.evaluation.in_context_rl import measure, recorded, step_of
+  >>> from gpicljax.systems.in_context_rl.measures import measure, recorded, step_of
   >>> from gpicljax.rollout import host_play
   >>> batch = from_gymnasium(lambda: gymnasium.make("CliffWalking-v1"), num_envs=2, actions=5)
   >>> def always_up(moments):

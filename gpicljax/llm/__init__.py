@@ -15,13 +15,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "chat",
         "client",
         "conversations",
-        "in_context_rl",
         "inspect_model",
-        "inspect_tasks",
         "local",
         "parsing",
         "prompts",
         "serving",
-        "session",
     ],
 )

@@ -1,6 +1,6 @@
 """What this project's sessions need of Inspect AI: its model as one of ours, and messages as its.
 
-The tasks are in `llm.inspect_tasks` and in the systems' own folders.
+The tasks are in `systems.in_context_rl.prompts.inspect_tasks` and in the systems' own folders.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.evaluation.in_context_rl import measure, recorded, step_of
 from gpicljax.rollout import GIVE_UP, host_play
+from gpicljax.systems.in_context_rl.measures import measure, recorded, step_of
 from gpicljax.trials import Trial
 
 gymnasium = pytest.importorskip("gymnasium")

@@ -5,9 +5,9 @@ import pytest
 import gpicljax
 from gpicljax.data.transcripts import read_transcript
 from gpicljax.llm.chat import FakeModel, Message
-from gpicljax.llm.in_context_rl import play_trials
 from gpicljax.llm.local import SMALL, conversation_text, train_byte_model
 from gpicljax.llm.prompts import PromptSettings
+from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.trials import Trial
 
 

@@ -6,9 +6,9 @@ import jax
 import pytest
 
 import gpicljax
-from gpicljax.llm.in_context_rl import play_trials
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.rollout import HostBatch
+from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.trials import Trial
 
 xllamacpp = pytest.importorskip("xllamacpp")

@@ -13,9 +13,9 @@ import pytest
 import gpicljax
 from gpicljax.llm.asking import Patience
 from gpicljax.llm.chat import FakeModel, Message, ModelError
-from gpicljax.llm.in_context_rl import play_trials
 from gpicljax.llm.serving import answer_to, serve
 from gpicljax.rollout import HostBatch
+from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.trials import Trial
 
 pytest.importorskip("httpx")

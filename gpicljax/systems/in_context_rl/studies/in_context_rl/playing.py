@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from incontext_rl_tasks import Tasks, is_bandit
 
 from gpicljax.agents.acting import oracle_agent, random_agent, within_trial
 from gpicljax.agents.bandits import thompson_bernoulli, ucb1
 from gpicljax.agents.tabular import REFERENCE, TUNED, TabularHParams, q_learner
 from gpicljax.environment import Environment
-from gpicljax.evaluation.in_context_rl import Trials, recorded, step_of
 from gpicljax.evaluation.returns import one_trial_each
 from gpicljax.interface import Agent
 from gpicljax.rollout import play, start_rollout
 from gpicljax.runtime import FAST_COMPILE, stream
+from gpicljax.systems.in_context_rl.measures import Trials, recorded, step_of
+from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Tasks, is_bandit
 from gpicljax.trials import Trial
 
 CONDITIONS = {"": 0, "memory wiped": 1, "rewards hidden": 2, "another trial's context": 3}

@@ -11,7 +11,7 @@ pytest.importorskip("inspect_ai")
 from inspect_ai import eval
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-from gpicljax.llm.inspect_tasks import incontext_rl
+from gpicljax.systems.in_context_rl.prompts.inspect_tasks import incontext_rl
 from gpicljax.systems.mental_modelling.data.episodes import made_up
 from gpicljax.systems.mental_modelling.data.stored import save_episodes
 from gpicljax.systems.mental_modelling.prompts.inspect_tasks import mental_modelling

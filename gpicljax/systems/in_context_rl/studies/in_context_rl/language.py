@@ -8,17 +8,21 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from incontext_rl_playing import Tested
-from incontext_rl_tasks import TEN_ARMS, Tasks, trial_settings
 
 from gpicljax.data.transcripts import read_transcript
 from gpicljax.evaluation.returns import one_trial_each
 from gpicljax.llm.chat import ChatModel, FakeModel, Message
-from gpicljax.llm.in_context_rl import play_trials
 from gpicljax.llm.local import ByteModel, conversation_text, train_byte_model
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.networks.language import LanguageModelSettings
 from gpicljax.runtime import stream
+from gpicljax.systems.in_context_rl.prompts.trials import play_trials
+from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import Tested
+from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
+    TEN_ARMS,
+    Tasks,
+    trial_settings,
+)
 
 TOLD = PromptSettings(reasons=False, tell_limit=False)
 """Told raw, with the whole history, of which the tiny model reads the end."""

@@ -9,16 +9,16 @@ import pytest
 import gpicljax
 from gpicljax import spaces
 from gpicljax.data.transcripts import read_transcript
-from gpicljax.evaluation.in_context_rl import measure, recorded, step_of
 from gpicljax.llm.budget import Budget
 from gpicljax.llm.chat import FakeModel, ModelError
-from gpicljax.llm.in_context_rl import play_trials
 from gpicljax.llm.parsing import chosen
 from gpicljax.llm.prompts import PromptSettings
-from gpicljax.llm.session import TrialSession
 from gpicljax.rollout import HostBatch, host_play
 from gpicljax.storage import LockedError, SavedError
 from gpicljax.storage.lock import exclusive
+from gpicljax.systems.in_context_rl.measures import measure, recorded, step_of
+from gpicljax.systems.in_context_rl.prompts.session import TrialSession
+from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.trials import Trial
 
 LAKE = Trial(gpicljax.make("FrozenLake-v1", is_slippery=True), 12)

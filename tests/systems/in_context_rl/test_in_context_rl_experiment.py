@@ -2,18 +2,25 @@
 
 import json
 
-import incontext_rl
-import incontext_rl_train
 import jax
 import numpy as np
 import pytest
-from incontext_rl_language import win_stay_lose_shift
-from incontext_rl_playing import agent_tester
-from incontext_rl_tasks import CUSTOM, TESTS, corridor_number, lake_number, own_tests, tasks
-from incontext_rl_train import updates
 
 from gpicljax.llm.chat import Message
 from gpicljax.runtime import load_agent, shipped
+from gpicljax.systems.in_context_rl.studies.in_context_rl import program as incontext_rl
+from gpicljax.systems.in_context_rl.studies.in_context_rl.language import win_stay_lose_shift
+from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester
+from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
+    CUSTOM,
+    TESTS,
+    corridor_number,
+    lake_number,
+    own_tests,
+    tasks,
+)
+from gpicljax.systems.in_context_rl.studies.in_context_rl_train import program as incontext_rl_train
+from gpicljax.systems.in_context_rl.studies.in_context_rl_train.program import updates
 
 TINY = [
     "--actions=20",

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.evaluation.in_context_rl import Trials, measure, normalised, summary
+from gpicljax.systems.in_context_rl.measures import Trials, measure, normalised, summary
 
 
 def plain(rewards, ends, accounting):

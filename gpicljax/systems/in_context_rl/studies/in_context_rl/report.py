@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve, icl_profile
-from gpicljax.evaluation.in_context_rl import measure, normalised, summary
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.runtime import Outcome, Report
+from gpicljax.systems.in_context_rl.measures import measure, normalised, summary
 from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.style import save_figure
 

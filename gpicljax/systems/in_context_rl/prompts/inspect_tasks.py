@@ -21,13 +21,13 @@ from typing import Any
 import jax
 
 from gpicljax.checks import missing
-from gpicljax.evaluation.in_context_rl import measure, summary
 from gpicljax.llm.asking import Patience
-from gpicljax.llm.in_context_rl import play_trials
 from gpicljax.llm.inspect_model import by_group, with_model
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.registration import make
 from gpicljax.spaces import Discrete
+from gpicljax.systems.in_context_rl.measures import measure, summary
+from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.trials import Trial
 from gpicljax.vector import VectorEnv
 
@@ -105,7 +105,7 @@ def play(settings: PromptSettings, actions: int, max_tokens: int) -> Solver:
 
 @scorer(metrics={"*": by_group("env")})
 def trial_measures() -> Any:
-    """What the trial came to, by name; see `evaluation.in_context_rl.TrialMeasures`.
+    """What the trial came to, by name; see `systems.in_context_rl.measures.TrialMeasures`.
 
     Example:
       >>> scorer = trial_measures()

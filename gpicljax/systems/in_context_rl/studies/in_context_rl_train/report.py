@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from gpicljax.runtime import Outcome, Report, throughput
-from reports.incontext_rl import LEGEND, draw, of_seeds, results_of, rows_of, table
+from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
+    LEGEND,
+    draw,
+    of_seeds,
+    results_of,
+    rows_of,
+    table,
+)
 
 
 def report(outcome: Outcome) -> Report:

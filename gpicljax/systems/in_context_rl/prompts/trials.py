@@ -2,7 +2,7 @@
 
 A `session.TrialSession` turns one trial into a conversation and replies into actions; `play_trials`
 plays many of them at once through `rollout.host_play`, with every turn on disk before the next.
-What was recorded is measured by `evaluation.in_context_rl.measure`, as any other agent's trials
+What was recorded is measured by `systems.in_context_rl.measures.measure`, as any other agent's trials
 are; for one key, a language model plays the same tasks with the same noise as they do.
 
 Source: the in-context RL evaluation of `openai/evals`: its protocol, restated. Prompts are this
@@ -10,7 +10,7 @@ project's.
 
 Example:
   >>> import gpicljax, jax, tempfile
-  >>> from gpicljax.evaluation.in_context_rl import measure
+  >>> from gpicljax.systems.in_context_rl.measures import measure
   >>> from gpicljax.llm.chat import FakeModel
   >>> env = gpicljax.trials.Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=5)
   >>> vec = gpicljax.VectorEnv(env, 2, resets="fresh")
@@ -37,15 +37,15 @@ import numpy as np
 from gpicljax import spaces
 from gpicljax.checks import check, check_at_least
 from gpicljax.environment import NO_LIMIT
-from gpicljax.evaluation.in_context_rl import Trials, recorded, step_of
 from gpicljax.interface import Moment
 from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, Patience
 from gpicljax.llm.budget import UNLIMITED, Budget
 from gpicljax.llm.chat import ChatModel, ModelError, Usage, usage_of
 from gpicljax.llm.conversations import Conversations
 from gpicljax.llm.prompts import DEFAULT, PromptSettings, explanation_of
-from gpicljax.llm.session import Status, TrialSession
 from gpicljax.rollout import GIVE_UP, HostBatch, HostSource, host_play
+from gpicljax.systems.in_context_rl.measures import Trials, recorded, step_of
+from gpicljax.systems.in_context_rl.prompts.session import Status, TrialSession
 from gpicljax.vector import VectorEnv
 
 __all__ = ["LanguageTrials", "TrialReport", "play_trials"]
@@ -79,7 +79,7 @@ class LanguageTrials(NamedTuple):
     """Trials that a language model has played.
 
     Attributes:
-      trials: what `evaluation.in_context_rl.measure` reads; N trials.
+      trials: what `systems.in_context_rl.measures.measure` reads; N trials.
       reports: of each.
     """
 

@@ -1,0 +1,1 @@
+"""TODO gpicljax/systems/in_context_rl."""

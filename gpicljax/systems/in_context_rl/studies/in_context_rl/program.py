@@ -1,0 +1,178 @@
+"""How the study `in_context_rl` is built and run."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from pathlib import Path
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax.agents.algorithm import Untrained
+from gpicljax.checks import Count, check_choice
+from gpicljax.runtime import (
+    FAST_COMPILE,
+    Outcome,
+    Program,
+    TrainingConfig,
+    check,
+    load_agent,
+    run_experiment,
+    say,
+    shipped,
+    shipped_models,
+)
+from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
+    language_row,
+    tiny_language_model,
+)
+from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
+    CONDITIONS,
+    Tested,
+    agent_tester,
+    rules,
+)
+from gpicljax.systems.in_context_rl.studies.in_context_rl.report import table_report
+from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS, Test, own_tests
+from gpicljax.systems.in_context_rl.studies.in_context_rl_train import program as incontext_rl_train
+
+SHIPPED = tuple(
+    name.removeprefix("in_context_").replace("__", ":").replace("_", "-")
+    for name in shipped_models()
+    if name.startswith("in_context_")
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Compares agents that learn within trials with agents that need no training.
+
+    Attributes:
+      agents: FAMILY:LEARNER, as `incontext_rl_train.py` names them; by default those that come with
+        the package.
+      tests: Sets of tasks; all of them by default.
+      actions: Of a trial.
+      replicas: Trials that each agent is tested in, each on a task of its own.
+      controls: Whether trained agents are tested without their memory, without rewards, and with
+        another trial's context, too, on their own family; an agent of all families, on lakes.
+      conversations: Trials of the tiny language model on each of the bandits; 0 for none of it.
+      reading: Updates of its training.
+    """
+
+    agents: tuple[str, ...] = SHIPPED
+    tests: tuple[Test, ...] = get_args(Test)
+    actions: Count = 200
+    replicas: Count = 1000
+    controls: bool = True
+    conversations: int = 4
+    reading: Count = 600
+
+    def validate(self) -> None:
+        """Refuses agents that nothing is known of."""
+        super().validate()
+        check(self.conversations >= 0, "conversations", self.conversations, "an integer >= 0")
+        for name in self.agents:
+            family, colon, learner = name.partition(":")
+            check(bool(colon), "agents", name, "FAMILY:LEARNER")
+            check_choice("agents", family, incontext_rl_train.TEMPERATURES)
+            check_choice("agents", learner, incontext_rl_train.MEMORIES)
+
+
+PRESETS = {"quick": Config(seeds=1), "full": Config(seeds=3)}
+
+
+def folders(config: Config, name: str) -> list[Path]:
+    """The folders of an agent's seeds: of a run, shipped, or of a run that is made now."""
+    family, learner = name.split(":")
+    run = config.runs_dir / "incontext_rl_train" / f"{config.preset}-{family}-{learner}" / "agents"
+    found = sorted(run.glob("seed_*"))
+    if not found and config.preset == "quick" and name in SHIPPED:
+        return [shipped(f"in_context_{name.replace(':', '__').replace('-', '_')}")]
+    if not found:
+        say(f"training {name} ...")
+        given = ["--preset", config.preset, "--family", family, "--learner", learner, "--requeue"]
+        given += ["--runs-dir", str(config.runs_dir), "--seeds", str(config.seeds)]
+        incontext_rl_train.main([*given, "--actions", str(config.actions)])
+        found = sorted(run.glob("seed_*"))
+    return found
+
+
+def trained(config: Config, name: str) -> dict[str, dict[str, list[Tested]]]:
+    """What a trained agent comes to: by tasks, and by what it is tested without, of all seeds."""
+    family: Any = name.split(":")[0]
+    loaded = [load_agent(folder) for folder in folders(config, name)]
+    padded = family == "mixture"
+    env = loaded[0].env
+    check(int(env.horizon()) == config.actions, "actions", config.actions, f"those of {name}")
+
+    @functools.cache
+    def program(env: Any) -> Any:
+        test = agent_tester(loaded[0].agent, env, config.replicas, config.seed)
+        return jax.jit(test, compiler_options=FAST_COMPILE)
+
+    found: dict[str, dict[str, list[Tested]]] = {}
+    for where, each in own_tests(family).items():
+        if where not in config.tests:
+            continue
+        env, env_params = each.trials(config.actions, padded)
+        controls = CONDITIONS if config.controls and where in (family, "lakes") else {"": 0}
+        found[where] = {
+            f"{name}, {condition}" if condition else name: [
+                jax.device_get(program(env)(one.params, env_params, jnp.int32(number)))
+                for one in loaded
+            ]
+            for condition, number in controls.items()
+        }
+    return found
+
+
+def compared(config: Config, folder: Path) -> dict[str, dict[str, list[Tested]]]:
+    """Everybody's trials, by tasks and agent."""
+    tests: dict[str, dict[str, list[Tested]]] = {}
+    began = time.monotonic()
+
+    def done(what: str) -> None:
+        say(f"{time.monotonic() - began:6.0f} s: {what}")
+
+    for where in config.tests:
+        each = rules(TESTS[where], config.actions, config.replicas, config.seed)
+        tests[where] = {name: [tested] for name, tested in each.items()}
+        done(f"rules on {where}")
+    for name in config.agents:
+        for where, agents in trained(config, name).items():
+            tests[where] |= {f"**{shown}**": seeds for shown, seeds in agents.items()}
+        done(name)
+    bandits = [where for where in ("two-arms", "ten-arms") if where in config.tests]
+    if config.conversations and bandits:
+        model = tiny_language_model(folder / "teacher", config.actions, config.seed, config.reading)
+        size = sum(x.size for x in jax.tree.leaves(model.params))
+        for where in bandits:
+            best = tests[where]["oracle"][0].best
+            told = folder / where, TESTS[where], config.actions, config.conversations, config.seed
+            row = language_row(model, *told, best)
+            tests[where][f"**language model of {size:,} parameters**"] = [row]
+        done("a tiny language model")
+    return tests
+
+
+def build(config: Config) -> Program:
+    """Trains what is missing, each in a run of its own; what this run measures is baselines."""
+    if not config.dry_run:
+        for name in config.agents:
+            folders(config, name)
+    folder = config.runs_dir / "incontext_rl" / config.run_name / "conversations"
+    return Program(
+        title=f"{len(config.agents)} trained agents, {len(config.tests)} sets of tasks",
+        init=lambda key, cell: Untrained((), key, jnp.zeros((), jnp.int32)),
+        update=lambda state: (state, {}),
+        observations=0,
+        baselines=lambda: compared(config, folder),
+    )
+
+
+def main(argv: list[str] | None = None) -> Outcome | None:
+    """Runs the experiment; returns the outcome, None after a dry run."""
+    return run_experiment("incontext_rl", PRESETS, build, table_report, argv)

@@ -1,0 +1,258 @@
+"""How the study `in_context_rl_train` is built and run."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import jax
+
+from gpicljax.agents import catalogue, cloning, ppo
+from gpicljax.agents.acting import oracle_agent, within_trial
+from gpicljax.agents.bandits import ucb1
+from gpicljax.agents.catalogue import RecurrentSettings, TaughtConfig
+from gpicljax.agents.tabular import TUNED, q_learner
+from gpicljax.checks import Count, Range
+from gpicljax.environment import Environment
+from gpicljax.interface import Agent
+from gpicljax.runtime import (
+    Measure,
+    Outcome,
+    Probe,
+    Program,
+    TrainingConfig,
+    check,
+    run_experiment,
+    save_agent,
+)
+from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
+    CONDITIONS,
+    agent_tester,
+    played,
+    rules,
+)
+from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
+    Family,
+    Tasks,
+    is_bandit,
+    own_tests,
+    tasks,
+    training_trials,
+    trial_settings,
+)
+from gpicljax.systems.in_context_rl.studies.in_context_rl_train.report import report
+from gpicljax.trials import Trial
+from gpicljax.vector import VectorEnv
+
+Learner = Literal["dpt", "dpt-attention", "ad", "rl2", "rl2-lstm", "rl2-events"]
+MEMORIES: dict[Learner, str] = {
+    "dpt": "tables",
+    "dpt-attention": "transformer",
+    "ad": "transformer",
+    "rl2": "tables",
+    "rl2-lstm": "lstm",
+    "rl2-events": "events",
+}
+TEMPERATURES: dict[Family, float] = {
+    "lakes": 0.0,
+    "lakes-anywhere": 0.3,
+    "lakes-slippery": 0.3,
+    "cliffs": 0.0,
+    "two-arms": 0.5,
+    "ten-arms": 0.5,
+    "mixture": 0.3,
+}
+"""Of trained policies: on lakes what did best on training tasks, elsewhere set beforehand."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Trains an agent to learn within trials.
+
+    Attributes:
+      family: Tasks; those it is tested on are never trained on. All families at once, in one padded
+        space, are a mixture.
+      learner: How it is trained, and with what memory. dpt imitates an oracle from its own play
+        (Decision-Pretrained Transformer), rl2 is PPO over whole trials, ad imitates Q-learning or
+        UCB1 as they learn (Algorithm Distillation). dpt and rl2 read tables of what was tried; the
+        others an LSTM, a store of events, or attention.
+      actions: Of a trial.
+      num_envs: Trials of an update.
+      minibatches: Groups of them that are learnt from one after the other.
+      temperature: Of the trained policy; by default what is set for the family.
+      replicas: Trials that an agent is tested in, each on a task of its own.
+      network: Sizes; the kind of memory is the learner's.
+      cloning: Hyper-parameters of dpt and ad; decay_updates is set to the length of the run.
+      ppo: Hyper-parameters of rl2; likewise.
+    """
+
+    family: Family = "ten-arms"
+    learner: Learner = "dpt"
+    actions: Count = 200
+    num_envs: Count = 256
+    minibatches: Count = 16
+    temperature: Annotated[float, Range(0)] | None = None
+    replicas: Count = 1000
+    network: RecurrentSettings = RecurrentSettings(slots=256)
+    cloning: cloning.CloningHParams = cloning.CloningHParams(final_share=0.05)
+    ppo: ppo.PPOHParams = ppo.PPOHParams(
+        learning_rate=1e-3, final_share=0.1, discount=0.98, entropy_coefficient=0.01
+    )
+
+    @property
+    def sharpness(self) -> float:
+        """The temperature that is used."""
+        return TEMPERATURES[self.family] if self.temperature is None else self.temperature
+
+    @property
+    def padded(self) -> bool:
+        """Whether the agent lives in the space that all families fit into."""
+        return self.family == "mixture"
+
+    @property
+    def memory(self) -> RecurrentSettings:
+        """The network's settings."""
+        kind: Any = MEMORIES[self.learner]
+        if kind != "transformer":
+            return dataclasses.replace(self.network, memory=kind)
+        window = self.actions + 1
+        return dataclasses.replace(self.network, memory=kind, core=(64, 64), window=window)
+
+    def default_name(self) -> str:
+        """The preset, the family and the learner."""
+        return f"{self.preset}-{self.family}-{self.learner}"
+
+
+def updates(count: int) -> int:
+    """Observations of so many updates of the default size."""
+    return count * 201 * 256
+
+
+QUICK = Config(seeds=1, observations=updates(30), log_lines=6)
+PRESETS = {
+    "quick": QUICK,
+    "full": dataclasses.replace(QUICK, seeds=3, observations=updates(80), log_lines=16),
+}
+
+
+# Teachers ----------------------------------------------------------------------------------------
+
+
+def _source(config: Any, env: Environment) -> Agent:
+    """Whose learning is imitated: UCB1 on bandits, else Q-learning."""
+    del config
+    assert isinstance(env, Trial)
+    space = env.action_space()
+    if is_bandit(env):
+        return within_trial(ucb1(space, 0.2))
+    learner = q_learner(env.env.observation_space(), space)
+    tuned = lambda keys, _, carry, now: learner.act(keys, TUNED, carry, now)  # noqa: E731
+    return within_trial(Agent(learner.initial_carry, tuned))
+
+
+catalogue.register(
+    catalogue.rule("told-what-is-best", lambda _, env: oracle_agent(), privileged=True)
+)
+catalogue.register(catalogue.rule("source", _source))
+
+
+# The program -------------------------------------------------------------------------------------
+
+
+def _sizes(config: Config) -> tuple[str, Any, Any]:
+    """The algorithm's name in the catalogue, its sizes and its hyper-parameters."""
+    unroll, minibatches = config.actions + 1, config.minibatches
+    both: dict[str, Any] = {"whole_trials": True, "temperature": config.sharpness}
+    if config.learner.startswith("rl2"):
+        return (
+            "recurrent-ppo",
+            ppo.PPOConfig(
+                unroll, epochs=2, minibatches=minibatches, normalise_rewards=True, **both
+            ),
+            config.ppo,
+        )
+    taught = config.learner == "ad"
+    # The learning histories of what learns within a trial, imitated while it acts.
+    share = {"teacher_share": 1.0} if taught else {}
+    teacher = "source" if taught else "told-what-is-best"
+    sizes = TaughtConfig(unroll, minibatches, teacher=teacher, **both)
+    return "cloning", sizes, dataclasses.replace(config.cloning, **share)
+
+
+def build(config: Config) -> Program:
+    """Wires tasks, network and trainer together."""
+    alone = not (config.learner == "ad" and config.padded)
+    check(alone, "learner", config.learner, "another one, on a mixture")
+    env, env_params = training_trials(config.family, config.actions)
+    vec = VectorEnv(env, config.num_envs, resets="fresh", params=env_params, privileged=True)
+    name, sizes, hparams = _sizes(config)
+    trainer = catalogue.find(name).make(sizes, vec, config.memory)
+    length = config.updates(trainer.observations)
+    hparams = dataclasses.replace(hparams, decay_updates=length)
+    agent, tests = trainer.agent(greedy=True), own_tests(config.family)
+
+    def on_training_tasks(key: jax.Array, params: Any, cell: Any) -> Any:
+        del cell
+        return played(key, env, env_params, 256, agent, params).trials.rewards
+
+    @functools.cache
+    def test(env: Environment) -> Any:
+        function = agent_tester(agent, env, config.replicas, config.seed)
+        return lambda key, params, cell, *given: function(params, *given)
+
+    def measure(each: Tasks, condition: int) -> Measure:
+        env, env_params = each.trials(config.actions, config.padded)
+        return Measure(test(env), (env_params, condition))
+
+    return Program(
+        title=f"{config.learner} on {config.family}",
+        details={"temperature": f"{config.sharpness:g}"},
+        init=lambda key, cell: trainer.init(key, hparams),
+        update=trainer.update,
+        observations=trainer.observations,
+        measures={
+            f"{name}, {condition}" if condition else name: measure(each, number)
+            for name, each in tests.items()
+            for condition, number in CONDITIONS.items()
+            if name == config.family or not condition
+        },
+        baselines=lambda: {
+            name: rules(each, config.actions, config.replicas, config.seed, all_of_them=False)
+            for name, each in tests.items()
+        },
+        probe=Probe(
+            Measure(on_training_tasks), lambda rewards: {"return": rewards.sum(-1).mean(-1)}
+        ),
+        key_metric="return",
+        save=functools.partial(_save, config, name, sizes),
+    )
+
+
+def _save(
+    config: Config, algorithm: str, sizes: Any, folder: Path, cell: Any, **about: Any
+) -> None:
+    """Writes an agent; that of all families, as one of lakes in the padded space."""
+    del cell
+    each = tasks("lakes" if config.padded else config.family, held_out=True)
+    settings = trial_settings(config.actions, config.padded)
+    save_agent(
+        folder,
+        algorithm=algorithm,
+        env_id=each.env_id,
+        env_options=dict(each.static),
+        env_params=each.env.make_params(**dict(each.params)),
+        num_envs=config.num_envs,
+        config=sizes,
+        network=config.memory,
+        trials=settings,
+        family=config.family,
+        learner=config.learner,
+        **about,
+    )
+
+
+def main(argv: list[str] | None = None) -> Outcome | None:
+    """Runs the experiment; returns the outcome, None after a dry run."""
+    return run_experiment("incontext_rl_train", PRESETS, build, report, argv)

@@ -40,9 +40,7 @@ _PARTS = [
     "rollout",
     "runtime",
     "storage",
-    "trials",
     "viz",
-    "wrappers",
 ]
 __getattr__, _, _ = lazy_loader.attach(__name__, submodules=_PARTS)
 

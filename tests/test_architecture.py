@@ -21,7 +21,7 @@ FLOORS = (
     {"batching", "checks", "random", "storage"},
     {"environment", "interface", "spaces", "registration"},
     {"envs"},
-    {"vector", "task_set", "wrappers", "trials", "interop"},
+    {"vector", "task_set", "wrappers", "interop"},
     {"networks"},
     {"rollout", "data"},
     {"agents"},
@@ -213,8 +213,8 @@ LONG_EXAMPLES = {
     "gpicljax.play.browser",
     "gpicljax.play.game",
     "gpicljax.play.terminal",
-    "gpicljax.trials.part",
-    "gpicljax.trials.solved",
+    "gpicljax.wrappers.part",
+    "gpicljax.wrappers.solved",
 }
 
 

@@ -11,7 +11,10 @@ from gpicljax.agents.bandits import ucb1
 from gpicljax.agents.tabular import TabularHParams, q_learner
 from gpicljax.rollout import play, start_rollout
 from gpicljax.systems.in_context_rl.measures import step_of
-from gpicljax.trials import Mixture, Padded, Solved, Trial
+from gpicljax.wrappers.mixture import Mixture
+from gpicljax.wrappers.padded import Padded
+from gpicljax.wrappers.solved import Solved
+from gpicljax.wrappers.trial import Trial
 
 LAKE = gpicljax.make("FrozenLake-v1", description=("SFF", "FHF", "FFG"), is_slippery=True)
 BANDIT = gpicljax.make("BanditTwoArmedHighLowFixed-v0")

@@ -11,7 +11,7 @@ import pytest
 import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import NO_LIMIT, Environment, Transition
-from gpicljax.wrappers import ActionRepeat, EpisodeStatistics, FrameStack, Wrapper
+from gpicljax.wrappers.wrapper import ActionRepeat, EpisodeStatistics, FrameStack, Wrapper
 
 CAR = gpicljax.make("MountainCar-v0")
 LAKE = gpicljax.make("FrozenLake-v1", description=("SFF", "FHF", "FFG"))

@@ -275,7 +275,7 @@ def oracle_agent() -> Agent:
     Example:
       >>> import gpicljax
       >>> from gpicljax.rollout import agent_step, start_rollout
-      >>> env = gpicljax.trials.Solved(gpicljax.make("BanditTwoArmedHighLowFixed-v0"))
+      >>> env = gpicljax.wrappers.Solved(gpicljax.make("BanditTwoArmedHighLowFixed-v0"))
       >>> vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=True)
       >>> @jax.jit
       ... def pull(key):
@@ -308,7 +308,7 @@ def check_whole_trials(whole_trials: bool, vec: VectorEnv, steps: int) -> None:
 
     Example:
       >>> import gpicljax
-      >>> env = gpicljax.trials.Trial(gpicljax.make("FrozenLake-v1"), 200)
+      >>> env = gpicljax.wrappers.Trial(gpicljax.make("FrozenLake-v1"), 200)
       >>> check_whole_trials(True, gpicljax.VectorEnv(env, 8), steps=201)
       >>> check_whole_trials(True, gpicljax.VectorEnv(env, 8), steps=200)
       Traceback (most recent call last):
@@ -392,7 +392,7 @@ def within_trial(agent: Agent) -> Agent:
       >>> import gpicljax
       >>> from gpicljax.agents.bandits import ucb1
       >>> from gpicljax.rollout import play, start_rollout
-      >>> env = gpicljax.trials.Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=50)
+      >>> env = gpicljax.wrappers.Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=50)
       >>> vec, agent = gpicljax.VectorEnv(env, 8), within_trial(ucb1(env.action_space()))
       >>> def rewards(key):
       ...     return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=50).records

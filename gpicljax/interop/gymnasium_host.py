@@ -28,7 +28,7 @@ from gpicljax import spaces
 from gpicljax.checks import check, check_at_least, missing
 from gpicljax.interface import Moment, Record, TimeStep
 from gpicljax.random import check_key
-from gpicljax.trials import trial_space
+from gpicljax.wrappers.trial import trial_space
 
 try:
     import gymnasium

@@ -242,7 +242,7 @@ def experience_network(
 
     Example:
       >>> import gpicljax
-      >>> env = gpicljax.trials.Trial(gpicljax.make("FrozenLake-v1"), 200)
+      >>> env = gpicljax.wrappers.Trial(gpicljax.make("FrozenLake-v1"), 200)
       >>> network = experience_network(env.observation_space(), env.action_space())
       >>> network.initial_carry(8).codes.shape
       (8, 4, 16)

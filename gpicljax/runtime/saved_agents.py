@@ -42,7 +42,7 @@ from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.runtime.config_json import from_json, to_json
 from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
-from gpicljax.trials import TrialSettings
+from gpicljax.wrappers.settings import TrialSettings
 
 FORMAT = 2
 CARD = "agent.json"

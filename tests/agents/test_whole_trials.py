@@ -8,7 +8,8 @@ import gpicljax
 from gpicljax.agents import catalogue, cloning, ppo
 from gpicljax.agents.acting import oracle_agent
 from gpicljax.networks.experience import ExperienceSettings, experience_network
-from gpicljax.trials import Solved, Trial
+from gpicljax.wrappers.solved import Solved
+from gpicljax.wrappers.trial import Trial
 
 ENV = Trial(Solved(gpicljax.make("BanditTwoArmedHighLowFixed-v0")), 10)
 HPARAMS = cloning.CloningHParams(learning_rate=1e-2)

@@ -9,7 +9,7 @@ import pytest
 import gpicljax
 from gpicljax.rollout import GIVE_UP, host_play
 from gpicljax.systems.in_context_rl.measures import measure, recorded, step_of
-from gpicljax.trials import Trial
+from gpicljax.wrappers.trial import Trial
 
 gymnasium = pytest.importorskip("gymnasium")
 

@@ -9,7 +9,7 @@ from variants import daily
 
 import gpicljax
 from gpicljax.task_set import TaskSet
-from gpicljax.wrappers import EpisodeStatistics
+from gpicljax.wrappers.wrapper import EpisodeStatistics
 
 gymnasium = pytest.importorskip("gymnasium")
 

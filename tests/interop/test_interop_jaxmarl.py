@@ -13,7 +13,7 @@ from stroll import Stroll, assert_same, at
 
 import gpicljax
 from gpicljax import spaces
-from gpicljax.wrappers import EpisodeStatistics
+from gpicljax.wrappers.wrapper import EpisodeStatistics
 
 if not importlib.util.find_spec("jaxmarl"):
     pytest.skip("needs jaxmarl", allow_module_level=True)

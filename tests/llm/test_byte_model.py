@@ -8,7 +8,7 @@ from gpicljax.llm.chat import FakeModel, Message
 from gpicljax.llm.local import SMALL, conversation_text, train_byte_model
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
-from gpicljax.trials import Trial
+from gpicljax.wrappers.trial import Trial
 
 
 @pytest.mark.slow

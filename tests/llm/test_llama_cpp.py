@@ -9,7 +9,7 @@ import gpicljax
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.rollout import HostBatch
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
-from gpicljax.trials import Trial
+from gpicljax.wrappers.trial import Trial
 
 xllamacpp = pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")

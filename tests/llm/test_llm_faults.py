@@ -16,7 +16,7 @@ from gpicljax.llm.chat import FakeModel, Message, ModelError
 from gpicljax.llm.serving import answer_to, serve
 from gpicljax.rollout import HostBatch
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
-from gpicljax.trials import Trial
+from gpicljax.wrappers.trial import Trial
 
 pytest.importorskip("httpx")
 

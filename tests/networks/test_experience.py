@@ -9,7 +9,8 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.experience import ExperienceSettings, experience_network
-from gpicljax.trials import Padded, Trial
+from gpicljax.wrappers.padded import Padded
+from gpicljax.wrappers.trial import Trial
 
 TIME, BATCH, PLACES, ACTIONS = 14, 3, 5, 4
 SETTINGS = ExperienceSettings(code=(8, 6), embedding=8, sizes=(16,), readout=8)

@@ -27,7 +27,7 @@ from gpicljax.runtime import (
     shipped_models,
 )
 from gpicljax.storage import array_folder
-from gpicljax.trials import TrialSettings
+from gpicljax.wrappers.settings import TrialSettings
 
 MAP = ("SFF", "FHF", "FFG")
 CASES = {

@@ -19,7 +19,7 @@ from gpicljax.storage.lock import exclusive
 from gpicljax.systems.in_context_rl.measures import measure, recorded, step_of
 from gpicljax.systems.in_context_rl.prompts.session import TrialSession
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
-from gpicljax.trials import Trial
+from gpicljax.wrappers.trial import Trial
 
 LAKE = Trial(gpicljax.make("FrozenLake-v1", is_slippery=True), 12)
 

@@ -28,8 +28,8 @@ from gpicljax.registration import make
 from gpicljax.spaces import Discrete
 from gpicljax.systems.in_context_rl.measures import measure, summary
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
-from gpicljax.trials import Trial
 from gpicljax.vector import VectorEnv
+from gpicljax.wrappers.trial import Trial
 
 try:
     from inspect_ai import Task, task  # pyright: ignore[reportMissingImports]

@@ -12,7 +12,7 @@ Example:
   >>> import gpicljax, jax, tempfile
   >>> from gpicljax.systems.in_context_rl.measures import measure
   >>> from gpicljax.llm.chat import FakeModel
-  >>> env = gpicljax.trials.Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=5)
+  >>> env = gpicljax.wrappers.Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=5)
   >>> vec = gpicljax.VectorEnv(env, 2, resets="fresh")
   >>> model = FakeModel("The first arm pays more. [SELECT: 0]")
   >>> result = play_trials(jax.random.key(0), vec, model, tempfile.mkdtemp())

@@ -48,7 +48,7 @@ from gpicljax.systems.maze_world.env.types import Params, State, Task
 from gpicljax.systems.maze_world.experts.privileged import Rule, privileged_agent
 from gpicljax.task_set import TaskSet
 from gpicljax.vector import VectorEnv
-from gpicljax.wrappers import Wrapper
+from gpicljax.wrappers.wrapper import Wrapper
 
 _QUARTER = np.pi / 2
 

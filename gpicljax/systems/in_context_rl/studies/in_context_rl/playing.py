@@ -19,7 +19,7 @@ from gpicljax.rollout import play, start_rollout
 from gpicljax.runtime import FAST_COMPILE, stream
 from gpicljax.systems.in_context_rl.measures import Trials, recorded, step_of
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Tasks, is_bandit
-from gpicljax.trials import Trial
+from gpicljax.wrappers.trial import Trial
 
 CONDITIONS = {"": 0, "memory wiped": 1, "rewards hidden": 2, "another trial's context": 3}
 """What a trained agent is tested without."""

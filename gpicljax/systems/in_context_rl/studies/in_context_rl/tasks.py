@@ -13,7 +13,10 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.envs.frozen_lake import LETTERS, MAPS
-from gpicljax.trials import Mixture, Part, Solved, TrialSettings
+from gpicljax.wrappers.mixture import Mixture
+from gpicljax.wrappers.part import Part
+from gpicljax.wrappers.settings import TrialSettings
+from gpicljax.wrappers.solved import Solved
 
 Family = Literal[
     "two-arms", "ten-arms", "lakes", "lakes-anywhere", "lakes-slippery", "cliffs", "mixture"

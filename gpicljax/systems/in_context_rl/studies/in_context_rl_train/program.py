@@ -43,8 +43,8 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     trial_settings,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train.report import report
-from gpicljax.trials import Trial
 from gpicljax.vector import VectorEnv
+from gpicljax.wrappers.trial import Trial
 
 Learner = Literal["dpt", "dpt-attention", "ad", "rl2", "rl2-lstm", "rl2-events"]
 MEMORIES: dict[Learner, str] = {

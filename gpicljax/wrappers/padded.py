@@ -11,7 +11,7 @@ from gpicljax import spaces
 from gpicljax.checks import Count, check
 from gpicljax.environment import Transition
 from gpicljax.spaces import Space
-from gpicljax.wrappers import Wrapper
+from gpicljax.wrappers.wrapper import Wrapper
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from gpicljax.environment import Environment
-from gpicljax.wrappers import Wrapper
+from gpicljax.wrappers.wrapper import Wrapper
 
 
 class OwnTasks(Wrapper):

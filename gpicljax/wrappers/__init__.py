@@ -14,12 +14,12 @@ Example:
   (Discrete(n=10), 200)
 """
 
-from gpicljax.trials.mixture import Mixture
-from gpicljax.trials.padded import Padded
-from gpicljax.trials.part import Part
-from gpicljax.trials.settings import TrialSettings
-from gpicljax.trials.solved import Solved, action_values
-from gpicljax.trials.whole import Trial, trial_space
+from gpicljax.wrappers.mixture import Mixture
+from gpicljax.wrappers.padded import Padded
+from gpicljax.wrappers.part import Part
+from gpicljax.wrappers.settings import TrialSettings
+from gpicljax.wrappers.solved import Solved, action_values
+from gpicljax.wrappers.trial import Trial, trial_space
 
 __all__ = [
     "Mixture",

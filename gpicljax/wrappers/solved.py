@@ -11,7 +11,7 @@ from flax import struct
 
 from gpicljax.checks import Count, Share, check
 from gpicljax.environment import Outcomes, Transition
-from gpicljax.trials._own_tasks import OwnTasks
+from gpicljax.wrappers._own_tasks import OwnTasks
 
 
 def action_values(

@@ -10,7 +10,7 @@ import jax
 
 from gpicljax.checks import Count
 from gpicljax.environment import Outcomes
-from gpicljax.trials._own_tasks import OwnTasks
+from gpicljax.wrappers._own_tasks import OwnTasks
 
 
 @dataclasses.dataclass(frozen=True)

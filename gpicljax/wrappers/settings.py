@@ -6,8 +6,8 @@ import dataclasses
 
 from gpicljax.checks import Count, check, check_fields
 from gpicljax.environment import Environment
-from gpicljax.trials.padded import Padded
-from gpicljax.trials.whole import Trial
+from gpicljax.wrappers.padded import Padded
+from gpicljax.wrappers.trial import Trial
 
 
 @dataclasses.dataclass(frozen=True)

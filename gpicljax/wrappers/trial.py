@@ -14,7 +14,7 @@ from gpicljax import spaces
 from gpicljax.checks import Count
 from gpicljax.environment import Transition
 from gpicljax.spaces import Space
-from gpicljax.wrappers import Wrapper
+from gpicljax.wrappers.wrapper import Wrapper
 
 
 @struct.dataclass

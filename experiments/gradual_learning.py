@@ -1,6 +1,7 @@
 """Gradual learning on streams of bytes: how fast, does what came before help, is it kept?
 
-The study is in `gpicljax/systems/gradual_learning/studies/gradual_learning`; `--help` lists the flags.
+The code is in `gpicljax/systems/gradual_learning/studies/gradual_learning`.
+`--help` lists the flags.
 """
 
 from gpicljax.systems.gradual_learning.studies.gradual_learning.program import main

@@ -1,6 +1,7 @@
 """One table of agents that learn within 200 actions, with frozen weights, on tasks never seen.
 
-The study is in `gpicljax/systems/in_context_rl/studies/in_context_rl`; `--help` lists the flags.
+The code is in `gpicljax/systems/in_context_rl/studies/in_context_rl`.
+`--help` lists the flags.
 """
 
 from gpicljax.systems.in_context_rl.studies.in_context_rl.program import main

@@ -1,6 +1,7 @@
-"""Trains one agent to learn within trials, for the table of `incontext_rl.py`.
+"""Trains one agent to learn within trials, for the table of `in_context_rl.py`.
 
-The study is in `gpicljax/systems/in_context_rl/studies/in_context_rl_train`; `--help` lists the flags.
+The code is in `gpicljax/systems/in_context_rl/studies/in_context_rl_train`.
+`--help` lists the flags.
 """
 
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train.program import main

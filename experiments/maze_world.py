@@ -1,6 +1,7 @@
 """World models and policies of Maze World, learnt from demonstrations: what is context worth?
 
-The study is in `gpicljax/systems/maze_world/studies/maze_world`; `--help` lists the flags.
+The code is in `gpicljax/systems/maze_world/studies/maze_world`.
+`--help` lists the flags.
 """
 
 from gpicljax.systems.maze_world.studies.maze_world.program import main

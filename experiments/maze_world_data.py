@@ -1,6 +1,7 @@
 """Demonstrations in Maze World, written to a folder: the data of appendix A.3.
 
-The study is in `gpicljax/systems/maze_world/studies/maze_world_data`; `--help` lists the flags.
+The code is in `gpicljax/systems/maze_world/studies/maze_world_data`.
+`--help` lists the flags.
 """
 
 from gpicljax.systems.maze_world.studies.maze_world_data.program import main

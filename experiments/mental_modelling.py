@@ -1,6 +1,7 @@
 """What goes on in an agent's mind, and whether copying its last action says as much.
 
-The study is in `gpicljax/systems/mental_modelling/studies/mental_modelling`; `--help` lists the flags.
+The code is in `gpicljax/systems/mental_modelling/studies/mental_modelling`.
+`--help` lists the flags.
 """
 
 from gpicljax.systems.mental_modelling.studies.mental_modelling.program import main

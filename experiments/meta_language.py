@@ -1,6 +1,7 @@
 """Sequence models on Meta-Language: do they learn a new language from its context alone?
 
-The study is in `gpicljax/systems/meta_language/studies/meta_language`; `--help` lists the flags.
+The code is in `gpicljax/systems/meta_language/studies/meta_language`.
+`--help` lists the flags.
 """
 
 from gpicljax.systems.meta_language.studies.meta_language.program import main

@@ -1,6 +1,7 @@
 """Runs of `meta_language.py` side by side: sizes, kinds of models, numbers of languages.
 
-The study is in `gpicljax/systems/meta_language/studies/meta_language_compare`; `--help` lists the flags.
+The code is in `gpicljax/systems/meta_language/studies/meta_language_compare`.
+`--help` lists the flags.
 """
 
 from gpicljax.systems.meta_language.studies.meta_language_compare.program import main

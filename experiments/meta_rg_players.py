@@ -1,6 +1,7 @@
 """Two learning players in Meta-Referential Games: does a language emerge that can be learnt?
 
-The study is in `gpicljax/systems/meta_rg/studies/meta_rg_players`; `--help` lists the flags.
+The code is in `gpicljax/systems/meta_rg/studies/meta_rg_players`.
+`--help` lists the flags.
 """
 
 from gpicljax.systems.meta_rg.studies.meta_rg_players.program import main

@@ -1,6 +1,7 @@
 """How disentangled are the stimuli of Meta-Referential Games, by three measures?
 
-The study is in `gpicljax/systems/meta_rg/studies/meta_rg_stimuli`; `--help` lists the flags.
+The code is in `gpicljax/systems/meta_rg/studies/meta_rg_stimuli`.
+`--help` lists the flags.
 """
 
 from gpicljax.systems.meta_rg.studies.meta_rg_stimuli.program import main

@@ -1,6 +1,7 @@
 """Recurrent R2D2 agents in the Recall task: do they find out what continuous values mean?
 
-The study is in `gpicljax/systems/meta_rg/studies/recall`; `--help` lists the flags.
+The code is in `gpicljax/systems/meta_rg/studies/recall`.
+`--help` lists the flags.
 """
 
 from gpicljax.systems.meta_rg.studies.recall.program import main

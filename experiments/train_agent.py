@@ -1,6 +1,7 @@
 """Trains one agent per seed on any registered environment, evaluates, saves and films it.
 
-The study is in `gpicljax/studies/train_agent`; `--help` lists the flags.
+The code is in `gpicljax/studies/train_agent`.
+`--help` lists the flags.
 """
 
 from gpicljax.studies.train_agent.program import main

@@ -2,7 +2,7 @@
 
 import sys
 
-from gpicljax.runtime.command import main
+from gpicljax.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,9 +14,10 @@ from variants import daily
 import gpicljax
 from gpicljax import registration
 from gpicljax.environment import Environment
+from gpicljax.studies.registry import STUDIES, study_summary
 
 PACKAGE = Path(gpicljax.__file__).parent
-# From the ground up. Imports go down, or stay on their floor.
+# The library, from the ground up. Imports go down, or stay on their floor.
 FLOORS = (
     {"batching", "checks", "random", "storage"},
     {"environment", "interface", "spaces", "registration"},
@@ -29,9 +30,14 @@ FLOORS = (
     {"viz"},
     {"llm"},
     {"runtime"},
-    {"__main__", "play", "serve"},
+    {"play", "serve"},
+    {"studies"},
+    {"cli"},
+    {"__main__"},
 )
 FLOOR_OF = {part: level for level, parts in enumerate(FLOORS) for part in parts}
+# What every system's folder consists of, from the ground up.
+SHELF = ("env", "experts", "data", "measures", "figures", "prompts", "studies")
 HEAVY = (
     "orbax",
     "tensorstore",
@@ -83,40 +89,65 @@ def part_of(module):
     return ".".join(module.split(".")[1:2])
 
 
-# Environments of several files give their names to folders on the other floors.
-SYSTEMS = {path.parent.name for path in PACKAGE.glob("envs/*/__init__.py")} | {"mental_modelling"}
-
-
-def system_of(module):
-    """The system that a module knows: its environment's name, or that of its folder's system."""
-    names = module.split(".")
-    inner = names[2] if len(names) > 2 else None
-    # What a leading underscore marks is shared machinery, not an environment.
-    if names[1:2] == ["envs"]:
-        return None if inner is None or inner.startswith("_") else inner
-    return inner if inner in SYSTEMS else None
-
-
 INNER = [name for name in FILES if name != "gpicljax"]
+LIBRARY = [name for name in INNER if part_of(name) != "systems"]
+# `systems.inspect_tasks` lists the tasks of all systems for Inspect AI.
+OF_SYSTEMS = [
+    name for name in INNER if name.startswith("gpicljax.systems.") and name.count(".") > 2
+]
 
 
-@pytest.mark.parametrize("name", INNER)
+@pytest.mark.parametrize("name", LIBRARY)
 def test_imports_go_down(name):
-    assert part_of(name) in FLOOR_OF, f"{name} lives on no floor of DESIGN.md's table"
+    assert part_of(name) in FLOOR_OF, f"{name} is on no floor of the library"
     for module in imports_of(name):
-        assert module != "gpicljax", f"{name} imports the whole house"
-        there = FLOOR_OF[part_of(module)]
+        if part_of(name) != "studies":
+            assert module != "gpicljax", f"{name} imports the whole package"
+        assert part_of(module) != "systems", f"{name} imports {module}: a system"
+        there = FLOOR_OF.get(part_of(module), 0)
         assert there <= FLOOR_OF[part_of(name)], f"{name} imports {module}, from a higher floor"
 
 
-@pytest.mark.parametrize("name", [name for name in INNER if system_of(name)])
-def test_systems_never_import_each_other(name):
-    assert {system_of(module) for module in imports_of(name)} <= {None, system_of(name)}
+@pytest.mark.parametrize("name", OF_SYSTEMS)
+def test_systems_import_the_library_and_their_own_shelf_downwards(name):
+    _, _, system, shelf = name.split(".")[:4]
+    for module in imports_of(name):
+        assert part_of(module) not in ("cli", "__main__"), f"{name} imports {module}"
+        if part_of(module) != "systems":
+            assert module != "gpicljax" or shelf == "studies", f"{name} imports the whole package"
+            continue
+        _, _, other, there = module.split(".")[:4]
+        assert other == system, f"{name} imports {module}: another system"
+        assert SHELF.index(there) <= SHELF.index(shelf), f"{name} imports {module}: up the shelf"
 
 
-@pytest.mark.parametrize("name", [name for name in INNER if not system_of(name)])
-def test_generic_files_never_import_a_system(name):
-    assert {system_of(module) for module in imports_of(name)} <= {None}
+def test_every_system_has_the_shelf_and_nothing_else():
+    for folder in (PACKAGE / "systems").iterdir():
+        if folder.is_dir() and folder.name != "__pycache__":
+            parts = {path.stem for path in folder.iterdir()} - {"__init__", "__pycache__"}
+            assert "studies" in parts and parts <= set(SHELF), folder.name
+
+
+def test_a_script_is_a_docstring_and_a_call():
+    for path in sorted((PACKAGE.parent / "experiments").glob("*.py")):
+        docstring, *body = ast.parse(path.read_text()).body
+        assert isinstance(docstring, ast.Expr) and len(body) == 2, path.name
+        assert isinstance(body[0], ast.ImportFrom) and isinstance(body[1], ast.If), path.name
+
+
+def test_every_study_has_a_script_and_a_summary():
+    scripts = {path.stem for path in (PACKAGE.parent / "experiments").glob("*.py")}
+    assert set(STUDIES) <= scripts
+    for name, package in STUDIES.items():
+        assert f"{package}.program" in FILES
+        assert study_summary(name).endswith((".", "?")), name
+
+
+def test_no_module_changes_where_python_imports_from():
+    here = PACKAGE.parent
+    for folder in ("gpicljax", "experiments", "benchmarks", "tests"):
+        for path in (here / folder).rglob("*.py"):
+            assert ("sys.path." + "insert") not in path.read_text(), path
 
 
 @pytest.mark.parametrize("name", [name for name in INNER if part_of(name) == "agents"])
@@ -165,7 +196,9 @@ def test_everything_public_is_documented(name):
     if tree.body and not ast.get_docstring(tree):
         missing.append("the module")
     for node, owner in public_definitions(tree):
-        inherited = owner and "envs" in name and hasattr(Environment, node.name)
+        inherited = (
+            owner and (".envs." in name or ".env." in name) and hasattr(Environment, node.name)
+        )
         if not ast.get_docstring(node) and not inherited:
             missing.append(owner + node.name)
     assert not missing
@@ -267,9 +300,11 @@ def test_every_folder_names_what_is_in_it(name):
 
 
 def test_parts_are_reached_after_importing_the_package():
-    script = "import gpicljax as g; print(g.agents.ppo, g.envs.maze_world.env, g.rollout.rollout)"
+    script = (
+        "import gpicljax as g; print(g.agents.ppo, g.systems.maze_world.env)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0 and "function rollout" in done.stdout, done.stderr
+    assert done.returncode == 0 and "maze_world" in done.stdout, done.stderr
 
 
 def test_test_modules_have_different_names():

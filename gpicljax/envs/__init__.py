@@ -16,6 +16,5 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "mountain_car",
         "one_pull_bandits",
         "pendulum",
-        "recall",
     ],
 )

@@ -1,4 +1,4 @@
-"""Playing an environment by hand, `python -m gpicljax.play ID`, and replaying what was played."""
+"""Playing an environment by hand, `gpicljax play ID`, and replaying what was played."""
 
 import lazy_loader
 

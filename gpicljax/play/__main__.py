@@ -1,4 +1,4 @@
-"""`python -m gpicljax.play`."""
+"""`gpicljax play`."""
 
 import sys
 

@@ -1,9 +1,9 @@
 """Playing an environment by hand: in the browser, or in the terminal.
 
-    python -m gpicljax.play MazeWorld-v0
-    python -m gpicljax.play MazeWorld-v0 --set size=21 mode=survival --params density=0.2
-    python -m gpicljax.play FrozenLake-v1 --terminal
-    python -m gpicljax.play ByteStream-v0 --terminal
+    gpicljax play MazeWorld-v0
+    gpicljax play MazeWorld-v0 --set size=21 mode=survival --params density=0.2
+    gpicljax play FrozenLake-v1 --terminal
+    gpicljax play ByteStream-v0 --terminal
 
 Any environment will do that one agent acts in with a Discrete action space, and that can be seen:
 its observation is a picture, or it has `render`; or it is a stream of bytes, which is played in a
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       2
     """
     parser = argparse.ArgumentParser(
-        prog="python -m gpicljax.play", description="Play an environment by hand."
+        prog="gpicljax play", description="Play an environment by hand."
     )
     add_environment_arguments(parser, "MazeWorld-v0")
     parser.add_argument("--terminal", action="store_true", help="play in this terminal")

@@ -1,9 +1,8 @@
-"""The command `gpicljax`: what runs there are, what is in one, and how several compare.
+"""The command `gpicljax runs`: lists, shows and compares runs.
 
     gpicljax runs list
     gpicljax runs show meta_rg/quick-MetaRG-v0
     gpicljax runs compare meta_rg/a meta_rg/b --metric query_accuracy --out comparison.png
-    gpicljax environments
 
 It reads files only: no device is touched, and runs may be running.
 """
@@ -12,13 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import numpy as np
 import tyro
 from rich.console import Console
@@ -27,14 +24,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpicljax.checks import refusal, unknown
-from gpicljax.environment import Environment
 from gpicljax.evaluation.aggregates import (
     aggregate,
     interquartile_mean,
     probability_of_improvement,
 )
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.registration import make, registered
 from gpicljax.runtime.progress import count, duration
 from gpicljax.runtime.stored_runs import (
     StoredRun,
@@ -245,50 +240,6 @@ class CompareRuns:
         out.print(f"figure: {escape(str(save_figure(figure, self.out)))}")
 
 
-@dataclasses.dataclass(frozen=True)
-class Environments:
-    """Lists the ids that `gpicljax.make` accepts, with their spaces, options and params."""
-
-    env_id: tyro.conf.Positional[str | None] = None
-    """One of them, to be described at length."""
-
-    def __call__(self, out: Console) -> None:
-        """Prints a paragraph on each, or all that is known of one."""
-        if self.env_id is None:
-            self._list(out)
-        else:
-            self._describe(out, self.env_id)
-
-    def _list(self, out: Console) -> None:
-        for env_id in registered():
-            env = make(env_id)
-            out.print(f"[bold]{escape(env_id)}[/]: {escape(_about(type(env)).splitlines()[0])}")
-            lines = {
-                "observations": env.observation_space(),
-                "actions": env.action_space(),
-                "options": ", ".join(vars(env)) or "none",
-                "params": ", ".join(_params(env).__dataclass_fields__),
-            }
-            for name, line in lines.items():
-                out.print(f"    {name}: {escape(str(line))}", soft_wrap=True)
-        out.print("\n`gpicljax environments ID` describes one.")
-
-    def _describe(self, out: Console, env_id: str) -> None:
-        env = make(env_id)
-        out.print(f"[bold]{escape(env_id)}[/]\n\n{escape(_about(type(env)))}")
-        out.print(f"\n[bold]Params[/]\n\n{escape(_about(_params(env)))}")
-
-
-def _params(env: Environment) -> Any:
-    """The class of its params; no array is made."""
-    return type(jax.eval_shape(lambda: env.default_params))
-
-
-def _about(kind: type) -> str:
-    """What its docstring says; the name of a class that has none."""
-    return inspect.getdoc(kind) or kind.__name__
-
-
 def _named(name: str) -> Any:
     return tyro.conf.subcommand(name=name)
 
@@ -298,21 +249,6 @@ RunCommand = (
     | Annotated[ShowRun, _named("show")]
     | Annotated[CompareRuns, _named("compare")]
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Runs:
-    """Lists, shows or compares runs."""
-
-    what: RunCommand
-    """What to do."""
-
-    def __call__(self, out: Console) -> None:
-        """Does it."""
-        self.what(out)
-
-
-Command = Annotated[Runs, _named("runs")] | Annotated[Environments, _named("environments")]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -330,16 +266,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     Example:
       >>> import tempfile
       >>> with tempfile.TemporaryDirectory() as folder:
-      ...     main(["runs", "list", "--runs-dir", folder])
+      ...     main(["list", "--runs-dir", folder])
       no runs in ...
       0
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     command: Any = tyro.cli(
-        Command,  # type: ignore[arg-type]
+        RunCommand,  # type: ignore[arg-type]
         args=arguments,
-        prog="gpicljax",
-        description="Looks at runs of gpicljax.",
+        prog="gpicljax runs",
+        description="Lists, shows or compares runs.",
         config=(tyro.conf.OmitSubcommandPrefixes,),
     )
     # Where no terminal sets a width (a pipe, a file), nothing is to be cut off.

@@ -288,7 +288,7 @@ def run_experiment(
         join_cluster(config)
         one_device_per_core()
 
-    config = parse(presets, argv, prog=f"{name}.py", prepare=prepare)
+    config = parse(presets, argv, prog=f"gpicljax run {name}", prepare=prepare)
     try:
         program = build(config)
     except ConfigError as error:

@@ -247,7 +247,7 @@ def shipped_models() -> list[str]:
 
     Example:
       >>> shipped_models()
-      ['in_context_mixture__dpt', 'maze_world_small', 'meta_language_tiny']
+      ['in_context_rl_mixture', 'maze_world_small', 'meta_language_tiny']
     """
     return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD}"))
 
@@ -259,8 +259,8 @@ def shipped(name: str) -> Path:
     context, trained by `python experiments/meta_language.py --preset cpu-tiny`. `maze_world_small`
     is a world model and policy of 826,230 parameters, its autoencoder included, of mazes of 7 x 7,
     which it has learnt to walk and to foresee from pictures of 32 x 32, by `python
-    experiments/maze_world.py`. `in_context_mixture__dpt` learns bandits, lakes and corridors within
-    200 actions, by `python experiments/incontext_rl_train.py --family mixture`.
+    experiments/maze_world.py`. `in_context_rl_mixture` learns bandits, lakes and corridors within
+    200 actions, by `python experiments/in_context_rl_train.py --family mixture`.
 
     Raises:
       ValueError: for an unknown name.

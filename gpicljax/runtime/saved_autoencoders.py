@@ -109,7 +109,7 @@ def load_autoencoder(
       ValueError: for what is no path.
 
     Example:
-      >>> load_autoencoder("runs/maze_autoencoder/quick/agents/seed_1000")
+      >>> load_autoencoder("runs/maze_world_autoencoder/quick/agents/seed_1000")
       Traceback (most recent call last):
       gpicljax.storage.array_folder.SavedError: ... holds no saved autoencoder: ... is missing
     """

@@ -1,4 +1,4 @@
-"""Learners at the other end of a socket, `python -m gpicljax.serve ID`."""
+"""Learners at the other end of a socket, `gpicljax serve ID`."""
 
 import lazy_loader
 

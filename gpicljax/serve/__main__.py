@@ -1,4 +1,4 @@
-"""`python -m gpicljax.serve`."""
+"""`gpicljax serve`."""
 
 import sys
 

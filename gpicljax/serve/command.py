@@ -1,8 +1,8 @@
 """Serving an environment of bytes to learners that run elsewhere.
 
-    python -m gpicljax.serve ByteStream-v0
-    python -m gpicljax.serve ByteStream-v0 --learners 4 --steps 5000000 --hours 24
-    python -m gpicljax.serve ByteStream-v0 --set rules=reference --results results.json
+    gpicljax serve ByteStream-v0
+    gpicljax serve ByteStream-v0 --learners 4 --steps 5000000 --hours 24
+    gpicljax serve ByteStream-v0 --set rules=reference --results results.json
 
 Learners connect to port 5556 and the ports behind it (see `gpicljax.serve.remote`). Results are
 written every ten seconds and at the end, however it comes.
@@ -192,7 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       2
     """
     parser = argparse.ArgumentParser(
-        prog="python -m gpicljax.serve",
+        prog="gpicljax serve",
         description="Serve an environment of bytes to learners at the other end of a socket.",
     )
     add_environment_arguments(parser, "ByteStream-v0")

@@ -142,7 +142,7 @@ def page_parts(file: Path) -> dict[str, str]:
 
     Example:
       >>> from gpicljax import viz
-      >>> sorted(page_parts(Path(viz.__file__).parent / "maze_world" / "map.html"))
+      >>> sorted(page_parts(Path(viz.__file__).parents[1] / "systems/maze_world/figures/map.html"))
       ['readings', 'script', 'style', 'views']
     """
     pieces = re.split(r"<!-- (\w+) -->\n", file.read_text(encoding="utf-8"))

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from gpicljax.cli import main
 from gpicljax.evaluation.aggregates import aggregate, interquartile_mean
 from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.runtime import Progress, RunConfig, open_run, run_chunks, write_summary
-from gpicljax.runtime.command import main
 from gpicljax.runtime.stored_runs import UnknownRunError, by_method, find_runs, read_run
 
 

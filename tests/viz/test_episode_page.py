@@ -4,11 +4,10 @@ import base64
 import io
 import json
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
+from browser import browse, in_browser
 from PIL import Image
 from small_maze import COLOURS, PATH, small_maze, views
 
@@ -17,7 +16,6 @@ from gpicljax.systems.maze_world.figures.trajectories import FLOOR, UNSEEN
 from gpicljax.viz.episode_page import TILES
 from gpicljax.viz.episode_page import episode_page as any_page
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 LAST = len(PATH) - 1
 WORDS = [f"act {t}" for t in range(LAST)]
 
@@ -102,41 +100,6 @@ def test_bad_input_is_refused(changes):
 def test_what_does_not_belong_together_is_refused_on_any_page(changes):
     with pytest.raises(ValueError, match="accepted"):
         any_page(**{"title": "t", "words": ["a"] * 4} | changes)
-
-
-def browse(text, folder, script="", fragment="", flags=("--dump-dom",)):
-    """Opens the page in a browser without a screen; `script` runs when it is ready."""
-    probe = f"""<pre id="probe"></pre><script>
-      const say = (x) => document.getElementById("probe").append(x + "\\n");
-      const wait = setInterval(() => {{
-        if (document.body.dataset.ready !== "true") return;
-        clearInterval(wait);
-        {script}
-      }}, 20);
-    </script></body>"""
-    file = folder / "page.html"
-    file.write_text(text.replace("</body>", probe) if script else text, encoding="utf-8")
-    command = [
-        BROWSER,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        f"--user-data-dir={folder / 'profile'}",
-        "--virtual-time-budget=3000",
-        "--window-size=1100,1000",
-        *flags,
-        f"file://{file}{fragment}",
-    ]
-    done = subprocess.run(command, capture_output=True, timeout=120, check=True)
-    return done.stdout.decode()
-
-
-in_browser = pytest.mark.skipif(BROWSER is None, reason="needs chromium or google-chrome")
 
 
 @in_browser

@@ -3,7 +3,7 @@
     python experiments/train_agent.py --env FrozenLake-v1 --algo ppo
 
 What `--env` and `--algo` name decides the defaults of all other flags (see
-`train_agent_settings.py`). The run's folder gets a table with intervals, the learning curve, a
+`config.py`). The run's folder gets a table with intervals, the learning curve, a
 film and a page of an episode, and under `agents/` what `gpicljax.runtime.load_agent` loads again.
 """
 

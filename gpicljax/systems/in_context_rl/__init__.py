@@ -1,1 +1,6 @@
-"""TODO gpicljax/systems/in_context_rl."""
+"""The in-context RL evaluation: trials of reinforcement learning with frozen weights."""
+
+import lazy_loader
+
+__getattr__, _, _ = lazy_loader.attach(__name__, submodules=["measures", "prompts", "studies"])
+__all__: list[str] = []

@@ -8,7 +8,7 @@ import pytest
 
 from gpicljax.llm.chat import Message
 from gpicljax.runtime import load_agent, shipped
-from gpicljax.systems.in_context_rl.studies.in_context_rl import program as incontext_rl
+from gpicljax.systems.in_context_rl.studies.in_context_rl import program as in_context_rl
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import win_stay_lose_shift
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
@@ -19,7 +19,9 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     own_tests,
     tasks,
 )
-from gpicljax.systems.in_context_rl.studies.in_context_rl_train import program as incontext_rl_train
+from gpicljax.systems.in_context_rl.studies.in_context_rl_train import (
+    program as in_context_rl_train,
+)
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train.program import updates
 
 TINY = [
@@ -40,7 +42,7 @@ TINY = [
 
 def train(folder, family, learner, *more):
     arguments = [*TINY, f"--runs-dir={folder}", "--family", family, "--learner", learner, *more]
-    return incontext_rl_train.main(arguments)
+    return in_context_rl_train.main(arguments)
 
 
 @pytest.mark.slow
@@ -48,8 +50,8 @@ def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
     train(tmp_path, "two-arms", "dpt")
     arguments = ["--agents", "two-arms:dpt", "--tests", "two-arms", "4x4", "--actions=20"]
     arguments += ["--replicas=64", "--conversations=2", "--reading=2", "--no-progress"]
-    outcome = incontext_rl.main([*arguments, f"--runs-dir={tmp_path}"])
-    folder = tmp_path / "incontext_rl" / "quick"
+    outcome = in_context_rl.main([*arguments, f"--runs-dir={tmp_path}"])
+    folder = tmp_path / "in_context_rl" / "quick"
     for name in ("rolling", "cumulative", "episodes"):
         assert (folder / "figures" / "two-arms" / f"{name}.png").stat().st_size > 5_000
     results = json.loads((folder / "summary.json").read_text())["results"]
@@ -89,7 +91,7 @@ def test_every_learner_runs(family, learner, tmp_path):
     assert tested == set(own_tests(family))
     # What is on disk acts in trials of its own family.
     name = f"quick-{family}-{learner}"
-    saved = load_agent(tmp_path / "incontext_rl_train" / name / "agents" / "seed_0")
+    saved = load_agent(tmp_path / "in_context_rl_train" / name / "agents" / "seed_0")
     assert int(saved.env.horizon()) == 20
     assert saved.env.action_space().n == (10 if family in ("ten-arms", "mixture") else 4)
     jax.tree.map(
@@ -104,8 +106,8 @@ def test_every_learner_runs(family, learner, tmp_path):
 def test_agents_learn_within_unseen_tasks(family, tmp_path):
     """The quick preset, with fewer updates: minutes of a processor's time each."""
     arguments = ["--family", family, "--observations", str(updates(15)), "--log-lines=1"]
-    incontext_rl_train.main([*arguments, f"--runs-dir={tmp_path}", "--no-progress"])
-    summary = tmp_path / "incontext_rl_train" / f"quick-{family}-dpt" / "summary.json"
+    in_context_rl_train.main([*arguments, f"--runs-dir={tmp_path}", "--no-progress"])
+    summary = tmp_path / "in_context_rl_train" / f"quick-{family}-dpt" / "summary.json"
     results = json.loads(summary.read_text())["results"]
     found = {name.removeprefix(f"{family}: "): row for name, row in results.items()}
     trained, blind = found["**dpt**"], found["**dpt, rewards hidden**"]
@@ -122,7 +124,7 @@ def test_agents_learn_within_unseen_tasks(family, tmp_path):
 @pytest.mark.slow
 def test_the_shipped_agent_explores_better_than_thompson_sampling():
     each = TESTS["ten-arms"]
-    loaded = load_agent(shipped("in_context_mixture__dpt"))
+    loaded = load_agent(shipped("in_context_rl_mixture"))
     env, params = each.trials(200, padded=True)
     test = jax.jit(agent_tester(loaded.agent, env, 200, seed=0))
     regret = np.asarray(test(loaded.params, params, 0).regret)

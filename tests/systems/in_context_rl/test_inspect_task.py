@@ -11,7 +11,7 @@ pytest.importorskip("inspect_ai")
 from inspect_ai import eval
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-from gpicljax.systems.in_context_rl.prompts.inspect_tasks import incontext_rl
+from gpicljax.systems.in_context_rl.prompts.inspect_tasks import in_context_rl
 from gpicljax.systems.mental_modelling.data.episodes import made_up
 from gpicljax.systems.mental_modelling.data.stored import save_episodes
 from gpicljax.systems.mental_modelling.prompts.inspect_tasks import mental_modelling
@@ -44,7 +44,7 @@ def metrics(log):
 
 
 def test_a_trial_is_a_sample(tmp_path):
-    task = incontext_rl(actions=4, trials=2, env="BanditTwoArmedHighLowFixed-v0")
+    task = in_context_rl(actions=4, trials=2, env="BanditTwoArmedHighLowFixed-v0")
     log = run(task, lambda said: "What?" if len(said) == 4 else "[SELECT: 0]", tmp_path)
     assert len(log.samples) == 2
     found = {score.name: score for score in log.results.scores}

@@ -8,7 +8,7 @@ import pytest
 from gpicljax.systems.maze_world import data as maze_world
 from gpicljax.systems.maze_world.data import stored
 from gpicljax.systems.maze_world.data.demonstrations import Episode
-from gpicljax.systems.maze_world.studies.maze_world_data import program as maze_data
+from gpicljax.systems.maze_world.studies.maze_world_data import program as maze_world_data
 
 TINY = ["--size=9", "--landmarks=3", "--demonstration.length=12", "--episodes=10",
         "--episodes-per-shard=4", "--densities", "0.2", "0.36", "--no-progress"]  # fmt: skip
@@ -33,23 +33,23 @@ def canned(monkeypatch):
 
 def test_collects_and_goes_on(canned, tmp_path, capsys):
     out = [f"--out={tmp_path / 'mazes'}"]
-    reader = maze_data.main([*TINY, *out, "--episodes=3", "--progress"])
+    reader = maze_world_data.main([*TINY, *out, "--episodes=3", "--progress"])
     assert len(reader) == 4 and "1/1 (100%)" in capsys.readouterr().out
-    reader = maze_data.main([*TINY, *out])
+    reader = maze_world_data.main([*TINY, *out])
     assert len(reader) == 12 and reader[0]["action"].shape == (12,)
     assert "1 of 3 shards are there already" in capsys.readouterr().out
     first = reader.read(np.arange(12))["action"]
     with pytest.raises(SystemExit):
-        maze_data.main([*TINY, *out, "--seed=1"])
+        maze_world_data.main([*TINY, *out, "--seed=1"])
     assert "seed: 0 -> 1" in capsys.readouterr().err
-    again = maze_data.main([*TINY, *out, "--overwrite"])
+    again = maze_world_data.main([*TINY, *out, "--overwrite"])
     assert np.array_equal(again.read(np.arange(12))["action"], first)
 
 
 def test_overwrites_nothing_else(canned, tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(SystemExit):
-        maze_data.main([*TINY, f"--out={tmp_path}", "--overwrite"])
+        maze_world_data.main([*TINY, f"--out={tmp_path}", "--overwrite"])
     assert "no store" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").exists()
 
@@ -57,18 +57,18 @@ def test_overwrites_nothing_else(canned, tmp_path, capsys):
 @pytest.mark.slow
 def test_for_real(tmp_path, capsys):
     out = [f"--out={tmp_path / 'mazes'}"]
-    maze_data.main([*TINY, *out, "--dry-run"])
+    maze_world_data.main([*TINY, *out, "--dry-run"])
     said = capsys.readouterr().out
     assert "projected size" in said and "steps/s" in said and not (tmp_path / "mazes").exists()
-    reader = maze_data.main([*TINY, *out])
+    reader = maze_world_data.main([*TINY, *out])
     env, params, settings = maze_world.from_card(reader.about)
     assert len(reader) == 12 and env.size == 9 and settings.length == 12
     assert [round(float(p.density), 2) for p in params] == [0.2, 0.36]
 
 
-@pytest.mark.parametrize("preset", maze_data.PRESETS)
+@pytest.mark.parametrize("preset", maze_world_data.PRESETS)
 def test_presets_are_sound(preset):
-    maze_data.PRESETS[preset].validate()
+    maze_world_data.PRESETS[preset].validate()
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,6 @@ def test_presets_are_sound(preset):
 )
 def test_refuses_bad_flags(arguments, word, tmp_path, capsys):
     with pytest.raises((SystemExit, ValueError)) as stop:
-        maze_data.main([*TINY, f"--out={tmp_path / 'mazes'}", *arguments])
+        maze_world_data.main([*TINY, f"--out={tmp_path / 'mazes'}", *arguments])
     text = capsys.readouterr().err if isinstance(stop.value, SystemExit) else str(stop.value)
     assert word in text and not (tmp_path / "mazes").exists()

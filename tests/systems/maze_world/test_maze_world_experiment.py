@@ -20,7 +20,9 @@ from gpicljax.systems.maze_world.data.stored import card, collect
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.studies.maze_world import program as maze_world
 from gpicljax.systems.maze_world.studies.maze_world.config import PRESETS
-from gpicljax.systems.maze_world.studies.maze_world_autoencoder import program as maze_autoencoder
+from gpicljax.systems.maze_world.studies.maze_world_autoencoder import (
+    program as maze_world_autoencoder,
+)
 
 TINY = [
     "--contexts",
@@ -239,12 +241,12 @@ def test_the_autoencoder_of_a_run_is_used_again_if_it_is_what_is_wanted(
 
     def train(words):
         trained.append(words)
-        config = parse(maze_autoencoder.PRESETS, words)
-        run = tmp_path / "maze_autoencoder" / config.run_name
+        config = parse(maze_world_autoencoder.PRESETS, words)
+        run = tmp_path / "maze_world_autoencoder" / config.run_name
         (run / "agents" / "seed_0").mkdir(parents=True, exist_ok=True)
         (run / "config.json").write_text(json.dumps(to_json(config)))
 
-    monkeypatch.setattr(maze_autoencoder, "main", train)
+    monkeypatch.setattr(maze_world_autoencoder, "main", train)
     quick = dataclasses.replace(PRESETS["quick"], runs_dir=tmp_path)
     folder = maze_world.trained_autoencoder(quick)
     assert folder == maze_world.trained_autoencoder(quick) and len(trained) == 1

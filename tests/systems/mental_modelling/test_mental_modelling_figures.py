@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from test_episode_page import browse, in_browser
+from browser import browse, in_browser
 
 from gpicljax.storage import SavedError
 from gpicljax.systems.mental_modelling.data.episodes import made_up

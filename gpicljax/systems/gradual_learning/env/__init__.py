@@ -1,6 +1,5 @@
 """ByteStream: gradual learning on one byte in, one byte out."""
 
-from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Params, State, Task
 from gpicljax.systems.gradual_learning.env.curriculum import (
     Curriculum,
@@ -35,7 +34,6 @@ __all__ = [
     "Task",
     "TaskSet",
     "Transcript",
-    "experts",
     "load_curriculum",
     "predecessors",
     "replay",

@@ -115,7 +115,7 @@ def play_streams(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.systems.gradual_learning.env import experts
+      >>> from gpicljax.systems.gradual_learning import experts
       >>> env = gpicljax.make("ByteStream-v0", max_tasks=4)
       >>> tasks = streams_of(jax.random.key(0), env, [Curriculum(("micro4",))] * 2, 500)
       >>> play = lambda key: play_streams(key, env, experts.echo(), (), tasks, 500)

@@ -1,1 +1,3 @@
-"""TODO gpicljax/systems/gradual_learning/studies."""
+"""The study of gradual learning."""
+
+__all__: list[str] = []

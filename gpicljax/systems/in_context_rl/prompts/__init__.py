@@ -1,1 +1,3 @@
-"""TODO gpicljax/systems/in_context_rl/prompts."""
+"""Language models as agents in trials of reinforcement learning."""
+
+__all__: list[str] = []

@@ -1,20 +1,16 @@
-"""Tasks of Inspect AI, on the same sessions as everywhere else.
+"""The in-context RL evaluation as a task of Inspect AI.
 
 ```bash
 pip install "gpicljax[llm]"
-inspect eval gpicljax/incontext_rl --model openai/gpt-4o-mini -T actions=50
+inspect eval gpicljax/in_context_rl --model openai/gpt-4o-mini -T actions=50
 ```
 
-Here is the in-context RL evaluation; those of the systems are in `systems.mental_modelling.prompts` and
-`systems.meta_rg.prompts`, and Inspect finds them through this module.
-
 A sample is one trial of one environment. Inspect asks the model, counts, caches and logs; the trial
-is played by `in_context_rl.play_trials`.
+is played by `play_trials`.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import Any
 
@@ -51,7 +47,7 @@ try:
 except ModuleNotFoundError as error:
     raise missing("inspect_ai", "llm") from error
 
-__all__ = ["ENVIRONMENTS", "incontext_rl", "play", "trial_measures"]
+__all__ = ["ENVIRONMENTS", "in_context_rl", "play", "trial_measures"]
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "FrozenLake-v1": {"is_slippery": False},
@@ -121,7 +117,7 @@ def trial_measures() -> Any:
 
 
 @task
-def incontext_rl(
+def in_context_rl(
     actions: int = 200,
     trials: int = 1,
     explanations: bool = True,
@@ -142,7 +138,7 @@ def incontext_rl(
       env: the id of one environment; all four if None.
 
     Example:
-      >>> len(incontext_rl(trials=2).dataset)
+      >>> len(in_context_rl(trials=2).dataset)
       8
     """
     settings = PromptSettings(explanations=explanations, history=history)  # type: ignore[arg-type]
@@ -157,11 +153,7 @@ def incontext_rl(
         for number in range(trials)
     ]
     return Task(
-        dataset=MemoryDataset(samples, name="incontext_rl"),
+        dataset=MemoryDataset(samples, name="in_context_rl"),
         solver=play(settings, actions, max_tokens),
         scorer=trial_measures(),
     )
-
-
-for _system in ("mental_modelling", "meta_rg"):
-    importlib.import_module(f"gpicljax.llm.{_system}.inspect_tasks")

@@ -2,8 +2,8 @@
 
 A `session.TrialSession` turns one trial into a conversation and replies into actions; `play_trials`
 plays many of them at once through `rollout.host_play`, with every turn on disk before the next.
-What was recorded is measured by `systems.in_context_rl.measures.measure`, as any other agent's trials
-are; for one key, a language model plays the same tasks with the same noise as they do.
+Trials are measured as those of any other agent (`in_context_rl.measures`); for one key, a language
+model plays the same tasks with the same noise as they do.
 
 Source: the in-context RL evaluation of `openai/evals`: its protocol, restated. Prompts are this
 project's.

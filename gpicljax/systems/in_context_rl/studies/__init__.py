@@ -1,1 +1,3 @@
-"""TODO gpicljax/systems/in_context_rl/studies."""
+"""The studies of in-context RL, one folder each."""
+
+__all__: list[str] = []

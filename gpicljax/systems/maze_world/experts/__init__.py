@@ -1,1 +1,3 @@
-"""TODO gpicljax/systems/maze_world/experts."""
+"""Privileged agents, which plan on the part of the maze that they remember."""
+
+__all__: list[str] = []

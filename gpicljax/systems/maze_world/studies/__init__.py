@@ -1,1 +1,3 @@
-"""TODO gpicljax/systems/maze_world/studies."""
+"""The studies of Maze World, one folder each."""
+
+__all__: list[str] = []

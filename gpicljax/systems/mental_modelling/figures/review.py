@@ -45,8 +45,8 @@ class Reply(NamedTuple):
 def review_page(title: str, model: str, replies: Sequence[Reply]) -> str:
     """One HTML file with all replies, the six types of errors to tick, and live agreement.
 
-    It needs no network and no server. "Save" writes what `systems.mental_modelling.measures.load_review`
-    reads.
+    It needs no network and no server. "Save" writes a file for
+    `mental_modelling.measures.load_review`.
 
     Args:
       title: of the page.

@@ -1,7 +1,7 @@
 """What reviewers say of a language model's replies: errors of six types, and whether it was right.
 
-A sheet (`systems.mental_modelling.figures.review_page`) collects it and saves one file for each reviewer. By
-the agent's actions a judgement may count as right that a reviewer finds wrong, for agents are not
+A sheet (`figures.review_page`) collects the judgements and saves one file for each reviewer. By the
+agent's actions a judgement may count as right that a reviewer finds wrong, for agents are not
 always sensible: so both stand side by side, and how far they agree.
 
 Source: section 5.3, Tables 1, 2 and 5 of Lu et al. (2024), "Mental modelling of reinforcement

@@ -24,7 +24,7 @@ from gpicljax.systems.mental_modelling.measures.questions import (
     UNCHANGED,
     Queries,
 )
-from gpicljax.systems.mental_modelling.prompts.tasks import task_text
+from gpicljax.systems.mental_modelling.prompts.tasks import TASKS, task_text
 
 WORD = "ANSWER"
 CHANGES = {DECREASE: "decrease", INCREASE: "increase", UNCHANGED: "unchanged"}
@@ -92,7 +92,7 @@ def system_text(queries: Queries, settings: QuestionSettings = DEFAULT) -> str:
     if not settings.instructions:
         return watching
     text = task_text(queries.environment)
-    known = "an environment of `systems.mental_modelling.prompts.tasks.TASKS`, or settings without instructions"
+    known = f"one of {', '.join(TASKS)}, or settings without instructions"
     check(text is not None, "queries.environment", queries.environment, known)
     assert text is not None
     parts = {

@@ -1,1 +1,3 @@
-"""TODO gpicljax/systems/mental_modelling/studies."""
+"""The study of mental modelling."""
+
+__all__: list[str] = []

@@ -1,1 +1,3 @@
-"""TODO gpicljax/systems/meta_language/studies."""
+"""The studies of Meta-Language, one folder each."""
+
+__all__: list[str] = []

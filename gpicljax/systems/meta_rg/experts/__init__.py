@@ -1,1 +1,3 @@
-"""TODO gpicljax/systems/meta_rg/experts."""
+"""Listeners that need no training: oracles, shortcut rules and a memoryless classifier."""
+
+__all__: list[str] = []

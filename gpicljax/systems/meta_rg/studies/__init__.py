@@ -1,1 +1,3 @@
-"""TODO gpicljax/systems/meta_rg/studies."""
+"""The studies of Meta-Referential Games, one folder each."""
+
+__all__: list[str] = []

@@ -7,7 +7,8 @@ known. Then its weights are frozen, and it learns each new instance in its conte
 order beside experts, a look-up table and nulls; every task set with and without those that it
 builds on; and every one again in the end. `--preset mappings` has what feedback tells,
 `--preset curriculum` all mappings of bytes and strings, `--preset held-out` leaves some out of the
-training; `--network.memory transformer` changes the memory, `--learner recurrent-ppo` who learns.
+training; `--network.memory transformer` changes the memory, `--learner recurrent-ppo` the
+algorithm.
 """
 
 __all__: list[str] = []

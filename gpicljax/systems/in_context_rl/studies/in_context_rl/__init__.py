@@ -6,7 +6,7 @@
 
 Trained agents (some come with the package), a tiny language model, bandit rules, tables, random
 play and an oracle act on the same tasks with the same noise; scores are scaled so that random play
-is 0 and the oracle 1. Agents that are neither among the runs of `incontext_rl_train.py` nor
+is 0 and the oracle 1. Agents that are neither among the runs of `in_context_rl_train.py` nor
 shipped are trained first. With the preset full all of them are trained anew, with three seeds.
 """
 

@@ -1,4 +1,4 @@
-"""A tiny language model for the table of `incontext_rl.py`: trained in a minute, on transcripts."""
+"""A tiny language model for the table, trained in a minute on transcripts."""
 
 from __future__ import annotations
 

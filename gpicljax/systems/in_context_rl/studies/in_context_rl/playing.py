@@ -1,4 +1,4 @@
-"""How agents are tested in `incontext_rl.py`: the same tasks and the same noise for all of them."""
+"""How agents are tested: on the same tasks and with the same noise."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ from gpicljax.runtime import (
     run_experiment,
     say,
     shipped,
-    shipped_models,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
     language_row,
@@ -37,13 +36,12 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import table_report
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS, Test, own_tests
-from gpicljax.systems.in_context_rl.studies.in_context_rl_train import program as incontext_rl_train
-
-SHIPPED = tuple(
-    name.removeprefix("in_context_").replace("__", ":").replace("_", "-")
-    for name in shipped_models()
-    if name.startswith("in_context_")
+from gpicljax.systems.in_context_rl.studies.in_context_rl_train import (
+    program as in_context_rl_train,
 )
+
+SHIPPED = {"mixture:dpt": "in_context_rl_mixture"}
+"""The agents that come with the package: folder in `gpicljax/models` by FAMILY:LEARNER."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +49,8 @@ class Config(TrainingConfig):
     """Compares agents that learn within trials with agents that need no training.
 
     Attributes:
-      agents: FAMILY:LEARNER, as `incontext_rl_train.py` names them; by default those that come with
-        the package.
+      agents: FAMILY:LEARNER, as in `in_context_rl_train`; by default those that come with the
+        package.
       tests: Sets of tasks; all of them by default.
       actions: Of a trial.
       replicas: Trials that each agent is tested in, each on a task of its own.
@@ -62,7 +60,7 @@ class Config(TrainingConfig):
       reading: Updates of its training.
     """
 
-    agents: tuple[str, ...] = SHIPPED
+    agents: tuple[str, ...] = tuple(SHIPPED)
     tests: tuple[Test, ...] = get_args(Test)
     actions: Count = 200
     replicas: Count = 1000
@@ -77,8 +75,8 @@ class Config(TrainingConfig):
         for name in self.agents:
             family, colon, learner = name.partition(":")
             check(bool(colon), "agents", name, "FAMILY:LEARNER")
-            check_choice("agents", family, incontext_rl_train.TEMPERATURES)
-            check_choice("agents", learner, incontext_rl_train.MEMORIES)
+            check_choice("agents", family, in_context_rl_train.TEMPERATURES)
+            check_choice("agents", learner, in_context_rl_train.MEMORIES)
 
 
 PRESETS = {"quick": Config(seeds=1), "full": Config(seeds=3)}
@@ -87,15 +85,15 @@ PRESETS = {"quick": Config(seeds=1), "full": Config(seeds=3)}
 def folders(config: Config, name: str) -> list[Path]:
     """The folders of an agent's seeds: of a run, shipped, or of a run that is made now."""
     family, learner = name.split(":")
-    run = config.runs_dir / "incontext_rl_train" / f"{config.preset}-{family}-{learner}" / "agents"
+    run = config.runs_dir / "in_context_rl_train" / f"{config.preset}-{family}-{learner}" / "agents"
     found = sorted(run.glob("seed_*"))
     if not found and config.preset == "quick" and name in SHIPPED:
-        return [shipped(f"in_context_{name.replace(':', '__').replace('-', '_')}")]
+        return [shipped(SHIPPED[name])]
     if not found:
         say(f"training {name} ...")
         given = ["--preset", config.preset, "--family", family, "--learner", learner, "--requeue"]
         given += ["--runs-dir", str(config.runs_dir), "--seeds", str(config.seeds)]
-        incontext_rl_train.main([*given, "--actions", str(config.actions)])
+        in_context_rl_train.main([*given, "--actions", str(config.actions)])
         found = sorted(run.glob("seed_*"))
     return found
 
@@ -163,7 +161,7 @@ def build(config: Config) -> Program:
     if not config.dry_run:
         for name in config.agents:
             folders(config, name)
-    folder = config.runs_dir / "incontext_rl" / config.run_name / "conversations"
+    folder = config.runs_dir / "in_context_rl" / config.run_name / "conversations"
     return Program(
         title=f"{len(config.agents)} trained agents, {len(config.tests)} sets of tasks",
         init=lambda key, cell: Untrained((), key, jnp.zeros((), jnp.int32)),
@@ -175,4 +173,4 @@ def build(config: Config) -> Program:
 
 def main(argv: list[str] | None = None) -> Outcome | None:
     """Runs the experiment; returns the outcome, None after a dry run."""
-    return run_experiment("incontext_rl", PRESETS, build, table_report, argv)
+    return run_experiment("in_context_rl", PRESETS, build, table_report, argv)

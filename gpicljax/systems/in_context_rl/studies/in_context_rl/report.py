@@ -26,7 +26,7 @@ LEGEND = (
 )
 
 Tests = Mapping[str, Mapping[str, Sequence[Any]]]
-"""By tasks and agent, what each of its seeds was recorded with (`incontext_rl_playing.Tested`)."""
+"""By tasks and agent, what each of its seeds was recorded with (`in_context_rl_playing.Tested`)."""
 
 
 def of_seeds(measured: Any) -> list[Any]:
@@ -182,7 +182,7 @@ def _by_episode(tested: Any) -> Any:
 
 
 def table_report(outcome: Outcome) -> Report:
-    """The table of `incontext_rl.py`, and its figures."""
+    """The table of `in_context_rl.py`, and its figures."""
     config, tests = outcome.config, outcome.baselines
     learners = {}
     for where, agents in tests.items():

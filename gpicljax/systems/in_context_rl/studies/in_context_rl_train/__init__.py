@@ -1,4 +1,4 @@
-"""Trains one agent to learn within trials, for the table of `incontext_rl.py`.
+"""Trains one agent to learn within trials, for the table of `in_context_rl.py`.
 
     python experiments/in_context_rl_train.py --family ten-arms
     python experiments/in_context_rl_train.py --family lakes --learner rl2 --preset full

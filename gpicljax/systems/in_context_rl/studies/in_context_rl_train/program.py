@@ -255,4 +255,4 @@ def _save(
 
 def main(argv: list[str] | None = None) -> Outcome | None:
     """Runs the experiment; returns the outcome, None after a dry run."""
-    return run_experiment("incontext_rl_train", PRESETS, build, report, argv)
+    return run_experiment("in_context_rl_train", PRESETS, build, report, argv)

@@ -1,4 +1,4 @@
-"""The summary of `incontext_rl_train.py`: what one trained agent has come to."""
+"""The summary of `in_context_rl_train.py`: what one trained agent has come to."""
 
 from __future__ import annotations
 

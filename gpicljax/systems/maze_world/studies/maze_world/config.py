@@ -48,7 +48,7 @@ class Config(TrainingConfig):
 
     Attributes:
       autoencoder: Folder of a saved autoencoder; by default one is trained first.
-      autoencoder_preset: Of `maze_autoencoder.py`, for that.
+      autoencoder_preset: Of `maze_world_autoencoder.py`, for that.
       start_from: Folder of a run whose models are trained on, each by its context or, where that is
         missing, from the one with the longest.
       start_context: Context of the model there that all start from; None for each its own.
@@ -66,9 +66,9 @@ class Config(TrainingConfig):
       resolution: Pixels of a picture's side.
       tasks: Number of different mazes that each model is trained on; 0 for a new one in every
         episode. Every number is combined with every context.
-      data: Folder of episodes to learn from (`maze_data.py`), of the same size, mode, actions,
-        landmarks and length; new ones are made by default. All are held in memory, about 10 bytes
-        a step and model.
+      data: Folder of episodes to learn from (`maze_world_data.py`), of the same size, mode,
+        actions, landmarks and length; new ones are made by default. All are held in memory, about
+        10 bytes a step and model.
       demonstration: How episodes are made, and how long they are.
       weights: Of the losses.
       first_weights: Of the losses in the first part of the training.

@@ -205,7 +205,7 @@ def cell_name(steps: int, tasks: int) -> str:
 
 def main(argv: list[str] | None = None) -> Outcome | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
-    config = parse(PRESETS, argv, prog="maze_world.py")
+    config = parse(PRESETS, argv, prog="gpicljax run maze_world")
     argv = list(sys.argv[1:] if argv is None else argv)
     if config.autoencoder is None and not config.dry_run:
         argv += ["--autoencoder", str(trained_autoencoder(config))]

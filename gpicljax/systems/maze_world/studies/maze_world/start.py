@@ -29,14 +29,16 @@ from gpicljax.runtime.run_directory import IRRELEVANT
 from gpicljax.runtime.stored_runs import read_run
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.systems.maze_world.studies.maze_world.config import Config
-from gpicljax.systems.maze_world.studies.maze_world_autoencoder import program as maze_autoencoder
+from gpicljax.systems.maze_world.studies.maze_world_autoencoder import (
+    program as maze_world_autoencoder,
+)
 
 
 def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, Any]:
     """The autoencoder, its settings and its parameters: random ones for a dry run."""
     resolution = (config.resolution, config.resolution)
     if config.autoencoder is None:
-        settings = maze_autoencoder.PRESETS[config.autoencoder_preset].model
+        settings = maze_world_autoencoder.PRESETS[config.autoencoder_preset].model
         pictures = standardised(autoencoder(settings, resolution))
         return pictures, settings, pictures.init(stream(config.seed, "autoencoder"))
     try:
@@ -51,7 +53,7 @@ def trained_autoencoder(config: Config) -> Path:
 
     One of the same run with another configuration is refused, or trained anew with `overwrite`.
     """
-    preset = maze_autoencoder.PRESETS[config.autoencoder_preset]
+    preset = maze_world_autoencoder.PRESETS[config.autoencoder_preset]
     fields: dict[str, Any] = {
         "preset": config.autoencoder_preset,
         "name": f"for-{config.run_name}",
@@ -67,7 +69,7 @@ def trained_autoencoder(config: Config) -> Path:
         fields["moments"] = "episodes"
     # Nothing is checked, for that computes: devices are not set up yet.
     wanted = to_json(dataclasses.replace(preset, **fields))
-    run = config.runs_dir / "maze_autoencoder" / fields["name"]
+    run = config.runs_dir / "maze_world_autoencoder" / fields["name"]
     stored, folder = read_run(run).config, run / "agents" / "seed_0"
     differences = describe_difference(stored, wanted, ignore=IRRELEVANT) if stored else []
     if folder.is_dir() and not differences:
@@ -80,7 +82,7 @@ def trained_autoencoder(config: Config) -> Path:
     flags = ((name.replace("_", "-"), str(value)) for name, value in fields.items())
     words = [word for name, value in flags for word in (f"--{name}", value)]
     words.append("--overwrite" if differences else "--requeue")
-    maze_autoencoder.main([*words, *([] if config.progress else ["--no-progress"])])
+    maze_world_autoencoder.main([*words, *([] if config.progress else ["--no-progress"])])
     return folder
 
 

@@ -1,4 +1,4 @@
-"""What `maze_autoencoder.py` is told: its configuration and its presets."""
+"""What `maze_world_autoencoder.py` is told: its configuration and its presets."""
 
 from __future__ import annotations
 

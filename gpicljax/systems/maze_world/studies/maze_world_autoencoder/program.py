@@ -145,4 +145,4 @@ def build(config: Config) -> Program:
 
 def main(argv: list[str] | None = None) -> Outcome | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
-    return run_experiment("maze_autoencoder", PRESETS, build, report, argv)
+    return run_experiment("maze_world_autoencoder", PRESETS, build, report, argv)

@@ -1,4 +1,4 @@
-"""The table, the figures and the summary of `maze_autoencoder.py`."""
+"""The table, the figures and the summary of `maze_world_autoencoder.py`."""
 
 from __future__ import annotations
 

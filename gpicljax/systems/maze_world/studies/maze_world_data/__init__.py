@@ -6,8 +6,8 @@ makes a small set in a minute or two; `--preset paper` the paper's 120 K episode
 interrupted collection goes on when it is started again with the same flags. `--dry-run` says how
 long it would take on the machine at hand, and how much space.
 
-Training does not need it: `gpicljax.systems.maze_world.data.trajectories` makes new episodes inside a
-training step, which is the default (see there). A folder is for data that is to be the same
+Training does not need it: by default, `gpicljax.systems.maze_world.data.trajectories` makes new
+episodes inside a training step. A folder is for data that is to be the same
 elsewhere and later, and for machines on which accelerators wait for one another.
 """
 

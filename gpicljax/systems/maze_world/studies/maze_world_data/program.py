@@ -36,7 +36,7 @@ class Config(RunConfig):
     """Collects demonstrations of privileged agents.
 
     Attributes:
-      out: Folder to write to; by default `runs/maze_data/<name>`.
+      out: Folder to write to; by default `runs/maze_world_data/<name>`.
       size: Cells of a maze's side.
       mode: What there is to do.
       actions: What the agents can do.
@@ -72,7 +72,7 @@ class Config(RunConfig):
     @property
     def folder(self) -> Path:
         """Where the data goes."""
-        return self.out or self.runs_dir / "maze_data" / self.run_name
+        return self.out or self.runs_dir / "maze_world_data" / self.run_name
 
 
 PRESETS = {
@@ -132,7 +132,7 @@ def dry_run(config: Config) -> None:
 
 def main(argv: list[str] | None = None) -> ShardReader | None:
     """Collects; returns a reader of what there is (None after a dry run)."""
-    config = parse(PRESETS, argv, prog="maze_data.py")
+    config = parse(PRESETS, argv, prog="gpicljax run maze_world_data")
     enable_compilation_cache()
     if config.dry_run:
         dry_run(config)
@@ -144,7 +144,7 @@ def main(argv: list[str] | None = None) -> ShardReader | None:
             maze_world.from_card(ShardReader(folder, skip_damaged=True).about)  # nothing else
             shutil.rmtree(folder)
         announce(
-            f"maze_data {config.run_name}: {config.episodes:,} episodes of "
+            f"maze_world_data {config.run_name}: {config.episodes:,} episodes of "
             f"{config.demonstration.length:,} steps",
             {
                 "mazes": f"{env.size} x {env.size}, {env.mode}, {env.actions}",

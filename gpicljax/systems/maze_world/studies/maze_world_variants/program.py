@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,10 @@ def rows() -> list[tuple[str, list[tuple[str, np.ndarray]]]]:
     ]
 
 
-def main(path: str) -> None:
-    """Draws the picture."""
+def main(argv: list[str] | None = None) -> None:
+    """Draws the picture into the file that the command line names."""
+    parser = ArgumentParser(prog="gpicljax run maze_world_variants")
+    parser.add_argument("file", type=Path, help="picture to write, e.g. variants.png")
+    path = parser.parse_args(argv).file
     enable_compilation_cache()
-    save_figure(picture_grid(rows(), width=1.05), Path(path))
+    save_figure(picture_grid(rows(), width=1.05), path)

@@ -77,7 +77,7 @@ catalogue.register(catalogue.rule(FETCH_SCRIPT, _script, _arm, Script))
 
 def collect(argv: Sequence[str] | None = None) -> Path:
     """Collects; returns the folder."""
-    config = parse(COLLECT, argv, prog="mental_modelling.py collect")
+    config = parse(COLLECT, argv, prog="gpicljax run mental_modelling collect")
     enable_compilation_cache()
     with failures_reported(SavedError, ValueError, ModuleNotFoundError):
         folder = config.folder
@@ -268,7 +268,7 @@ class LoadConfig:
 
 def load(argv: Sequence[str] | None = None) -> Path:
     """Reads a user's files; returns the folder that was written."""
-    config = tyro.cli(LoadConfig, args=argv, prog="mental_modelling.py load")
+    config = tyro.cli(LoadConfig, args=argv, prog="gpicljax run mental_modelling load")
     with failures_reported(SavedError, ValueError):
         env = gpicljax.make(config.env)
         seen: Any = env.observation_space()

@@ -102,7 +102,7 @@ def training_figure(runs: Sequence[StoredRun]) -> Figure:
 
 def main(argv: list[str] | None = None) -> str:
     """Draws and writes the comparison; returns its table."""
-    config = tyro.cli(Comparison, args=argv, prog="meta_language_compare.py")
+    config = tyro.cli(Comparison, args=argv, prog="gpicljax run meta_language_compare")
     with failures_reported(ValueError, OSError):
         runs, curves = read(config)
         for kind in curves[0]:

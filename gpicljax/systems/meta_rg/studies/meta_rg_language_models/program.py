@@ -87,7 +87,7 @@ def language_model(config: Config, settings: ListenerSettings) -> ChatModel:
 
 def main(argv: list[str] | None = None) -> dict[str, list[Confusion]]:
     """Plays, and prints and writes the table; returns decisions by seed, cell by cell."""
-    config = parse(PRESETS, argv, prog="meta_rg_language_models.py")
+    config = parse(PRESETS, argv, prog="gpicljax run meta_rg_language_models")
     enable_compilation_cache()
     folder = config.runs_dir / "meta_rg_language_models" / config.run_name
     found: dict[str, list[Confusion]] = {}

@@ -51,7 +51,7 @@ class SignallingConfig:
       speaker: `"rule"` (that of the game), `"quantiser"` (the digitising one: a control),
         `"reinforce"` or `"straight-through"`.
       games: G, length of a sequence.
-      episodes: of a sequence; see `systems.meta_rg.studies.meta_rg_players.games.game_sequences`.
+      episodes: of a sequence; see `games.game_sequences`.
       batch_size: sequences of different games per update.
       copies: sequences with the same games and other noise, each of which is a baseline to the
         others; at least 2 for `"reinforce"`.
@@ -312,7 +312,7 @@ def make(
       game: what is played.
       listener: its network; `predictions` are the trainer's.
       draw: `(keys, games) -> (inputs, targets)` of `games` games each, `copies` sequences a key,
-        such as `systems.meta_rg.studies.meta_rg_players.games.game_sequences`.
+        such as `games.game_sequences`.
 
     Returns:
       A sequence trainer (its hyper-parameters are `sequence.SequenceHParams`) whose `init` is given
@@ -321,11 +321,11 @@ def make(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.systems.meta_rg.studies.meta_rg_players.games import game_sequences, signalling_game
+      >>> from gpicljax.systems.meta_rg.studies.meta_rg_players import games
       >>> env = gpicljax.make("MetaRG-v1")
       >>> config, listener = SignallingConfig(games=32), RecurrentQSettings(encoded="stimulus")
-      >>> draw = game_sequences(env, config.games, config.episodes)
-      >>> make(config, signalling_game(env), listener, draw).observations
+      >>> draw = games.game_sequences(env, config.games, config.episodes)
+      >>> make(config, games.signalling_game(env), listener, draw).observations
       3072
     """
 

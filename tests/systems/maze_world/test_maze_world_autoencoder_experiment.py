@@ -13,7 +13,9 @@ import pytest
 
 from gpicljax.networks.autoencoder import AutoencoderSettings
 from gpicljax.runtime import load_autoencoder
-from gpicljax.systems.maze_world.studies.maze_world_autoencoder import program as maze_autoencoder
+from gpicljax.systems.maze_world.studies.maze_world_autoencoder import (
+    program as maze_world_autoencoder,
+)
 from gpicljax.systems.maze_world.studies.maze_world_autoencoder.config import PRESETS
 from gpicljax.systems.maze_world.studies.maze_world_autoencoder.report import UNSEEN
 
@@ -40,8 +42,8 @@ TINY = [
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    outcome = maze_autoencoder.main([*TINY, f"--runs-dir={folder}"])
-    return folder / "maze_autoencoder" / "quick", outcome
+    outcome = maze_world_autoencoder.main([*TINY, f"--runs-dir={folder}"])
+    return folder / "maze_world_autoencoder" / "quick", outcome
 
 
 @pytest.mark.slow
@@ -59,7 +61,7 @@ def test_writes_everything(finished):
 @pytest.mark.slow
 def test_errors_are_those_of_the_frames(tmp_path):
     arguments = [*TINY, "--moments=episodes", f"--runs-dir={tmp_path}"]
-    found = maze_autoencoder.main(arguments).measured[UNSEEN]
+    found = maze_world_autoencoder.main(arguments).measured[UNSEEN]
     assert found.error.shape == found.mean_image.shape == found.frame_before.shape == (2, 3, 5)
     assert found.frames.shape == found.again.shape == (2, 3, 5, 16, 16, 3)
     frames = found.frames / 255
@@ -99,7 +101,7 @@ def test_presets_fit():
     # What they come to is the same: 256 frames an update, of sixteen mazes or more.
     for config in PRESETS.values():
         config.validate()
-        assert maze_autoencoder.build(config).observations == 256
+        assert maze_world_autoencoder.build(config).observations == 256
         assert config.agent.batch_size * config.mazes >= 16
     assert PRESETS["paper"].model == AutoencoderSettings()
 
@@ -117,7 +119,7 @@ def test_presets_fit():
 )
 def test_what_does_not_fit_is_refused(flags, said, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
-        maze_autoencoder.main([*TINY, *flags, f"--runs-dir={tmp_path}"])
+        maze_world_autoencoder.main([*TINY, *flags, f"--runs-dir={tmp_path}"])
     assert stopped.value.code == 2 and said in capsys.readouterr().err
 
 
@@ -129,6 +131,7 @@ def test_frames_of_demonstrations_in_every_mode(mode, actions):
     )
     env, params = config.mazes_and_params()
     seen = jax.eval_shape(
-        lambda key: maze_autoencoder.seen_in(key, env, params, config, 2, 2), jax.random.key(0)
+        lambda key: maze_world_autoencoder.seen_in(key, env, params, config, 2, 2),
+        jax.random.key(0),
     )
     assert seen.now.shape == seen.before.shape == (2, 2, *config.resolution, 3)

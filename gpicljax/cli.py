@@ -1,0 +1,153 @@
+"""The command `gpicljax`.
+
+    gpicljax run meta_rg --seeds 6
+    gpicljax runs list
+    gpicljax environments MazeWorld-v0
+    gpicljax play MazeWorld-v0
+    gpicljax serve ByteStream-v0
+
+Each command has its own `--help`. A command's modules are imported when it is called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.markup import escape
+
+from gpicljax.checks import unknown
+from gpicljax.environment import Environment
+from gpicljax.registration import make, registered
+from gpicljax.studies.registry import STUDIES, run_study, study_summary
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a study, or lists the studies: `gpicljax run [STUDY [flags]]`."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: gpicljax run STUDY [flags]\n")
+        width = max(map(len, STUDIES))
+        for name in STUDIES:
+            print(f"  {name:{width}}  {study_summary(name)}")
+        print("\n`gpicljax run STUDY --help` lists the flags of a study.")
+        return 0
+    name, *flags = arguments
+    if name not in STUDIES:
+        return _refused(unknown("study", name, STUDIES))
+    run_study(name, flags)
+    return 0
+
+
+def runs(arguments: Sequence[str]) -> int:
+    """Lists, shows or compares runs: `gpicljax runs list | show | compare`."""
+    from gpicljax.runtime.command import main
+
+    return main(arguments)
+
+
+def play(arguments: Sequence[str]) -> int:
+    """Plays an environment by hand, in a browser or a terminal: `gpicljax play ID`."""
+    from gpicljax.play.command import main
+
+    return main(arguments)
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """Serves an environment of bytes to learners over a socket: `gpicljax serve ID`."""
+    from gpicljax.serve.command import main, one_thread
+
+    one_thread()
+    return main(arguments)
+
+
+def environments(arguments: Sequence[str]) -> int:
+    """Lists the registered environments, or describes one: `gpicljax environments [ID]`."""
+    out = Console(width=None if sys.stdout.isatty() else 240, highlight=False)
+    if not arguments:
+        for env_id in registered():
+            env = make(env_id)
+            out.print(f"[bold]{escape(env_id)}[/]: {escape(_about(type(env)).splitlines()[0])}")
+            lines = {
+                "observations": env.observation_space(),
+                "actions": env.action_space(),
+                "options": ", ".join(vars(env)) or "none",
+                "params": ", ".join(_params(env).__dataclass_fields__),
+            }
+            for name, line in lines.items():
+                out.print(f"    {name}: {escape(str(line))}", soft_wrap=True)
+        out.print("\n`gpicljax environments ID` describes one.")
+        return 0
+    if arguments[0] in ("-h", "--help"):
+        print("usage: gpicljax environments [ID]")
+        return 0
+    env_id, *more = arguments
+    if more:
+        return _refused(f"arguments: got {more} after {env_id}; accepted: one id")
+    try:
+        env = make(env_id)
+    except (ValueError, ModuleNotFoundError) as error:
+        return _refused(str(error))
+    out.print(f"[bold]{escape(env_id)}[/]\n\n{escape(_about(type(env)))}")
+    out.print(f"\n[bold]Params[/]\n\n{escape(_about(_params(env)))}")
+    return 0
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "run": run,
+    "runs": runs,
+    "play": play,
+    "serve": serve,
+    "environments": environments,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command.
+
+    Args:
+      argv: arguments without the program's name; `sys.argv[1:]` by default.
+
+    Returns:
+      The exit code: 0; 1 for a file that cannot be read or written; 2 for an unknown command,
+      study, run, metric or environment.
+
+    Raises:
+      SystemExit: from a study or a parser, with its own code.
+
+    Example:
+      >>> main(["run"])
+      usage: gpicljax run STUDY [flags]
+      ...
+      0
+    """
+    name, *arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    if name in ("-h", "--help"):
+        print("usage: gpicljax COMMAND [arguments]\n")
+        for command, function in COMMANDS.items():
+            print(f"  {command:12}  {inspect.getdoc(function)}")
+        return 0
+    if name not in COMMANDS:
+        return _refused(unknown("command", name, COMMANDS))
+    try:
+        return COMMANDS[name](arguments)
+    except BrokenPipeError:  # `gpicljax environments | head`
+        return 0
+
+
+def _refused(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 2
+
+
+def _params(env: Environment) -> Any:
+    """The class of an environment's params; no array is made."""
+    return type(jax.eval_shape(lambda: env.default_params))
+
+
+def _about(kind: type) -> str:
+    """The docstring of a class; its name where there is none."""
+    return inspect.getdoc(kind) or kind.__name__

@@ -14,7 +14,7 @@ NUM_ENVS, LENGTH = 4096, 256
 
 
 @pytest.mark.benchmark(timer=time.process_time)
-@pytest.mark.parametrize("rules", ["mended", "reference"])
+@pytest.mark.parametrize("rules", ["corrected", "reference"])
 def test_byte_steps(benchmark, one_core, rules):
     env = gpicljax.make("ByteStream-v0", rules=rules)
     params = env.make_params(curriculum=Curriculum(mode="mixture"), horizon=10**9)

@@ -21,7 +21,7 @@ from gpicljax.networks.causal_model import causal_model as causal_network
 from gpicljax.networks.contract import AgentInput
 from gpicljax.runtime import FAST_COMPILE
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration, trajectories
-from gpicljax.systems.maze_world.data.sequences import lessons
+from gpicljax.systems.maze_world.data.sequences import imitation_batch
 
 BATCH, STEPS, LONG, TASKS, FRAMES = 16, 128, 2_048, 64, 256
 UPDATES = 4
@@ -47,7 +47,7 @@ def made():
     env, params, *_ = setting()
     make = jax.jit(lambda key: trajectories(key, env, params, BATCH, Demonstration(length=STEPS)))
     episodes, tasks = make(jax.random.key(0))
-    return episodes, tasks, jax.jit(lambda *one: lessons(env, *one))(episodes, tasks)
+    return episodes, tasks, jax.jit(lambda *one: imitation_batch(env, *one))(episodes, tasks)
 
 
 def _sequences():
@@ -74,7 +74,7 @@ def rendering():
     def render(x, key):
         which = jax.random.permutation(key, BATCH)
         chosen = jax.tree.map(lambda leaf: leaf[which], (episodes, tasks))
-        return x + lessons(env, *chosen).inputs.observation.astype(jnp.float32)
+        return x + imitation_batch(env, *chosen).inputs.observation.astype(jnp.float32)
 
     return jnp.zeros((STEPS, BATCH, 32, 32, 3)), render
 

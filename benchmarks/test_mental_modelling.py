@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpicljax.spaces import Discrete
-from gpicljax.systems.mental_modelling.data.episodes import episodes_of
+from gpicljax.systems.mental_modelling.data.episodes import episodes_from_arrays
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
 from gpicljax.systems.mental_modelling.measures.questions import QUESTIONS, build_queries, pick
 from gpicljax.systems.mental_modelling.measures.scoring import score
@@ -16,7 +16,7 @@ def test_ten_thousand_queries(benchmark, history):
     states = np.cumsum(rng.normal(size=(48, 260, 8)), axis=1)
     actions = rng.integers(0, 4, (48, 260))
     lander = {"environment": "LunarLander-v3", "action_space": Discrete(4), "agent": "PPO"}
-    episodes = episodes_of([*states], [*actions], [*np.ones((48, 260))], **lander)
+    episodes = episodes_from_arrays([*states], [*actions], [*np.ones((48, 260))], **lander)
 
     def everything():
         count = 0

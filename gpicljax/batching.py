@@ -28,11 +28,12 @@ def select(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
     return jax.tree.map(pick, on_true, on_false)
 
 
-def strong(tree: Any) -> Any:
+def strip_weak_types(tree: Any) -> Any:
     """Leaves as arrays of definite dtypes, also Python numbers: `params` are carried state.
 
     Example:
-      >>> jax.tree.map(lambda x: (x.dtype.name, x.weak_type), strong({"rate": 0.1, "count": 3}))
+      >>> values = strip_weak_types({"rate": 0.1, "count": 3})
+      >>> jax.tree.map(lambda x: (x.dtype.name, x.weak_type), values)
       {'count': ('int32', False), 'rate': ('float32', False)}
     """
 
@@ -46,7 +47,7 @@ def strong(tree: Any) -> Any:
 
 
 @custom_vmap
-def in_any_lane(flag: jax.Array) -> jax.Array:
+def any_across_vmap(flag: jax.Array) -> jax.Array:
     """Whether a flag holds in any of the lanes that run side by side under `vmap`, the same in all.
 
     For the condition of a `while_loop` whose rounds change nothing where the flag does not hold any
@@ -57,20 +58,23 @@ def in_any_lane(flag: jax.Array) -> jax.Array:
       flag: `bool[]`.
 
     Example:
-      >>> double = lambda x: jax.lax.while_loop(lambda x: in_any_lane(x < 4), lambda x: 2 * x, x)
+      >>> below_4 = lambda x: any_across_vmap(x < 4)
+      >>> double = lambda x: jax.lax.while_loop(below_4, lambda x: 2 * x, x)
       >>> jax.jit(jax.vmap(double))(jnp.array([1, 2])).tolist()
       [4, 8]
     """
     return flag
 
 
-@in_any_lane.def_vmap
+@any_across_vmap.def_vmap
 def _(_: int, batched: Any, flag: jax.Array) -> tuple[jax.Array, bool]:
     # Nested `vmap`s: the lanes of the outer ones are asked in turn.
-    return in_any_lane(flag.any(0) if batched[0] else flag), False
+    return any_across_vmap(flag.any(0) if batched[0] else flag), False
 
 
-def for_those(need: jax.Array, current: Any, make: Callable[[jax.Array], Any], group: int) -> Any:
+def update_compacted(
+    need: jax.Array, current: Any, make: Callable[[jax.Array], Any], group: int
+) -> Any:
     """Replaces the entries of `current` marked by `need` with `make(indices)`, in groups.
 
     Args:
@@ -85,7 +89,8 @@ def for_those(need: jax.Array, current: Any, make: Callable[[jax.Array], Any], g
 
     Example:
       >>> need = jnp.array([False, True, True])
-      >>> fill = lambda current: for_those(need, current, lambda indices: 10.0 * indices, group=1)
+      >>> new = lambda indices: 10.0 * indices
+      >>> fill = lambda current: update_compacted(need, current, new, group=1)
       >>> jax.jit(fill)(jnp.ones(3)).tolist()
       [1.0, 10.0, 20.0]
     """
@@ -95,7 +100,7 @@ def for_those(need: jax.Array, current: Any, make: Callable[[jax.Array], Any], g
 def _for_counted(
     count: jax.Array, current: Any, make: Callable[[jax.Array], Any], group: int
 ) -> Any:
-    """`for_those` from how many are marked up to and including each, `int32[B]`."""
+    """`update_compacted` from how many are marked up to and including each, `int32[B]`."""
     places = jnp.arange(1, group + 1, dtype=jnp.int32)
 
     def body(loop: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
@@ -110,7 +115,7 @@ def _for_counted(
 
     start = jnp.zeros((), jnp.int32)
     # Where nothing is left to replace, no index is in range.
-    left = lambda loop: in_any_lane(loop[0] < count[-1])  # noqa: E731
+    left = lambda loop: any_across_vmap(loop[0] < count[-1])  # noqa: E731
     return jax.lax.while_loop(left, body, (start, current))[1]
 
 
@@ -166,10 +171,10 @@ def restart(
       [0.0, 6.0]
     """
 
-    return remade([fresh], done.astype(jnp.int32), current, key, params)
+    return switch_compacted([fresh], done.astype(jnp.int32), current, key, params)
 
 
-def remade(
+def switch_compacted(
     makes: Sequence[Callable[..., Any]],
     kind: jax.Array,
     current: Any,
@@ -193,20 +198,21 @@ def remade(
 
     Example:
       >>> double, negate = (lambda x: 2 * x), (lambda x: -x)
-      >>> again = jax.vmap(lambda kind, x: remade([double, negate], kind, x, x))
+      >>> again = jax.vmap(lambda kind, x: switch_compacted([double, negate], kind, x, x))
       >>> jax.jit(again)(jnp.array([0, 1, 2]), jnp.array([5.0, 6.0, 7.0])).tolist()
       [5.0, 12.0, -7.0]
     """
-    return remaker(makes, groups)(kind, current, *arguments)
+    return make_switch_compacted(makes, groups)(kind, current, *arguments)
 
 
-def remaker(
+def make_switch_compacted(
     makes: Sequence[Callable[..., Any]], groups: Callable[[int], Sequence[int]] | None = None
 ) -> Callable[..., Any]:
-    """`remade` of these functions, of the other arguments; who keeps it has it traced once.
+    """`switch_compacted` of these functions, of the other arguments; who keeps it has it traced
+    once.
 
     Example:
-      >>> again = remaker([lambda x: 2 * x])
+      >>> again = make_switch_compacted([lambda x: 2 * x])
       >>> int(again(jnp.int32(1), jnp.int32(5), jnp.int32(5)))
       10
     """

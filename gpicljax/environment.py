@@ -26,7 +26,7 @@ import numpy as np
 from jax.core import Tracer
 
 from gpicljax import spaces
-from gpicljax.batching import strong
+from gpicljax.batching import strip_weak_types
 from gpicljax.checks import (
     check,
     check_choice,
@@ -63,7 +63,7 @@ _RETURNED = {
     "render": "a picture, uint8[H, W, 3]",
     "physical_state": "what a reference simulator has of the state, float[N]",
     "with_physical_state": "the state with that part replaced",
-    "outcomes": "what every action leads to: Outcomes(chance, following, reward, over)",
+    "transition_model": "what every action leads to, as a TransitionModel",
     "goal_reward": "the reward for having achieved what was desired, float[]",
 }
 
@@ -74,7 +74,7 @@ def _arguments(method: Any) -> list[str]:
 
 def _like(field: str, value: Any, default: Any) -> jax.Array:
     """`value` in the dtype of `default`. ValueError where that would change it."""
-    default = strong(default)
+    default = strip_weak_types(default)
     kind = "integers" if jnp.issubdtype(default.dtype, jnp.integer) else "numbers"
     accepted = "True or False" if default.dtype == bool else f"{kind} that {default.dtype} holds"
     given = value
@@ -123,8 +123,9 @@ class Step(NamedTuple):
     info: Info
 
 
-class Outcomes(NamedTuple):
-    """What every action leads to from every situation of a task; see `Environment.outcomes`.
+class TransitionModel(NamedTuple):
+    """What every action leads to from every situation of a task; see
+    `Environment.transition_model`.
 
     Attributes:
       chance: float `[S, A, K]`, of each of K outcomes.
@@ -134,7 +135,7 @@ class Outcomes(NamedTuple):
 
     Example:
       >>> one = jnp.ones((1, 2, 1))
-      >>> pulls = Outcomes(one, jnp.zeros((1, 2, 1), int), 0.5 * one, one.astype(bool))
+      >>> pulls = TransitionModel(one, jnp.zeros((1, 2, 1), int), 0.5 * one, one.astype(bool))
       >>> pulls.reward.shape
       (1, 2, 1)
     """
@@ -150,9 +151,9 @@ class Environment(Generic[Params, Task, State]):
 
     Subclasses are `@dataclasses.dataclass(frozen=True)` with static fields only, whose annotations
     say what they accept (see `gpicljax.checks`). The rest follows, but for abilities that not every
-    environment has, of which `can_render`, `has_physical_state`, `has_outcomes` and `sets_goals`
-    tell. A method that is missing raises NotImplementedError, which names it, the class, and what
-    it is to return.
+    environment has, of which `can_render`, `has_physical_state`, `has_transition_model` and
+    `sets_goals` tell. A method that is missing raises NotImplementedError, which names it, the
+    class, and what it is to return.
 
     Keys, params, tasks, states and actions of another kind are refused with a ValueError.
 
@@ -393,16 +394,16 @@ class Environment(Generic[Params, Task, State]):
         raise self._missing("with_physical_state")
 
     @property
-    def has_outcomes(self) -> bool:
-        """Whether a task's `outcomes` can be listed: by default, if the method is overridden."""
-        return type(self).outcomes is not Environment.outcomes
+    def has_transition_model(self) -> bool:
+        """Whether `transition_model` can be called: by default, if it is overridden."""
+        return type(self).transition_model is not Environment.transition_model
 
-    def outcomes(self, task: Task) -> Outcomes:
+    def transition_model(self, task: Task) -> TransitionModel:
         """What every action leads to, where situations are discrete observations and few.
 
         Situation s is where `observe` says s; when an episode is cut off is left out.
         """
-        raise self._missing("outcomes")
+        raise self._missing("transition_model")
 
     @property
     def sets_goals(self) -> bool:

@@ -90,7 +90,7 @@ class Record(NamedTuple):
     next_timestep: TimeStep
 
 
-class Moment:
+class ActionRequest:
     """What an instance waits for an action on; leaves without a batch axis.
 
     Args:
@@ -131,7 +131,7 @@ class Trainer(NamedTuple):
       >>> import gpicljax, jax
       >>> from gpicljax.agents import catalogue, ppo
       >>> vec = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), num_envs=8, resets="fresh")
-      >>> algorithm = catalogue.find("ppo")
+      >>> algorithm = catalogue.get_algorithm("ppo")
       >>> trainer = algorithm.make(ppo.PPOConfig(unroll=16), vec, algorithm.network())
       >>> trainer.observations
       128

@@ -6,7 +6,7 @@ returns the first observation of the next episode with reward 0.
 
 Starting an episode may be expensive and few instances need it at any one step, so nothing of it
 sits in the step path behind a `select`: the instances that ended are *compacted*, i.e. gathered
-into small groups for which alone the work is done (`for_those`).
+into small groups for which alone the work is done (`update_compacted`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.batching import for_those, strong
+from gpicljax.batching import strip_weak_types, update_compacted
 from gpicljax.checks import Count, Share, check, check_fields
 from gpicljax.environment import Environment, Transition
 from gpicljax.interface import TimeStep
@@ -197,7 +197,7 @@ class VectorEnv:
           ((8, 1), (8,))
         """
         check_key("key", key)
-        params = strong(self.params if params is None else params)
+        params = strip_weak_types(self.params if params is None else params)
         # All from one call, which takes long to compile: instances, renewals, bank entries.
         entries = self._bank_size if self.resets == "bank" else 0
         numbers = np.concatenate([np.arange(self.num_envs), _ENTRY - 1 + np.arange(entries + 1)])
@@ -305,7 +305,7 @@ class VectorEnv:
                 tasks = jax.tree.map(lambda x: x[indices], vstate.task)
                 return arrived(jax.vmap(self.env.initial)(key_of(indices), tasks))
 
-            moved = for_those(new_episode, moved, next_episode, self._group)
+            moved = update_compacted(new_episode, moved, next_episode, self._group)
         if not synchronous:
 
             def next_trial(indices: jax.Array) -> Any:
@@ -314,7 +314,7 @@ class VectorEnv:
                 task, state = self._begin(keys, index, vstate.bank, vstate.params)
                 return task, arrived(state)
 
-            task, moved = for_those(new_trial, (task, moved), next_trial, self._group)
+            task, moved = update_compacted(new_trial, (task, moved), next_trial, self._group)
 
         state, reward, terminated, truncated, info = moved
         trial_time = vstate.trial_time + 1

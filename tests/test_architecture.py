@@ -300,9 +300,7 @@ def test_every_folder_names_what_is_in_it(name):
 
 
 def test_parts_are_reached_after_importing_the_package():
-    script = (
-        "import gpicljax as g; print(g.agents.ppo, g.systems.maze_world.env)"
-    )
+    script = "import gpicljax as g; print(g.agents.ppo, g.systems.maze_world.env)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0 and "maze_world" in done.stdout, done.stderr
 

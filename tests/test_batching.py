@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.batching import for_those
+from gpicljax.batching import update_compacted
 
 
 @pytest.mark.parametrize("size", [5, 64, 4_100])
@@ -13,5 +13,7 @@ from gpicljax.batching import for_those
 def test_those_marked_are_replaced_and_no_others(size, share):
     need = np.random.default_rng(size).uniform(size=size) < share
     current = jnp.arange(size)
-    replaced = jax.jit(lambda need: for_those(need, current, lambda i: -1 - i, group=size // 4))
+    replaced = jax.jit(
+        lambda need: update_compacted(need, current, lambda i: -1 - i, group=size // 4)
+    )
     np.testing.assert_array_equal(replaced(need), np.where(need, -1 - np.arange(size), current))

@@ -17,7 +17,7 @@ from gpicljax import spaces
 from gpicljax.environment import Environment, Transition
 from gpicljax.play import command
 from gpicljax.play.browser import server
-from gpicljax.play.game import CONTROLS, Game, NotPlayableError
+from gpicljax.play.game import CONTROLS, NotPlayableError, PlaySession
 from gpicljax.play.stream import Stream, play_stream
 from gpicljax.play.terminal import half_blocks, play_in_terminal, screen
 
@@ -60,7 +60,7 @@ class Corridor(Environment):
 
 @pytest.fixture
 def game():
-    return Game(Corridor())
+    return PlaySession(Corridor())
 
 
 def test_keys_act_until_the_episode_is_over(game):
@@ -97,7 +97,7 @@ MOVED = ["FrozenLake-v1", "MountainCar-v0", "CliffWalking-v1"]
 @pytest.mark.parametrize("env_id", daily(["FrozenLake-v1"], MOVED))
 def test_arrows_move(env_id):
     env = gpicljax.make(env_id)
-    game = Game(env, env.default_params)
+    game = PlaySession(env, env.default_params)
     assert set(game.actions) >= {"ArrowLeft", "ArrowRight"}
     assert sorted(game.actions.values()) == list(range(env.action_space().n))
     before = game.pictures()["picture"]
@@ -120,7 +120,7 @@ def test_names_and_keys_fit_the_mazes_actions():
 @pytest.mark.parametrize("env_id", ["Pendulum-v1", "BernoulliBandit-v0", "MetaRG-v0"])
 def test_what_cannot_be_played_is_refused(env_id):
     with pytest.raises(NotPlayableError, match="accepted"):
-        Game(gpicljax.make(env_id))
+        PlaySession(gpicljax.make(env_id))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_half_blocks_show_two_pixels_each():
 
 def test_the_terminal_game_reads_arrows_and_ends():
     env = gpicljax.make("FrozenLake-v1", is_slippery=False)
-    game, shown = Game(env), []
+    game, shown = PlaySession(env), []
     others = "\x1b[H", "\x1b[3~", "\x1bx"  # Home, Delete, Alt-x
     keys = iter("\x1b[B" + "\x1bOC" + "x" + "".join(others) + "q" + "\x1b[B")
     play_in_terminal(game, lambda: next(keys), shown.append, lambda: (60, 20))

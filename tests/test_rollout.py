@@ -5,8 +5,8 @@ import pytest
 
 import gpicljax
 from gpicljax.agents.acting import random_agent
-from gpicljax.agents.combinators import forgetful
-from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.agents.combinators import with_memory_reset
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.rollout import HostBatch, host_play, on_host, play, rollout, start_rollout
 from gpicljax.rollout.packing import packed
@@ -194,7 +194,7 @@ def test_a_forgetful_agent_starts_anew(vec, key):
     age = lambda record: record.aux["age"]  # noqa: E731
     remembers = play(vec, GAMBLER, (), start, max_steps=3, keep=age).records
     forgets = play(
-        vec, forgetful(GAMBLER, lambda t: t.episode_start), (), start, max_steps=3, keep=age
+        vec, with_memory_reset(GAMBLER, lambda t: t.episode_start), (), start, max_steps=3, keep=age
     ).records
     np.testing.assert_array_equal(remembers[0], [[0, 1, 2], [4, 5, 6]])
     np.testing.assert_array_equal(forgets[0], [[0, 1, 2], [0, 1, 2]])
@@ -215,7 +215,7 @@ def test_seeds_side_by_side_copy_no_records():
     # Lanes end at different times. A loop whose condition differs between them would choose between
     # old and new records at every step: all of them, however many.
     env = gpicljax.make("FrozenLake-v1")
-    vec, agent = one_trial_each(env, 4, limit=50), random_agent(env)
+    vec, agent = single_trial_batch(env, 4, limit=50), random_agent(env)
 
     def lengths(key):
         played = play(vec, agent, (), start_rollout(key, vec, agent), max_steps=50)

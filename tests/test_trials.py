@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.agents.acting import oracle_agent, random_agent, within_trial
+from gpicljax.agents.acting import optimal_agent, random_agent, within_trial
 from gpicljax.agents.bandits import ucb1
 from gpicljax.agents.tabular import TabularHParams, q_learner
 from gpicljax.rollout import play, start_rollout
-from gpicljax.systems.in_context_rl.measures import step_of
-from gpicljax.wrappers.mixture import Mixture
-from gpicljax.wrappers.padded import Padded
-from gpicljax.wrappers.solved import Solved
+from gpicljax.systems.in_context_rl.measures import keep_trial_step
+from gpicljax.wrappers.mixture import TaskMixture
+from gpicljax.wrappers.padded import PaddedSpaces
+from gpicljax.wrappers.solved import WithOptimalActions
 from gpicljax.wrappers.trial import Trial
 
 LAKE = gpicljax.make("FrozenLake-v1", description=("SFF", "FHF", "FFG"), is_slippery=True)
@@ -22,7 +22,7 @@ BANDIT = gpicljax.make("BanditTwoArmedHighLowFixed-v0")
 
 def record(record):
     seen = record.timestep.observation
-    return step_of(record) | {"seen": seen, "after": record.next_timestep.observation}
+    return keep_trial_step(record) | {"seen": seen, "after": record.next_timestep.observation}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_agents_of_the_environment_act_in_trials(key):
     @jax.jit
     def run(key):
         state = start_rollout(key, vec, agent)
-        keep = lambda r: step_of(r)["reward"]  # noqa: E731
+        keep = lambda r: keep_trial_step(r)["reward"]  # noqa: E731
         return play(vec, agent, params, state, max_steps=150, keep=keep).records
 
     rewards = run(key)
@@ -106,17 +106,17 @@ def test_agents_of_the_environment_act_in_trials(key):
 
 def test_padded_mixtures_and_their_oracle(key):
     def padded(env):
-        return Padded(Trial(Solved(env, width=4), 20), observations=16, actions=4)
+        return PaddedSpaces(Trial(WithOptimalActions(env, width=4), 20), observations=16, actions=4)
 
     lake = gpicljax.make("FrozenLake-v1", size=4, is_slippery=False)
-    env = Mixture((padded(lake), padded(BANDIT)))
+    env = TaskMixture((padded(lake), padded(BANDIT)))
     vec = gpicljax.VectorEnv(env, 64, resets="fresh", privileged=True)
-    agent = oracle_agent()
+    agent = optimal_agent()
 
     @jax.jit
     def run(key):
         state = start_rollout(key, vec, agent)
-        keep = lambda r: (step_of(r), r.timestep.observation["action_mask"])  # noqa: E731
+        keep = lambda r: (keep_trial_step(r), r.timestep.observation["action_mask"])  # noqa: E731
         return state.vstate.task.which, play(vec, agent, (), state, max_steps=20, keep=keep)
 
     which, played = jax.device_get(run(key))
@@ -128,11 +128,11 @@ def test_padded_mixtures_and_their_oracle(key):
     assert (total[which == 0] == 3).all()
     assert (steps["action"][which == 1] == 0).all() and total[which == 1].mean() > 13
     with pytest.raises(ValueError, match="observations: got 8; accepted: as many"):
-        Padded(lake, observations=8, actions=4)
+        PaddedSpaces(lake, observations=8, actions=4)
     with pytest.raises(ValueError, match="envs: got"):
-        Mixture((lake, BANDIT))
+        TaskMixture((lake, BANDIT))
     with pytest.raises(ValueError, match="env: got .*outcomes"):
-        Solved(gpicljax.make("MountainCar-v0"))
+        WithOptimalActions(gpicljax.make("MountainCar-v0"))
 
 
 def test_lakes_with_start_and_goal_anywhere(key):

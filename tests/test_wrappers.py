@@ -11,7 +11,12 @@ import pytest
 import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import NO_LIMIT, Environment, Transition
-from gpicljax.wrappers.wrapper import ActionRepeat, EpisodeStatistics, FrameStack, Wrapper
+from gpicljax.wrappers.wrapper import (
+    ActionRepeat,
+    FrameStackObservation,
+    RecordEpisodeStatistics,
+    Wrapper,
+)
 
 CAR = gpicljax.make("MountainCar-v0")
 LAKE = gpicljax.make("FrozenLake-v1", description=("SFF", "FHF", "FFG"))
@@ -63,7 +68,9 @@ def test_a_plain_wrapper_changes_nothing():
     jax.tree.map(np.testing.assert_array_equal, *play(jax.random.key(3), actions))
 
 
-@pytest.mark.parametrize("wrapped", [Wrapper, EpisodeStatistics, lambda env: FrameStack(env, 2)])
+@pytest.mark.parametrize(
+    "wrapped", [Wrapper, RecordEpisodeStatistics, lambda env: FrameStackObservation(env, 2)]
+)
 def test_starts_and_noise_are_drawn_as_the_other_draws_them(wrapped):
     coin, env, keys = Coin(), wrapped(Coin()), jax.random.split(jax.random.key(5), 3)
     blueprint = env.sample_blueprint(keys[0], ())
@@ -107,7 +114,7 @@ def test_the_horizon_of_repeated_actions_is_as_concrete_as_the_other_one_s():
 
 
 def test_statistics_of_an_episode():
-    env = EpisodeStatistics(CAR)
+    env = RecordEpisodeStatistics(CAR)
     task, _, state = started(env)
     step, rewards = jax.jit(env.step), []
     for t in range(4):
@@ -119,7 +126,7 @@ def test_statistics_of_an_episode():
 
 
 def test_frames_are_side_by_side_the_newest_last():
-    env = FrameStack(CAR, 3)
+    env = FrameStackObservation(CAR, 3)
     task, first, state = started(env)
     assert env.observation_space().shape == (6,) and first.shape == (6,)
     np.testing.assert_allclose(env.observation_bounds(CAR.default_params)[1], [0.6, 0.07] * 3)
@@ -145,7 +152,7 @@ def test_frames_are_side_by_side_the_newest_last():
 def test_stacks_of_all_kinds_of_observations(env_id, options):
     """Types only: the space's; what is legal is not stacked, and agents stay apart."""
     one = gpicljax.make(env_id, **options)
-    env = FrameStack(one, 2)
+    env = FrameStackObservation(one, 2)
     space, key = env.observation_space(), jax.random.key(0)
     task = jax.eval_shape(env.sample_task, key, env.default_params)
     seen, _ = jax.eval_shape(env.reset, key, task)
@@ -164,7 +171,7 @@ def test_the_newest_mask_is_seen():
         def observe(self, state, task):
             return {"action_mask": jnp.array([state < 0.5, state >= 0.5])}
 
-    env, keys = FrameStack(Masked(), 2), jax.random.split(jax.random.key(6), 9)
+    env, keys = FrameStackObservation(Masked(), 2), jax.random.split(jax.random.key(6), 9)
     task, state = env.start(keys[0], env.sample_blueprint(keys[0], ()), ())
     for key in keys:
         step = env.step(key, state, 0, task)
@@ -176,4 +183,4 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="times: got 0; accepted: an integer >= 1"):
         ActionRepeat(CAR, 0)
     with pytest.raises(ValueError, match="size: got 1.5"):
-        FrameStack(CAR, 1.5)
+        FrameStackObservation(CAR, 1.5)

@@ -260,7 +260,7 @@ def random_agent(env: Environment) -> Agent:
     return Agent(lambda batch: (), act)
 
 
-def oracle_agent() -> Agent:
+def optimal_agent() -> Agent:
     """Draws from the actions that it is told are best: `timestep.privileged["optimal"]`.
 
     Of `trials.Solved` tasks it is the upper bound that scores are scaled by, and the teacher of a
@@ -279,7 +279,7 @@ def oracle_agent() -> Agent:
       >>> vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=True)
       >>> @jax.jit
       ... def pull(key):
-      ...     agent = oracle_agent()
+      ...     agent = optimal_agent()
       ...     return agent_step(vec, agent, (), start_rollout(key, vec, agent))[1].action
       >>> pull(jax.random.key(0)).tolist()
       [0, 0, 0, 0]

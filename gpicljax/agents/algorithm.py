@@ -21,7 +21,7 @@ Fits = Callable[[Space, Space], str | None]
 
 
 @struct.dataclass
-class Nothing:
+class NoSettings:
     """Where there is nothing to set: a rule has no sizes, and does not learn."""
 
 
@@ -50,14 +50,14 @@ class Algorithm:
       hparams: the type of its hyper-parameters.
       network: the type of its network's settings.
       trains: whether there is anything to train.
-      several: whether it trains several agents, with a leading agent axis.
+      multi_agent: whether it trains several agents, with a leading agent axis.
       remembers: whether its policy has a memory of the trial.
       privileged: whether its environments are built with `privileged=True`, for a teacher's sake.
       to_act: a configuration without what only training needs; that of an agent from disk.
 
     Example:
       >>> from gpicljax.agents import catalogue
-      >>> r2d2 = catalogue.find("r2d2")
+      >>> r2d2 = catalogue.get_algorithm("r2d2")
       >>> r2d2.remembers, r2d2.config().__class__.__name__
       (True, 'R2D2Config')
     """
@@ -65,11 +65,11 @@ class Algorithm:
     name: str
     make: Callable[[Any, VectorEnv, Any], Trainer]
     fits: Fits
-    config: type = Nothing
-    hparams: type = Nothing
-    network: type = Nothing
+    config: type = NoSettings
+    hparams: type = NoSettings
+    network: type = NoSettings
     trains: bool = True
-    several: bool = False
+    multi_agent: bool = False
     remembers: bool = False
     privileged: bool = False
     to_act: Callable[[Any], Any] = lambda config: config
@@ -83,14 +83,14 @@ class Algorithm:
           >>> from gpicljax import spaces
           >>> from gpicljax.agents import catalogue
           >>> observations, actions = spaces.Box(0.0, 1.0, (4,)), spaces.Box(-1.0, 1.0, (1,))
-          >>> catalogue.find("dqn").refusal(observations, actions, None)
+          >>> catalogue.get_algorithm("dqn").refusal(observations, actions, None)
           'discrete actions are needed, not Box(low=-1.0, high=1.0, shape=(1,), dtype=None)'
-          >>> catalogue.find("ppo").refusal(observations, actions, None) is None
+          >>> catalogue.get_algorithm("ppo").refusal(observations, actions, None) is None
           True
         """
         if num_agents is None:
             return self.fits(observation_space, action_space)
-        if not self.several:
+        if not self.multi_agent:
             return f"{self.name} is for one agent, not for {num_agents}"
         try:
             pair = [spaces.of_one_agent(s, num_agents) for s in (observation_space, action_space)]
@@ -138,12 +138,12 @@ def greedy_agent(
     Example:
       >>> import gpicljax
       >>> from gpicljax.agents import catalogue
-      >>> env, ucb1 = gpicljax.make("BernoulliBandit-v0"), catalogue.find("ucb1")
+      >>> env, ucb1 = gpicljax.make("BernoulliBandit-v0"), catalogue.get_algorithm("ucb1")
       >>> agent = greedy_agent("ucb1", env, 4, ucb1.config(), ucb1.network(), params=())
       >>> agent.initial_carry(4).counts.shape
       (4, 10)
     """
-    agent, expected = find(name).acting(env, num_envs, config, network)
+    agent, expected = get_algorithm(name).acting(env, num_envs, config, network)
 
     def shapes(tree: Any) -> dict[str, tuple[int, ...]]:
         leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
@@ -170,7 +170,7 @@ CATALOGUE: dict[str, Algorithm] = {}
 """All algorithms by name."""
 
 
-def register(algorithm: Algorithm) -> Algorithm:
+def register_algorithm(algorithm: Algorithm) -> Algorithm:
     """Adds an algorithm to the catalogue.
 
     Raises:
@@ -178,10 +178,10 @@ def register(algorithm: Algorithm) -> Algorithm:
 
     Example:
       >>> from gpicljax.agents import catalogue
-      >>> ppo = catalogue.find("ppo")
-      >>> register(ppo) is ppo
+      >>> ppo = catalogue.get_algorithm("ppo")
+      >>> register_algorithm(ppo) is ppo
       True
-      >>> register(dataclasses.replace(ppo, trains=False))
+      >>> register_algorithm(dataclasses.replace(ppo, trains=False))
       Traceback (most recent call last):
       ValueError: algorithm: got 'ppo'; accepted: a name that is not taken
     """
@@ -191,12 +191,12 @@ def register(algorithm: Algorithm) -> Algorithm:
     return algorithm
 
 
-def rule(
+def algorithm_from_agent(
     name: str,
     agent: Callable[[Any, Environment], Agent],
     fits: Fits = lambda observations, actions: None,
-    config: type = Nothing,
-    several: bool = False,
+    config: type = NoSettings,
+    multi_agent: bool = False,
     privileged: bool = False,
 ) -> Algorithm:
     """An entry for an agent with nothing to train, such as an expert.
@@ -206,30 +206,32 @@ def rule(
       agent: `(config, env) -> Agent`; it is given no parameters.
       fits: see `Algorithm`, as for the others.
       config: likewise.
-      several: likewise.
+      multi_agent: likewise.
       privileged: likewise.
 
     Example:
       >>> from gpicljax.agents.acting import random_agent
-      >>> entry = rule("a-random-one", lambda config, env: random_agent(env))
+      >>> entry = algorithm_from_agent("a-random-one", lambda config, env: random_agent(env))
       >>> entry.name, entry.trains
       ('a-random-one', False)
     """
 
-    def make(config: Any, vec: VectorEnv, network: Nothing) -> Trainer:
+    def make(config: Any, vec: VectorEnv, network: NoSettings) -> Trainer:
         del network
 
-        def init(key: jax.Array, hparams: Nothing, env_params: Any = None) -> Untrained:
+        def init(key: jax.Array, hparams: NoSettings, env_params: Any = None) -> Untrained:
             del hparams, env_params
             return Untrained((), key, jnp.zeros((), jnp.int32))
 
         made = agent(config, vec.env)
         return Trainer(init, lambda state: (state, {}), lambda greedy=False: made, 0)
 
-    return Algorithm(name, make, fits, config, trains=False, several=several, privileged=privileged)
+    return Algorithm(
+        name, make, fits, config, trains=False, multi_agent=multi_agent, privileged=privileged
+    )
 
 
-def find(name: str) -> Algorithm:
+def get_algorithm(name: str) -> Algorithm:
     """The algorithm of this name.
 
     Raises:
@@ -237,9 +239,9 @@ def find(name: str) -> Algorithm:
 
     Example:
       >>> from gpicljax.agents import catalogue
-      >>> catalogue.find("thompson").trains, catalogue.find("recurrent-ppo").config.__name__
-      (False, 'PPOConfig')
-      >>> catalogue.find("thomson")
+      >>> catalogue.get_algorithm("recurrent-ppo").config.__name__
+      'PPOConfig'
+      >>> catalogue.get_algorithm("thomson")
       Traceback (most recent call last):
       ValueError: algorithm: got 'thomson' (did you mean 'thompson'?); accepted: ppo, ...
     """

@@ -1,15 +1,15 @@
 """Algorithms by name, with one interface for experiments and saved agents.
 
 ```python
-algorithm = catalogue.find("ppo")
+algorithm = catalogue.get_algorithm("ppo")
 trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
 state = trainer.init(key, algorithm.hparams())
 state, metrics = trainer.update(state)
 agent = trainer.agent(greedy=True)  # over state.params
 ```
 
-The catalogue is open: `register` adds an algorithm, and everything that looks one up by name
-(experiments, `runtime.save_agent` and `load_agent`) knows it.
+The catalogue is open: `register_algorithm` adds an algorithm, and everything that looks one up by
+name (experiments, `runtime.save_agent` and `load_agent`) knows it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from gpicljax.agents.algorithm import (
     CATALOGUE,
     Acting,
     Algorithm,
-    Nothing,
-    find,
+    NoSettings,
+    algorithm_from_agent,
+    get_algorithm,
     greedy_agent,
-    register,
-    rule,
+    register_algorithm,
 )
 from gpicljax.agents.sequence import SequenceHParams
 from gpicljax.checks import Size, check, refusal
@@ -69,20 +69,20 @@ __all__ = [
     "ActorAndCriticsSettings",
     "ActorCriticSettings",
     "Algorithm",
-    "CausalSettings",
+    "VisualCausalModelSettings",
     "DDPGConfig",
-    "Nothing",
+    "NoSettings",
     "QSettings",
     "RecurrentSettings",
-    "TaughtCausalConfig",
-    "TaughtConfig",
+    "TeacherCausalModelConfig",
+    "TeacherCloningConfig",
     "ThompsonConfig",
     "UCB1Config",
-    "find",
+    "get_algorithm",
     "greedy_agent",
     "random_agent",
-    "register",
-    "rule",
+    "register_algorithm",
+    "algorithm_from_agent",
 ]
 
 Activation = Literal["relu", "tanh"]
@@ -221,7 +221,7 @@ class ThompsonConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class TaughtConfig(cloning.CloningConfig):
+class TeacherCloningConfig(cloning.CloningConfig):
     """Sizes of cloning, and whose actions are imitated.
 
     Attributes:
@@ -232,7 +232,7 @@ class TaughtConfig(cloning.CloningConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaughtCausalConfig(causal_model.CausalModelConfig):
+class TeacherCausalModelConfig(causal_model.CausalModelConfig):
     """Sizes of a causal model's training, and whose actions are imitated.
 
     Attributes:
@@ -243,7 +243,7 @@ class TaughtCausalConfig(causal_model.CausalModelConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class CausalSettings(CausalModelSettings):
+class VisualCausalModelSettings(CausalModelSettings):
     """A causal model and the autoencoder of its pictures.
 
     Attributes:
@@ -357,7 +357,7 @@ def _r2d2(config: r2d2.R2D2Config, vec: VectorEnv, network: RecurrentQSettings) 
     return r2d2.make(config, vec, recurrent_q_network(network, *_spaces(vec.env)))
 
 
-def _cloning(config: TaughtConfig, vec: VectorEnv, network: RecurrentSettings) -> Trainer:
+def _cloning(config: TeacherCloningConfig, vec: VectorEnv, network: RecurrentSettings) -> Trainer:
     rule = _rule(config.teacher, vec)
     return cloning.make(config, vec, network.network(*_spaces(vec.env)), rule)
 
@@ -365,12 +365,14 @@ def _cloning(config: TaughtConfig, vec: VectorEnv, network: RecurrentSettings) -
 def _rule(name: str, vec: VectorEnv) -> Agent:
     """The teacher of that name."""
     check(vec.privileged, "vec", "no privileged views", "privileged=True, for the teacher")
-    teacher = find(name)
+    teacher = get_algorithm(name)
     check(not teacher.trains, "teacher", name, "an algorithm with nothing to train")
     return teacher.make(teacher.config(), vec, teacher.network()).agent(greedy=True)
 
 
-def _causal_model(config: TaughtCausalConfig, vec: VectorEnv, network: CausalSettings) -> Trainer:
+def _causal_model(
+    config: TeacherCausalModelConfig, vec: VectorEnv, network: VisualCausalModelSettings
+) -> Trainer:
     observations, actions = _spaces(vec.env)
     height, width, _ = observations.shape  # type: ignore[attr-defined]
     pictures = standardised(autoencoder(network.autoencoder, (height, width)))
@@ -407,7 +409,7 @@ def _sac(config: sac.SACConfig, vec: VectorEnv, network: ActorAndCriticsSettings
     return sac.make(config, vec, as_network(actor), critics)
 
 
-def _q_learning(config: tabular.TabularConfig, vec: VectorEnv, network: Nothing) -> Trainer:
+def _q_learning(config: tabular.TabularConfig, vec: VectorEnv, network: NoSettings) -> Trainer:
     del network
     return tabular.make(config, vec)
 
@@ -430,7 +432,7 @@ for _entry in (
         ppo.PPOConfig,
         ppo.PPOHParams,
         ActorCriticSettings,
-        several=True,
+        multi_agent=True,
     ),
     Algorithm(
         "recurrent-ppo",
@@ -439,7 +441,7 @@ for _entry in (
         ppo.PPOConfig,
         ppo.PPOHParams,
         RecurrentSettings,
-        several=True,
+        multi_agent=True,
         remembers=True,
     ),
     Algorithm("dqn", _dqn, _discrete, dqn.DQNConfig, dqn.DQNHParams, QSettings),
@@ -450,7 +452,7 @@ for _entry in (
         r2d2.R2D2Config,
         r2d2.R2D2HParams,
         RecurrentQSettings,
-        several=True,
+        multi_agent=True,
         remembers=True,
         to_act=lambda config: dataclasses.replace(config, replay_capacity=1, min_replay=1),
     ),
@@ -475,7 +477,7 @@ for _entry in (
         "cloning",
         _cloning,
         _single,
-        TaughtConfig,
+        TeacherCloningConfig,
         cloning.CloningHParams,
         RecurrentSettings,
         privileged=True,
@@ -486,9 +488,9 @@ for _entry in (
         "causal-model",
         _causal_model,
         _pictures,
-        TaughtCausalConfig,
+        TeacherCausalModelConfig,
         SequenceHParams,
-        CausalSettings,
+        VisualCausalModelSettings,
         privileged=True,
         remembers=True,
         to_act=lambda config: dataclasses.replace(config.to_act(), teacher="random"),
@@ -503,8 +505,8 @@ for _entry in (
         remembers=True,
         to_act=language.LanguageModelConfig.to_act,
     ),
-    rule("ucb1", _ucb1, _arms, UCB1Config),
-    rule("thompson", _thompson, _arms, ThompsonConfig),
-    rule("random", lambda config, env: random_agent(env), several=True),
+    algorithm_from_agent("ucb1", _ucb1, _arms, UCB1Config),
+    algorithm_from_agent("thompson", _thompson, _arms, ThompsonConfig),
+    algorithm_from_agent("random", lambda config, env: random_agent(env), multi_agent=True),
 ):
-    register(_entry)
+    register_algorithm(_entry)

@@ -2,8 +2,8 @@
 
 What they learn from are sequences of what was seen and done, with what a teacher would have done;
 `losses` are the paper's. The agent acts by the policy's head, one step of the cache per decision.
-`dreaming` is an agent that sees only what the model expects to see, while the environments go on
-with its actions: comparing both is how a world model is evaluated.
+`imagined_agent` is an agent that sees only what the model expects to see, while the environments
+go on with its actions: comparing both is how a world model is evaluated.
 
 Source: section 3.2 of the GPICL paper.
 """
@@ -288,7 +288,7 @@ def causal_agent(
     return Agent(initial_carry, act)
 
 
-def dreaming(
+def imagined_agent(
     network: Network,
     policy: Policy,
     latent: int,
@@ -319,7 +319,7 @@ def dreaming(
       >>> pictures = autoencoder(AutoencoderSettings("patches", latent=8, width=8), (16, 16))
       >>> settings, actions = CausalModelSettings(layers=1), spaces.Discrete(5)
       >>> network = causal_model(settings, pictures, actions, capacity=32)
-      >>> agent = dreaming(network, settings.policy(actions), pictures.latent)
+      >>> agent = imagined_agent(network, settings.policy(actions), pictures.latent)
       >>> jax.eval_shape(lambda: agent.initial_carry(4)).decisions.shape
       (4,)
     """
@@ -421,7 +421,7 @@ def make(
       >>> from gpicljax.agents import catalogue
       >>> env = gpicljax.make("MazeWorld-v0", size=7, resolution=(16, 16))
       >>> vec = gpicljax.VectorEnv(env, num_envs=4, privileged=True)
-      >>> algorithm = catalogue.find("causal-model")
+      >>> algorithm = catalogue.get_algorithm("causal-model")
       >>> config = algorithm.config(length=16)
       >>> algorithm.make(config, vec, algorithm.network()).observations
       64

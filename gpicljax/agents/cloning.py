@@ -27,7 +27,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.agents.acting import AgentCarry, agent_input, check_whole_trials, policy_agent
 from gpicljax.agents.optimisation import clipped_adam
-from gpicljax.batching import strong
+from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Rate, Share, check, check_at_least, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network
@@ -160,8 +160,8 @@ def make(
       >>> from gpicljax.agents import catalogue
       >>> env = gpicljax.make("BernoulliBandit-v0")
       >>> vec = gpicljax.VectorEnv(env, num_envs=4, resets="fresh", privileged=True)
-      >>> cloning = catalogue.find("cloning")
-      >>> config = catalogue.TaughtConfig(unroll=8, teacher="ucb1")
+      >>> cloning = catalogue.get_algorithm("cloning")
+      >>> config = catalogue.TeacherCloningConfig(unroll=8, teacher="ucb1")
       >>> cloning.make(config, vec, cloning.network()).observations
       32
     """
@@ -278,11 +278,11 @@ def make(
     # The trainer -----------------------------------------------------------------------------
 
     def init(key: jax.Array, hparams: CloningHParams, env_params: Any = None) -> TrainState:
-        hparams = strong(hparams)
+        hparams = strip_weak_types(hparams)
         init_key, env_key = jax.random.split(key)
         start = start_rollout(env_key, vec, both(hparams), env_params)
         inputs = agent_input(space, start.carry.student, start.timestep)
-        params = strong(network.init(init_key, inputs))
+        params = strip_weak_types(network.init(init_key, inputs))
         opt_state = optimiser(hparams).init(params)
         return TrainState(params, opt_state, start, hparams, key, jnp.zeros((), jnp.int32))
 

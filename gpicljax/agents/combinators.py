@@ -12,14 +12,14 @@ import numpy as np
 from gpicljax.interface import Agent, TimeStep
 
 
-def forgetful(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Agent:
+def with_memory_reset(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Agent:
     """The agent with its memory cleared wherever `when(timestep)`, `bool[B]`: an ablation.
 
     Example:
       >>> import gpicljax
       >>> from gpicljax.agents.bandits import ucb1
       >>> agent = ucb1(gpicljax.make("BernoulliBandit-v0").action_space())
-      >>> without_memory = forgetful(agent, lambda timestep: timestep.reward == timestep.reward)
+      >>> without_memory = with_memory_reset(agent, lambda now: now.reward == now.reward)
     """
 
     def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
@@ -29,7 +29,7 @@ def forgetful(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Agent:
     return agent._replace(act=act)
 
 
-def panel(agents: Sequence[Agent]) -> Agent:
+def panel_agent(agents: Sequence[Agent]) -> Agent:
     """Several agents on the same episodes: the first acts, all tell what they would do.
 
     Where no decision changes what comes next, one pass compares them all.
@@ -45,7 +45,7 @@ def panel(agents: Sequence[Agent]) -> Agent:
       >>> from gpicljax.agents.acting import random_agent
       >>> from gpicljax.rollout import agent_step, start_rollout
       >>> env = gpicljax.make("FrozenLake-v1")
-      >>> vec, two = gpicljax.VectorEnv(env, 8), panel([random_agent(env)] * 2)
+      >>> vec, two = gpicljax.VectorEnv(env, 8), panel_agent([random_agent(env)] * 2)
       >>> def first_step(key):
       ...     return agent_step(vec, two, None, start_rollout(key, vec, two))[1]
       >>> jax.eval_shape(first_step, jax.random.key(0)).aux["decisions"].shape

@@ -22,10 +22,10 @@ from flax import struct
 
 from gpicljax.agents.acting import agent_input, first_input, greedy, q_agent
 from gpicljax.agents.optimisation import Target, clipped_adam, counted, learnt_if, target_update
-from gpicljax.batching import strong
+from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Count, Rate, Share, check, check_at_least, check_choice
 from gpicljax.data import replay as replay_buffer
-from gpicljax.data.transitions import Transition, collect, initial_window
+from gpicljax.data.transitions import NStepTransition, collect, initial_window
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import choices, chosen_value, legal_actions
@@ -164,7 +164,7 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
       >>> import gpicljax
       >>> from gpicljax.agents import catalogue
       >>> vec = gpicljax.VectorEnv(gpicljax.make("CliffWalking-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = catalogue.find("dqn")
+      >>> algorithm = catalogue.get_algorithm("dqn")
       >>> algorithm.make(DQNConfig(period=8), vec, algorithm.network()).observations
       32
     """
@@ -214,7 +214,7 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
         return network.step(params, carry, inputs, start)[0].q_values
 
     def loss_fn(
-        params: Any, state: TrainState, batch: Transition, weights: jax.Array
+        params: Any, state: TrainState, batch: NStepTransition, weights: jax.Array
     ) -> tuple[jax.Array, tuple[jax.Array, Metrics]]:
         following = q_values(state.target_params, batch.following)
         selector = q_values(params, batch.following) if config.double else following
@@ -258,12 +258,12 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
     # The trainer -----------------------------------------------------------------------------
 
     def init(key: jax.Array, hparams: DQNHParams, env_params: Any = None) -> TrainState:
-        hparams = strong(hparams)
+        hparams = strip_weak_types(hparams)
         init_key, env_key, key = jax.random.split(key, 3)
         rollout_state = start_rollout(env_key, vec, agent(), env_params)
         timestep = rollout_state.timestep._replace(info={})
         inputs = agent_input(space, rollout_state.carry, timestep)
-        params = strong(network.init(init_key, inputs))
+        params = strip_weak_types(network.init(init_key, inputs))
         action = rollout_state.carry.last_action
         window, item = initial_window(timestep, action, config.n_step)
         count = jnp.zeros((), jnp.int32)

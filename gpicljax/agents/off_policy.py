@@ -14,11 +14,11 @@ from flax import struct
 from gpicljax.agents.acting import Params, agent_input, first_input
 from gpicljax.agents.normalisation import no_moments, update_moments
 from gpicljax.agents.optimisation import counted, learnt_if
-from gpicljax.batching import strong
+from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Share, check, check_at_least, check_fields
 from gpicljax.data.hindsight import hindsight
 from gpicljax.data.replay import Replay, uniform
-from gpicljax.data.transitions import Transition, collect, initial_window
+from gpicljax.data.transitions import NStepTransition, collect, initial_window
 from gpicljax.interface import Agent
 from gpicljax.networks.continuous import CriticInput
 from gpicljax.networks.contract import Network
@@ -190,14 +190,14 @@ class OffPolicy:
         rollout = start_rollout(env_key, self.vec, agent, env_params)
         timestep = rollout.timestep._replace(info={})
         inputs = agent_input(self.policy.space, rollout.carry, timestep)
-        network_params = strong(self.actor.init(actor_key, inputs))
+        network_params = strip_weak_types(self.actor.init(actor_key, inputs))
         scale = None
         if config.normalise_observations:
             scale = no_moments(jax.tree.map(lambda x: x[0], timestep.observation))
         action = rollout.carry.last_action
         sample = self.policy.to_sample(action)
         seen = CriticInput(timestep.observation, sample)
-        critic_params = strong(self.critic.init(critic_key, seen))
+        critic_params = strip_weak_types(self.critic.init(critic_key, seen))
         values = jax.eval_shape(self.q_values, critic_params, timestep.observation, sample)
         shape = (num_envs, config.critics)
         accepted = f"{shape}, with critics = {config.critics}"
@@ -247,7 +247,7 @@ class OffPolicy:
             observations=counted(state.observations, stored),
         ), new.metrics
 
-    def draw(self, key: jax.Array, replay: Any, params: Params) -> Transition:
+    def draw(self, key: jax.Array, replay: Any, params: Params) -> NStepTransition:
         """A batch `[N, ...]`: observations scaled, actions float `[N, D]` within [-1, 1]."""
         batch = self.store.sample(key, replay, self.config.batch_size)
         return batch._replace(
@@ -261,7 +261,7 @@ class OffPolicy:
         optimiser: optax.GradientTransformation,
         params: Any,
         opt_state: Any,
-        batch: Transition,
+        batch: NStepTransition,
         target: jax.Array,
     ) -> tuple[Any, Any, Metrics]:
         """One step of the critics towards targets float `[N]`.

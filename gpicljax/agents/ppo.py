@@ -53,7 +53,7 @@ from gpicljax.agents.normalisation import (
 from gpicljax.agents.optimisation import clipped_adam
 from gpicljax.agents.ppo_loss import Batch, into_windows, loss, minibatches
 from gpicljax.agents.returns import generalised_advantages
-from gpicljax.batching import strong
+from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Rate, Share, check, check_at_least, check_choice, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.actor_critic import PolicyOutput
@@ -172,7 +172,7 @@ class TrainState:
     updates: jax.Array
 
 
-class Step(NamedTuple):
+class RolloutStep(NamedTuple):
     """One step as collected; leaves `[T, B, ...]`, with an agent axis where there are several.
 
     Attributes:
@@ -285,12 +285,12 @@ class PPO:
 
     def init(self, key: jax.Array, hparams: PPOHParams, env_params: Any = None) -> TrainState:
         """See `interface.Trainer`."""
-        hparams = strong(hparams)
+        hparams = strip_weak_types(hparams)
         init_key, env_key, key = jax.random.split(key, 3)
         start = start_rollout(env_key, self.vec, self.agent(), env_params)
         timestep = start.timestep
         inputs = agent_input(self._space, start.carry, timestep)
-        params = strong(self.network.init(init_key, inputs))
+        params = strip_weak_types(self.network.init(init_key, inputs))
         output, _ = jax.eval_shape(
             self.network.step, params, start.carry.core, inputs, timestep.trial_start
         )
@@ -429,14 +429,14 @@ class PPO:
 
     # Collecting ------------------------------------------------------------------------------
 
-    def collect(self, state: TrainState) -> tuple[RolloutState, Any, Step]:
+    def collect(self, state: TrainState) -> tuple[RolloutState, Any, RolloutStep]:
         """The rollout, the memories at the start of each window, and all steps."""
         agent, config = Agent(self.initial_carry, self.act), self.config
 
-        def keep(record: Record) -> Step:
+        def keep(record: Record) -> RolloutStep:
             before, after = record.timestep, record.next_timestep
             over = self.is_closed(record.next_vstate, after)
-            return Step(
+            return RolloutStep(
                 raw=before.observation if config.normalise_observations else None,
                 start=before.trial_start,
                 reward=after.reward,
@@ -446,7 +446,9 @@ class PPO:
                 **record.aux,
             )
 
-        def one_window(start: RolloutState, _: None) -> tuple[RolloutState, tuple[Any, Step]]:
+        def one_window(
+            start: RolloutState, _: None
+        ) -> tuple[RolloutState, tuple[Any, RolloutStep]]:
             length = config.unroll // scanned
             following, steps = rollout(self.vec, agent, state.params, start, length, keep)
             memory = None if config.whole_trials else start.carry.core
@@ -467,7 +469,7 @@ class PPO:
         return timestep.last & (vstate.episode + 1 >= vec.episodes_per_trial)
 
     def what_counts(
-        self, start: RolloutState, steps: Step
+        self, start: RolloutState, steps: RolloutStep
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Whose action was ignored, `bool`; where losses of policy and value count, 1 or 0."""
         ignored = jnp.concatenate([start.timestep.last[None], steps.ends[:-1]])
@@ -480,7 +482,7 @@ class PPO:
         every = functools.partial(like_values, values=steps.value)
         return every(ignored), every(acted), every(valued)
 
-    def with_scale_of(self, params: Params, steps: Step) -> Params:
+    def with_scale_of(self, params: Params, steps: RolloutStep) -> Params:
         """The parameters with the rollout's observations in their scale."""
         if params.scale is None:
             return params

@@ -35,7 +35,7 @@ from gpicljax.agents.acting import (
 )
 from gpicljax.agents.optimisation import Target, clipped_adam, counted, learnt_if, target_update
 from gpicljax.agents.returns import n_step_targets
-from gpicljax.batching import strong
+from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Count, Rate, Share, check, check_at_least, check_choice
 from gpicljax.data import replay as replay_buffer
 from gpicljax.environment import Environment
@@ -279,7 +279,7 @@ def make(
       >>> import gpicljax
       >>> from gpicljax.agents import catalogue
       >>> vec = gpicljax.VectorEnv(gpicljax.make("MetaRG-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = catalogue.find("r2d2")
+      >>> algorithm = catalogue.get_algorithm("r2d2")
       >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     agents = vec.env.num_agents
@@ -354,13 +354,13 @@ class R2D2:
     def init(self, key: jax.Array, hparams: R2D2HParams, env_params: Any = None) -> TrainState:
         """See `interface.Trainer`."""
         config = self.config
-        hparams = strong(hparams)
+        hparams = strip_weak_types(hparams)
         init_key, env_key, key = jax.random.split(key, 3)
         start = start_rollout(env_key, self.vec, self.agent(), env_params)
         timestep, action = start.timestep._replace(info={}), start.carry.last_action
         inputs = agent_input(self._joint_space, start.carry, timestep)
         # Of definite types: a weak one would compile everything anew after the first update.
-        params = strong(self.network.init(init_key, inputs))
+        params = strip_weak_types(self.network.init(init_key, inputs))
         overlap = lambda x, n: jnp.zeros((n, *x.shape), x.dtype)  # noqa: E731
         one = jax.tree.map(
             lambda x: jnp.zeros((config.unroll + 1, *x.shape[1:]), x.dtype), (timestep, action)

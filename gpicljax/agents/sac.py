@@ -23,7 +23,7 @@ from flax import struct
 from gpicljax.agents.acting import box_agent
 from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
 from gpicljax.agents.optimisation import adam, polyak
-from gpicljax.batching import strong
+from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Rate, Share
 from gpicljax.data.replay import Replay
 from gpicljax.interface import Agent, Trainer
@@ -118,7 +118,7 @@ def make(
       >>> import gpicljax
       >>> from gpicljax.agents import catalogue
       >>> vec = gpicljax.VectorEnv(gpicljax.make("Pendulum-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = catalogue.find("sac")
+      >>> algorithm = catalogue.get_algorithm("sac")
       >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     shared = OffPolicy("SAC", config, vec, actor, critic, replay)
@@ -206,7 +206,7 @@ def make(
     # The trainer -----------------------------------------------------------------------------
 
     def init(key: jax.Array, hparams: SACHParams, env_params: Any = None) -> TrainState:
-        hparams = strong(hparams)
+        hparams = strip_weak_types(hparams)
         start_key, key = jax.random.split(key)
         params, critic_params, common = shared.start(start_key, agent(), env_params)
         shared.check_actor(params, common["rollout"], 2 * policy.size)

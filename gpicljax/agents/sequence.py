@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from gpicljax.batching import strong
+from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Rate, Share, check, check_at_least, check_choice, refusal
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
@@ -459,13 +459,13 @@ def make(
         return (jax.vmap(step) if several else step)(state, *gradient(state))
 
     def init(key: jax.Array, hparams: SequenceHParams, data: Any = None) -> TrainState:
-        hparams = strong(hparams)
+        hparams = strip_weak_types(hparams)
         init_key, key = jax.random.split(key)
         # Shapes only: no sequence is made here.
         start = jax.eval_shape(phase, data, jnp.zeros((), jnp.int32))
         like = jax.eval_shape(sample, jax.random.split(key, each), start)
         first = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), like.inputs)
-        params = strong(network.init(init_key, first))
+        params = strip_weak_types(network.init(init_key, first))
         for name in frozen:
             known = isinstance(params, dict) and name in params
             check(known, "frozen", name, f"an entry of the parameters: {sorted(params)}")

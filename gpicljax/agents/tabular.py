@@ -19,7 +19,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.agents.optimisation import counted
-from gpicljax.batching import select, strong
+from gpicljax.batching import select, strip_weak_types
 from gpicljax.checks import Rate, Share, check, check_at_least, check_choice
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.rollout import RolloutState, agent_step, start_rollout
@@ -66,7 +66,7 @@ REFERENCE = TabularHParams(
 """Those of the Q-learning baseline of the in-context RL evaluation, see `q_learner`."""
 
 
-TUNED = TabularHParams(
+TUNED_Q_LEARNING = TabularHParams(
     learning_rate=1.0,
     discount=0.99,
     epsilon=0.0,
@@ -414,7 +414,7 @@ def make(config: TabularConfig, vec: VectorEnv) -> Trainer:
         ), metrics
 
     def init(key: jax.Array, hparams: TabularHParams, env_params: Any = None) -> TrainState:
-        hparams = strong(hparams)
+        hparams = strip_weak_types(hparams)
         env_key, key = jax.random.split(key)
         count = lambda: jnp.zeros((), jnp.int32)  # noqa: E731
         return TrainState(

@@ -25,10 +25,10 @@ from flax import struct
 from gpicljax.agents.acting import box_agent
 from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
 from gpicljax.agents.optimisation import adam, polyak
-from gpicljax.batching import strong
+from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Rate, Share, check
 from gpicljax.data.replay import Replay
-from gpicljax.data.transitions import Transition
+from gpicljax.data.transitions import NStepTransition
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
 from gpicljax.vector import VectorEnv
@@ -146,7 +146,7 @@ def make(
       >>> import gpicljax
       >>> from gpicljax.agents import catalogue
       >>> vec = gpicljax.VectorEnv(gpicljax.make("Pendulum-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = catalogue.find("td3")
+      >>> algorithm = catalogue.get_algorithm("td3")
       >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     shared = OffPolicy("TD3", config, vec, actor, critic, replay)
@@ -174,7 +174,7 @@ def make(
 
     # Learning --------------------------------------------------------------------------------
 
-    def targets(key: jax.Array, state: TrainState, batch: Transition) -> jax.Array:
+    def targets(key: jax.Array, state: TrainState, batch: NStepTransition) -> jax.Array:
         """What the critics are drawn to, float `[N]`."""
         action = act(state.target_params, batch.following)
         if config.smooth_targets:
@@ -232,7 +232,7 @@ def make(
     # The trainer -----------------------------------------------------------------------------
 
     def init(key: jax.Array, hparams: TD3HParams, env_params: Any = None) -> TrainState:
-        hparams = strong(hparams)
+        hparams = strip_weak_types(hparams)
         start_key, key = jax.random.split(key)
         params, critic_params, common = shared.start(start_key, agent(), env_params)
         shared.check_actor(params, common["rollout"], shared.policy.size)

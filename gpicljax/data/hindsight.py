@@ -22,7 +22,7 @@ from flax import struct
 from gpicljax.batching import select
 from gpicljax.checks import check, refusal
 from gpicljax.data.replay import Replay
-from gpicljax.data.transitions import Transition
+from gpicljax.data.transitions import NStepTransition
 
 Reward = Callable[[jax.Array, jax.Array], jax.Array]
 _GOALS = ("achieved_goal", "desired_goal")
@@ -33,7 +33,7 @@ class HindsightState:
     """Rings of P rows of B places, and a queue of the places that may be drawn.
 
     Attributes:
-      items: a `Transition` with leaves `[P, B, ...]`.
+      items: a `NStepTransition` with leaves `[P, B, ...]`.
       valid: `bool[P, B]`, whether a place may be drawn.
       last: `bool[P, B]`, whether its item ends an episode.
       cursor: `int32[]`, next row to write.
@@ -87,7 +87,8 @@ def hindsight(
       >>> near = lambda achieved, desired: -jnp.abs(achieved - desired).sum()
       >>> replay = hindsight(capacity=1_000, horizon=50, reward=near)
       >>> goals = {"achieved_goal": jnp.zeros(2), "desired_goal": jnp.ones(2)}
-      >>> item = Transition(goals, jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()), goals)
+      >>> zero, action = jnp.zeros(()), jnp.zeros((), jnp.int32)
+      >>> item = NStepTransition(goals, action, zero, zero, goals)
       >>> jax.eval_shape(lambda: replay.init(item, 4)).valid.shape
       (250, 4)
     """
@@ -96,7 +97,7 @@ def hindsight(
     fine = not isinstance(share, int | float) or 0 <= share <= 1
     check(fine, "share", share, "a number within [0, 1]")
 
-    def init(item: Transition, num_envs: int) -> HindsightState:
+    def init(item: NStepTransition, num_envs: int) -> HindsightState:
         _check_goals(item.observation)
         accepted = f"at least the {num_envs} environments"
         check(capacity >= num_envs, "capacity", capacity, accepted)
@@ -115,7 +116,7 @@ def hindsight(
         )
 
     def add(
-        state: HindsightState, items: Transition, valid: jax.Array, last: jax.Array
+        state: HindsightState, items: NStepTransition, valid: jax.Array, last: jax.Array
     ) -> HindsightState:
         rows, columns = state.valid.shape
         accepted = f"rows of {columns} environments for the {valid.shape[0]} steps added"
@@ -154,7 +155,7 @@ def hindsight(
         ended = jnp.cumsum(state.last[places], axis=1) - state.last[places] > 0
         return jnp.cumprod(there & ~ended, axis=1, dtype=jnp.int32).sum(1, dtype=jnp.int32)
 
-    def sample(key: jax.Array, state: HindsightState, batch_size: int) -> Transition:
+    def sample(key: jax.Array, state: HindsightState, batch_size: int) -> NStepTransition:
         rows, columns = state.valid.shape
         draw_key, share_key, goal_key = jax.random.split(key, 3)
         drawn = jax.random.randint(
@@ -162,7 +163,7 @@ def hindsight(
         )
         place = state.queue[(state.first + drawn) % state.queue.size]
         row, column = place // columns, place % columns
-        batch: Transition = jax.tree.map(lambda x: x[row, column], state.items)
+        batch: NStepTransition = jax.tree.map(lambda x: x[row, column], state.items)
         if isinstance(share, int | float) and share == 0:
             return batch
         steps = jax.random.randint(

@@ -184,7 +184,7 @@ class Replay(NamedTuple):
 
     Attributes:
       init: `(item, num_envs) -> state` without any item, from one unbatched example, usually a
-        `data.transitions.Transition`, and the number of environments B.
+        `data.transitions.NStepTransition`, and the number of environments B.
       add: `(state, items, valid, last) -> state`. Items have leaves `[T, B, ...]`, instance b's in
         the order in which they happened, over successive calls. `valid: bool[T, B]` is false for
         what must not be drawn, and `last: bool[T, B]` true where an item ends its episode, which

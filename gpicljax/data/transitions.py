@@ -16,7 +16,7 @@ from gpicljax.rollout import RolloutState, rollout
 from gpicljax.vector import VectorEnv
 
 
-class Transition(NamedTuple):
+class NStepTransition(NamedTuple):
     """From one observation to that n steps later, or at the end of the episode if that is earlier.
 
     Attributes:
@@ -36,7 +36,7 @@ class Transition(NamedTuple):
 
 def transitions(
     timestep: TimeStep, action: jax.Array, n_step: int, discount: jax.Array | float
-) -> tuple[Transition, jax.Array]:
+) -> tuple[NStepTransition, jax.Array]:
     """The n-step transitions of one instance's stretch of steps.
 
     Args:
@@ -72,7 +72,7 @@ def transitions(
         end = jnp.where(going, place, end)
         going = going & ~timestep.last[place]
     factor = jnp.where(timestep.terminated[end], 0, factor)
-    made = Transition(
+    made = NStepTransition(
         jax.tree.map(lambda x: x[:count], timestep.observation),
         action[:count],
         reward,
@@ -98,14 +98,14 @@ class Collected(NamedTuple):
 
     rollout: RolloutState
     window: Any
-    items: Transition
+    items: NStepTransition
     valid: jax.Array
     last: jax.Array
     observations: Any
     metrics: dict[str, jax.Array]
 
 
-def initial_window(timestep: TimeStep, action: Any, n_step: int) -> tuple[Any, Transition]:
+def initial_window(timestep: TimeStep, action: Any, n_step: int) -> tuple[Any, NStepTransition]:
     """Before the first collection.
 
     Args:
@@ -132,7 +132,7 @@ def initial_window(timestep: TimeStep, action: Any, n_step: int) -> tuple[Any, T
     early = early._replace(terminated=jnp.ones_like(early.terminated))
     observation = jax.tree.map(lambda x: jnp.zeros_like(x[0]), timestep.observation)
     zero = jnp.zeros((), timestep.reward.dtype)
-    item = Transition(observation, jnp.zeros_like(action[0]), zero, zero, observation)
+    item = NStepTransition(observation, jnp.zeros_like(action[0]), zero, zero, observation)
     return (early, blank(action)), item
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.environment import NO_LIMIT, Environment, Outcomes, Params, Task
+from gpicljax.environment import NO_LIMIT, Environment, Params, Task, TransitionModel
 
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}  # rows and columns
 
@@ -85,18 +85,18 @@ class GridWorld(Environment[Params, Task, State]):
         """The four directions."""
         return spaces.Discrete(4)
 
-    def outcomes(self, task: Any) -> Outcomes:
+    def transition_model(self, task: Any) -> TransitionModel:
         """Those of the three slips, `[cells, 4, 3]`."""
         count = self.observation_space().n  # type: ignore[attr-defined]
 
-        def one(cell: jax.Array, action: jax.Array, slip: jax.Array) -> Outcomes:
+        def one(cell: jax.Array, action: jax.Array, slip: jax.Array) -> TransitionModel:
             row, column = jnp.divmod(cell, task.columns)
             # Cells beyond a grid that is smaller than its cap stand for its last row.
             state = State(jnp.minimum(row, task.rows - 1), column, jnp.zeros((), jnp.int32))
             moved = self.move(state, action, slip, task)
             chance = self.slip_probability(slip, task)
             following = self.observe(moved.state, task)
-            return Outcomes(chance, following, moved.reward, moved.terminated)
+            return TransitionModel(chance, following, moved.reward, moved.terminated)
 
         cells, actions, slips = (jnp.arange(n, dtype=jnp.int32) for n in (count, 4, 3))
         each = jax.vmap(jax.vmap(jax.vmap(one, (None, None, 0)), (None, 0, None)), (0, None, None))

@@ -21,7 +21,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.checks import Size, check, check_choice
-from gpicljax.environment import Outcomes, Transition
+from gpicljax.environment import Transition, TransitionModel
 from gpicljax.envs._bandit import Bandit, State, in_words
 from gpicljax.envs._checks import NotNegative, Probability, Real, check_values
 
@@ -175,11 +175,11 @@ class OnePullBandit(Bandit[Params, Task]):
         """Chance times payment."""
         return task.chances * task.payments
 
-    def outcomes(self, task: Task) -> Outcomes:
+    def transition_model(self, task: Task) -> TransitionModel:
         """A pull of every arm, `[1, arms, 1]`; its reward is the mean."""
         means = self.means(task)[None, :, None]
         yes = jnp.ones(means.shape, bool)
-        return Outcomes(jnp.ones_like(means), jnp.zeros(means.shape, jnp.int32), means, yes)
+        return TransitionModel(jnp.ones_like(means), jnp.zeros(means.shape, jnp.int32), means, yes)
 
     def draw_noise(self, key: jax.Array, state: State, task: Task) -> jax.Array:
         """Float `[2]`.

@@ -10,14 +10,14 @@ from gpicljax.evaluation.icl import Estimate, ICLCurve, ICLProfile, icl_curve, i
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.evaluation.statistics import (
     Interval,
-    Moments,
+    SummaryStats,
     WelchResult,
     bootstrap_interval,
     holm,
     mean_interval,
     ratio_interval,
     welch_test,
-    welch_test_from_moments,
+    welch_test_from_stats,
 )
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "ICLCurve",
     "ICLProfile",
     "Interval",
-    "Moments",
+    "SummaryStats",
     "WelchResult",
     "aggregate",
     "bootstrap_interval",
@@ -40,5 +40,5 @@ __all__ = [
     "probability_of_improvement",
     "ratio_interval",
     "welch_test",
-    "welch_test_from_moments",
+    "welch_test_from_stats",
 ]

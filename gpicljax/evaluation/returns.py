@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
-from gpicljax.rollout import Played, Record, RolloutState, play, start_rollout
+from gpicljax.rollout import PlayedEpisodes, Record, RolloutState, play, start_rollout
 from gpicljax.vector import VectorEnv
 
 
@@ -41,14 +41,14 @@ class EpisodeReturns(NamedTuple):
         return ~(self.terminated | self.truncated)
 
 
-def returns_of(played: Played) -> EpisodeReturns:
+def returns_of(played: PlayedEpisodes) -> EpisodeReturns:
     """Returns of episodes of which `rollout.play` kept the rewards.
 
     Example:
       >>> import numpy as np
       >>> ended = np.ones((1, 2), bool)
       >>> rewards = np.array([[[1.0, 2.0], [5.0, 0.0]]])
-      >>> played = Played(rewards, np.array([[2, 1]]), terminated=ended, truncated=~ended)
+      >>> played = PlayedEpisodes(rewards, np.array([[2, 1]]), terminated=ended, truncated=~ended)
       >>> returns_of(played).returns.tolist()
       [3.0, 5.0]
     """
@@ -58,7 +58,7 @@ def returns_of(played: Played) -> EpisodeReturns:
     return jax.tree.map(lambda x: x.reshape(-1), each)
 
 
-def one_trial_each(
+def single_trial_batch(
     env: Environment,
     trials: int,
     limit: int,
@@ -77,7 +77,7 @@ def one_trial_each(
 
     Example:
       >>> import gpicljax
-      >>> vec = one_trial_each(gpicljax.make("CliffWalking-v1"), trials=8, limit=100)
+      >>> vec = single_trial_batch(gpicljax.make("CliffWalking-v1"), trials=8, limit=100)
       >>> vec.num_envs, vec.resets
       (8, 'synchronous')
     """
@@ -138,7 +138,7 @@ def episode_returns(
     check_at_least(1, episodes=episodes, max_steps=max_steps, episodes_per_trial=episodes_per_trial)
     whole = episodes % episodes_per_trial == 0
     check(whole, "episodes", episodes, f"a multiple of episodes_per_trial = {episodes_per_trial}")
-    vec = one_trial_each(env, episodes // episodes_per_trial, max_steps, episodes_per_trial)
+    vec = single_trial_batch(env, episodes // episodes_per_trial, max_steps, episodes_per_trial)
     played = play(
         vec,
         agent,
@@ -174,26 +174,26 @@ class Episode(NamedTuple):
     length: jax.Array
 
 
-def moment(record: Record) -> tuple[Any, ...]:
+def keep_episode_step(record: Record) -> tuple[Any, ...]:
     """What `rollout.play` is to keep of every step for `first_episode`.
 
     Example:
       >>> from types import SimpleNamespace as Some
       >>> after = {"next_vstate": Some(state=2), "next_timestep": Some(reward=1.0)}
-      >>> moment(Some(action=3, aux={}, **after))
+      >>> keep_episode_step(Some(action=3, aux={}, **after))
       (2, 3, 1.0, {})
     """
     return record.next_vstate.state, record.action, record.next_timestep.reward, record.aux
 
 
-def first_episode(start: RolloutState, played: Played) -> Episode:
-    """The first episode of those of which `rollout.play` kept every `moment`.
+def first_episode(start: RolloutState, played: PlayedEpisodes) -> Episode:
+    """The first episode of those of which `rollout.play` kept every `keep_episode_step`.
 
     Example:
       >>> import gpicljax
       >>> from gpicljax.agents.acting import random_agent
       >>> env = gpicljax.make("CliffWalking-v1")
-      >>> vec, agent = one_trial_each(env, trials=8, limit=20), random_agent(env)
+      >>> vec, agent = single_trial_batch(env, trials=8, limit=20), random_agent(env)
       >>> def first(key):
       ...     start = start_rollout(key, vec, agent)
       ...     return first_episode(start, play(vec, agent, (), start, max_steps=20, keep=moment))
@@ -239,7 +239,7 @@ def record_episode(
       >>> jax.tree.leaves(episode.states)[0].shape, episode.rewards.shape
       ((21,), (20,))
     """
-    vec = one_trial_each(env, 1, max_steps)
+    vec = single_trial_batch(env, 1, max_steps)
     start = start_rollout(key, vec, agent, env_params)
-    played = play(vec, agent, params, start, max_steps=max_steps, keep=moment)
+    played = play(vec, agent, params, start, max_steps=max_steps, keep=keep_episode_step)
     return first_episode(start, played)

@@ -19,7 +19,7 @@ Method = Literal["bca", "percentile"]
 Statistic = Callable[[NDArray[np.float64]], ArrayLike]
 
 
-class Moments(NamedTuple):
+class SummaryStats(NamedTuple):
     """What a paper prints of a cell: mean and sample standard deviation of `n` seeds."""
 
     mean: float
@@ -43,9 +43,9 @@ class Interval:
     count: int
 
     @property
-    def moments(self) -> Moments:
-        """The part of the interval that `welch_test_from_moments` takes."""
-        return Moments(self.mean, self.std, self.count)
+    def moments(self) -> SummaryStats:
+        """The part of the interval that `welch_test_from_stats` takes."""
+        return SummaryStats(self.mean, self.std, self.count)
 
     @property
     def percent(self) -> str:
@@ -242,7 +242,7 @@ def welch_test(a: ArrayLike, b: ArrayLike, alternative: Alternative = "two-sided
       True
     """
     x, y = as_samples(a, "a", minimum=2), as_samples(b, "b", minimum=2)
-    return welch_test_from_moments(
+    return welch_test_from_stats(
         float(np.mean(x)),
         float(np.std(x, ddof=1)),
         x.size,
@@ -253,7 +253,7 @@ def welch_test(a: ArrayLike, b: ArrayLike, alternative: Alternative = "two-sided
     )
 
 
-def welch_test_from_moments(
+def welch_test_from_stats(
     mean_a: float,
     std_a: float,
     n_a: int,
@@ -264,7 +264,7 @@ def welch_test_from_moments(
 ) -> WelchResult:
     """Welch's t-test from printed cells, `mean ± std` over a known number of seeds.
 
-    With `Moments`: `welch_test_from_moments(*ours.moments, *TABLE_3[4, 1], "greater")`.
+    With `SummaryStats`: `welch_test_from_stats(*ours.moments, *TABLE_3[4, 1], "greater")`.
 
     Args:
       mean_a: mean of the first set; any unit, the same for both.
@@ -285,7 +285,7 @@ def welch_test_from_moments(
     Source: Welch (1947); equals `scipy.stats.ttest_ind_from_stats(..., equal_var=False)`.
 
     Example:
-      >>> result = welch_test_from_moments(62.2, 3.7, 6, 60.4, 1.5, 6)
+      >>> result = welch_test_from_stats(62.2, 3.7, 6, 60.4, 1.5, 6)
       >>> f"t = {result.t:.2f} with {result.dof:.1f} degrees of freedom"
       't = 1.10 with 6.6 degrees of freedom'
     """

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.batching import strong
+from gpicljax.batching import strip_weak_types
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class Constant:
     @classmethod
     def of(cls, tree: Any) -> Constant:
         """Makes one from a pytree of concrete leaves."""
-        return cls(jax.tree.map(np.asarray, strong(tree)))
+        return cls(jax.tree.map(np.asarray, strip_weak_types(tree)))
 
     @property
     def value(self) -> Any:

@@ -5,7 +5,8 @@ same functions. What is seen is a trial of so many actions, as `trials.Trial` sh
 
 Example:
   >>> import gymnasium
-  >>> from gpicljax.systems.in_context_rl.measures import measure, recorded, step_of
+  >>> from gpicljax.systems.in_context_rl.measures import (
+  ...     keep_trial_step, measure_trials, trial_records)
   >>> from gpicljax.rollout import host_play
   >>> batch = from_gymnasium(lambda: gymnasium.make("CliffWalking-v1"), num_envs=2, actions=5)
   >>> def always_up(moments):
@@ -26,7 +27,7 @@ import numpy as np
 
 from gpicljax import spaces
 from gpicljax.checks import check, check_at_least, missing
-from gpicljax.interface import Moment, Record, TimeStep
+from gpicljax.interface import ActionRequest, Record, TimeStep
 from gpicljax.random import check_key
 from gpicljax.wrappers.trial import trial_space
 
@@ -155,10 +156,10 @@ class GymnasiumInstance:
         return TimeStep(observation, paid, *flags, info={})
 
     @property
-    def moment(self) -> Moment:
+    def moment(self) -> ActionRequest:
         """What the instance waits for an action on."""
         key, time = self._key, self._time
-        return Moment(self._timestep, lambda: jax.random.fold_in(key, time))
+        return ActionRequest(self._timestep, lambda: jax.random.fold_in(key, time))
 
     @property
     def blank_record(self) -> Record:

@@ -15,7 +15,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.batching import restart, strong
+from gpicljax.batching import restart, strip_weak_types
 from gpicljax.checks import check, check_choice, missing, refusal
 from gpicljax.environment import Environment, Info
 from gpicljax.interop import _spaces
@@ -194,7 +194,7 @@ class GymnaxEnv:
             return self.default_params
         if not isinstance(params, GymnaxParams):
             raise TypeError(refusal("params", params, "GymnaxParams, see make_params"))
-        return strong(params)
+        return strip_weak_types(params)
 
     def _start(self, key: jax.Array, distribution: Any) -> GymnaxState:
         task_key, state_key = jax.random.split(key)

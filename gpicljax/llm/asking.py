@@ -22,7 +22,7 @@ from gpicljax.llm.budget import BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, Message, ModelError, Reply, Usage, usage_of
 from gpicljax.storage.array_folder import SavedError
 
-__all__ = ["PATIENT", "BudgetSpent", "Conversation", "Interrupted", "Patience"]
+__all__ = ["PATIENT", "BudgetSpent", "Conversation", "Interrupted", "RetryPolicy"]
 
 Seconds = Annotated[float, Range(0)]
 
@@ -32,7 +32,7 @@ class Interrupted(RuntimeError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How often and how long a request is tried.
 
     The n-th wait is `first * 2**n`, at most `most`, of which a random half is left out, so that
@@ -44,9 +44,9 @@ class Patience:
       most: the longest wait, the server's wishes included.
 
     Example:
-      >>> Patience(first=1.0, most=5.0).wait(3, asked=None, share=1.0)
+      >>> RetryPolicy(first=1.0, most=5.0).wait(3, asked=None, share=1.0)
       5.0
-      >>> Patience().wait(0, asked=30.0, share=0.0)
+      >>> RetryPolicy().wait(0, asked=30.0, share=0.0)
       30.0
     """
 
@@ -63,7 +63,7 @@ class Patience:
         return min(max(own, asked or 0.0), self.most)
 
 
-PATIENT = Patience()
+PATIENT = RetryPolicy()
 """What is usual."""
 
 
@@ -96,7 +96,7 @@ class Conversation:
       >>> busy = {0: ModelError("busy (503)", "transient")}
       >>> model = FakeModel("Yes.", faults=busy)
       >>> question = [Message("user", "Is it cold?")]
-      >>> with Conversation(model, path, {}, ledger, Patience(first=0.0)) as conversation:
+      >>> with Conversation(model, path, {}, ledger, RetryPolicy(first=0.0)) as conversation:
       ...     conversation.ask(question).text, conversation.faults
       ('Yes.', ['turn 0, attempt 1: busy (503)'])
       >>> with Conversation(FakeModel("No."), path, {}, ledger) as conversation:
@@ -110,7 +110,7 @@ class Conversation:
         path: str | Path,
         about: Mapping[str, Any],
         ledger: Ledger,
-        patience: Patience = PATIENT,
+        patience: RetryPolicy = PATIENT,
         max_tokens: int = 1024,
         seed: int = 0,
         sleep: Callable[[float], Any] = time.sleep,

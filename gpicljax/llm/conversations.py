@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpicljax.checks import check_at_least
-from gpicljax.llm.asking import PATIENT, Conversation, Patience
+from gpicljax.llm.asking import PATIENT, Conversation, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
 from gpicljax.llm.chat import ChatModel, Usage
 from gpicljax.storage.lock import exclusive
@@ -51,7 +51,7 @@ class Conversations:
         model: ChatModel,
         folder: str | Path,
         budget: Budget = UNLIMITED,
-        patience: Patience = PATIENT,
+        patience: RetryPolicy = PATIENT,
         *,
         max_tokens: int = 1024,
         at_once: int = 8,

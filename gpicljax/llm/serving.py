@@ -16,7 +16,7 @@ from typing import Any
 from gpicljax.checks import check
 from gpicljax.llm.chat import ChatModel, Message, ModelError
 
-__all__ = ["answer_to", "serve"]
+__all__ = ["answer_to", "serve_chat_model"]
 
 
 def answer_to(model: ChatModel, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -51,7 +51,7 @@ def answer_to(model: ChatModel, body: Mapping[str, Any]) -> tuple[int, dict[str,
 
 
 @contextmanager
-def serve(model: ChatModel, port: int = 0) -> Iterator[str]:
+def serve_chat_model(model: ChatModel, port: int = 0) -> Iterator[str]:
     """Serves a model until the block is left.
 
     Args:
@@ -66,7 +66,7 @@ def serve(model: ChatModel, port: int = 0) -> Iterator[str]:
 
     Example:
       >>> from gpicljax.llm.chat import FakeModel
-      >>> with serve(FakeModel("[SELECT: 1]", name="tiny")) as endpoint:
+      >>> with serve_chat_model(FakeModel("[SELECT: 1]", name="tiny")) as endpoint:
       ...     endpoint.startswith("http://127.0.0.1:")
       True
     """

@@ -12,11 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from gpicljax.play.game import Game, Picture
+from gpicljax.play.game import Picture, PlaySession
 from gpicljax.viz.episode_page import STYLE
 
 
-def server(game: Game, title: str, port: int = 0) -> ThreadingHTTPServer:
+def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
     """A web server on this machine only, which shows the game and takes its keys.
 
     Args:
@@ -32,7 +32,7 @@ def server(game: Game, title: str, port: int = 0) -> ThreadingHTTPServer:
 
     Example:
       >>> import gpicljax
-      >>> with server(Game(gpicljax.make("CliffWalking-v1")), title="Cliff") as running:
+      >>> with server(PlaySession(gpicljax.make("CliffWalking-v1")), title="Cliff") as running:
       ...     running.server_address[0]
       '127.0.0.1'
     """
@@ -87,12 +87,12 @@ def server(game: Game, title: str, port: int = 0) -> ThreadingHTTPServer:
     return ThreadingHTTPServer(("127.0.0.1", port), Handler)
 
 
-def situation(game: Game) -> dict[str, Any]:
+def situation(game: PlaySession) -> dict[str, Any]:
     """Everything that the page shows, for JSON.
 
     Example:
       >>> import gpicljax
-      >>> sorted(situation(Game(gpicljax.make("CliffWalking-v1"))))
+      >>> sorted(situation(PlaySession(gpicljax.make("CliffWalking-v1"))))
       ['facts', 'keys', 'over', 'pictures', 'said']
     """
     return {

@@ -20,7 +20,7 @@ import webbrowser
 from collections.abc import Sequence
 
 from gpicljax.play.browser import server
-from gpicljax.play.game import Game
+from gpicljax.play.game import PlaySession
 from gpicljax.play.stream import Stream, is_stream, play_stream
 from gpicljax.play.terminal import keys_at_once, play_in_terminal
 from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with contextlib.suppress(KeyboardInterrupt), keys_at_once() as read:
                 play_stream(stream, read, _write)
             return 0
-        game = Game(env, params, options.seed)
+        game = PlaySession(env, params, options.seed)
         game.pictures()
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)

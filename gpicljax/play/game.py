@@ -86,7 +86,7 @@ class NotPlayableError(ValueError):
     """The environment cannot be played by hand, or not seen."""
 
 
-class Game:
+class PlaySession:
     """An environment, an episode in progress, and what its keys do.
 
     Args:
@@ -107,7 +107,7 @@ class Game:
 
     Example:
       >>> import gpicljax
-      >>> game = Game(gpicljax.make("CliffWalking-v1"), seed=0)
+      >>> game = PlaySession(gpicljax.make("CliffWalking-v1"), seed=0)
       >>> sorted(game.actions)
       ['ArrowDown', 'ArrowLeft', 'ArrowRight', 'ArrowUp']
       >>> game.press("ArrowUp")

@@ -13,13 +13,13 @@ from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import Episode
 from gpicljax.play.game import controls
-from gpicljax.runtime import Outcome, write_atomically
+from gpicljax.runtime import RunResult, write_atomically
 from gpicljax.viz.episode_page import episode_page
 from gpicljax.viz.films import Frames
 
 
 def write_replay(
-    outcome: Outcome,
+    outcome: RunResult,
     env: Environment,
     episode: Episode,
     whose: str,
@@ -35,7 +35,7 @@ def write_replay(
       outcome: of the run.
       env: the environment.
       episode: the episode, arrays on the host.
-      whose: the seed that played it; name and episode are what `Outcome.first_sound` gives.
+      whose: the seed that played it; name and episode are what `RunResult.first_sound` gives.
       actions: names of what was done at each of T steps; those of `action_in_words` by default.
       readings: what else there is to read, by name, for each of T + 1 situations.
       frames: pictures of it, see `viz.episode_page`.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpicljax.checks import check_at_least
-from gpicljax.play.game import QUIT, Game, Picture
+from gpicljax.play.game import QUIT, Picture, PlaySession
 
 _SEQUENCES = {"A": "ArrowUp", "B": "ArrowDown", "C": "ArrowRight", "D": "ArrowLeft"}
 _SIGNS = {"ArrowUp": "↑", "ArrowDown": "↓", "ArrowLeft": "←", "ArrowRight": "→"}
@@ -68,12 +68,12 @@ def _sixth(level: int) -> int:
     return 0 if level < 48 else min(5, max(1, round((level - 55) / 40)))
 
 
-def screen(game: Game, columns: int, lines: int, *, true_colour: bool = True) -> str:
+def screen(game: PlaySession, columns: int, lines: int, *, true_colour: bool = True) -> str:
     """One screenful: the pictures side by side, the numbers, and the keys.
 
     Example:
       >>> import gpicljax
-      >>> text = screen(Game(gpicljax.make("CliffWalking-v1")), columns=80, lines=24)
+      >>> text = screen(PlaySession(gpicljax.make("CliffWalking-v1")), columns=80, lines=24)
       >>> "quit" in text
       True
     """
@@ -98,7 +98,7 @@ def screen(game: Game, columns: int, lines: int, *, true_colour: bool = True) ->
 
 
 def play_in_terminal(
-    game: Game,
+    game: PlaySession,
     read: Callable[[], str],
     write: Callable[[str], Any],
     size: Callable[[], tuple[int, int]] = shutil.get_terminal_size,
@@ -116,7 +116,7 @@ def play_in_terminal(
 
     Example:
       >>> import gpicljax
-      >>> game, keys, shown = Game(gpicljax.make("CliffWalking-v1")), iter("q"), []
+      >>> game, keys, shown = PlaySession(gpicljax.make("CliffWalking-v1")), iter("q"), []
       >>> play_in_terminal(game, lambda: next(keys), shown.append)
       >>> len(shown) > 0
       True

@@ -10,7 +10,7 @@ All draw an agent's choices from the instances' own keys: from the same state th
 episodes, whatever the batch. No other loop over environments exists.
 """
 
-from gpicljax.interface import Moment, Record
+from gpicljax.interface import ActionRequest, Record
 from gpicljax.rollout.host import (
     GIVE_UP,
     HostAgent,
@@ -22,7 +22,7 @@ from gpicljax.rollout.host import (
 )
 from gpicljax.rollout.traced import (
     Keep,
-    Played,
+    PlayedEpisodes,
     RolloutState,
     advance,
     agent_step,
@@ -38,8 +38,8 @@ __all__ = [
     "HostSource",
     "Instance",
     "Keep",
-    "Moment",
-    "Played",
+    "ActionRequest",
+    "PlayedEpisodes",
     "Record",
     "RolloutState",
     "advance",

@@ -11,9 +11,9 @@ import numpy as np
 
 from gpicljax.batching import select
 from gpicljax.checks import check, check_at_least
-from gpicljax.interface import Agent, Moment, Record, TimeStep
+from gpicljax.interface import ActionRequest, Agent, Record, TimeStep
 from gpicljax.rollout.packing import Packed, packed
-from gpicljax.rollout.traced import Keep, Played
+from gpicljax.rollout.traced import Keep, PlayedEpisodes
 from gpicljax.vector import VectorEnv, VectorState
 
 GIVE_UP: Literal["give up"] = "give up"
@@ -22,7 +22,7 @@ GIVE_UP: Literal["give up"] = "give up"
 _AHEAD = 16
 """Steps that are worked out together where one action is usual."""
 
-HostAgent = Callable[[Mapping[int, Moment]], Mapping[int, Any]]
+HostAgent = Callable[[Mapping[int, ActionRequest]], Mapping[int, Any]]
 """From the moments of all instances that wait, by number, to the actions of one or more of them.
 
 An instance that gets no action yet is asked about again, together with others that wait by then:
@@ -84,10 +84,10 @@ class Instance:
         self._timestep, self._kept = place.seen
 
     @property
-    def moment(self) -> Moment:
+    def moment(self) -> ActionRequest:
         """What it waits for an action on, NumPy arrays and a typed key."""
         place = self._place
-        return Moment(self._timestep, lambda: self._batch.choice_key(place))
+        return ActionRequest(self._timestep, lambda: self._batch.choice_key(place))
 
     @property
     def state(self) -> Any:
@@ -264,7 +264,7 @@ def host_play(
     keep: Keep = lambda record: record.next_timestep.reward,
     env_params: Any = None,
     usual: Any = None,
-) -> Played:
+) -> PlayedEpisodes:
     """`play` in Python, for agents that cannot be traced and answer when they can.
 
     Args:
@@ -343,7 +343,7 @@ def host_play(
             trial[i] += bool(over[i]) and episode[0] + 1 >= vec.episodes_per_trial
     if records is None:  # everybody gave up at once
         records = blank(jax.eval_shape(keep, instances[0].blank_record))
-    played = Played(records, length, terminated, truncated)
+    played = PlayedEpisodes(records, length, terminated, truncated)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)
 
 
@@ -360,7 +360,7 @@ def on_host(agent: Agent, params: Any) -> HostAgent:
     act = jax.jit(agent.act)
     carries: dict[int, Any] = {}
 
-    def answer(moments: Mapping[int, Moment]) -> dict[int, Any]:
+    def answer(moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
         actions = {}
         for i, moment in moments.items():
             carry = carries.get(i, agent.initial_carry(1))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gpicljax.batching import in_any_lane
+from gpicljax.batching import any_across_vmap
 from gpicljax.checks import check_at_least
 from gpicljax.interface import Agent, Record, TimeStep
 from gpicljax.vector import VectorEnv, VectorState
@@ -139,7 +139,7 @@ def advance(
     )
 
 
-class Played(NamedTuple):
+class PlayedEpisodes(NamedTuple):
     """Whole episodes, trial by trial: N trials of E episodes of up to T steps.
 
     Attributes:
@@ -169,7 +169,7 @@ def play(
     slots: int | None = None,
     add: bool = False,
     limit: int | None = None,
-) -> Played:
+) -> PlayedEpisodes:
     """Lets an agent act until every instance has played so many whole trials.
 
     The number of trials per instance is fixed, so that long episodes count as often as they occur;
@@ -224,17 +224,17 @@ def play(
     kept = jax.eval_shape(step, state)[2]
     zeros = lambda x: jnp.zeros((*shape, size, *x.shape[1:]), x.dtype)  # noqa: E731
     no = jnp.zeros(shape, bool)
-    played = Played(jax.tree.map(zeros, kept), jnp.zeros(shape, jnp.int32), no, no)
+    played = PlayedEpisodes(jax.tree.map(zeros, kept), jnp.zeros(shape, jnp.int32), no, no)
     none = jnp.zeros(vec.num_envs, jnp.int32)
     if limit is None:
         limit = trials * episodes * (max_steps + 1)
 
-    def unfinished(loop: tuple[jax.Array, RolloutState, jax.Array, Played]) -> jax.Array:
+    def unfinished(loop: tuple[jax.Array, RolloutState, jax.Array, PlayedEpisodes]) -> jax.Array:
         time, _, trial, _ = loop
         # Elsewhere steps go on, unrecorded, rather than that all records are copied at each.
-        return in_any_lane((trial < trials).any()) & (time < limit)
+        return any_across_vmap((trial < trials).any()) & (time < limit)
 
-    def body(loop: tuple[jax.Array, RolloutState, jax.Array, Played]) -> Any:
+    def body(loop: tuple[jax.Array, RolloutState, jax.Array, PlayedEpisodes]) -> Any:
         time, state, trial, played = loop
         state, record, kept = step(state)
         episode, after = record.vstate.episode, record.next_timestep
@@ -250,7 +250,7 @@ def play(
             at = table.at[place]
             return at.add(x, mode="drop") if add else at.set(x, mode="drop")
 
-        played = Played(
+        played = PlayedEpisodes(
             records=jax.tree.map(write, played.records, kept),
             length=played.length.at[which].add(1, mode="drop"),
             terminated=played.terminated.at[which].max(after.terminated, mode="drop"),

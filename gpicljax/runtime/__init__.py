@@ -17,27 +17,26 @@ from gpicljax.runtime.config import (
     RunConfig,
     TrainingConfig,
     assignments,
-    check,
+    check_config,
+    exit_with_error,
     parse,
-    refuse,
     validate,
 )
 from gpicljax.runtime.config_json import describe_difference, from_json, to_json
-from gpicljax.runtime.distributed import is_main, join_cluster, on_main, say, to_host
+from gpicljax.runtime.distributed import is_main, join_cluster, log_once, on_main, to_host
 from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.runtime.experiment import (
     Measure,
-    Outcome,
     Probe,
     Program,
     Report,
-    Spread,
+    RunResult,
+    Sharding,
     cell_folder,
+    named_key,
     run_experiment,
-    stream,
 )
 from gpicljax.runtime.failures import failures_reported
-from gpicljax.runtime.lanes import Lanes
 from gpicljax.runtime.loggers import Logger, open_loggers
 from gpicljax.runtime.loop import run_chunks
 from gpicljax.runtime.mesh import (
@@ -47,14 +46,15 @@ from gpicljax.runtime.mesh import (
     enable_compilation_cache,
     make_mesh,
     one_device_per_core,
-    per_lane,
     per_part,
+    per_replica,
     shard_leading,
     shard_parts,
 )
 from gpicljax.runtime.metrics import MetricsError, MetricsLog, read_metrics, throughput
 from gpicljax.runtime.progress import Progress, announce
 from gpicljax.runtime.provenance import provenance
+from gpicljax.runtime.replicas import Replicas
 from gpicljax.runtime.run_directory import (
     ConfigMismatchError,
     RunDirectory,
@@ -89,7 +89,7 @@ __all__ = [
     "Checkpointer",
     "ConfigError",
     "ConfigMismatchError",
-    "Lanes",
+    "Replicas",
     "LoadedAgent",
     "LoadedAutoencoder",
     "LoadedLanguageModel",
@@ -97,7 +97,7 @@ __all__ = [
     "Measure",
     "MetricsError",
     "MetricsLog",
-    "Outcome",
+    "RunResult",
     "Probe",
     "Program",
     "Progress",
@@ -108,13 +108,13 @@ __all__ = [
     "RunExistsError",
     "RunLockedError",
     "SavedError",
-    "Spread",
+    "Sharding",
     "TrainingConfig",
     "add_environment_arguments",
     "announce",
     "assignments",
     "cell_folder",
-    "check",
+    "check_config",
     "describe_difference",
     "devices_for",
     "enable_compilation_cache",
@@ -132,21 +132,21 @@ __all__ = [
     "open_loggers",
     "open_run",
     "parse",
-    "per_lane",
+    "per_replica",
     "per_part",
     "provenance",
     "read_metrics",
-    "refuse",
+    "exit_with_error",
     "run_chunks",
     "run_experiment",
     "save_agent",
     "save_autoencoder",
-    "say",
+    "log_once",
     "shard_leading",
     "shard_parts",
     "shipped",
     "shipped_models",
-    "stream",
+    "named_key",
     "throughput",
     "to_host",
     "to_json",

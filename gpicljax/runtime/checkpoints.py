@@ -18,7 +18,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from gpicljax.checks import check, check_at_least
-from gpicljax.runtime.distributed import everywhere, is_main, on_main, say
+from gpicljax.runtime.distributed import all_agree, is_main, log_once, on_main
 from gpicljax.storage.leaves import (
     Spec,
     from_storage,
@@ -78,7 +78,7 @@ class Checkpointer:
         *,
         max_to_keep: int = 2,
         max_failures: int = 3,
-        report: Callable[[str], None] = say,
+        report: Callable[[str], None] = log_once,
     ) -> None:
         """Opens the folder; see the class."""
         check_at_least(2, max_to_keep=max_to_keep)
@@ -169,7 +169,7 @@ class Checkpointer:
         step = on_main(self._newest_intact)
         if step is None:
             return None
-        return step, everywhere(lambda: self._read(self.directory / str(step), abstract_state))
+        return step, all_agree(lambda: self._read(self.directory / str(step), abstract_state))
 
     def close(self) -> None:
         """Frees what the checkpoint library holds."""
@@ -186,7 +186,7 @@ class Checkpointer:
         spread = any(isinstance(value, jax.Array) for value in table.values())
         first = arrays / "array_metadatas" if spread else arrays
         on_main(lambda: first.mkdir(parents=True))
-        everywhere(lambda: self._handler.save(arrays, args=ocp.args.StandardSave(table)))
+        all_agree(lambda: self._handler.save(arrays, args=ocp.args.StandardSave(table)))
 
         def finish() -> None:
             self._handler.finalize(arrays)

@@ -223,12 +223,12 @@ class CompareRuns:
             out.print(f"not drawn, for it has fewer than two values: {escape(name)}")
         if not drawn:
             return
-        lanes = [runs[name].lanes(metric) for name in drawn]
+        replicas = [runs[name].replicas(metric) for name in drawn]
         counted = all(runs[name].observations > 0 for name in drawn)
-        apart = counted and all(n > 0 for n in lanes)
+        apart = counted and all(n > 0 for n in replicas)
         steps = {
             name: (x / n if apart else x) if counted else np.arange(1.0, x.size + 1)
-            for (name, (x, _)), n in zip(drawn.items(), lanes, strict=True)
+            for (name, (x, _)), n in zip(drawn.items(), replicas, strict=True)
         }
         figure = learning_curves(
             steps,

@@ -39,7 +39,7 @@ class ConfigError(ValueError):
     """A configuration holds a value that is not accepted."""
 
 
-def check(condition: bool, argument: str, value: object, accepted: str) -> None:
+def check_config(condition: bool, argument: str, value: object, accepted: str) -> None:
     """Refuses a value unless `condition` holds.
 
     Args:
@@ -52,7 +52,7 @@ def check(condition: bool, argument: str, value: object, accepted: str) -> None:
       ConfigError: if `condition` is false.
 
     Example:
-      >>> check(0 >= 1, "seeds", 0, "an integer >= 1")
+      >>> check_config(0 >= 1, "seeds", 0, "an integer >= 1")
       Traceback (most recent call last):
       gpicljax.runtime.config.ConfigError: seeds: got 0; accepted: an integer >= 1
     """
@@ -115,21 +115,23 @@ class RunConfig:
         Raises:
           ConfigError: for the first value that is not accepted.
         """
-        check(self.seeds >= 1, "seeds", self.seeds, "an integer >= 1")
-        check(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 2**32 - 1")
+        check_config(self.seeds >= 1, "seeds", self.seeds, "an integer >= 1")
+        check_config(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 2**32 - 1")
         name = self.run_name
         plain_name = bool(name) and name[0] != "." and not {"/", "\\", "\0"} & set(name)
-        check(plain_name, "name", name, "a folder name without separators or a leading dot")
+        check_config(plain_name, "name", name, "a folder name without separators or a leading dot")
         for name in self.log_to:
             found = importlib.util.find_spec(LOG_PACKAGES[name])
             # Without an origin it is but a folder of that name, such as the one W&B itself makes.
             installed = found is not None and found.origin is not None
-            check(installed, "log_to", name, "what is installed; pip install 'gpicljax[log]'")
+            check_config(
+                installed, "log_to", name, "what is installed; pip install 'gpicljax[log]'"
+            )
         ways = [way for way in ("resume", "requeue", "overwrite") if getattr(self, way)]
-        check(len(ways) <= 1, " and ".join(ways), (True,) * len(ways), "at most one of them")
+        check_config(len(ways) <= 1, " and ".join(ways), (True,) * len(ways), "at most one of them")
         above = next(path for path in (self.runs_dir, *self.runs_dir.parents) if path.exists())
         accepted = f"a folder, or where one can be made; {above} is none"
-        check(above.is_dir(), "runs_dir", str(self.runs_dir), accepted)
+        check_config(above.is_dir(), "runs_dir", str(self.runs_dir), accepted)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +157,7 @@ class TrainingConfig(RunConfig):
         """Refuses counts below 1."""
         super().validate()
         for name in ("observations", "log_lines", "checkpoint_every"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
 
     def updates(self, observations_per_update: int) -> int:
         """Updates that the run needs for its observations; 0 where an update makes none."""
@@ -227,8 +229,8 @@ def assignments(argument: str, items: Sequence[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for item in items:
         name, equals, text = item.partition("=")
-        check(bool(equals) and name.isidentifier(), argument, item, "name=value")
-        check(name not in values, argument, item, "every name once")
+        check_config(bool(equals) and name.isidentifier(), argument, item, "name=value")
+        check_config(name not in values, argument, item, "every name once")
         try:
             values[name] = words[text.lower()] if text.lower() in words else ast.literal_eval(text)
         except (ValueError, SyntaxError):
@@ -280,7 +282,7 @@ def parse(
     finder.add_argument("--preset", default=default)
     chosen = str(finder.parse_known_args(arguments)[0].preset)
     if chosen not in presets:
-        refuse(unknown("--preset", chosen, presets))
+        exit_with_error(unknown("--preset", chosen, presets))
     base = dataclasses.replace(presets[chosen], preset=chosen)
     text = description if description is not None else type(base).__doc__ or ""
     text = text.partition("Attributes:")[0].strip()  # which are said at each flag
@@ -300,7 +302,7 @@ def parse(
     try:
         validate(config)
     except ConfigError as error:
-        refuse(error)
+        exit_with_error(error)
     return config
 
 
@@ -337,14 +339,14 @@ def _without_groups(base: ConfigT) -> tuple[type[ConfigT], list[str]]:
     return kind, said
 
 
-def refuse(error: object) -> NoReturn:
+def exit_with_error(error: object) -> NoReturn:
     """Ends the program as a bad argument does: a message on stderr, exit code 2.
 
     Args:
       error: a `ConfigError`, whose argument is shown as the flag that it is; or a message.
 
     Example:
-      >>> refuse(ConfigError("num_seeds: got 0; accepted: an integer >= 1"))
+      >>> exit_with_error(ConfigError("num_seeds: got 0; accepted: an integer >= 1"))
       Traceback (most recent call last):
       SystemExit: 2
     """

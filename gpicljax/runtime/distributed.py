@@ -2,7 +2,7 @@
 
 Every process runs the same script. What touches files or the terminal is done by process 0 alone,
 and its outcome, errors included, becomes everybody's: `on_main`. What all must do and any may fail
-at is agreed on: `everywhere`. With one process, both simply call the function.
+at is agreed on: `all_agree`. With one process, both simply call the function.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from gpicljax.checks import refusal
-from gpicljax.runtime.config import RunConfig, refuse
+from gpicljax.runtime.config import RunConfig, exit_with_error
 from gpicljax.storage.leaves import is_key, is_spread
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ def join_cluster(config: RunConfig, *, heartbeat_timeout_s: int = 100) -> None:
         )
     except (RuntimeError, ValueError, TypeError) as error:
         given = {name: os.environ.get(name) for name in VARIABLES}
-        refuse(
+        exit_with_error(
             f"--distributed: {error} Given: {given}; accepted: a job of SLURM, Open MPI, "
             "Kubernetes or Cloud TPU, or all three variables"
         )
@@ -83,7 +83,7 @@ def _integer(variable: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal():
-        refuse(refusal(variable, text, "an integer >= 0"))
+        exit_with_error(refusal(variable, text, "an integer >= 0"))
     return int(text)
 
 
@@ -111,21 +111,21 @@ def is_main() -> bool:
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
 
-def several() -> bool:
+def is_multi_process() -> bool:
     """Whether there are other processes to agree with, here and now.
 
     Example:
-      >>> several()
+      >>> is_multi_process()
       False
     """
     return jax.distributed.is_initialized() and not _alone and jax.process_count() > 1
 
 
-def say(text: str) -> None:
+def log_once(text: str) -> None:
     """Prints a line, once for all processes.
 
     Example:
-      >>> say("evaluating ...")
+      >>> log_once("evaluating ...")
       evaluating ...
     """
     if is_main():
@@ -145,7 +145,7 @@ def exchange(value: T) -> list[T]:
       >>> exchange("ready")
       ['ready']
     """
-    if not several():
+    if not is_multi_process():
         return [value]
     data = pickle.dumps(value)
     rows = _gather(len(data).to_bytes(8, "little") + data, FRAME)
@@ -179,7 +179,7 @@ def on_main(function: Callable[[], T]) -> T:
       >>> on_main(lambda: 2 + 2)
       4
     """
-    if not several():
+    if not is_multi_process():
         return function()
     outcome = _attempt(function, alone=True) if is_main() else None
     told = exchange(outcome and (outcome[0], _portable(outcome[1])))[0]
@@ -189,7 +189,7 @@ def on_main(function: Callable[[], T]) -> T:
     return result  # type: ignore[return-value]
 
 
-def everywhere(function: Callable[[], T]) -> T:
+def all_agree(function: Callable[[], T]) -> T:
     """Calls a function in all processes; if any of them fails, all do.
 
     Args:
@@ -202,10 +202,10 @@ def everywhere(function: Callable[[], T]) -> T:
       Exception: what the function raised here, or else in the first process where it did.
 
     Example:
-      >>> everywhere(lambda: 2 + 2)
+      >>> all_agree(lambda: 2 + 2)
       4
     """
-    if not several():
+    if not is_multi_process():
         return function()
     result, error = _attempt(function, alone=True)
     errors = exchange(_portable(error))

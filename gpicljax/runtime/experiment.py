@@ -24,42 +24,42 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.runtime.config import ConfigError, TrainingConfig, parse, refuse
-from gpicljax.runtime.distributed import is_main, join_cluster, on_main, say, to_host
+from gpicljax.runtime.config import ConfigError, TrainingConfig, exit_with_error, parse
+from gpicljax.runtime.distributed import is_main, join_cluster, log_once, on_main, to_host
 from gpicljax.runtime.dry_run import measure, parameter_count
 from gpicljax.runtime.failures import failures_reported
-from gpicljax.runtime.lanes import Lanes
 from gpicljax.runtime.loop import NOT_FINITE_CODE, run_chunks
 from gpicljax.runtime.mesh import (
     devices_for,
     enable_compilation_cache,
     make_mesh,
     one_device_per_core,
-    per_lane,
+    per_replica,
 )
 from gpicljax.runtime.metrics import in_words, not_finite_since
 from gpicljax.runtime.progress import Progress, announce
 from gpicljax.runtime.provenance import provenance
+from gpicljax.runtime.replicas import Replicas
 from gpicljax.runtime.run_directory import RunDirectory, open_run, write_summary
 from gpicljax.runtime.training import Training, start_training
 
 ConfigT = TypeVar("ConfigT", bound=TrainingConfig)
 
 
-def stream(seed: int, name: str) -> jax.Array:
+def named_key(seed: int, name: str) -> jax.Array:
     """The key of one use of randomness: `fold_in(key(seed), crc32(name))`.
 
     Args:
       seed: of the configuration.
       name: of the use. The driver's are `"train"`, `"probe"` and `"evaluate"`, each folded with the
-        number of the seed's lane within its cell; those of probes and evaluations also with the
+        number of the seed's replica within its cell; those of probes and evaluations also with the
         number of the chunk, or of the repetition.
 
     Returns:
       A typed key.
 
     Example:
-      >>> bool(stream(0, "train") == stream(0, "evaluate"))
+      >>> bool(named_key(0, "train") == named_key(0, "evaluate"))
       False
     """
     return jax.random.fold_in(jax.random.key(seed), np.uint32(zlib.crc32(name.encode())))
@@ -69,10 +69,10 @@ class Measure(NamedTuple):
     """Something to be measured of every trained agent.
 
     Attributes:
-      function: `(key, params, cell, *arguments) -> pytree of arrays`, of one lane. Measures with
+      function: `(key, params, cell, *arguments) -> pytree of arrays`, of one replica. Measures with
         the same function share its compiled program, where arguments have the same shapes.
-      arguments: arrays or numbers, the same for all lanes; traced. Or a function that makes them,
-        where that takes a computation: it is called when the measure is taken.
+      arguments: arrays or numbers, the same for all replicas; traced. Or a function that makes
+        them, where that takes a computation: it is called when the measure is taken.
       repeats: how often, with different keys; results are joined along their leading axis.
 
     Example:
@@ -110,7 +110,7 @@ class Probe(NamedTuple):
     metrics: Callable[[Any], Mapping[str, Any]]
 
 
-class Spread(NamedTuple):
+class Sharding(NamedTuple):
     """How a single run uses several devices, or several runs that learn from the same data do.
 
     Attributes:
@@ -129,7 +129,7 @@ class Spread(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What a configuration becomes: plain functions of one lane, a seed of one cell.
+    """What a configuration becomes: plain functions of one replica, a seed of one cell.
 
     Attributes:
       title: what runs, in a line.
@@ -146,7 +146,7 @@ class Program(NamedTuple):
       key_metric: what the progress line shows.
       save: `(folder, cell, *, params, **about)`, writes the agent of one seed, with what else its
         card should say; None where there is nothing to keep.
-      spread: how one run alone, or all cells of a seed together, are spread over devices; None if
+      sharding: how one run alone, or all cells of a seed together, are spread over devices; None if
         they cannot be.
       expected_seconds: how long the run takes, if that is known.
       more: what the report needs to know besides.
@@ -176,12 +176,12 @@ class Program(NamedTuple):
     probe: Probe | None = None
     key_metric: str | None = None
     save: Callable[..., None] | None = None
-    spread: Spread | None = None
+    sharding: Sharding | None = None
     expected_seconds: float | None = None
     more: Any = None
 
 
-class Outcome(NamedTuple):
+class RunResult(NamedTuple):
     """What a run has come to; arrays are on the host, `[seeds, ...]`, cell by cell.
 
     Attributes:
@@ -229,9 +229,9 @@ class Outcome(NamedTuple):
         Args:
           measured: pytree of arrays `[seeds, ...]`.
         """
-        lane = int(np.argmax(self.sound))
-        name = _names(self.config, self.program)[lane]
-        return name, jax.tree.map(lambda x: x[lane], measured)
+        replica = int(np.argmax(self.sound))
+        name = _names(self.config, self.program)[replica]
+        return name, jax.tree.map(lambda x: x[replica], measured)
 
 
 class Report(NamedTuple):
@@ -256,9 +256,9 @@ def run_experiment(
     name: str,
     presets: Mapping[str, ConfigT],
     build: Callable[[ConfigT], Program],
-    report: Callable[[Outcome], Report],
+    report: Callable[[RunResult], Report],
     argv: Sequence[str] | None = None,
-) -> Outcome | None:
+) -> RunResult | None:
     """Runs an experiment as its command line says. In several processes, all call it.
 
     Args:
@@ -292,11 +292,11 @@ def run_experiment(
     try:
         program = build(config)
     except ConfigError as error:
-        refuse(error)
+        exit_with_error(error)
     per_chunk, num_chunks = config.chunks(program.observations)
-    lanes = _lanes(config, program)
+    replicas = _replicas(config, program)
     if config.dry_run:
-        _dry_run(config, program, lanes, per_chunk * num_chunks)
+        _dry_run(config, program, replicas, per_chunk * num_chunks)
         return None
     with failures_reported(), open_run(name, config) as run:
         announce(
@@ -304,15 +304,15 @@ def run_experiment(
             {
                 **program.details,
                 "observations": _observations_in_words(config, program),
-                "seeds": _devices_in_words(config, program, lanes),
+                "seeds": _devices_in_words(config, program, replicas),
                 "results": str(run.path),
             },
             expected_seconds=program.expected_seconds,
         )
 
         # Training.
-        training = _training(config, program, lanes, per_chunk)
-        take = _measurer(config, program, lanes)
+        training = _training(config, program, replicas, per_chunk)
+        take = _measurer(config, program, replicas)
         state, history = run_chunks(
             training.finish,
             training.running,
@@ -320,42 +320,42 @@ def run_experiment(
             updates=per_chunk,
             num_chunks=num_chunks,
             run=run,
-            lanes=training.lanes,
-            probe=_probe(program, lanes, take, training),
+            replicas=training.replicas,
+            probe=_probe(program, replicas, take, training),
             checkpoint_every=config.checkpoint_every,
             progress=Progress(num_chunks, key_metric=program.key_metric)
             if config.progress
             else None,
-            observations_per_chunk=per_chunk * program.observations * lanes.count,
+            observations_per_chunk=per_chunk * program.observations * replicas.count,
         )
 
         # Evaluation.
-        say("evaluating ...")
-        params = _params(state, lanes, training)
+        log_once("evaluating ...")
+        params = _params(state, replicas, training)
         measured = {
             key: take("evaluate", each, params, range(each.repeats))
             for key, each in program.measures.items()
         }
         unsound = not_finite_since(history)
-        names = ("the run",) if training.lanes is None else lanes.names
-        outcome = Outcome(
+        names = ("the run",) if training.replicas is None else replicas.names
+        outcome = RunResult(
             run=run,
             config=config,
             program=program,
-            params=(fetched := lanes.fetch(params)),
+            params=(fetched := replicas.fetch(params)),
             measured=measured,
             baselines=None if program.baselines is None else on_main(program.baselines),
             history=history,
             steps=per_chunk * program.observations * np.arange(1, len(history) + 1),
-            parameters=parameter_count(fetched) // lanes.count,
+            parameters=parameter_count(fetched) // replicas.count,
             sound=np.asarray([name not in unsound for name in names]),
         )
 
         # Results.
         written = on_main(lambda: report(outcome))
-        on_main(lambda: _save_agents(outcome, written, lanes))
+        on_main(lambda: _save_agents(outcome, written, replicas))
         write_summary(run, written.results, written.text)
-        say(f"{written.text}\n\nResults, figures and agents: {run.path}")
+        log_once(f"{written.text}\n\nResults, figures and agents: {run.path}")
         if unsound:
             if is_main():
                 print(f"error: {in_words(unsound)}", file=sys.stderr)
@@ -366,10 +366,10 @@ def run_experiment(
 # Where the runs are ------------------------------------------------------------------------------
 
 
-def _lanes(config: TrainingConfig, program: Program) -> Lanes:
+def _replicas(config: TrainingConfig, program: Program) -> Replicas:
     """All seeds of all cells, cell by cell."""
     names = _names(config, program)
-    return Lanes(names, make_mesh(devices_for(len(names))))
+    return Replicas(names, make_mesh(devices_for(len(names))))
 
 
 def _names(config: TrainingConfig, program: Program) -> tuple[str, ...]:
@@ -383,7 +383,7 @@ def _names(config: TrainingConfig, program: Program) -> tuple[str, ...]:
 def _keys(config: TrainingConfig, program: Program, use: str) -> jax.Array:
     """A key for each run; seeds have the same in all cells."""
     seeds = jnp.arange(config.seeds, dtype=jnp.uint32)
-    root = stream(config.seed, use)
+    root = named_key(config.seed, use)
     keys = jax.vmap(lambda i: jax.random.fold_in(root, i))(seeds)
     return keys[np.tile(np.arange(config.seeds), len(program.cells))]
 
@@ -404,28 +404,30 @@ def _observations_in_words(config: TrainingConfig, program: Program) -> str:
     return f"{words} (for {config.observations:,}: rounded up to whole log lines of {chunk:,})"
 
 
-def _devices_in_words(config: TrainingConfig, program: Program, lanes: Lanes) -> str:
+def _devices_in_words(config: TrainingConfig, program: Program, replicas: Replicas) -> str:
     cells = f" of each of {len(program.cells)} cells" if len(program.cells) > 1 else ""
-    return f"{config.seeds}{cells}, side by side on up to {lanes.mesh.size} device(s)"
+    return f"{config.seeds}{cells}, side by side on up to {replicas.mesh.size} device(s)"
 
 
 # Training ----------------------------------------------------------------------------------------
 
 
-def _training(config: TrainingConfig, program: Program, lanes: Lanes, updates: int) -> Training:
+def _training(
+    config: TrainingConfig, program: Program, replicas: Replicas, updates: int
+) -> Training:
     """All runs as they begin, with chunks of so many updates."""
     keys, cells = _keys(config, program, "train"), _cells(config, program)
-    return start_training(program, lanes, keys, cells, updates)
+    return start_training(program, replicas, keys, cells, updates)
 
 
-def _params(state: Any, lanes: Lanes, training: Training) -> Any:
-    """The parameters of a training state, one run per lane."""
-    if training.lanes is lanes:
+def _params(state: Any, replicas: Replicas, training: Training) -> Any:
+    """The parameters of a training state, one run per replica."""
+    if training.replicas is replicas:
         return state.params
     params = to_host(state.params)
-    if training.lanes is None:
+    if training.replicas is None:
         params = jax.tree.map(lambda x: x[None], params)
-    return lanes.spread(params)
+    return replicas.spread(params)
 
 
 # Evaluation --------------------------------------------------------------------------------------
@@ -434,26 +436,27 @@ Take = Callable[[str, Measure, Any, Sequence[int]], Any]
 """`(use, measure, params, numbers) -> results [seeds, ...]`, a repetition for each number."""
 
 
-def _measurer(config: TrainingConfig, program: Program, lanes: Lanes) -> Take:
+def _measurer(config: TrainingConfig, program: Program, replicas: Replicas) -> Take:
     """Takes measures; every function is compiled once."""
     compiled: dict[Callable[..., Any], Callable[..., Any]] = {}
     keys: dict[str, jax.Array] = {}
-    cells = lanes.spread(_cells(config, program))
+    cells = replicas.spread(_cells(config, program))
 
     def take(use: str, each: Measure, params: Any, numbers: Sequence[int]) -> Any:
         given = each.arguments() if callable(each.arguments) else each.arguments
         if use not in keys:
-            keys[use] = lanes.spread(_keys(config, program, use))
+            keys[use] = replicas.spread(_keys(config, program, use))
         if each.function not in compiled:
 
             def one(key: jax.Array, number: Any, params: Any, cell: Any, *arguments: Any) -> Any:
                 return each.function(jax.random.fold_in(key, number), params, cell, *arguments)
 
             axes = (0, None, 0, 0, *[None] * len(given))
-            compiled[each.function] = per_lane(one, lanes.mesh, axes)
+            compiled[each.function] = per_replica(one, replicas.mesh, axes)
         function = compiled[each.function]
         parts = [
-            lanes.fetch(function(keys[use], np.uint32(i), params, cells, *given)) for i in numbers
+            replicas.fetch(function(keys[use], np.uint32(i), params, cells, *given))
+            for i in numbers
         ]
         return parts[0] if len(parts) == 1 else jax.tree.map(_joined, *parts)
 
@@ -465,13 +468,13 @@ def _joined(*parts: np.ndarray) -> np.ndarray:
 
 
 def _probe(
-    program: Program, lanes: Lanes, take: Take, training: Training
+    program: Program, replicas: Replicas, take: Take, training: Training
 ) -> Callable[[int, Any], Mapping[str, Any]] | None:
     """What `run_chunks` measures after every chunk."""
     if (probe := program.probe) is None:
         return None
     return lambda step, state: probe.metrics(
-        take("probe", probe.measure, _params(state, lanes, training), [step])
+        take("probe", probe.measure, _params(state, replicas, training), [step])
     )
 
 
@@ -485,7 +488,7 @@ def cell_folder(cell: str) -> str:
     return re.sub(r"\W+", "_", cell)
 
 
-def _save_agents(outcome: Outcome, written: Report, lanes: Lanes) -> None:
+def _save_agents(outcome: RunResult, written: Report, replicas: Replicas) -> None:
     """Saves the agent of every seed that is sound: `agents/seed_0`, with cells a level deeper."""
     save = outcome.program.save
     if save is None:
@@ -494,7 +497,7 @@ def _save_agents(outcome: Outcome, written: Report, lanes: Lanes) -> None:
     runs = [(cell, seed) for cell in outcome.program.cells for seed in range(outcome.config.seeds)]
     for i, (cell, seed) in enumerate(runs):
         if not outcome.sound[i]:
-            say(f"note: the agent of {lanes.names[i]} is not saved: it is not finite")
+            log_once(f"note: the agent of {replicas.names[i]} is not saved: it is not finite")
             continue
         folder = outcome.run.path / "agents" / cell_folder(cell) / f"seed_{seed}"
         about = {
@@ -517,7 +520,7 @@ def _save_agents(outcome: Outcome, written: Report, lanes: Lanes) -> None:
 # Dry run -----------------------------------------------------------------------------------------
 
 
-def _dry_run(config: TrainingConfig, program: Program, lanes: Lanes, updates: int) -> None:
+def _dry_run(config: TrainingConfig, program: Program, replicas: Replicas, updates: int) -> None:
     """Prints exact sizes, one compiled update's memory and time, and the projected hours."""
     cell = next(iter(program.cells.values()))
     shapes = jax.eval_shape(program.init, jax.random.key(0), cell)
@@ -527,21 +530,21 @@ def _dry_run(config: TrainingConfig, program: Program, lanes: Lanes, updates: in
             **program.details,
             "parameters per agent": f"{parameter_count(shapes.params):,}",
             "observations": f"{_observations_in_words(config, program)}, in {updates:,} updates",
-            "seeds": _devices_in_words(config, program, lanes),
+            "seeds": _devices_in_words(config, program, replicas),
         },
     )
     if not updates:
         return
-    say("compiling the start of the training ...")
-    training = _training(config, program, lanes, 1)
-    say("compiling one update ...")
+    log_once("compiling the start of the training ...")
+    training = _training(config, program, replicas, 1)
+    log_once("compiling one update ...")
     cost = measure(training.advance, training.running, np.int32(1))
     say_cost = {
         "memory per device": f"{cost.total_gib:.3f} GiB",
         "compilation": f"{cost.compile_s:.1f} s",
     }
     if cost.fits:
-        rate = program.observations * lanes.count / cost.seconds
+        rate = program.observations * replicas.count / cost.seconds
         say_cost |= {
             "time": f"{cost.seconds:.4f} s ({rate:,.0f} observations/s)",
             "projected training": f"{cost.seconds * updates / 3600:.3f} hours",

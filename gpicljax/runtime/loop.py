@@ -15,13 +15,13 @@ import numpy as np
 from gpicljax.checks import check, check_at_least
 from gpicljax.runtime.checkpoints import Checkpointer
 from gpicljax.runtime.distributed import exchange, is_main, to_host
-from gpicljax.runtime.distributed import say as say_once
-from gpicljax.runtime.lanes import Lanes
+from gpicljax.runtime.distributed import log_once as say_once
 from gpicljax.runtime.loggers import open_loggers
 from gpicljax.runtime.metrics import NOT_FINITE, MetricsLog, in_words, not_finite_since
 from gpicljax.runtime.profiling import CompileClock, profile
 from gpicljax.runtime.progress import Progress, duration
 from gpicljax.runtime.provenance import provenance
+from gpicljax.runtime.replicas import Replicas
 from gpicljax.runtime.run_directory import RunDirectory
 from gpicljax.runtime.signals import StopRequest, catch_stop, exit_code
 from gpicljax.storage.atomic import to_json_text, write_atomically
@@ -74,7 +74,7 @@ def run_chunks(
     run: RunDirectory,
     advance: Callable[[StateT, Any], tuple[StateT, Any]] | None = None,
     updates: int = 1,
-    lanes: Lanes | None = None,
+    replicas: Replicas | None = None,
     probe: Callable[[int, StateT], Metrics] | None = None,
     checkpointer: Checkpointer | None = None,
     checkpoint_every: int = 1,
@@ -110,10 +110,10 @@ def run_chunks(
         besides, and whether the second chunk of this process is profiled. The runs that are not
         sound any more (see `watched`) are named under `not_finite`, in a message and in the
         progress line; if none is left, training ends.
-      lanes: the runs on the leading axis of state and metrics; surplus lanes are neither logged
-        nor saved. None for a single run without such an axis.
+      replicas: the runs on the leading axis of state and metrics; surplus replicas are neither
+        logged nor saved. None for a single run without such an axis.
       probe: `(step, state) -> metrics`, measured after each chunk and logged with its metrics, on
-        the host and without surplus lanes.
+        the host and without surplus replicas.
       checkpointer: by default one in the run's folder.
       checkpoint_every: chunks between checkpoints; the last chunk is always saved.
       on_metrics: called with the step and the metrics (on the host, whole) after each chunk
@@ -149,8 +149,8 @@ def run_chunks(
     say: Callable[[str], None] = say_once if progress is None else progress.note
     saver = Checkpointer(run.checkpoints, report=say) if checkpointer is None else checkpointer
     log = MetricsLog(run.metrics_file)
-    keeper = _Keeper(saver, lanes, log)
-    done, names = 0, ("the run",) if lanes is None else lanes.names
+    keeper = _Keeper(saver, replicas, log)
+    done, names = 0, ("the run",) if replicas is None else replicas.names
     if run.resumed:
         done, state = keeper.restore(state)
     if done:
@@ -192,7 +192,7 @@ def run_chunks(
                     spent = watch.stop(count=not profiled)
                 if done < step * updates:
                     break
-                fetch = to_host if lanes is None else lanes.fetch
+                fetch = to_host if replicas is None else replicas.fetch
                 metrics = fetch(dict(metrics)) | dict(probed)
                 sound = np.atleast_1d(metrics.pop(FINITE, np.ones(len(names), bool)))
                 for name in RESERVED:
@@ -264,25 +264,25 @@ class _Keeper:
       saved: updates until the newest one; 0 if there is none.
     """
 
-    def __init__(self, saver: Checkpointer, lanes: Lanes | None, log: MetricsLog) -> None:
+    def __init__(self, saver: Checkpointer, replicas: Replicas | None, log: MetricsLog) -> None:
         self.saved = 0
         self._tried = 0
-        self._saver, self._lanes, self._log = saver, lanes, log
+        self._saver, self._replicas, self._log = saver, replicas, log
 
     def restore(self, state: StateT) -> tuple[int, StateT]:
         """Updates and state of the newest intact one; 0 and `state` itself if there is none."""
-        like = state if self._lanes is None else self._lanes.stored_like(state)
+        like = state if self._replicas is None else self._replicas.stored_like(state)
         if (restored := self._saver.restore_latest(like)) is None:
             return 0, state
         done, stored = restored
         self.saved = self._tried = done
-        return done, stored if self._lanes is None else self._lanes.restored(stored)
+        return done, stored if self._replicas is None else self._replicas.restored(stored)
 
     def save(self, done: int, state: Any) -> None:
         """Saves a state after so many updates, unless that was tried already."""
         if self._log.complete and done > self._tried:
             self._tried = done
-            stored = state if self._lanes is None else self._lanes.stored(state)
+            stored = state if self._replicas is None else self._replicas.stored(state)
             self.saved = done if self._saver.save(done, stored) else self.saved
 
 

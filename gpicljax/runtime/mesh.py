@@ -76,11 +76,11 @@ def one_device_per_core(most: int | None = None) -> int:
     return jax.local_device_count("cpu")
 
 
-def devices_for(lanes: int) -> int:
-    """How many of the devices to use, so that none of them runs more surplus lanes than it must.
+def devices_for(replicas: int) -> int:
+    """How many of the devices to use, so that none of them runs more surplus replicas than it must.
 
     Args:
-      lanes: independent programs to spread, at least 1.
+      replicas: independent programs to spread, at least 1.
 
     Returns:
       The smallest number of devices that keeps the longest queue as short as all of them would; the
@@ -91,29 +91,30 @@ def devices_for(lanes: int) -> int:
       True
     """
     processes = jax.process_count()
-    each = -(-lanes // processes)
+    each = -(-replicas // processes)
     longest = -(-each // jax.local_device_count())
     return processes * -(-each // longest)
 
 
-def per_lane(
+def per_replica(
     function: Callable[..., Any],
     mesh: Mesh,
     in_axes: Any = 0,
     donate_argnums: int | tuple[int, ...] = (),
     compiler_options: Mapping[str, Any] = FAST_COMPILE,
 ) -> Callable[..., Any]:
-    """Compiles a function of one lane (a seed, say) for a leading axis of lanes over the mesh.
+    """Compiles a function of one replica (a seed, say) for a leading axis of replicas over the
+    mesh.
 
-    Every device runs `vmap(function)` over its own lanes. Left to the partitioner, a batched
+    Every device runs `vmap(function)` over its own replicas. Left to the partitioner, a batched
     `while_loop` would ask all devices at each round whether to go on.
 
     Args:
-      function: of one lane; positional arguments are pytrees of arrays. What it needs of arrays
+      function: of one replica; positional arguments are pytrees of arrays. What it needs of arrays
         that are spread over devices comes in as arguments: JAX refuses to close over an array that
         lives in several processes, and keeps a copy of any other as a constant of the program.
-      mesh: from `make_mesh`; its size divides the number of lanes.
-      in_axes: 0 or None for each argument, or one for all; None is the same for every lane.
+      mesh: from `make_mesh`; its size divides the number of replicas.
+      in_axes: 0 or None for each argument, or one for all; None is the same for every replica.
       donate_argnums: arguments whose buffers may be reused.
       compiler_options: as of `jax.jit`.
 
@@ -122,7 +123,7 @@ def per_lane(
 
     Example:
       >>> import jax, jax.numpy as jnp
-      >>> double = per_lane(lambda x: 2 * x, make_mesh(1))
+      >>> double = per_replica(lambda x: 2 * x, make_mesh(1))
       >>> double(jnp.arange(3)).tolist()
       [0, 2, 4]
     """
@@ -226,7 +227,7 @@ def shard_leading(tree: T, mesh: Mesh) -> T:
 
     Raises:
       AssertionError: if several processes give different values.
-      ValueError: if the device count does not divide a leading axis; see `lanes.Lanes`.
+      ValueError: if the device count does not divide a leading axis; see `replicas.Replicas`.
 
     Example:
       >>> shard_leading({"params": np.arange(4)}, make_mesh(1))["params"].tolist()
@@ -238,7 +239,9 @@ def shard_leading(tree: T, mesh: Mesh) -> T:
         if not shape:
             return _put(leaf, NamedSharding(mesh, PartitionSpec()))
         name, whole = f"tree{jax.tree_util.keystr(path)}", shape[0] % mesh.size == 0
-        accepted = f"a leading axis that is a multiple of {mesh.size} devices (see runtime.Lanes)"
+        accepted = (
+            f"a leading axis that is a multiple of {mesh.size} devices (see runtime.Replicas)"
+        )
         check(whole, name, [*shape], accepted)
         return _put(leaf, NamedSharding(mesh, PartitionSpec(AXIS)))
 

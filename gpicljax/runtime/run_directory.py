@@ -18,7 +18,7 @@ from typing import Any
 from gpicljax.checks import unknown
 from gpicljax.runtime.config import RunConfig, validate
 from gpicljax.runtime.config_json import describe_difference, to_json
-from gpicljax.runtime.distributed import everywhere, exchange, is_main, on_main
+from gpicljax.runtime.distributed import all_agree, exchange, is_main, on_main
 from gpicljax.runtime.metrics import NOT_FINITE, in_words, not_finite_since, read_metrics
 from gpicljax.runtime.provenance import provenance
 from gpicljax.storage.atomic import to_json_text, write_atomically
@@ -151,7 +151,7 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
       >>> run.path.name
       'first'
     """
-    everywhere(lambda: validate(config))
+    all_agree(lambda: validate(config))
     first, *others = exchange(to_json(config))
     for number, other in enumerate(others, start=1):
         differences = describe_difference(first, other)
@@ -179,7 +179,7 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
 
     try:
         resumed = on_main(prepare)
-        everywhere(lambda: _find(path / "config.json"))
+        all_agree(lambda: _find(path / "config.json"))
     except BaseException:
         for lock in locks:
             lock.close()

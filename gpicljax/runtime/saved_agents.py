@@ -104,7 +104,7 @@ def save_agent(
 
     Example:
       >>> import tempfile
-      >>> rule, env = catalogue.find("ucb1"), registration.make("BernoulliBandit-v0")
+      >>> rule, env = catalogue.get_algorithm("ucb1"), registration.make("BernoulliBandit-v0")
       >>> settings = {"config": rule.config(), "network": rule.network(), "params": ()}
       >>> where = {"env_id": "BernoulliBandit-v0", "env_options": {}}
       >>> with tempfile.TemporaryDirectory() as folder:
@@ -167,7 +167,7 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
     folder = Path(folder)
     card, arrays = read_folder(folder, CARD, FORMAT, "saved agent")
     try:
-        algorithm = catalogue.find(card["algorithm"])
+        algorithm = catalogue.get_algorithm(card["algorithm"])
         options = {name: _tuples(value) for name, value in card["env"]["options"].items()}
         told = card["env"].get("trials")
         trials = None if told is None else from_json(TrialSettings, told)

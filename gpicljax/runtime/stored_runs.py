@@ -158,7 +158,7 @@ class StoredRun:
         """The seeds whose loss or parameters stopped being finite, and in which chunk."""
         return not_finite_since(self.records)
 
-    def lanes(self, metric: str) -> int:
+    def replicas(self, metric: str) -> int:
         """How many values a record holds, one for each seed; 0 if it is one number."""
         values = as_numbers(_measured(self.records[-1]).get(metric, []))
         return len(values) if values is not None and values.ndim else 0

@@ -15,19 +15,19 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from gpicljax.runtime.lanes import Lanes
 from gpicljax.runtime.loop import watched
 from gpicljax.runtime.mesh import (
     AXIS,
     ENVIRONMENT_COMPILE,
     make_mesh,
-    per_lane,
     per_part,
+    per_replica,
     shard_parts,
 )
+from gpicljax.runtime.replicas import Replicas
 
 if TYPE_CHECKING:
-    from gpicljax.runtime.experiment import Program, Spread
+    from gpicljax.runtime.experiment import Program, Sharding
 
 
 class _Running(NamedTuple):
@@ -51,28 +51,28 @@ class Training(NamedTuple):
     """All runs of an experiment, as they begin and compiled.
 
     Attributes:
-      running: as it begins; with a leading axis of lanes unless one run is alone.
+      running: as it begins; with a leading axis of replicas unless one run is alone.
       advance: `(running, n: int32[]) -> (running, ())`, by n updates. The bits do not depend on how
         a chunk is cut into such stretches: there is one program for all of them.
       finish: `running -> (running, metrics)`, at a chunk's end.
-      lanes: the runs on the leading axis, as `running` holds them; None for a single one that is
+      replicas: the runs on the leading axis, as `running` holds them; None for a single one that is
         spread over all devices.
     """
 
     running: Any
     advance: Callable[..., tuple[Any, tuple[()]]]
     finish: Callable[[Any], Any]
-    lanes: Lanes | None
+    replicas: Replicas | None
 
 
 def start_training(
-    program: Program, lanes: Lanes, keys: jax.Array, cells: Any, updates: int
+    program: Program, replicas: Replicas, keys: jax.Array, cells: Any, updates: int
 ) -> Training:
     """Begins all runs: a single one, or those that share data, on all devices; else side by side.
 
     Args:
       program: what is trained.
-      lanes: the runs.
+      replicas: the runs.
       keys: typed keys, one for each run.
       cells: what distinguishes their cells, a pytree of arrays with a leading axis of runs.
       updates: of a chunk.
@@ -80,17 +80,17 @@ def start_training(
     Example:
       >>> from gpicljax.runtime.experiment import Program
       >>> program = Program("counting", lambda key, cell: cell, lambda x: (x + 1, {"x": x}), 1)
-      >>> lanes = Lanes(("seed 0", "seed 1"), make_mesh(1))
+      >>> replicas = Replicas(("seed 0", "seed 1"), make_mesh(1))
       >>> keys = jax.random.split(jax.random.key(0), 2)
-      >>> training = start_training(program, lanes, keys, jnp.array([0, 10]), updates=4)
+      >>> training = start_training(program, replicas, keys, jnp.array([0, 10]), updates=4)
       >>> training.advance(training.running, jnp.int32(3))[0].state.tolist()
       [3, 13]
     """
-    if program.spread is not None and program.spread.together:
-        return _together(program, program.spread, lanes, keys, cells, updates)
-    if lanes.count == 1 and program.spread is not None:
-        return _one_run(program, program.spread, keys[0], updates)
-    return _side_by_side(program, lanes, keys, cells, updates)
+    if program.sharding is not None and program.sharding.together:
+        return _together(program, program.sharding, replicas, keys, cells, updates)
+    if replicas.count == 1 and program.sharding is not None:
+        return _one_run(program, program.sharding, keys[0], updates)
+    return _side_by_side(program, replicas, keys, cells, updates)
 
 
 def _begin(program: Program, key: jax.Array, cell: Any) -> _Running:
@@ -120,26 +120,31 @@ def _finish(program: Program, updates: int) -> Callable[[_Running], Any]:
 
 
 def _side_by_side(
-    program: Program, lanes: Lanes, keys: jax.Array, cells: Any, updates: int
+    program: Program, replicas: Replicas, keys: jax.Array, cells: Any, updates: int
 ) -> Training:
     """All runs, each on one device."""
     begin = functools.partial(_begin, program)
     return Training(
-        per_lane(begin, lanes.mesh, compiler_options=ENVIRONMENT_COMPILE)(
-            *lanes.spread((keys, cells))
+        per_replica(begin, replicas.mesh, compiler_options=ENVIRONMENT_COMPILE)(
+            *replicas.spread((keys, cells))
         ),
-        per_lane(_advance(program.update), lanes.mesh, (0, None), donate_argnums=0),
-        per_lane(_finish(program, updates), lanes.mesh, donate_argnums=0),
-        lanes,
+        per_replica(_advance(program.update), replicas.mesh, (0, None), donate_argnums=0),
+        per_replica(_finish(program, updates), replicas.mesh, donate_argnums=0),
+        replicas,
     )
 
 
 def _together(
-    program: Program, spread: Spread, lanes: Lanes, keys: jax.Array, cells: Any, updates: int
+    program: Program,
+    sharding: Sharding,
+    replicas: Replicas,
+    keys: jax.Array,
+    cells: Any,
+    updates: int,
 ) -> Training:
     """All runs on all devices; the cells of a seed share what its update makes once."""
-    mesh = make_mesh(math.gcd(spread.instances, len(jax.devices())))
-    count, update = len(program.cells), spread.update(mesh.size, AXIS)
+    mesh = make_mesh(math.gcd(sharding.instances, len(jax.devices())))
+    count, update = len(program.cells), sharding.update(mesh.size, AXIS)
     running = jax.jit(
         jax.vmap(functools.partial(_begin, program)), compiler_options=ENVIRONMENT_COMPILE
     )(keys, cells)
@@ -148,35 +153,35 @@ def _together(
         """Runs lie cell by cell; seeds come one after the other."""
         seeds = jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]).swapaxes(0, 1), state)
         return jax.tree.map(
-            lambda x: x.swapaxes(0, 1).reshape(lanes.count, *x.shape[2:]),
+            lambda x: x.swapaxes(0, 1).reshape(replicas.count, *x.shape[2:]),
             jax.lax.map(update, seeds),
         )
 
-    every = update if lanes.count == count else of_all
+    every = update if replicas.count == count else of_all
     return Training(
-        *_on_all_devices(spread, mesh, running, every, jax.vmap(_finish(program, updates))),
-        dataclasses.replace(lanes, mesh=mesh, copied=True),
+        *_on_all_devices(sharding, mesh, running, every, jax.vmap(_finish(program, updates))),
+        dataclasses.replace(replicas, mesh=mesh, copied=True),
     )
 
 
-def _one_run(program: Program, spread: Spread, key: jax.Array, updates: int) -> Training:
-    """A single run spread over all devices."""
-    mesh = make_mesh(math.gcd(spread.instances, len(jax.devices())))
+def _one_run(program: Program, sharding: Sharding, key: jax.Array, updates: int) -> Training:
+    """A single run sharding over all devices."""
+    mesh = make_mesh(math.gcd(sharding.instances, len(jax.devices())))
     cell = next(iter(program.cells.values()))
     running = jax.jit(functools.partial(_begin, program), compiler_options=ENVIRONMENT_COMPILE)(
         key, cell
     )
-    update, finish = spread.update(mesh.size, AXIS), _finish(program, updates)
-    return Training(*_on_all_devices(spread, mesh, running, update, finish), None)
+    update, finish = sharding.update(mesh.size, AXIS), _finish(program, updates)
+    return Training(*_on_all_devices(sharding, mesh, running, update, finish), None)
 
 
 def _on_all_devices(
-    spread: Spread, mesh: Mesh, running: Any, update: Any, finish: Any
+    sharding: Sharding, mesh: Mesh, running: Any, update: Any, finish: Any
 ) -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
     """What is running, and the programs that go on with it, over the mesh."""
 
     def partition(batch: Any, whole: Any) -> Any:
-        return _Running(spread.partition(batch, whole), whole)
+        return _Running(sharding.partition(batch, whole), whole)
 
     return (
         shard_parts(running, mesh, partition),

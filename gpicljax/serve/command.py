@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gpicljax.rollout import GIVE_UP, Moment, Record, host_play
+from gpicljax.rollout import GIVE_UP, ActionRequest, Record, host_play
 from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.runtime.mesh import enable_compilation_cache
 from gpicljax.serve.remote import PORT, RemoteLearners, check_bytes
@@ -127,7 +127,7 @@ def serve(
         if results is not None:
             write_atomically(results, to_json_text(account.summary()))
 
-    def agent(moments: Mapping[int, Moment]) -> dict[int, Any]:
+    def agent(moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
         nonlocal written
         for i, moment in moments.items():
             if not noted[i]:

@@ -19,7 +19,7 @@ import numpy as np
 from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment
 from gpicljax.play.stream import is_stream
-from gpicljax.rollout import GIVE_UP, Moment
+from gpicljax.rollout import GIVE_UP, ActionRequest
 
 PORT = 5556
 HELLO = "hello"
@@ -148,7 +148,7 @@ class RemoteLearners:
             if said != HELLO:
                 raise ConnectionError(f"learner {i}: said {said[:40]!r}; accepted: {HELLO!r}")
 
-    def __call__(self, moments: Mapping[int, Moment]) -> dict[int, Any]:
+    def __call__(self, moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
         """Sends what is new to whom it belongs; returns what has come back by then."""
         for i, moment in moments.items():
             if not self._asked[i]:

@@ -17,7 +17,7 @@ from gpicljax.spaces import Space
 
 @struct.dataclass
 class MixtureTask:
-    """A task of `Mixture`.
+    """A task of `TaskMixture`.
 
     Attributes:
       which: `int32[]`, the environment it is from.
@@ -29,7 +29,7 @@ class MixtureTask:
 
 
 @dataclasses.dataclass(frozen=True)
-class Mixture(Environment):
+class TaskMixture(Environment):
     """Tasks from one of several environments with the same spaces, each as likely as the others.
 
     A batch computes the step of every one of them for each instance: it is for a few small ones.
@@ -44,7 +44,7 @@ class Mixture(Environment):
     Example:
       >>> import gpicljax
       >>> names = "BanditTwoArmedHighLowFixed-v0", "BanditTwoArmedLowLowFixed-v0"
-      >>> env = Mixture(tuple(gpicljax.make(name) for name in names))
+      >>> env = TaskMixture(tuple(gpicljax.make(name) for name in names))
       >>> jax.eval_shape(env.sample_task, jax.random.key(0), env.default_params).which.shape
       ()
     """

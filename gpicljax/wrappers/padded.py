@@ -15,7 +15,7 @@ from gpicljax.wrappers.wrapper import Wrapper
 
 
 @dataclasses.dataclass(frozen=True)
-class Padded(Wrapper):
+class PaddedSpaces(Wrapper):
     """The spaces of a larger environment, with a mask of the actions that exist.
 
     So one agent acts in several environments of different sizes. Observations are discrete, or a
@@ -29,7 +29,8 @@ class Padded(Wrapper):
 
     Example:
       >>> import gpicljax
-      >>> env = Padded(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), observations=48, actions=10)
+      >>> bandit = gpicljax.make("BanditTwoArmedHighLowFixed-v0")
+      >>> env = PaddedSpaces(bandit, observations=48, actions=10)
       >>> env.action_space(), env.observation_space()["state"]
       (Discrete(n=10), Discrete(n=48))
     """

@@ -9,12 +9,12 @@ from typing import Any
 import jax
 
 from gpicljax.checks import Count
-from gpicljax.environment import Outcomes
+from gpicljax.environment import TransitionModel
 from gpicljax.wrappers._own_tasks import OwnTasks
 
 
 @dataclasses.dataclass(frozen=True)
-class Part(OwnTasks):
+class HeldOutTasks(OwnTasks):
     """A part of the tasks: those to train on, or those that are held out.
 
     Tasks are drawn again until one is in the part. Which are held out is decided by a number that
@@ -31,7 +31,7 @@ class Part(OwnTasks):
       >>> lakes = gpicljax.make("FrozenLake-v1", size=4)
       >>> def holes(task):
       ...     return (task.cells == 2).sum()
-      >>> few = Part(lakes, holes, held_out=True, parts=3)
+      >>> few = HeldOutTasks(lakes, holes, held_out=True, parts=3)
       >>> keys = jax.random.split(jax.random.key(0), 20)
       >>> tasks = jax.jit(jax.vmap(few.sample_task, (0, None)))(keys, few.default_params)
       >>> set((jax.vmap(holes)(tasks) % 3).tolist())
@@ -57,10 +57,10 @@ class Part(OwnTasks):
         return jax.lax.while_loop(lambda loop: ~fits(loop[1]), again, first)[1]
 
     @property
-    def has_outcomes(self) -> bool:
+    def has_transition_model(self) -> bool:
         """As the other's."""
-        return self.env.has_outcomes
+        return self.env.has_transition_model
 
-    def outcomes(self, task: Any) -> Outcomes:
+    def transition_model(self, task: Any) -> TransitionModel:
         """As the other's."""
-        return self.env.outcomes(task)
+        return self.env.transition_model(task)

@@ -6,7 +6,7 @@ import dataclasses
 
 from gpicljax.checks import Count, check, check_fields
 from gpicljax.environment import Environment
-from gpicljax.wrappers.padded import Padded
+from gpicljax.wrappers.padded import PaddedSpaces
 from gpicljax.wrappers.trial import Trial
 
 
@@ -43,4 +43,4 @@ class TrialSettings:
         whole = Trial(env, self.actions)
         if self.observations is None or self.choices is None:
             return whole
-        return Padded(whole, self.observations, self.choices)
+        return PaddedSpaces(whole, self.observations, self.choices)

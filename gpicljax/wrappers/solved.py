@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax.checks import Count, Share, check
-from gpicljax.environment import Outcomes, Transition
+from gpicljax.environment import Transition, TransitionModel
 from gpicljax.wrappers._own_tasks import OwnTasks
 
 
 def action_values(
-    outcomes: Outcomes, discount: float = 0.99, tolerance: float = 1e-6, sweeps: int = 1000
+    outcomes: TransitionModel, discount: float = 0.99, tolerance: float = 1e-6, sweeps: int = 1000
 ) -> jax.Array:
     """The value of every action in every situation of a known task, by value iteration.
 
@@ -32,7 +32,7 @@ def action_values(
 
     Example:
       >>> one = jnp.ones((1, 2, 1))
-      >>> outcomes = Outcomes(one, 0 * one.astype(int), 2 * one, one.astype(bool))
+      >>> outcomes = TransitionModel(one, 0 * one.astype(int), 2 * one, one.astype(bool))
       >>> jax.jit(action_values)(outcomes).tolist()
       [[2.0, 2.0]]
     """
@@ -54,7 +54,7 @@ def action_values(
 
 @struct.dataclass
 class SolvedTask:
-    """A task of `Solved`.
+    """A task of `WithOptimalActions`.
 
     Attributes:
       inner: the other environment's.
@@ -66,11 +66,11 @@ class SolvedTask:
 
 
 @dataclasses.dataclass(frozen=True)
-class Solved(OwnTasks):
+class WithOptimalActions(OwnTasks):
     """Tasks that are solved as they are drawn: what is privileged says which actions are best.
 
     `privileged` is a dictionary with `optimal: bool[width]`, the best actions here, which an oracle
-    takes and a student may be taught; see `agents.acting.oracle_agent`. Best is the greatest
+    takes and a student may be taught; see `agents.acting.optimal_agent`. Best is the greatest
     discounted return of the episode, by value iteration over `Environment.outcomes`.
 
     Attributes:
@@ -79,7 +79,7 @@ class Solved(OwnTasks):
 
     Example:
       >>> import gpicljax
-      >>> env = Solved(gpicljax.make("FrozenLake-v1", is_slippery=False))
+      >>> env = WithOptimalActions(gpicljax.make("FrozenLake-v1", is_slippery=False))
       >>> @jax.jit
       ... def best_at_the_start(key):
       ...     task = env.sample_task(key, env.default_params)
@@ -94,10 +94,10 @@ class Solved(OwnTasks):
     def __post_init__(self) -> None:
         super().__post_init__()
         accepted = "an environment that tells the outcomes of all actions"
-        check(self.env.has_outcomes, "env", self.env.name, accepted)
+        check(self.env.has_transition_model, "env", self.env.name, accepted)
 
     def _solved(self, task: Any) -> SolvedTask:
-        values = action_values(self.env.outcomes(task), self.discount)
+        values = action_values(self.env.transition_model(task), self.discount)
         best = values >= values.max(-1, keepdims=True) - 1e-5
         more = max((self.width or 0) - best.shape[1], 0)
         return SolvedTask(task, jnp.pad(best, ((0, 0), (0, more))))

@@ -5,7 +5,7 @@ as normalised observations and rewards, is a switch of the trainers, which see t
 
 Example:
   >>> import gpicljax
-  >>> env = FrameStack(ActionRepeat(gpicljax.make("MountainCar-v0"), 4), 3)
+  >>> env = FrameStackObservation(ActionRepeat(gpicljax.make("MountainCar-v0"), 4), 3)
   >>> env.observation_space().shape
   (6,)
 """
@@ -24,7 +24,7 @@ from gpicljax.checks import Count
 from gpicljax.environment import NO_LIMIT, Environment, Transition
 from gpicljax.spaces import Space
 
-__all__ = ["ActionRepeat", "EpisodeStatistics", "FrameStack", "Wrapper"]
+__all__ = ["ActionRepeat", "RecordEpisodeStatistics", "FrameStackObservation", "Wrapper"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Wrapper(Environment):
         return self.env.render(self.inner(state), task)
 
     @property
-    def has_outcomes(self) -> bool:
+    def has_transition_model(self) -> bool:
         """False: what is around it may change them."""
         return False
 
@@ -216,7 +216,7 @@ class ActionRepeat(Wrapper):
 
 @struct.dataclass
 class EpisodeState:
-    """A state of `EpisodeStatistics`.
+    """A state of `RecordEpisodeStatistics`.
 
     Attributes:
       inner: the other environment's.
@@ -230,12 +230,12 @@ class EpisodeState:
 
 
 @dataclasses.dataclass(frozen=True)
-class EpisodeStatistics(Wrapper):
+class RecordEpisodeStatistics(Wrapper):
     """`info["episode"]` is a dictionary with the episode's `return` and `length` up to now.
 
     Example:
       >>> import gpicljax
-      >>> env = EpisodeStatistics(gpicljax.make("CliffWalking-v1"))
+      >>> env = RecordEpisodeStatistics(gpicljax.make("CliffWalking-v1"))
       >>> def one_step(key):
       ...     task = env.sample_task(key, env.default_params)
       ...     observation, state = env.reset(key, task)
@@ -265,7 +265,7 @@ class EpisodeStatistics(Wrapper):
 
 @struct.dataclass
 class StackState:
-    """A state of `FrameStack`.
+    """A state of `FrameStackObservation`.
 
     Attributes:
       inner: the other environment's.
@@ -277,7 +277,7 @@ class StackState:
 
 
 @dataclasses.dataclass(frozen=True)
-class FrameStack(Wrapper):
+class FrameStackObservation(Wrapper):
     """The last few observations at once, side by side along their last axis, the newest last.
 
     A picture `uint8[H, W, C]` becomes `[H, W, size * C]`; a number, a vector; a category, several
@@ -289,7 +289,7 @@ class FrameStack(Wrapper):
 
     Example:
       >>> import gpicljax
-      >>> FrameStack(gpicljax.make("MountainCar-v0"), size=4).observation_space().shape
+      >>> FrameStackObservation(gpicljax.make("MountainCar-v0"), size=4).observation_space().shape
       (8,)
     """
 

@@ -37,7 +37,7 @@ PAIRS = [(name, env_id) for name in ALGORITHMS for env_id in FITS[name]]
 @pytest.mark.parametrize(("name", "env_id"), PAIRS)
 def test_every_entry_has_the_one_interface(name, env_id):
     """Shapes only: nothing is compiled."""
-    algorithm, env = catalogue.find(name), gpicljax.make(env_id)
+    algorithm, env = catalogue.get_algorithm(name), gpicljax.make(env_id)
     vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=algorithm.privileged)
     config = algorithm.to_act(algorithm.config())
     trainer = algorithm.make(config, vec, algorithm.network())
@@ -78,23 +78,24 @@ def test_every_entry_has_the_one_interface(name, env_id):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_what_fits_is_not_refused_and_several_agents_where_it_says_so(name):
-    algorithm = catalogue.find(name)
+    algorithm = catalogue.get_algorithm(name)
     for env_id in FITS[name]:
         env = gpicljax.make(env_id)
         assert algorithm.refusal(env.observation_space(), env.action_space(), None) is None
         spaces = env.observation_space(), env.action_space()
         reason = algorithm.refusal(*(repeat(space, 2) for space in spaces), 2)
-        assert (reason is None) == algorithm.several
-        assert algorithm.several or "2" in reason
+        assert (reason is None) == algorithm.multi_agent
+        assert algorithm.multi_agent or "2" in reason
         assert algorithm.refusal(*spaces, 2) is not None
 
 
 @pytest.mark.parametrize(
-    "name", daily(["r2d2"], [name for name in ALGORITHMS if catalogue.find(name).several])
+    "name",
+    daily(["r2d2"], [name for name in ALGORITHMS if catalogue.get_algorithm(name).multi_agent]),
 )
 def test_both_players_of_a_game_are_trained(name):
     """A decision and a message each, with masks and an agent axis. Shapes only."""
-    algorithm, env = catalogue.find(name), gpicljax.make("MetaRG-v1", view="players")
+    algorithm, env = catalogue.get_algorithm(name), gpicljax.make("MetaRG-v1", view="players")
     assert algorithm.refusal(env.observation_space(), env.action_space(), 2) is None
     vec = gpicljax.VectorEnv(env, 4, resets="fresh")
     counts = []
@@ -145,7 +146,7 @@ REFUSED = [
     [case for case in REFUSED if case[0] in ALGORITHMS],
 )
 def test_refusals_say_why(name, observations, actions, word):
-    reason = catalogue.find(name).refusal(observations, actions, None)
+    reason = catalogue.get_algorithm(name).refusal(observations, actions, None)
     assert reason is not None and word in reason
 
 
@@ -154,18 +155,18 @@ def test_observations_that_no_mlp_reads_are_refused():
         pass
 
     for name in ("ppo", "dqn"):
-        assert "MLP" in catalogue.find(name).refusal(Odd(), Discrete(2), None)
-        assert "MLP" in catalogue.find(name).refusal(Dict.of(a=Odd()), Discrete(2), None)
+        assert "MLP" in catalogue.get_algorithm(name).refusal(Odd(), Discrete(2), None)
+        assert "MLP" in catalogue.get_algorithm(name).refusal(Dict.of(a=Odd()), Discrete(2), None)
 
 
 def test_unknown_names_get_a_suggestion():
     with pytest.raises(ValueError, match="did you mean 'dqn'.*accepted: ppo"):
-        catalogue.find("dqn2")
+        catalogue.get_algorithm("dqn2")
 
 
 def test_greedy_agents_check_their_parameters():
     env, settings = gpicljax.make(LAKE), catalogue.ActorCriticSettings(sizes=(8,))
-    algorithm = catalogue.find("ppo")
+    algorithm = catalogue.get_algorithm("ppo")
     trainer = algorithm.make(algorithm.config(), gpicljax.VectorEnv(env, 4), settings)
     like = jax.eval_shape(lambda key: trainer.init(key, algorithm.hparams()), jax.random.key(0))
     params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), like.params)
@@ -190,7 +191,7 @@ def test_greedy_agents_check_their_parameters():
     with pytest.raises(ValueError, match="params.scale.*got 'nothing'"):
         catalogue.greedy_agent("ppo", env, 4, scaled, settings, params)
     pendulum = gpicljax.make(PENDULUM)
-    table = catalogue.find("q-learning")
+    table = catalogue.get_algorithm("q-learning")
     with pytest.raises(ValueError, match="Pendulum.*accepted: discrete"):
         table.acting(pendulum, 4, table.config(), table.network())
 
@@ -218,17 +219,17 @@ def test_the_catalogue_is_open():
 
         return Agent(lambda batch: (), act)
 
-    oracle = catalogue.rule("the-best-arm", told, privileged=True)
+    oracle = catalogue.algorithm_from_agent("the-best-arm", told, privileged=True)
     try:
-        assert catalogue.register(oracle) is catalogue.register(oracle)
+        assert catalogue.register_algorithm(oracle) is catalogue.register_algorithm(oracle)
         with pytest.raises(ValueError, match="algorithm: got 'ppo'; accepted: a name that is not"):
-            catalogue.register(dataclasses.replace(oracle, name="ppo"))
-        assert catalogue.find("the-best-arm") is oracle and not oracle.trains
+            catalogue.register_algorithm(dataclasses.replace(oracle, name="ppo"))
+        assert catalogue.get_algorithm("the-best-arm") is oracle and not oracle.trains
         vec = gpicljax.VectorEnv(
             gpicljax.make("BernoulliBandit-v0"), 4, resets="fresh", privileged=True
         )
-        cloning = catalogue.find("cloning")
-        config = catalogue.TaughtConfig(unroll=3, teacher="the-best-arm")
+        cloning = catalogue.get_algorithm("cloning")
+        config = catalogue.TeacherCloningConfig(unroll=3, teacher="the-best-arm")
         trainer = cloning.make(config, vec, cloning.network())
         like = jax.eval_shape(lambda key: trainer.init(key, cloning.hparams()), jax.random.key(0))
         jax.eval_shape(trainer.update, like)
@@ -237,6 +238,6 @@ def test_the_catalogue_is_open():
     # To act, a clone needs no teacher.
     assert cloning.acting(vec.env, 4, config, cloning.network()).agent is not None
     with pytest.raises(ValueError, match="teacher: got 'ppo'; accepted: .*nothing to train"):
-        cloning.make(catalogue.TaughtConfig(teacher="ppo"), vec, cloning.network())
+        cloning.make(catalogue.TeacherCloningConfig(teacher="ppo"), vec, cloning.network())
     with pytest.raises(ValueError, match="vec: got 'no privileged views'"):
         cloning.make(config, dataclasses.replace(vec, privileged=False), cloning.network())

@@ -7,7 +7,7 @@ import pytest
 
 from gpicljax import spaces
 from gpicljax.agents import causal_model, sequence
-from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, dreaming
+from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagined_agent
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams, Sequences
 from gpicljax.interface import TimeStep
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
@@ -97,7 +97,7 @@ def test_it_acts_as_it_was_trained_and_dreams_what_comes(models):
     sequences = two_colours(jax.random.split(jax.random.key(2), 4))
     images, counts = sequences.inputs.observation, 4
     awake = causal_agent(network, POLICY, greedy=True)
-    asleep = dreaming(network, POLICY, LATENT, greedy=True)
+    asleep = imagined_agent(network, POLICY, LATENT, greedy=True)
 
     def timestep(image, start):
         no, nothing = jnp.zeros(counts, bool), jnp.zeros(counts)

@@ -6,12 +6,12 @@ import pytest
 
 import gpicljax
 from gpicljax.agents import catalogue, cloning, ppo
-from gpicljax.agents.acting import oracle_agent
+from gpicljax.agents.acting import optimal_agent
 from gpicljax.networks.experience import ExperienceSettings, experience_network
-from gpicljax.wrappers.solved import Solved
+from gpicljax.wrappers.solved import WithOptimalActions
 from gpicljax.wrappers.trial import Trial
 
-ENV = Trial(Solved(gpicljax.make("BanditTwoArmedHighLowFixed-v0")), 10)
+ENV = Trial(WithOptimalActions(gpicljax.make("BanditTwoArmedHighLowFixed-v0")), 10)
 HPARAMS = cloning.CloningHParams(learning_rate=1e-2)
 SETTINGS = ExperienceSettings(code=(4, 3), embedding=6, sizes=(8,), readout=8)
 
@@ -26,7 +26,7 @@ def network():
 
 def cloned(whole, minibatches=1):
     config = cloning.CloningConfig(11, minibatches, whole)
-    return cloning.make(config, vec(), network(), oracle_agent())
+    return cloning.make(config, vec(), network(), optimal_agent())
 
 
 def near(a, b):
@@ -68,8 +68,8 @@ def test_ppo_with_whole_trials_is_ppo_with_stored_memories():
 
 
 def test_what_does_not_fit_is_refused():
-    recurrent = catalogue.find("recurrent-ppo")
+    recurrent = catalogue.get_algorithm("recurrent-ppo")
     with pytest.raises(ValueError, match="whole_trials: got 'True with 10 steps'|got True with 10"):
         recurrent.make(ppo.PPOConfig(unroll=10, whole_trials=True), vec(), recurrent.network())
     with pytest.raises(ValueError, match="minibatches: got 3; accepted: a divisor of num_envs = 8"):
-        cloning.make(cloning.CloningConfig(11, 3, True), vec(), network(), oracle_agent())
+        cloning.make(cloning.CloningConfig(11, 3, True), vec(), network(), optimal_agent())

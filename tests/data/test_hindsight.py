@@ -16,7 +16,7 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.agents import catalogue, td3
 from gpicljax.data.hindsight import hindsight
-from gpicljax.data.transitions import Transition
+from gpicljax.data.transitions import NStepTransition
 from gpicljax.environment import Transition as Moved
 from gpicljax.networks.continuous import Critics, DeterministicActor
 from gpicljax.networks.contract import as_network
@@ -52,7 +52,7 @@ def story(seed, length):
                 valid[t, b], last[t, b] = False, True
                 left = draw.integers(1, 6)
     time, column = np.indices((length, ENVS)).astype(np.int32)
-    items = Transition(
+    items = NStepTransition(
         observation=observation_at(time, column),
         action=draw.normal(size=(length, ENVS, 2)).astype(np.float32),
         reward=(100 + time).astype(np.float32),
@@ -373,7 +373,7 @@ def test_goals_are_learnt_that_are_hardly_found_otherwise():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["td3", "ddpg", "sac"])
 def test_every_such_algorithm_of_the_catalogue_learns_from_hindsight(name):
-    algorithm = catalogue.find(name)
+    algorithm = catalogue.get_algorithm(name)
     vec = gpicljax.VectorEnv(Plane(), 8, resets="fresh", group=8)
     network = algorithm.network(actor=(64, 64), critic=(64, 64))
     # A temperature of 1 is worth more than reaching a goal.
@@ -389,7 +389,10 @@ def test_every_such_algorithm_of_the_catalogue_learns_from_hindsight(name):
 
 
 def test_the_catalogue_asks_for_goals():
-    algorithm, network = catalogue.find("ddpg"), catalogue.ActorAndCriticsSettings((8,), (8,))
+    algorithm, network = (
+        catalogue.get_algorithm("ddpg"),
+        catalogue.ActorAndCriticsSettings((8,), (8,)),
+    )
     config = algorithm.config(replay="hindsight", period=2)
     goals = gpicljax.VectorEnv(Plane(), 2, resets="fresh")
     trainer = algorithm.make(config, goals, network)

@@ -5,12 +5,12 @@ import pytest
 from scipy import stats
 
 from gpicljax.evaluation import (
-    Moments,
+    SummaryStats,
     bootstrap_interval,
     holm,
     mean_interval,
     welch_test,
-    welch_test_from_moments,
+    welch_test_from_stats,
 )
 
 
@@ -23,7 +23,7 @@ def test_mean_interval_agrees_with_scipy(n, confidence):
     np.testing.assert_allclose((ours.low, ours.high), theirs, rtol=1e-10)
     np.testing.assert_allclose((ours.mean, ours.std), (x.mean(), x.std(ddof=1)))
     assert ours.count == n
-    assert ours.moments == Moments(ours.mean, ours.std, n)
+    assert ours.moments == SummaryStats(ours.mean, ours.std, n)
 
 
 def test_one_seed_has_no_interval():
@@ -45,13 +45,13 @@ def test_welch_agrees_with_scipy(alternative):
     np.testing.assert_allclose(ours, (theirs.statistic, theirs.df, theirs.pvalue), rtol=1e-10)
 
     cells = (0.735, 0.024, 6, 0.622, 0.037, 6)
-    ours = welch_test_from_moments(*cells, alternative=alternative)
+    ours = welch_test_from_stats(*cells, alternative=alternative)
     theirs = stats.ttest_ind_from_stats(*cells, equal_var=False, alternative=alternative)
     np.testing.assert_allclose((ours.t, ours.p), (theirs.statistic, theirs.pvalue), rtol=1e-10)
 
 
 def test_welch_keeps_the_far_tail():
-    ours = welch_test_from_moments(1.0, 0.01, 50, 0.0, 0.01, 50, "greater")
+    ours = welch_test_from_stats(1.0, 0.01, 50, 0.0, 0.01, 50, "greater")
     assert 0 < ours.p < 1e-100
 
 
@@ -127,8 +127,8 @@ def test_bootstrap_coverage():
         (lambda: mean_interval([1.0, 2.0], 95), "confidence: got 95"),
         (lambda: welch_test([1.0], [1.0, 2.0]), r"a: got float64\[1\]"),
         (lambda: welch_test([1.0, 2.0], [1.0, 3.0], "bigger"), "alternative: got 'bigger'"),  # pyright: ignore[reportArgumentType]
-        (lambda: welch_test_from_moments(1, 1, 1, 1, 1, 3), "n_a: got 1"),
-        (lambda: welch_test_from_moments(1, 1, 3, 1, -1, 3), "std_b: got -1"),
+        (lambda: welch_test_from_stats(1, 1, 1, 1, 1, 3), "n_a: got 1"),
+        (lambda: welch_test_from_stats(1, 1, 3, 1, -1, 3), "std_b: got -1"),
         (lambda: holm([0.1, 1.5]), r"accepted: \[0, 1\]"),
         (lambda: bootstrap_interval([1.0]), r"samples: got float64\[1\]"),
         (lambda: bootstrap_interval([1.0, 2.0], resamples=10), "resamples: got 10"),

@@ -8,7 +8,7 @@ import pytest
 
 import gpicljax
 from gpicljax.rollout import GIVE_UP, host_play
-from gpicljax.systems.in_context_rl.measures import measure, recorded, step_of
+from gpicljax.systems.in_context_rl.measures import keep_trial_step, measure_trials, trial_records
 from gpicljax.wrappers.trial import Trial
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -17,7 +17,7 @@ from gpicljax.interop import from_gymnasium  # noqa: E402
 
 
 def keep(record):
-    return step_of(record) | {"seen": record.next_timestep.observation}
+    return keep_trial_step(record) | {"seen": record.next_timestep.observation}
 
 
 class Countdown(gymnasium.Env):
@@ -57,7 +57,7 @@ def test_trials_of_ones_own_environment():
     assert steps["seen"]["terminated"].sum() == 6 and not steps["seen"]["truncated"].any()
     noise = steps["reward"] - 1
     assert len(np.unique(noise)) == 18 and (noise >= 0).all()
-    assert measure(recorded(played), num_actions=3).episodes.tolist() == [3, 3]
+    assert measure_trials(trial_records(played), num_actions=3).episodes.tolist() == [3, 3]
     # The same key plays the same trials; with noise replayed, episodes are the same too.
     np.testing.assert_array_equal(run(False)[1]["reward"], steps["reward"])
     replayed = run(True)[1]["reward"].reshape(2, 3, 3)
@@ -92,7 +92,7 @@ def test_boxes_and_giving_up(key):
         turn[0] += 1
         return {i: GIVE_UP if i == 1 and turn[0] > 2 else np.array([9.0]) for i in moments}
 
-    played = host_play(key, batch, agent, max_steps=4, keep=step_of)
+    played = host_play(key, batch, agent, max_steps=4, keep=keep_trial_step)
     assert played.length[:, 0].tolist() == [4, 2]
     assert played.records["action"].shape == (2, 1, 4, 1)
     assert played.truncated[:, 0].tolist() == [True, False]

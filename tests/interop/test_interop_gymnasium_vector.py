@@ -9,7 +9,7 @@ from variants import daily
 
 import gpicljax
 from gpicljax.task_set import TaskSet
-from gpicljax.wrappers.wrapper import EpisodeStatistics
+from gpicljax.wrappers.wrapper import RecordEpisodeStatistics
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -124,7 +124,7 @@ def test_statistics_and_lists_of_infos():
 
 
 def test_infos_within_infos_are_as_gymnasium_reports_them():
-    env = EpisodeStatistics(STROLL)
+    env = RecordEpisodeStatistics(STROLL)
     ours = to_gymnasium_vector(env, 3)
     theirs = SyncVectorEnv([lambda: to_gymnasium(env)] * 3)
     found = []

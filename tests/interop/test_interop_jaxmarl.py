@@ -13,7 +13,7 @@ from stroll import Stroll, assert_same, at
 
 import gpicljax
 from gpicljax import spaces
-from gpicljax.wrappers.wrapper import EpisodeStatistics
+from gpicljax.wrappers.wrapper import RecordEpisodeStatistics
 
 if not importlib.util.find_spec("jaxmarl"):
     pytest.skip("needs jaxmarl", allow_module_level=True)
@@ -143,7 +143,7 @@ def test_a_state_to_reset_to_can_be_given(stroll, key):
 
 
 def test_infos_within_infos_are_by_agent(key):
-    env = to_jaxmarl(EpisodeStatistics(STROLL))
+    env = to_jaxmarl(RecordEpisodeStatistics(STROLL))
     _, state = env.reset(key)
     infos = env.step(key, state, dict.fromkeys(env.agents, jnp.int32(1)))[-1]
     assert infos["episode"]["length"].tolist() == [1, 1]

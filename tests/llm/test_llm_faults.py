@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.llm.asking import Patience
+from gpicljax.llm.asking import RetryPolicy
 from gpicljax.llm.chat import FakeModel, Message, ModelError
-from gpicljax.llm.serving import answer_to, serve
+from gpicljax.llm.serving import answer_to, serve_chat_model
 from gpicljax.rollout import HostBatch
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.wrappers.trial import Trial
@@ -23,7 +23,7 @@ pytest.importorskip("httpx")
 from gpicljax.llm.client import OpenAICompatible
 
 KEY = "sk-the-secret-of-this-test"
-HASTE = Patience(attempts=4, first=0.0)
+HASTE = RetryPolicy(attempts=4, first=0.0)
 
 
 @contextmanager
@@ -125,7 +125,7 @@ FAULTS = [500, 503, 429, "late", "cut", "torn", "silent", "hang up"]
 def test_passing_faults_change_nothing(bandits, undisturbed, secret, tmp_path):
     with misbehaving({1 + 2 * n: fault for n, fault in enumerate(FAULTS)}) as (endpoint, seen):
         # One trial may meet them all: who asks when depends on the machine.
-        patience = Patience(attempts=1 + len(FAULTS), first=0.0)
+        patience = RetryPolicy(attempts=1 + len(FAULTS), first=0.0)
         result = play_trials(
             jax.random.key(1), bandits, client(endpoint), tmp_path, patience=patience
         )
@@ -197,7 +197,7 @@ def test_refused_before_any_cost(bandits, monkeypatch, tmp_path):
 
 def test_our_own_server_answers_our_own_client():
     model = FakeModel("[SELECT: 1]", name="ours", context_tokens=50)
-    with serve(model) as endpoint:
+    with serve_chat_model(model) as endpoint:
         ask = OpenAICompatible(endpoint, "ours", key_variable=None, temperature=0.5)
         ask.check()
         reply = ask([Message("user", "Which?")], max_tokens=9, seed=3)

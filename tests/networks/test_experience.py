@@ -9,7 +9,7 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.experience import ExperienceSettings, experience_network
-from gpicljax.wrappers.padded import Padded
+from gpicljax.wrappers.padded import PaddedSpaces
 from gpicljax.wrappers.trial import Trial
 
 TIME, BATCH, PLACES, ACTIONS = 14, 3, 5, 4
@@ -36,7 +36,7 @@ def inputs_of(key):
 
 
 def space():
-    env = Padded(Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), TIME), PLACES, ACTIONS)
+    env = PaddedSpaces(Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), TIME), PLACES, ACTIONS)
     return env.observation_space(), env.action_space()
 
 

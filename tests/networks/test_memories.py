@@ -79,7 +79,7 @@ def test_ppo_takes_every_memory_in_windows(kind):
     settings = catalogue.RecurrentSettings(kind, (8,), heads=2, window=WINDOW, slots=3, sizes=(6,))
     vec = gpicljax.VectorEnv(env, 4, resets="fresh")
     config = ppo.PPOConfig(unroll=8, minibatches=2, window=4)
-    trainer = catalogue.find("recurrent-ppo").make(config, vec, settings)
+    trainer = catalogue.get_algorithm("recurrent-ppo").make(config, vec, settings)
     state = jax.eval_shape(lambda: trainer.init(jax.random.key(0), ppo.PPOHParams()))
     after = jax.eval_shape(trainer.update, state)[0]
     assert jax.tree.structure(state) == jax.tree.structure(after)

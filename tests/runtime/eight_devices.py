@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.runtime import Checkpointer, Lanes, make_mesh, per_lane, shard_leading
+from gpicljax.runtime import Checkpointer, Replicas, make_mesh, per_replica, shard_leading
 
 assert len(jax.devices()) == 8
 mesh = make_mesh()
 assert mesh.shape == {"data": 8} and mesh.axis_types == (jax.sharding.AxisType.Auto,)
 assert make_mesh(2).size == 2
-six = Lanes(("a", "b", "c", "d", "e", "f"), mesh)
+six = Replicas(("a", "b", "c", "d", "e", "f"), mesh)
 assert six.places.tolist() == [0, 1, 2, 3, 4, 5, 0, 1]
-assert [len(Lanes(("",) * n, mesh).places) for n in (1, 6, 8, 9)] == [8, 8, 8, 16]
+assert [len(Replicas(("",) * n, mesh).places) for n in (1, 6, 8, 9)] == [8, 8, 8, 16]
 for wrong in (0, 9):
     with pytest.raises(ValueError, match=f"num_devices: got {wrong}; accepted: 1 to 8"):
         make_mesh(wrong)
@@ -68,7 +68,7 @@ np.testing.assert_array_equal(sum_of_draws(shard_leading(keys, mesh)), sum_of_dr
 
 # Arrays come in as arguments, not from the surrounding code: those would be constants of the
 # program, and in several processes JAX refuses them (two_processes.py).
-plus_total = per_lane(lambda x, everything: x + everything.sum(), mesh, (0, None))
+plus_total = per_replica(lambda x, everything: x + everything.sum(), mesh, (0, None))
 x = np.arange(8, dtype=np.float32)
 spread = shard_leading(x, mesh)
 np.testing.assert_array_equal(plus_total(spread, spread), x + 28)
@@ -87,7 +87,7 @@ stored = six.stored(runs)
 assert stored["x"].shape == (6, 2) and stored["key"].shape == (6,)
 saver.save(2, stored)
 for devices in (1, 4, 6):
-    fewer = Lanes(six.names, make_mesh(devices))
+    fewer = Replicas(six.names, make_mesh(devices))
     like = fewer.stored_like(fewer.spread(stored))
     again = fewer.restored(saver.restore_latest(like)[1])
     assert len(again["x"].sharding.device_set) == devices

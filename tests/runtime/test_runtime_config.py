@@ -9,7 +9,7 @@ import pytest
 from gpicljax.runtime import (
     ConfigError,
     RunConfig,
-    check,
+    check_config,
     describe_difference,
     from_json,
     parse,
@@ -31,7 +31,7 @@ class Agent:
     widths: tuple[int, ...] = (64, 64)
 
     def validate(self):
-        check(self.learning_rate > 0, "learning_rate", self.learning_rate, "a number > 0")
+        check_config(self.learning_rate > 0, "learning_rate", self.learning_rate, "a number > 0")
 
 
 @dataclasses.dataclass(frozen=True)

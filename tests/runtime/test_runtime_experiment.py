@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tiny_training
 
-from gpicljax.runtime import command, read_metrics, stream
+from gpicljax.runtime import command, named_key, read_metrics
 
 CHUNK = 5 * tiny_training.EACH
 
@@ -145,8 +145,8 @@ def test_cells_that_go_together_are_cells_as_others_and_go_on(tmp_path):
 
 
 def test_streams_are_what_they_are_called():
-    assert stream(7, "train") == jax.random.fold_in(jax.random.key(7), np.uint32(0x5C66E4A3))
-    keys = {np.asarray(jax.random.key_data(stream(s, n))).tobytes()
+    assert named_key(7, "train") == jax.random.fold_in(jax.random.key(7), np.uint32(0x5C66E4A3))
+    keys = {np.asarray(jax.random.key_data(named_key(s, n))).tobytes()
             for s in (0, 7) for n in ("train", "evaluate", "probe")}  # fmt: skip
     assert len(keys) == 6
 

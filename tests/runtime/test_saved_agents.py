@@ -14,7 +14,7 @@ import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.language import LanguageModelConfig
-from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.networks.experience import ExperienceSettings
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.rollout import play, rollout, start_rollout
@@ -51,7 +51,7 @@ CASES = {
 def settings(name, **env_overrides):
     """What `save_agent` is given; parameters are numbers that no initialiser draws."""
     env_id, options = CASES[name]
-    algorithm, env = catalogue.find(name), gpicljax.make(env_id, **options)
+    algorithm, env = catalogue.get_algorithm(name), gpicljax.make(env_id, **options)
     config, network = algorithm.config(), algorithm.network()
     like = algorithm.acting(env, 4, config, network).params
     rng = np.random.default_rng(0)
@@ -114,7 +114,7 @@ def first_actions(env, *agents):
 
 def test_settings_that_decide_how_it_acts_come_back(tmp_path):
     given = settings("recurrent-ppo", gravity=(9.0, 11.0))
-    algorithm = catalogue.find("recurrent-ppo")
+    algorithm = catalogue.get_algorithm("recurrent-ppo")
     given["config"] = dataclasses.replace(
         given["config"], bounds="squash", normalise_observations=True
     )
@@ -337,7 +337,7 @@ def test_the_shipped_model_of_mazes_walks_to_where_it_is_sent():
 
     @jax.jit
     def arrivals(key):
-        vec = one_trial_each(model.env, 32, 100)
+        vec = single_trial_batch(model.env, 32, 100)
 
         def of(agent, params):
             start = start_rollout(key, vec, agent, model.env_params)
@@ -358,7 +358,7 @@ def test_who_learns_within_whole_trials_acts_in_any_of_the_same_spaces(tmp_path,
     """Nothing is compiled but the choice of one action."""
     lake, cliff = gpicljax.make("FrozenLake-v1"), gpicljax.make("CliffWalking-v1")
     trials = TrialSettings(9, observations=48, choices=10)
-    algorithm = catalogue.find("cloning")
+    algorithm = catalogue.get_algorithm("cloning")
     config = algorithm.config(unroll=10, whole_trials=True, temperature=1e-3)
     tables = ExperienceSettings(code=(4, 3), embedding=4, sizes=(4,), readout=4)
     network = algorithm.network("tables", tables=tables)

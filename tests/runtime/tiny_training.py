@@ -26,13 +26,13 @@ from gpicljax.runtime import (
     Probe,
     Program,
     Report,
-    Spread,
+    Sharding,
     TrainingConfig,
     experiment,
+    named_key,
     on_main,
     run_chunks,
     run_experiment,
-    stream,
 )
 from gpicljax.runtime import checkpoints as checkpoints_module
 from gpicljax.runtime import metrics as metrics_module
@@ -74,7 +74,7 @@ class State:
 
 def build(config):
     optimiser = optax.adam(config.learning_rate)
-    unlucky = jax.random.fold_in(stream(config.seed, "train"), config.break_seed)
+    unlucky = jax.random.fold_in(named_key(config.seed, "train"), config.break_seed)
 
     def init(key, scale):
         victim = (jax.random.key_data(unlucky) == jax.random.key_data(key)).all()
@@ -114,7 +114,7 @@ def build(config):
         measures={"once": Measure(measured, (1.0,)), "twice": Measure(measured, (2.0,), repeats=2)},
         probe=Probe(Measure(measured, (1.0,)), lambda found: {"probe": found["error"][:, 0]}),
         key_metric="loss",
-        spread=Spread(
+        sharding=Sharding(
             2,
             lambda devices, axis: jax.vmap(update),
             lambda batch, whole: whole,
@@ -216,7 +216,7 @@ def main(argv=None):
             return update_chunk(state)
 
         state, history = run_chunks(paced, *args, **kwargs | {"num_chunks": own.chunks})
-        leaves = [kwargs["lanes"].fetch(leaf) for leaf in jax.tree.leaves(state)]
+        leaves = [kwargs["replicas"].fetch(leaf) for leaf in jax.tree.leaves(state)]
         on_main(lambda: np.savez(kwargs["run"].path / "final.npz", *leaves))
         return state, history
 

@@ -29,13 +29,13 @@ from gpicljax.runtime import (
     make_mesh,
     on_main,
     open_run,
-    per_lane,
+    per_replica,
     shard_leading,
     to_host,
     write_atomically,
     write_summary,
 )
-from gpicljax.runtime.distributed import everywhere, exchange
+from gpicljax.runtime.distributed import all_agree, exchange
 from gpicljax.storage.leaves import is_key
 
 folder = Path(sys.argv[1])
@@ -65,14 +65,14 @@ def agreement():
     assert caught.value.filename == "nowhere"
     for process in (0, 1):
         with pytest.raises(OSError, match="disk"):
-            everywhere(lambda process=process: fail_in(process, OSError(28, "full disk"))())
+            all_agree(lambda process=process: fail_in(process, OSError(28, "full disk"))())
 
     class Unknown(Exception):  # cannot be pickled
         pass
 
     with pytest.raises(Unknown if ME == 1 else RuntimeError, match="odd"):
-        everywhere(fail_in(1, Unknown("odd")))
-    assert everywhere(lambda: ME) == ME
+        all_agree(fail_in(1, Unknown("odd")))
+    assert all_agree(lambda: ME) == ME
 
 
 def refusals():
@@ -110,7 +110,7 @@ def devices():
         return jax.random.normal(key, (3,)) * scale
 
     expected = jax.vmap(draw, (0, None))(jax.random.split(jax.random.key(0), 4), 2.0)
-    drawn = per_lane(draw, mesh, (0, None))(keys, 2.0)
+    drawn = per_replica(draw, mesh, (0, None))(keys, 2.0)
     with pytest.raises(RuntimeError, match="non-addressable"):
         np.asarray(drawn)
     host = to_host({"keys": keys, "drawn": drawn, "text": "a", "here": jnp.ones(2)})
@@ -121,8 +121,8 @@ def devices():
     assert host["text"] == "a" and isinstance(host["here"], np.ndarray)
     # The trap: an array of several processes cannot be closed over, it has to be an argument.
     with pytest.raises(RuntimeError, match="Closing over"):
-        per_lane(lambda x: x + drawn.sum(), mesh)(drawn)
-    total = per_lane(lambda x, all_of_it: x + all_of_it.sum(), mesh, (0, None))(drawn, drawn)
+        per_replica(lambda x: x + drawn.sum(), mesh)(drawn)
+    total = per_replica(lambda x, all_of_it: x + all_of_it.sum(), mesh, (0, None))(drawn, drawn)
     np.testing.assert_allclose(to_host(total), expected + expected.sum(), rtol=1e-6)
 
 

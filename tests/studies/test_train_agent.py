@@ -12,7 +12,7 @@ from PIL import Image
 import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
-from gpicljax.runtime import load_agent, parse, stream
+from gpicljax.runtime import load_agent, named_key, parse
 from gpicljax.studies.train_agent import program as train_agent
 from gpicljax.studies.train_agent import report as train_agent_report
 from gpicljax.studies.train_agent.config import GOALS, SETTINGS, default_algorithm
@@ -88,7 +88,7 @@ def test_the_page_tells_the_episode_step_by_step(finished):
 def test_saved_agents_do_what_was_measured(finished):
     run, results = finished
     config = parse({"quick": train_agent.starting_point(TINY)}, [*TINY, f"--runs-dir={run}"])
-    root = stream(config.seed, "evaluate")
+    root = named_key(config.seed, "evaluate")
     for seed in range(2):
         loaded = load_agent(run / "agents" / f"seed_{seed}")
         assert loaded.info["evaluation"]["episodes"] == 20
@@ -358,7 +358,7 @@ def test_defaults_are_of_algorithms_that_fit():
     for env_id in gpicljax.registered():
         env = gpicljax.make(env_id)
         if env.num_agents is None:
-            algorithm = catalogue.find(default_algorithm(env_id))
+            algorithm = catalogue.get_algorithm(default_algorithm(env_id))
             reason = algorithm.refusal(env.observation_space(), env.action_space(), None)
             assert reason is None, env_id
 

@@ -11,7 +11,7 @@ from browser import browse, in_browser
 from PIL import Image
 from small_maze import COLOURS, PATH, small_maze, views
 
-from gpicljax.systems.maze_world.figures.episode_page import episode_page
+from gpicljax.systems.maze_world.figures.episode_page import maze_episode_page
 from gpicljax.systems.maze_world.figures.trajectories import FLOOR, UNSEEN
 from gpicljax.viz.episode_page import TILES
 from gpicljax.viz.episode_page import episode_page as any_page
@@ -29,7 +29,7 @@ def page(**changes):
         "actions": WORDS,
         "advice": [f"do {t}" for t in range(LAST)],
     }
-    return episode_page(**arguments | changes)
+    return maze_episode_page(**arguments | changes)
 
 
 def data_of(text):

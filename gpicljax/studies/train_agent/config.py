@@ -166,7 +166,9 @@ def bandit_rules(env: gpicljax.Environment, env_id: str) -> dict[str, gpicljax.A
     configs = {"thompson": catalogue.ThompsonConfig(payments), "ucb1": catalogue.UCB1Config()}
     vec = gpicljax.VectorEnv(env, 1, resets="fresh")
     return {
-        name: catalogue.find(name).make(config, vec, catalogue.Nothing()).agent(greedy=True)
+        name: catalogue.get_algorithm(name)
+        .make(config, vec, catalogue.NoSettings())
+        .agent(greedy=True)
         for name, config in configs.items()
     }
 

@@ -17,13 +17,13 @@ from gpicljax.evaluation.returns import (
     Episode,
     EpisodeReturns,
     first_episode,
-    moment,
-    one_trial_each,
+    keep_episode_step,
     returns_of,
+    single_trial_batch,
 )
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import Record, play, start_rollout
-from gpicljax.runtime import say
+from gpicljax.runtime import log_once
 from gpicljax.task_set import tasks_vary
 
 
@@ -107,12 +107,12 @@ def evaluator(
     Returns:
       `(key, params, cell, which, env_params) -> Evaluation`. The tasks depend on the key alone.
     """
-    vec = one_trial_each(env, trials, limit, episodes_per_trial)
+    vec = single_trial_batch(env, trials, limit, episodes_per_trial)
 
     def keep(record: Record) -> Any:
         after = record.next_timestep
         regret = after.info["regret"] if bandit else None
-        return after.reward, regret, moment(record) if look else None
+        return after.reward, regret, keep_episode_step(record) if look else None
 
     def some_episodes(
         key: jax.Array, params: Any, cell: Any, which: jax.Array, env_params: Any
@@ -139,7 +139,7 @@ def probe_metrics(algo: str, forgets: bool) -> Callable[[Evaluation], dict[str, 
     def metrics(played: Evaluation) -> dict[str, Any]:
         nonlocal told
         if not told and np.any(played.varied):
-            say(
+            log_once(
                 f"note: tasks vary and {algo} has no memory: what tells tasks apart has to be "
                 "seen at once. Memories: "
                 + ", ".join(n for n, a in catalogue.CATALOGUE.items() if a.remembers)

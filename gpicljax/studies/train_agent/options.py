@@ -16,7 +16,7 @@ import gpicljax
 from gpicljax.agents import catalogue
 from gpicljax.checks import check_fields, unknown
 from gpicljax.networks.memories import MemoryKind
-from gpicljax.runtime import ConfigError, assignments, check
+from gpicljax.runtime import ConfigError, assignments, check_config
 
 
 def env_options(config: Any) -> dict[str, Any]:
@@ -64,11 +64,13 @@ def cells(config: Any) -> dict[str, dict[str, Any]]:
     fields = dataclasses.fields(config.hparams) if tried else ()
     traced = [field.name for field in fields if field.metadata.get("pytree_node", True)]
     for name, given in tried.items():
-        check(bool(traced), "sweep", name, f"nothing: {config.algo} has no hyper-parameters")
+        check_config(bool(traced), "sweep", name, f"nothing: {config.algo} has no hyper-parameters")
         if name not in traced:
             raise ConfigError(unknown("sweep", name, traced))
         tried[name] = values = given if isinstance(given, tuple) else (given,)
-        check(len({*map(str, values)}) == len(values) > 0, "sweep", given, "different values")
+        check_config(
+            len({*map(str, values)}) == len(values) > 0, "sweep", given, "different values"
+        )
         for value in values:
             try:
                 check_fields(config.hparams.replace(**{name: value}))
@@ -85,7 +87,7 @@ def cells(config: Any) -> dict[str, dict[str, Any]]:
 
 def has_choice_of_memory(algo: str) -> bool:
     """Whether the network of an algorithm has one of several kinds of memory."""
-    return hasattr(catalogue.find(algo).network(), "memory")
+    return hasattr(catalogue.get_algorithm(algo).network(), "memory")
 
 
 def memories() -> str:

@@ -19,12 +19,12 @@ from gpicljax.checks import refusal
 from gpicljax.runtime import (
     ConfigError,
     Measure,
-    Outcome,
     Probe,
     Program,
+    RunResult,
     TrainingConfig,
-    check,
-    refuse,
+    check_config,
+    exit_with_error,
     run_experiment,
     save_agent,
 )
@@ -94,17 +94,17 @@ class Config(TrainingConfig):
         counts = ("num_envs", "probe_episodes", "episodes_per_trial", "evaluation_steps")
         for name in (*counts, *least):
             value, minimum = getattr(self, name), least.get(name, 1)
-            check(value >= minimum, name, value, f"an integer >= {minimum}")
-        check(self.film_frames != 1, "film_frames", 1, "0, or an integer >= 2")
+            check_config(value >= minimum, name, value, f"an integer >= {minimum}")
+        check_config(self.film_frames != 1, "film_frames", 1, "0, or an integer >= 2")
         for name in ("probe_episodes", "evaluation_episodes"):
             whole = getattr(self, name) % self.episodes_per_trial == 0
-            check(whole, name, getattr(self, name), "a multiple of episodes_per_trial")
+            check_config(whole, name, getattr(self, name), "a multiple of episodes_per_trial")
         env = make_env(self)
         make_params(self, env)
         evaluation_params(self, env)
         cells(self)
         spaces = env.observation_space(), env.action_space(), env.num_agents
-        reason = catalogue.find(self.algo).refusal(*spaces)
+        reason = catalogue.get_algorithm(self.algo).refusal(*spaces)
         if reason is not None:
             raise ConfigError(f"algo: {self.algo} does not fit {self.env}: {reason}")
 
@@ -132,17 +132,17 @@ def starting_point(argv: Sequence[str]) -> Config:
     given = finder.parse_known_args(argv)[0]
     algo = given.algo or default_algorithm(given.env)
     try:
-        kind = config_type(catalogue.find(algo))
+        kind = config_type(catalogue.get_algorithm(algo))
     except ValueError as error:
-        refuse(f"--algo: {error}")
+        exit_with_error(f"--algo: {error}")
     if given.memory is not None and not has_choice_of_memory(algo):
-        refuse(f"--network.memory: {refusal(algo, given.memory, memories())}")
+        exit_with_error(f"--network.memory: {refusal(algo, given.memory, memories())}")
     return kind(env=given.env, algo=algo, **SETTINGS.get((given.env, algo), {}))
 
 
 def build(config: Config) -> Program:
     """Wires environment and trainer together. ConfigError where they contradict each other."""
-    algorithm, env = catalogue.find(config.algo), make_env(config)
+    algorithm, env = catalogue.get_algorithm(config.algo), make_env(config)
     env_params = make_params(config, env)
     each = config.episodes_per_trial
     vec = gpicljax.VectorEnv(
@@ -220,7 +220,7 @@ def build(config: Config) -> Program:
     )
 
 
-def main(argv: list[str] | None = None) -> Outcome | None:
+def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     presets = {"quick": starting_point(arguments)}

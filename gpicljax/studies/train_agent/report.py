@@ -13,7 +13,7 @@ from gpicljax.evaluation.icl import ICLCurve, icl_curve
 from gpicljax.evaluation.returns import EpisodeReturns
 from gpicljax.evaluation.statistics import Interval, bootstrap_interval, mean_interval
 from gpicljax.play.replay import write_replay
-from gpicljax.runtime import Outcome, Report, throughput, write_atomically
+from gpicljax.runtime import Report, RunResult, throughput, write_atomically
 from gpicljax.studies.train_agent.config import GOALS, SETTINGS
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.films import animation, choose_frames, contact_sheet, render_frames
@@ -37,7 +37,7 @@ class Player(NamedTuple):
     regrets: np.ndarray | None
 
 
-def episodes(outcome: Outcome, measure: str, cell: int = 0) -> EpisodeReturns:
+def episodes(outcome: RunResult, measure: str, cell: int = 0) -> EpisodeReturns:
     """The episodes of `"greedy"` agents, or of `"random"` actions on the same tasks.
 
     Leaves are `[seeds, N]`, those of one cell; returns are NaN where a seed has broken.
@@ -49,11 +49,11 @@ def episodes(outcome: Outcome, measure: str, cell: int = 0) -> EpisodeReturns:
     return jax.tree.map(lambda x: x[_lanes(outcome, cell)], played)
 
 
-def _lanes(outcome: Outcome, cell: int) -> slice:
+def _lanes(outcome: RunResult, cell: int) -> slice:
     return slice(cell * outcome.config.seeds, (cell + 1) * outcome.config.seeds)
 
 
-def players(outcome: Outcome, where: str = "") -> list[Player]:
+def players(outcome: RunResult, where: str = "") -> list[Player]:
     """The agents, cell by cell, then all that they are compared with.
 
     Args:
@@ -76,7 +76,7 @@ def players(outcome: Outcome, where: str = "") -> list[Player]:
     return found + [player(NULLS[null], null) for null in nulls]
 
 
-def distributions(outcome: Outcome) -> dict[str, str]:
+def distributions(outcome: RunResult) -> dict[str, str]:
     """The distributions over tasks that agents were evaluated on, in words, by `where`."""
     other = " ".join(outcome.config.evaluation_params)
     return {"": ""} | ({" elsewhere": other} if other else {})
@@ -105,7 +105,7 @@ def _said(interval: Interval) -> str:
     return f"{interval.mean:,.2f} ± {interval.std:,.2f} [{interval.low:,.2f}, {interval.high:,.2f}]"
 
 
-def table(outcome: Outcome) -> str:
+def table(outcome: RunResult) -> str:
     """Returns with intervals, of agents and nulls, how episodes ended, and every seed."""
     config = outcome.config
     lines = [
@@ -142,7 +142,7 @@ def _trials(config: Any, returns: np.ndarray) -> np.ndarray:
     return returns.reshape(-1, config.episodes_per_trial).mean(1)
 
 
-def evaluations(outcome: Outcome) -> list[dict[str, Any]]:
+def evaluations(outcome: RunResult) -> list[dict[str, Any]]:
     """What every saved agent's card says of how well it does."""
     config, found = outcome.config, []
     for cell in range(len(outcome.program.cells)):
@@ -193,7 +193,7 @@ def curve(values: np.ndarray) -> tuple[ICLCurve, str]:
     return icl_curve(each, np.isfinite(each)), f"95 % t-intervals over {len(each)} {over}"
 
 
-def draw_trials(outcome: Outcome) -> list[str]:
+def draw_trials(outcome: RunResult) -> list[str]:
     """Returns by episode and regret by pull, where there are such; what is to be seen, in words."""
     config, said = outcome.config, []
     for where, words in distributions(outcome).items():
@@ -232,7 +232,7 @@ def draw_trials(outcome: Outcome) -> list[str]:
 
 
 def _draw(
-    outcome: Outcome,
+    outcome: RunResult,
     name: str,
     values: Mapping[str, np.ndarray],
     xlabel: str,
@@ -255,7 +255,7 @@ def _thinned(values: np.ndarray, most: int = 8) -> np.ndarray:
 # Figures -----------------------------------------------------------------------------------------
 
 
-def draw_learning(outcome: Outcome) -> None:
+def draw_learning(outcome: RunResult) -> None:
     """The learning curves, if there are two points of them."""
     config = outcome.config
     if len(outcome.history) < 2:
@@ -282,7 +282,7 @@ def draw_learning(outcome: Outcome) -> None:
     save_figure(figure, outcome.run.figures / "learning.png")
 
 
-def draw_episode(outcome: Outcome) -> str:
+def draw_episode(outcome: RunResult) -> str:
     """Films a greedy episode of the first sound seed, and writes its page; says so in words."""
     config, env = outcome.config, outcome.program.more
     whose, look = outcome.first_sound(outcome.measured["greedy"].look)
@@ -312,7 +312,7 @@ def draw_episode(outcome: Outcome) -> str:
 # The report --------------------------------------------------------------------------------------
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RunResult) -> Report:
     """Draws figures and film, and says what was found."""
     config, cells = outcome.config, outcome.program.cells
     draw_learning(outcome)
@@ -350,7 +350,7 @@ def report(outcome: Outcome) -> Report:
     return Report("\n".join(text), numbers(outcome), evaluations(outcome))
 
 
-def numbers(outcome: Outcome) -> dict[str, Any]:
+def numbers(outcome: RunResult) -> dict[str, Any]:
     """What the summary's JSON holds; `return` is that of the first cell, `cells` has all."""
 
     def returns(measure: str, cell: int = 0) -> dict[str, Any]:

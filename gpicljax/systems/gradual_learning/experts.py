@@ -329,7 +329,7 @@ def look_up_table(history: int = 1, size: int = 256) -> Agent:
 def _ways() -> np.ndarray:
     """How a solver reads each task set."""
     ways = []
-    for task in tasks.TASKS:
+    for task in tasks.TASK_SETS:
         noisy = task.style in (tasks.ONE_BEFORE, tasks.PERHAPS_BEFORE, tasks.SOME_BEFORE)
         if task.family != tasks.MAPPING:
             ways.append(_WORDS if task.name in ("micro6", "micro15") else _KNOWN)
@@ -374,7 +374,7 @@ def solver() -> Agent:
     return Agent(lambda batch: _blank_notes(batch, size), act)
 
 
-def guide() -> Agent:
+def teacher_agent() -> Agent:
     """Whom to imitate: it says what a learner in its place could know, as far as that is one thing.
 
     Where feedback tells what would have been right it is a `solver`, which answers "." until it has
@@ -384,7 +384,7 @@ def guide() -> Agent:
     can know yet is spread over those that are still possible.
 
     Example:
-      >>> guide().initial_carry(8).questions.shape
+      >>> teacher_agent().initial_carry(8).questions.shape
       (8, 16)
     """
     knows = solver()

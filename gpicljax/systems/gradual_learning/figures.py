@@ -7,7 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gpicljax.checks import check, check_array
-from gpicljax.systems.gradual_learning.measures.criteria import Efficiency, Transfer, orders
+from gpicljax.systems.gradual_learning.measures.criteria import (
+    Efficiency,
+    Transfer,
+    curriculum_orders,
+)
 from gpicljax.viz import style
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ def efficiency_figure(
       ValueError: if there is no agent, or one has another number of tasks.
 
     Example:
-      >>> from gpicljax.systems.gradual_learning.measures.criteria import clearance, efficiency
+      >>> from gpicljax.systems.gradual_learning.measures import completion_times, efficiency
       >>> runs = clearance([[10, 30], [20, 50]], [2, 1])
       >>> figure = efficiency_figure({"table": efficiency(runs)}, ["copy", "spell"])
     """
@@ -110,7 +114,7 @@ def transfer_figure(transfers: Mapping[str, Transfer], *, title: str | None = No
       ValueError: if there is no task.
 
     Example:
-      >>> from gpicljax.systems.gradual_learning.measures.criteria import clearance, transfer
+      >>> from gpicljax.systems.gradual_learning.measures.criteria import completion_times, transfer
       >>> alone, after = clearance([[9], [8]], [1, 1]), clearance([[1, 3], [1, 4]], [2, 2])
       >>> figure = transfer_figure({"spell": transfer(alone, after)})
     """
@@ -197,7 +201,7 @@ def prerequisites_figure(
     Example:
       >>> figure = prerequisites_figure({"copy": [], "spell": ["copy"]})
     """
-    order = orders(requires, 0)
+    order = curriculum_orders(requires, 0)
     depth: dict[str, int] = {}
     for name in order:
         depth[name] = 1 + max((depth[other] for other in requires[name]), default=-1)

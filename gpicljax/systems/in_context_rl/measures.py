@@ -1,8 +1,8 @@
 """Reinforcement learning in context: what a trial of so many actions has come to.
 
-One function, `measure`, makes all numbers from recorded arrays, whoever has played: a table, a
-network or a language model. `step_of` is what `rollout.play` and `host_play` are to keep of every
-step of a `trials.Trial`, and `recorded` makes the arrays of it.
+One function, `measure_trials`, makes all numbers from recorded arrays, whoever has played: a
+table, a network or a language model. `keep_trial_step` is what `rollout.play` and `host_play` are
+to keep of every step of a `trials.Trial`, and `trial_records` makes the arrays of it.
 
 Source: the in-context RL evaluation of `openai/evals` (its protocol and metrics, restated); suffix
 failures and the least-chosen action from Krishnamurthy et al. (2024), section 3.
@@ -20,14 +20,14 @@ import numpy as np
 
 from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.evaluation.statistics import Interval, mean_interval, ratio_interval
-from gpicljax.rollout import Played, Record
+from gpicljax.rollout import PlayedEpisodes, Record
 
 Accounting = Literal["fixed", "reference"]
 LAST = (5, 10, 20, 50)
 """Of how many last episodes the mean reward is told."""
 
 
-class Trials(NamedTuple):
+class TrialRecords(NamedTuple):
     """N trials of up to T actions.
 
     Attributes:
@@ -51,7 +51,7 @@ class TrialMeasures(NamedTuple):
     """What became of N trials; leaves `[N]` unless said otherwise.
 
     Attributes:
-      average_episode_reward: mean over the episodes, see `measure`.
+      average_episode_reward: mean over the episodes, see `measure_trials`.
       total_return: the sum of all rewards.
       total_steps: `int32`, actions taken.
       reward_per_step: their ratio; NaN without a step.
@@ -77,14 +77,14 @@ class TrialMeasures(NamedTuple):
     episode_rewards: jax.Array
 
 
-def step_of(record: Record) -> dict[str, Any]:
+def keep_trial_step(record: Record) -> dict[str, Any]:
     """What `play` and `host_play` are to keep of every step of a `trials.Trial`.
 
     Example:
       >>> from types import SimpleNamespace as Some
       >>> seen = {"terminated": np.array([True]), "truncated": np.array([False])}
       >>> record = Some(action=3, next_timestep=Some(reward=1.0, observation=seen))
-      >>> step_of(record)["end"].tolist()
+      >>> keep_trial_step(record)["end"].tolist()
       [True]
     """
     after = record.next_timestep
@@ -92,24 +92,25 @@ def step_of(record: Record) -> dict[str, Any]:
     return {"action": record.action, "reward": after.reward, "end": end}
 
 
-def recorded(played: Played, replies: Any = None, invalid: Any = None) -> Trials:
-    """The arrays of trials of which `step_of` was kept.
+def trial_records(played: PlayedEpisodes, replies: Any = None, invalid: Any = None) -> TrialRecords:
+    """The arrays of trials of which `keep_trial_step` was kept.
 
     Args:
       played: N trials of one (long) episode.
-      replies: `int32[N]`, see `Trials`; as many as actions if None.
+      replies: `int32[N]`, see `TrialRecords`; as many as actions if None.
       invalid: `int32[N]`; none if None.
 
     Example:
       >>> step = dict.fromkeys(("action", "reward", "end"), np.ones((2, 1, 5)))
       >>> no = np.zeros((2, 1), bool)
-      >>> trials = recorded(Played(step, np.array([[5], [3]]), terminated=no, truncated=~no))
+      >>> lengths = np.array([[5], [3]])
+      >>> trials = trial_records(PlayedEpisodes(step, lengths, terminated=no, truncated=~no))
       >>> trials.rewards.shape, trials.replies.tolist()
       ((2, 5), [5, 3])
     """
     steps = jax.tree.map(lambda x: x[:, 0], played.records)
     length = played.length[:, 0]
-    return Trials(
+    return TrialRecords(
         actions=steps["action"],
         rewards=steps["reward"],
         ends=steps["end"],
@@ -119,8 +120,8 @@ def recorded(played: Played, replies: Any = None, invalid: Any = None) -> Trials
     )
 
 
-def measure(
-    trials: Trials,
+def measure_trials(
+    trials: TrialRecords,
     num_actions: int | None = None,
     best: Any = None,
     accounting: Accounting = "fixed",
@@ -149,10 +150,11 @@ def measure(
       >>> rewards = jnp.array([[0.0, 1.0, 0.0, 0.0]])
       >>> ends = rewards > 0
       >>> four = jnp.array([4])
-      >>> trials = Trials(ends.astype(int), rewards, ends, four, replies=four + 1, invalid=four - 3)
-      >>> measure(trials, num_actions=2).average_episode_reward.tolist()
+      >>> asked = {"replies": four + 1, "invalid": four - 3}
+      >>> trials = TrialRecords(ends.astype(int), rewards, ends, four, **asked)
+      >>> measure_trials(trials, num_actions=2).average_episode_reward.tolist()
       [0.5]
-      >>> measure(trials, accounting="reference").average_episode_reward.tolist()
+      >>> measure_trials(trials, accounting="reference").average_episode_reward.tolist()
       [1.0]
     """
     check_choice("accounting", accounting, get_args(Accounting))
@@ -168,7 +170,7 @@ def measure(
 
 @functools.partial(jax.jit, static_argnames=("num_actions", "accounting"))
 def _measure(
-    trials: Trials, num_actions: int | None, best: Any, accounting: Accounting
+    trials: TrialRecords, num_actions: int | None, best: Any, accounting: Accounting
 ) -> TrialMeasures:
     count, time = jnp.shape(trials.rewards)
     dtype = jnp.result_type(float)
@@ -224,7 +226,7 @@ def _measure(
     )
 
 
-def normalised(values: Any, random: Any, oracle: Any, confidence: float = 0.95) -> Interval:
+def normalised_score(values: Any, random: Any, oracle: Any, confidence: float = 0.95) -> Interval:
     """A score on the scale on which random play is 0 and an oracle 1, with its interval.
 
     The ratio of mean gains, not the mean of ratios: a task on which nothing is to be gained does
@@ -244,7 +246,7 @@ def normalised(values: Any, random: Any, oracle: Any, confidence: float = 0.95) 
       ValueError: if the oracle is nowhere better than random play, or shapes differ.
 
     Example:
-      >>> score = normalised([0.5, 0.6], random=[0.0, 0.2], oracle=[1.0, 1.0])
+      >>> score = normalised_score([0.5, 0.6], random=[0.0, 0.2], oracle=[1.0, 1.0])
       >>> round(score.mean, 3)
       0.5
     """
@@ -274,8 +276,8 @@ def summary(measures: TrialMeasures, confidence: float = 0.95) -> Mapping[str, I
     Example:
       >>> four = jnp.array([4, 4])
       >>> ends = jnp.ones((2, 4), bool)
-      >>> trials = Trials(ends.astype(int), ends * 1.0, ends, four, four, four * 0)
-      >>> table = summary(measure(trials, num_actions=2))
+      >>> trials = TrialRecords(ends.astype(int), ends * 1.0, ends, four, four, four * 0)
+      >>> table = summary(measure_trials(trials, num_actions=2))
       >>> table["average_episode_reward"].mean, table["total_steps"].mean
       (1.0, 4.0)
     """

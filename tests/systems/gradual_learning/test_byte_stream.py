@@ -34,7 +34,7 @@ from gpicljax.systems.gradual_learning.env.tasks import (
     ARITHMETIC_NAMES,
     BLOCKS_NAMES,
     NAMES,
-    TASKS,
+    TASK_SETS,
 )
 from gpicljax.systems.gradual_learning.measures.streams import play_streams, streams_of
 
@@ -411,7 +411,7 @@ def test_mini_questions_are_those_of_the_reference(played):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rules", ["mended", "reference"])
+@pytest.mark.parametrize("rules", ["corrected", "reference"])
 def test_a_batch_says_what_its_streams_say_alone(rules):
     env = gpicljax.make("ByteStream-v0", rules=rules)
     params = env.make_params(curriculum=Curriculum(mode="mixture"), horizon=10**6)
@@ -453,12 +453,12 @@ def test_scripts_worked_out_by_hand():
     talk = b"7  " * 9 + b"7 x"
     said, rewards, solved = replay([("micro5.2", ten), ("micro5.2", ten)], talk)
     assert said == b"17;" * 10 + b"1" and rewards[-1] == 0 and solved == [True]
-    assert replay([("micro5.2", ten)] * 2, talk, "mended").rewards[-1] == -1
-    # Periods: a space in front is part of the answer, unless mended.
+    assert replay([("micro5.2", ten)] * 2, talk, "corrected").rewards[-1] == -1
+    # Periods: a space in front is part of the answer, unless corrected.
     word = [Line("say: a.", "a.", "correct! a.;", "false! a.;")] * 2
     reply = b" " * 6 + b" a." + b" " * 3
     assert replay([("micro7.1", word)], reply).rewards[9] == -1
-    assert replay([("micro7.1", word)], reply, "mended").rewards[9] == 1
+    assert replay([("micro7.1", word)], reply, "corrected").rewards[9] == 1
     # What else is accepted.
     either = Line("?.", "a.", "+;", "-;", "one of", ("a.", "ba."))
     assert replay([("micro13.1", [either] * 9)], b" a.  ").rewards[3] == 1
@@ -525,7 +525,7 @@ def test_solvers():
     solved = dict(zip(names, np.asarray(done.solved)[:, 0].tolist(), strict=True))
     assert min(solved.values()) >= 1 and solved["micro5.2"] >= 15 and solved["micro5.13"] >= 4
     # Who is to be imitated does as well, where it is obeyed; of letters it is told.
-    guided = play_streams(key, env, experts.guide(), (), tasks, 1_500, privileged=True)
+    guided = play_streams(key, env, experts.teacher_agent(), (), tasks, 1_500, privileged=True)
     assert (np.asarray(guided.solved)[:, 0] == np.asarray(done.solved)[:, 0]).all()
     tasks = streams_of(key, env, [Curriculum(("micro1", "micro4"))] * 6, 6_000)
     table = play_streams(key, env, experts.look_up_table(), (), tasks, 6_000)
@@ -533,7 +533,7 @@ def test_solvers():
 
 
 def test_a_guide_goes_on_from_what_was_said():
-    guide = experts.guide()
+    guide = experts.teacher_agent()
     task, letter = NAMES.index("micro1"), ord("x")
 
     def moment(reward, played, start=False):
@@ -579,8 +579,8 @@ def test_curricula(tmp_path):
         with pytest.raises(ValueError, match=words_of) as refused:
             load_curriculum(path)
         assert "mine.json" in str(refused.value), json.dumps(content)
-    check_no_circle("requires", {task.name: task.requires for task in TASKS})
-    for task in TASKS:
+    check_no_circle("requires", {task.name: task.requires for task in TASK_SETS})
+    for task in TASK_SETS:
         assert set(predecessors(task.name)) <= set(ALL_NAMES[: ALL_NAMES.index(task.name)])
     env = gpicljax.make("ByteStream-v0", max_tasks=3)
     with pytest.raises(ValueError, match=r"blocks1.*families"):

@@ -5,14 +5,14 @@ import pytest
 from scipy import stats
 
 from gpicljax.systems.gradual_learning.measures.criteria import (
-    Clearance,
-    Contestant,
-    clearance,
+    CompletionTimes,
+    Entrant,
+    completion_times,
+    curriculum_orders,
     efficiency,
     forgetting,
     hint_gain,
     learns_gradually,
-    orders,
     ranking,
     retention,
     transfer,
@@ -21,23 +21,23 @@ from gpicljax.systems.gradual_learning.measures.criteria import (
 
 def test_a_budget_censors_and_ends_the_run():
     steps = [[10, 50, 9], [10, 20, 30]]
-    free = clearance(steps, [3, 2])
+    free = completion_times(steps, [3, 2])
     np.testing.assert_array_equal(free.steps, steps)
     np.testing.assert_array_equal(free.cleared, [[1, 1, 1], [1, 1, 0]])
     np.testing.assert_array_equal(free.begun, True)
 
-    by_task = clearance(steps, [3, 2], budget=[100, 20, 100])
+    by_task = completion_times(steps, [3, 2], budget=[100, 20, 100])
     np.testing.assert_array_equal(by_task.steps, [[10, 20, 0], [10, 20, 30]])
     np.testing.assert_array_equal(by_task.cleared, [[1, 0, 0], [1, 1, 0]])
     np.testing.assert_array_equal(by_task.begun, [[1, 1, 0], [1, 1, 1]])
 
-    in_all = clearance(steps, [3, 2], total=60)
+    in_all = completion_times(steps, [3, 2], total=60)
     np.testing.assert_array_equal(in_all.steps, [[10, 50, 0], [10, 20, 30]])
     np.testing.assert_array_equal(in_all.cleared, [[1, 1, 0], [1, 1, 0]])
 
 
 def test_what_was_never_reached_has_no_steps():
-    runs = clearance([[10, 50, 0], [10, 0, 0]], [1, 0])
+    runs = completion_times([[10, 50, 0], [10, 0, 0]], [1, 0])
     np.testing.assert_array_equal(runs.begun, [[1, 1, 0], [1, 0, 0]])
     summed = efficiency(runs, reference=[5, 10, 10])
     np.testing.assert_array_equal(summed.steps, [10, 50, np.nan])
@@ -50,8 +50,8 @@ def test_transfer_against_scipy():
     rng = np.random.default_rng(0)
     alone, before, after = (rng.integers(low, 900, 12) for low in (300, 10, 100))
     measured = transfer(
-        clearance(alone[:, None], np.ones(12, int)),
-        clearance(np.stack([before, after], 1), np.full(12, 2)),
+        completion_times(alone[:, None], np.ones(12, int)),
+        completion_times(np.stack([before, after], 1), np.full(12, 2)),
     )
     faster = int((alone > after).sum())
     slower = int((alone < after).sum())
@@ -63,9 +63,9 @@ def test_transfer_against_scipy():
 
 
 def test_censored_pairs_are_bounds_or_ties():
-    alone = clearance([[400], [400], [400], [100]], [1, 0, 0, 1])
+    alone = completion_times([[400], [400], [400], [100]], [1, 0, 0, 1])
     # Faster; faster by at least as much; neither; stuck on what comes before.
-    after = clearance([[10, 100], [10, 100], [10, 400], [500, 0]], [2, 2, 1, 0])
+    after = completion_times([[10, 100], [10, 100], [10, 400], [500, 0]], [2, 2, 1, 0])
     measured = transfer(alone, after)
     np.testing.assert_allclose(measured.mean, 4 ** (2 / 4))
     assert measured.censored == (2, 2)
@@ -78,7 +78,10 @@ def test_hints_are_worth_what_is_left_once_tasks_count_in_steps_of_one_who_knows
     without, hinted = rng.integers(200, 900, (2, 12, 1))
     done = np.ones(12, int)
     gain = hint_gain(
-        clearance(without, done), clearance(hinted, done), reference=(100, 200), confidence=0.8
+        completion_times(without, done),
+        completion_times(hinted, done),
+        reference=(100, 200),
+        confidence=0.8,
     )
     ratios = 2 * without / hinted
     np.testing.assert_allclose(gain.mean, stats.gmean(ratios[:, 0]))
@@ -87,14 +90,16 @@ def test_hints_are_worth_what_is_left_once_tasks_count_in_steps_of_one_who_knows
     assert gain.p == stats.binomtest(wins, 12).pvalue
     assert gain.low < gain.mean < gain.high and gain.inclusive == gain.ratio
     # Whoever knows both, and so is no learner, gains nothing however long the questions are.
-    known = hint_gain(clearance(without, done), clearance(2 * without, done), reference=(1, 2))
+    known = hint_gain(
+        completion_times(without, done), completion_times(2 * without, done), reference=(1, 2)
+    )
     assert (known.ratio, known.low, known.high, known.p) == (1, 1, 1, 1)
 
 
 def test_hints_that_did_not_suffice_are_never_counted_as_faster():
-    without = clearance([[900], [900], [1000], [300]], [1, 1, 0, 1])
+    without = completion_times([[900], [900], [1000], [300]], [1, 1, 0, 1])
     # Not cleared, though few steps in those of the oracle; faster; neither; slower at least.
-    hinted = clearance([[1000], [500], [1000], [1000]], [0, 1, 0, 0])
+    hinted = completion_times([[1000], [500], [1000], [1000]], [0, 1, 0, 0])
     gain = hint_gain(without, hinted, reference=(1, 2))
     np.testing.assert_allclose(gain.mean, (1 * 900 / 250 * 1 * 300 / 500) ** (1 / 4))
     assert gain.censored == (1, 3)
@@ -102,18 +107,18 @@ def test_hints_that_did_not_suffice_are_never_counted_as_faster():
 
 
 def test_no_difference_is_no_gradual_learning():
-    same = transfer(clearance([[50]] * 4, [1] * 4), clearance([[5, 50]] * 4, [2] * 4))
+    same = transfer(completion_times([[50]] * 4, [1] * 4), completion_times([[5, 50]] * 4, [2] * 4))
     assert (same.ratio, same.low, same.high, same.p) == (1, 1, 1, 1)
-    fast = transfer(clearance([[90]] * 4, [1] * 4), clearance([[5, 30]] * 4, [2] * 4))
+    fast = transfer(completion_times([[90]] * 4, [1] * 4), completion_times([[5, 30]] * 4, [2] * 4))
     assert fast.gradual
     assert learns_gradually([fast, fast, same])
     assert not learns_gradually([fast, same])
 
 
 def test_retention_looks_at_runs_that_cleared_the_task():
-    first = clearance([[100, 80, 70], [120, 90, 0], [9, 0, 0]], [3, 1, 0])
+    first = completion_times([[100, 80, 70], [120, 90, 0], [9, 0, 0]], [3, 1, 0])
     cleared = np.array([[1, 1, 1], [1, 0, 0], [0, 0, 0]], bool)
-    again = Clearance(np.array([[50, 160, 70], [60, 1, 1], [1, 1, 1]]), cleared)
+    again = CompletionTimes(np.array([[50, 160, 70], [60, 1, 1], [1, 1, 1]]), cleared)
     kept = retention(first, again)
     np.testing.assert_array_equal(kept.ratio, [2, 0.5, 1])
     np.testing.assert_array_equal(kept.kept, [True, False, True])
@@ -129,11 +134,11 @@ def test_forgetting_by_hand():
 def test_the_ranking_passes_over_who_is_not_verified():
     order = ranking(
         [
-            Contestant("quick but forgetful", 10, 100, gradual=True, remembers=False),
-            Contestant("slow", 10, 900, gradual=True, remembers=True),
-            Contestant("slower", 10, 1000, gradual=True, remembers=True),
-            Contestant("half", 5, 50, gradual=True, remembers=True),
-            Contestant("not looked at", 10, 200),
+            Entrant("quick but forgetful", 10, 100, gradual=True, remembers=False),
+            Entrant("slow", 10, 900, gradual=True, remembers=True),
+            Entrant("slower", 10, 1000, gradual=True, remembers=True),
+            Entrant("half", 5, 50, gradual=True, remembers=True),
+            Entrant("not looked at", 10, 200),
         ]
     )
     assert [who.name for who in order] == [
@@ -144,34 +149,37 @@ def test_the_ranking_passes_over_who_is_not_verified():
         "not looked at",
     ]
     with pytest.raises(ValueError, match=r"contestants: got \['a', 'a'\]"):
-        ranking([Contestant("a", 1, 1), Contestant("a", 1, 1)])
+        ranking([Entrant("a", 1, 1), Entrant("a", 1, 1)])
 
 
 REQUIRES = {"copy": [], "map": ["copy"], "say": ["copy"], "spell": ["say", "map"], "other": []}
 
 
 def test_orders_respect_prerequisites():
-    assert orders(REQUIRES, 0) == ("copy", "map", "say", "spell", "other")
-    seen = {orders(REQUIRES, seed) for seed in range(1, 200)}
+    assert curriculum_orders(REQUIRES, 0) == ("copy", "map", "say", "spell", "other")
+    seen = {curriculum_orders(REQUIRES, seed) for seed in range(1, 200)}
     assert len(seen) == 10  # two orders in the middle, five places for the task that stands alone
     for order in seen:
         assert all(order.index(a) < order.index(b) for b in REQUIRES for a in REQUIRES[b])
 
 
-ONE = clearance([[1]], [1])
+ONE = completion_times([[1]], [1])
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: orders({"a": ["b"], "b": ["a"]}, 0), "requires: got '. -> . -> .'"),
-        (lambda: orders({"a": ["c"]}, 0), r"requires\['a'\]: got \['c'\]"),
-        (lambda: clearance([1, 2], [1]), "steps: got int64"),
-        (lambda: clearance([[1, 2]], [1, 2]), "cleared: got int64"),
-        (lambda: clearance([[-1, 2]], [1]), "steps: got -1"),
-        (lambda: efficiency(clearance([[1, 2]], [1]), [1]), "reference: got"),
-        (lambda: transfer(clearance([[1]], [1]), clearance([[1, 2]], [2])), "after: got"),
-        (lambda: hint_gain(clearance([[1, 2]], [2]), ONE), "synonyms: got"),
+        (lambda: curriculum_orders({"a": ["b"], "b": ["a"]}, 0), "requires: got '. -> . -> .'"),
+        (lambda: curriculum_orders({"a": ["c"]}, 0), r"requires\['a'\]: got \['c'\]"),
+        (lambda: completion_times([1, 2], [1]), "steps: got int64"),
+        (lambda: completion_times([[1, 2]], [1, 2]), "cleared: got int64"),
+        (lambda: completion_times([[-1, 2]], [1]), "steps: got -1"),
+        (lambda: efficiency(completion_times([[1, 2]], [1]), [1]), "reference: got"),
+        (
+            lambda: transfer(completion_times([[1]], [1]), completion_times([[1, 2]], [2])),
+            "after: got",
+        ),
+        (lambda: hint_gain(completion_times([[1, 2]], [2]), ONE), "synonyms: got"),
         (lambda: hint_gain(ONE, ONE), "at least two runs"),
         (lambda: hint_gain(ONE, ONE, reference=(1, 0)), r"reference: got \(1, 0\)"),
         (lambda: forgetting([[1.0]]), "skill: got"),

@@ -9,12 +9,16 @@ from gpicljax.systems.gradual_learning.figures import (
     skills_figure,
     transfer_figure,
 )
-from gpicljax.systems.gradual_learning.measures.criteria import clearance, efficiency, transfer
+from gpicljax.systems.gradual_learning.measures.criteria import (
+    completion_times,
+    efficiency,
+    transfer,
+)
 from gpicljax.viz import save_figure
 
 
 def test_every_task_has_its_row(tmp_path):
-    runs = efficiency(clearance([[10, 30], [20, 50], [20, 50]], [2, 1, 0]))
+    runs = efficiency(completion_times([[10, 30], [20, 50], [20, 50]], [2, 1, 0]))
     figure = efficiency_figure({"table": runs}, ["copy", "spell"], reference=[5, 9])
     axes = figure.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["copy", "spell"]
@@ -25,7 +29,7 @@ def test_every_task_has_its_row(tmp_path):
 
 
 def test_ratios_and_skills(tmp_path):
-    alone, after = clearance([[9], [8]], [1, 1]), clearance([[1, 3], [1, 4]], [2, 2])
+    alone, after = completion_times([[9], [8]], [1, 1]), completion_times([[1, 3], [1, 4]], [2, 2])
     figure = transfer_figure({"spell": transfer(alone, after)}, title="Gradual learning")
     assert figure.axes[0].collections[0].get_offsets()[0][0] == pytest.approx(6**0.5)
     figure = skills_figure([[1.0, 0.2], [0.4, 1.0]], ["copy", "spell"])

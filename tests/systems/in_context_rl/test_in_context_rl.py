@@ -4,7 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.systems.in_context_rl.measures import Trials, measure, normalised, summary
+from gpicljax.systems.in_context_rl.measures import (
+    TrialRecords,
+    measure_trials,
+    normalised_score,
+    summary,
+)
 
 
 def plain(rewards, ends, accounting):
@@ -32,13 +37,13 @@ def trials():
     actions[1, 15:] = 1
     actions[5] = 0
     replies, invalid = length + 4, np.full(6, 4)
-    return Trials(actions, rewards, ends, length, replies, invalid)
+    return TrialRecords(actions, rewards, ends, length, replies, invalid)
 
 
 @pytest.mark.parametrize("accounting", ["fixed", "reference"])
 def test_measures_equal_plain_python(trials, accounting):
     best = np.array([2, 1, 0, 0, 0, 2])
-    found = measure(trials, num_actions=3, best=best, accounting=accounting)
+    found = measure_trials(trials, num_actions=3, best=best, accounting=accounting)
     for row, length in enumerate(trials.length):
         cut = slice(0, length)
         actions = trials.actions[row, cut]
@@ -75,7 +80,7 @@ def test_measures_equal_plain_python(trials, accounting):
 
 def test_continuous_actions_have_no_counts(trials):
     moved = trials._replace(actions=np.zeros((6, 30, 2)))
-    found = measure(moved)
+    found = measure_trials(moved)
     assert np.isnan(found.minimum_action_fraction).all()
     assert set(summary(found)) >= {"total_return", "last_5"}
     assert "suffix_failure" not in summary(found)
@@ -84,16 +89,16 @@ def test_continuous_actions_have_no_counts(trials):
 def test_scores_and_refusals(trials):
     rng = np.random.default_rng(1)
     random, oracle = rng.normal(0, 0.1, 400), rng.normal(1, 0.1, 400)
-    score = normalised(0.7 * oracle + 0.3 * random, random, oracle)
+    score = normalised_score(0.7 * oracle + 0.3 * random, random, oracle)
     assert score.mean == pytest.approx(0.7) and score.low == pytest.approx(0.7)
-    noisy = normalised(0.7 * oracle + 0.3 * random + rng.normal(0, 1, 400), random, oracle)
+    noisy = normalised_score(0.7 * oracle + 0.3 * random + rng.normal(0, 1, 400), random, oracle)
     assert noisy.low < noisy.mean < noisy.high and 0.1 < noisy.high - noisy.low < 0.3
     gaps = np.where(np.arange(400) < 5, np.nan, oracle)
-    assert normalised(gaps, random, oracle).count == 395
+    assert normalised_score(gaps, random, oracle).count == 395
     with pytest.raises(ValueError, match="oracle: got"):
-        normalised(random, oracle, random)
+        normalised_score(random, oracle, random)
     with pytest.raises(ValueError, match=r"trials.length: got \(5,\); accepted: \(6,\)"):
-        measure(trials._replace(length=np.ones(5)))
+        measure_trials(trials._replace(length=np.ones(5)))
     with pytest.raises(ValueError, match="accounting: got 'refrence'.*did you mean"):
-        measure(trials, accounting="refrence")
-    assert jnp.isfinite(measure(trials).total_return).all()
+        measure_trials(trials, accounting="refrence")
+    assert jnp.isfinite(measure_trials(trials).total_return).all()

@@ -12,7 +12,7 @@ from inspect_ai import eval
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
 from gpicljax.systems.in_context_rl.prompts.inspect_tasks import in_context_rl
-from gpicljax.systems.mental_modelling.data.episodes import made_up
+from gpicljax.systems.mental_modelling.data.episodes import episode_from_actions
 from gpicljax.systems.mental_modelling.data.stored import save_episodes
 from gpicljax.systems.mental_modelling.prompts.inspect_tasks import mental_modelling
 from gpicljax.systems.meta_rg.prompts.inspect_tasks import referential_listener, referential_speaker
@@ -60,7 +60,7 @@ def test_a_trial_is_a_sample(tmp_path):
 def test_a_question_about_an_agent_is_a_sample(tmp_path):
     actions = [2, 2, 0, 0, 2, 2, 0, 0, 2, 2]
     states = np.cumsum(np.full((10, 2), 0.01), 0)
-    car = made_up(actions, states, environment="MountainCar-v0")
+    car = episode_from_actions(actions, states, environment="MountainCar-v0")
     save_episodes(tmp_path / "data" / "MountainCar-v0" / "mine", car)
     data = str(tmp_path / "data")
     task = mental_modelling(data=data, question="next_action", history=2, queries=6)

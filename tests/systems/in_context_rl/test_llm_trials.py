@@ -16,7 +16,7 @@ from gpicljax.llm.prompts import PromptSettings
 from gpicljax.rollout import HostBatch, host_play
 from gpicljax.storage import LockedError, SavedError
 from gpicljax.storage.lock import exclusive
-from gpicljax.systems.in_context_rl.measures import measure, recorded, step_of
+from gpicljax.systems.in_context_rl.measures import keep_trial_step, measure_trials, trial_records
 from gpicljax.systems.in_context_rl.prompts.session import TrialSession
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.wrappers.trial import Trial
@@ -142,10 +142,10 @@ def test_a_language_model_plays_what_others_play(lakes, key, tmp_path):
             taken[i] += 1
         return actions
 
-    again = recorded(host_play(key, lakes, follow, max_steps=12, keep=step_of))
+    again = trial_records(host_play(key, lakes, follow, max_steps=12, keep=keep_trial_step))
     np.testing.assert_array_equal(again.rewards, trials.rewards)
     np.testing.assert_array_equal(again.ends, trials.ends)
-    rate = measure(trials, num_actions=4).invalid_response_rate
+    rate = measure_trials(trials, num_actions=4).invalid_response_rate
     np.testing.assert_allclose(rate, trials.invalid / trials.replies, rtol=1e-6)
     # All turns are on disk; the same call asks for nothing.
     turns = [read_transcript(tmp_path / f"run/trial_000{i}.jsonl")[1] for i in range(3)]

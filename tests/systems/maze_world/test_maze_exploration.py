@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from gpicljax.systems.maze_world.measures.exploration import explored
+from gpicljax.systems.maze_world.measures.exploration import cells_visited
 
 LENGTH, SIZE = 200, 9
 
@@ -14,7 +14,7 @@ def test_different_cells_up_to_each_moment():
     steps = rng.integers(-1, 2, (3, LENGTH, 2))
     walks = np.clip(4 + steps.cumsum(1), 0, SIZE - 1).astype(np.uint8)
     walks[2] = walks[2, 0]  # one that stays where it is
-    counts = jax.jit(jax.vmap(lambda walk: explored(walk, SIZE)))(walks)
+    counts = jax.jit(jax.vmap(lambda walk: cells_visited(walk, SIZE)))(walks)
     assert counts.shape == (3, LENGTH) and counts.dtype == np.int32
     for walk, count in zip(walks, counts, strict=True):
         been, expected = set(), []
@@ -36,4 +36,4 @@ def test_different_cells_up_to_each_moment():
 )
 def test_bad_input_is_refused(positions, size, message):
     with pytest.raises(ValueError, match=message):
-        explored(positions, size)
+        cells_visited(positions, size)

@@ -36,7 +36,7 @@ def plain_sets():
     return textures.TextureSet(shades[:6], shades[6:7], shades[7:])
 
 
-textures.register("test-symmetric", plain_sets)
+textures.register_textures("test-symmetric", plain_sets)
 SYMMETRIC = Camera(45, 61, textures="test-symmetric")
 
 
@@ -219,7 +219,7 @@ def test_textures_are_upright_and_never_mirrored():
     arrow[:, :32, :, 0] = 255  # red above
     arrow[:, :, :32, 1] = 255  # green to the left
     grey = np.full((1, 64, 64, 3), 9, np.uint8)
-    textures.register("test-arrow", textures.TextureSet(arrow, grey, grey))
+    textures.register_textures("test-arrow", textures.TextureSet(arrow, grey, grey))
     plan = ["#####", "#...#", "#...#", "#...#", "#####"]
     room = make_task(plan, kinds=1, most=1, wall_height=2.0, eye_height=1.0)
     view = functools.partial(render, Camera(21, 21, 100.0, "test-arrow"), room)

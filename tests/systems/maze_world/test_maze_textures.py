@@ -7,7 +7,7 @@ from gpicljax.systems.maze_world.env import patterns, textures
 from gpicljax.systems.maze_world.env.textures import (
     TextureSet,
     random_textures,
-    register,
+    register_textures,
     texture_set,
 )
 
@@ -82,15 +82,15 @@ def test_landmarks_have_fifteen_colours():
 def test_own_sets():
     given = blank(3)
     own = TextureSet(given, blank(), blank(2))
-    register("test-own", own)
-    register("test-own", own)  # the same again is fine
+    register_textures("test-own", own)
+    register_textures("test-own", own)  # the same again is fine
     assert texture_set("test-own") is own
     given[:] = 7
     assert not own.walls.any()  # the set keeps its own copy
     with pytest.raises(ValueError, match="read-only"):
         own.walls[0] = 1
     with pytest.raises(ValueError, match="'test-own'; accepted: one that is not registered"):
-        register("test-own", TextureSet(blank(), blank(), blank()))
+        register_textures("test-own", TextureSet(blank(), blank(), blank()))
 
 
 def test_sets_are_made_when_first_used():
@@ -100,7 +100,7 @@ def test_sets_are_made_when_first_used():
         made.append(1)
         return TextureSet(blank(), blank(), blank())
 
-    register("test-lazy", make)
+    register_textures("test-lazy", make)
     assert not made
     assert texture_set("test-lazy") is texture_set("test-lazy")
     assert made == [1]
@@ -132,8 +132,8 @@ def test_unknown_names_and_sources_are_refused():
     with pytest.raises(ValueError, match="textures: got 'defualt' .did you mean 'default'"):
         texture_set("defualt")
     with pytest.raises(ValueError, match="source: got 'ndarray'; accepted: a TextureSet"):
-        register("test-array", blank())
-    register("test-wrong", lambda: blank())
+        register_textures("test-array", blank())
+    register_textures("test-wrong", lambda: blank())
     with pytest.raises(ValueError, match="'test-wrong': got 'ndarray'; accepted: a function"):
         texture_set("test-wrong")
     with pytest.raises(ValueError, match="walls: got 0; accepted: an integer >= 1"):

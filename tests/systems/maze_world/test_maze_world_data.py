@@ -19,13 +19,13 @@ from gpicljax.systems.maze_world import data as maze_world
 from gpicljax.systems.maze_world.data import stored
 from gpicljax.systems.maze_world.data.demonstrations import (
     Demonstration,
-    Episode,
+    MazeTrajectory,
     advice,
     frames,
     states_of,
     task_of,
 )
-from gpicljax.systems.maze_world.data.sequences import glances
+from gpicljax.systems.maze_world.data.sequences import sample_frames
 from gpicljax.systems.maze_world.experts.privileged import privileged_agent
 
 SETTINGS = Demonstration(length=40)
@@ -39,7 +39,7 @@ class Made(NamedTuple):
 
     env: Any
     params: Any
-    episodes: Episode
+    episodes: MazeTrajectory
     tasks: Any
     run: Any
     replay: Any
@@ -267,25 +267,25 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(shards.ShardWriter, "append", stopped)
         with pytest.raises(OSError, match="plug"):
-            maze_world.collect(*arguments, **options)
-    maze_world.collect(*arguments, **options, report=lambda *x: told.append(x))
+            maze_world.collect_trajectories(*arguments, **options)
+    maze_world.collect_trajectories(*arguments, **options, report=lambda *x: told.append(x))
     assert told == [(1, 2), (2, 2)]
-    maze_world.collect(*arguments, **options, report=lambda *x: told.append(x))
+    maze_world.collect_trajectories(*arguments, **options, report=lambda *x: told.append(x))
     assert told[2:] == [(2, 2)]
     with pytest.raises(StoreMismatchError, match=r"seed: 7 -> 8"):
-        maze_world.collect(tmp_path / "store", 8, env, params, **options)
+        maze_world.collect_trajectories(tmp_path / "store", 8, env, params, **options)
 
     reader = ShardReader(tmp_path / "store")
     assert len(reader) == 2 * BATCH
     second = run(jax.random.fold_in(jax.random.key(7), 1))
     assert np.array_equal(reader.read(np.arange(BATCH, 2 * BATCH))["pose"], second.pose)
-    again, choices, settings = maze_world.from_card(reader.about)
+    again, choices, settings = maze_world.from_metadata(reader.about)
     assert again == env and settings == SETTINGS
     before = {name: x for name, x in reader.about["static"].items() if name != "rays"}
-    assert maze_world.from_card({**reader.about, "static": before})[0] == env
+    assert maze_world.from_metadata({**reader.about, "static": before})[0] == env
     jax.tree.map(np.testing.assert_array_equal, choices, params)
 
-    batch = Episode(**next(reader.batches(3, seed=0)))
+    batch = MazeTrajectory(**next(reader.batches(3, seed=0)))
     piece = batch._replace(pose=batch.pose[:, :, 5:9], command=batch.command[:, 5:9])
     tasks, whole = [], []
     for i in range(3):
@@ -299,7 +299,7 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
 
 def test_what_stored_episodes_fit(tmp_path):
     env, params = make_env(), made_params()
-    about = maze_world.card(env, params, SETTINGS)
+    about = maze_world.metadata(env, params, SETTINGS)
     with shards.ShardWriter(tmp_path, about):
         about = ShardReader(tmp_path).about
     # Frames are rendered from poses: other views will do.
@@ -330,8 +330,11 @@ def test_what_stored_episodes_fit(tmp_path):
         (lambda: make(generated=jnp.zeros(2)), "generated"),
         (lambda: make(actor_params=jnp.zeros(3)), "actor_params: got float32[3]"),
         (lambda: make(params=made_params(horizon=10)), "horizon: got 10"),
-        (lambda: maze_world.from_card({"static": {}}), "about"),
-        (lambda: maze_world.collect("x", 0, make_env(), made_params(), episodes=0), "episodes"),
+        (lambda: maze_world.from_metadata({"static": {}}), "about"),
+        (
+            lambda: maze_world.collect_trajectories("x", 0, make_env(), made_params(), episodes=0),
+            "episodes",
+        ),
     ],
 )
 def test_bad_input_is_refused(call, word):
@@ -353,7 +356,9 @@ def make(params=None, episodes=2, **others):
 def test_glances_show_every_command_before_and_after_a_step():
     env = gpicljax.make("MazeWorld-v0", size=7, max_landmarks=3, resolution=(32, 32))
     params = env.make_params(num_landmarks=3)
-    seen = jax.device_get(jax.jit(lambda key: glances(key, env, params, 2, 24))(jax.random.key(0)))
+    seen = jax.device_get(
+        jax.jit(lambda key: sample_frames(key, env, params, 2, 24))(jax.random.key(0))
+    )
     # The bar above has the colour of what is commanded.
     bars = [{tuple(frame[3, 16]) for frame in picture.reshape(-1, 32, 32, 3)} for picture in seen]
     assert bars[0] == bars[1] and len(bars[0]) == 3

@@ -7,7 +7,7 @@ import pytest
 
 from gpicljax.systems.maze_world import data as maze_world
 from gpicljax.systems.maze_world.data import stored
-from gpicljax.systems.maze_world.data.demonstrations import Episode
+from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory
 from gpicljax.systems.maze_world.studies.maze_world_data import program as maze_world_data
 
 TINY = ["--size=9", "--landmarks=3", "--demonstration.length=12", "--episodes=10",
@@ -24,7 +24,9 @@ def canned(monkeypatch):
         def make(key):
             drawn = jax.random.randint(key, (episodes, 12), 0, 5).astype(jnp.uint8)
             one = jnp.zeros(episodes, jnp.float32)
-            return Episode(*[one] * 6, jnp.zeros((episodes, 3, 13), jnp.uint8), drawn, drawn, one)
+            return MazeTrajectory(
+                *[one] * 6, jnp.zeros((episodes, 3, 13), jnp.uint8), drawn, drawn, one
+            )
 
         return make
 
@@ -61,7 +63,7 @@ def test_for_real(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "projected size" in said and "steps/s" in said and not (tmp_path / "mazes").exists()
     reader = maze_world_data.main([*TINY, *out])
-    env, params, settings = maze_world.from_card(reader.about)
+    env, params, settings = maze_world.from_metadata(reader.about)
     assert len(reader) == 12 and env.size == 9 and settings.length == 12
     assert [round(float(p.density), 2) for p in params] == [0.2, 0.36]
 

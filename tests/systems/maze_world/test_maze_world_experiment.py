@@ -16,7 +16,7 @@ from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, stan
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, WINDOW
 from gpicljax.runtime import load_agent, parse, save_autoencoder, to_json
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration
-from gpicljax.systems.maze_world.data.stored import card, collect
+from gpicljax.systems.maze_world.data.stored import collect_trajectories, metadata
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.studies.maze_world import program as maze_world
 from gpicljax.systems.maze_world.studies.maze_world.config import PRESETS
@@ -149,7 +149,9 @@ SHORT = Demonstration(length=16)
 @pytest.mark.slow
 def test_models_learn_from_stored_episodes(pictures, tmp_path):
     params = MAZES.make_params(size=7, horizon=17)
-    collect(tmp_path, 0, MAZES, params, episodes=4, episodes_per_shard=4, settings=SHORT)
+    collect_trajectories(
+        tmp_path, 0, MAZES, params, episodes=4, episodes_per_shard=4, settings=SHORT
+    )
     flags = [*TINY, f"--autoencoder={pictures}", f"--data={tmp_path}", "--contexts", "0"]
     program = maze_world.build(parse(PRESETS, flags))
     (cell,) = program.cells.values()
@@ -175,7 +177,7 @@ def mazes(tmp_path_factory):
         "reward": steps.astype(np.float32),
         "command": np.zeros((4, 17), np.uint8),
     }
-    with ShardWriter(folder, card(MAZES, MAZES.make_params(size=7), SHORT)) as writer:
+    with ShardWriter(folder, metadata(MAZES, MAZES.make_params(size=7), SHORT)) as writer:
         writer.append(still)
     return folder
 

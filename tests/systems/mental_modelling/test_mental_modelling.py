@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpicljax.spaces import Box, Discrete
-from gpicljax.systems.mental_modelling.data.episodes import episodes_of
+from gpicljax.systems.mental_modelling.data.episodes import episodes_from_arrays
 from gpicljax.systems.mental_modelling.measures.baselines import (
     BASELINES,
     baseline_answers,
@@ -39,13 +39,13 @@ def car():
     first = np.array([[0.1, 5], [0.2, 4], [0.20001, 3], [0.1, 2], [0.3, 1]])
     second = np.array([[1.0, 3], [0.5, 2], [0.75, 1], [0.75, 0]])
     actions = [np.array([0, 2, 2, 1, 2]), np.array([1, 1, 0, 1])]
-    return episodes_of([first, second], actions, [-np.ones(5), -np.ones(4)], **CAR)
+    return episodes_from_arrays([first, second], actions, [-np.ones(5), -np.ones(4)], **CAR)
 
 
 def pendulum(actions, states=None):
     actions = np.array(actions, np.float32)[:, None]
     states = np.zeros((len(actions), 1)) if states is None else np.array(states)
-    return episodes_of([states], [actions], [np.zeros(len(actions))], **PENDULUM)
+    return episodes_from_arrays([states], [actions], [np.zeros(len(actions))], **PENDULUM)
 
 
 def test_every_question_gives_and_asks_for_what_it_says():
@@ -183,7 +183,7 @@ def test_rules_answer_as_by_hand():
 
 def test_numbered_states_are_asked_for_by_number():
     states = np.array([0, 1, 2, 0, 1, 2, 0, 1])
-    lake = episodes_of([states], [np.arange(8) % 3], [np.zeros(8)], num_states=16, **LAKE)
+    lake = episodes_from_arrays([states], [np.arange(8) % 3], [np.zeros(8)], num_states=16, **LAKE)
     for question in ("next_state", "last_state"):
         asked = build_queries(lake, question, history=5)
         wanted = [[0], [1]] if question == "next_state" else [[2], [0]]
@@ -243,7 +243,7 @@ def test_ten_thousand_queries_take_seconds():
     states = np.cumsum(rng.normal(size=(40, 274, 8)), axis=1)
     actions = rng.integers(0, 4, (40, 274))
     lander = {"environment": "LunarLander-v3", "action_space": Discrete(4), "agent": "PPO"}
-    episodes = episodes_of([*states], [*actions], [*np.ones((40, 274))], **lander)
+    episodes = episodes_from_arrays([*states], [*actions], [*np.ones((40, 274))], **lander)
     start = time.process_time()
     asked = build_queries(episodes, "next_state", history=20)
     built = time.process_time() - start

@@ -13,7 +13,7 @@ from gpicljax.environment import Environment, Transition
 from gpicljax.interface import Agent
 from gpicljax.spaces import Box, Dict, Discrete
 from gpicljax.storage import SavedError
-from gpicljax.systems.mental_modelling.data.episodes import episodes_of, join, take
+from gpicljax.systems.mental_modelling.data.episodes import episodes_from_arrays, join, take
 from gpicljax.systems.mental_modelling.data.recording import record_episodes
 from gpicljax.systems.mental_modelling.data.stored import load_episodes, read_npz, save_episodes
 
@@ -121,7 +121,7 @@ def test_files_of_the_reference_and_own_arrays_load_alike(tmp_path):
     assert read.actions[1].tolist() == [0, 1, 2, 0, 0] and read.returns.tolist() == [-5, -3]
     # Gymnasium's rollouts have a last observation, and no axis of a vector environment.
     lived = [np.arange(12.0).reshape(6, 2), np.arange(8.0).reshape(4, 2)]
-    own = episodes_of(
+    own = episodes_from_arrays(
         [x.astype(np.float32) for x in lived],
         [np.arange(5) % 3, np.arange(3)],
         [-np.ones(5), -np.ones(3)],

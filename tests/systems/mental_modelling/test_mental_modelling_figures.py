@@ -8,7 +8,7 @@ import pytest
 from browser import browse, in_browser
 
 from gpicljax.storage import SavedError
-from gpicljax.systems.mental_modelling.data.episodes import made_up
+from gpicljax.systems.mental_modelling.data.episodes import episode_from_actions
 from gpicljax.systems.mental_modelling.figures.curves import (
     elements_figure,
     grouped_bars,
@@ -24,7 +24,7 @@ from gpicljax.systems.mental_modelling.figures.review import (
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
 from gpicljax.systems.mental_modelling.measures.published import ERRORS
 from gpicljax.systems.mental_modelling.measures.questions import build_queries
-from gpicljax.systems.mental_modelling.measures.results import row_of
+from gpicljax.systems.mental_modelling.measures.results import result_row
 from gpicljax.systems.mental_modelling.measures.reviews import agreement, load_review
 
 REPLIES = [
@@ -36,9 +36,9 @@ REPLIES = [
 
 def walk_rows():
     rng = np.random.default_rng(0)
-    walk = made_up(rng.integers(0, 3, 60), rng.normal(size=(60, 2)))
+    walk = episode_from_actions(rng.integers(0, 3, 60), rng.normal(size=(60, 2)))
     return [
-        row_of(asked, name, answers)
+        result_row(asked, name, answers)
         for question in ("next_action", "next_state")
         for history in (0, 1, 5)
         for asked in [build_queries(walk, question, history=history, first=5)]

@@ -10,7 +10,11 @@ from gpicljax.llm.local import ByteModel
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.spaces import Box
 from gpicljax.storage import SavedError
-from gpicljax.systems.mental_modelling.data.episodes import episodes_of, join, made_up
+from gpicljax.systems.mental_modelling.data.episodes import (
+    episode_from_actions,
+    episodes_from_arrays,
+    join,
+)
 from gpicljax.systems.mental_modelling.measures.questions import QUESTIONS, build_queries, pick
 from gpicljax.systems.mental_modelling.measures.scoring import score
 from gpicljax.systems.mental_modelling.prompts.questions import (
@@ -28,7 +32,7 @@ RAW = QuestionSettings(instructions=False)
 
 def car():
     states = [[-0.5123, 0.01], [-0.4987, 0.02], [-0.4711, 0.03], [-0.4377, 0.0444]]
-    return made_up([2, 0, 1, 2], states, environment="MountainCar-v0")
+    return episode_from_actions([2, 0, 1, 2], states, environment="MountainCar-v0")
 
 
 def test_what_is_asked_is_told_and_what_is_true_is_not():
@@ -68,7 +72,7 @@ def test_conditions_take_away_what_they_say():
     )
     for text in TASKS.values():
         assert all((text.task, text.states, text.actions, text.rewards, text.start, text.end))
-    walk = build_queries(made_up([0, 1]), "next_action", history=0)
+    walk = build_queries(episode_from_actions([0, 1]), "next_action", history=0)
     with pytest.raises(ValueError, match="queries.environment: got 'Walk'; accepted"):
         question_messages(walk, 0)
 
@@ -77,7 +81,7 @@ def test_goals_are_shown():
     """Fetch's, whose instructions speak of them; asked about by the element and by the part."""
     rng = np.random.default_rng(0)
     steps = 4
-    arm = episodes_of(
+    arm = episodes_from_arrays(
         [rng.normal(size=(steps, 25))],
         [rng.uniform(-1, 1, (steps, 4))],
         [-np.ones(steps)],
@@ -118,7 +122,7 @@ def test_the_last_answer_counts_and_nothing_else_is_one():
     assert answer_in("[ANSWER: 'Increase', unchanged]", states) == [1, 2]
     assert answer_in("[ANSWER: increase]", states) is None
     assert answer_in("[ANSWER: Yes]", votes) == [1] and answer_in("[ANSWER: 1]", votes) is None
-    swing = made_up([0.5, -0.5, 0.1], action_space=Box(-2.0, 2.0))
+    swing = episode_from_actions([0.5, -0.5, 0.1], action_space=Box(-2.0, 2.0))
     bins = build_queries(swing, "next_action", history=1)
     numbers = build_queries(swing, "next_action", history=1, form="absolute")
     assert answer_in("[ANSWER: 9]", bins) == [9] and answer_in("[ANSWER: 10]", bins) is None
@@ -127,13 +131,13 @@ def test_the_last_answer_counts_and_nothing_else_is_one():
         assert answer_in(text, numbers) is None
     # What is read is what the part of the range is called in the question.
     assert "4: -0.4 <= action < 0" in question_text(bins, 0)
-    lake = made_up([0, 1, 0], [3, 2, 1], num_states=16, environment="FrozenLake-v1")
+    lake = episode_from_actions([0, 1, 0], [3, 2, 1], num_states=16, environment="FrozenLake-v1")
     squares = build_queries(lake, "next_state", history=1)
     assert answer_in("[ANSWER: 15]", squares) == [15] and answer_in("[ANSWER: 16]", squares) is None
 
 
 def two_walks():
-    return join(made_up([0, 1, 1, 0, 1]), made_up([1, 1, 0, 0]))
+    return join(episode_from_actions([0, 1, 1, 0, 1]), episode_from_actions([1, 1, 0, 0]))
 
 
 def test_replies_are_kept_and_asked_for_once(tmp_path):
@@ -185,7 +189,7 @@ def test_a_model_of_bytes_answers_too(tmp_path):
 
 
 def test_some_of_many_queries_are_drawn_once_and_in_order():
-    asked = build_queries(made_up(np.arange(60) % 3), "next_state", history=4)
+    asked = build_queries(episode_from_actions(np.arange(60) % 3), "next_state", history=4)
     some = pick(asked, 10, seed=1)
     assert len(set(some.step.tolist())) == 10 and (np.diff(some.step) > 0).all()
     assert np.array_equal(some.past_actions[:, -1], (some.step - 1) % 3)

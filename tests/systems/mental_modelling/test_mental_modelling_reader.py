@@ -9,7 +9,10 @@ import pytest
 
 from gpicljax.spaces import Discrete
 from gpicljax.storage import SavedError
-from gpicljax.systems.mental_modelling.data.episodes import episodes_of, made_up
+from gpicljax.systems.mental_modelling.data.episodes import (
+    episode_from_actions,
+    episodes_from_arrays,
+)
 from gpicljax.systems.mental_modelling.measures import published, reader
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers, copy_last
 from gpicljax.systems.mental_modelling.measures.questions import build_queries
@@ -21,8 +24,8 @@ from gpicljax.systems.mental_modelling.measures.reader import (
 from gpicljax.systems.mental_modelling.measures.results import (
     comparisons,
     load_rows,
+    result_row,
     right_by_history,
-    row_of,
     save_rows,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import score
@@ -65,7 +68,7 @@ def test_goals_are_read():
     rng = np.random.default_rng(0)
     side = rng.choice([-1.0, 1.0], 64)
     steps = 6
-    walk = episodes_of(
+    walk = episodes_from_arrays(
         [np.zeros((steps, 1))] * 64,
         [np.full(steps, int(x > 0)) for x in side],
         [np.zeros(steps)] * 64,
@@ -100,7 +103,7 @@ def walks(count, steps, habit, seed):
         states.append(place)
         actions.append(done)
     ring = {"environment": "Ring", "action_space": Discrete(2), "num_states": 5, "agent": "w"}
-    return episodes_of(states, actions, [np.ones(steps)] * count, **ring)
+    return episodes_from_arrays(states, actions, [np.ones(steps)] * count, **ring)
 
 
 @pytest.mark.slow
@@ -121,16 +124,20 @@ def test_a_reader_learns_the_task_in_weights_and_the_agent_in_context():
     votes = build_queries(other, "argue", history=6)
     assert score(votes, reader_answers(trained, votes)).accuracy > 0.8
     with pytest.raises(ValueError, match="queries: got 'Walk'; accepted: those of a task with"):
-        reader_answers(trained, build_queries(made_up([0, 1, 2]), "next_action", history=1))
+        reader_answers(
+            trained, build_queries(episode_from_actions([0, 1, 2]), "next_action", history=1)
+        )
     with pytest.raises(ValueError, match="length: got 30; accepted: up to 24"):
         right_by_history(answer, other, "next_action", length=30)
 
 
 def test_rows_are_kept_and_compared(tmp_path):
     rng = np.random.default_rng(0)
-    car = made_up(rng.integers(0, 3, 30), rng.normal(size=(30, 2)), environment="MountainCar-v0")
+    car = episode_from_actions(
+        rng.integers(0, 3, 30), rng.normal(size=(30, 2)), environment="MountainCar-v0"
+    )
     rows = [
-        row_of(asked, name, answers)
+        result_row(asked, name, answers)
         for history in (0, 2, 4)
         for asked in [build_queries(car, "next_action", history=history, first=4)]
         for name, answers in baseline_answers(asked).items()

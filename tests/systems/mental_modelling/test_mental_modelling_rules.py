@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from gpicljax.spaces import Box, Discrete
-from gpicljax.systems.mental_modelling.data.episodes import episodes_of, made_up
+from gpicljax.systems.mental_modelling.data.episodes import (
+    episode_from_actions,
+    episodes_from_arrays,
+)
 from gpicljax.systems.mental_modelling.measures.baselines import (
     BASELINES,
     baseline_answers,
@@ -20,7 +23,7 @@ from gpicljax.systems.mental_modelling.measures.scoring import Answers, score
 
 def test_half_of_what_is_argued_about_is_the_agents():
     rng = np.random.default_rng(0)
-    walk = made_up(rng.integers(0, 4, 301))
+    walk = episode_from_actions(rng.integers(0, 4, 301))
     asked = build_queries(walk, "argue", history=1)
     agents = build_queries(walk, "next_action", history=1).truth[:, 0]
     assert asked.form == "vote" and asked.truth[:, 0].mean() == 0.5
@@ -43,7 +46,7 @@ def test_half_of_what_is_argued_about_is_the_agents():
 def test_other_continuous_actions_lie_in_other_parts_of_the_range():
     actions = np.random.default_rng(1).uniform(-2, 2, (200, 2))
     space = {"environment": "Arm", "action_space": Box(-2.0, 2.0, (2,)), "agent": "a"}
-    arm = episodes_of([np.zeros((200, 1))], [actions], [np.zeros(200)], **space)
+    arm = episodes_from_arrays([np.zeros((200, 1))], [actions], [np.zeros(200)], **space)
     asked = build_queries(arm, "argue", history=0)
     shown, true = (to_bins(x, -2.0, 2.0) for x in (asked.action, actions))
     agents = asked.truth[:, 0] == 1
@@ -63,7 +66,9 @@ def swing(steps, friction):
         states.append([np.cos(angle), np.sin(angle), speed])
         speed += 0.4 * np.sin(angle) + 0.11 * action - friction
         angle += 0.05 * speed
-    return made_up(torque, states, environment="Pendulum-v1", action_space=Box(-2.0, 2.0))
+    return episode_from_actions(
+        torque, states, environment="Pendulum-v1", action_space=Box(-2.0, 2.0)
+    )
 
 
 def test_a_law_fitted_to_the_history_foretells_and_looks_back():
@@ -75,8 +80,8 @@ def test_a_law_fitted_to_the_history_foretells_and_looks_back():
         assert found.accuracy >= score(asked, ridge(asked)).accuracy
     # With nothing to fit, or where no law is known, it says so.
     assert physics(build_queries(pendulum, "last_state", history=1)) is None
-    assert physics(build_queries(made_up([0, 1, 1]), "next_state", history=1)) is None
-    assert physics(build_queries(made_up([0, 1, 1]), "next_action", history=1)) is None
+    assert physics(build_queries(episode_from_actions([0, 1, 1]), "next_state", history=1)) is None
+    assert physics(build_queries(episode_from_actions([0, 1, 1]), "next_action", history=1)) is None
 
 
 def test_feedback_is_linear_in_angles():
@@ -84,7 +89,9 @@ def test_feedback_is_linear_in_angles():
     angle, speed = rng.uniform(-1.5, 1.5, 30), rng.normal(size=30)
     states = np.stack([np.cos(angle), np.sin(angle), speed], -1)
     actions = -0.8 * angle - 0.3 * speed
-    episode = made_up(actions, states, environment="Pendulum-v1", action_space=Box(-2.0, 2.0))
+    episode = episode_from_actions(
+        actions, states, environment="Pendulum-v1", action_space=Box(-2.0, 2.0)
+    )
     asked = build_queries(episode, "next_action", form="absolute", history=12)
     error = score(asked, physics(asked)).absolute_error[0]
     assert error < 1e-3 < score(asked, ridge(asked)).absolute_error[0]
@@ -93,7 +100,9 @@ def test_feedback_is_linear_in_angles():
 def test_products_of_inputs_are_found():
     states = np.random.default_rng(4).uniform(-1, 1, (40, 2))
     actions = states[:, 0] * states[:, 1]
-    asked = build_queries(made_up(actions, states), "next_action", form="absolute", history=30)
+    asked = build_queries(
+        episode_from_actions(actions, states), "next_action", form="absolute", history=30
+    )
     close = score(asked, quadratic(asked, penalty=1e-6)).absolute_error[0]
     assert close < 0.01 < score(asked, ridge(asked)).absolute_error[0]
-    assert made_up([0, 1]).action_space == Discrete(2)
+    assert episode_from_actions([0, 1]).action_space == Discrete(2)

@@ -27,7 +27,7 @@ SECTION, NEAREST = "section oracle", "1-NN oracle"
 def player(env):
     """All calibration rules in one compiled pass, for any parameters of the game."""
     vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048, privileged=True)
-    panel = experts.calibration_panel(env)
+    panel = experts.baseline_panel(env)
     sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
     return jax.jit(
         lambda key, params: play_games(key, vec, panel, None, env_params=params, **sizes),
@@ -42,7 +42,7 @@ def scores(env_id, shots=1, values=(2, 5), **static):
     params = env.make_params(shots=shots, min_values=values[0], max_values=values[1])
     games = player(env)(jax.random.key(0), params)
     measured = {}
-    for r, name in enumerate(experts.calibration_rules(env)):
+    for r, name in enumerate(experts.baseline_rules(env)):
         accuracy = zsct_accuracy(games.correct[..., r], games.valid, games.query)
         measured[name] = jax.tree.map(lambda x: 100 * float(x), accuracy)
     return measured
@@ -132,7 +132,7 @@ def test_balanced_nonmatches_alone_leave_the_any_feedback_rule():
 def test_digitising_pair_is_defeated_by_a_permutation(permutation):
     env = gpicljax.make("MetaRG-v0", speaker="digitising", permutation=permutation)
     vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048, privileged=True)
-    agent = experts.listener(env, experts.digitising_rule(env))
+    agent = experts.rule_listener(env, experts.digitising_rule(env))
     sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}
     games = jax.jit(lambda key: play_games(key, vec, agent, None, **sizes))(jax.random.key(1))
     correct = games.correct.reshape(games.valid.shape)
@@ -146,10 +146,10 @@ def test_digitising_pair_is_defeated_by_a_permutation(permutation):
 def test_rules_refuse_other_views_and_decisions():
     players = gpicljax.make("MetaRG-v0", view="players")
     with pytest.raises(ValueError, match="view"):
-        experts.calibration_panel(players)
+        experts.baseline_panel(players)
     with pytest.raises(ValueError, match="actions"):
         reference = gpicljax.make("MetaRG-v0", actions="reference")
-        experts.listener(reference, experts.random_rule(reference))
+        experts.rule_listener(reference, experts.random_rule(reference))
     with pytest.raises(ValueError, match="decision: got 2"):
         experts.constant_rule(gpicljax.make("MetaRG-v0"), 2)
     with pytest.raises(ValueError, match="stimulus"):

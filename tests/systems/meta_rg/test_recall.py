@@ -10,9 +10,9 @@ from variants import daily
 
 import gpicljax
 from gpicljax.agents.acting import random_agent
-from gpicljax.agents.combinators import panel
+from gpicljax.agents.combinators import panel_agent
 from gpicljax.systems.meta_rg.experts import recall as experts
-from gpicljax.systems.meta_rg.measures.recall import play_games
+from gpicljax.systems.meta_rg.measures.recall import play_recall_games
 
 SMALL = {"max_values": 3, "num_dims": 2}
 EPISODES = 256
@@ -136,11 +136,11 @@ def test_oracles_and_chance_agree_with_closed_forms():
     keys = jax.random.split(jax.random.key(2), 1024)
     tasks = jax.jit(jax.vmap(env.sample_task, (0, None)))(keys, params)
     rules = [experts.nearest(env), experts.ranking(env), random_agent(env)]
-    agent = panel([*rules, experts.single(env, tasks)])
+    agent = panel_agent([*rules, experts.single(env, tasks)])
     vec = gpicljax.VectorEnv(
         env, EPISODES, resets="synchronous", steps_per_trial=steps + 1, privileged=True
     )
-    run = jax.jit(lambda key: play_games(key, vec, agent, (), params))
+    run = jax.jit(lambda key: play_recall_games(key, vec, agent, (), params))
     games = jax.tree.map(np.asarray, run(jax.random.key(0)))
     assert games.answered.all() and (games.shot == np.repeat([0, 1], 9)).all()
     shares = games.correct.reshape(EPISODES, 2, 9, 4).mean(2)

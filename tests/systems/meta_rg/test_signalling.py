@@ -11,7 +11,7 @@ from variants import daily
 
 import gpicljax
 from gpicljax.agents.sequence import SequenceHParams
-from gpicljax.batching import strong
+from gpicljax.batching import strip_weak_types
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.rollout import play, start_rollout
@@ -47,7 +47,7 @@ CONFIG = signalling.SignallingConfig(
 def compiled(config):
     """The trainer, and its compiled functions: whether a speaker learns is traced."""
     draw = game_sequences(ENV, config.games, config.episodes, config.copies)
-    trainer = signalling.make(config, GAME, LISTENING, draw)
+    trainer = signalling.signalling_trainer(config, GAME, LISTENING, draw)
     hparams = SequenceHParams(learning_rate=1e-2, warmup_updates=1)
     init = jax.jit(lambda key, lesson: trainer.init(key, hparams, lesson))
     return trainer, init, jax.jit(trainer.update)
@@ -56,7 +56,7 @@ def compiled(config):
 def trained(config, learns=1.0):
     """A state and the next one, metrics, and the trainer."""
     trainer, init, update = compiled(config)
-    state = init(jax.random.key(0), strong(signalling.Lesson(PARAMS, learns)))
+    state = init(jax.random.key(0), strip_weak_types(signalling.SignallingData(PARAMS, learns)))
     return state, *update(state), trainer
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpicljax.evaluation import Moments, holm
+from gpicljax.evaluation import SummaryStats, holm
 from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.zsct import hypothesis_table, hypothesis_tests, zsct_accuracy
 
@@ -132,7 +132,7 @@ def test_rows_are_welch_tests_with_holm_within_a_hypothesis():
 
 
 def test_a_clear_contradiction_is_called_one():
-    cells = {(1, 1): Moments(0.7, 0.01, 6), (2, 1): Moments(0.5, 0.01, 6)}
+    cells = {(1, 1): SummaryStats(0.7, 0.01, 6), (2, 1): SummaryStats(0.5, 0.01, 6)}
     (row,) = hypothesis_tests(cells)
     assert (row.hypothesis, row.verdict) == (2, "contradicted")
     assert row.p_against < 1e-6 < row.p_adjusted

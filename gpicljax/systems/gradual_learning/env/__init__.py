@@ -8,15 +8,15 @@ from gpicljax.systems.gradual_learning.env.curriculum import (
     save_curriculum,
 )
 from gpicljax.systems.gradual_learning.env.pool import words
-from gpicljax.systems.gradual_learning.env.replay import Line, Transcript, replay
+from gpicljax.systems.gradual_learning.env.replay import Line, ReplayResult, replay
 from gpicljax.systems.gradual_learning.env.tasks import (
     ALL_NAMES,
     ARITHMETIC_NAMES,
     BLOCKS_NAMES,
     FAMILIES,
     NAMES,
-    TASKS,
-    TaskSet,
+    TASK_SETS,
+    StreamTaskSet,
 )
 
 __all__ = [
@@ -25,15 +25,15 @@ __all__ = [
     "BLOCKS_NAMES",
     "FAMILIES",
     "NAMES",
-    "TASKS",
+    "TASK_SETS",
     "ByteStream",
     "Curriculum",
     "Line",
     "Params",
     "State",
     "Task",
-    "TaskSet",
-    "Transcript",
+    "StreamTaskSet",
+    "ReplayResult",
     "load_curriculum",
     "predecessors",
     "replay",

@@ -135,17 +135,17 @@ def _written(value: jax.Array, base: Any, groups: int) -> list[jax.Array]:
     return tokens[::-1]
 
 
-def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked:
+def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Asked:
     """A question: an expression that ends with "=".
 
     Args:
       seed: the instance's.
       task: `int32[]`, index of the task set.
       question: `int32[]`, its number in the instance.
-      mended: it makes no difference here.
+      corrected: it makes no difference here.
     """
     pool = shared()
-    code = jnp.asarray(tasks.table(mended)["code"])[task]
+    code = jnp.asarray(tasks.table(corrected)["code"])[task]
     rung = {name: jnp.asarray(column)[code] for name, column in _columns().items()}
     u = word(seed, _QUESTIONS + question * _PER_QUESTION + np.arange(_PER_QUESTION))
     operators, values, count, group, value = _drawn(rung, u)

@@ -94,22 +94,22 @@ def _begin() -> jax.Array:
     return _row("{}", texts)
 
 
-def first_token(task: jax.Array, mended: bool) -> jax.Array:
+def first_token(task: jax.Array, corrected: bool) -> jax.Array:
     """The token that an instance's first question begins with."""
-    return _begin()[jnp.asarray(tasks.table(mended)["code"])[task] % len(ladders.BLOCKS)]
+    return _begin()[jnp.asarray(tasks.table(corrected)["code"])[task] % len(ladders.BLOCKS)]
 
 
-def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked:
+def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Asked:
     """A question: what is the case, and what is asked about it.
 
     Args:
       seed: the instance's.
       task: `int32[]`, index of the task set.
       question: `int32[]`, its number in the instance.
-      mended: it makes no difference here.
+      corrected: it makes no difference here.
     """
     pool = shared()
-    code = jnp.asarray(tasks.table(mended)["code"])[task]
+    code = jnp.asarray(tasks.table(corrected)["code"])[task]
     rung = {name: jnp.asarray(column)[code] for name, column in _columns().items()}
     asks, lasts, placed = rung["asks"], rung["lasts"] == 1, rung["placed"] == 1
     turns = asks == TURNS

@@ -36,7 +36,7 @@ from gpicljax.systems.gradual_learning.env.tasks import (
     FAMILIES,
     MAPPING,
     NAMES,
-    TASKS,
+    TASK_SETS,
 )
 
 # Numbers of a stream's draws.
@@ -45,7 +45,7 @@ _FULL = 2**16 - 1
 RELIABLE = 5
 """After so many answers in a row that ended with a period, micro5.6.later takes that for known."""
 MINI_FACTOR = 4
-"""With mended rules, how many times the threshold of other tasks mini tasks have."""
+"""With corrected rules, how many times the threshold of other tasks mini tasks have."""
 
 
 def _pool() -> jax.Array:
@@ -55,9 +55,9 @@ def _pool() -> jax.Array:
 
 
 @functools.cache
-def _packed(mended: bool) -> np.ndarray:
+def _packed(corrected: bool) -> np.ndarray:
     """The rules of all task sets, a number each: rows would take longer to look up than to use."""
-    table = tasks.table(mended)
+    table = tasks.table(corrected)
     return conversation.packed(Rules(*(table[name] for name in Rules._fields)))
 
 
@@ -66,7 +66,8 @@ class Params:
     """The distribution over streams.
 
     Attributes:
-      order: `int32[max_tasks]`, indices of the curriculum's task sets in `TASKS`; 0 beyond its end.
+      order: `int32[max_tasks]`, indices of the curriculum's task sets in `TASK_SETS`; 0 beyond its
+        end.
       shares: `int32[max_tasks]`, of a mixture: the sum of the shares up to each, out of 65,535.
       count: `int32[]`, how many task sets the curriculum has.
       mixture: `bool[]`, whether instances draw their task sets.
@@ -75,7 +76,7 @@ class Params:
       horizon: `int32[]`, most steps of a stream.
     """
 
-    order: Annotated[jax.Array, Range(0, len(TASKS) - 1)]
+    order: Annotated[jax.Array, Range(0, len(TASK_SETS) - 1)]
     shares: Annotated[jax.Array, Range(0, _FULL)]
     count: Count
     mixture: jax.Array
@@ -117,7 +118,7 @@ class State:
       kept: the instance in progress; `talk` has its numbers one by one.
       question: what is being said, and to be answered.
       byte: what was said last.
-      task: index of the task set in `TASKS`.
+      task: index of the task set in `TASK_SETS`.
       place: its place in the curriculum.
       instance: number of the instance in the stream.
       number: number of the question in the instance.
@@ -162,8 +163,8 @@ class ByteStream(Environment[Params, Task, State]):
     program serves every curriculum. A stream is a function of its task: all of its episodes pose
     the same instances.
 
-    The default curriculum is the reference's, `NAMES`. `TASKS` has further sets that the document
-    asks for and the reference lacks: `micro5.2.repeats` (its own rule of success),
+    The default curriculum is the reference's, `NAMES`. `TASK_SETS` has further sets that the
+    document asks for and the reference lacks: `micro5.2.repeats` (its own rule of success),
     `micro1.prompt`, `micro5.6.later` (no period in feedback once answers end with theirs),
     `micro5.7.early` (feedback right after the period, with any rules), `micro7.1.plain`,
     `micro8.1` to `micro8.3` (spaces in stages), `micro9.2.growing` (the shortest words first),
@@ -177,7 +178,7 @@ class ByteStream(Environment[Params, Task, State]):
     `info` (the learner never sees it), of the step's instance, i.e. that in which the byte was
     said that the action replies to:
 
-    - `task`: `int32[]`, index of the task set in `TASKS`;
+    - `task`: `int32[]`, index of the task set in `TASK_SETS`;
     - `instance`: `int32[]`, its number in the stream, from 0;
     - `instance_ended`: `bool[]`, this step ended it: the next observation belongs to the next one;
     - `solved`: `bool[]`, and it was solved;
@@ -186,7 +187,7 @@ class ByteStream(Environment[Params, Task, State]):
 
     `rules="reference"` goes by the challenge's published environment, slips included; only how the
     mini tasks congratulate is in words of our own. The default,
-    `"mended"`, is without these:
+    `"corrected"`, is without these:
 
     - In micro13.1, parts of an answer to "x and y" do not pass for it, feedback shows answers with
       their period, and questions have no leading space.
@@ -207,7 +208,7 @@ class ByteStream(Environment[Params, Task, State]):
     - mini2 has no descriptions that consist of "anything", whose false string would be empty.
 
     Args:
-      rules: `"mended"` or `"reference"`, see above.
+      rules: `"corrected"` or `"reference"`, see above.
       max_tasks: cap of a curriculum's length.
       families: generators of questions, of `FAMILIES`: the fewer, the less there is to compile.
         `("mapping",)` has micro1 to micro5.18.
@@ -226,12 +227,14 @@ class ByteStream(Environment[Params, Task, State]):
       ((), Discrete(n=256))
     """
 
-    rules: Literal["mended", "reference"] = "mended"
+    rules: Literal["corrected", "reference"] = "corrected"
     max_tasks: Size = 64
     families: tuple[str, ...] = FAMILIES[:3]
     with_text: bool = False
 
     def __post_init__(self) -> None:
+        if self.rules == "mended":  # the name in agents that were saved by earlier versions
+            object.__setattr__(self, "rules", "corrected")
         super().__post_init__()
         check(self.families, "families", self.families, f"some of {FAMILIES}")
         for family in self.families:
@@ -242,9 +245,9 @@ class ByteStream(Environment[Params, Task, State]):
         return tuple(i for i, name in enumerate(FAMILIES) if name in self.families)
 
     @property
-    def mended(self) -> bool:
-        """Whether the reference's slips are mended."""
-        return self.rules == "mended"
+    def corrected(self) -> bool:
+        """Whether the reference's slips are corrected."""
+        return self.rules == "corrected"
 
     # The distribution over streams -----------------------------------------------------------
 
@@ -298,7 +301,7 @@ class ByteStream(Environment[Params, Task, State]):
         }
 
     def _asks(self, task: int) -> bool:
-        return TASKS[task].family in self._families
+        return TASK_SETS[task].family in self._families
 
     def validate(self, params: Params) -> None:
         """Raises ValueError unless `count` is within the cap, and `order` of the families."""
@@ -327,7 +330,7 @@ class ByteStream(Environment[Params, Task, State]):
     # One stream ------------------------------------------------------------------------------
 
     def _rules(self, task: jax.Array) -> Rules:
-        return conversation.unpacked(jnp.asarray(_packed(self.mended))[task])
+        return conversation.unpacked(jnp.asarray(_packed(self.corrected))[task])
 
     def _place(self, task: Task, place: jax.Array, instance: jax.Array) -> jax.Array:
         """Where in the curriculum the task set of an instance is."""
@@ -356,7 +359,7 @@ class ByteStream(Environment[Params, Task, State]):
         """The state at the beginning of an instance of the task set at a place."""
         place = self._place(task, place, state.instance)
         index = task.order[jnp.clip(place, 0, self.max_tasks - 1)].astype(jnp.int32)
-        first = TASKS.index(next(t for t in TASKS if t.name == "mini0"))
+        first = TASK_SETS.index(next(t for t in TASK_SETS if t.name == "mini0"))
         return dataclasses.replace(
             state,
             kept=kept(conversation.first_talk(self._rules(index).know)),
@@ -373,7 +376,7 @@ class ByteStream(Environment[Params, Task, State]):
         state = State(kept(conversation.first_talk(zero)), blank(), *[zero] * 9)
         state = self._arrived(state, task, zero)
         due = self._due(state, task, Heard(state.talk, zero, no, no, no, ~no, no, no))
-        question = first(self.mended, self._families, due)
+        question = first(self.corrected, self._families, due)
         # What was said last.
         byte = _pool()[question.tokens[0]].astype(jnp.int32)
         begun = dataclasses.replace(state.kept, clock=state.kept.clock + 1)
@@ -388,12 +391,12 @@ class ByteStream(Environment[Params, Task, State]):
         del noise
         rules = self._rules(state.task)
         pool = _pool()
-        heard = interpreter.hear(pool, rules, state.question, state.talk, action, self.mended)
+        heard = interpreter.hear(pool, rules, state.question, state.talk, action, self.corrected)
         ended = heard.switch
         solved = ended & (heard.talk.result == 1)
         row = jnp.where(ended, jnp.where(solved, state.solved + 1, 0), state.solved)
         threshold = task.threshold
-        if self.mended:
+        if self.corrected:
             threshold = jnp.where(rules.fatal == 1, MINI_FACTOR * threshold, threshold)
         passed = ended & (row >= threshold) & ~task.mixture
         cleared = state.cleared + passed
@@ -406,7 +409,7 @@ class ByteStream(Environment[Params, Task, State]):
         after = jax.tree.map(lambda a, b: jnp.where(ended, a, b), arrived, stays)
         # What `initial` has left for now, see `refill.first`.
         rest = (state.time == 0) & (
-            jnp.asarray(tasks.table(self.mended)["family"])[state.task] != MAPPING
+            jnp.asarray(tasks.table(self.corrected)["family"])[state.task] != MAPPING
         )
         heard = heard._replace(
             feedback=heard.feedback & ~ended,
@@ -414,7 +417,7 @@ class ByteStream(Environment[Params, Task, State]):
             keep=heard.keep & ~ended,
         )
         question = refilled(
-            self.mended, self._families, self._due(after, task, heard), state.question
+            self.corrected, self._families, self._due(after, task, heard), state.question
         )
         byte, question, talk = interpreter.speak(pool, question, after.talk)
         time = state.time + 1
@@ -463,7 +466,7 @@ class ByteStream(Environment[Params, Task, State]):
         Returns:
           answer: `int32[]`, the byte that an oracle says: of an accepted answer, or a space.
           answering: `bool[]`, whether what is said now belongs to an answer.
-          task: `int32[]`, index of the task set in `TASKS`.
+          task: `int32[]`, index of the task set in `TASK_SETS`.
 
           And `with_text`: `text`, `uint8[192]`, what is being said, feedback and question, of which
           `said` bytes were; `target`, `uint8[64]`, an answer that is accepted. 0 beyond their ends.

@@ -13,8 +13,8 @@ A curriculum's file is JSON, an object with these entries, of which only `tasks`
 ```
 
 Each of `tasks` is a task set's name, or an object with its `name`, what it `requires` (by default,
-what `TASKS` says) and, in a mixture, its `weight`. A mixture may say `repeats`: so many instances
-in a row are of the task set that is drawn.
+what `TASK_SETS` says) and, in a mixture, its `weight`. A mixture may say `repeats`: so many
+instances in a row are of the task set that is drawn.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gpicljax.checks import (
     refusal,
 )
 from gpicljax.storage import write_atomically
-from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES, FAMILIES, NAMES, TASKS
+from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES, FAMILIES, NAMES, TASK_SETS
 
 FORMAT = "gpicljax curriculum 1"
 
@@ -50,7 +50,7 @@ class Curriculum:
       threshold: so many instances solved in a row pass a task set.
       weights: of a mixture, how often each is drawn, in proportion; equally often if empty.
       repeats: of a mixture, so many instances in a row are of the task set that is drawn.
-      requires: pairs of a task set and what it builds on, where that is not what `TASKS` says.
+      requires: pairs of a task set and what it builds on, where that is not what `TASK_SETS` says.
       name: for reports.
 
     Raises:
@@ -100,7 +100,7 @@ class Curriculum:
     @property
     def prerequisites(self) -> dict[str, tuple[str, ...]]:
         """What each task set of the curriculum builds on, whether that is in it or not."""
-        known = {task.name: task.requires for task in TASKS} | dict(self.requires)
+        known = {task.name: task.requires for task in TASK_SETS} | dict(self.requires)
         return {name: tuple(known[name]) for name in dict.fromkeys(self.tasks)}
 
     @property
@@ -111,7 +111,7 @@ class Curriculum:
           >>> Curriculum(("micro1", "micro5.1", "micro6")).families
           ('mapping', 'sentences')
         """
-        needed = {TASKS[ALL_NAMES.index(name)].family for name in self.tasks}
+        needed = {TASK_SETS[ALL_NAMES.index(name)].family for name in self.tasks}
         return tuple(FAMILIES[family] for family in sorted(needed))
 
 
@@ -125,7 +125,7 @@ def predecessors(name: str, requires: Mapping[str, Sequence[str]] | None = None)
       >>> predecessors("micro5.1")
       ['micro1', 'micro2', 'micro3', 'micro4']
     """
-    graph = {task.name: task.requires for task in TASKS} if requires is None else requires
+    graph = {task.name: task.requires for task in TASK_SETS} if requires is None else requires
     check_choice("name", name, graph)
     check_no_circle("requires", graph)
     found: list[str] = []

@@ -112,7 +112,7 @@ def _known(rules: Rules, talk: Talk, question: Question, correct: jax.Array) -> 
 
 
 def hear(
-    pool: jax.Array, rules: Rules, question: Question, talk: Talk, byte: jax.Array, mended: bool
+    pool: jax.Array, rules: Rules, question: Question, talk: Talk, byte: jax.Array, corrected: bool
 ) -> Heard:
     """What becomes of the learner's byte, `int32[]`.
 
@@ -122,7 +122,7 @@ def hear(
       question: what is being asked.
       talk: the instance.
       byte: what the learner said.
-      mended: whether a last byte after the last feedback counts as talking, and an instance that
+      corrected: whether a last byte after the last feedback counts as talking, and an instance that
         ran out of time asks nothing any more.
 
     Returns:
@@ -164,7 +164,7 @@ def hear(
 
     # Rewards.
     chatter = heard & talking & ~silent & ~mini
-    if mended:
+    if corrected:
         chatter = chatter | (before & ~talking & ~silent & ~mini)
     part = (rules.graded == 1) & opened & ~leading
     reward = jnp.where(decided, jnp.where(correct, 1, -1), part.astype(jnp.int32))
@@ -194,7 +194,7 @@ def hear(
     result = jnp.where(changed, completed.astype(jnp.int32), result)
     ended = before | timeout | done | failed | changed
     ask = going & ~failed
-    if mended:
+    if corrected:
         ask = ask & ~timeout
     feedback = (decided & (rules.mute == 0)) | changed | late
 

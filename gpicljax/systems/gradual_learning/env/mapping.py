@@ -77,20 +77,20 @@ def _tokens(size: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     return shared().three_digits(numbers, sizes)
 
 
-@functools.partial(jax.jit, static_argnames="mended")
-def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked:
+@functools.partial(jax.jit, static_argnames="corrected")
+def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Asked:
     """A question of the mapping tasks.
 
     Args:
       seed: the instance's.
       task: `int32[]`, index of the task set.
       question: `int32[]`, its number in the instance.
-      mended: whether the keys of a mapping are all different.
+      corrected: whether the keys of a mapping are all different.
 
     Returns:
       The question.
     """
-    columns = tasks.table(mended)
+    columns = tasks.table(corrected)
     table = [columns[name] for name in ("code", "marks", "style", "question", "answer")]
     row = jnp.asarray(np.concatenate([x.reshape(len(x), -1) for x in table], 1))[task]
     code, marks, style, shortest, longest = row[:5]
@@ -101,7 +101,7 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     everything = (1 << count) - 1
     keys, rank = everything, count
     all_keys, hidden = jnp.arange(KEYS, dtype=jnp.int32), jnp.zeros(KEYS, bool)
-    if not mended:
+    if not corrected:
         drawn = jnp.stack(_strings(seed, all_keys, shortest, longest))
         equal = (drawn[:, :, None] == drawn[:, None, :]).all(0)
         hidden = (equal & (all_keys[:, None] < all_keys[None, :])).any(-1)
@@ -113,13 +113,13 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     total = rank * rank
     order = word(seed, _ORDER + question // total)
     place = permuted(order, question % total, total) % rank
-    if not mended:
+    if not corrected:
         nth = jnp.where(strings, jnp.cumsum(~hidden, dtype=jnp.int32) - 1, all_keys)
         found = (nth == place) & jnp.where(strings, ~hidden, True)
         place = jnp.where(strings, jnp.argmax(found).astype(jnp.int32), place)
     free = below(word(seed, _draws(question, 0)), 10)
     key = jnp.where(code == SYMBOL, free, place)
-    if mended:
+    if corrected:
         # Two of three questions are letters, as only these count.
         other = 4 + (place + below(word(seed, _draws(question, 0)), 2) * 4) % 8
         letters = (code == GROUPS) | (code == LETTERS)
@@ -138,7 +138,7 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
         wanted = jnp.stack([key, answering, key])
         return [word(seed, numbers), wanted, jnp.stack([alphabet, alphabet, _power(digits)])]
 
-    if mended:
+    if corrected:
         # A permutation of the four without a fixed point, as the letters are in random order.
         partner = (key + 1 + below(turn[0], 3)) % 4
         answering = jnp.select([code == LETTERS, code == COPY], [partner, key], target)
@@ -164,10 +164,10 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     least, most = row[3:].reshape(2, 2).T
     first = _DIGITS + np.array([[0, 1, 2], [4, 5, 6]])
     step = np.full((2, 3), 8)
-    if mended:
+    if corrected:
         first[0, 0], step[0, 0] = _LENGTHS, 1
     size, low, high = _string(word(seed, first + step * key), least, most)
-    if mended:
+    if corrected:
         low = jnp.where(np.array([True, False]), picked[2], low)
     other = jnp.stack([~strings, code == DIGITS])
     size = jnp.where(other, 1, size)

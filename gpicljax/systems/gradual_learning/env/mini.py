@@ -6,7 +6,7 @@ it up without a gap; with "anything" there may be other letters in between; forb
 not occur.
 
 In the reference, strings of mini0 that belong are a letter longer than those that do not, so that
-their lengths give most labels away; with mended rules they are not.
+their lengths give most labels away; with corrected rules they are not.
 
 Source: the challenge's mini tasks (after CommAI-mini, arXiv 1701.08954).
 """
@@ -118,15 +118,15 @@ def _nth(mask: jax.Array, number: jax.Array) -> jax.Array:
     return jnp.where(chosen, np.arange(mask.shape[-1], dtype=np.int32), 0).max(-1)
 
 
-def describe(seed: Seed, kind: jax.Array, shown: jax.Array, mended: bool) -> Description:
+def describe(seed: Seed, kind: jax.Array, shown: jax.Array, corrected: bool) -> Description:
     """Draws a description of mini0 to mini4 (`kind`); `shown` instances of mini0 came before."""
     first, alternatives, negative = kind == 0, kind == 2, kind == 4
     groups = jnp.where(kind >= 2, 1 + below(word(seed, _COUNT), GROUPS), 1)
-    only = alternatives & (below(word(seed, _ONLY), 20) == 0) & (not mended)
+    only = alternatives & (below(word(seed, _ONLY), 20) == 0) & (not corrected)
     groups = jnp.where(only, 0, groups)
     index = np.arange(GROUPS)
     sizes = 1 + below(word(seed, _SIZES + index), LETTERS)
-    if not mended:
+    if not corrected:
         # Those of ten instances are as long as the first one's; lengths of strings go by their own.
         shown = shown // 10 * 10
     sizes = jnp.where(first, jnp.where(shown > 1_000, 2, 1), sizes)
@@ -222,7 +222,7 @@ def _wild(
 
 
 def _member(
-    seed: Seed, description: Description, length: jax.Array, mended: bool
+    seed: Seed, description: Description, length: jax.Array, corrected: bool
 ) -> tuple[jax.Array, jax.Array]:
     """A string that belongs: n-grams, with other letters between them where anything goes."""
     sizes, anything = description.sizes, description.anything
@@ -240,17 +240,17 @@ def _member(
     wild = wild & ~(alone & (reach == 0))
     run = jnp.where(wild, reach, run)
     common = jnp.zeros(_SEGMENTS, jnp.int32)
-    if not mended:
+    if not corrected:
         # An n-gram may begin within the one before it.
         some = _overlaps(description)[gram[:-1], gram[1:]]
         begins = (run[1:] == 0) & ((some > 4) | (runs[1:] >> 29 & 1 == 1)) & ~alone
         common = jnp.pad(jnp.where(begins, some & 3, 0), (1, 0))
         size = size - common
     # The reference counts from -1, and so needs a letter more.
-    until = length + (not mended)
+    until = length + (not corrected)
     ends = running_sum(run + size)
     begun = ends - run - size < until
-    written = begun if mended else ends - size < until
+    written = begun if corrected else ends - size < until
     run, size = jnp.where(begun, run, 0), jnp.where(written, size, 0)
     ends = running_sum(run + size)
     total = ends[-1]
@@ -268,7 +268,7 @@ def _member(
     there = places < total
     starts = _starts(description.grams, sizes, jnp.where(there, string, -2)) & wanted[:, None]
     missing = wanted & ~_any(starts) & description.every
-    if not mended:
+    if not corrected:
         # Where anything goes and nothing is missing, it breaks off within an n-gram.
         early = _any(starts & (places + sizes[:, None] <= until))
         over = jnp.where(size > 0, ends, 0).max() - until
@@ -350,7 +350,7 @@ def _string(
     kind: jax.Array,
     shown: jax.Array,
     label: jax.Array,
-    mended: bool,
+    corrected: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """A string, `int32[LONGEST]`, its length, and whether it belongs to the description.
 
@@ -360,7 +360,7 @@ def _string(
     first = jnp.where(shown > 1_000, 2, 1)
     length = 1 + below(draw, jnp.where(kind <= 2, 10, 30))
     length = jnp.where(kind == 0, first + below(draw, 2 * first), length)
-    right = _member(seed, description, length, mended)
+    right = _member(seed, description, length, corrected)
     edited = _edited(seed, description, *right)
     # Of mini0, random strings come first; they are short.
     letters = below(word(seed, 0x40000 + np.arange(_RANDOM * 8)), 26).reshape(_RANDOM, 8)
@@ -375,7 +375,7 @@ def _string(
     return tried[0][chosen], jnp.where(nothing, 0, tried[1][chosen]), good[chosen] & ~nothing
 
 
-def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: bool) -> Asked:
+def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, corrected: bool) -> Asked:
     """A question of the mini tasks.
 
     Args:
@@ -383,15 +383,15 @@ def ask(seed: Seed, series: Seed, shown: jax.Array, task: jax.Array, mended: boo
       series: of the ten instances of mini0 that have their description in common.
       shown: `int32[]`, how many instances of mini0 there were.
       task: `int32[]`, index of the task set.
-      mended: without descriptions that consist of "anything", and with strings no longer than is
+      corrected: without descriptions that consist of "anything", and with strings no longer than is
         asked for.
     """
-    kind = jnp.asarray(tasks.table(mended)["code"])[task]
+    kind = jnp.asarray(tasks.table(corrected)["code"])[task]
     kind = jnp.where(kind == 5, 1 + below(word(seed, _KIND), 4), kind)
     own = Seed(*(jnp.where(kind == 0, a, b) for a, b in zip(series, seed, strict=True)))
-    description = describe(own, kind, shown, mended)
+    description = describe(own, kind, shown, corrected)
     label = below(word(seed, _LABEL), 2) == 1
-    string, size, true = _string(seed, description, kind, shown, label, mended)
+    string, size, true = _string(seed, description, kind, shown, label, corrected)
 
     # The description: "anything" somewhere among the n-grams.
     pool = shared()

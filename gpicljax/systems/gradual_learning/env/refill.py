@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.batching import remaker, select
+from gpicljax.batching import make_switch_compacted, select
 from gpicljax.systems.gradual_learning.env import (
     arithmetic,
     blocks,
@@ -98,22 +98,22 @@ def _posed(asked: Asked, text: jax.Array, cursor: Any) -> Question:
     return posed(text, asked.answer, asked.pattern, cursor, *more)
 
 
-def first(mended: bool, families: tuple[int, ...], due: Due) -> Question:
+def first(corrected: bool, families: tuple[int, ...], due: Due) -> Question:
     """A stream's first question, of which the first byte is said; but for mappings only that byte.
 
     No reply to the first byte of a longer question is an answer, so that the rest can be made at
     the first step, by `refilled`, together with what other streams need: programs need its
     generators once. Mappings have questions of one byte.
     """
-    family = jnp.asarray(tasks.table(mended)["family"])[due.task]
-    arguments = due.seed, due.task, due.number, mended
+    family = jnp.asarray(tasks.table(corrected)["family"])[due.task]
+    arguments = due.seed, due.task, due.number, corrected
     token = jnp.full((), shared().token(mini.TEXTS[0]), jnp.int32)
     if tasks.SENTENCES in families:
         token = jnp.where(family == tasks.SENTENCES, sentences.first_token(*arguments), token)
     if tasks.ARITHMETIC in families:
         token = jnp.where(family == tasks.ARITHMETIC, shared().token(arithmetic.LEAD), token)
     if tasks.BLOCKS in families:
-        token = jnp.where(family == tasks.BLOCKS, blocks.first_token(due.task, mended), token)
+        token = jnp.where(family == tasks.BLOCKS, blocks.first_token(due.task, corrected), token)
     text = _text(cut(token, 1), shared().token(" "))
     answer, pattern, zero = (
         jnp.zeros(ANSWER, jnp.int32),
@@ -162,26 +162,26 @@ def _joined(due: Due, old: Question, before: jax.Array, told: Any, asked: Asked)
     return _put(due, old, jnp.where(bits >> part & 1 == 1, text, 0), answer, asked)
 
 
-def _mapping(mended: bool, due: Due, old: Question) -> Question:
+def _mapping(corrected: bool, due: Due, old: Question) -> Question:
     style = old.style
     later = style == tasks.SHORTENED_LATER
     shortened = ((style == tasks.SHORTENED) | later) & due.correct
     shortened = shortened | (later & due.reliable)
     told = jnp.where(style == tasks.NONE, -1, jnp.where(shortened, 1, 2))
     before = mapping.before_feedback(due.seed, due.number - 1, style)
-    return _joined(due, old, before, told, mapping.ask(due.seed, due.task, due.number, mended))
+    return _joined(due, old, before, told, mapping.ask(due.seed, due.task, due.number, corrected))
 
 
-def _sentences(mended: bool, due: Due, old: Question) -> Question:
+def _sentences(corrected: bool, due: Due, old: Question) -> Question:
     before, tells = sentences.before_feedback(old.style, due.correct)
     unfinished = old.style == tasks.GOOD_JOB_UNFINISHED
     told = jnp.where(tells, jnp.where(unfinished, 1, 2), 0)
-    asked = sentences.ask(due.seed, due.task, due.number, mended)
+    asked = sentences.ask(due.seed, due.task, due.number, corrected)
     return _joined(due, old, row_of(before), told, asked)
 
 
-def _mini(mended: bool, due: Due, old: Question) -> Question:
-    asked = mini.ask(due.seed, due.series, due.shown, due.task, mended)
+def _mini(corrected: bool, due: Due, old: Question) -> Question:
+    asked = mini.ask(due.seed, due.series, due.shown, due.task, corrected)
     answer = taken(*old.answer)
     verdict = jnp.where(due.ask, asked.answer[0], answer[0])
     said = mini.feedback(due.seed, verdict, due.correct)
@@ -196,19 +196,19 @@ def _mini(mended: bool, due: Due, old: Question) -> Question:
     return _put(due, old, jnp.where(due.feedback, told, question), answer, asked)
 
 
-def _arithmetic(mended: bool, due: Due, old: Question) -> Question:
+def _arithmetic(corrected: bool, due: Due, old: Question) -> Question:
     worked_out = old.style == tasks.STATEMENT
     statement = arithmetic.statement(due.seed, due.number - 1, due.correct)
     before, _ = sentences.before_feedback(old.style, due.correct)
     told = jnp.where(worked_out | due.correct, 0, 2)
-    asked = arithmetic.ask(due.seed, due.task, due.number, mended)
+    asked = arithmetic.ask(due.seed, due.task, due.number, corrected)
     return _joined(due, old, row_of(jnp.where(worked_out, statement, before)), told, asked)
 
 
-def _blocks(mended: bool, due: Due, old: Question) -> Question:
+def _blocks(corrected: bool, due: Due, old: Question) -> Question:
     before = jnp.where(due.correct, shared().token(blocks.YES), shared().token(blocks.NO))
     told = jnp.where(due.correct, 0, 2)
-    asked = blocks.ask(due.seed, due.task, due.number, mended)
+    asked = blocks.ask(due.seed, due.task, due.number, corrected)
     return _joined(due, old, row_of(before), told, asked)
 
 
@@ -222,26 +222,26 @@ _MAKERS = {
 """Who makes each family's questions, and one of how many streams needs one at a step."""
 
 
-def refilled(mended: bool, families: tuple[int, ...], due: Due, old: Question) -> Question:
+def refilled(corrected: bool, families: tuple[int, ...], due: Due, old: Question) -> Question:
     """The question after what is due was put into it; only streams where anything is due pay."""
     kinds = np.zeros(len(_MAKERS), np.int32)
     kinds[list(families)] = 1 + np.arange(len(families))
-    family = jnp.asarray(tasks.table(mended)["family"])[due.task]
+    family = jnp.asarray(tasks.table(corrected)["family"])[due.task]
     kind = jnp.where(due.feedback | due.ask, jnp.asarray(kinds)[family], 0)
-    return _refiller(mended, families)(kind, old, _packed(due), old)
+    return _refiller(corrected, families)(kind, old, _packed(due), old)
 
 
 @functools.cache
-def _refiller(mended: bool, families: tuple[int, ...]) -> Callable[..., Question]:
+def _refiller(corrected: bool, families: tuple[int, ...]) -> Callable[..., Question]:
     makers = [_MAKERS[family] for family in families]
 
     def groups(size: int) -> tuple[int, ...]:
         return tuple(max(8, size // part) for _, part in makers)
 
     def one(make: Callable[..., Question], row: jax.Array, old: Question) -> Question:
-        return make(mended, _unpacked(row), old)
+        return make(corrected, _unpacked(row), old)
 
-    return remaker([functools.partial(one, make) for make, _ in makers], groups)
+    return make_switch_compacted([functools.partial(one, make) for make, _ in makers], groups)
 
 
 @functools.cache

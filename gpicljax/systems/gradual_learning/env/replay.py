@@ -66,7 +66,7 @@ class Line:
         check(fine, "patterns", self.patterns, "up to four of one to three bytes")
 
 
-class Transcript(NamedTuple):
+class ReplayResult(NamedTuple):
     """What was said and thought of it.
 
     Attributes:
@@ -81,16 +81,16 @@ class Transcript(NamedTuple):
 
 
 @functools.cache
-def _programs(mended: bool) -> tuple:
-    hear = jax.jit(functools.partial(interpreter.hear, mended=mended))
+def _programs(corrected: bool) -> tuple:
+    hear = jax.jit(functools.partial(interpreter.hear, corrected=corrected))
     return hear, jax.jit(interpreter.speak), jax.jit(conversation.posed)
 
 
 def replay(
     script: Sequence[tuple[str, Sequence[Line]]],
     learner: bytes,
-    rules: Literal["mended", "reference"] = "reference",
-) -> Transcript:
+    rules: Literal["corrected", "reference"] = "reference",
+) -> ReplayResult:
     """Plays a script to a learner's bytes.
 
     Args:
@@ -106,19 +106,19 @@ def replay(
       >>> transcript.said, transcript.rewards
       (b'17;17;1', [0, 1, 0, 0, -1, 0, 0])
     """
-    check_choice("rules", rules, ("mended", "reference"))
+    check_choice("rules", rules, ("corrected", "reference"))
     check(len(script) > 0, "script", script, "at least one instance")
     for name, _ in script:
         check_choice("script", name, ALL_NAMES)
-    mended = rules == "mended"
-    hear, speak, pose = _programs(mended)
+    corrected = rules == "corrected"
+    hear, speak, pose = _programs(corrected)
     texts = sorted({t for _, ls in script for x in ls for t in (x.question, x.right, x.wrong)})
     texts += sorted({part for _, lines in script for x in lines for part in _parts(x.answer)})
     pool = "".join(texts) + " "
     # Of few sizes, so that few programs are compiled.
     size = max(2**12, 2 ** (len(pool) - 1).bit_length())
     data = jnp.asarray(np.frombuffer(pool.ljust(size).encode("latin-1"), np.uint8))
-    table = tasks.table(mended)
+    table = tasks.table(corrected)
 
     def row(parts: Sequence[str], size: int) -> jax.Array:
         tokens = np.zeros(size, np.int32)
@@ -183,7 +183,7 @@ def replay(
             question = asked(line, parts, question.cursor if bool(heard.keep) else zero)
         byte, question, talk = speak(data, question, talk)
         said.append(int(byte))
-    return Transcript(bytes(said), rewards, solved)
+    return ReplayResult(bytes(said), rewards, solved)
 
 
 def _parts(answer: str) -> list[str]:

@@ -81,17 +81,17 @@ def texts() -> list[str]:
     return [*synonyms, *links, *sequences, *JOINTS, *PAIRS, *TRIPLES, *literals, "true", "false"]
 
 
-def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked:
+def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Asked:
     """A question of the tasks with sentences.
 
     Args:
       seed: the instance's.
       task: `int32[]`, index of the task set.
       question: `int32[]`, its number in the instance.
-      mended: without the reference's slips: spaces in front of micro13.1's questions, feedback
+      corrected: without the reference's slips: spaces in front of micro13.1's questions, feedback
         without periods, and parts of answers that pass for the whole.
     """
-    asked = sentence(seed, task, question, mended)
+    asked = sentence(seed, task, question, corrected)
     names, questions, answers = _parsed()
     slots, values, more = filled(asked)
     # A literal is itself, a slot its place.
@@ -101,10 +101,10 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     row = jnp.asarray(table)[asked.template]
     tokens = jnp.where(row < 0, values[jnp.maximum(-1 - row, 0)], row)
     acceptors = [row[3] for row in TEMPLATES.values()]
-    if not mended:
+    if not corrected:
         acceptors[list(TEMPLATES).index("and")] = conversation.ONE_OF
     styles = [row[2] for row in TEMPLATES.values()]
-    if not mended:
+    if not corrected:
         for name in IN_REFERENCE_UNFINISHED:
             styles[list(TEMPLATES).index(name)] = tasks.GOOD_JOB_UNFINISHED
     row = jnp.asarray(np.array([acceptors, styles], np.int32))[:, asked.template]
@@ -120,14 +120,14 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Asked
     )
 
 
-def first_token(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> jax.Array:
+def first_token(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> jax.Array:
     """The token that a question begins with.
 
     Only commands, and what is announced, are slots there.
     """
-    asked = sentence(seed, task, question, mended)
+    asked = sentence(seed, task, question, corrected)
     names, questions, _ = _parsed()
-    lead = 0 if mended else shared().token(" ")
+    lead = 0 if corrected else shared().token(" ")
     slots = {name: row[i] for group, row in commands(asked) for i, name in enumerate(group)}
     slots["lead"] = jnp.int32(lead)
     rows = questions[:, : ANNOUNCED.count("{") + 1]

@@ -107,7 +107,7 @@ class Sentence(NamedTuple):
       template: `int32[]`, which of `TEMPLATES`.
       question: `int32[]`, its number in the instance.
       draws: `int32[N]`, see `_plan`.
-      mended: see `sentences.ask`.
+      corrected: see `sentences.ask`.
     """
 
     seed: Seed
@@ -115,7 +115,7 @@ class Sentence(NamedTuple):
     template: jax.Array
     question: jax.Array
     draws: jax.Array
-    mended: bool
+    corrected: bool
 
     def is_kind(self, name: str) -> jax.Array:
         """Whether it is of this kind, `bool[]`."""
@@ -135,9 +135,9 @@ class Sentence(NamedTuple):
         return self.draws[np.array(places)]
 
 
-def sentence(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> Sentence:
+def sentence(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Sentence:
     """The sentence of this number; arguments as of `sentences.ask`."""
-    kind = jnp.asarray(tasks.table(mended)["code"])[task]
+    kind = jnp.asarray(tasks.table(corrected)["code"])[task]
     names, plan = _plan()
     base = _QUESTIONS + question * _PER_QUESTION
     bits = word(seed, jnp.where(plan["fixed"], 0, base) + plan["number"])
@@ -147,7 +147,7 @@ def sentence(seed: Seed, task: jax.Array, question: jax.Array, mended: bool) -> 
     first = growing & (np.arange(len(names)) == names.index("word0"))
     sizes = jnp.where(first, jnp.asarray(_by_length()[1])[jnp.minimum(question, 14)], sizes)
     draws = below(bits >> plan["shift"].astype(np.uint32), sizes)
-    asked = Sentence(seed, kind, kind, question, draws, mended)
+    asked = Sentence(seed, kind, kind, question, draws, corrected)
     return asked._replace(template=_template(asked))
 
 
@@ -362,7 +362,7 @@ def _logical(of: Sentence, logic: _Logic) -> Slots:
     # One link fewer than there are operands.
     linked = jnp.where(np.arange(1, 4) < operands, 1, 0)
     return [
-        (("lead",), 0 if of.mended else pool.token(" ")),
+        (("lead",), 0 if of.corrected else pool.token(" ")),
         (("x", "y", "y2", "z", "x_or_y", "x_or_y2", "other"), pool.letter(letters)),
         (("o",), shown[below(one, operands)]),
         (("o0", "o1", "o2", "o3"), shown),

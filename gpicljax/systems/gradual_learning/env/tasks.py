@@ -33,7 +33,7 @@ STATEMENT, YES_OR_NO, SHORTENED_LATER = range(12, 15)
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskSet:
+class StreamTaskSet:
     """A task set.
 
     Attributes:
@@ -72,27 +72,27 @@ class TaskSet:
     repeats: bool = False
 
 
-def _mapping(number: int | str, title: str, *requires: str, **options: object) -> TaskSet:
+def _mapping(number: int | str, title: str, *requires: str, **options: object) -> StreamTaskSet:
     options = {"marks": 3, "know": conversation.ALL_ASKED} | options
-    return TaskSet(f"micro5.{number}", title, False, requires, MAPPING, **options)  # type: ignore[arg-type]
+    return StreamTaskSet(f"micro5.{number}", title, False, requires, MAPPING, **options)  # type: ignore[arg-type]
 
 
-def _sentence(name: str, title: str, *requires: str, **options: object) -> TaskSet:
+def _sentence(name: str, title: str, *requires: str, **options: object) -> StreamTaskSet:
     kind = name.removesuffix(".strict").removesuffix(".graded")
     options = {"code": SENTENCE_KINDS.index(kind), "marks": 2} | options
-    return TaskSet(name, title, requires=requires, family=SENTENCES, **options)  # type: ignore[arg-type]
+    return StreamTaskSet(name, title, requires=requires, family=SENTENCES, **options)  # type: ignore[arg-type]
 
 
 def _rungs(
     name: str, family: int, lookup: tuple[int, ...], rungs: tuple[ladders.Rung, ...]
-) -> list[TaskSet]:
+) -> list[StreamTaskSet]:
     """The task sets of a ladder, each of which builds on the one below."""
-    made: list[TaskSet] = []
+    made: list[StreamTaskSet] = []
     for code, rung in enumerate(rungs):
         requires = tuple(task.name for task in made[-1:])
         known = code + 1 in lookup
         made.append(
-            TaskSet(f"{name}{code + 1}", rung.title, known, requires, family, code, marks=2)
+            StreamTaskSet(f"{name}{code + 1}", rung.title, known, requires, family, code, marks=2)
         )
     return made
 
@@ -106,9 +106,9 @@ SENTENCE_KINDS = (
     *("micro11.chained", "micro13.2.mixed", "micro16.mixed"),
 )
 
-TASKS: tuple[TaskSet, ...] = (
-    TaskSet("micro1", "a subset of characters only", code=SYMBOL, style=NONE, know=1),
-    TaskSet(
+TASK_SETS: tuple[StreamTaskSet, ...] = (
+    StreamTaskSet("micro1", "a subset of characters only", code=SYMBOL, style=NONE, know=1),
+    StreamTaskSet(
         "micro2",
         "a mapping of symbols, N to 1",
         False,
@@ -117,7 +117,7 @@ TASKS: tuple[TaskSet, ...] = (
         style=NONE,
         know=2,
     ),
-    TaskSet(
+    StreamTaskSet(
         "micro3",
         "a mapping of symbols, 1 to 1",
         False,
@@ -126,7 +126,7 @@ TASKS: tuple[TaskSet, ...] = (
         style=NONE,
         know=3,
     ),
-    TaskSet("micro4", "copying input to output", True, ("micro3",), code=COPY, style=NONE),
+    StreamTaskSet("micro4", "copying input to output", True, ("micro3",), code=COPY, style=NONE),
     _mapping(
         1, "one byte for input, output and feedback", "micro4", code=DIGITS, style=BARE, marks=0
     ),
@@ -170,7 +170,7 @@ TASKS: tuple[TaskSet, ...] = (
     _sentence("micro19", "synonyms", "micro16", "micro14", lookup=True, tolerance=2),
     _sentence("micro20", "hints", "micro19", tolerance=2),
     *(
-        TaskSet(f"mini{i}", title, False, requires, MINI, i, VERDICT, marks=2)
+        StreamTaskSet(f"mini{i}", title, False, requires, MINI, i, VERDICT, marks=2)
         for i, (title, requires) in enumerate(
             (
                 ("strings of one n-gram shown ten times", ("micro13.1",)),
@@ -183,7 +183,7 @@ TASKS: tuple[TaskSet, ...] = (
         )
     ),
     # What the document asks for and the reference lacks.
-    TaskSet(
+    StreamTaskSet(
         "micro5.2.repeats",
         "feedback separator, where every repeated question must be answered right",
         requires=("micro5.1",),
@@ -191,7 +191,7 @@ TASKS: tuple[TaskSet, ...] = (
         know=conversation.ALL_ASKED,
         repeats=True,
     ),
-    TaskSet(
+    StreamTaskSet(
         "micro1.prompt",
         "a subset of characters only, asked for in words",
         code=SYMBOL,
@@ -237,17 +237,17 @@ TASKS: tuple[TaskSet, ...] = (
 )
 """All task sets: those of the reference's curriculum in its order, and then others."""
 
-ALL_NAMES = tuple(task.name for task in TASKS)
+ALL_NAMES = tuple(task.name for task in TASK_SETS)
 NAMES = ALL_NAMES[: ALL_NAMES.index("mini5") + 1]
 """The reference's curriculum."""
-ARITHMETIC_NAMES = tuple(task.name for task in TASKS if task.family == ARITHMETIC)
+ARITHMETIC_NAMES = tuple(task.name for task in TASK_SETS if task.family == ARITHMETIC)
 """The first curriculum of A.1.6, the easiest set first."""
-BLOCKS_NAMES = tuple(task.name for task in TASKS if task.family == BLOCKS)
+BLOCKS_NAMES = tuple(task.name for task in TASK_SETS if task.family == BLOCKS)
 """The second one."""
 
 
 @functools.cache
-def table(mended: bool) -> dict[str, np.ndarray]:
+def table(corrected: bool) -> dict[str, np.ndarray]:
     """What all task sets are, a row of numbers for each, by the names of its columns.
 
     The columns of `Rules`, and `family`, `code`, `style`, `question` and `answer` (`int32[N, 2]`).
@@ -257,21 +257,21 @@ def table(mended: bool) -> dict[str, np.ndarray]:
       22
     """
     rows = []
-    for task in TASKS:
+    for task in TASK_SETS:
         mini, ends = task.family == MINI, bool(task.marks & 2)
         mapping = task.family == MAPPING
-        symbols = mended and mapping and task.code in (GROUPS, LETTERS)
-        early = mapping and ends and (mended or task.early)
+        symbols = corrected and mapping and task.code in (GROUPS, LETTERS)
+        early = mapping and ends and (corrected or task.early)
         rules = Rules(
             spoken=int(not mapping or early),
             limit=2 * (task.answer[1] + 1) if early else 0,
             know=task.know,
             tolerance=task.tolerance,
             needed=1 if mini else 10,
-            fatal=int(mini and mended),
+            fatal=int(mini and corrected),
             patience=3_000 if mini else 10_000,
-            mini=int(mini and not mended),
-            lenient=int(mended and ends),
+            mini=int(mini and not corrected),
+            lenient=int(corrected and ends),
             letters=int(symbols),
             mute=int(mapping and task.style == NONE),
             strict=int(task.prompt > 0),

@@ -25,7 +25,7 @@ from gpicljax.evaluation.statistics import (
 )
 
 
-class Clearance(NamedTuple):
+class CompletionTimes(NamedTuple):
     """Runs of an agent through a sequence of n tasks, each shown once the one before is cleared.
 
     Attributes:
@@ -43,17 +43,17 @@ class Clearance(NamedTuple):
         return np.cumprod(np.roll(self.cleared, 1, 1).astype(int) | _first_column(self), 1) > 0
 
 
-def _first_column(runs: Clearance) -> NDArray[Any]:
+def _first_column(runs: CompletionTimes) -> NDArray[Any]:
     return np.arange(runs.cleared.shape[1])[None] == 0
 
 
-def clearance(
+def completion_times(
     steps: ArrayLike,
     cleared: ArrayLike,
     *,
     budget: ArrayLike | None = None,
     total: int | None = None,
-) -> Clearance:
+) -> CompletionTimes:
     """What runs are worth under a budget: whatever took longer is censored, and ends its run.
 
     Args:
@@ -71,9 +71,9 @@ def clearance(
     Source: evaluation criteria of the General AI Challenge's first round, quantitative prize, 1.
 
     Example:
-      >>> clearance([[10, 50, 9]], [3], budget=20).steps.tolist()
+      >>> completion_times([[10, 50, 9]], [3], budget=20).steps.tolist()
       [[10, 20, 0]]
-      >>> clearance([[10, 50, 9]], [2]).cleared.tolist()
+      >>> completion_times([[10, 50, 9]], [2]).cleared.tolist()
       [[True, True, False]]
     """
     spent, count = np.asarray(steps), np.asarray(cleared)
@@ -90,7 +90,7 @@ def clearance(
         before = np.cumsum(spent, 1) - spent
         limit = np.minimum(limit, np.maximum(total - before, 0))
     within = done & (spent <= limit)
-    kept = Clearance(np.minimum(spent, limit), np.cumprod(within, 1) > 0)
+    kept = CompletionTimes(np.minimum(spent, limit), np.cumprod(within, 1) > 0)
     return kept._replace(steps=np.where(kept.begun, kept.steps, 0))
 
 
@@ -114,7 +114,7 @@ class Efficiency:
     total: Interval
 
 
-def efficiency(runs: Clearance, reference: ArrayLike | None = None) -> Efficiency:
+def efficiency(runs: CompletionTimes, reference: ArrayLike | None = None) -> Efficiency:
     """Sums up how fast an agent cleared a sequence.
 
     Args:
@@ -128,7 +128,7 @@ def efficiency(runs: Clearance, reference: ArrayLike | None = None) -> Efficienc
       ValueError: if the reference has another shape.
 
     Example:
-      >>> fast = efficiency(clearance([[10, 30], [20, 50]], [2, 1]), reference=[10, 10])
+      >>> fast = efficiency(completion_times([[10, 30], [20, 50]], [2, 1]), reference=[10, 10])
       >>> fast.steps.tolist(), fast.cleared.tolist(), fast.relative.tolist()
       ([15.0, 40.0], [1.0, 0.5], [1.5, 4.0])
       >>> fast.total.mean
@@ -182,8 +182,8 @@ class Transfer:
 
 
 def transfer(
-    alone: Clearance,
-    after: Clearance,
+    alone: CompletionTimes,
+    after: CompletionTimes,
     *,
     confidence: float = 0.95,
     resamples: int = 2000,
@@ -213,8 +213,8 @@ def transfer(
     Source: evaluation criteria of the General AI Challenge's first round, quantitative prize, 2.
 
     Example:
-      >>> alone = clearance([[400], [300], [500]], [1, 1, 1])
-      >>> after = clearance([[50, 100], [60, 100], [50, 125]], [2, 2, 2])
+      >>> alone = completion_times([[400], [300], [500]], [1, 1, 1])
+      >>> after = completion_times([[50, 100], [60, 100], [50, 125]], [2, 2, 2])
       >>> helped = transfer(alone, after)
       >>> helped.ratio, helped.gradual, round(helped.inclusive, 2)
       (4.0, True, 2.5)
@@ -248,8 +248,8 @@ def transfer(
 
 
 def hint_gain(
-    synonyms: Clearance,
-    hints: Clearance,
+    synonyms: CompletionTimes,
+    hints: CompletionTimes,
     *,
     reference: tuple[float, float] = (1.0, 1.0),
     **options: Any,
@@ -280,8 +280,8 @@ def hint_gain(
     Source: sections A.2.19 and A.2.20 of the document of the General AI Challenge's first round.
 
     Example:
-      >>> synonyms = clearance([[4000], [3000], [5000]], [1, 1, 1])
-      >>> hints = clearance([[3000], [3000], [3000]], [1, 1, 1])
+      >>> synonyms = completion_times([[4000], [3000], [5000]], [1, 1, 1])
+      >>> hints = completion_times([[3000], [3000], [3000]], [1, 1, 1])
       >>> gain = hint_gain(synonyms, hints, reference=(2000, 3000))
       >>> gain.ratio, gain.gradual, gain.p
       (2.0, True, 0.25)
@@ -301,7 +301,8 @@ def learns_gradually(transfers: Sequence[Transfer]) -> bool:
     """The challenge's verdict: what came before helps beyond doubt in most of the tasks tried.
 
     Example:
-      >>> alone, after = clearance([[9], [8]], [1, 1]), clearance([[1, 3], [1, 4]], [2, 2])
+      >>> alone = completion_times([[9], [8]], [1, 1])
+      >>> after = completion_times([[1, 3], [1, 4]], [2, 2])
       >>> learns_gradually([transfer(alone, after)])
       True
     """
@@ -327,7 +328,7 @@ class Retention:
         return bool(np.any(~self.kept & np.isfinite(self.ratio)))
 
 
-def retention(first: Clearance, again: Clearance) -> Retention:
+def retention(first: CompletionTimes, again: CompletionTimes) -> Retention:
     """Compares how long tasks take the first time and once more, after the whole sequence.
 
     Args:
@@ -344,8 +345,8 @@ def retention(first: Clearance, again: Clearance) -> Retention:
     Source: evaluation criteria of the General AI Challenge's first round, quantitative prize, 3.
 
     Example:
-      >>> first = clearance([[100, 80], [120, 90]], [2, 2])
-      >>> again = Clearance(np.array([[50, 160], [60, 180]]), np.ones((2, 2), bool))
+      >>> first = completion_times([[100, 80], [120, 90]], [2, 2])
+      >>> again = CompletionTimes(np.array([[50, 160], [60, 180]]), np.ones((2, 2), bool))
       >>> kept = retention(first, again)
       >>> kept.ratio.tolist(), kept.kept.tolist(), kept.forgets
       ([2.0, 0.5], [True, False], True)
@@ -411,7 +412,7 @@ def forgetting(skill: ArrayLike, untaught: ArrayLike | None = None) -> Forgettin
     return Forgetting(float(np.mean(end - learnt)), float(np.mean(best - end)), forward)
 
 
-class Contestant(NamedTuple):
+class Entrant(NamedTuple):
     """What the challenge's ranking asks of an agent.
 
     Attributes:
@@ -434,7 +435,7 @@ class Contestant(NamedTuple):
         return bool(self.gradual) and bool(self.remembers)
 
 
-def ranking(contestants: Sequence[Contestant]) -> list[Contestant]:
+def ranking(contestants: Sequence[Entrant]) -> list[Entrant]:
     """The challenge's order: the fewest steps among those that are verified come first.
 
     Whoever cleared more tasks stands before whoever cleared fewer (the document ranks only who
@@ -447,8 +448,8 @@ def ranking(contestants: Sequence[Contestant]) -> list[Contestant]:
     Source: evaluation criteria of the General AI Challenge's first round, quantitative prize.
 
     Example:
-      >>> table = Contestant("table", solved=46, steps=9e4, gradual=False, remembers=True)
-      >>> learner = Contestant("learner", solved=46, steps=2e5, gradual=True, remembers=True)
+      >>> table = Entrant("table", solved=46, steps=9e4, gradual=False, remembers=True)
+      >>> learner = Entrant("learner", solved=46, steps=2e5, gradual=True, remembers=True)
       >>> [who.name for who in ranking([table, learner])]
       ['learner', 'table']
     """
@@ -457,7 +458,7 @@ def ranking(contestants: Sequence[Contestant]) -> list[Contestant]:
     return sorted(contestants, key=lambda who: (not who.verified, -who.solved, who.steps))
 
 
-def orders(requires: Mapping[str, Sequence[str]], seed: int) -> tuple[str, ...]:
+def curriculum_orders(requires: Mapping[str, Sequence[str]], seed: int) -> tuple[str, ...]:
     """An order of tasks in which each comes after all that it builds on.
 
     Args:
@@ -469,7 +470,7 @@ def orders(requires: Mapping[str, Sequence[str]], seed: int) -> tuple[str, ...]:
       ValueError: if a task is unknown, or one builds on itself in the end.
 
     Example:
-      >>> orders({"spell": ["copy"], "copy": []}, 0)
+      >>> curriculum_orders({"spell": ["copy"], "copy": []}, 0)
       ('copy', 'spell')
     """
     place = {name: i for i, name in enumerate(requires)}

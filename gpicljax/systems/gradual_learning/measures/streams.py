@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.rollout import Record, RolloutState, play
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Task
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
-from gpicljax.systems.gradual_learning.measures.criteria import Clearance, clearance
+from gpicljax.systems.gradual_learning.measures.criteria import CompletionTimes, completion_times
 
 QUESTIONS = 32
 """Questions of an instance that are told apart; later ones count as the last."""
@@ -40,7 +40,7 @@ class Streams(NamedTuple):
     asked: Any
     right: Any
 
-    def clearance(self, which: Any, places: int, **budgets: Any) -> Clearance:
+    def clearance(self, which: Any, places: int, **budgets: Any) -> CompletionTimes:
         """Steps until places were passed, of some streams; see `gradual_learning.clearance`.
 
         Args:
@@ -49,7 +49,7 @@ class Streams(NamedTuple):
           **budgets: `budget` and `total`.
         """
         steps = np.asarray(self.steps)[which, :places]
-        return clearance(steps, np.asarray(self.cleared)[which], **budgets)
+        return completion_times(steps, np.asarray(self.cleared)[which], **budgets)
 
     def accuracy(self, which: Any, places: Any) -> np.ndarray:
         """Share of right answers by the question's number: `float[n, QUESTIONS]`, NaN where none.
@@ -123,7 +123,7 @@ def play_streams(
       (2, 4, 32)
     """
     count = len(tasks.count)
-    vec = one_trial_each(env, count, horizon, privileged=privileged)
+    vec = single_trial_batch(env, count, horizon, privileged=privileged)
     start = RolloutState(*vec.init(key, None, tasks), agent.initial_carry(count))
 
     def keep(record: Record) -> Any:

@@ -17,12 +17,12 @@ from typing import Any
 import jax
 
 from gpicljax.checks import missing
-from gpicljax.llm.asking import Patience
+from gpicljax.llm.asking import RetryPolicy
 from gpicljax.llm.inspect_model import by_group, with_model
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.registration import make
 from gpicljax.spaces import Discrete
-from gpicljax.systems.in_context_rl.measures import measure, summary
+from gpicljax.systems.in_context_rl.measures import measure_trials, summary
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.trial import Trial
@@ -86,12 +86,12 @@ def play(settings: PromptSettings, actions: int, max_tokens: int) -> Solver:
                 model,
                 folder,
                 settings,
-                patience=Patience(attempts=1),
+                patience=RetryPolicy(attempts=1),
                 max_tokens=max_tokens,
             )
         )
         number = space.n if isinstance(space, Discrete) else None
-        found = summary(measure(result.trials, num_actions=number))
+        found = summary(measure_trials(result.trials, num_actions=number))
         state.store.set("measures", {name: interval.mean for name, interval in found.items()})
         state.store.set("report", result.in_words())
         return state

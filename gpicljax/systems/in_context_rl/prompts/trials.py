@@ -10,7 +10,7 @@ project's.
 
 Example:
   >>> import gpicljax, jax, tempfile
-  >>> from gpicljax.systems.in_context_rl.measures import measure
+  >>> from gpicljax.systems.in_context_rl.measures import measure_trials
   >>> from gpicljax.llm.chat import FakeModel
   >>> env = gpicljax.wrappers.Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), actions=5)
   >>> vec = gpicljax.VectorEnv(env, 2, resets="fresh")
@@ -37,14 +37,14 @@ import numpy as np
 from gpicljax import spaces
 from gpicljax.checks import check, check_at_least
 from gpicljax.environment import NO_LIMIT
-from gpicljax.interface import Moment
-from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, Patience
+from gpicljax.interface import ActionRequest
+from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget
 from gpicljax.llm.chat import ChatModel, ModelError, Usage, usage_of
 from gpicljax.llm.conversations import Conversations
 from gpicljax.llm.prompts import DEFAULT, PromptSettings, explanation_of
 from gpicljax.rollout import GIVE_UP, HostBatch, HostSource, host_play
-from gpicljax.systems.in_context_rl.measures import Trials, recorded, step_of
+from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
 from gpicljax.systems.in_context_rl.prompts.session import Status, TrialSession
 from gpicljax.vector import VectorEnv
 
@@ -79,11 +79,11 @@ class LanguageTrials(NamedTuple):
     """Trials that a language model has played.
 
     Attributes:
-      trials: what `systems.in_context_rl.measures.measure` reads; N trials.
+      trials: what `systems.in_context_rl.measures.measure_trials` reads; N trials.
       reports: of each.
     """
 
-    trials: Trials
+    trials: TrialRecords
     reports: tuple[TrialReport, ...]
 
     @property
@@ -132,7 +132,7 @@ def play_trials(
     settings: PromptSettings = DEFAULT,
     *,
     budget: Budget = UNLIMITED,
-    patience: Patience = PATIENT,
+    patience: RetryPolicy = PATIENT,
     max_tokens: int = 512,
     context_tokens: int | None = None,
     at_once: int = 8,
@@ -196,7 +196,7 @@ def play_trials(
             conversation = run.open(f"trial_{number:04d}", about, seed)
             session = TrialSession(settings, seen_space, actions, limit, told)
             players.append(_Player(session, conversation, context_tokens))
-        played = host_play(key, batch, _Host(players, run), max_steps=limit, keep=step_of)
+        played = host_play(key, batch, _Host(players, run), max_steps=limit, keep=keep_trial_step)
     # The last action of a trial is not answered by anything more to be asked.
     reports = tuple(
         player.report("finished" if player.session.taken + 1 >= limit else None)
@@ -204,7 +204,7 @@ def play_trials(
     )
     replies = np.asarray([report.replies for report in reports], np.int32)
     invalid = np.asarray([report.invalid for report in reports], np.int32)
-    return LanguageTrials(recorded(played, replies, invalid), reports)
+    return LanguageTrials(trial_records(played, replies, invalid), reports)
 
 
 def _told_of(batch: Any) -> tuple[spaces.Space, spaces.Space, int, str]:
@@ -289,7 +289,7 @@ class _Host:
         self._players, self._run = players, run
         self._running: dict[Future[Any], int] = {}
 
-    def __call__(self, moments: Mapping[int, Moment]) -> dict[int, Any]:
+    def __call__(self, moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
         busy = set(self._running.values())
         for number, moment in moments.items():
             if number not in busy:

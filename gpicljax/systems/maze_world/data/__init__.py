@@ -2,7 +2,7 @@
 
 from gpicljax.systems.maze_world.data.demonstrations import (
     Demonstration,
-    Episode,
+    MazeTrajectory,
     Noise,
     advice,
     demonstrator,
@@ -12,30 +12,35 @@ from gpicljax.systems.maze_world.data.demonstrations import (
     task_of,
     trajectories,
 )
-from gpicljax.systems.maze_world.data.sequences import Glances, Lessons, glances, lessons
+from gpicljax.systems.maze_world.data.sequences import (
+    FrameBatch,
+    ImitationBatch,
+    imitation_batch,
+    sample_frames,
+)
 from gpicljax.systems.maze_world.data.stored import (
-    card,
     check_fits,
-    collect,
-    from_card,
+    collect_trajectories,
+    from_metadata,
+    metadata,
     stored_episodes,
 )
 
 __all__ = [
     "Demonstration",
-    "Episode",
-    "Glances",
-    "Lessons",
+    "MazeTrajectory",
+    "FrameBatch",
+    "ImitationBatch",
     "Noise",
     "advice",
-    "card",
+    "metadata",
     "check_fits",
-    "collect",
+    "collect_trajectories",
     "demonstrator",
     "frames",
-    "from_card",
-    "glances",
-    "lessons",
+    "from_metadata",
+    "sample_frames",
+    "imitation_batch",
     "sample_noise",
     "states_of",
     "stored_episodes",

@@ -8,11 +8,11 @@ What is kept of a step is where the agent was and what it was told, not what it 
 back from its key, and `frames` renders the observations bit for bit, in the training step. A step
 then takes some bytes instead of 49,152.
 
-`trajectories` makes new ones in any compiled program, `stored.collect` writes them to a folder.
-New ones are the default for training: every batch is another one, a run goes on exactly from its
-key, there is nothing to keep, and making them costs less than rendering them, which has to be done
-in any case (steps per CPU-second, 64 episodes of 2,048 steps, one core of an Intel Xeon shared with
-other programs, jax 0.10.2, 2026-11-22):
+`trajectories` makes new ones in any compiled program, `stored.collect_trajectories` writes them to
+a folder. New ones are the default for training: every batch is another one, a run goes on exactly
+from its key, there is nothing to keep, and making them costs less than rendering them, which has
+to be done in any case (steps per CPU-second, 64 episodes of 2,048 steps, one core of an Intel Xeon
+shared with other programs, jax 0.10.2, 2026-11-22):
 
 | mazes | made, both agents | read from a folder | task and frames, 64 steps of 16 episodes |
 |---|---|---|---|
@@ -89,7 +89,7 @@ class Demonstration:
             check(low <= high, name, (low, high), "two of [0, 1] in order")
 
 
-class Episode(NamedTuple):
+class MazeTrajectory(NamedTuple):
     """One episode of T steps. Beyond its end, nothing moves and rewards are 0.
 
     Attributes:
@@ -142,7 +142,7 @@ def trajectories(
     generated: Task | None = None,
     noise: Noise | None = None,
     noted: Callable[[Any], Any] = lambda aux: None,
-) -> tuple[Episode, Task]:
+) -> tuple[MazeTrajectory, Task]:
     """New episodes, as a rule each in a new maze. Jittable; what holds no arrays is static.
 
     With a student as `actor`, what comes back is a round of DAgger: the labels say what the teacher
@@ -240,7 +240,7 @@ def trajectories(
         later,
     )
     pose = whole.pop("pose").swapaxes(1, 2)
-    made = Episode(
+    made = MazeTrajectory(
         task=jax.vmap(jax.random.key_data)(task_keys),
         distribution=which.astype(jnp.uint8),
         length=length,
@@ -265,7 +265,7 @@ class _Blind(Wrapper):
 
 
 class Noise(NamedTuple):
-    """How badly the demonstrators of a batch act; float `[B]` each, see `Episode`."""
+    """How badly the demonstrators of a batch act; float `[B]` each, see `MazeTrajectory`."""
 
     probability: jax.Array
     epsilon: jax.Array
@@ -339,13 +339,14 @@ def _labelled(actor: Agent, labeller: Agent) -> Agent:
     return Agent(initial_carry, act)
 
 
-def task_of(env: MazeWorld, params: Params | Sequence[Params], episode: Episode) -> Task:
+def task_of(env: MazeWorld, params: Params | Sequence[Params], episode: MazeTrajectory) -> Task:
     """The task of one stored episode (leaves without a batch axis), from its key.
 
     Example:
       >>> env = MazeWorld()
-      >>> blank = dict.fromkeys(Episode._fields)
-      >>> episode = Episode(**blank | {"task": np.zeros(2, np.uint32), "distribution": np.uint8(0)})
+      >>> blank = dict.fromkeys(MazeTrajectory._fields)
+      >>> known = {"task": np.zeros(2, np.uint32), "distribution": np.uint8(0)}
+      >>> episode = MazeTrajectory(**blank | known)
       >>> jax.eval_shape(lambda: task_of(env, env.default_params, episode)).walls.shape
       (15, 15)
     """
@@ -355,7 +356,7 @@ def task_of(env: MazeWorld, params: Params | Sequence[Params], episode: Episode)
     return env.sample_task(jax.random.wrap_key_data(jnp.asarray(episode.task)), chosen)
 
 
-def states_of(env: MazeWorld, task: Task, episode: Episode) -> State:
+def states_of(env: MazeWorld, task: Task, episode: MazeTrajectory) -> State:
     """An episode's states as far as they can be seen, leaves `[T + 1, ...]`.
 
     Countdowns say no more than whether a landmark is active, and the script of commands is empty.
@@ -366,8 +367,9 @@ def states_of(env: MazeWorld, task: Task, episode: Episode) -> State:
       episode: one episode, or a piece of one: any number of poses with what belongs to them.
 
     Example:
-      >>> env, blank = MazeWorld(), dict.fromkeys(Episode._fields)
-      >>> stay = Episode(**blank | {"pose": np.ones((3, 17), np.uint8), "command": np.zeros(17)})
+      >>> env, blank = MazeWorld(), dict.fromkeys(MazeTrajectory._fields)
+      >>> known = {"pose": np.ones((3, 17), np.uint8), "command": np.zeros(17)}
+      >>> stay = MazeTrajectory(**blank | known)
       >>> def states(key):
       ...     return states_of(env, env.sample_task(key, env.default_params), stay)
       >>> jax.eval_shape(states, jax.random.key(0)).position.shape
@@ -404,7 +406,7 @@ def states_of(env: MazeWorld, task: Task, episode: Episode) -> State:
     )
 
 
-def frames(env: MazeWorld, task: Task, episode: Episode) -> Any:
+def frames(env: MazeWorld, task: Task, episode: MazeTrajectory) -> Any:
     """The observations of an episode or of a piece of it, the ones that the agent had.
 
     Args:
@@ -448,8 +450,9 @@ def advice(
       Actions `int32[T]`, or float `[T, 2]`; and `bool[T, N, N]`, the cells it knows.
 
     Example:
-      >>> env, blank = MazeWorld(), dict.fromkeys(Episode._fields)
-      >>> stay = Episode(**blank | {"pose": np.ones((3, 17), np.uint8), "command": np.zeros(17)})
+      >>> env, blank = MazeWorld(), dict.fromkeys(MazeTrajectory._fields)
+      >>> known = {"pose": np.ones((3, 17), np.uint8), "command": np.zeros(17)}
+      >>> stay = MazeTrajectory(**blank | known)
       >>> def advised(key):
       ...     task = env.sample_task(key, env.default_params)
       ...     return advice(key, env, task, states_of(env, task, stay))

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from gpicljax.checks import check, check_at_least
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.policies import no_action
-from gpicljax.systems.maze_world.data.demonstrations import Episode, frames, states_of
+from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, frames, states_of
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params, Task
 
 
-class Lessons(NamedTuple):
+class ImitationBatch(NamedTuple):
     """Episodes of T steps to learn from; leaves `[T, B, ...]`.
 
     Attributes:
@@ -30,7 +30,7 @@ class Lessons(NamedTuple):
     counts: jax.Array
 
 
-def lessons(env: MazeWorld, episodes: Episode, tasks: Task) -> Lessons:
+def imitation_batch(env: MazeWorld, episodes: MazeTrajectory, tasks: Task) -> ImitationBatch:
     """What `trajectories` made, rendered; jittable.
 
     Args:
@@ -42,7 +42,7 @@ def lessons(env: MazeWorld, episodes: Episode, tasks: Task) -> Lessons:
       >>> from gpicljax.systems.maze_world.data import Demonstration, trajectories
       >>> env = MazeWorld(resolution=(32, 32))
       >>> def some(key):
-      ...     return lessons(
+      ...     return imitation_batch(
       ...         env, *trajectories(key, env, env.default_params, 2, Demonstration(length=16))
       ...     )
       >>> jax.eval_shape(some, jax.random.key(0)).inputs.observation.shape
@@ -63,10 +63,10 @@ def lessons(env: MazeWorld, episodes: Episode, tasks: Task) -> Lessons:
     last_reward = jnp.pad(reward[:, :-1], ((0, 0), (1, 0)))
     counts = jnp.arange(steps) < episodes.length[:, None]
     inputs = AgentInput(seen, last_action, last_reward)
-    return jax.tree.map(lambda x: x.swapaxes(0, 1), Lessons(inputs, label, counts))
+    return jax.tree.map(lambda x: x.swapaxes(0, 1), ImitationBatch(inputs, label, counts))
 
 
-class Glances(NamedTuple):
+class FrameBatch(NamedTuple):
     """Pictures of N moments in each of M mazes; `uint8[M, N, H, W, 3]`.
 
     Attributes:
@@ -78,7 +78,9 @@ class Glances(NamedTuple):
     before: jax.Array
 
 
-def glances(key: jax.Array, env: MazeWorld, params: Params, mazes: int, count: int) -> Glances:
+def sample_frames(
+    key: jax.Array, env: MazeWorld, params: Params, mazes: int, count: int
+) -> FrameBatch:
     """What is seen after a random action from anywhere in new mazes; jittable.
 
     Cells, headings and commands are uniform. No episode is played for it, so that a program that
@@ -97,7 +99,7 @@ def glances(key: jax.Array, env: MazeWorld, params: Params, mazes: int, count: i
     Example:
       >>> env = MazeWorld(resolution=(32, 32))
       >>> def some(key):
-      ...     return glances(key, env, env.default_params, mazes=2, count=3)
+      ...     return sample_frames(key, env, env.default_params, mazes=2, count=3)
       >>> jax.eval_shape(some, jax.random.key(0)).now.shape
       (2, 3, 32, 32, 3)
     """
@@ -105,7 +107,7 @@ def glances(key: jax.Array, env: MazeWorld, params: Params, mazes: int, count: i
     check(fits, "env", env, "navigation from cell to cell, without poses in the observation")
     check_at_least(1, mazes=mazes, count=count)
 
-    def of_maze(key: jax.Array) -> Glances:
+    def of_maze(key: jax.Array) -> FrameBatch:
         task_key, cell_key, heading_key, command_key, action_key = jax.random.split(key, 5)
         task = env.sample_task(task_key, params)
         free = jnp.where(task.walls.reshape(-1), -jnp.inf, 0)
@@ -113,13 +115,13 @@ def glances(key: jax.Array, env: MazeWorld, params: Params, mazes: int, count: i
         heading = jax.random.randint(heading_key, (count,), 0, 4)
         pose = jnp.stack([place // env.size, place % env.size, heading]).astype(jnp.uint8)
         command = jax.random.randint(command_key, (count,), 0, task.num_landmarks)
-        blank = Episode(*(None,) * len(Episode._fields))
+        blank = MazeTrajectory(*(None,) * len(MazeTrajectory._fields))
         begun = states_of(env, task, blank._replace(pose=pose, command=command))
         action = jax.vmap(env.action_space().sample)(jax.random.split(action_key, count))
         # The script that commands would follow is empty.
         after = jax.vmap(lambda state, action: env.move(state, action, (), task).state)
         later = dataclasses.replace(after(begun, action), command=begun.command)
         see = jax.vmap(env.observe, (0, None))
-        return Glances(see(later, task), see(begun, task))
+        return FrameBatch(see(later, task), see(begun, task))
 
     return jax.vmap(of_maze)(jax.random.split(key, mazes))

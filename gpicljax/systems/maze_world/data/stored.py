@@ -1,6 +1,7 @@
 """Demonstrations on disk: what their card says, whom they fit, and how a folder is filled.
 
-`shards.ShardReader` reads what `collect` wrote; `demonstrations` says what is kept of a step.
+`shards.ShardReader` reads what `collect_trajectories` wrote; `demonstrations` says what is kept of
+a step.
 
 Source: appendix A.3 of the GPICL paper.
 """
@@ -19,7 +20,7 @@ from gpicljax.checks import check, check_at_least
 from gpicljax.data.shards import ShardReader, ShardWriter
 from gpicljax.systems.maze_world.data.demonstrations import (
     Demonstration,
-    Episode,
+    MazeTrajectory,
     distributions,
     listed,
     trajectories,
@@ -30,14 +31,14 @@ from gpicljax.systems.maze_world.env.types import Params
 AS_IN_THE_PAPER = Demonstration()
 
 
-def card(
+def metadata(
     env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
 ) -> dict[str, Any]:
-    """What has to be known to use stored episodes, for JSON; `from_card` is its inverse.
+    """What has to be known to use stored episodes, for JSON; `from_metadata` is its inverse.
 
     Example:
       >>> env = MazeWorld()
-      >>> about = card(env, env.default_params, Demonstration(length=16))
+      >>> about = metadata(env, env.default_params, Demonstration(length=16))
       >>> about["environment"], about["demonstration"]["length"]
       ('MazeWorld-v0', 16)
     """
@@ -52,7 +53,7 @@ def card(
     }
 
 
-def from_card(about: Mapping[str, Any]) -> tuple[MazeWorld, tuple[Params, ...], Demonstration]:
+def from_metadata(about: Mapping[str, Any]) -> tuple[MazeWorld, tuple[Params, ...], Demonstration]:
     """The environment, distributions and settings that stored episodes were made with.
 
     Raises:
@@ -60,8 +61,8 @@ def from_card(about: Mapping[str, Any]) -> tuple[MazeWorld, tuple[Params, ...], 
 
     Example:
       >>> env = MazeWorld()
-      >>> about = card(env, env.default_params, Demonstration(length=16))
-      >>> again, params, settings = from_card(about)
+      >>> about = metadata(env, env.default_params, Demonstration(length=16))
+      >>> again, params, settings = from_metadata(about)
       >>> again == env, settings.length
       (True, 16)
     """
@@ -96,19 +97,19 @@ def check_fits(about: Mapping[str, Any], env: MazeWorld) -> None:
 
     Example:
       >>> env = MazeWorld()
-      >>> about = card(env, env.default_params, Demonstration(length=16))
+      >>> about = metadata(env, env.default_params, Demonstration(length=16))
       >>> check_fits(about, MazeWorld(view="local"))
       >>> check_fits(about, MazeWorld(size=25))
       Traceback (most recent call last):
       ValueError: env.size: got 25; accepted: 15, as in the stored episodes
     """
-    stored = from_card(about)[0]
+    stored = from_metadata(about)[0]
     for name in ("mode", "actions", "size", "max_landmarks"):
         given, wanted = getattr(env, name), getattr(stored, name)
         check(given == wanted, f"env.{name}", given, f"{wanted!r}, as in the stored episodes")
 
 
-def collect(
+def collect_trajectories(
     path: str | Path,
     seed: int,
     env: MazeWorld,
@@ -145,11 +146,12 @@ def collect(
       >>> def small_set(folder):
       ...     env = MazeWorld(size=9)
       ...     short = Demonstration(length=64)
-      ...     return collect(folder, 0, env, env.default_params, episodes=256, settings=short)
+      ...     params = env.default_params
+      ...     return collect_trajectories(folder, 0, env, params, episodes=256, settings=short)
     """
     choices = distributions(env, params, settings)
     check_at_least(1, episodes=episodes, episodes_per_shard=episodes_per_shard)
-    about = card(env, choices, settings)
+    about = metadata(env, choices, settings)
     about |= {"seed": seed, "episodes_per_shard": episodes_per_shard}
     total = -(-episodes // episodes_per_shard)
 
@@ -165,11 +167,11 @@ def collect(
 
 def stored_episodes(
     path: str | Path, env: MazeWorld, length: int
-) -> tuple[Episode, tuple[Params, ...]]:
+) -> tuple[MazeTrajectory, tuple[Params, ...]]:
     """All episodes of a folder, to be learnt from in an environment.
 
     Args:
-      path: the folder, see `collect`.
+      path: the folder, see `collect_trajectories`.
       env: the environment that is to render them.
       length: T, their steps.
 
@@ -189,14 +191,14 @@ def stored_episodes(
     """
     reader = ShardReader(path)
     check_fits(reader.about, env)
-    _, params, settings = from_card(reader.about)
+    _, params, settings = from_metadata(reader.about)
     accepted = f"{settings.length}, as in the stored episodes"
     check(length == settings.length, "length", length, accepted)
     found = reader.read(np.arange(len(reader)))
-    return Episode(**dict.fromkeys(Episode._fields) | found), params
+    return MazeTrajectory(**dict.fromkeys(MazeTrajectory._fields) | found), params
 
 
 def _compiled(
     env: MazeWorld, choices: tuple[Params, ...], episodes: int, settings: Demonstration
-) -> Callable[[jax.Array], Episode]:
+) -> Callable[[jax.Array], MazeTrajectory]:
     return jax.jit(lambda key: trajectories(key, env, choices, episodes, settings)[0])

@@ -84,7 +84,8 @@ class MazeWorld(Environment[Params, Task, State]):
       local_radius: r, how many cells the local view reaches in each direction.
       rays: number of rays over the field of view by which it is traced which cells experts see,
         whatever the resolution. The reference's are the columns of its pictures, 128 pixels wide.
-      textures: a registered set of textures (`textures.register`), of which tasks draw theirs.
+      textures: a registered set of textures (`textures.register_textures`), of which tasks draw
+        theirs.
       with_pose: the observation is a dictionary of `image` and `pose`, see `pose`.
 
     Raises:

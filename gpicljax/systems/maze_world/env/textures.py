@@ -90,7 +90,7 @@ Source = TextureSet | Callable[[], TextureSet]
 _SOURCES: dict[str, Source] = {}
 
 
-def register(name: str, source: Source) -> None:
+def register_textures(name: str, source: Source) -> None:
     """Makes a set of textures known by a name, for `MazeWorld(textures=name)`.
 
     Args:
@@ -102,7 +102,7 @@ def register(name: str, source: Source) -> None:
 
     Example:
       >>> mine = random_textures(seed=0, walls=2, grounds=1, ceilings=1)
-      >>> register("default", mine)
+      >>> register_textures("default", mine)
       Traceback (most recent call last):
       ValueError: name: got 'default'; accepted: one that is not registered already
     """
@@ -113,11 +113,11 @@ def register(name: str, source: Source) -> None:
     _SOURCES[name] = source
 
 
-def registered() -> list[str]:
+def registered_textures() -> list[str]:
     """Names of the known sets, sorted.
 
     Example:
-      >>> "default" in registered()
+      >>> "default" in registered_textures()
       True
     """
     return sorted(_SOURCES)
@@ -134,7 +134,7 @@ def texture_set(name: str) -> TextureSet:
       >>> texture_set("default").walls.shape
       (6, 64, 64, 3)
     """
-    check_choice("textures", name, registered())
+    check_choice("textures", name, registered_textures())
     return _made(name)
 
 
@@ -201,5 +201,5 @@ def _default() -> TextureSet:
     )
 
 
-register("default", _default)
-register("random-64", lambda: random_textures(0, walls=64, grounds=16, ceilings=16))
+register_textures("default", _default)
+register_textures("random-64", lambda: random_textures(0, walls=64, grounds=16, ceilings=16))

@@ -1,10 +1,10 @@
 """Maze World's episodes as maps, films and pages."""
 
-from gpicljax.systems.maze_world.figures.episode_page import episode_page
+from gpicljax.systems.maze_world.figures.episode_page import maze_episode_page
 from gpicljax.systems.maze_world.figures.trajectories import (
     MazeEpisode,
     film_frames,
     trajectory_figure,
 )
 
-__all__ = ["MazeEpisode", "episode_page", "film_frames", "trajectory_figure"]
+__all__ = ["MazeEpisode", "maze_episode_page", "film_frames", "trajectory_figure"]

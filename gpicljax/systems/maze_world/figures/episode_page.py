@@ -17,7 +17,7 @@ from gpicljax.viz import episode_page as pages
 from gpicljax.viz.films import Frames
 
 
-def episode_page(
+def maze_episode_page(
     frames: Frames,
     episode: MazeEpisode,
     *,
@@ -53,7 +53,7 @@ def episode_page(
       >>> way = [(1.5, 1.5), (2.5, 1.5)]
       >>> episode = MazeEpisode(walls, way, [0, 0], landmarks=[(2, 2)], colours=[(255, 0, 0)])
       >>> frames = np.zeros((2, 16, 16, 3), np.uint8)
-      >>> page = episode_page(frames, episode, title="Two cells", actions=["forward"])
+      >>> page = maze_episode_page(frames, episode, title="Two cells", actions=["forward"])
       >>> "Two cells" in page
       True
     """

@@ -1,5 +1,5 @@
 """Measures of Maze World: how much of a maze is explored."""
 
-from gpicljax.systems.maze_world.measures.exploration import explored
+from gpicljax.systems.maze_world.measures.exploration import cells_visited
 
-__all__ = ["explored"]
+__all__ = ["cells_visited"]

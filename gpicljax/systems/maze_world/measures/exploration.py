@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from gpicljax.checks import check_array, check_at_least
 
 
-def explored(positions: jax.Array, size: int) -> jax.Array:
+def cells_visited(positions: jax.Array, size: int) -> jax.Array:
     """The number of different cells visited up to each moment.
 
     Args:
@@ -28,7 +28,7 @@ def explored(positions: jax.Array, size: int) -> jax.Array:
 
     Example:
       >>> path = jnp.asarray([[1, 1], [2, 1], [2, 1], [1, 1], [1, 2]])
-      >>> explored(path, size=7).tolist()
+      >>> cells_visited(path, size=7).tolist()
       [1, 2, 2, 2, 3]
     """
     positions = jnp.asarray(positions)

@@ -13,7 +13,7 @@ from gpicljax.rollout import Record, RolloutState, advance, rollout
 from gpicljax.vector import VectorEnv
 
 
-class Foresight(NamedTuple):
+class OpenLoopError(NamedTuple):
     """The next K pictures of B episodes, as they were expected and as they came.
 
     Attributes:
@@ -29,7 +29,7 @@ class Foresight(NamedTuple):
     last: jax.Array
 
 
-def foresee(
+def open_loop_error(
     vec: VectorEnv,
     awake: Agent,
     asleep: Agent,
@@ -37,7 +37,7 @@ def foresee(
     state: RolloutState,
     context: jax.Array | int,
     steps: int,
-) -> Foresight:
+) -> OpenLoopError:
     """Lets a model see and act for a while, then act on what it expects to see.
 
     Args:
@@ -58,7 +58,7 @@ def foresee(
     Example:
       >>> import gpicljax
       >>> from gpicljax.agents.acting import agent_input
-      >>> from gpicljax.agents.causal_model import causal_agent, dreaming
+      >>> from gpicljax.agents.causal_model import causal_agent, imagined_agent
       >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
       >>> from gpicljax.networks.causal_model import CausalModelSettings, causal_model
       >>> from gpicljax.rollout import start_rollout
@@ -72,7 +72,7 @@ def foresee(
       >>> def ahead(key, context):
       ...     start = start_rollout(key, vec, awake)
       ...     params = network.init(key, agent_input(actions, start.carry.agent, start.timestep))
-      ...     return foresee(vec, awake, asleep, params, start, context, steps=3)
+      ...     return open_loop_error(vec, awake, asleep, params, start, context, steps=3)
       >>> jax.eval_shape(ahead, jax.random.key(0), 10).error.shape
       (4, 3)
     """
@@ -94,4 +94,4 @@ def foresee(
     _, (expected, seen) = rollout(vec, asleep, params, state, steps, keep)
     expected, seen = expected.swapaxes(0, 1), seen.swapaxes(0, 1)
     error = jnp.square(expected - seen.astype(expected.dtype) / 255).mean((-3, -2, -1))
-    return Foresight(error, jnp.round(expected * 255).astype(jnp.uint8), seen, shown)
+    return OpenLoopError(error, jnp.round(expected * 255).astype(jnp.uint8), seen, shown)

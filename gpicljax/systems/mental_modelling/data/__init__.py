@@ -2,9 +2,9 @@
 
 from gpicljax.systems.mental_modelling.data.episodes import (
     Episodes,
-    episodes_of,
+    episode_from_actions,
+    episodes_from_arrays,
     join,
-    made_up,
     take,
 )
 from gpicljax.systems.mental_modelling.data.recording import record_episodes, recorder
@@ -12,10 +12,10 @@ from gpicljax.systems.mental_modelling.data.stored import load_episodes, read_np
 
 __all__ = [
     "Episodes",
-    "episodes_of",
+    "episodes_from_arrays",
     "join",
     "load_episodes",
-    "made_up",
+    "episode_from_actions",
     "read_npz",
     "record_episodes",
     "recorder",

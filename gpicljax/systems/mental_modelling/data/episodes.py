@@ -147,7 +147,7 @@ def checked_actions(space: Any) -> spaces.Discrete | spaces.Box:
     return space
 
 
-def episodes_of(
+def episodes_from_arrays(
     states: Sequence[Any],
     actions: Sequence[Any],
     rewards: Sequence[Any],
@@ -185,7 +185,7 @@ def episodes_of(
     Example:
       >>> states = [np.zeros((6, 2)), np.ones((4, 1, 2))]
       >>> actions, rewards = [np.zeros(5, int), np.ones((4, 1), int)], [np.ones(5), np.ones(4)]
-      >>> two = episodes_of(
+      >>> two = episodes_from_arrays(
       ...     states,
       ...     actions,
       ...     rewards,
@@ -231,7 +231,7 @@ def episodes_of(
     )
 
 
-def made_up(
+def episode_from_actions(
     actions: Any,
     states: Any = None,
     *,
@@ -252,7 +252,8 @@ def made_up(
       ValueError: see `Episodes`.
 
     Example:
-      >>> made_up([0, 1, 1]).action_space, made_up([0.5, -0.5]).states.shape
+      >>> discrete, continuous = map(episode_from_actions, ([0, 1, 1], [0.5, -0.5]))
+      >>> discrete.action_space, continuous.states.shape
       (Discrete(n=2), (1, 2, 1))
     """
     done = np.asarray(actions)
@@ -260,7 +261,7 @@ def made_up(
         whole = done.dtype.kind in "iu"
         action_space = spaces.Discrete(int(done.max()) + 1) if whole else spaces.Box(-1.0, 1.0)
     seen = np.zeros(len(done)) if states is None else np.asarray(states)
-    return episodes_of(
+    return episodes_from_arrays(
         [seen],
         [done],
         [np.zeros(len(done))],
@@ -317,8 +318,10 @@ def join(*parts: Episodes) -> Episodes:
 
     Example:
       >>> about = {"environment": "Walk", "action_space": spaces.Discrete(2)}
-      >>> a = episodes_of([np.zeros((5, 2))], [np.zeros(5, int)], [np.ones(5)], agent="a", **about)
-      >>> b = episodes_of([np.zeros((3, 2))], [np.zeros(3, int)], [np.ones(3)], agent="b", **about)
+      >>> def of(agent, n):
+      ...     arrays = [np.zeros((n, 2))], [np.zeros(n, int)], [np.ones(n)]
+      ...     return episodes_from_arrays(*arrays, agent=agent, **about)
+      >>> a, b = of("a", 5), of("b", 3)
       >>> join(a, b).agents, join(a, b).length.tolist()
       (('a', 'b'), [5, 3])
     """
@@ -357,7 +360,7 @@ def take(episodes: Episodes, which: Any) -> Episodes:
     Example:
       >>> about = {"environment": "Walk", "action_space": spaces.Discrete(2), "agent": "walker"}
       >>> states, steps = [np.zeros((5, 2)), np.zeros((3, 2))], [np.zeros(5, int), np.zeros(3, int)]
-      >>> walk = episodes_of(states, actions=steps, rewards=steps, **about)
+      >>> walk = episodes_from_arrays(states, actions=steps, rewards=steps, **about)
       >>> take(walk, walk.length > 3).length.tolist()
       [5]
     """

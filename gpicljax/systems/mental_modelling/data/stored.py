@@ -20,7 +20,7 @@ import numpy as np
 from gpicljax import spaces
 from gpicljax.checks import check
 from gpicljax.storage.array_folder import SavedError, read_folder, write_folder
-from gpicljax.systems.mental_modelling.data.episodes import Episodes, episodes_of
+from gpicljax.systems.mental_modelling.data.episodes import Episodes, episodes_from_arrays
 
 FORMAT = 1
 CARD = "episodes.json"
@@ -45,7 +45,7 @@ def save_episodes(folder: str | Path, episodes: Episodes) -> None:
 
     Example:
       >>> import tempfile
-      >>> one = episodes_of(
+      >>> one = episodes_from_arrays(
       ...     [np.zeros((5, 2))],
       ...     [np.zeros(5, int)],
       ...     [np.ones(5)],
@@ -158,7 +158,7 @@ def read_npz(
         else float(arrays["rewards"].sum())
         for arrays in found
     ]
-    return episodes_of(
+    return episodes_from_arrays(
         steps["states"],
         steps["actions"],
         steps["rewards"],

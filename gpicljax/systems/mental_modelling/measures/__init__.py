@@ -49,8 +49,8 @@ from gpicljax.systems.mental_modelling.measures.results import (
     comparisons,
     load_rows,
     mean_accuracy,
+    result_row,
     right_by_history,
-    row_of,
     save_rows,
 )
 from gpicljax.systems.mental_modelling.measures.reviews import (
@@ -112,7 +112,7 @@ __all__ = [
     "ridge",
     "right_by_history",
     "rounded",
-    "row_of",
+    "result_row",
     "same_change",
     "save_rows",
     "score",

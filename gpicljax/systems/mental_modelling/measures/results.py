@@ -53,7 +53,7 @@ class Row:
       >>> from gpicljax.systems.mental_modelling.data import made_up
       >>> from gpicljax.systems.mental_modelling.measures import build_queries, copy_last
       >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "next_action", history=3)
-      >>> row = row_of(asked, "copy last", copy_last(asked))
+      >>> row = result_row(asked, "copy last", copy_last(asked))
       >>> row.accuracy, row.queries, row.prompt
       (0.0, 2, '')
     """
@@ -78,7 +78,7 @@ class Row:
         return f"{self.question} (absolute)" if self.form == "absolute" else self.question
 
 
-def row_of(queries: Queries, answerer: str, answers: Answers, prompt: str = "") -> Row:
+def result_row(queries: Queries, answerer: str, answers: Answers, prompt: str = "") -> Row:
     """Scores answers.
 
     Example: see `Row`.
@@ -250,7 +250,7 @@ def comparisons(rows: Sequence[Row]) -> list[Comparison]:
       >>> from gpicljax.systems.mental_modelling.data import made_up
       >>> from gpicljax.systems.mental_modelling.measures import build_queries, copy_last
       >>> asked = build_queries(made_up([0, 1, 1, 0, 0]), "next_action", history=3)
-      >>> comparisons([row_of(asked, "copy last", copy_last(asked))])[0].best_trivial
+      >>> comparisons([result_row(asked, "copy last", copy_last(asked))])[0].best_trivial
       0.5
     """
     found = []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, Patience
+from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget
 from gpicljax.llm.chat import ChatModel, ModelError, Usage
 from gpicljax.llm.conversations import Conversations
@@ -75,7 +75,7 @@ def ask_questions(
     settings: QuestionSettings = DEFAULT,
     *,
     budget: Budget = UNLIMITED,
-    patience: Patience = PATIENT,
+    patience: RetryPolicy = PATIENT,
     max_tokens: int = 512,
     at_once: int = 8,
     seed: int = 0,

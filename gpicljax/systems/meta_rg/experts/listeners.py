@@ -109,7 +109,7 @@ def random_rule(env: MetaRG) -> Rule:
     """Decides uniformly at random.
 
     Example:
-      >>> agent = listener(MetaRG(), random_rule(MetaRG()))
+      >>> agent = rule_listener(MetaRG(), random_rule(MetaRG()))
       >>> agent.initial_carry(4).size.shape
       (4,)
     """
@@ -127,7 +127,7 @@ def constant_rule(env: MetaRG, decision: int) -> Rule:
       ValueError: if there is no such decision.
 
     Example:
-      >>> agent = listener(MetaRG(), constant_rule(MetaRG(), decision=0))
+      >>> agent = rule_listener(MetaRG(), constant_rule(MetaRG(), decision=0))
       >>> constant_rule(MetaRG(), decision=7)
       Traceback (most recent call last):
       ValueError: decision: got 7; accepted: 0 .. 1
@@ -145,7 +145,7 @@ def leak_rule(env: MetaRG) -> Rule:
     message-free rule of this kind can reach: it needs a batch with `privileged=True`.
 
     Example:
-      >>> agent = listener(MetaRG(), leak_rule(MetaRG()))
+      >>> agent = rule_listener(MetaRG(), leak_rule(MetaRG()))
       >>> agent.initial_carry(4).size.shape
       (4,)
     """
@@ -164,7 +164,7 @@ def any_feedback_rule(env: MetaRG) -> Rule:
     Meaningful for O = 1, where a meaning has one stimulus.
 
     Example:
-      >>> agent = listener(MetaRG(), any_feedback_rule(MetaRG()))
+      >>> agent = rule_listener(MetaRG(), any_feedback_rule(MetaRG()))
       >>> agent.initial_carry(4).size.shape
       (4,)
     """
@@ -187,7 +187,7 @@ def section_rule(env: MetaRG) -> Rule:
       ValueError: unless stimuli are continuous.
 
     Example:
-      >>> agent = listener(MetaRG(), section_rule(MetaRG()))
+      >>> agent = rule_listener(MetaRG(), section_rule(MetaRG()))
       >>> agent.initial_carry(4).size.shape
       (4,)
     """
@@ -220,7 +220,7 @@ def nearest_rule(env: MetaRG) -> Rule:
     Of multi-hot stimuli it is the same value, where it has been fed back.
 
     Example:
-      >>> agent = listener(MetaRG(), nearest_rule(MetaRG()))
+      >>> agent = rule_listener(MetaRG(), nearest_rule(MetaRG()))
       >>> agent.initial_carry(4).size.shape
       (4,)
     """
@@ -242,7 +242,7 @@ def digitising_rule(env: MetaRG) -> Rule:
     Needs no memory and no semantics; a permuted channel defeats it.
 
     Example:
-      >>> agent = listener(MetaRG(), digitising_rule(MetaRG()))
+      >>> agent = rule_listener(MetaRG(), digitising_rule(MetaRG()))
       >>> agent.initial_carry(4).size.shape
       (4,)
     """
@@ -254,27 +254,27 @@ def digitising_rule(env: MetaRG) -> Rule:
     return rule
 
 
-def listener(env: MetaRG, rule: Rule) -> Agent:
+def rule_listener(env: MetaRG, rule: Rule) -> Agent:
     """The agent that decides by one rule.
 
     Raises:
       ValueError: unless `env` shows the listener's view with compact actions.
 
     Example:
-      >>> agent = listener(MetaRG(), section_rule(MetaRG()))
+      >>> agent = rule_listener(MetaRG(), section_rule(MetaRG()))
       >>> agent.initial_carry(4).messages.shape
       (4, 128, 3)
     """
     return _memory_agent(env, [rule])
 
 
-def calibration_rules(env: MetaRG) -> dict[str, Rule]:
+def baseline_rules(env: MetaRG) -> dict[str, Rule]:
     """The rules that put a learner's score into proportion, by the name to print.
 
     Sections are found in continuous stimuli only.
 
     Example:
-      >>> len(calibration_rules(MetaRG()))
+      >>> len(baseline_rules(MetaRG()))
       7
     """
     sections = {"section oracle": section_rule(env)} if env.stimulus == "scs" else {}
@@ -289,14 +289,14 @@ def calibration_rules(env: MetaRG) -> dict[str, Rule]:
     }
 
 
-def calibration_panel(env: MetaRG) -> Agent:
+def baseline_panel(env: MetaRG) -> Agent:
     """All calibration rules at once, for `evaluation.games.play_games`: it judges each of them.
 
     No decision changes what an episode shows, so one pass compares them on the same games.
 
     Example:
-      >>> agent = calibration_panel(MetaRG())
+      >>> agent = baseline_panel(MetaRG())
       >>> agent.initial_carry(4).size.shape
       (4,)
     """
-    return _memory_agent(env, list(calibration_rules(env).values()))
+    return _memory_agent(env, list(baseline_rules(env).values()))

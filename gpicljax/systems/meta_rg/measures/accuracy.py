@@ -108,9 +108,9 @@ def checked_games(**arrays: ArrayLike) -> list[jax.Array]:
 def judged(record: Record) -> jax.Array:
     """Whether a step's decisions were right: `bool[B]`, or `bool[B, R]` of a panel of R agents.
 
-    An agent whose `aux` has `decisions: int32[B, R]` (see `agents.combinators.panel`) is judged by
-    those, in a batch built with `privileged=True`, in place of its action: agents whose decisions
-    do not change the episode are compared in one pass.
+    An agent whose `aux` has `decisions: int32[B, R]` (see `agents.combinators.panel_agent`) is
+    judged by those, in a batch built with `privileged=True`, in place of its action: agents whose
+    decisions do not change the episode are compared in one pass.
 
     Example:
       >>> from types import SimpleNamespace

@@ -59,7 +59,7 @@ def play_games(
       key: a typed key.
       vec: the batch of environments, one episode a trial; `privileged=True` for agents that read
         it, and for those that report `decisions` (see `accuracy.judged`).
-      agent: the agent. `agents.combinators.forgetful` wipes its memory, for an ablation.
+      agent: the agent. `agents.combinators.with_memory_reset` wipes its memory, for an ablation.
       params: its parameters.
       max_games: G.
       max_steps: longest episode; the loop ends when all episodes have.

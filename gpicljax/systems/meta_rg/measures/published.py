@@ -15,17 +15,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from gpicljax.evaluation.statistics import Moments
+from gpicljax.evaluation.statistics import SummaryStats
 
 CHANCE: Final = 0.5
 """Accuracy of guessing "same" or "different" (K = 0, descriptive)."""
 
 
-def _percent(mean: float, std: float, seeds: int) -> Moments:
-    return Moments(round(mean / 100, 6), round(std / 100, 6), seeds)
+def _percent(mean: float, std: float, seeds: int) -> SummaryStats:
+    return SummaryStats(round(mean / 100, 6), round(std / 100, 6), seeds)
 
 
-TABLE_1: Final[Mapping[tuple[str, int], Moments]] = MappingProxyType(
+TABLE_1: Final[Mapping[tuple[str, int], SummaryStats]] = MappingProxyType(
     {
         ("zsct", 1): _percent(53.6, 4.7, 3),
         ("zsct", 2): _percent(51.6, 2.2, 3),
@@ -46,7 +46,7 @@ TABLE_1_POSDIS_SPEAKER: Final[Mapping[str, float]] = MappingProxyType(
 )
 """The rule-based speaker in the same table: one language, so no spread."""
 
-TABLE_2: Final[Mapping[str, Moments]] = MappingProxyType(
+TABLE_2: Final[Mapping[str, SummaryStats]] = MappingProxyType(
     {
         "LSTM": _percent(86.0, 0.1, 3),
         "ESBN": _percent(89.4, 2.8, 3),
@@ -55,7 +55,7 @@ TABLE_2: Final[Mapping[str, Moments]] = MappingProxyType(
 )
 """Listener's ZSCT accuracy by architecture: V in [2, 3], S = O = 1, 10 M observations, 3 seeds."""
 
-TABLE_3: Final[Mapping[tuple[int, int], Moments]] = MappingProxyType(
+TABLE_3: Final[Mapping[tuple[int, int], SummaryStats]] = MappingProxyType(
     {
         (1, 1): _percent(62.2, 3.7, 6),
         (2, 1): _percent(73.5, 2.4, 6),
@@ -70,7 +70,7 @@ TABLE_3: Final[Mapping[tuple[int, int], Moments]] = MappingProxyType(
 )
 """LSTM listener's ZSCT accuracy by (shots S, samples O): V in [2, 5], 6 seeds per cell."""
 
-TABLE_4: Final[Mapping[tuple[str, int, int], Moments]] = MappingProxyType(
+TABLE_4: Final[Mapping[tuple[str, int, int], SummaryStats]] = MappingProxyType(
     {
         ("Mixtral-8x7B", 1, 1): _percent(45.6, 10.5, 5),
         ("Mixtral-8x7B", 2, 1): _percent(49.3, 13.7, 5),

@@ -20,7 +20,7 @@ from gpicljax.systems.meta_rg.measures.accuracy import (
 from gpicljax.vector import VectorEnv
 
 
-class Games(NamedTuple):
+class RecallGames(NamedTuple):
     """The games of N episodes, in their order.
 
     Attributes:
@@ -48,15 +48,15 @@ class RecallAccuracy(NamedTuple):
     by_share: jax.Array
 
 
-def play_games(
+def play_recall_games(
     key: jax.Array, vec: VectorEnv, agent: Agent, params: Any, env_params: Any = None
-) -> Games:
+) -> RecallGames:
     """Plays one episode on every instance and records each game's outcome.
 
     Args:
       key: a typed key.
       vec: a batch of `Recall`, one episode a trial; `privileged=True` for agents that read it.
-      agent: the agent, or a panel of them (see `agents.combinators.panel`).
+      agent: the agent, or a panel of them (see `agents.combinators.panel_agent`).
       params: its parameters.
       env_params: distribution over tasks; the batch's own if None.
 
@@ -68,16 +68,16 @@ def play_games(
       >>> from gpicljax.agents.acting import random_agent
       >>> env = gpicljax.make("Recall-v0", max_values=3)
       >>> vec = VectorEnv(env, 4)
-      >>> games = lambda key: play_games(key, vec, random_agent(env), ())
+      >>> games = lambda key: play_recall_games(key, vec, random_agent(env), ())
       >>> jax.eval_shape(games, jax.random.key(0)).correct.shape  # 2 shots of 27 at most
       (4, 54)
     """
     env = vec.env
     assert isinstance(env, Recall)
 
-    def keep(record: Record) -> Games:
+    def keep(record: Record) -> RecallGames:
         info = record.next_timestep.info
-        return Games(info["answered"], judged(record), info["shot"])
+        return RecallGames(info["answered"], judged(record), info["shot"])
 
     def game(record: Record) -> jax.Array:
         answered = record.next_timestep.info["answered"]

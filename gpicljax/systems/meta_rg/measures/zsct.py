@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike as HostArrayLike
 
 from gpicljax.checks import check, check_array
 from gpicljax.evaluation.statistics import (
-    Moments,
+    SummaryStats,
     WelchResult,
     holm,
     mean_interval,
-    welch_test_from_moments,
+    welch_test_from_stats,
 )
 from gpicljax.systems.meta_rg.measures.accuracy import PhaseAccuracy, checked_games, phase_accuracy
 
@@ -91,7 +91,7 @@ class HypothesisRow(NamedTuple):
 
 
 def hypothesis_tests(
-    cells: Mapping[tuple[int, int], HostArrayLike | Moments], *, level: float = 0.05
+    cells: Mapping[tuple[int, int], HostArrayLike | SummaryStats], *, level: float = 0.05
 ) -> tuple[HypothesisRow, ...]:
     """Table 3's two hypotheses, tested cell against cell.
 
@@ -102,7 +102,7 @@ def hypothesis_tests(
     *contradict* hypothesis 2, which is more than a failure to support it.
 
     Args:
-      cells: accuracies by (S, O): `float[N]` of N >= 2 seeds, or `Moments` for published cells
+      cells: accuracies by (S, O): `float[N]` of N >= 2 seeds, or `SummaryStats` for published cells
         (`hypothesis_tests(published.TABLE_3)`). The grid may have holes; one unit for all.
       level: family-wise error rate of each verdict, in (0, 1).
 
@@ -156,7 +156,7 @@ def hypothesis_table(rows: tuple[HypothesisRow, ...]) -> str:
 
 
 def _compare(
-    cells: Mapping[tuple[int, int], Moments], *, hypothesis: Literal[1, 2], level: float
+    cells: Mapping[tuple[int, int], SummaryStats], *, hypothesis: Literal[1, 2], level: float
 ) -> tuple[HypothesisRow, ...]:
     held, varied = (0, 1) if hypothesis == 1 else (1, 0)
     names = ("S", "O")
@@ -169,8 +169,8 @@ def _compare(
             pairs.append((line[0], line[-1], True))
         for first, last, extreme in pairs:
             before, after = cells[first], cells[last]
-            falls = welch_test_from_moments(*after, *before, alternative="less")
-            grows = welch_test_from_moments(*after, *before, alternative="greater")
+            falls = welch_test_from_stats(*after, *before, alternative="less")
+            grows = welch_test_from_stats(*after, *before, alternative="greater")
             test, opposite = (falls, grows) if hypothesis == 1 else (grows, falls)
             against.append(opposite.p)
             rows.append(
@@ -195,8 +195,8 @@ def _compare(
     )
 
 
-def _moments(key: tuple[int, int], cell: HostArrayLike | Moments) -> Moments:
-    if isinstance(cell, Moments):
+def _moments(key: tuple[int, int], cell: HostArrayLike | SummaryStats) -> SummaryStats:
+    if isinstance(cell, SummaryStats):
         moments = cell
     else:
         seeds = np.asarray(cell, np.float64)

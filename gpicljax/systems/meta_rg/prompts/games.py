@@ -18,8 +18,8 @@ import jax
 import numpy as np
 
 from gpicljax.checks import check
-from gpicljax.interface import Moment
-from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, Patience
+from gpicljax.interface import ActionRequest
+from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget
 from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage
 from gpicljax.llm.conversations import Conversations
@@ -65,7 +65,7 @@ def play_listener(
     settings: ListenerSettings | None = None,
     *,
     budget: Budget = UNLIMITED,
-    patience: Patience = PATIENT,
+    patience: RetryPolicy = PATIENT,
     max_tokens: int = 64,
     at_once: int = 8,
 ) -> Played:
@@ -128,7 +128,7 @@ def play_speaker(
     listener: HostAgent,
     *,
     budget: Budget = UNLIMITED,
-    patience: Patience = PATIENT,
+    patience: RetryPolicy = PATIENT,
     max_tokens: int = 256,
     at_once: int = 8,
 ) -> Played:
@@ -175,7 +175,7 @@ def play_speaker(
             sessions[n].decided(own)
         return both
 
-    moments: dict[int, Moment] = {}
+    moments: dict[int, ActionRequest] = {}
     about = {"what": "meta-referential games, speaker"}
     options = budget, patience, max_tokens, at_once
     records, usage, faults = _play(key, vec, model, folder, act, about, options, moments)
@@ -200,10 +200,10 @@ def nearest_listener(env: MetaRG) -> HostAgent:
     shown: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
     dims = env.num_dims
 
-    def listen(moments: Mapping[int, Moment]) -> dict[int, Any]:
+    def listen(moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
         return {n: one(n, moment) for n, moment in moments.items()}
 
-    def one(n: int, moment: Moment) -> np.ndarray:
+    def one(n: int, moment: ActionRequest) -> np.ndarray:
         seen = {k: np.asarray(v)[LISTENER] for k, v in moment.timestep.observation.items()}
         if bool(moment.timestep.trial_start):
             shown[n] = []
@@ -251,8 +251,8 @@ def _play(
     folder: str | Path,
     act: Callable[..., Any],
     about: Mapping[str, Any],
-    options: tuple[Budget, Patience, int, int],
-    moments_of: dict[int, Moment] | None = None,
+    options: tuple[Budget, RetryPolicy, int, int],
+    moments_of: dict[int, ActionRequest] | None = None,
 ) -> tuple[Any, Usage, tuple[str, ...]]:
     """Plays one episode on every instance; many are asked about at once, all step together."""
     budget, patience, max_tokens, at_once = options
@@ -263,7 +263,7 @@ def _play(
     key_words = jax.random.key_data(key).tolist()
     conversations: list[Conversation] = []
 
-    def one(n: int, moment: Moment) -> Any:
+    def one(n: int, moment: ActionRequest) -> Any:
         seen = jax.tree.map(np.asarray, moment.timestep.observation)
         conversation = conversations[n]
 
@@ -281,7 +281,7 @@ def _play(
             pass
         return GIVE_UP
 
-    def answer(moments: Mapping[int, Moment]) -> dict[int, Any]:
+    def answer(moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
         if moments_of is not None:
             moments_of.update(moments)
         running = {n: run.submit(one, n, moment) for n, moment in moments.items()}

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from gpicljax.checks import check_choice, missing
-from gpicljax.llm.asking import Patience
+from gpicljax.llm.asking import RetryPolicy
 from gpicljax.registration import make
 from gpicljax.systems.meta_rg.measures.listening import Confusion
 from gpicljax.systems.meta_rg.prompts.games import (
@@ -68,7 +68,7 @@ __all__ = [
     "says_same",
 ]
 
-_ONCE = Patience(attempts=1)
+_ONCE = RetryPolicy(attempts=1)
 
 
 def _of_all(value: Callable[[Confusion], float]) -> Metric:

@@ -12,14 +12,14 @@ from gpicljax.agents.ppo import PPOConfig, PPOHParams
 from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
 from gpicljax.checks import Range
 from gpicljax.networks.q_network import RecurrentQSettings
-from gpicljax.runtime import TrainingConfig, check
+from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.gradual_learning.env.conversation import SPACE
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum, predecessors
-from gpicljax.systems.gradual_learning.env.tasks import NAMES, TASKS
-from gpicljax.systems.gradual_learning.measures.criteria import orders
+from gpicljax.systems.gradual_learning.env.tasks import NAMES, TASK_SETS
+from gpicljax.systems.gradual_learning.measures.criteria import curriculum_orders
 
-REQUIRES = {task.name: task.requires for task in TASKS}
-LOOKUP = {task.name for task in TASKS if task.lookup}
+REQUIRES = {task.name: task.requires for task in TASK_SETS}
+LOOKUP = {task.name for task in TASK_SETS if task.lookup}
 MEMORY = RecurrentSettings(
     "continuations", core=(64,), heads=4, context=6, slots=256, sizes=(256,), silence=SPACE
 )
@@ -57,7 +57,7 @@ class Config(TrainingConfig):
       r2d2_hparams: Its hyper-parameters.
     """
 
-    rules: Literal["mended", "reference"] = "mended"
+    rules: Literal["corrected", "reference"] = "corrected"
     taught: tuple[str, ...] = ()
     repeats: Annotated[int, Range(1)] = 3
     curriculum: tuple[str, ...] = ()
@@ -121,21 +121,21 @@ class Config(TrainingConfig):
         super().validate()
         fits = self.learner != "cloning" or self.parallel % self.agent.minibatches == 0
         accepted = f"a multiple of agent.minibatches = {self.agent.minibatches}"
-        check(fits, "parallel", self.parallel, accepted)
+        check_config(fits, "parallel", self.parallel, accepted)
         path = self.start_from
-        check(path is None or path.is_dir(), "start_from", str(path), "an existing folder")
+        check_config(path is None or path.is_dir(), "start_from", str(path), "an existing folder")
         goes_on = path is None or self.learner != "r2d2"
-        check(goes_on, "start_from", str(path), "None, for r2d2")
+        check_config(goes_on, "start_from", str(path), "None, for r2d2")
         inside = set(self.targets) <= set(self.curriculum)
-        check(inside, "targets", self.targets, f"some of the curriculum, {self.curriculum}")
+        check_config(inside, "targets", self.targets, f"some of the curriculum, {self.curriculum}")
         for field in ("taught", "curriculum"):
             names = getattr(self, field)
             try:
                 Curriculum(names)
             except ValueError as error:
-                check(False, field, names, str(error))
+                check_config(False, field, names, str(error))
         twice = len(set(self.curriculum)) < len(self.curriculum)
-        check(not twice, "curriculum", self.curriculum, "no task set twice")
+        check_config(not twice, "curriculum", self.curriculum, "no task set twice")
 
 
 class Study(NamedTuple):
@@ -179,7 +179,7 @@ def studies_of(config: Config, *kinds: str) -> list[Study]:
                     needed = set(predecessors(task)) & known
                     if not needed:
                         continue
-                    names = (*(n for n in orders(REQUIRES, run) if n in needed), task)
+                    names = (*(n for n in curriculum_orders(REQUIRES, run) if n in needed), task)
                 found.append(Study(kind, task, run, Curriculum(names, threshold=config.threshold)))
     return found
 

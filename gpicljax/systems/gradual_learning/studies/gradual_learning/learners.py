@@ -17,7 +17,7 @@ from gpicljax.runtime import ConfigError, SavedError, load_agent
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import Config
 
-TEACHERS = {"guide": experts.guide, "oracle": experts.oracle}
+TEACHERS = {"guide": experts.teacher_agent, "oracle": experts.oracle}
 
 
 class Learner(NamedTuple):
@@ -50,9 +50,11 @@ def learner_of(config: Config, vec: gpicljax.VectorEnv) -> Learner:
         if config.learner == "cloning":
             network = config.network.network(vec.env.observation_space(), vec.env.action_space())
             trainer = cloning.make(sizes, vec, network, TEACHERS[config.teacher]())
-            sizes = catalogue.TaughtConfig(**dataclasses.asdict(sizes))
+            sizes = catalogue.TeacherCloningConfig(**dataclasses.asdict(sizes))
         else:
-            trainer = catalogue.find(config.learner).make(sizes, vec, config.learners_network)
+            trainer = catalogue.get_algorithm(config.learner).make(
+                sizes, vec, config.learners_network
+            )
     except ValueError as error:
         raise ConfigError(f"{field}, network or number of streams: {error}") from error
     updates = config.updates(trainer.observations) * trainer.optimiser_steps

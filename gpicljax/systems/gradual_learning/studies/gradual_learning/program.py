@@ -14,11 +14,11 @@ from gpicljax.agents.acting import random_agent
 from gpicljax.agents.combinators import by_instance
 from gpicljax.runtime import (
     Measure,
-    Outcome,
     Program,
+    RunResult,
+    named_key,
     run_experiment,
     save_agent,
-    stream,
 )
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Task
@@ -87,7 +87,7 @@ def build(config: Config) -> Program:
 
 def drawn(config: Config, env: ByteStream, studies: list[Study]) -> Task:
     """The streams of some studies; those of one run meet the same instances."""
-    base = stream(config.seed, "tasks")
+    base = named_key(config.seed, "tasks")
     runs = jnp.asarray([study.run for study in studies])
     keys = jax.vmap(jax.random.fold_in, (None, 0))(base, runs)
     return streams_of(keys, env, [study.curriculum for study in studies], config.budget)
@@ -113,12 +113,12 @@ def baselines(config: Config, env: ByteStream) -> dict[str, Streams]:
     def play(key: jax.Array, tasks: Task) -> Streams:
         return play_streams(key, env, together, (), tasks, config.budget, privileged=True)
 
-    played = jax.device_get(play(stream(config.seed, "baselines"), all_tasks))
+    played = jax.device_get(play(named_key(config.seed, "baselines"), all_tasks))
     return {
         name: jax.tree.map(lambda x, i=i: x[which == i], played) for i, name in enumerate(agents)
     }
 
 
-def main(argv: list[str] | None = None) -> Outcome | None:
+def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
     return run_experiment("gradual_learning", PRESETS, build, report, argv)

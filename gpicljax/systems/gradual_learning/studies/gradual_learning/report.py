@@ -10,16 +10,16 @@ import jax
 import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve
-from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.runtime import Report, RunResult, throughput
 from gpicljax.systems.gradual_learning.figures import (
     efficiency_figure,
     prerequisites_figure,
     transfer_figure,
 )
 from gpicljax.systems.gradual_learning.measures.criteria import (
-    Clearance,
-    Contestant,
+    CompletionTimes,
     Efficiency,
+    Entrant,
     Retention,
     Transfer,
     efficiency,
@@ -53,7 +53,7 @@ def index(studies: list[Study], kind: str, task: str = "") -> list[int]:
     return [i for i, one in enumerate(studies) if (one.kind, one.task) == (kind, task)]
 
 
-def in_order(streams: Streams, studies: list[Study], config: Config) -> Clearance:
+def in_order(streams: Streams, studies: list[Study], config: Config) -> CompletionTimes:
     """The curriculum in order."""
     return streams.clearance(index(studies, "order"), len(config.curriculum))
 
@@ -68,7 +68,7 @@ def alone(streams: Streams, studies: list[Study], config: Config) -> Efficiency:
         cleared=cleared.mean(0),
         relative=medians,
         tasks=efficiency(each[0]).tasks,
-        total=efficiency(Clearance(steps, cleared)).total,
+        total=efficiency(CompletionTimes(steps, cleared)).total,
     )
 
 
@@ -120,8 +120,8 @@ def kept(streams: Streams, studies: list[Study], config: Config) -> dict[str, Re
             steps, cleared = streams.clearance(which, count + 1)
             again = np.where(cleared, steps, config.budget)[:, count:], cleared[:, count:]
             at, there = slice(place, place + 1), cleared[:, count - 1 : count]
-            first = Clearance(steps[:, at], cleared[:, at] & there)
-            found[task] = retention(first, Clearance(*again))
+            first = CompletionTimes(steps[:, at], cleared[:, at] & there)
+            found[task] = retention(first, CompletionTimes(*again))
     return found
 
 
@@ -162,7 +162,7 @@ def transfer_table(transfers: dict[str, Transfer]) -> str:
     return "\n".join(lines)
 
 
-def of_seeds(outcome: Outcome) -> list[Streams]:
+def of_seeds(outcome: RunResult) -> list[Streams]:
     """What was measured, seed by seed."""
     measured = outcome.measured["streams"]
     return [
@@ -177,7 +177,7 @@ def joined(streams: list[Streams]) -> Streams:
     return jax.tree.map(lambda *x: np.concatenate(x), *streams)
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     config, rules = outcome.config, outcome.baselines
     seeds = of_seeds(outcome)
@@ -198,7 +198,7 @@ def report(outcome: Outcome) -> Report:
     held = kept(everything, studies, config)
     gain = hinted(everything, studies, config, oracle)
     contestants = [
-        Contestant(
+        Entrant(
             who,
             solved=each.tasks.mean,
             steps=each.total.mean,
@@ -293,7 +293,7 @@ def report(outcome: Outcome) -> Report:
 
 
 def draw(
-    outcome: Outcome,
+    outcome: RunResult,
     agents: dict[str, Efficiency],
     oracle: np.ndarray,
     transfers: dict[str, Transfer],

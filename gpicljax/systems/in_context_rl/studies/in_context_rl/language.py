@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 from gpicljax.data.transcripts import read_transcript
-from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.llm.chat import ChatModel, FakeModel, Message
 from gpicljax.llm.local import ByteModel, conversation_text, train_byte_model
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.networks.language import LanguageModelSettings
-from gpicljax.runtime import stream
+from gpicljax.runtime import named_key
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import Tested
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
@@ -56,10 +56,10 @@ def tiny_language_model(folder: Path, actions: int, seed: int, updates: int = 60
       seed: of everything.
       updates: of its training.
     """
-    key, conversations = stream(seed, "language model"), []
+    key, conversations = named_key(seed, "language model"), []
     for arms in (2, 3, 10):
         each = Tasks(TEN_ARMS, (("num_arms", arms),))
-        vec = one_trial_each(trial_settings(actions, False).around(each.env), 8, actions)
+        vec = single_trial_batch(trial_settings(actions, False).around(each.env), 8, actions)
         place = folder / f"{arms}_arms"
         play_trials(jax.random.fold_in(key, arms), vec, win_stay_lose_shift(arms), place, TOLD)
         for path in sorted(place.glob("*.jsonl")):
@@ -82,7 +82,7 @@ def language_row(
     model: ChatModel, folder: Path, each: Tasks, actions: int, trials: int, seed: int, best: object
 ) -> Tested:
     """What a language model comes to on the first of the tasks that all others play."""
-    vec = one_trial_each(trial_settings(actions, False).around(each.env), trials, actions)
-    result = play_trials(stream(seed, "tasks"), vec, model, folder, TOLD, max_tokens=16)
+    vec = single_trial_batch(trial_settings(actions, False).around(each.env), trials, actions)
+    result = play_trials(named_key(seed, "tasks"), vec, model, folder, TOLD, max_tokens=16)
     print(result.in_words(), flush=True)
     return Tested(result.trials, np.full(trials, np.nan), np.asarray(best)[:trials])

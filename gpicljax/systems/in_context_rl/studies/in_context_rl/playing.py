@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gpicljax.agents.acting import oracle_agent, random_agent, within_trial
+from gpicljax.agents.acting import optimal_agent, random_agent, within_trial
 from gpicljax.agents.bandits import thompson_bernoulli, ucb1
-from gpicljax.agents.tabular import REFERENCE, TUNED, TabularHParams, q_learner
+from gpicljax.agents.tabular import REFERENCE, TUNED_Q_LEARNING, TabularHParams, q_learner
 from gpicljax.environment import Environment
-from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.rollout import play, start_rollout
-from gpicljax.runtime import FAST_COMPILE, stream
-from gpicljax.systems.in_context_rl.measures import Trials, recorded, step_of
+from gpicljax.runtime import FAST_COMPILE, named_key
+from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Tasks, is_bandit
 from gpicljax.wrappers.trial import Trial
 
@@ -34,7 +34,7 @@ class Tested(NamedTuple):
       best: `bool[N, A]`, the best actions at the start.
     """
 
-    trials: Trials
+    trials: TrialRecords
     regret: Any
     best: Any
 
@@ -44,18 +44,18 @@ def played(
 ) -> Tested:
     """So many trials of an agent, each on a task of its own."""
     limit = int(env.horizon(env_params))
-    vec = one_trial_each(env, count, limit, privileged=True)
+    vec = single_trial_batch(env, count, limit, privileged=True)
 
     def keep(record: Any) -> dict[str, Any]:
         after = record.next_timestep
         best = record.timestep.privileged["optimal"]
         regret = after.info.get("regret", jnp.zeros_like(after.reward))
-        return step_of(record) | {"best": best, "regret": regret}
+        return keep_trial_step(record) | {"best": best, "regret": regret}
 
     start = start_rollout(key, vec, agent, env_params)
     steps = play(vec, agent, params, start, max_steps=limit, keep=keep)
     first_best = steps.records["best"][:, 0, 0]
-    return Tested(recorded(steps), steps.records["regret"][:, 0].sum(-1), first_best)
+    return Tested(trial_records(steps), steps.records["regret"][:, 0].sum(-1), first_best)
 
 
 def agent_tester(agent: Agent, env: Environment, replicas: int, seed: int) -> Callable[..., Tested]:
@@ -63,7 +63,7 @@ def agent_tester(agent: Agent, env: Environment, replicas: int, seed: int) -> Ca
 
     def test(params: Any, env_params: Any, without: Any) -> Tested:
         impaired = _impaired(agent, without)
-        return played(stream(seed, "tasks"), env, env_params, replicas, impaired, params)
+        return played(named_key(seed, "tasks"), env, env_params, replicas, impaired, params)
 
     return test
 
@@ -92,7 +92,7 @@ def _rules(env: Trial, all_of_them: bool) -> dict[str, tuple[Agent, Any]]:
     """Agents by name, with their parameters; at least those that scores are scaled by."""
     rules: dict[str, tuple[Agent, Any]] = {
         "random": (random_agent(env), ()),
-        "oracle": (oracle_agent(), ()),
+        "oracle": (optimal_agent(), ()),
     }
     if not all_of_them:
         return rules
@@ -102,7 +102,7 @@ def _rules(env: Trial, all_of_them: bool) -> dict[str, tuple[Agent, Any]]:
     rules |= {
         "Q-learning, reference": (reference, REFERENCE),
         "Q-learning, textbook": (table, TabularHParams()),
-        "Q-learning, tuned": (table, TUNED),
+        "Q-learning, tuned": (table, TUNED_Q_LEARNING),
     }
     if is_bandit(env):
         rules |= {
@@ -134,7 +134,7 @@ def _program(env: Trial, names: tuple[str, ...], replicas: int, seed: int) -> An
     agent = _one_of([known[name] for name in names])
 
     def test(env_params: Any, which: Any) -> Tested:
-        return played(stream(seed, "tasks"), env, env_params, replicas, agent, which)
+        return played(named_key(seed, "tasks"), env, env_params, replicas, agent, which)
 
     return jax.jit(test, compiler_options=FAST_COMPILE)
 

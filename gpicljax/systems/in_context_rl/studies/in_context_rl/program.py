@@ -15,13 +15,13 @@ from gpicljax.agents.algorithm import Untrained
 from gpicljax.checks import Count, check_choice
 from gpicljax.runtime import (
     FAST_COMPILE,
-    Outcome,
     Program,
+    RunResult,
     TrainingConfig,
-    check,
+    check_config,
     load_agent,
+    log_once,
     run_experiment,
-    say,
     shipped,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
@@ -71,10 +71,12 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses agents that nothing is known of."""
         super().validate()
-        check(self.conversations >= 0, "conversations", self.conversations, "an integer >= 0")
+        check_config(
+            self.conversations >= 0, "conversations", self.conversations, "an integer >= 0"
+        )
         for name in self.agents:
             family, colon, learner = name.partition(":")
-            check(bool(colon), "agents", name, "FAMILY:LEARNER")
+            check_config(bool(colon), "agents", name, "FAMILY:LEARNER")
             check_choice("agents", family, in_context_rl_train.TEMPERATURES)
             check_choice("agents", learner, in_context_rl_train.MEMORIES)
 
@@ -90,7 +92,7 @@ def folders(config: Config, name: str) -> list[Path]:
     if not found and config.preset == "quick" and name in SHIPPED:
         return [shipped(SHIPPED[name])]
     if not found:
-        say(f"training {name} ...")
+        log_once(f"training {name} ...")
         given = ["--preset", config.preset, "--family", family, "--learner", learner, "--requeue"]
         given += ["--runs-dir", str(config.runs_dir), "--seeds", str(config.seeds)]
         in_context_rl_train.main([*given, "--actions", str(config.actions)])
@@ -104,7 +106,9 @@ def trained(config: Config, name: str) -> dict[str, dict[str, list[Tested]]]:
     loaded = [load_agent(folder) for folder in folders(config, name)]
     padded = family == "mixture"
     env = loaded[0].env
-    check(int(env.horizon()) == config.actions, "actions", config.actions, f"those of {name}")
+    check_config(
+        int(env.horizon()) == config.actions, "actions", config.actions, f"those of {name}"
+    )
 
     @functools.cache
     def program(env: Any) -> Any:
@@ -133,7 +137,7 @@ def compared(config: Config, folder: Path) -> dict[str, dict[str, list[Tested]]]
     began = time.monotonic()
 
     def done(what: str) -> None:
-        say(f"{time.monotonic() - began:6.0f} s: {what}")
+        log_once(f"{time.monotonic() - began:6.0f} s: {what}")
 
     for where in config.tests:
         each = rules(TESTS[where], config.actions, config.replicas, config.seed)
@@ -171,6 +175,6 @@ def build(config: Config) -> Program:
     )
 
 
-def main(argv: list[str] | None = None) -> Outcome | None:
+def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns the outcome, None after a dry run."""
     return run_experiment("in_context_rl", PRESETS, build, table_report, argv)

@@ -11,8 +11,8 @@ import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve, icl_profile
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.runtime import Outcome, Report
-from gpicljax.systems.in_context_rl.measures import measure, normalised, summary
+from gpicljax.runtime import Report, RunResult
+from gpicljax.systems.in_context_rl.measures import measure_trials, normalised_score, summary
 from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.style import save_figure
 
@@ -37,7 +37,7 @@ def of_seeds(measured: Any) -> list[Any]:
 
 def rewards(tested: Any) -> np.ndarray:
     """Mean reward of an action, by trial."""
-    return np.asarray(measure(tested.trials).reward_per_step)
+    return np.asarray(measure_trials(tested.trials).reward_per_step)
 
 
 def cell(interval: Interval, digits: int = 3) -> str:
@@ -67,12 +67,14 @@ def rows_of(tests: Tests) -> list[dict[str, Any]]:
             # A language model plays the first of the tasks only.
             counts = [len(tested.trials.length) for tested in seeds]
             each = [
-                normalised(rewards(t), low[:n], high[:n])
+                normalised_score(rewards(t), low[:n], high[:n])
                 for t, n in zip(seeds, counts, strict=True)
             ]
             actions = np.asarray(seeds[0].best).shape[-1]
             told = [
-                summary(measure(t.trials, num_actions=actions, best=t.best if bandit else None))
+                summary(
+                    measure_trials(t.trials, num_actions=actions, best=t.best if bandit else None)
+                )
                 for t in seeds
             ]
             regret = np.concatenate([np.asarray(tested.regret) for tested in seeds])
@@ -172,7 +174,7 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
 
 def _by_episode(tested: Any) -> Any:
     """Reward by episode that has ended, as far as a tenth of the trials go; None if none has."""
-    ended = measure(tested.trials, accounting="reference")
+    ended = measure_trials(tested.trials, accounting="reference")
     episodes = np.asarray(ended.episode_rewards, np.float64)
     there = np.isfinite(episodes)
     if not there.any():
@@ -181,7 +183,7 @@ def _by_episode(tested: Any) -> Any:
     return icl_curve(np.nan_to_num(episodes[:, :last]), there[:, :last])
 
 
-def table_report(outcome: Outcome) -> Report:
+def table_report(outcome: RunResult) -> Report:
     """The table of `in_context_rl.py`, and its figures."""
     config, tests = outcome.config, outcome.baselines
     learners = {}

@@ -13,10 +13,10 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.envs.frozen_lake import LETTERS, MAPS
-from gpicljax.wrappers.mixture import Mixture
-from gpicljax.wrappers.part import Part
+from gpicljax.wrappers.mixture import TaskMixture
+from gpicljax.wrappers.part import HeldOutTasks
 from gpicljax.wrappers.settings import TrialSettings
-from gpicljax.wrappers.solved import Solved
+from gpicljax.wrappers.solved import WithOptimalActions
 
 Family = Literal[
     "two-arms", "ten-arms", "lakes", "lakes-anywhere", "lakes-slippery", "cliffs", "mixture"
@@ -95,12 +95,12 @@ class Tasks:
     def env(self) -> Environment:
         """The environment of one episode."""
         env = gpicljax.make(self.env_id, **dict(self.static))
-        return env if self.number is None else Part(env, self.number, self.held_out)
+        return env if self.number is None else HeldOutTasks(env, self.number, self.held_out)
 
     def trials(self, actions: int, padded: bool = False) -> tuple[Environment, Any]:
         """Whole trials of solved tasks, and the params."""
         settings = trial_settings(actions, padded)
-        env = settings.around(Solved(self.env, width=settings.choices))
+        env = settings.around(WithOptimalActions(self.env, width=settings.choices))
         return env, env.make_params(**dict(self.params))
 
 
@@ -133,7 +133,7 @@ def mixed_trials(actions: int) -> tuple[Environment, Any]:
     others = [tasks(family, held_out=False).trials(actions, padded=True) for family in families]
 
     def mixed(pairs: list[tuple[Environment, Any]]) -> tuple[Environment, Any]:
-        return Mixture(tuple(env for env, _ in pairs)), tuple(params for _, params in pairs)
+        return TaskMixture(tuple(env for env, _ in pairs)), tuple(params for _, params in pairs)
 
     return mixed([mixed(bandits), *others])
 

@@ -10,20 +10,20 @@ from typing import Annotated, Any, Literal
 import jax
 
 from gpicljax.agents import catalogue, cloning, ppo
-from gpicljax.agents.acting import oracle_agent, within_trial
+from gpicljax.agents.acting import optimal_agent, within_trial
 from gpicljax.agents.bandits import ucb1
-from gpicljax.agents.catalogue import RecurrentSettings, TaughtConfig
-from gpicljax.agents.tabular import TUNED, q_learner
+from gpicljax.agents.catalogue import RecurrentSettings, TeacherCloningConfig
+from gpicljax.agents.tabular import TUNED_Q_LEARNING, q_learner
 from gpicljax.checks import Count, Range
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
 from gpicljax.runtime import (
     Measure,
-    Outcome,
     Probe,
     Program,
+    RunResult,
     TrainingConfig,
-    check,
+    check_config,
     run_experiment,
     save_agent,
 )
@@ -148,14 +148,16 @@ def _source(config: Any, env: Environment) -> Agent:
     if is_bandit(env):
         return within_trial(ucb1(space, 0.2))
     learner = q_learner(env.env.observation_space(), space)
-    tuned = lambda keys, _, carry, now: learner.act(keys, TUNED, carry, now)  # noqa: E731
+    tuned = lambda keys, _, carry, now: learner.act(keys, TUNED_Q_LEARNING, carry, now)  # noqa: E731
     return within_trial(Agent(learner.initial_carry, tuned))
 
 
-catalogue.register(
-    catalogue.rule("told-what-is-best", lambda _, env: oracle_agent(), privileged=True)
+catalogue.register_algorithm(
+    catalogue.algorithm_from_agent(
+        "told-what-is-best", lambda _, env: optimal_agent(), privileged=True
+    )
 )
-catalogue.register(catalogue.rule("source", _source))
+catalogue.register_algorithm(catalogue.algorithm_from_agent("source", _source))
 
 
 # The program -------------------------------------------------------------------------------------
@@ -177,18 +179,18 @@ def _sizes(config: Config) -> tuple[str, Any, Any]:
     # The learning histories of what learns within a trial, imitated while it acts.
     share = {"teacher_share": 1.0} if taught else {}
     teacher = "source" if taught else "told-what-is-best"
-    sizes = TaughtConfig(unroll, minibatches, teacher=teacher, **both)
+    sizes = TeacherCloningConfig(unroll, minibatches, teacher=teacher, **both)
     return "cloning", sizes, dataclasses.replace(config.cloning, **share)
 
 
 def build(config: Config) -> Program:
     """Wires tasks, network and trainer together."""
     alone = not (config.learner == "ad" and config.padded)
-    check(alone, "learner", config.learner, "another one, on a mixture")
+    check_config(alone, "learner", config.learner, "another one, on a mixture")
     env, env_params = training_trials(config.family, config.actions)
     vec = VectorEnv(env, config.num_envs, resets="fresh", params=env_params, privileged=True)
     name, sizes, hparams = _sizes(config)
-    trainer = catalogue.find(name).make(sizes, vec, config.memory)
+    trainer = catalogue.get_algorithm(name).make(sizes, vec, config.memory)
     length = config.updates(trainer.observations)
     hparams = dataclasses.replace(hparams, decay_updates=length)
     agent, tests = trainer.agent(greedy=True), own_tests(config.family)
@@ -253,6 +255,6 @@ def _save(
     )
 
 
-def main(argv: list[str] | None = None) -> Outcome | None:
+def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns the outcome, None after a dry run."""
     return run_experiment("in_context_rl_train", PRESETS, build, report, argv)

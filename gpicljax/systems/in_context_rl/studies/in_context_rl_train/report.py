@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.runtime import Report, RunResult, throughput
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     LEGEND,
     draw,
@@ -13,7 +13,7 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
 )
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     config = outcome.config
     tests = {}

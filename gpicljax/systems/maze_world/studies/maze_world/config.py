@@ -11,7 +11,7 @@ from flax import struct
 from gpicljax.agents.causal_model import Cooling
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
 from gpicljax.networks.causal_model import CausalModelSettings
-from gpicljax.runtime import TrainingConfig, check
+from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration
 from gpicljax.systems.maze_world.experts.privileged import Rule
 
@@ -129,43 +129,47 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses what can be refused before anything is compiled."""
         super().validate()
-        check(len(self.contexts) >= 1, "contexts", self.contexts, "at least one")
-        check(len(self.tasks) >= 1, "tasks", self.tasks, "at least one number")
+        check_config(len(self.contexts) >= 1, "contexts", self.contexts, "at least one")
+        check_config(len(self.tasks) >= 1, "tasks", self.tasks, "at least one number")
         for name in ("contexts", "tasks", "evaluation_sizes", "evaluation_densities", "marks"):
             values = getattr(self, name)
-            check(len(set(values)) == len(values), name, values, "different ones")
+            check_config(len(set(values)) == len(values), name, values, "different ones")
         for name in ("contexts", "tasks"):
             values = getattr(self, name)
-            check(min(values) >= 0, name, values, "0, or positive numbers")
+            check_config(min(values) >= 0, name, values, "0, or positive numbers")
         for name in ("part", "evaluation_length"):
-            check(getattr(self, name) >= 0, name, getattr(self, name), "an integer >= 0")
+            check_config(getattr(self, name) >= 0, name, getattr(self, name), "an integer >= 0")
         for name in ("sequences", "evaluation_tasks"):
-            check(getattr(self, name) >= 2, name, getattr(self, name), "an integer >= 2")
+            check_config(getattr(self, name) >= 2, name, getattr(self, name), "an integer >= 2")
         for name in ("growth", "first_share"):
             value = getattr(self, name)
-            check(0 <= value < 1, name, value, "a share below 1")
+            check_config(0 <= value < 1, name, value, "a share below 1")
         most = self.agent.batch_size // self.agent.microbatches
         fits = self.group >= 1 and most % self.group == 0
-        check(fits, "group", self.group, f"a divisor of batch_size / microbatches = {most}")
+        check_config(fits, "group", self.group, f"a divisor of batch_size / microbatches = {most}")
         accepted = f"0 .. {most // self.group}, the groups of a batch"
         fits = 0 <= self.own_groups <= most // self.group
-        check(fits, "own_groups", self.own_groups, accepted)
+        check_config(fits, "own_groups", self.own_groups, accepted)
         one = not self.own_groups or len(self.contexts) == len(self.tasks) == 1
-        check(one, "own_groups", self.own_groups, "0, for several models: they learn from the same")
-        check(self.horizon >= 1, "horizon", self.horizon, "an integer >= 1")
+        check_config(
+            one, "own_groups", self.own_groups, "0, for several models: they learn from the same"
+        )
+        check_config(self.horizon >= 1, "horizon", self.horizon, "an integer >= 1")
         predicted = self.model.rewards == bool(self.weights.reward)
         accepted = "a weight above 0 with --model.rewards, and 0 without"
-        check(predicted, "weights.reward", self.weights.reward, accepted)
+        check_config(predicted, "weights.reward", self.weights.reward, accepted)
         some = self.train or self.start_from is not None
-        check(some, "train", self.train, "True, without start_from")
+        check_config(some, "train", self.train, "True, without start_from")
         longest = self.steps - self.horizon
         fits = all(1 <= mark <= longest for mark in self.marks)
-        check(fits, "marks", self.marks, f"1 .. {longest}, the episode's steps less the horizon")
+        check_config(
+            fits, "marks", self.marks, f"1 .. {longest}, the episode's steps less the horizon"
+        )
         new = self.data is None or (not self.own_groups and self.tasks == (0,))
-        check(new, "data", str(self.data), "None, with own_groups or numbers of tasks")
+        check_config(new, "data", str(self.data), "None, with own_groups or numbers of tasks")
         for name in ("autoencoder", "start_from", "data"):
             path = getattr(self, name)
-            check(path is None or path.is_dir(), name, str(path), "an existing folder")
+            check_config(path is None or path.is_dir(), name, str(path), "an existing folder")
 
     @property
     def steps(self) -> int:

@@ -14,8 +14,8 @@ from gpicljax.agents.sequence import Sequences
 from gpicljax.data.shards import ShardError
 from gpicljax.interface import Agent
 from gpicljax.runtime import ConfigError
-from gpicljax.systems.maze_world.data.demonstrations import Episode, task_of, trajectories
-from gpicljax.systems.maze_world.data.sequences import Lessons, lessons
+from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, task_of, trajectories
+from gpicljax.systems.maze_world.data.sequences import ImitationBatch, imitation_batch
 from gpicljax.systems.maze_world.data.stored import stored_episodes
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
@@ -43,7 +43,7 @@ class Data(NamedTuple):
     episodes: Any = None
 
 
-def episodes_of(config: Config, env: MazeWorld) -> tuple[Episode | None, tuple[Params, ...]]:
+def episodes_of(config: Config, env: MazeWorld) -> tuple[MazeTrajectory | None, tuple[Params, ...]]:
     """The stored episodes to learn from, and the distributions of their mazes, if any."""
     if config.data is None:
         return None, ()
@@ -70,14 +70,16 @@ def sampler(
       distributions: of the mazes of stored episodes.
     """
 
-    def stored(key: jax.Array, data: Data) -> Lessons:
+    def stored(key: jax.Array, data: Data) -> ImitationBatch:
         which = jax.random.randint(key, (config.group,), 0, len(data.episodes.length))
         taken = jax.tree.map(lambda x: x[which], data.episodes)
-        return lessons(env, taken, jax.vmap(lambda one: task_of(env, distributions, one))(taken))
+        return imitation_batch(
+            env, taken, jax.vmap(lambda one: task_of(env, distributions, one))(taken)
+        )
 
     # Whatever number of groups there is, it is traced once.
     @functools.partial(jax.jit, static_argnames="own", inline=True)
-    def group(key: jax.Array, data: Data, own: bool = False) -> Lessons:
+    def group(key: jax.Array, data: Data, own: bool = False) -> ImitationBatch:
         if data.episodes is not None:
             return stored(key, data)
         key, task_key = jax.random.split(key)
@@ -95,7 +97,7 @@ def sampler(
             actor_params=data.actor if own else None,
             tasks=mazes,
         )
-        return lessons(env, *made)
+        return imitation_batch(env, *made)
 
     def sample(keys: jax.Array, data: Data) -> Sequences:
         first, own = keys[:: config.group], config.own_groups

@@ -12,19 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.agents import causal_model
-from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, dreaming
+from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagined_agent
 from gpicljax.agents.sequence import Sequences
-from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.networks.autoencoder import Autoencoder
 from gpicljax.networks.contract import Network
 from gpicljax.rollout import RolloutState
-from gpicljax.runtime import Measure, stream
-from gpicljax.systems.maze_world.data.demonstrations import Episode, trajectories
-from gpicljax.systems.maze_world.data.sequences import lessons
+from gpicljax.runtime import Measure, named_key
+from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, trajectories
+from gpicljax.systems.maze_world.data.sequences import imitation_batch
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params, Task
-from gpicljax.systems.maze_world.measures.world_model import Foresight, foresee
+from gpicljax.systems.maze_world.measures.world_model import OpenLoopError, open_loop_error
 from gpicljax.systems.maze_world.studies.maze_world.config import ACTING, Config
 from gpicljax.systems.maze_world.studies.maze_world.rules import NOISES, Rules
 
@@ -131,12 +131,14 @@ def measures_of(
             return best == label
         return (jnp.abs(best - label) < 0.1).all(-1)
 
-    def shown(key: jax.Array, params: Any, cell: Any, episodes: Episode, mazes: Task) -> Imitated:
+    def shown(
+        key: jax.Array, params: Any, cell: Any, episodes: MazeTrajectory, mazes: Task
+    ) -> Imitated:
         """On episodes of the demonstrator."""
         del key, cell
 
-        def some(episodes: Episode, mazes: Task) -> Imitated:
-            seen = lessons(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
+        def some(episodes: MazeTrajectory, mazes: Task) -> Imitated:
+            seen = imitation_batch(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
             outputs, _ = network.unroll(params, None, seen.inputs, None)
             given = Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
             nats, latent, image, *reward = (loss.at(outputs, given)[:, 0] for loss in every)
@@ -178,22 +180,24 @@ def measures_of(
         earnings = earned(env, where, made.reward)
         return Acted(earnings, nats, agrees, made.pose, made.action, made.label, made.command)
 
-    asleep = dreaming(network, policy, pictures.latent)
+    asleep = imagined_agent(network, policy, pictures.latent)
 
-    def ahead(key: jax.Array, params: Any, cell: Any, tasks: Task, context: jax.Array) -> Foresight:
+    def ahead(
+        key: jax.Array, params: Any, cell: Any, tasks: Task, context: jax.Array
+    ) -> OpenLoopError:
         """What the model expects to see next, after `context` pictures."""
         del cell
         awake = agent_of(ACTING["drawn"])
         count = config.evaluation_tasks
-        vec = one_trial_each(env, count, config.steps)
+        vec = single_trial_batch(env, count, config.steps)
         start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
-        seen = foresee(vec, awake, asleep, params, start, context, config.horizon)
-        return Foresight(seen.error, *(x[:4] for x in seen[1:]))
+        seen = open_loop_error(vec, awake, asleep, params, start, context, config.horizon)
+        return OpenLoopError(seen.error, *(x[:4] for x in seen[1:]))
 
     # The arguments of all measures.
 
     def mazes(name: str, count: int) -> np.ndarray:
-        keys = jax.random.split(stream(config.seed, name), count)
+        keys = jax.random.split(named_key(config.seed, name), count)
         return np.asarray(jax.random.key_data(keys))
 
     unseen = mazes("unseen mazes", config.evaluation_tasks)

@@ -12,18 +12,18 @@ import numpy as np
 
 import gpicljax
 from gpicljax.agents import causal_model, sequence
-from gpicljax.agents.catalogue import CausalSettings, TaughtCausalConfig
+from gpicljax.agents.catalogue import TeacherCausalModelConfig, VisualCausalModelSettings
 from gpicljax.interface import Trainer
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, UNLIMITED, WINDOW
 from gpicljax.networks.causal_model import causal_model as causal_network
 from gpicljax.runtime import (
-    Outcome,
     Program,
-    Spread,
+    RunResult,
+    Sharding,
+    named_key,
     parse,
     run_experiment,
     save_agent,
-    stream,
 )
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
@@ -68,7 +68,7 @@ def build(config: Config) -> Program:
     updates = config.updates(config.observations_per_update)
     first = round(config.first_share * updates)
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
-    known = gpicljax.TaskSet.create(stream(config.seed, "mazes"), max(*config.tasks, 1)).keys
+    known = gpicljax.TaskSet.create(named_key(config.seed, "mazes"), max(*config.tasks, 1)).keys
 
     def params_of(size: int, length: int, density: float = config.density) -> Params:
         return env.make_params(size=size, density=density, num_commands=10_000, horizon=length + 1)
@@ -177,16 +177,18 @@ def build(config: Config) -> Program:
             env_options=config.env_options,
             env_params=learnt_on,
             num_envs=config.agent.batch_size,
-            config=TaughtCausalConfig(
+            config=TeacherCausalModelConfig(
                 **dataclasses.asdict(config.agent),
                 length=config.demonstration.length,
                 capacity=longest,
             ),
-            network=CausalSettings(**dataclasses.asdict(config.model), autoencoder=settings),
+            network=VisualCausalModelSettings(
+                **dataclasses.asdict(config.model), autoencoder=settings
+            ),
             **about,
         ),
         # Models that are trained on other mazes see other episodes.
-        spread=Spread(
+        sharding=Sharding(
             config.agent.batch_size // config.agent.microbatches // config.group,
             lambda devices, axis: make(devices, axis, several=True).update,
             trainer.partition,  # type: ignore[arg-type]
@@ -203,7 +205,7 @@ def cell_name(steps: int, tasks: int) -> str:
     return context_name(steps) + (f", {tasks:,} mazes" if tasks else "")
 
 
-def main(argv: list[str] | None = None) -> Outcome | None:
+def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
     config = parse(PRESETS, argv, prog="gpicljax run maze_world")
     argv = list(sys.argv[1:] if argv is None else argv)

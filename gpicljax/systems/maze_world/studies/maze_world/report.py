@@ -11,13 +11,13 @@ import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.statistics import mean_interval, ratio_interval
-from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.runtime import Report, RunResult, throughput
 from gpicljax.storage.atomic import write_atomically
-from gpicljax.systems.maze_world.data.demonstrations import Episode, frames
+from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, frames
 from gpicljax.systems.maze_world.env.textures import LANDMARK_COLOURS
-from gpicljax.systems.maze_world.figures.episode_page import episode_page
+from gpicljax.systems.maze_world.figures.episode_page import maze_episode_page
 from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode, trajectory_figure
-from gpicljax.systems.maze_world.measures.exploration import explored
+from gpicljax.systems.maze_world.measures.exploration import cells_visited
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.pictures import picture_grid
 from gpicljax.viz.style import save_figure
@@ -38,7 +38,7 @@ class Results:
       outcome: of the run.
     """
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: RunResult) -> None:
         self.outcome, self.models = outcome, list(outcome.program.cells)
         self.shown = self._kind("shown, ")
         self.acted = self._kind("acted, ")
@@ -147,7 +147,7 @@ def acted_table(results: Results, size: int) -> str:
     def row(who: str, how: str, rewards: Any, pose: Any, more: str = "| | |") -> None:
         earned = mean_interval(rewards.sum(-1).reshape(-1).astype(np.float64))
         ways = results.position(pose.reshape(-1, *pose.shape[-2:])).astype(np.int32)
-        area = jax.vmap(lambda way: explored(way, config.env_options["size"])[-1])
+        area = jax.vmap(lambda way: cells_visited(way, config.env_options["size"])[-1])
         cells = mean_interval(np.asarray(area(ways), np.float64))
         half = earned.high - earned.mean
         lines.append(f"| {who} | {how} | {earned.mean:.2f} ± {half:.2f} | {cells.mean:.1f} {more}")
@@ -312,11 +312,11 @@ def page(results: Results) -> str:
         for x in (played.pose, played.action, played.label, played.command, played.reward)
     )
     pose, command = pose[:, : PAGE_STEPS + 1], command[: PAGE_STEPS + 1]
-    blank = dict.fromkeys(Episode._fields)
-    shown = Episode(**blank | {"pose": pose, "command": command})
+    blank = dict.fromkeys(MazeTrajectory._fields)
+    shown = MazeTrajectory(**blank | {"pose": pose, "command": command})
     episode = results.episode(task, size, pose)
     episode = episode._replace(command=command, reward=reward[:PAGE_STEPS])
-    return episode_page(
+    return maze_episode_page(
         np.asarray(jax.jit(lambda task, shown: frames(env, task, shown))(task, shown)),
         episode,
         title=f"{model}, {config.acting[0]}, in a maze that it has never seen",
@@ -329,7 +329,7 @@ def page(results: Results) -> str:
 # The summary -------------------------------------------------------------------------------------
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     results, config = Results(outcome), outcome.config
     draw(results)

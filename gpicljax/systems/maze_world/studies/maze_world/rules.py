@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.runtime import ENVIRONMENT_COMPILE, stream
-from gpicljax.systems.maze_world.data.demonstrations import Episode, Noise, trajectories
+from gpicljax.runtime import ENVIRONMENT_COMPILE, named_key
+from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, Noise, trajectories
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params, Task
 from gpicljax.systems.maze_world.experts.privileged import Rule
@@ -53,7 +53,7 @@ class Rules:
         self._epsilons = {name: epsilon for name, (_, epsilon) in groups.items()}
         self._play, self._program = functools.cache(self._played), functools.cache(self._compiled)
 
-    def shown(self, name: str, *density: float) -> tuple[Episode, Task]:
+    def shown(self, name: str, *density: float) -> tuple[MazeTrajectory, Task]:
         """Noisy demonstrators' episodes `[N, ...]` and their mazes."""
         return self._play(self._config.size, self._config.rules[0], *density)[name]
 
@@ -61,7 +61,7 @@ class Rules:
         """The unseen mazes of one size, leaves `[N, ...]`."""
         return self._play(size, self._config.rules[0])["random"][1]
 
-    def all(self) -> dict[str, dict[str, Episode]]:
+    def all(self) -> dict[str, dict[str, MazeTrajectory]]:
         """Everybody's episodes by size and rule, then by name."""
         return {
             f"n = {size}, {rule} rule": {
@@ -71,20 +71,22 @@ class Rules:
             for size in self._config.sizes
         }
 
-    def _compiled(self, rule: Rule) -> Callable[..., tuple[Episode, Task]]:
+    def _compiled(self, rule: Rule) -> Callable[..., tuple[MazeTrajectory, Task]]:
         settings = dataclasses.replace(
             self._config.demonstration, length=self._config.steps, rule=rule
         )
 
-        def play(where: Params, keys: jax.Array, noise: Noise) -> tuple[Episode, Task]:
-            key, tasks = stream(self._config.seed, "rules"), jax.random.wrap_key_data(keys)
+        def play(where: Params, keys: jax.Array, noise: Noise) -> tuple[MazeTrajectory, Task]:
+            key, tasks = named_key(self._config.seed, "rules"), jax.random.wrap_key_data(keys)
             return trajectories(
                 key, self._env, where, len(keys), settings, tasks=tasks, noise=noise
             )
 
         return jax.jit(play, compiler_options=ENVIRONMENT_COMPILE)
 
-    def _played(self, size: int, rule: Rule, *density: float) -> dict[str, tuple[Episode, Task]]:
+    def _played(
+        self, size: int, rule: Rule, *density: float
+    ) -> dict[str, tuple[MazeTrajectory, Task]]:
         each = [self._noise(name, len(mazes)) for name, mazes in self._mazes.items()]
         noise = jax.tree.map(lambda *x: jnp.concatenate(x), *each)
         keys = np.concatenate(list(self._mazes.values()))

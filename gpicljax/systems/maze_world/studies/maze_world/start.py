@@ -18,11 +18,11 @@ from gpicljax.runtime import (
     ConfigError,
     cell_folder,
     describe_difference,
+    exit_with_error,
     load_agent,
     load_autoencoder,
-    refuse,
-    say,
-    stream,
+    log_once,
+    named_key,
     to_json,
 )
 from gpicljax.runtime.run_directory import IRRELEVANT
@@ -40,7 +40,7 @@ def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, An
     if config.autoencoder is None:
         settings = maze_world_autoencoder.PRESETS[config.autoencoder_preset].model
         pictures = standardised(autoencoder(settings, resolution))
-        return pictures, settings, pictures.init(stream(config.seed, "autoencoder"))
+        return pictures, settings, pictures.init(named_key(config.seed, "autoencoder"))
     try:
         loaded = load_autoencoder(config.autoencoder, resolution)
     except (SavedError, ValueError) as error:
@@ -73,12 +73,12 @@ def trained_autoencoder(config: Config) -> Path:
     stored, folder = read_run(run).config, run / "agents" / "seed_0"
     differences = describe_difference(stored, wanted, ignore=IRRELEVANT) if stored else []
     if folder.is_dir() and not differences:
-        say(f"using the autoencoder in {folder}")
+        log_once(f"using the autoencoder in {folder}")
         return folder
     if differences and not config.overwrite:
         differs = f"{run}, which differs (stored -> wanted): " + "; ".join(differences)
         accepted = "--overwrite to train it anew, another --name, or --autoencoder FOLDER"
-        refuse(ConfigError(refusal("autoencoder", differs, accepted)))
+        exit_with_error(ConfigError(refusal("autoencoder", differs, accepted)))
     flags = ((name.replace("_", "-"), str(value)) for name, value in fields.items())
     words = [word for name, value in flags for word in (f"--{name}", value)]
     words.append("--overwrite" if differences else "--requeue")

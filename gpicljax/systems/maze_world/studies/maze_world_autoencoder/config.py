@@ -9,7 +9,7 @@ import gpicljax
 from gpicljax.agents.autoencoder import Schedules
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
-from gpicljax.runtime import TrainingConfig, check
+from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
@@ -63,16 +63,16 @@ class Config(TrainingConfig):
         """Refuses what can be refused before anything is compiled."""
         super().validate()
         for name in ("mazes", "part"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
         enough = self.evaluation_mazes >= 2
-        check(enough, "evaluation_mazes", self.evaluation_mazes, "an integer >= 2")
+        check_config(enough, "evaluation_mazes", self.evaluation_mazes, "an integer >= 2")
         most = self.demonstration.length
         for name in ("frames", "evaluation_frames"):
             fits = 1 <= getattr(self, name) <= most
-            check(fits, name, getattr(self, name), f"1 .. the length of an episode, {most}")
+            check_config(fits, name, getattr(self, name), f"1 .. the length of an episode, {most}")
         simple = self.mode == "navigation" and self.actions == "discrete"
         accepted = "'episodes', except for navigation from cell to cell"
-        check(simple or self.moments == "episodes", "moments", self.moments, accepted)
+        check_config(simple or self.moments == "episodes", "moments", self.moments, accepted)
         autoencoder(self.model, self.resolution)
         self.mazes_and_params()
 

@@ -18,14 +18,14 @@ from gpicljax.networks.autoencoder import (
 )
 from gpicljax.runtime import (
     Measure,
-    Outcome,
     Program,
-    Spread,
+    RunResult,
+    Sharding,
     run_experiment,
     save_autoencoder,
 )
 from gpicljax.systems.maze_world.data.demonstrations import frames, trajectories
-from gpicljax.systems.maze_world.data.sequences import Glances, glances
+from gpicljax.systems.maze_world.data.sequences import FrameBatch, sample_frames
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
 from gpicljax.systems.maze_world.studies.maze_world_autoencoder.config import PRESETS, Config
@@ -39,10 +39,10 @@ from gpicljax.systems.maze_world.studies.maze_world_autoencoder.report import (
 
 def seen_in(
     key: jax.Array, env: MazeWorld, params: Params, config: Config, mazes: int, count: int
-) -> Glances:
+) -> FrameBatch:
     """Frames in new mazes: from anywhere, or of episodes, at times that are spread evenly."""
     if config.moments == "anywhere":
-        return glances(key, env, params, mazes, count)
+        return sample_frames(key, env, params, mazes, count)
     episode_key, key = jax.random.split(key)
     settings = config.demonstration
     episodes, tasks = trajectories(episode_key, env, params, mazes, settings)
@@ -59,7 +59,7 @@ def seen_in(
         )
         return jax.vmap(lambda task, episode: frames(env, task, episode))(tasks, piece)
 
-    return Glances(at(times), at(times - 1))
+    return FrameBatch(at(times), at(times - 1))
 
 
 def build(config: Config) -> Program:
@@ -135,7 +135,7 @@ def build(config: Config) -> Program:
         measures={UNSEEN: Measure(unseen)},
         key_metric=training.RECONSTRUCTION,
         save=save,
-        spread=Spread(
+        sharding=Sharding(
             config.agent.batch_size // config.agent.microbatches,
             lambda devices, axis: make(devices, axis).update,
             trainer.partition,
@@ -143,6 +143,6 @@ def build(config: Config) -> Program:
     )
 
 
-def main(argv: list[str] | None = None) -> Outcome | None:
+def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
     return run_experiment("maze_world_autoencoder", PRESETS, build, report, argv)

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpicljax.agents.autoencoder import DIVERGENCE, RECONSTRUCTION
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.runtime import Report, RunResult, throughput
 from gpicljax.systems.maze_world.figures.reconstructions import reconstruction_figure
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
@@ -49,7 +49,7 @@ def by_maze(values: np.ndarray) -> str:
     return f"{interval.mean:.5f} [{interval.low:.5f}, {interval.high:.5f}]"
 
 
-def table(outcome: Outcome, found: Unseen) -> str:
+def table(outcome: RunResult, found: Unseen) -> str:
     """A row for each seed, and one for each null."""
     lines = [
         "| | error, mean over mazes | share of the mean image's | latents in use |",
@@ -69,7 +69,7 @@ def table(outcome: Outcome, found: Unseen) -> str:
     return "\n".join(lines)
 
 
-def draw(outcome: Outcome, found: Unseen) -> None:
+def draw(outcome: RunResult, found: Unseen) -> None:
     """The course of the training, and frames with their reconstructions."""
     figures = outcome.run.figures
     if len(outcome.steps) > 1:
@@ -87,7 +87,7 @@ def draw(outcome: Outcome, found: Unseen) -> None:
     save_figure(reconstruction_figure(sources, title=title), figures / "reconstructions.png")
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     config, found = outcome.config, outcome.measured[UNSEEN]
     draw(outcome, found)

@@ -17,16 +17,16 @@ from gpicljax.runtime import (
     Progress,
     RunConfig,
     announce,
-    check,
+    check_config,
     enable_compilation_cache,
     failures_reported,
+    log_once,
     parse,
-    say,
 )
 from gpicljax.runtime.dry_run import measure
 from gpicljax.runtime.progress import duration
 from gpicljax.systems.maze_world import data as maze_world
-from gpicljax.systems.maze_world.data.demonstrations import Demonstration, Episode
+from gpicljax.systems.maze_world.data.demonstrations import Demonstration, MazeTrajectory
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
 
@@ -63,10 +63,10 @@ class Config(RunConfig):
     def validate(self) -> None:
         """Refuses what can be refused before anything is compiled."""
         super().validate()
-        check(self.seeds == 1, "seeds", self.seeds, "1, for --seed names the data")
+        check_config(self.seeds == 1, "seeds", self.seeds, "1, for --seed names the data")
         for name in ("episodes", "episodes_per_shard"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
-        check(len(self.densities) >= 1, "densities", self.densities, "at least one")
+            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+        check_config(len(self.densities) >= 1, "densities", self.densities, "at least one")
         build(self)
 
     @property
@@ -107,7 +107,7 @@ def dry_run(config: Config) -> None:
     batch = min(config.episodes_per_shard, 64)
     short = dataclasses.replace(config.demonstration, length=min(config.demonstration.length, 1024))
 
-    def some(key: jax.Array) -> tuple[jax.Array, Episode]:
+    def some(key: jax.Array) -> tuple[jax.Array, MazeTrajectory]:
         return key, maze_world.trajectories(key, env, params, batch, short)[0]
 
     make = jax.jit(some)
@@ -141,7 +141,7 @@ def main(argv: list[str] | None = None) -> ShardReader | None:
     env, params = build(config)
     with failures_reported(ShardError):
         if config.overwrite and folder.exists():
-            maze_world.from_card(ShardReader(folder, skip_damaged=True).about)  # nothing else
+            maze_world.from_metadata(ShardReader(folder, skip_damaged=True).about)  # nothing else
             shutil.rmtree(folder)
         announce(
             f"maze_world_data {config.run_name}: {config.episodes:,} episodes of "
@@ -160,7 +160,7 @@ def main(argv: list[str] | None = None) -> ShardReader | None:
             if first is None:
                 first = done
                 if done:
-                    say(f"{done} of {total} shards are there already")
+                    log_once(f"{done} of {total} shards are there already")
                 return
             seconds = time.monotonic() - began
             left = seconds / (done - first) * (total - done)
@@ -168,7 +168,7 @@ def main(argv: list[str] | None = None) -> ShardReader | None:
                 speed = per_shard * (done - first) / seconds
                 progress.update(done, metrics={}, observations_per_second=speed, seconds_left=left)
 
-        maze_world.collect(
+        maze_world.collect_trajectories(
             folder,
             config.seed,
             env,
@@ -182,5 +182,5 @@ def main(argv: list[str] | None = None) -> ShardReader | None:
         reader = ShardReader(folder)
         size = sum(s for shard in reader.manifest.shards for s, _ in shard.files.values())
         took = duration(time.monotonic() - began)
-        say(f"{len(reader):,} episodes, {size / 1e6:,.1f} MB in {folder}; {took}")
+        log_once(f"{len(reader):,} episodes, {size / 1e6:,.1f} MB in {folder}; {took}")
         return reader

@@ -28,19 +28,19 @@ from gpicljax.environment import Environment
 from gpicljax.envs.fetch import Fetch, Script, script
 from gpicljax.interface import Agent
 from gpicljax.runtime import (
-    Lanes,
     Program,
+    Replicas,
     announce,
     devices_for,
     enable_compilation_cache,
     failures_reported,
     load_agent,
+    log_once,
     make_mesh,
+    named_key,
     parse,
     provenance,
     save_agent,
-    say,
-    stream,
 )
 from gpicljax.runtime.training import start_training
 from gpicljax.storage import SavedError
@@ -72,7 +72,7 @@ def _arm(observations: Any, actions: Any) -> str | None:
     return None if (observations, actions) == fits else "it is a rule for Fetch's tasks"
 
 
-catalogue.register(catalogue.rule(FETCH_SCRIPT, _script, _arm, Script))
+catalogue.register_algorithm(catalogue.algorithm_from_agent(FETCH_SCRIPT, _script, _arm, Script))
 
 
 def collect(argv: Sequence[str] | None = None) -> Path:
@@ -113,7 +113,7 @@ def _config(config: CollectConfig, name: str, kind_name: str) -> Any:
     kind = TASKS[name].kinds[kind_name]
     fields = dict(kind.fields)
     tuned = SETTINGS.get((name, fields.pop("like", kind.algo)), {})
-    base = train_agent.config_type(catalogue.find(kind.algo))
+    base = train_agent.config_type(catalogue.get_algorithm(kind.algo))
     options = {"env_options": TASKS[name].options} if TASKS[name].options else {}
     chosen = {**tuned, **fields, **options, "observations": round(kind.observations * config.share)}
     if kind.algo == "ddpg" and not isinstance(chosen.get("agent"), catalogue.DDPGConfig):
@@ -128,7 +128,7 @@ def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> None:
     target = folder / name / kind
     try:
         there = load_episodes(target)
-        say(f"{name}, {kind}: {len(there.length)} episodes are there already")
+        log_once(f"{name}, {kind}: {len(there.length)} episodes are there already")
         return
     except SavedError:
         pass
@@ -150,7 +150,7 @@ def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> None:
                 max_steps=config.max_steps or TASKS[name].max_steps,
                 env_params=saved.env_params,
             )
-        key = jax.random.fold_in(stream(config.seed, f"{name} {label}"), seed)
+        key = jax.random.fold_in(named_key(config.seed, f"{name} {label}"), seed)
         parts.append(record(key, saved.params, label, saved.info["hash"]))
     _write(target, parts)
 
@@ -161,7 +161,7 @@ Saved = tuple[str, int, Callable[[Path], None]]
 
 def _ruled(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved]:
     """The rule with so many gains, and more and less noise."""
-    env, rule = gpicljax.make(name), catalogue.find(kind.algo)
+    env, rule = gpicljax.make(name), catalogue.get_algorithm(kind.algo)
     for level, noise in NOISE.items():
         for seed in range(config.seeds):
             settings = Script(gain=GAINS[seed % len(GAINS)], noise=noise)
@@ -188,8 +188,8 @@ def _trained(config: CollectConfig, name: str, kind: str) -> Iterator[Saved]:
     settings, what = _config(config, name, kind), f"{name} {kind}"
     program = train_agent.build(settings)
     names = tuple(f"seed {n}" for n in range(config.seeds))
-    lanes = Lanes(names, make_mesh(devices_for(config.seeds)))
-    root = stream(config.seed, "train")
+    lanes = Replicas(names, make_mesh(devices_for(config.seeds)))
+    root = named_key(config.seed, "train")
     keys = jax.vmap(lambda n: jax.random.fold_in(root, n))(np.arange(config.seeds, dtype=np.uint32))
     each = max(1, settings.updates(program.observations) // 10)
     training = start_training(program, lanes, keys, _no_cells(program, config.seeds), each)
@@ -200,7 +200,9 @@ def _trained(config: CollectConfig, name: str, kind: str) -> Iterator[Saved]:
         for level in (level for level, when in LEVELS.items() if when == tenth):
             found = lanes.fetch(metrics)
             words = ", ".join(f"{n} {np.mean(found[n]):.4g}" for n in list(found)[:2])
-            say(f"{what}: {level} after {each * tenth * program.observations:,} steps ({words})")
+            log_once(
+                f"{what}: {level} after {each * tenth * program.observations:,} steps ({words})"
+            )
             params = lanes.fetch(running.params)
             for seed in range(config.seeds):
                 own = jax.tree.map(lambda x, seed=seed: x[seed], params)
@@ -232,7 +234,7 @@ def _loaded(config: CollectConfig, folder: Path) -> None:
             max_steps=config.max_steps or steps,
             env_params=saved.env_params,
         )
-        key = stream(config.seed, label)
+        key = named_key(config.seed, label)
         part = record(key, saved.params, label, saved.info["hash"])
         _write(folder / name / label.replace(" ", "_"), [part])
 
@@ -240,7 +242,7 @@ def _loaded(config: CollectConfig, folder: Path) -> None:
 def _write(target: Path, parts: Sequence[Episodes]) -> None:
     episodes = join(*parts)
     save_episodes(target, episodes)
-    say(
+    log_once(
         f"{target}: {len(episodes.length)} episodes, {episodes.length.sum():,} steps, "
         f"mean return {episodes.returns.mean():.4g}"
     )

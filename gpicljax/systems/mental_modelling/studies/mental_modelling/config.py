@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from gpicljax.agents import catalogue, dqn, td3
 from gpicljax.checks import Count, Range
-from gpicljax.runtime import RunConfig, TrainingConfig, check
+from gpicljax.runtime import RunConfig, TrainingConfig, check_config
 from gpicljax.systems.mental_modelling.measures.questions import HISTORY_SIZES, QUESTIONS
 from gpicljax.systems.mental_modelling.measures.reader import ReaderSettings
 from gpicljax.systems.mental_modelling.prompts.questions import QuestionSettings
@@ -189,9 +189,9 @@ class CollectConfig(RunConfig):
         """Refuses unknown tasks and kinds."""
         super().validate()
         known = set(self.tasks) <= set(TASKS) and bool(self.tasks)
-        check(known, "tasks", self.tasks, ", ".join(TASKS))
+        check_config(known, "tasks", self.tasks, ", ".join(TASKS))
         kinds = {kind for name in self.tasks for kind in TASKS[name].kinds}
-        check(set(self.kinds) <= kinds, "kinds", self.kinds, ", ".join(sorted(kinds)))
+        check_config(set(self.kinds) <= kinds, "kinds", self.kinds, ", ".join(sorted(kinds)))
 
     @property
     def folder(self) -> Path:
@@ -261,12 +261,12 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses unknown questions and prompts, and sizes of history that are none."""
         super().validate()
-        check(self.seeds == 1, "seeds", self.seeds, "1: intervals are over episodes")
+        check_config(self.seeds == 1, "seeds", self.seeds, "1: intervals are over episodes")
         for name, known in (("questions", QUESTIONS), ("prompts", tuple(PROMPTS))):
             given = getattr(self, name)
-            check(bool(given) and set(given) <= set(known), name, given, ", ".join(known))
+            check_config(bool(given) and set(given) <= set(known), name, given, ", ".join(known))
         fine = bool(self.histories) and all(0 <= size <= 40 for size in self.histories)
-        check(fine, "histories", self.histories, "integers from 0 to 40")
+        check_config(fine, "histories", self.histories, "integers from 0 to 40")
 
 
 PRESETS = {

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpicljax.agents.algorithm import Untrained
 from gpicljax.llm.chat import ChatModel
-from gpicljax.runtime import ConfigError, Outcome, Program, run_experiment, say, stream
+from gpicljax.runtime import ConfigError, Program, RunResult, log_once, named_key, run_experiment
 from gpicljax.spaces import Box
 from gpicljax.storage import SavedError
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, join, take
@@ -26,7 +26,7 @@ from gpicljax.systems.mental_modelling.measures.reader import (
     reader_answers,
     train_reader,
 )
-from gpicljax.systems.mental_modelling.measures.results import Row, row_of
+from gpicljax.systems.mental_modelling.measures.results import Row, result_row
 from gpicljax.systems.mental_modelling.measures.scoring import Answers
 from gpicljax.systems.mental_modelling.prompts.session import ask_questions
 from gpicljax.systems.mental_modelling.studies.mental_modelling.collect import collect, load
@@ -169,7 +169,7 @@ def strangers(config: Config, name: str, known: Episodes, asked: Episodes) -> St
         return None
     readers = [
         train_reader(
-            stream(config.seed, f"{name} without {kind}"),
+            named_key(config.seed, f"{name} without {kind}"),
             take(known, some),
             config.reader,
             decimals=config.decimals,
@@ -204,7 +204,7 @@ def _task(
     long = long_enough(asked, sizes)
     reader, others, nats = None, None, float("nan")
     if known is not None:
-        key = stream(config.seed, name)
+        key = named_key(config.seed, name)
         reader = train_reader(key, known, config.reader, decimals=config.decimals)
         nats = float(reader.nats[-10:].mean())
         others = strangers(config, name, known, long) if config.other_kinds else None
@@ -216,11 +216,13 @@ def _task(
         "reader_nats": nats,
         "histories": list(sizes),
     }
-    say(f"{name}: {about['agents']} unseen agents, {about['episodes']} episodes, nats {nats:.3f}")
+    log_once(
+        f"{name}: {about['agents']} unseen agents, {about['episodes']} episodes, nats {nats:.3f}"
+    )
     rows = []
     for queries in queries_of(config, long, sizes):
         for who, said in answers_of_all(queries, reader, others).items():
-            rows.append(row_of(queries, who, said))
+            rows.append(result_row(queries, who, said))
         if model is not None:
             rows += _told(config, queries, model)
     return rows, about
@@ -241,11 +243,11 @@ def _told(config: Config, queries: Queries, model: ChatModel) -> Iterator[Row]:
             seed=config.seed,
         )
         if not said.complete:
-            say(f"{cell}, {prompt}: {said.in_words()}")
-        yield row_of(some, model.name, said.answers, prompt)
+            log_once(f"{cell}, {prompt}: {said.in_words()}")
+        yield result_row(some, model.name, said.answers, prompt)
 
 
-def main(argv: list[str] | None = None) -> Outcome | Path | None:
+def main(argv: list[str] | None = None) -> RunResult | Path | None:
     """Runs the experiment, or what the first argument names."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     kinds = {"collect": collect, "load": load}

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 import gpicljax
-from gpicljax.runtime import Outcome, Report
+from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.mental_modelling.figures.curves import (
     elements_figure,
     grouped_bars,
@@ -113,7 +113,7 @@ def beaten(
     return len(wins), len(pairs)
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RunResult) -> Report:
     """Writes the rows, and draws from what was written."""
     measured = outcome.baselines
     folder = outcome.run.path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
 from gpicljax.networks.language import LanguageModelSettings
-from gpicljax.runtime import TrainingConfig, check
+from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_language.env.language import SlotWeights
 from gpicljax.systems.meta_language.env.meta_language import Calibration
 
@@ -61,17 +61,19 @@ class Config(TrainingConfig):
         """Refuses what can be refused before anything is compiled."""
         super().validate()
         for name in ("context", "evaluation_context"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
         for name in ("tasks", "text_windows", "demonstrations"):
-            check(getattr(self, name) >= 0, name, getattr(self, name), "an integer >= 0")
+            check_config(getattr(self, name) >= 0, name, getattr(self, name), "an integer >= 0")
         enough = self.evaluation_sequences >= 2
-        check(enough, "evaluation_sequences", self.evaluation_sequences, "an integer >= 2")
+        check_config(enough, "evaluation_sequences", self.evaluation_sequences, "an integer >= 2")
         for name in ("orders", "warmup_orders", "evaluation_orders"):
             low, high = getattr(self, name)
-            check(1 <= low <= high <= 8, name, (low, high), "two of 1 .. 8 in order")
-        check(0 <= self.warmup_share < 1, "warmup_share", self.warmup_share, "a share below 1")
+            check_config(1 <= low <= high <= 8, name, (low, high), "two of 1 .. 8 in order")
+        check_config(
+            0 <= self.warmup_share < 1, "warmup_share", self.warmup_share, "a share below 1"
+        )
         text = self.text_dir
-        check(text is None or text.is_dir(), "text_dir", str(text), "an existing folder")
+        check_config(text is None or text.is_dir(), "text_dir", str(text), "an existing folder")
 
     @property
     def observations_per_update(self) -> int:

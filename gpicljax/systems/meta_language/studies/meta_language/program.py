@@ -20,12 +20,12 @@ from gpicljax.networks.transformer import generate
 from gpicljax.runtime import (
     ConfigError,
     Measure,
-    Outcome,
     Program,
-    Spread,
+    RunResult,
+    Sharding,
+    named_key,
     run_experiment,
     save_agent,
-    stream,
 )
 from gpicljax.systems.meta_language.data.faulty_text import (
     SUM_SYMBOLS,
@@ -93,7 +93,7 @@ def build(config: Config) -> Program:
 
     def known(keys: jax.Array) -> jax.Array:
         """The keys of languages drawn from the finite set that is trained on."""
-        every = gpicljax.TaskSet.create(stream(config.seed, "tasks"), config.tasks).keys
+        every = gpicljax.TaskSet.create(named_key(config.seed, "tasks"), config.tasks).keys
         return every[jax.vmap(lambda key: jax.random.randint(key, (), 0, config.tasks))(keys)]
 
     def sample(keys: jax.Array, params: Any) -> Sequences:
@@ -130,7 +130,7 @@ def build(config: Config) -> Program:
     ) -> Languages:
         """Languages of orders low .. high, of those trained on if `seen`."""
         del key, cell
-        root = jax.random.fold_in(stream(config.seed, "languages"), 16 * low + high)
+        root = jax.random.fold_in(named_key(config.seed, "languages"), 16 * low + high)
         key, task_key = jax.random.split(root)
         task_keys = jax.random.split(task_key, config.evaluation_sequences)
         if config.tasks:
@@ -149,7 +149,7 @@ def build(config: Config) -> Program:
 
     def continued(key: jax.Array, params: Any, cell: Any, prompts: jax.Array) -> jax.Array:
         del key, cell
-        key = stream(config.seed, "demonstrations")
+        key = named_key(config.seed, "demonstrations")
         return generate(key, network, params, prompts, GENERATED, TEMPERATURE)
 
     tokens = min(config.evaluation_context, REPLAYED)
@@ -212,7 +212,7 @@ def build(config: Config) -> Program:
             tasks=config.tasks,
             **about,
         ),
-        spread=Spread(
+        sharding=Sharding(
             config.agent.batch_size // config.agent.microbatches,
             lambda devices, axis: make(devices, axis).update,
             trainer.partition,
@@ -253,6 +253,6 @@ def demonstrations(config: Config) -> list[Demonstration]:
     return shown
 
 
-def main(argv: list[str] | None = None) -> Outcome | None:
+def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
     return run_experiment("meta_language", PRESETS, build, report, argv)

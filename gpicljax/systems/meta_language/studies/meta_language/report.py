@@ -13,7 +13,7 @@ import numpy as np
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.play.replay import write_replay
-from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.runtime import Report, RunResult, throughput
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.systems.meta_language.data.text import SymbolMap
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
@@ -105,7 +105,7 @@ class Extras(NamedTuple):
     demonstrations: Sequence[Demonstration]
 
 
-def languages(outcome: Outcome) -> list[dict[str, Curves]]:
+def languages(outcome: RunResult) -> list[dict[str, Curves]]:
     """Curves of every seed by kind of language."""
     found: list[dict[str, Curves]] = [{} for _ in outcome.sound]
     for name, measured in outcome.measured.items():
@@ -119,7 +119,7 @@ def languages(outcome: Outcome) -> list[dict[str, Curves]]:
     return found
 
 
-def texts(outcome: Outcome) -> list[Curves]:
+def texts(outcome: RunResult) -> list[Curves]:
     """Curves of natural text for every seed; none without text."""
     if "text" not in outcome.measured:
         return []
@@ -168,7 +168,7 @@ def table(seeds: Sequence[Mapping[str, Curves]]) -> str:
     return "\n".join(lines)
 
 
-def demonstration_table(outcome: Outcome) -> str:
+def demonstration_table(outcome: RunResult) -> str:
     """Wrong items by length of the context, over all seeds that are sound."""
     lines = ["| demonstration | context | items | wrong, % | example |", "|---|---|---|---|---|"]
     for one in outcome.program.more.demonstrations:
@@ -185,7 +185,7 @@ def demonstration_table(outcome: Outcome) -> str:
 
 
 def draw(
-    outcome: Outcome, seeds: Sequence[Mapping[str, Curves]], of_text: Sequence[Curves]
+    outcome: RunResult, seeds: Sequence[Mapping[str, Curves]], of_text: Sequence[Curves]
 ) -> None:
     """Draws every figure, of the first seed where it is one seed's."""
     run, what = outcome.run, f"{outcome.config.model.kind}, {outcome.parameters:,} parameters"
@@ -235,7 +235,7 @@ def _arrays(curve: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:
     return {name: np.asarray(values, np.float64) for name, values in curve.items()}
 
 
-def replay(outcome: Outcome) -> str:
+def replay(outcome: RunResult) -> str:
     """Writes the page of an unseen language, token by token; says so in words."""
     whose, episode = outcome.first_sound(outcome.measured[EPISODE])
     length = int(episode.length)
@@ -254,7 +254,7 @@ def replay(outcome: Outcome) -> str:
     return write_replay(outcome, env, episode, whose, actions=actions, readings=readings)
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     config, seeds, of_text = outcome.config, languages(outcome), texts(outcome)
     draw(outcome, seeds, of_text)

@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from gpicljax.evaluation.icl import ICLCurve
-from gpicljax.runtime import failures_reported, say
+from gpicljax.runtime import failures_reported, log_once
 from gpicljax.runtime.stored_runs import StoredRun, find_run, read_run
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.meta_language.studies.meta_language.report import (
@@ -114,5 +114,5 @@ def main(argv: list[str] | None = None) -> str:
         save_figure(training_figure(runs), config.out / "training.png")
         text = table(runs, curves)
         write_atomically(config.out / "table.md", text + "\n")
-        say(text)
+        log_once(text)
     return text

@@ -13,7 +13,7 @@ import jax
 import gpicljax
 from gpicljax.agents import r2d2
 from gpicljax.networks.q_network import RecurrentQSettings
-from gpicljax.runtime import TrainingConfig, check
+from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 
 Auxiliary = Literal["feedback", "stimulus", "both", "none"]
@@ -92,17 +92,23 @@ class Config(TrainingConfig):
         super().validate()
         for name in ("shots", "samples"):
             value = getattr(self, name)
-            check(len(value) > 0 and min(value) > 0, name, value, "one or more integers >= 1")
+            check_config(
+                len(value) > 0 and min(value) > 0, name, value, "one or more integers >= 1"
+            )
         for name in ("bank_size", "probe_episodes", "evaluation_episodes"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
         compared, known = self.network.compare, AUXILIARIES[self.auxiliary]
         accepted = f"what auxiliary predicts, {' and '.join(known) or 'nothing'}"
-        check(set(compared) <= set(known), "network.compare", compared, accepted)
-        check(not self.network.predictions, "network.predictions", "names", "none; see auxiliary")
+        check_config(set(compared) <= set(known), "network.compare", compared, accepted)
+        check_config(
+            not self.network.predictions, "network.predictions", "names", "none; see auxiliary"
+        )
         self.network.check_carries(self.agent.carries)
         stages = self.curriculum
         inside = all(self.vmin <= value <= self.vmax for value in stages)
-        check(inside, "curriculum", stages, f"values from vmin = {self.vmin} to vmax = {self.vmax}")
+        check_config(
+            inside, "curriculum", stages, f"values from vmin = {self.vmin} to vmax = {self.vmax}"
+        )
         make_env(self)
 
     @property

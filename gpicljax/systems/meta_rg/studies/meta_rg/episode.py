@@ -9,7 +9,7 @@ import numpy as np
 
 from gpicljax.evaluation.returns import Episode
 from gpicljax.play.replay import write_replay
-from gpicljax.runtime import Outcome
+from gpicljax.runtime import RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import LISTENER, SPEAKER
 
@@ -17,7 +17,7 @@ EPISODE = "an episode"
 """The measure that is replayed; all others are of many episodes."""
 
 
-def replay(outcome: Outcome, env: MetaRG) -> str:
+def replay(outcome: RunResult, env: MetaRG) -> str:
     """Writes the page of a greedy episode of the first sound seed; says so in words."""
     whose, episode = outcome.first_sound(outcome.measured[EPISODE])
     actions, more = moves(env, episode), readings(env, episode)

@@ -14,18 +14,18 @@ import numpy as np
 import gpicljax
 from gpicljax.agents import r2d2
 from gpicljax.agents.acting import q_agent
-from gpicljax.agents.combinators import forgetful
-from gpicljax.evaluation.returns import Episode, one_trial_each, record_episode
+from gpicljax.agents.combinators import with_memory_reset
+from gpicljax.evaluation.returns import Episode, record_episode, single_trial_batch
 from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runtime import (
     FAST_COMPILE,
     Measure,
-    Outcome,
     Probe,
     Program,
+    RunResult,
+    named_key,
     run_experiment,
     save_agent,
-    stream,
 )
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import CHANNELS
@@ -102,7 +102,7 @@ def build(config: Config) -> Program:
 
     # One program for all conditions: what they differ in is traced.
     evaluated = dataclasses.replace(env, ablations=True)
-    batch = one_trial_each(evaluated, config.probe_episodes, longest)
+    batch = single_trial_batch(evaluated, config.probe_episodes, longest)
 
     def games(
         key: jax.Array,
@@ -117,7 +117,7 @@ def build(config: Config) -> Program:
         `explore` scales the actors' epsilons; `forget` clears memories every game.
         """
         epsilons = r2d2.actor_epsilons(hparams, config.probe_episodes) * explore
-        agent = forgetful(
+        agent = with_memory_reset(
             q_agent(network, env.action_space(), epsilons),
             lambda timestep: forget & (timestep.observation["round"] == 0),
         )
@@ -195,7 +195,7 @@ def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, fl
         steps_per_trial=longest + 1,
         privileged=True,
     )
-    panel, names = experts.calibration_panel(env), experts.calibration_rules(env)
+    panel, names = experts.baseline_panel(env), experts.baseline_rules(env)
 
     @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
     def play(key: jax.Array, env_params: Any) -> Games:
@@ -212,7 +212,7 @@ def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, fl
     results = {}
     for cell in config.cells:
         params = cell_params(config, env, cell)
-        games = jax.tree.map(np.asarray, play(stream(config.seed, "rules"), params))
+        games = jax.tree.map(np.asarray, play(named_key(config.seed, "rules"), params))
         phases = [games.valid & games.query, games.valid & ~games.query]
         results[cell] = {
             name: tuple(float(games.correct[..., i][phase].mean()) for phase in phases)
@@ -225,7 +225,7 @@ def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, fl
 
 def memoryless_accuracy(config: Config, env: MetaRG, params: Any) -> tuple[float, float]:
     """Query and support accuracy of a classifier of single decisions, on held-out games."""
-    train_key, test_key, fit_key = jax.random.split(stream(config.seed, "classifier"), 3)
+    train_key, test_key, fit_key = jax.random.split(named_key(config.seed, "classifier"), 3)
     features, labels, _ = memoryless.decision_dataset(
         train_key, env, params, 60_000, message="equality"
     )
@@ -239,6 +239,6 @@ def memoryless_accuracy(config: Config, env: MetaRG, params: Any) -> tuple[float
     )
 
 
-def main(argv: list[str] | None = None) -> Outcome | None:
+def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
     return run_experiment("meta_rg", PRESETS, build, report, argv)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.statistics import Interval, mean_interval
-from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.runtime import Report, RunResult, throughput
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.figures.messages import messages_figure, stimuli_figure
 from gpicljax.systems.meta_rg.measures import published
@@ -36,7 +36,7 @@ class Results:
       rules: by cell and rule, query and support accuracy.
     """
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: RunResult) -> None:
         """Computes the accuracies."""
         self.outcome = outcome
         self.cells: list[Cell] = outcome.config.cells
@@ -260,7 +260,7 @@ def draw(results: Results) -> dict[Cell, ICLProfile]:
     return {cell: pair[1] for cell, pair in curves.items()}
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     results, config = Results(outcome), outcome.config
     profiles = draw(results)

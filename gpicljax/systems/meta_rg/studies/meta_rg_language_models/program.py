@@ -15,11 +15,11 @@ from gpicljax.llm.budget import Budget
 from gpicljax.llm.chat import ChatModel, FakeModel
 from gpicljax.runtime import (
     RunConfig,
-    check,
+    check_config,
     enable_compilation_cache,
     failures_reported,
+    log_once,
     parse,
-    say,
 )
 from gpicljax.storage import LockedError, SavedError
 from gpicljax.systems.meta_rg.measures.listening import Confusion
@@ -64,10 +64,12 @@ class Config(RunConfig):
     def validate(self) -> None:
         """Refuses environments of another game, and counts below 1."""
         super().validate()
-        check(self.env in ("MetaRG-v0", "MetaRG-v1"), "env", self.env, "MetaRG-v0, MetaRG-v1")
+        check_config(
+            self.env in ("MetaRG-v0", "MetaRG-v1"), "env", self.env, "MetaRG-v0, MetaRG-v1"
+        )
         for name in ("shots", "samples"):
             value = getattr(self, name)
-            check(bool(value) and min(value) >= 1, name, value, "one or more integers >= 1")
+            check_config(bool(value) and min(value) >= 1, name, value, "one or more integers >= 1")
 
 
 PRESETS = {"quick": Config(seeds=2, episodes=2, shots=(1,), samples=(1,)), "table4": Config()}
@@ -109,8 +111,8 @@ def main(argv: list[str] | None = None) -> dict[str, list[Confusion]]:
                         _seed(config, vec, model, settings, folder / cell.replace(" ", "_"), seed)
                         for seed in range(config.seeds)
                     ]
-                    say(f"{cell}: {found[cell][0].in_words()} (first seed)")
-        say(report(folder, name, found))
+                    log_once(f"{cell}: {found[cell][0].in_words()} (first seed)")
+        log_once(report(folder, name, found))
     return found
 
 
@@ -128,5 +130,5 @@ def _seed(
     played = play_listener(key, vec, model, folder / f"seed_{seed}", settings, budget=budget)
     if played.episodes < vec.num_envs:
         last = played.faults[-1] if played.faults else "episodes were cut"
-        say(f"seed {seed}: {played.episodes} of {vec.num_envs} episodes are over; {last}")
+        log_once(f"seed {seed}: {played.episodes} of {vec.num_envs} episodes are over; {last}")
     return played.query

@@ -11,7 +11,7 @@ from gpicljax.agents import r2d2
 from gpicljax.agents.sequence import SequenceHParams
 from gpicljax.checks import Range
 from gpicljax.networks.q_network import RecurrentQSettings
-from gpicljax.runtime import TrainingConfig, check
+from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     APPENDIX_C,
@@ -102,20 +102,24 @@ class Config(TrainingConfig):
         super().validate()
         for name in ("shots", "samples"):
             value = getattr(self, name)
-            check(len(value) > 0 and min(value) > 0, name, value, "one or more integers >= 1")
+            check_config(
+                len(value) > 0 and min(value) > 0, name, value, "one or more integers >= 1"
+            )
         for name in ("bank_size", "probe_episodes", "evaluation_episodes", "structures"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
-        check(not self.network.predictions, "network.predictions", "names", "none: the feedback is")
+            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+        check_config(
+            not self.network.predictions, "network.predictions", "names", "none: the feedback is"
+        )
         enough = self.method != "reinforce" or self.players.copies > 1
-        check(enough, "players.copies", self.players.copies, "an integer >= 2 to reinforce")
+        check_config(enough, "players.copies", self.players.copies, "an integer >= 2 to reinforce")
         self.network.check_carries(self.agent.carries)
-        check(
+        check_config(
             self.rounds == 1 or self.method not in FROM_SEQUENCES,
             "rounds",
             self.rounds,
             f"1, for method {self.method}: several are for R2D2's (independent, vdn, vdn-sad)",
         )
-        check(
+        check_config(
             self.rounds > 1 or not self.replies,
             "replies",
             self.replies,

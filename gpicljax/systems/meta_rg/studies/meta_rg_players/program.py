@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import gpicljax
 from gpicljax.agents import r2d2
 from gpicljax.agents.acting import q_agent
-from gpicljax.evaluation.returns import Episode, one_trial_each, record_episode
+from gpicljax.evaluation.returns import Episode, record_episode, single_trial_batch
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import over_agents
 from gpicljax.networks.q_network import recurrent_q_network
-from gpicljax.runtime import Measure, Outcome, Probe, Program, run_experiment
+from gpicljax.runtime import Measure, Probe, Program, RunResult, run_experiment
 from gpicljax.spaces import of_one_agent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import CHANNELS
@@ -76,7 +76,7 @@ def learner(config: Config, env: MetaRG) -> Learner:
         draw = game_sequences(
             own, settings.games, settings.episodes, settings.copies, settings.noise
         )
-        trainer = signalling.make(settings, played, config.network, draw)
+        trainer = signalling.signalling_trainer(settings, played, config.network, draw)
         hparams = dataclasses.replace(
             config.schedule, decay_updates=config.updates(trainer.observations)
         )
@@ -126,16 +126,16 @@ def build(config: Config) -> Program:
     for shots, samples in itertools.product(config.shots, config.samples):
         params = cell_params(config, env, shots, samples)
         where = cell_name((shots, samples))
-        cells[where] = signalling.Lesson(params, jnp.asarray(1.0)) if sequences else params
+        cells[where] = signalling.SignallingData(params, jnp.asarray(1.0)) if sequences else params
         if config.control and config.method in signalling.LEARNING:
-            frozen = signalling.Lesson(params, jnp.asarray(0.0))
+            frozen = signalling.SignallingData(params, jnp.asarray(0.0))
             cells[f"{where}, frozen speaker"] = frozen
 
     def games_of(cell: Any) -> Any:
         return cell.games if sequences else cell
 
     evaluated = dataclasses.replace(env, ablations=True)
-    batch = one_trial_each(evaluated, config.probe_episodes, longest)
+    batch = single_trial_batch(evaluated, config.probe_episodes, longest)
 
     def games(
         key: jax.Array, params: Any, cell: Any, channel: jax.Array, explore: jax.Array
@@ -193,6 +193,6 @@ def build(config: Config) -> Program:
     )
 
 
-def main(argv: list[str] | None = None) -> Outcome | None:
+def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
     return run_experiment("meta_rg_players", PRESETS, build, report, argv)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpicljax.evaluation.statistics import mean_interval, welch_test
-from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.runtime import Report, RunResult, throughput
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.figures.languages import languages_figure
 from gpicljax.systems.meta_rg.measures import published
@@ -35,7 +35,7 @@ class Results:
       language: by measure, the mean over structures, likewise; empty without speakers to ask.
     """
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: RunResult) -> None:
         """Computes the accuracies."""
         self.outcome, self.cells = outcome, list(outcome.program.cells)
         others = "language", ACQUISITION, EPISODE
@@ -166,7 +166,7 @@ def draw(results: Results) -> None:
         save_figure(figure, figures / "languages.png")
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     results, config = Results(outcome), outcome.config
     draw(results)

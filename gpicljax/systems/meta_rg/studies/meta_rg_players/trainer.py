@@ -94,7 +94,7 @@ class PlayersInputs(NamedTuple):
 
 
 @struct.dataclass
-class Lesson:
+class SignallingData:
     """What a run learns from, traced.
 
     Attributes:
@@ -299,7 +299,7 @@ def _following(reward: jax.Array, starts: jax.Array) -> jax.Array:
     return jax.lax.scan(back, jnp.zeros_like(reward[0]), (reward, starts), reverse=True)[1]
 
 
-def make(
+def signalling_trainer(
     config: SignallingConfig,
     game: SignallingGame,
     listener: RecurrentQSettings,
@@ -316,8 +316,8 @@ def make(
 
     Returns:
       A sequence trainer (its hyper-parameters are `sequence.SequenceHParams`) whose `init` is given
-      a `Lesson`. Its agent plays both parts of the players' view; with the game's own speaker, the
-      listener's.
+      a `SignallingData`. Its agent plays both parts of the players' view; with the game's own
+      speaker, the listener's.
 
     Example:
       >>> import gpicljax
@@ -325,11 +325,11 @@ def make(
       >>> env = gpicljax.make("MetaRG-v1")
       >>> config, listener = SignallingConfig(games=32), RecurrentQSettings(encoded="stimulus")
       >>> draw = games.game_sequences(env, config.games, config.episodes)
-      >>> make(config, games.signalling_game(env), listener, draw).observations
+      >>> signalling_trainer(config, games.signalling_game(env), listener, draw).observations
       3072
     """
 
-    def sample(keys: jax.Array, lesson: Lesson) -> sequence.Sequences:
+    def sample(keys: jax.Array, lesson: SignallingData) -> sequence.Sequences:
         games, targets = draw(keys, lesson.games)
         learns = jnp.full(games.starts.shape, lesson.learns, jnp.result_type(float))
         return sequence.Sequences(PlayersInputs(games, learns), games.starts, targets)

@@ -12,7 +12,15 @@ import numpy as np
 import gpicljax
 from gpicljax.agents.algorithm import Untrained
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.runtime import Outcome, Program, Report, TrainingConfig, check, run_experiment, stream
+from gpicljax.runtime import (
+    Program,
+    Report,
+    RunResult,
+    TrainingConfig,
+    check_config,
+    named_key,
+    run_experiment,
+)
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.measures.disentanglement import (
     factor_vae_score,
@@ -52,13 +60,13 @@ class Config(TrainingConfig):
         """Refuses other representations, and counts below 1."""
         super().validate()
         known = set(self.stimuli) <= {"scs", "mhe"} and bool(self.stimuli)
-        check(known, "stimuli", self.stimuli, "scs, mhe")
+        check_config(known, "stimuli", self.stimuli, "scs, mhe")
         for name, least in (("samples", 1), ("rows", 0)):
             value = getattr(self, name)
             fine = len(value) > 0 and min(value) >= least
-            check(fine, name, value, f"one or more integers >= {least}")
-        check(self.values >= 2, "values", self.values, "an integer >= 2")
-        check(self.structures >= 1, "structures", self.structures, "an integer >= 1")
+            check_config(fine, name, value, f"one or more integers >= {least}")
+        check_config(self.values >= 2, "values", self.values, "an integer >= 2")
+        check_config(self.structures >= 1, "structures", self.structures, "an integer >= 1")
 
 
 def measure(config: Config, row: Row) -> dict[str, np.ndarray]:
@@ -86,7 +94,7 @@ def measure(config: Config, row: Row) -> dict[str, np.ndarray]:
         gap = mutual_information_gap(factors, codes, **drawn)
         return factor_vae_score(votes_key, factors, codes), gap, modularity(factors, codes, **drawn)
 
-    keys = jax.random.split(stream(config.seed, "structures"), config.structures)
+    keys = jax.random.split(named_key(config.seed, "structures"), config.structures)
     found = (np.asarray(values, np.float64) for values in score(keys))
     return dict(zip(MEASURES, found, strict=True))
 
@@ -113,7 +121,7 @@ def build(config: Config) -> Program:
     )
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RunResult) -> Report:
     """The table, beside the paper's numbers."""
     config = outcome.config
     lines = [
@@ -139,6 +147,6 @@ def report(outcome: Outcome) -> Report:
 PRESETS = {"quick": Config(), "disentanglement": Config(structures=100)}
 
 
-def main(argv: list[str] | None = None) -> Outcome | None:
+def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
     return run_experiment("meta_rg_stimuli", PRESETS, build, report, argv)

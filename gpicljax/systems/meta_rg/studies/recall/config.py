@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from gpicljax.agents import r2d2
 from gpicljax.checks import Range
 from gpicljax.networks.q_network import RecurrentQSettings
-from gpicljax.runtime import TrainingConfig, check
+from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.studies.meta_rg.config import MANY_STEPS, NEXT_REWARD
 
 
@@ -51,8 +51,8 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses empty ranges of values, and memories that a replay buffer cannot hold."""
         super().validate()
-        check(self.vmin <= self.vmax, "vmin", self.vmin, f"up to vmax = {self.vmax}")
-        check(not self.network.predictions, "network.predictions", "names", "none")
+        check_config(self.vmin <= self.vmax, "vmin", self.vmin, f"up to vmax = {self.vmax}")
+        check_config(not self.network.predictions, "network.predictions", "names", "none")
         self.network.check_carries(self.agent.carries)
 
 

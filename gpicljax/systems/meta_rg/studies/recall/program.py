@@ -13,26 +13,26 @@ import numpy as np
 
 from gpicljax.agents import r2d2
 from gpicljax.agents.acting import q_agent, random_agent
-from gpicljax.agents.combinators import forgetful, panel
-from gpicljax.evaluation.returns import one_trial_each
+from gpicljax.agents.combinators import panel_agent, with_memory_reset
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runtime import (
     FAST_COMPILE,
     Measure,
-    Outcome,
     Probe,
     Program,
+    RunResult,
+    named_key,
     run_experiment,
     save_agent,
-    stream,
 )
 from gpicljax.systems.meta_rg.env.recall import Recall
 from gpicljax.systems.meta_rg.experts import recall as experts
 from gpicljax.systems.meta_rg.measures.recall import (
-    Games,
     RecallAccuracy,
-    play_games,
+    RecallGames,
+    play_recall_games,
     recall_accuracy,
 )
 from gpicljax.systems.meta_rg.studies.recall.config import PRESETS, Config
@@ -61,19 +61,19 @@ def build(config: Config) -> Program:
     # One program for all conditions: what they differ in is traced.
     def games(
         key: jax.Array, params: Any, env_params: Any, explore: jax.Array, forget: jax.Array
-    ) -> Games:
+    ) -> RecallGames:
         """Plays an episode on each of `probe_episodes` instances.
 
         `explore` scales the actors' epsilons; `forget` clears memories every game.
         """
         epsilons = r2d2.actor_epsilons(hparams, config.probe_episodes) * explore
-        agent = forgetful(
+        agent = with_memory_reset(
             q_agent(network, env.action_space(), epsilons),
             lambda timestep: forget & ~timestep.privileged["asking"],
         )
-        return play_games(key, batch, agent, params, env_params)
+        return play_recall_games(key, batch, agent, params, env_params)
 
-    def accuracy(games: Games) -> dict[str, np.ndarray]:
+    def accuracy(games: RecallGames) -> dict[str, np.ndarray]:
         each = of_seeds(*games)
         found = {"first_shot": each.first.by_game, "second_shot": each.second.by_game}
         return {name: np.asarray(values) for name, values in found.items()}
@@ -107,14 +107,14 @@ def build(config: Config) -> Program:
 
 def watched(env: Recall, episodes: int) -> VectorEnv:
     """A batch to evaluate on. Agents read nothing of what is privileged; rules and ablations do."""
-    return one_trial_each(env, episodes, 2 * env.max_games, privileged=True)
+    return single_trial_batch(env, episodes, 2 * env.max_games, privileged=True)
 
 
 def calibrate(config: Config, env_params: Any) -> dict[str, RecallAccuracy]:
     """Accuracy of the rules that need no training, on the same games."""
     env = Recall(**config.env_options)
     vec = watched(env, config.evaluation_episodes)
-    task_key, key = jax.random.split(stream(config.seed, "rules"))
+    task_key, key = jax.random.split(named_key(config.seed, "rules"))
 
     def first(keys: jax.Array, params: Any, carry: Any, timestep: Any) -> Any:
         return jnp.where(timestep.privileged["asking"], 0, env.wait), {}, carry
@@ -131,7 +131,7 @@ def calibrate(config: Config, env_params: Any) -> dict[str, RecallAccuracy]:
             rules["single stimulus"] = experts.single(env, tasks)
             rules["ranking oracle"] = experts.ranking(env)
         names.extend(rules)
-        games = play_games(key, vec, panel(list(rules.values())), (), env_params)
+        games = play_recall_games(key, vec, panel_agent(list(rules.values())), (), env_params)
         score = jax.vmap(recall_accuracy, (None, -1, None))
         return score(*games)
 
@@ -140,6 +140,6 @@ def calibrate(config: Config, env_params: Any) -> dict[str, RecallAccuracy]:
     return {name: jax.tree.map(lambda x, i=i: x[i], scores) for i, name in enumerate(names)}
 
 
-def main(argv: list[str] | None = None) -> Outcome | None:
+def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
     return run_experiment("recall", PRESETS, build, report, argv)

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.runtime import Outcome, Report, throughput
+from gpicljax.runtime import Report, RunResult, throughput
 from gpicljax.systems.meta_rg.measures.recall import RecallAccuracy, recall_accuracy
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.style import save_figure
@@ -21,7 +21,7 @@ of_seeds = jax.jit(jax.vmap(recall_accuracy))
 """Accuracy by seed, of `Games` with leaves `[seeds, N, G]`."""
 
 
-def accuracies(outcome: Outcome) -> dict[str, RecallAccuracy]:
+def accuracies(outcome: RunResult) -> dict[str, RecallAccuracy]:
     """What was measured of the agents by condition, leaves `float64[seeds, ...]`."""
     return {
         name: jax.tree.map(outcome.seeds, of_seeds(*games))
@@ -58,7 +58,7 @@ def share_table(agents: dict[str, RecallAccuracy], rules: dict[str, RecallAccura
     return "\n".join(lines)
 
 
-def draw(outcome: Outcome, agents: dict[str, RecallAccuracy]) -> None:
+def draw(outcome: RunResult, agents: dict[str, RecallAccuracy]) -> None:
     """The paper's figure for one representation, and the course of the first shot."""
     config, rules = outcome.config, outcome.baselines
     lines = {name: float(of.second.by_game) for name, of in rules.items() if name in SHOWN}
@@ -86,7 +86,7 @@ def draw(outcome: Outcome, agents: dict[str, RecallAccuracy]) -> None:
     save_figure(figure, outcome.run.figures / "first_shot.png")
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     config, agents, rules = outcome.config, accuracies(outcome), outcome.baselines
     draw(outcome, agents)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class Lanes:
+class Replicas:
     """Which runs there are, and which devices they run on.
 
     Attributes:
@@ -32,8 +32,8 @@ class Lanes:
 
     Example:
       >>> from gpicljax.runtime import make_mesh
-      >>> lanes = Lanes(("seed 0", "seed 1"), make_mesh(1))
-      >>> lanes.count
+      >>> replicas = Replicas(("seed 0", "seed 1"), make_mesh(1))
+      >>> replicas.count
       2
     """
 
@@ -48,16 +48,17 @@ class Lanes:
 
     @property
     def places(self) -> np.ndarray:
-        """Which run each lane on the devices holds, `int[lanes]`; surplus lanes repeat the first.
+        """Which run each replica on the devices holds, `int[replicas]`; surplus replicas repeat
+        the first.
 
-        Lanes are the smallest multiple of the number of devices that is enough.
+        Replicas are the smallest multiple of the number of devices that is enough.
         """
         devices = 1 if self.copied else self.mesh.size
         return np.arange(-(-self.count // devices) * devices) % self.count
 
     @property
     def padded(self) -> bool:
-        """Whether there are surplus lanes."""
+        """Whether there are surplus replicas."""
         return len(self.places) > self.count
 
     def spread(self, tree: T) -> T:
@@ -67,7 +68,7 @@ class Lanes:
           tree: pytree of arrays `[count, ...]`, the same in every process.
 
         Returns:
-          The same with leaves `[lanes, ...]`, spread over the mesh.
+          The same with leaves `[replicas, ...]`, spread over the mesh.
         """
         places = self.places
         return shard_leading(jax.tree.map(lambda x: x[places], tree), self.mesh)
@@ -76,7 +77,7 @@ class Lanes:
         """Brings runs back to the host, in every process.
 
         Args:
-          tree: pytree of arrays `[lanes, ...]`.
+          tree: pytree of arrays `[replicas, ...]`.
 
         Returns:
           NumPy arrays `[count, ...]` (typed keys become their `uint32` data).
@@ -84,7 +85,7 @@ class Lanes:
         return jax.tree.map(lambda x: np.asarray(x)[: self.count], to_host(tree))
 
     def stored(self, state: T) -> T:
-        """What a checkpoint holds of a state `[lanes, ...]`: every run once."""
+        """What a checkpoint holds of a state `[replicas, ...]`: every run once."""
         if not self.padded:
             return state
 
@@ -96,7 +97,7 @@ class Lanes:
         return jax.tree.map(once, state)
 
     def stored_like(self, state: T) -> T:
-        """What to ask a checkpoint for, to replace a state `[lanes, ...]`; see `restored`."""
+        """What to ask a checkpoint for, to replace a state `[replicas, ...]`; see `restored`."""
         if not self.padded:
             return state
 
@@ -111,5 +112,5 @@ class Lanes:
         return jax.tree.map(like, state)
 
     def restored(self, stored: T) -> T:
-        """The state `[lanes, ...]` that `stored` made a checkpoint of."""
+        """The state `[replicas, ...]` that `stored` made a checkpoint of."""
         return self.spread(stored) if self.padded else stored

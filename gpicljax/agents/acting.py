@@ -275,7 +275,7 @@ def optimal_agent() -> Agent:
     Example:
       >>> import gpicljax
       >>> from gpicljax.rollout import agent_step, start_rollout
-      >>> env = gpicljax.wrappers.Solved(gpicljax.make("BanditTwoArmedHighLowFixed-v0"))
+      >>> env = gpicljax.wrappers.WithOptimalActions(gpicljax.make("BanditTwoArmedHighLowFixed-v0"))
       >>> vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=True)
       >>> @jax.jit
       ... def pull(key):

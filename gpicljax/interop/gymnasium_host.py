@@ -11,8 +11,8 @@ Example:
   >>> batch = from_gymnasium(lambda: gymnasium.make("CliffWalking-v1"), num_envs=2, actions=5)
   >>> def always_up(moments):
   ...     return {instance: 0 for instance in moments}
-  >>> played = host_play(jax.random.key(0), batch, always_up, max_steps=5, keep=step_of)
-  >>> measure(recorded(played)).total_return.tolist()
+  >>> played = host_play(jax.random.key(0), batch, always_up, max_steps=5, keep=keep_trial_step)
+  >>> measure_trials(trial_records(played)).total_return.tolist()
   [-5.0, -5.0]
 """
 

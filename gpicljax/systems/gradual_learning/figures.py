@@ -46,7 +46,7 @@ def efficiency_figure(
 
     Example:
       >>> from gpicljax.systems.gradual_learning.measures import completion_times, efficiency
-      >>> runs = clearance([[10, 30], [20, 50]], [2, 1])
+      >>> runs = completion_times([[10, 30], [20, 50]], [2, 1])
       >>> figure = efficiency_figure({"table": efficiency(runs)}, ["copy", "spell"])
     """
     from matplotlib.ticker import LogLocator, NullFormatter
@@ -115,7 +115,7 @@ def transfer_figure(transfers: Mapping[str, Transfer], *, title: str | None = No
 
     Example:
       >>> from gpicljax.systems.gradual_learning.measures.criteria import completion_times, transfer
-      >>> alone, after = clearance([[9], [8]], [1, 1]), clearance([[1, 3], [1, 4]], [2, 2])
+      >>> alone, after = completion_times([[9], [8]], [1, 1]), completion_times([[1, 3], [1, 4]], [2, 2])
       >>> figure = transfer_figure({"spell": transfer(alone, after)})
     """
     check(transfers, "transfers", transfers, "at least one task")

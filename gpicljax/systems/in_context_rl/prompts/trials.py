@@ -18,7 +18,7 @@ Example:
   >>> result = play_trials(jax.random.key(0), vec, model, tempfile.mkdtemp())
   >>> [report.status for report in result.reports], result.usage.requests
   (['finished', 'finished'], 10)
-  >>> measure(result.trials, num_actions=2).total_steps.tolist()
+  >>> measure_trials(result.trials, num_actions=2).total_steps.tolist()
   [5, 5]
 """
 

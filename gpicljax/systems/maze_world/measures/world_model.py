@@ -68,7 +68,7 @@ def open_loop_error(
       >>> settings, actions = CausalModelSettings(layers=1), env.action_space()
       >>> network = causal_model(settings, pictures, actions, capacity=32)
       >>> awake = causal_agent(network, settings.policy(actions))
-      >>> asleep = dreaming(network, settings.policy(actions), pictures.latent)
+      >>> asleep = imagined_agent(network, settings.policy(actions), pictures.latent)
       >>> def ahead(key, context):
       ...     start = start_rollout(key, vec, awake)
       ...     params = network.init(key, agent_input(actions, start.carry.agent, start.timestep))

@@ -138,9 +138,9 @@ def majority(queries: Queries) -> Answers:
     Where numbers are asked for, the middle of the most frequent part of the range.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "next_action", history=3)
+      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "next_action", history=3)
       >>> majority(asked).values.tolist()
       [[1], [1]]
     """
@@ -163,9 +163,9 @@ def copy_last(queries: Queries) -> Answers:
     """The action before, or the state that is given: nothing changes.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "next_action", history=3)
+      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "next_action", history=3)
       >>> copy_last(asked).values.tolist()
       [[1], [0]]
     """
@@ -185,9 +185,9 @@ def same_change(queries: Queries) -> Answers:
     """The last known change once more: of a state's elements, or of an action that is a number.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = made_up([0.0, 0.2, 0.3, 0.3])
+      >>> walk = episode_from_actions([0.0, 0.2, 0.3, 0.3])
       >>> asked = build_queries(walk, "next_action", form="absolute", history=2)
       >>> same_change(asked).values.tolist()
       [[0.4], [0.4]]
@@ -222,9 +222,9 @@ def nearest_neighbour(queries: Queries) -> Answers:
     Distances are Euclidean, in standard deviations of each input within the history.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = made_up([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
+      >>> walk = episode_from_actions([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
       >>> asked = build_queries(walk, "next_action", history=3)
       >>> nearest_neighbour(asked).values.tolist()
       [[0], [1]]
@@ -254,9 +254,9 @@ def ridge(queries: Queries, penalty: float = 0.1) -> Answers:
       ValueError: if the penalty is not above 0.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = made_up([0.0, 0.1, 0.2, 0.3], states=[0.0, 1.0, 2.0, 3.0])
+      >>> walk = episode_from_actions([0.0, 0.1, 0.2, 0.3], states=[0.0, 1.0, 2.0, 3.0])
       >>> asked = build_queries(walk, "next_action", form="absolute", history=3)
       >>> ridge(asked, penalty=1e-9).values.tolist()
       [[0.3]]
@@ -275,9 +275,9 @@ def quadratic(queries: Queries, penalty: float = 0.1) -> Answers:
       ValueError: if the penalty is not above 0.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = made_up([0.4, 0.1, 0.0, 0.1, 0.4], states=[-2.0, -1.0, 0.0, 1.0, 2.0])
+      >>> walk = episode_from_actions([0.4, 0.1, 0.0, 0.1, 0.4], states=[-2.0, -1.0, 0.0, 1.0, 2.0])
       >>> asked = build_queries(walk, "next_action", form="absolute", history=4)
       >>> quadratic(asked, penalty=1e-9).values.tolist()
       [[0.4]]
@@ -330,9 +330,9 @@ def votes(queries: Queries, rule: Rule) -> Answers:
       ValueError: for another question.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "argue", history=3)
+      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "argue", history=3)
       >>> asked.action.tolist(), votes(asked, copy_last).values.tolist()
       ([0, 0], [[0], [1]])
     """
@@ -356,9 +356,9 @@ def always_agree(queries: Queries) -> Answers:
     """Every action that is argued about is the agent's: what a model does that likes to say yes.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "argue", history=3)
+      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "argue", history=3)
       >>> always_agree(asked).values.tolist()
       [[1], [1]]
     """
@@ -380,9 +380,9 @@ def baseline_answers(queries: Queries) -> dict[str, Answers]:
     """What every rule answers that goes with the question.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "next_action", history=3)
+      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "next_action", history=3)
       >>> list(baseline_answers(asked))
       ['majority', 'copy last', 'nearest neighbour', 'ridge regression', 'quadratic regression']
     """

@@ -104,9 +104,9 @@ def is_lawful(queries: Queries) -> bool:
     """Whether `physics` knows anything about a task and question.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> car = made_up([0, 1, 2], environment="MountainCar-v0")
+      >>> car = episode_from_actions([0, 1, 2], environment="MountainCar-v0")
       >>> [is_lawful(build_queries(car, q, history=0)) for q in ("next_state", "next_action")]
       [True, False]
     """
@@ -120,14 +120,14 @@ def physics(queries: Queries) -> Answers | None:
     """What the law and the history say; None where no law is known, or there is no history.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries, score
       >>> states, push = [np.array([-0.5, 0.0])], [2, 0, 1, 2, 2, 1, 0, 2]
       >>> for action in push[:-1]:
       ...     x, v = states[-1]
       ...     v += 0.001 * (action - 1) - 0.0025 * np.cos(3 * x)
       ...     states.append(np.array([x + v, v]))
-      >>> car = made_up(push, states, environment="MountainCar-v0")
+      >>> car = episode_from_actions(push, states, environment="MountainCar-v0")
       >>> asked = build_queries(car, "next_state", history=5, decimals=6)
       >>> score(asked, physics(asked)).accuracy
       1.0

@@ -189,8 +189,8 @@ def build_queries(
         an episode without a query; `take` of the data leaves out the short ones.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import episodes_of
-      >>> walk = episodes_of(
+      >>> from gpicljax.systems.mental_modelling.data import episodes_from_arrays
+      >>> walk = episodes_from_arrays(
       ...     [np.array([[0.0], [0.1], [0.1], [0.3]])],
       ...     [np.array([1, 0, 1, 1])],
       ...     [np.zeros(4)],
@@ -276,9 +276,9 @@ def pick(queries: Queries, count: int, seed: int = 0) -> Queries:
       seed: of the draw.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(made_up([0, 1] * 50), "next_action", history=2)
+      >>> asked = build_queries(episode_from_actions([0, 1] * 50), "next_action", history=2)
       >>> pick(asked, 7).truth.shape
       (7, 1)
     """
@@ -298,9 +298,9 @@ def take_queries(queries: Queries, which: np.ndarray) -> Queries:
       which: `int[M]`.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(made_up([0, 1, 1, 0]), "next_action", history=1)
+      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0]), "next_action", history=1)
       >>> take_queries(asked, np.array([2])).step.tolist()
       [3]
     """

@@ -130,9 +130,9 @@ def train_reader(
       decimals: to which everything is rounded, as in the queries to come.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = made_up([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
+      >>> walk = episode_from_actions([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
       >>> sizes = ReaderSettings(layers=1, width=8, heads=1, updates=1, batch_size=2)
       >>> reader = train_reader(jax.random.key(0), walk, sizes)
       >>> reader_answers(reader, build_queries(walk, "next_state", history=1)).values.shape
@@ -231,9 +231,9 @@ def answers_of_readers(readers: Sequence[Reader], queries: Queries, which: np.nd
       ValueError: for a number that no reader has; and see `reader_answers`.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = made_up([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
+      >>> walk = episode_from_actions([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
       >>> sizes = ReaderSettings(layers=1, width=8, heads=1, updates=1, batch_size=2)
       >>> two = [train_reader(jax.random.key(seed), walk, sizes) for seed in range(2)]
       >>> asked = build_queries(walk, "next_action", history=1)

@@ -50,9 +50,9 @@ class Row:
 
     Example:
       >>> import numpy as np
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries, copy_last
-      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "next_action", history=3)
+      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "next_action", history=3)
       >>> row = result_row(asked, "copy last", copy_last(asked))
       >>> row.accuracy, row.queries, row.prompt
       (0.0, 2, '')
@@ -134,9 +134,9 @@ def right_by_history(
       ValueError: if no episode is so long.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import copy_last
-      >>> walk = made_up([1, 1, 0, 1, 1, 1])
+      >>> walk = episode_from_actions([1, 1, 0, 1, 1, 1])
       >>> right_by_history(copy_last, walk, "next_action", length=2).tolist()
       [[0.0, 1.0], [1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
     """
@@ -247,9 +247,9 @@ def comparisons(rows: Sequence[Row]) -> list[Comparison]:
       ValueError: if a question was not asked of any rule.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries, copy_last
-      >>> asked = build_queries(made_up([0, 1, 1, 0, 0]), "next_action", history=3)
+      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 0]), "next_action", history=3)
       >>> comparisons([result_row(asked, "copy last", copy_last(asked))])[0].best_trivial
       0.5
     """

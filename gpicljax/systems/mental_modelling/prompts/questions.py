@@ -76,9 +76,9 @@ def system_text(queries: Queries, settings: QuestionSettings = DEFAULT) -> str:
       ValueError: if instructions are wanted for a task that has no text.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> car = made_up([0, 1, 2], environment="MountainCar-v0")
+      >>> car = episode_from_actions([0, 1, 2], environment="MountainCar-v0")
       >>> asked = build_queries(car, "next_action", history=1)
       >>> "cos(3 * position)" in system_text(asked)
       True
@@ -117,9 +117,9 @@ def question_text(queries: Queries, number: int, settings: QuestionSettings = DE
       settings: how it is put.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = made_up([0, 1, 1], states=[0.0, 0.5, 0.25])
+      >>> walk = episode_from_actions([0, 1, 1], states=[0.0, 0.5, 0.25])
       >>> asked = build_queries(walk, "next_action", history=2)
       >>> print(question_text(asked, 0, QuestionSettings(reasons=False)))
       What happened before:
@@ -157,9 +157,9 @@ def question_messages(
     """One query as a conversation.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(made_up([0, 1, 1]), "next_action", history=2)
+      >>> asked = build_queries(episode_from_actions([0, 1, 1]), "next_action", history=2)
       >>> settings = QuestionSettings(instructions=False)
       >>> [message.role for message in question_messages(asked, 0, settings)]
       ['system', 'user']
@@ -175,9 +175,9 @@ def answer_in(text: str, queries: Queries) -> list[float] | None:
     another word is none.
 
     Example:
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = made_up([0, 1, 1], states=[[0.0, 1.0], [0.5, 1.0], [0.25, 0.0]])
+      >>> walk = episode_from_actions([0, 1, 1], states=[[0.0, 1.0], [0.5, 1.0], [0.25, 0.0]])
       >>> asked = build_queries(walk, "next_state", history=1)
       >>> answer_in("Like [ANSWER: increase, decrease]? No: [Answer: decrease,unchanged]", asked)
       [0.0, 2.0]

@@ -104,10 +104,10 @@ def ask_questions(
 
     Example:
       >>> import tempfile
-      >>> from gpicljax.systems.mental_modelling.data import made_up
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries, score
       >>> from gpicljax.llm.chat import FakeModel
-      >>> asked = build_queries(made_up([0, 1, 1, 0, 1]), "next_action", history=2)
+      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "next_action", history=2)
       >>> model = FakeModel("It has done so before: [ANSWER: 1]")
       >>> said = ask_questions(
       ...     asked, model, tempfile.mkdtemp(), QuestionSettings(instructions=False)

@@ -9,7 +9,10 @@ from pathlib import Path
 import jax
 import pytest
 
-from gpicljax.runtime import FAST_COMPILE, Checkpointer, RunConfig, open_run, run_chunks
+from gpicljax.runtime import FAST_COMPILE, RunConfig
+from gpicljax.runtime.checkpoints import Checkpointer
+from gpicljax.runtime.loop import run_chunks
+from gpicljax.runtime.run_directory import open_run
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 IMPORT = """

@@ -21,61 +21,78 @@ def _title(path):
     raise ValueError(f"{path} has no heading")
 
 
-def modules():
-    """The public modules with something public in them, by name."""
+def _exported(tree):
+    """The names in a module's `__all__`."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if ast.unparse(target) == "__all__":
+                return ast.literal_eval(node.value)
+    return []
+
+
+def public():
+    """The public names of each module that has any: `{module: {name: where it is defined}}`."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        if parts[-1] == "__init__":
-            parts = parts[:-1]
-        if any(part.startswith("_") for part in parts):
-            continue
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         tree = ast.parse(path.read_text())
-        public = [
-            node.name
-            for node in tree.body
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
-        ]
-        found[".".join(parts)] = (path, ast.get_docstring(tree) or "", public)
+        names = [each for each in _exported(tree) if each != "__version__"]
+        origin = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        if names:
+            found[name] = {each: origin.get(each, f"{name}.{each}") for each in names}
     return found
 
 
-def _page(name, path, public):
-    """A module's page: all of it, or of a folder where each of its names is defined."""
-    lines = [f"# {name}\n", f"::: {name}", "    options:", "      heading_level: 2"]
-    if path.name == "__init__.py" and not public:
-        lines.append("      members: false\n")
-        exports = _exports(path)
-        if exports:
-            lines += ["| name | |", "|---|---|"]
-            lines += [f"| [`{each}`][{where}] | {what} |" for each, where, what in exports]
+def _params(where):
+    """The class of an environment's params, as `module.Params`; None for anything else."""
+    module = where.rpartition(".")[0]
+    for each in (module, f"{module.rpartition('.')[0]}.types"):
+        path = ROOT.joinpath(*each.split(".")).with_suffix(".py")
+        if path.exists() and "class Params" in path.read_text():
+            return f"{each}.Params"
+    return None
+
+
+def _page(module, names):
+    """A module's page: its docstring, then each name."""
+    lines = [f"# {module}\n", f"::: {module}", "    options:", "      members: false\n"]
+    lines += ["| name | |", "|---|---|"]
+    for name, where in names.items():
+        what = _first_line(where).replace("|", "\\|")
+        lines.append(f"| [`{name}`][{where}] | {what} |")
+    environments = module == "gpicljax.envs" or module.endswith(".env")
+    shown = set()
+    for where in names.values():
+        params = _params(where) if environments and where.rpartition(".")[2][0].isupper() else None
+        for each in filter(None, (where, params)):
+            if each not in shown:
+                shown.add(each)
+                options = "show_root_heading: true\n      show_root_toc_entry: true"
+                lines.append(f"\n::: {each}\n    options:\n      {options}")
     return "\n".join(lines) + "\n"
 
 
-def _exports(path):
-    """What a folder's `__init__` offers: name, where it is defined, and the first line on it."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpicljax"):
-            for alias in node.names:
-                inner = ROOT.joinpath(*node.module.split("."), f"{alias.name}.py")
-                source = inner if inner.exists() else inner.parent.with_suffix(".py")
-                if alias.asname is None and source.exists():
-                    yield alias.name, f"{node.module}.{alias.name}", _first_line(source, alias.name)
-
-
-def _first_line(source, name):
-    """Of the docstring of a module, or of what is defined in one."""
-    tree = ast.parse(source.read_text())
-    if source.stem == name:
-        return (ast.get_docstring(tree) or "").split("\n")[0]
-    for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
+def _first_line(where):
+    """The first line of the docstring of what is defined there."""
+    module, _, name = where.rpartition(".")
+    path = ROOT.joinpath(*module.split("."))
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    body = ast.parse(path.read_text()).body
+    for node, following in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
-            return (ast.get_docstring(node) or "").split("\n")[0].replace("|", "\\|")
+            return (ast.get_docstring(node) or "").split("\n")[0]
         targets = [
             ast.unparse(x) for x in getattr(node, "targets", [getattr(node, "target", 0)]) if x
         ]
         if name in targets and isinstance(following, ast.Expr):
-            return str(getattr(following.value, "value", "")).split("\n")[0].replace("|", "\\|")
+            return str(getattr(following.value, "value", "")).split("\n")[0]
     return ""
 
 
@@ -87,11 +104,9 @@ def on_config(config):
         pages = [{_title(p): f"{folder}/{p.name}"} for p in sorted((ROOT / folder).glob("*.md"))]
         config.nav.append({f"Measured: {folder.split('/')[0]}": pages})
     api = {}
-    for name in modules():
-        part = name.split(".")[1] if name.count(".") else name
-        folder = name.count(".") and (PACKAGE / part).is_dir()
-        group = f"gpicljax.{part}" if folder else "gpicljax"
-        api.setdefault(group, []).append({name.removeprefix("gpicljax."): f"api/{name}.md"})
+    for name in public():
+        system = name.split(".")[2] if name.startswith("gpicljax.systems.") else "library"
+        api.setdefault(system, []).append({name.removeprefix("gpicljax."): f"api/{name}.md"})
     config.nav.append({"API": ["api/index.md", *({k: v} for k, v in api.items())]})
     config.watch += [str(PACKAGE), *(str(ROOT / folder) for folder in FOLDERS)]
     return config
@@ -105,11 +120,11 @@ def on_files(files, config):
             if path.suffix in (".md", ".ipynb", ".png"):
                 uri = path.relative_to(ROOT).as_posix()
                 files.append(File(uri, str(ROOT), config.site_dir, config.use_directory_urls))
-    index = ["# API\n", "Every public name, by module.\n", "| module | |", "|---|---|"]
-    for name, (path, docstring, public) in modules().items():
-        content = _page(name, path, public)
-        files.append(File.generated(config, f"api/{name}.md", content=content))
-        index.append(f"| [`{name}`]({name}.md) | {docstring.splitlines()[0]} |")
+    index = ["# API\n", "Every public name, by module.\n", "| module | names |", "|---|---|"]
+    for module, names in public().items():
+        files.append(File.generated(config, f"api/{module}.md", content=_page(module, names)))
+        links = ", ".join(f"[`{name}`][{where}]" for name, where in names.items())
+        index.append(f"| [`{module}`]({module}.md) | {links} |")
     files.append(File.generated(config, "api/index.md", content="\n".join(index) + "\n"))
     return files
 

@@ -2,12 +2,11 @@
 
 import lazy_loader
 
-from gpicljax import spaces
-from gpicljax.environment import Environment, Step, Transition
+from gpicljax.environment import Environment, Step, Transition, TransitionModel
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.registration import make, register, registered
 from gpicljax.task_set import TaskSet
-from gpicljax.vector import VectorEnv, VectorState
+from gpicljax.vector import VectorEnv
 
 __version__ = "0.1.0"
 
@@ -19,17 +18,18 @@ __all__ = [
     "TimeStep",
     "Trainer",
     "Transition",
+    "TransitionModel",
     "VectorEnv",
-    "VectorState",
     "__version__",
     "make",
     "register",
     "registered",
-    "spaces",
 ]
 
 _PARTS = [
     "agents",
+    "batching",
+    "checks",
     "data",
     "envs",
     "evaluation",
@@ -39,8 +39,13 @@ _PARTS = [
     "play",
     "rollout",
     "runtime",
+    "serve",
+    "spaces",
     "storage",
+    "studies",
+    "systems",
     "viz",
+    "wrappers",
 ]
 __getattr__, _, _ = lazy_loader.attach(__name__, submodules=_PARTS)
 

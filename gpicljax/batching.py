@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
+__all__ = ["strip_weak_types"]
+
 
 def select(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
     """`where` over two pytrees; `condition` broadcasts from the left. Typed keys allowed.

@@ -27,6 +27,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
+__all__ = ["Range", "check"]
+
 
 def check(condition: Any, argument: str, given: Any, accepted: str) -> None:
     """Refuses an argument unless `condition` holds.

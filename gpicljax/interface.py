@@ -129,9 +129,10 @@ class Trainer(NamedTuple):
 
     Example:
       >>> import gpicljax, jax
-      >>> from gpicljax.agents import catalogue, ppo
+      >>> from gpicljax import agents
+      >>> from gpicljax.agents import ppo
       >>> vec = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), num_envs=8, resets="fresh")
-      >>> algorithm = catalogue.get_algorithm("ppo")
+      >>> algorithm = agents.get_algorithm("ppo")
       >>> trainer = algorithm.make(ppo.PPOConfig(unroll=16), vec, algorithm.network())
       >>> trainer.observations
       128

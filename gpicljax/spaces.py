@@ -17,6 +17,8 @@ import numpy as np
 
 from gpicljax.checks import check, check_at_least, refusal
 
+__all__ = ["Box", "Dict", "Discrete", "MultiDiscrete", "Space"]
+
 
 class Space:
     """What every space can do: draw a member, and tell members from other values.

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpicljax.agents import catalogue
+from gpicljax import agents
 
 # The catalogue's own: experiments that other tests import register more.
-ALGORITHMS = tuple(catalogue.CATALOGUE)
+ALGORITHMS = tuple(agents.CATALOGUE)
 
 
 def daily(always, cases):

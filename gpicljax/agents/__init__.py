@@ -2,29 +2,90 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "acting",
-        "algorithm",
-        "autoencoder",
-        "bandits",
-        "catalogue",
-        "causal_model",
-        "cloning",
-        "combinators",
-        "dqn",
-        "language",
-        "normalisation",
-        "off_policy",
-        "optimisation",
-        "ppo",
-        "ppo_loss",
-        "r2d2",
-        "returns",
-        "sac",
-        "sequence",
-        "tabular",
-        "td3",
-    ],
+from gpicljax.agents.acting import optimal_agent, policy_agent, q_agent, random_agent, within_trial
+from gpicljax.agents.algorithm import (
+    CATALOGUE,
+    Algorithm,
+    NoSettings,
+    algorithm_from_agent,
+    get_algorithm,
+    make,
+    register_algorithm,
 )
+from gpicljax.agents.bandits import epsilon_greedy, thompson_bernoulli, thompson_gaussian, ucb1
+from gpicljax.agents.catalogue import (
+    ActorAndCriticsSettings,
+    ActorCriticSettings,
+    DDPGConfig,
+    QSettings,
+    RecurrentSettings,
+    TeacherCausalModelConfig,
+    TeacherCloningConfig,
+    ThompsonConfig,
+    UCB1Config,
+    VisualCausalModelSettings,
+)
+from gpicljax.agents.causal_model import causal_agent, imagined_agent
+from gpicljax.agents.cloning import CloningHParams
+from gpicljax.agents.combinators import panel_agent, with_memory_reset
+from gpicljax.agents.dqn import DQNConfig, DQNHParams
+from gpicljax.agents.language import LanguageModelConfig
+from gpicljax.agents.ppo import PPOConfig, PPOHParams
+from gpicljax.agents.r2d2 import Auxiliary, R2D2Config, R2D2HParams
+from gpicljax.agents.sac import SACConfig, SACHParams
+from gpicljax.agents.sequence import SequenceHParams
+from gpicljax.agents.tabular import TUNED_Q_LEARNING, TabularConfig, TabularHParams, q_learner
+from gpicljax.agents.td3 import TD3Config, TD3HParams
+
+__getattr__, _, _ = lazy_loader.attach(__name__, submodules=["autoencoder"])
+
+__all__ = [
+    "ActorAndCriticsSettings",
+    "ActorCriticSettings",
+    "Algorithm",
+    "Auxiliary",
+    "CATALOGUE",
+    "CloningHParams",
+    "DDPGConfig",
+    "DQNConfig",
+    "DQNHParams",
+    "LanguageModelConfig",
+    "NoSettings",
+    "PPOConfig",
+    "PPOHParams",
+    "QSettings",
+    "R2D2Config",
+    "R2D2HParams",
+    "RecurrentSettings",
+    "SACConfig",
+    "SACHParams",
+    "SequenceHParams",
+    "TD3Config",
+    "TD3HParams",
+    "TUNED_Q_LEARNING",
+    "TabularConfig",
+    "TabularHParams",
+    "TeacherCausalModelConfig",
+    "TeacherCloningConfig",
+    "ThompsonConfig",
+    "UCB1Config",
+    "VisualCausalModelSettings",
+    "algorithm_from_agent",
+    "causal_agent",
+    "epsilon_greedy",
+    "get_algorithm",
+    "imagined_agent",
+    "make",
+    "optimal_agent",
+    "panel_agent",
+    "policy_agent",
+    "q_agent",
+    "q_learner",
+    "random_agent",
+    "register_algorithm",
+    "thompson_bernoulli",
+    "thompson_gaussian",
+    "ucb1",
+    "with_memory_reset",
+    "within_trial",
+]

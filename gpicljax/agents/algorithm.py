@@ -56,14 +56,14 @@ class Algorithm:
       to_act: a configuration without what only training needs; that of an agent from disk.
 
     Example:
-      >>> from gpicljax.agents import catalogue
-      >>> r2d2 = catalogue.get_algorithm("r2d2")
+      >>> from gpicljax import agents
+      >>> r2d2 = agents.get_algorithm("r2d2")
       >>> r2d2.remembers, r2d2.config().__class__.__name__
       (True, 'R2D2Config')
     """
 
     name: str
-    make: Callable[[Any, VectorEnv, Any], Trainer]
+    make: Callable[..., Trainer]
     fits: Fits
     config: type = NoSettings
     hparams: type = NoSettings
@@ -81,11 +81,11 @@ class Algorithm:
 
         Example:
           >>> from gpicljax import spaces
-          >>> from gpicljax.agents import catalogue
+          >>> from gpicljax import agents
           >>> observations, actions = spaces.Box(0.0, 1.0, (4,)), spaces.Box(-1.0, 1.0, (1,))
-          >>> catalogue.get_algorithm("dqn").refusal(observations, actions, None)
+          >>> agents.get_algorithm("dqn").refusal(observations, actions, None)
           'discrete actions are needed, not Box(low=-1.0, high=1.0, shape=(1,), dtype=None)'
-          >>> catalogue.get_algorithm("ppo").refusal(observations, actions, None) is None
+          >>> agents.get_algorithm("ppo").refusal(observations, actions, None) is None
           True
         """
         if num_agents is None:
@@ -137,8 +137,8 @@ def greedy_agent(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.agents import catalogue
-      >>> env, ucb1 = gpicljax.make("BernoulliBandit-v0"), catalogue.get_algorithm("ucb1")
+      >>> from gpicljax import agents
+      >>> env, ucb1 = gpicljax.make("BernoulliBandit-v0"), agents.get_algorithm("ucb1")
       >>> agent = greedy_agent("ucb1", env, 4, ucb1.config(), ucb1.network(), params=())
       >>> agent.initial_carry(4).counts.shape
       (4, 10)
@@ -177,8 +177,8 @@ def register_algorithm(algorithm: Algorithm) -> Algorithm:
       ValueError: if there is another one of this name.
 
     Example:
-      >>> from gpicljax.agents import catalogue
-      >>> ppo = catalogue.get_algorithm("ppo")
+      >>> from gpicljax import agents
+      >>> ppo = agents.get_algorithm("ppo")
       >>> register_algorithm(ppo) is ppo
       True
       >>> register_algorithm(dataclasses.replace(ppo, trains=False))
@@ -231,6 +231,35 @@ def algorithm_from_agent(
     )
 
 
+def make(
+    name: str, vec: VectorEnv, config: Any = None, network: Any = None, **options: Any
+) -> Trainer:
+    """The trainer of a registered algorithm.
+
+    Args:
+      name: of the algorithm, such as `"ppo"`.
+      vec: the environments.
+      config: sizes and switches, of the type `get_algorithm(name).config`; by default its defaults.
+      network: settings, of the type `get_algorithm(name).network`, by default its defaults; or, for
+        `ppo`, `recurrent-ppo`, `dqn`, `r2d2` and `cloning`, a `networks.Network` of your own.
+      **options: what else the algorithm takes: `auxiliaries` of `r2d2`.
+
+    Raises:
+      ValueError: if the name is unknown, or environments, config and network do not fit.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), 8, resets="fresh")
+      >>> trainer = make("ppo", vec, gpicljax.agents.PPOConfig(unroll=64))
+      >>> trainer.observations
+      512
+    """
+    algorithm = get_algorithm(name)
+    config = algorithm.config() if config is None else config
+    network = algorithm.network() if network is None else network
+    return algorithm.make(config, vec, network, **options)
+
+
 def get_algorithm(name: str) -> Algorithm:
     """The algorithm of this name.
 
@@ -238,10 +267,10 @@ def get_algorithm(name: str) -> Algorithm:
       ValueError: if there is none; the nearest name is suggested.
 
     Example:
-      >>> from gpicljax.agents import catalogue
-      >>> catalogue.get_algorithm("recurrent-ppo").config.__name__
+      >>> from gpicljax import agents
+      >>> agents.get_algorithm("recurrent-ppo").config.__name__
       'PPOConfig'
-      >>> catalogue.get_algorithm("thomson")
+      >>> agents.get_algorithm("thomson")
       Traceback (most recent call last):
       ValueError: algorithm: got 'thomson' (did you mean 'thompson'?); accepted: ppo, ...
     """

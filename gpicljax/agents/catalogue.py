@@ -1,7 +1,7 @@
 """Algorithms by name, with one interface for experiments and saved agents.
 
 ```python
-algorithm = catalogue.get_algorithm("ppo")
+algorithm = agents.get_algorithm("ppo")
 trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
 state = trainer.init(key, algorithm.hparams())
 state, metrics = trainer.update(state)
@@ -36,13 +36,10 @@ from gpicljax.agents import (
 )
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.algorithm import (
-    CATALOGUE,
-    Acting,
     Algorithm,
     NoSettings,
     algorithm_from_agent,
     get_algorithm,
-    greedy_agent,
     register_algorithm,
 )
 from gpicljax.agents.sequence import SequenceHParams
@@ -62,28 +59,6 @@ from gpicljax.networks.memories import MemoryKind, MemorySettings, width_of_head
 from gpicljax.networks.q_network import QNetwork, RecurrentQSettings, recurrent_q_network
 from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv
-
-__all__ = [
-    "CATALOGUE",
-    "Acting",
-    "ActorAndCriticsSettings",
-    "ActorCriticSettings",
-    "Algorithm",
-    "VisualCausalModelSettings",
-    "DDPGConfig",
-    "NoSettings",
-    "QSettings",
-    "RecurrentSettings",
-    "TeacherCausalModelConfig",
-    "TeacherCloningConfig",
-    "ThompsonConfig",
-    "UCB1Config",
-    "get_algorithm",
-    "greedy_agent",
-    "random_agent",
-    "register_algorithm",
-    "algorithm_from_agent",
-]
 
 Activation = Literal["relu", "tanh"]
 
@@ -335,31 +310,49 @@ def _spaces(env: Environment) -> tuple[Space, Space]:
     return tuple(spaces.of_one_agent(space, env.num_agents) for space in pair)  # type: ignore[return-value]
 
 
-def _ppo(config: ppo.PPOConfig, vec: VectorEnv, network: ActorCriticSettings) -> Trainer:
-    activation = getattr(jax.nn, network.activation)
-    module = ActorCritic(*_spaces(vec.env), network.sizes, network.separate_value, activation)
-    return ppo.make(config, vec, as_network(module))
+def _ppo(config: ppo.PPOConfig, vec: VectorEnv, network: ActorCriticSettings | Network) -> Trainer:
+    if isinstance(network, ActorCriticSettings):
+        activation = getattr(jax.nn, network.activation)
+        sizes = network.sizes, network.separate_value
+        network = as_network(ActorCritic(*_spaces(vec.env), *sizes, activation))
+    return ppo.make(config, vec, network)
 
 
-def _recurrent_ppo(config: ppo.PPOConfig, vec: VectorEnv, network: RecurrentSettings) -> Trainer:
-    return ppo.make(config, vec, network.network(*_spaces(vec.env)))
+def _recurrent_ppo(
+    config: ppo.PPOConfig, vec: VectorEnv, network: RecurrentSettings | Network
+) -> Trainer:
+    return ppo.make(config, vec, _recurrent(network, vec))
 
 
-def _dqn(config: dqn.DQNConfig, vec: VectorEnv, network: QSettings) -> Trainer:
-    module = QNetwork(*_spaces(vec.env), network.sizes, network.dueling)
-    return dqn.make(config, vec, as_network(module))
+def _recurrent(network: RecurrentSettings | Network, vec: VectorEnv) -> Network:
+    return network if isinstance(network, Network) else network.network(*_spaces(vec.env))
 
 
-def _r2d2(config: r2d2.R2D2Config, vec: VectorEnv, network: RecurrentQSettings) -> Trainer:
-    """As many actors as instances, whatever the configuration says; no auxiliary is trained."""
+def _dqn(config: dqn.DQNConfig, vec: VectorEnv, network: QSettings | Network) -> Trainer:
+    if isinstance(network, QSettings):
+        network = as_network(QNetwork(*_spaces(vec.env), network.sizes, network.dueling))
+    return dqn.make(config, vec, network)
+
+
+def _r2d2(
+    config: r2d2.R2D2Config,
+    vec: VectorEnv,
+    network: RecurrentQSettings | Network,
+    auxiliaries: tuple[r2d2.Auxiliary, ...] = (),
+) -> Trainer:
+    """As many actors as instances, whatever the configuration says."""
     config = dataclasses.replace(config, num_envs=vec.num_envs)
-    network.check_carries(config.carries)
-    return r2d2.make(config, vec, recurrent_q_network(network, *_spaces(vec.env)))
+    if isinstance(network, RecurrentQSettings):
+        network.check_carries(config.carries)
+        network = recurrent_q_network(network, *_spaces(vec.env))
+    return r2d2.make(config, vec, network, auxiliaries)
 
 
-def _cloning(config: TeacherCloningConfig, vec: VectorEnv, network: RecurrentSettings) -> Trainer:
+def _cloning(
+    config: TeacherCloningConfig, vec: VectorEnv, network: RecurrentSettings | Network
+) -> Trainer:
     rule = _rule(config.teacher, vec)
-    return cloning.make(config, vec, network.network(*_spaces(vec.env)), rule)
+    return cloning.make(config, vec, _recurrent(network, vec), rule)
 
 
 def _rule(name: str, vec: VectorEnv) -> Agent:

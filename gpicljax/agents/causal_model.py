@@ -418,10 +418,10 @@ def make(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.agents import catalogue
+      >>> from gpicljax import agents
       >>> env = gpicljax.make("MazeWorld-v0", size=7, resolution=(16, 16))
       >>> vec = gpicljax.VectorEnv(env, num_envs=4, privileged=True)
-      >>> algorithm = catalogue.get_algorithm("causal-model")
+      >>> algorithm = agents.get_algorithm("causal-model")
       >>> config = algorithm.config(length=16)
       >>> algorithm.make(config, vec, algorithm.network()).observations
       64

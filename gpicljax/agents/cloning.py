@@ -157,11 +157,11 @@ def make(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.agents import catalogue
+      >>> from gpicljax import agents
       >>> env = gpicljax.make("BernoulliBandit-v0")
       >>> vec = gpicljax.VectorEnv(env, num_envs=4, resets="fresh", privileged=True)
-      >>> cloning = catalogue.get_algorithm("cloning")
-      >>> config = catalogue.TeacherCloningConfig(unroll=8, teacher="ucb1")
+      >>> cloning = agents.get_algorithm("cloning")
+      >>> config = agents.TeacherCloningConfig(unroll=8, teacher="ucb1")
       >>> cloning.make(config, vec, cloning.network()).observations
       32
     """

@@ -162,9 +162,9 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.agents import catalogue
+      >>> from gpicljax import agents
       >>> vec = gpicljax.VectorEnv(gpicljax.make("CliffWalking-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = catalogue.get_algorithm("dqn")
+      >>> algorithm = agents.get_algorithm("dqn")
       >>> algorithm.make(DQNConfig(period=8), vec, algorithm.network()).observations
       32
     """

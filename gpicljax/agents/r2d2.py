@@ -277,9 +277,9 @@ def make(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.agents import catalogue
+      >>> from gpicljax import agents
       >>> vec = gpicljax.VectorEnv(gpicljax.make("MetaRG-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = catalogue.get_algorithm("r2d2")
+      >>> algorithm = agents.get_algorithm("r2d2")
       >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     agents = vec.env.num_agents

@@ -116,9 +116,9 @@ def make(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.agents import catalogue
+      >>> from gpicljax import agents
       >>> vec = gpicljax.VectorEnv(gpicljax.make("Pendulum-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = catalogue.get_algorithm("sac")
+      >>> algorithm = agents.get_algorithm("sac")
       >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     shared = OffPolicy("SAC", config, vec, actor, critic, replay)

@@ -144,9 +144,9 @@ def make(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.agents import catalogue
+      >>> from gpicljax import agents
       >>> vec = gpicljax.VectorEnv(gpicljax.make("Pendulum-v1"), num_envs=4, resets="fresh")
-      >>> algorithm = catalogue.get_algorithm("td3")
+      >>> algorithm = agents.get_algorithm("td3")
       >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
     shared = OffPolicy("TD3", config, vec, actor, critic, replay)

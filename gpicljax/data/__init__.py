@@ -2,14 +2,13 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "hindsight",
-        "replay",
-        "shard_files",
-        "shards",
-        "transcripts",
-        "transitions",
-    ],
-)
+from gpicljax.data.shard_files import ShardError
+from gpicljax.data.shards import ShardReader, ShardWriter
+
+__getattr__, _, _ = lazy_loader.attach(__name__, submodules=["transcripts"])
+
+__all__ = [
+    "ShardError",
+    "ShardReader",
+    "ShardWriter",
+]

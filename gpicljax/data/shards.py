@@ -51,17 +51,6 @@ from gpicljax.storage.lock import LockedError, exclusive
 from gpicljax.storage.manifest import MANIFEST, describe_files
 from gpicljax.storage.nested import differences
 
-__all__ = [
-    "DamagedShardError",
-    "ShardError",
-    "ShardReader",
-    "ShardWriter",
-    "StoreLockedError",
-    "StoreMismatchError",
-    "find_damage",
-    "read_manifest",
-]
-
 
 class StoreMismatchError(ShardError):
     """The store was made with another configuration, or holds records of another shape."""

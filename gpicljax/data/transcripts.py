@@ -19,8 +19,6 @@ from typing import Any
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import sync_folder, to_json_text
 
-__all__ = ["Transcript", "read_transcript"]
-
 _END = ', "crc": "'
 
 

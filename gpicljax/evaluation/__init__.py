@@ -1,17 +1,16 @@
 """Measures: in-context and gradual learning, returns, intervals, composition, n-gram baselines."""
 
-from gpicljax.evaluation.aggregates import (
-    Aggregate,
-    aggregate,
-    interquartile_mean,
-    probability_of_improvement,
+from gpicljax.evaluation.aggregates import aggregate, interquartile_mean, probability_of_improvement
+from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
+from gpicljax.evaluation.returns import (
+    Episode,
+    EpisodeReturns,
+    episode_returns,
+    record_episode,
+    single_trial_batch,
 )
-from gpicljax.evaluation.icl import Estimate, ICLCurve, ICLProfile, icl_curve, icl_profile
-from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.evaluation.statistics import (
     Interval,
-    SummaryStats,
-    WelchResult,
     bootstrap_interval,
     holm,
     mean_interval,
@@ -21,14 +20,11 @@ from gpicljax.evaluation.statistics import (
 )
 
 __all__ = [
-    "Aggregate",
+    "Episode",
     "EpisodeReturns",
-    "Estimate",
     "ICLCurve",
     "ICLProfile",
     "Interval",
-    "SummaryStats",
-    "WelchResult",
     "aggregate",
     "bootstrap_interval",
     "episode_returns",
@@ -39,6 +35,8 @@ __all__ = [
     "mean_interval",
     "probability_of_improvement",
     "ratio_interval",
+    "record_episode",
+    "single_trial_batch",
     "welch_test",
     "welch_test_from_stats",
 ]

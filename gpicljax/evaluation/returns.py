@@ -196,7 +196,8 @@ def first_episode(start: RolloutState, played: PlayedEpisodes) -> Episode:
       >>> vec, agent = single_trial_batch(env, trials=8, limit=20), random_agent(env)
       >>> def first(key):
       ...     start = start_rollout(key, vec, agent)
-      ...     return first_episode(start, play(vec, agent, (), start, max_steps=20, keep=keep_episode_step))
+      ...     played = play(vec, agent, (), start, max_steps=20, keep=keep_episode_step)
+      ...     return first_episode(start, played)
       >>> jax.eval_shape(first, jax.random.key(0)).actions.shape
       (20,)
     """

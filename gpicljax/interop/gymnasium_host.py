@@ -36,8 +36,6 @@ try:
 except ModuleNotFoundError as error:
     raise missing("gymnasium", "interop") from error
 
-__all__ = ["GymnasiumBatch", "GymnasiumInstance", "from_gymnasium", "native_space"]
-
 
 class HostState(NamedTuple):
     """What stands for the batch's state in a record.

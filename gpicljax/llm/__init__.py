@@ -7,18 +7,27 @@ else is asked of a model.
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "asking",
-        "budget",
-        "chat",
-        "client",
-        "conversations",
-        "inspect_model",
-        "local",
-        "parsing",
-        "prompts",
-        "serving",
-    ],
+from gpicljax.llm.asking import RetryPolicy
+from gpicljax.llm.budget import Budget
+from gpicljax.llm.chat import ChatModel, FakeModel, Message, ModelError, Reply, Usage
+from gpicljax.llm.client import OpenAICompatible
+from gpicljax.llm.prompts import PromptSettings
+from gpicljax.llm.serving import serve_chat_model
+
+__getattr__, _, _ = lazy_loader.attach(
+    __name__, submodules=["conversations", "inspect_model", "local"]
 )
+
+__all__ = [
+    "Budget",
+    "ChatModel",
+    "FakeModel",
+    "Message",
+    "ModelError",
+    "OpenAICompatible",
+    "PromptSettings",
+    "Reply",
+    "RetryPolicy",
+    "Usage",
+    "serve_chat_model",
+]

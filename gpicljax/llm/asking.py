@@ -18,11 +18,9 @@ from typing import Annotated, Any
 
 from gpicljax.checks import Count, Range, check_fields
 from gpicljax.data.transcripts import Transcript
-from gpicljax.llm.budget import BudgetSpent, Ledger
+from gpicljax.llm.budget import Ledger
 from gpicljax.llm.chat import ChatModel, Message, ModelError, Reply, Usage, usage_of
 from gpicljax.storage.array_folder import SavedError
-
-__all__ = ["PATIENT", "BudgetSpent", "Conversation", "Interrupted", "RetryPolicy"]
 
 Seconds = Annotated[float, Range(0)]
 

@@ -24,7 +24,6 @@ try:
 except ModuleNotFoundError as error:
     raise missing("httpx", "llm") from error
 
-__all__ = ["OpenAICompatible"]
 
 _QUOTED = 300  # characters of a server's words that a message repeats
 _TOO_LONG = (

@@ -35,7 +35,6 @@ try:
 except ModuleNotFoundError as error:
     raise missing("inspect_ai", "llm") from error
 
-__all__ = ["InspectModel", "as_messages", "by_group", "grouped_error", "with_model"]
 
 _MESSAGES = {
     "system": ChatMessageSystem,

@@ -21,8 +21,6 @@ from gpicljax.llm.chat import Message, Reply, Usage
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model
 
-__all__ = ["SMALL", "VOCABULARY", "ByteModel", "conversation_text", "train_byte_model"]
-
 VOCABULARY = 259
 """All bytes, and three marks: where the system's, the user's and the model's messages begin."""
 SMALL = LanguageModelSettings("lstm", layers=2, width=64, hidden=128)

@@ -16,8 +16,6 @@ from typing import Any
 from gpicljax.checks import check
 from gpicljax.llm.chat import ChatModel, Message, ModelError
 
-__all__ = ["answer_to", "serve_chat_model"]
-
 
 def answer_to(model: ChatModel, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
     """Status and body of the answer to a request for a chat completion.

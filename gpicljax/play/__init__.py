@@ -1,7 +1,13 @@
 """Playing an environment by hand, `gpicljax play ID`, and replaying what was played."""
 
-import lazy_loader
+from gpicljax.play.game import PlaySession
+from gpicljax.play.replay import write_replay
+from gpicljax.play.stream import legible
+from gpicljax.play.terminal import play_in_terminal
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["browser", "command", "game", "replay", "stream", "terminal"]
-)
+__all__ = [
+    "PlaySession",
+    "legible",
+    "play_in_terminal",
+    "write_replay",
+]

@@ -13,7 +13,8 @@ from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import Episode
 from gpicljax.play.game import controls
-from gpicljax.runtime import RunResult, write_atomically
+from gpicljax.runtime import RunResult
+from gpicljax.storage.atomic import write_atomically
 from gpicljax.viz.episode_page import episode_page
 from gpicljax.viz.films import Frames
 

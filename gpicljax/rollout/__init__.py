@@ -11,20 +11,10 @@ episodes, whatever the batch. No other loop over environments exists.
 """
 
 from gpicljax.interface import ActionRequest, Record
-from gpicljax.rollout.host import (
-    GIVE_UP,
-    HostAgent,
-    HostBatch,
-    HostSource,
-    Instance,
-    host_play,
-    on_host,
-)
+from gpicljax.rollout.host import GIVE_UP, HostAgent, HostBatch, host_play, on_host
 from gpicljax.rollout.traced import (
-    Keep,
     PlayedEpisodes,
     RolloutState,
-    advance,
     agent_step,
     play,
     rollout,
@@ -32,17 +22,13 @@ from gpicljax.rollout.traced import (
 )
 
 __all__ = [
+    "ActionRequest",
     "GIVE_UP",
     "HostAgent",
     "HostBatch",
-    "HostSource",
-    "Instance",
-    "Keep",
-    "ActionRequest",
     "PlayedEpisodes",
     "Record",
     "RolloutState",
-    "advance",
     "agent_step",
     "host_play",
     "on_host",

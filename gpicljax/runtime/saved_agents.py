@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from gpicljax import registration, spaces
-from gpicljax.agents import catalogue
+from gpicljax import agents, registration, spaces
+from gpicljax.agents.algorithm import greedy_agent
 from gpicljax.agents.language import LanguageModelConfig
 from gpicljax.checks import check, check_choice
 from gpicljax.environment import Environment
@@ -104,7 +104,7 @@ def save_agent(
 
     Example:
       >>> import tempfile
-      >>> rule, env = catalogue.get_algorithm("ucb1"), registration.make("BernoulliBandit-v0")
+      >>> rule, env = agents.get_algorithm("ucb1"), registration.make("BernoulliBandit-v0")
       >>> settings = {"config": rule.config(), "network": rule.network(), "params": ()}
       >>> where = {"env_id": "BernoulliBandit-v0", "env_options": {}}
       >>> with tempfile.TemporaryDirectory() as folder:
@@ -121,7 +121,7 @@ def save_agent(
     """
     folder = Path(folder)
     env = _environment(env_id, env_options, trials)
-    catalogue.greedy_agent(algorithm, env, num_envs, config, network, params)
+    greedy_agent(algorithm, env, num_envs, config, network, params)
     arrays = named("params", params) | named("env_params", env_params)
     identity = {
         "algorithm": algorithm,
@@ -167,7 +167,7 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
     folder = Path(folder)
     card, arrays = read_folder(folder, CARD, FORMAT, "saved agent")
     try:
-        algorithm = catalogue.get_algorithm(card["algorithm"])
+        algorithm = agents.get_algorithm(card["algorithm"])
         options = {name: _tuples(value) for name, value in card["env"]["options"].items()}
         told = card["env"].get("trials")
         trials = None if told is None else from_json(TrialSettings, told)

@@ -1,5 +1,9 @@
 """Learners at the other end of a socket, `gpicljax serve ID`."""
 
-import lazy_loader
+from gpicljax.serve.command import serve
+from gpicljax.serve.remote import RemoteLearners
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["command", "remote"])
+__all__ = [
+    "RemoteLearners",
+    "serve",
+]

@@ -25,7 +25,8 @@ from gpicljax.rollout import GIVE_UP, ActionRequest, Record, host_play
 from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.runtime.mesh import enable_compilation_cache
 from gpicljax.serve.remote import PORT, RemoteLearners, check_bytes
-from gpicljax.storage import to_json_text, write_atomically
+from gpicljax.storage import write_atomically
+from gpicljax.storage.atomic import to_json_text
 from gpicljax.vector import VectorEnv
 
 _EVERY = 10.0

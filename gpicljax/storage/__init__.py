@@ -4,14 +4,9 @@ Checkpoints, datasets and saved models are made of these.
 """
 
 from gpicljax.storage.array_folder import SavedError
-from gpicljax.storage.atomic import to_json_text, write_atomically
-from gpicljax.storage.lock import LockedError, exclusive, is_locked
+from gpicljax.storage.atomic import write_atomically
 
 __all__ = [
-    "LockedError",
     "SavedError",
-    "exclusive",
-    "is_locked",
-    "to_json_text",
     "write_atomically",
 ]

@@ -19,16 +19,24 @@ from gpicljax.wrappers.mixture import TaskMixture
 from gpicljax.wrappers.padded import PaddedSpaces
 from gpicljax.wrappers.part import HeldOutTasks
 from gpicljax.wrappers.settings import TrialSettings
-from gpicljax.wrappers.solved import WithOptimalActions, action_values
-from gpicljax.wrappers.trial import Trial, trial_space
+from gpicljax.wrappers.solved import WithOptimalActions
+from gpicljax.wrappers.trial import Trial
+from gpicljax.wrappers.wrapper import (
+    ActionRepeat,
+    FrameStackObservation,
+    RecordEpisodeStatistics,
+    Wrapper,
+)
 
 __all__ = [
-    "TaskMixture",
-    "PaddedSpaces",
+    "ActionRepeat",
+    "FrameStackObservation",
     "HeldOutTasks",
-    "WithOptimalActions",
+    "PaddedSpaces",
+    "RecordEpisodeStatistics",
+    "TaskMixture",
     "Trial",
     "TrialSettings",
-    "action_values",
-    "trial_space",
+    "WithOptimalActions",
+    "Wrapper",
 ]

@@ -24,8 +24,6 @@ from gpicljax.checks import Count
 from gpicljax.environment import NO_LIMIT, Environment, Transition
 from gpicljax.spaces import Space
 
-__all__ = ["ActionRepeat", "RecordEpisodeStatistics", "FrameStackObservation", "Wrapper"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Wrapper(Environment):

@@ -8,8 +8,8 @@ from test_cloning import make
 
 import gpicljax
 from gpicljax.agents.cloning import CloningHParams
-from gpicljax.runtime import make_mesh, per_part, shard_parts
-from gpicljax.runtime.mesh import AXIS
+from gpicljax.runtime import make_mesh
+from gpicljax.runtime.mesh import AXIS, per_part, shard_parts
 
 assert len(jax.devices()) == 8
 resets = sys.argv[1]

@@ -13,8 +13,8 @@ with warnings.catch_warnings():
 from agent_checks import assert_same_run
 from test_ppo import HPARAMS, trainer_of, vec_of
 
-from gpicljax.runtime import make_mesh, per_part, shard_parts
-from gpicljax.runtime.mesh import AXIS
+from gpicljax.runtime import make_mesh
+from gpicljax.runtime.mesh import AXIS, per_part, shard_parts
 
 assert len(jax.devices()) == 8
 NORMALISED = {"normalise_observations": True, "normalise_rewards": True}

@@ -5,8 +5,8 @@ import numpy as np
 from test_sequence import make
 
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
-from gpicljax.runtime import make_mesh, per_part, shard_parts
-from gpicljax.runtime.mesh import AXIS
+from gpicljax.runtime import make_mesh
+from gpicljax.runtime.mesh import AXIS, per_part, shard_parts
 
 assert len(jax.devices()) == 8
 config = SequenceConfig(batch_size=32, microbatches=2, ramp=4)

@@ -9,7 +9,9 @@ import pytest
 from variants import ALGORITHMS, daily
 
 import gpicljax
-from gpicljax.agents import catalogue
+from gpicljax import agents
+from gpicljax.agents.acting import random_agent
+from gpicljax.agents.algorithm import greedy_agent
 from gpicljax.interface import Agent
 from gpicljax.spaces import Box, Dict, Discrete, MultiDiscrete, Space, repeat
 
@@ -37,7 +39,7 @@ PAIRS = [(name, env_id) for name in ALGORITHMS for env_id in FITS[name]]
 @pytest.mark.parametrize(("name", "env_id"), PAIRS)
 def test_every_entry_has_the_one_interface(name, env_id):
     """Shapes only: nothing is compiled."""
-    algorithm, env = catalogue.get_algorithm(name), gpicljax.make(env_id)
+    algorithm, env = agents.get_algorithm(name), gpicljax.make(env_id)
     vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=algorithm.privileged)
     config = algorithm.to_act(algorithm.config())
     trainer = algorithm.make(config, vec, algorithm.network())
@@ -78,7 +80,7 @@ def test_every_entry_has_the_one_interface(name, env_id):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_what_fits_is_not_refused_and_several_agents_where_it_says_so(name):
-    algorithm = catalogue.get_algorithm(name)
+    algorithm = agents.get_algorithm(name)
     for env_id in FITS[name]:
         env = gpicljax.make(env_id)
         assert algorithm.refusal(env.observation_space(), env.action_space(), None) is None
@@ -91,11 +93,11 @@ def test_what_fits_is_not_refused_and_several_agents_where_it_says_so(name):
 
 @pytest.mark.parametrize(
     "name",
-    daily(["r2d2"], [name for name in ALGORITHMS if catalogue.get_algorithm(name).multi_agent]),
+    daily(["r2d2"], [name for name in ALGORITHMS if agents.get_algorithm(name).multi_agent]),
 )
 def test_both_players_of_a_game_are_trained(name):
     """A decision and a message each, with masks and an agent axis. Shapes only."""
-    algorithm, env = catalogue.get_algorithm(name), gpicljax.make("MetaRG-v1", view="players")
+    algorithm, env = agents.get_algorithm(name), gpicljax.make("MetaRG-v1", view="players")
     assert algorithm.refusal(env.observation_space(), env.action_space(), 2) is None
     vec = gpicljax.VectorEnv(env, 4, resets="fresh")
     counts = []
@@ -146,7 +148,7 @@ REFUSED = [
     [case for case in REFUSED if case[0] in ALGORITHMS],
 )
 def test_refusals_say_why(name, observations, actions, word):
-    reason = catalogue.get_algorithm(name).refusal(observations, actions, None)
+    reason = agents.get_algorithm(name).refusal(observations, actions, None)
     assert reason is not None and word in reason
 
 
@@ -155,22 +157,22 @@ def test_observations_that_no_mlp_reads_are_refused():
         pass
 
     for name in ("ppo", "dqn"):
-        assert "MLP" in catalogue.get_algorithm(name).refusal(Odd(), Discrete(2), None)
-        assert "MLP" in catalogue.get_algorithm(name).refusal(Dict.of(a=Odd()), Discrete(2), None)
+        assert "MLP" in agents.get_algorithm(name).refusal(Odd(), Discrete(2), None)
+        assert "MLP" in agents.get_algorithm(name).refusal(Dict.of(a=Odd()), Discrete(2), None)
 
 
 def test_unknown_names_get_a_suggestion():
     with pytest.raises(ValueError, match="did you mean 'dqn'.*accepted: ppo"):
-        catalogue.get_algorithm("dqn2")
+        agents.get_algorithm("dqn2")
 
 
 def test_greedy_agents_check_their_parameters():
-    env, settings = gpicljax.make(LAKE), catalogue.ActorCriticSettings(sizes=(8,))
-    algorithm = catalogue.get_algorithm("ppo")
+    env, settings = gpicljax.make(LAKE), agents.ActorCriticSettings(sizes=(8,))
+    algorithm = agents.get_algorithm("ppo")
     trainer = algorithm.make(algorithm.config(), gpicljax.VectorEnv(env, 4), settings)
     like = jax.eval_shape(lambda key: trainer.init(key, algorithm.hparams()), jax.random.key(0))
     params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), like.params)
-    agent = catalogue.greedy_agent("ppo", env, 4, algorithm.config(), settings, params)
+    agent = greedy_agent("ppo", env, 4, algorithm.config(), settings, params)
     vec = gpicljax.VectorEnv(env, 4, resets="fresh")
 
     @jax.jit
@@ -186,12 +188,12 @@ def test_greedy_agents_check_their_parameters():
     with pytest.raises(
         ValueError, match=r"got \(8, 4\); accepted: \(16, 4\), what ppo on FrozenLake has"
     ):
-        catalogue.greedy_agent("ppo", env, 4, algorithm.config(), wider, params)
+        greedy_agent("ppo", env, 4, algorithm.config(), wider, params)
     scaled = dataclasses.replace(algorithm.config(), normalise_observations=True)
     with pytest.raises(ValueError, match="params.scale.*got 'nothing'"):
-        catalogue.greedy_agent("ppo", env, 4, scaled, settings, params)
+        greedy_agent("ppo", env, 4, scaled, settings, params)
     pendulum = gpicljax.make(PENDULUM)
-    table = catalogue.get_algorithm("q-learning")
+    table = agents.get_algorithm("q-learning")
     with pytest.raises(ValueError, match="Pendulum.*accepted: discrete"):
         table.acting(pendulum, 4, table.config(), table.network())
 
@@ -204,7 +206,7 @@ def test_random_actions_are_uniform_over_what_is_legal():
     mask = jnp.tile(jnp.array([[True, False, True]]), (900, 1))
     timestep = timestep._replace(observation=timestep.observation | {"action_mask": mask})
     keys = jax.random.split(jax.random.key(1), 900)
-    action, _, _ = catalogue.random_agent(env).act(keys, (), (), timestep)
+    action, _, _ = random_agent(env).act(keys, (), (), timestep)
     counts = np.bincount(action, minlength=3)
     # Four standard errors of a fair coin.
     assert counts[1] == 0 and abs(counts[0] - 450) < 4 * np.sqrt(900 / 4)
@@ -219,25 +221,25 @@ def test_the_catalogue_is_open():
 
         return Agent(lambda batch: (), act)
 
-    oracle = catalogue.algorithm_from_agent("the-best-arm", told, privileged=True)
+    oracle = agents.algorithm_from_agent("the-best-arm", told, privileged=True)
     try:
-        assert catalogue.register_algorithm(oracle) is catalogue.register_algorithm(oracle)
+        assert agents.register_algorithm(oracle) is agents.register_algorithm(oracle)
         with pytest.raises(ValueError, match="algorithm: got 'ppo'; accepted: a name that is not"):
-            catalogue.register_algorithm(dataclasses.replace(oracle, name="ppo"))
-        assert catalogue.get_algorithm("the-best-arm") is oracle and not oracle.trains
+            agents.register_algorithm(dataclasses.replace(oracle, name="ppo"))
+        assert agents.get_algorithm("the-best-arm") is oracle and not oracle.trains
         vec = gpicljax.VectorEnv(
             gpicljax.make("BernoulliBandit-v0"), 4, resets="fresh", privileged=True
         )
-        cloning = catalogue.get_algorithm("cloning")
-        config = catalogue.TeacherCloningConfig(unroll=3, teacher="the-best-arm")
+        cloning = agents.get_algorithm("cloning")
+        config = agents.TeacherCloningConfig(unroll=3, teacher="the-best-arm")
         trainer = cloning.make(config, vec, cloning.network())
         like = jax.eval_shape(lambda key: trainer.init(key, cloning.hparams()), jax.random.key(0))
         jax.eval_shape(trainer.update, like)
     finally:
-        del catalogue.CATALOGUE["the-best-arm"]
+        del agents.CATALOGUE["the-best-arm"]
     # To act, a clone needs no teacher.
     assert cloning.acting(vec.env, 4, config, cloning.network()).agent is not None
     with pytest.raises(ValueError, match="teacher: got 'ppo'; accepted: .*nothing to train"):
-        cloning.make(catalogue.TeacherCloningConfig(teacher="ppo"), vec, cloning.network())
+        cloning.make(agents.TeacherCloningConfig(teacher="ppo"), vec, cloning.network())
     with pytest.raises(ValueError, match="vec: got 'no privileged views'"):
         cloning.make(config, dataclasses.replace(vec, privileged=False), cloning.network())

@@ -9,8 +9,8 @@ import pytest
 from flax import struct
 
 import gpicljax
-from gpicljax import spaces
-from gpicljax.agents import catalogue, language
+from gpicljax import agents, spaces
+from gpicljax.agents import language
 from gpicljax.agents.sequence import SequenceHParams
 from gpicljax.environment import Environment, Transition
 from gpicljax.networks.language import LanguageModelSettings, language_model
@@ -59,7 +59,7 @@ def test_a_model_learns_to_continue_what_it_reads():
     settings = LanguageModelSettings(layers=2, width=16, heads=2)
     # Longer than an episode: what the next one begins with is not to be predicted.
     config = language.LanguageModelConfig(length=LENGTH + 3)
-    algorithm = catalogue.get_algorithm("language-model")
+    algorithm = agents.get_algorithm("language-model")
     trainer = algorithm.make(config, vec, settings)
     assert trainer.observations == 32 * (LENGTH + 3)
     hparams = SequenceHParams(learning_rate=1e-2, warmup_updates=20)

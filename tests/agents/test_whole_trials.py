@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.agents import catalogue, cloning, ppo
+from gpicljax import agents
+from gpicljax.agents import cloning, ppo
 from gpicljax.agents.acting import optimal_agent
 from gpicljax.networks.experience import ExperienceSettings, experience_network
 from gpicljax.wrappers.solved import WithOptimalActions
@@ -68,7 +69,7 @@ def test_ppo_with_whole_trials_is_ppo_with_stored_memories():
 
 
 def test_what_does_not_fit_is_refused():
-    recurrent = catalogue.get_algorithm("recurrent-ppo")
+    recurrent = agents.get_algorithm("recurrent-ppo")
     with pytest.raises(ValueError, match="whole_trials: got 'True with 10 steps'|got True with 10"):
         recurrent.make(ppo.PPOConfig(unroll=10, whole_trials=True), vec(), recurrent.network())
     with pytest.raises(ValueError, match="minibatches: got 3; accepted: a divisor of num_envs = 8"):

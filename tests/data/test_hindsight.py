@@ -13,8 +13,8 @@ from untasked import Untasked
 from variants import daily
 
 import gpicljax
-from gpicljax import spaces
-from gpicljax.agents import catalogue, td3
+from gpicljax import agents, spaces
+from gpicljax.agents import td3
 from gpicljax.data.hindsight import hindsight
 from gpicljax.data.transitions import NStepTransition
 from gpicljax.environment import Transition as Moved
@@ -373,7 +373,7 @@ def test_goals_are_learnt_that_are_hardly_found_otherwise():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["td3", "ddpg", "sac"])
 def test_every_such_algorithm_of_the_catalogue_learns_from_hindsight(name):
-    algorithm = catalogue.get_algorithm(name)
+    algorithm = agents.get_algorithm(name)
     vec = gpicljax.VectorEnv(Plane(), 8, resets="fresh", group=8)
     network = algorithm.network(actor=(64, 64), critic=(64, 64))
     # A temperature of 1 is worth more than reaching a goal.
@@ -390,8 +390,8 @@ def test_every_such_algorithm_of_the_catalogue_learns_from_hindsight(name):
 
 def test_the_catalogue_asks_for_goals():
     algorithm, network = (
-        catalogue.get_algorithm("ddpg"),
-        catalogue.ActorAndCriticsSettings((8,), (8,)),
+        agents.get_algorithm("ddpg"),
+        agents.ActorAndCriticsSettings((8,), (8,)),
     )
     config = algorithm.config(replay="hindsight", period=2)
     goals = gpicljax.VectorEnv(Plane(), 2, resets="fresh")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import gpicljax
-from gpicljax.envs.fetch import Fetch, Script, pick_and_place, push, script, slide
+from gpicljax.envs.fetch.env import Fetch, pick_and_place, push, slide
+from gpicljax.envs.fetch.experts import Script, script
 from gpicljax.interface import TimeStep
 from gpicljax.rollout import play, start_rollout
 

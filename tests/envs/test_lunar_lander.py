@@ -9,7 +9,8 @@ import pytest
 
 import gpicljax
 from gpicljax.envs._stages import apart, kernel
-from gpicljax.envs.lunar_lander import LunarLander, physics, scene
+from gpicljax.envs.lunar_lander import physics, scene
+from gpicljax.envs.lunar_lander.env import LunarLander
 
 Box2D = pytest.importorskip("Box2D")
 heuristic = pytest.importorskip("gymnasium.envs.box2d.lunar_lander").heuristic

@@ -5,13 +5,13 @@ import pytest
 from scipy import stats
 
 from gpicljax.evaluation import (
-    SummaryStats,
     bootstrap_interval,
     holm,
     mean_interval,
     welch_test,
     welch_test_from_stats,
 )
+from gpicljax.evaluation.statistics import SummaryStats
 
 
 @pytest.mark.parametrize("n", [2, 3, 6, 40])

@@ -8,8 +8,7 @@ import pytest
 from variants import daily
 
 import gpicljax
-from gpicljax import spaces
-from gpicljax.agents import catalogue
+from gpicljax import agents, spaces
 from gpicljax.networks.encoder import Encoder, is_picture
 from gpicljax.networks.feedforward import dense
 
@@ -59,7 +58,7 @@ def test_a_picture_needs_less_than_a_million_and_a_half_parameters(name):
     """Of 128 x 128 pixels, which an MLP reads with 6.3 million (a layer of 128)."""
     options = {"actions": "continuous"} if name == "sac" else {}
     env = gpicljax.make("MazeWorld-v0", size=7, resolution=(128, 128), **options)
-    algorithm = catalogue.get_algorithm(name)
+    algorithm = agents.get_algorithm(name)
     vec = gpicljax.VectorEnv(env, 4)
     trainer = algorithm.make(algorithm.to_act(algorithm.config()), vec, algorithm.network())
     state = jax.eval_shape(trainer.init, jax.random.key(0), algorithm.hparams())

@@ -10,8 +10,8 @@ import pytest
 from variants import daily
 
 import gpicljax
-from gpicljax import spaces
-from gpicljax.agents import catalogue, ppo
+from gpicljax import agents, spaces
+from gpicljax.agents import ppo
 from gpicljax.networks.actor_critic import RecurrentActorCritic
 from gpicljax.networks.contract import AgentInput, as_network
 from gpicljax.networks.memories import MemoryKind, MemorySettings, memory
@@ -76,10 +76,10 @@ def test_a_memory_steps_as_it_unrolls_past_starts_and_windows(kind):
 def test_ppo_takes_every_memory_in_windows(kind):
     """Shapes only: nothing is compiled."""
     env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
-    settings = catalogue.RecurrentSettings(kind, (8,), heads=2, window=WINDOW, slots=3, sizes=(6,))
+    settings = agents.RecurrentSettings(kind, (8,), heads=2, window=WINDOW, slots=3, sizes=(6,))
     vec = gpicljax.VectorEnv(env, 4, resets="fresh")
     config = ppo.PPOConfig(unroll=8, minibatches=2, window=4)
-    trainer = catalogue.get_algorithm("recurrent-ppo").make(config, vec, settings)
+    trainer = agents.get_algorithm("recurrent-ppo").make(config, vec, settings)
     state = jax.eval_shape(lambda: trainer.init(jax.random.key(0), ppo.PPOHParams()))
     after = jax.eval_shape(trainer.update, state)[0]
     assert jax.tree.structure(state) == jax.tree.structure(after)

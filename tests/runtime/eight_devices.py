@@ -7,7 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.runtime import Checkpointer, Replicas, make_mesh, per_replica, shard_leading
+from gpicljax.runtime import make_mesh, per_replica
+from gpicljax.runtime.checkpoints import Checkpointer
+from gpicljax.runtime.mesh import shard_leading
+from gpicljax.runtime.replicas import Replicas
 
 assert len(jax.devices()) == 8
 mesh = make_mesh()

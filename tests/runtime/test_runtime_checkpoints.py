@@ -11,8 +11,8 @@ import numpy as np
 import optax
 import pytest
 
-from gpicljax.runtime import Checkpointer, CheckpointError, CheckpointMismatchError
 from gpicljax.runtime import checkpoints as checkpoints_module
+from gpicljax.runtime.checkpoints import Checkpointer, CheckpointError, CheckpointMismatchError
 
 
 @flax.struct.dataclass

@@ -16,7 +16,10 @@ from matplotlib.image import imread
 from gpicljax.cli import main
 from gpicljax.evaluation.aggregates import aggregate, interquartile_mean
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.runtime import Progress, RunConfig, open_run, run_chunks, write_summary
+from gpicljax.runtime import RunConfig
+from gpicljax.runtime.loop import run_chunks
+from gpicljax.runtime.progress import Progress
+from gpicljax.runtime.run_directory import open_run, write_summary
 from gpicljax.runtime.stored_runs import UnknownRunError, by_method, find_runs, read_run
 
 

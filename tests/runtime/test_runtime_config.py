@@ -6,16 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
-from gpicljax.runtime import (
-    ConfigError,
-    RunConfig,
-    check_config,
-    describe_difference,
-    from_json,
-    parse,
-    to_json,
-    validate,
-)
+from gpicljax.runtime import ConfigError, RunConfig, check_config, parse
+from gpicljax.runtime.config import validate
+from gpicljax.runtime.config_json import describe_difference, from_json, to_json
 
 
 class Colour(enum.Enum):

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpicljax.runtime import RunConfig, join_cluster, read_metrics
+from gpicljax.runtime import RunConfig, read_metrics
+from gpicljax.runtime.distributed import join_cluster
 
 HERE = Path(__file__).parent
 # Warnings are errors, but for those that dependencies raise when they are imported.

@@ -10,24 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.runtime import (
+from gpicljax.runtime import RunConfig, read_metrics
+from gpicljax.runtime.metrics import MetricsError, MetricsLog
+from gpicljax.runtime.progress import Progress, announce, count, duration
+from gpicljax.runtime.provenance import provenance
+from gpicljax.runtime.run_directory import (
     ConfigMismatchError,
-    MetricsError,
-    MetricsLog,
-    Progress,
-    RunConfig,
     RunError,
     RunExistsError,
     RunLockedError,
-    announce,
     open_run,
-    provenance,
-    read_metrics,
-    write_atomically,
     write_summary,
 )
-from gpicljax.runtime.progress import count, duration
 from gpicljax.storage import atomic
+from gpicljax.storage.atomic import write_atomically
 
 
 def full_disk(*_):

@@ -13,11 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.runtime import ConfigError, RunConfig, open_run, read_metrics, run_chunks, validate
+from gpicljax.runtime import ConfigError, RunConfig, read_metrics
 from gpicljax.runtime import loggers as loggers_module
-from gpicljax.runtime.config import LOG_PACKAGES
+from gpicljax.runtime.config import LOG_PACKAGES, validate
 from gpicljax.runtime.loggers import MAX_SEEDS, scalars
+from gpicljax.runtime.loop import run_chunks
 from gpicljax.runtime.profiling import CompileClock, profile
+from gpicljax.runtime.run_directory import open_run
 
 needs_packages = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in LOG_PACKAGES.values()),

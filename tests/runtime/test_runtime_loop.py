@@ -11,15 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.runtime import (
-    Checkpointer,
-    Progress,
-    RunConfig,
-    enable_compilation_cache,
-    open_run,
-    read_metrics,
-    run_chunks,
-)
+from gpicljax.runtime import RunConfig, enable_compilation_cache, read_metrics
+from gpicljax.runtime.checkpoints import Checkpointer
+from gpicljax.runtime.loop import run_chunks
+from gpicljax.runtime.progress import Progress
+from gpicljax.runtime.run_directory import open_run
 
 
 @jax.jit

@@ -11,22 +11,17 @@ import pytest
 from variants import ALGORITHMS, daily
 
 import gpicljax
-from gpicljax.agents import catalogue
+from gpicljax import agents
 from gpicljax.agents.acting import random_agent
+from gpicljax.agents.algorithm import greedy_agent
 from gpicljax.agents.language import LanguageModelConfig
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.networks.experience import ExperienceSettings
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.rollout import play, rollout, start_rollout
-from gpicljax.runtime import (
-    SavedError,
-    load_agent,
-    load_language_model,
-    save_agent,
-    shipped,
-    shipped_models,
-)
+from gpicljax.runtime import load_agent, load_language_model, save_agent, shipped, shipped_models
 from gpicljax.storage import array_folder
+from gpicljax.storage.array_folder import SavedError
 from gpicljax.wrappers.settings import TrialSettings
 
 MAP = ("SFF", "FHF", "FFG")
@@ -51,7 +46,7 @@ CASES = {
 def settings(name, **env_overrides):
     """What `save_agent` is given; parameters are numbers that no initialiser draws."""
     env_id, options = CASES[name]
-    algorithm, env = catalogue.get_algorithm(name), gpicljax.make(env_id, **options)
+    algorithm, env = agents.get_algorithm(name), gpicljax.make(env_id, **options)
     config, network = algorithm.config(), algorithm.network()
     like = algorithm.acting(env, 4, config, network).params
     rng = np.random.default_rng(0)
@@ -89,9 +84,7 @@ def test_agents_of_every_kind_come_back(name, tmp_path):
         assert jax.tree.structure(mine) == jax.tree.structure(theirs)
         for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
             assert a.dtype == b.dtype and np.array_equal(a, b)
-    original = catalogue.greedy_agent(
-        name, loaded.env, 4, given["config"], given["network"], given["params"]
-    )
+    original = greedy_agent(name, loaded.env, 4, given["config"], given["network"], given["params"])
     act = first_actions(loaded.env, loaded.agent, original)
     mine, theirs = act(loaded.params, given["params"])
     assert np.array_equal(mine, theirs)
@@ -114,11 +107,11 @@ def first_actions(env, *agents):
 
 def test_settings_that_decide_how_it_acts_come_back(tmp_path):
     given = settings("recurrent-ppo", gravity=(9.0, 11.0))
-    algorithm = catalogue.get_algorithm("recurrent-ppo")
+    algorithm = agents.get_algorithm("recurrent-ppo")
     given["config"] = dataclasses.replace(
         given["config"], bounds="squash", normalise_observations=True
     )
-    given["network"] = catalogue.RecurrentSettings("transformer", (4, 4), 1, 3, sizes=(8,))
+    given["network"] = agents.RecurrentSettings("transformer", (4, 4), 1, 3, sizes=(8,))
     env = gpicljax.make("Pendulum-v1")
     like = algorithm.acting(env, 4, given["config"], given["network"]).params
     given["params"] = jax.tree.map(lambda x: np.full(x.shape, 0.3, x.dtype), like)
@@ -358,7 +351,7 @@ def test_who_learns_within_whole_trials_acts_in_any_of_the_same_spaces(tmp_path,
     """Nothing is compiled but the choice of one action."""
     lake, cliff = gpicljax.make("FrozenLake-v1"), gpicljax.make("CliffWalking-v1")
     trials = TrialSettings(9, observations=48, choices=10)
-    algorithm = catalogue.get_algorithm("cloning")
+    algorithm = agents.get_algorithm("cloning")
     config = algorithm.config(unroll=10, whole_trials=True, temperature=1e-3)
     tables = ExperienceSettings(code=(4, 3), embedding=4, sizes=(4,), readout=4)
     network = algorithm.network("tables", tables=tables)

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
-from gpicljax.runtime import SavedError, load_agent, load_autoencoder, save_autoencoder, shipped
+from gpicljax.runtime import load_agent, load_autoencoder, shipped
+from gpicljax.runtime.saved_autoencoders import save_autoencoder
+from gpicljax.storage.array_folder import SavedError
 
 SETTINGS, RESOLUTION = AutoencoderSettings("patches", latent=4, width=8), (8, 16)
 

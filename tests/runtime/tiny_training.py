@@ -21,7 +21,6 @@ import numpy as np
 import optax
 
 from gpicljax.runtime import (
-    Checkpointer,
     Measure,
     Probe,
     Program,
@@ -31,11 +30,12 @@ from gpicljax.runtime import (
     experiment,
     named_key,
     on_main,
-    run_chunks,
     run_experiment,
 )
 from gpicljax.runtime import checkpoints as checkpoints_module
 from gpicljax.runtime import metrics as metrics_module
+from gpicljax.runtime.checkpoints import Checkpointer
+from gpicljax.runtime.loop import run_chunks
 
 CHUNKS = 12
 EACH = 16

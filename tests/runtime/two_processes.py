@@ -13,29 +13,20 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from gpicljax.runtime import (
-    Checkpointer,
-    CheckpointError,
-    CheckpointMismatchError,
+from gpicljax.runtime import RunConfig, make_mesh, on_main, per_replica, to_host
+from gpicljax.runtime.checkpoints import Checkpointer, CheckpointError, CheckpointMismatchError
+from gpicljax.runtime.distributed import all_agree, exchange, is_main, join_cluster
+from gpicljax.runtime.mesh import devices_for, shard_leading
+from gpicljax.runtime.metrics import MetricsLog
+from gpicljax.runtime.run_directory import (
     ConfigMismatchError,
-    MetricsLog,
-    RunConfig,
     RunError,
     RunExistsError,
     RunLockedError,
-    devices_for,
-    is_main,
-    join_cluster,
-    make_mesh,
-    on_main,
     open_run,
-    per_replica,
-    shard_leading,
-    to_host,
-    write_atomically,
     write_summary,
 )
-from gpicljax.runtime.distributed import all_agree, exchange
+from gpicljax.storage.atomic import write_atomically
 from gpicljax.storage.leaves import is_key
 
 folder = Path(sys.argv[1])

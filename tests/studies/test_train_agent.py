@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import gpicljax
-from gpicljax.agents import catalogue
+from gpicljax import agents
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
 from gpicljax.runtime import load_agent, named_key, parse
 from gpicljax.studies.train_agent import program as train_agent
@@ -358,7 +358,7 @@ def test_defaults_are_of_algorithms_that_fit():
     for env_id in gpicljax.registered():
         env = gpicljax.make(env_id)
         if env.num_agents is None:
-            algorithm = catalogue.get_algorithm(default_algorithm(env_id))
+            algorithm = agents.get_algorithm(default_algorithm(env_id))
             reason = algorithm.refusal(env.observation_space(), env.action_space(), None)
             assert reason is None, env_id
 

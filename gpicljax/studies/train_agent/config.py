@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import gpicljax
-from gpicljax.agents import catalogue, dqn, ppo, sac, tabular, td3
+from gpicljax import agents
+from gpicljax.agents import dqn, ppo, sac, tabular, td3
 
 GOALS: dict[str, float] = {
     "FrozenLake-v1": 1.0,
@@ -27,7 +28,7 @@ NORMAL_PAYMENTS = ("GaussianBandit-v0", "BanditTenArmedGaussian-v0", "BanditTenA
 # Eight instances, and four steps of the optimiser for each step of theirs.
 _REPLAYED: dict[str, Any] = {
     "num_envs": 8,
-    "network": catalogue.ActorAndCriticsSettings(actor=(64, 64), critic=(64, 64)),
+    "network": agents.ActorAndCriticsSettings(actor=(64, 64), critic=(64, 64)),
 }
 _OFTEN: dict[str, Any] = {"period": 1, "updates_per_collect": 4, "batch_size": 128}
 _RATES: dict[str, Any] = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
@@ -37,7 +38,7 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "env_options": ("is_slippery=False",),
         "num_envs": 32,
         "observations": 81_920,
-        "network": catalogue.ActorCriticSettings(sizes=(32,), activation="relu"),
+        "network": agents.ActorCriticSettings(sizes=(32,), activation="relu"),
         "agent": ppo.PPOConfig(unroll=32),
         "hparams": ppo.PPOHParams(learning_rate=5e-3, discount=0.95),
     },
@@ -45,7 +46,7 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "env_options": ("is_slippery=False",),
         "num_envs": 16,
         "observations": 76_800,
-        "network": catalogue.QSettings(sizes=(32,)),
+        "network": agents.QSettings(sizes=(32,)),
         "agent": dqn.DQNConfig(
             n_step=3, replay_capacity=8192, min_replay=512, batch_size=64, updates_per_collect=2
         ),
@@ -67,7 +68,7 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("CliffWalking-v1", "dqn"): {
         "num_envs": 16,
         "observations": 192_000,
-        "network": catalogue.QSettings(sizes=(32,)),
+        "network": agents.QSettings(sizes=(32,)),
         "agent": dqn.DQNConfig(
             replay_capacity=32_768, min_replay=512, batch_size=64, updates_per_collect=2
         ),
@@ -163,12 +164,10 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
 def bandit_rules(env: gpicljax.Environment, env_id: str) -> dict[str, gpicljax.Agent]:
     """What agents for bandits are compared with, by the algorithms' names."""
     payments = "gaussian" if env_id in NORMAL_PAYMENTS else "bernoulli"
-    configs = {"thompson": catalogue.ThompsonConfig(payments), "ucb1": catalogue.UCB1Config()}
+    configs = {"thompson": agents.ThompsonConfig(payments), "ucb1": agents.UCB1Config()}
     vec = gpicljax.VectorEnv(env, 1, resets="fresh")
     return {
-        name: catalogue.get_algorithm(name)
-        .make(config, vec, catalogue.NoSettings())
-        .agent(greedy=True)
+        name: agents.get_algorithm(name).make(config, vec, agents.NoSettings()).agent(greedy=True)
         for name, config in configs.items()
     }
 

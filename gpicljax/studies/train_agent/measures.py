@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax import spaces
-from gpicljax.agents import catalogue
+from gpicljax import agents, spaces
 from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import (
     Episode,
@@ -23,7 +22,7 @@ from gpicljax.evaluation.returns import (
 )
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import Record, play, start_rollout
-from gpicljax.runtime import log_once
+from gpicljax.runtime.distributed import log_once
 from gpicljax.task_set import tasks_vary
 
 
@@ -142,7 +141,7 @@ def probe_metrics(algo: str, forgets: bool) -> Callable[[Evaluation], dict[str, 
             log_once(
                 f"note: tasks vary and {algo} has no memory: what tells tasks apart has to be "
                 "seen at once. Memories: "
-                + ", ".join(n for n, a in catalogue.CATALOGUE.items() if a.remembers)
+                + ", ".join(n for n, a in agents.CATALOGUE.items() if a.remembers)
             )
             told = True
         episodes = played.episodes

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import gpicljax
-from gpicljax.agents import catalogue
+from gpicljax import agents
 from gpicljax.checks import check_fields, unknown
 from gpicljax.networks.memories import MemoryKind
-from gpicljax.runtime import ConfigError, assignments, check_config
+from gpicljax.runtime import ConfigError, check_config
+from gpicljax.runtime.config import assignments
 
 
 def env_options(config: Any) -> dict[str, Any]:
@@ -87,10 +88,10 @@ def cells(config: Any) -> dict[str, dict[str, Any]]:
 
 def has_choice_of_memory(algo: str) -> bool:
     """Whether the network of an algorithm has one of several kinds of memory."""
-    return hasattr(catalogue.get_algorithm(algo).network(), "memory")
+    return hasattr(agents.get_algorithm(algo).network(), "memory")
 
 
 def memories() -> str:
     """Which memories the algorithms have, in words."""
-    able = [name for name in catalogue.CATALOGUE if has_choice_of_memory(name)]
+    able = [name for name in agents.CATALOGUE if has_choice_of_memory(name)]
     return f"with --algo {' or '.join(able)}: {', '.join(get_args(MemoryKind))}"

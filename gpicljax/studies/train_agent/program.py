@@ -13,7 +13,7 @@ from typing import Any, Literal
 import jax
 
 import gpicljax
-from gpicljax.agents import catalogue
+from gpicljax import agents
 from gpicljax.agents.acting import random_agent
 from gpicljax.checks import refusal
 from gpicljax.runtime import (
@@ -24,10 +24,10 @@ from gpicljax.runtime import (
     RunResult,
     TrainingConfig,
     check_config,
-    exit_with_error,
     run_experiment,
     save_agent,
 )
+from gpicljax.runtime.config import exit_with_error
 from gpicljax.studies.train_agent.config import SETTINGS, bandit_rules, default_algorithm
 from gpicljax.studies.train_agent.measures import evaluator, is_bandit, probe_metrics
 from gpicljax.studies.train_agent.options import (
@@ -104,16 +104,16 @@ class Config(TrainingConfig):
         evaluation_params(self, env)
         cells(self)
         spaces = env.observation_space(), env.action_space(), env.num_agents
-        reason = catalogue.get_algorithm(self.algo).refusal(*spaces)
+        reason = agents.get_algorithm(self.algo).refusal(*spaces)
         if reason is not None:
             raise ConfigError(f"algo: {self.algo} does not fit {self.env}: {reason}")
 
 
-def config_type(algorithm: catalogue.Algorithm) -> type[Config]:
+def config_type(algorithm: agents.Algorithm) -> type[Config]:
     """`Config` with the fields of one algorithm, for the command line."""
     kinds = {"network": algorithm.network, "agent": algorithm.config, "hparams": algorithm.hparams}
     summary, _, rest = str(Config.__doc__).partition("\n\n")
-    summary = f"{summary}\n\nAlgorithms: {', '.join(catalogue.CATALOGUE)}."
+    summary = f"{summary}\n\nAlgorithms: {', '.join(agents.CATALOGUE)}."
     return dataclasses.make_dataclass(
         Config.__name__,
         [(name, kind, dataclasses.field(default=kind())) for name, kind in kinds.items()],
@@ -132,7 +132,7 @@ def starting_point(argv: Sequence[str]) -> Config:
     given = finder.parse_known_args(argv)[0]
     algo = given.algo or default_algorithm(given.env)
     try:
-        kind = config_type(catalogue.get_algorithm(algo))
+        kind = config_type(agents.get_algorithm(algo))
     except ValueError as error:
         exit_with_error(f"--algo: {error}")
     if given.memory is not None and not has_choice_of_memory(algo):
@@ -142,7 +142,7 @@ def starting_point(argv: Sequence[str]) -> Config:
 
 def build(config: Config) -> Program:
     """Wires environment and trainer together. ConfigError where they contradict each other."""
-    algorithm, env = catalogue.get_algorithm(config.algo), make_env(config)
+    algorithm, env = agents.get_algorithm(config.algo), make_env(config)
     env_params = make_params(config, env)
     each = config.episodes_per_trial
     vec = gpicljax.VectorEnv(

@@ -13,7 +13,9 @@ from gpicljax.evaluation.icl import ICLCurve, icl_curve
 from gpicljax.evaluation.returns import EpisodeReturns
 from gpicljax.evaluation.statistics import Interval, bootstrap_interval, mean_interval
 from gpicljax.play.replay import write_replay
-from gpicljax.runtime import Report, RunResult, throughput, write_atomically
+from gpicljax.runtime import Report, RunResult
+from gpicljax.runtime.metrics import throughput
+from gpicljax.storage.atomic import write_atomically
 from gpicljax.studies.train_agent.config import GOALS, SETTINGS
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.films import animation, choose_frames, contact_sheet, render_frames

@@ -23,6 +23,8 @@ from gpicljax.systems.gradual_learning.env.conversation import PERIOD, SPACE
 from gpicljax.systems.gradual_learning.env.hashing import mixed
 from gpicljax.systems.gradual_learning.env.mapping import SYMBOLS
 
+__all__ = ["look_up_table", "oracle", "solver", "teacher_agent"]
+
 SEMICOLON, BLANK = ord(";"), ord(" ")
 LONGEST = 20
 """Bytes of an answer that a solver holds."""

@@ -14,6 +14,8 @@ from gpicljax.systems.gradual_learning.measures.criteria import (
 )
 from gpicljax.viz import style
 
+__all__ = ["efficiency_figure", "prerequisites_figure", "transfer_figure"]
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -114,8 +116,9 @@ def transfer_figure(transfers: Mapping[str, Transfer], *, title: str | None = No
       ValueError: if there is no task.
 
     Example:
-      >>> from gpicljax.systems.gradual_learning.measures.criteria import completion_times, transfer
-      >>> alone, after = completion_times([[9], [8]], [1, 1]), completion_times([[1, 3], [1, 4]], [2, 2])
+      >>> from gpicljax.systems.gradual_learning.measures import completion_times, transfer
+      >>> alone = completion_times([[9], [8]], [1, 1])
+      >>> after = completion_times([[1, 3], [1, 4]], [2, 2])
       >>> figure = transfer_figure({"spell": transfer(alone, after)})
     """
     check(transfers, "transfers", transfers, "at least one task")

@@ -22,6 +22,8 @@ from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.evaluation.statistics import Interval, mean_interval, ratio_interval
 from gpicljax.rollout import PlayedEpisodes, Record
 
+__all__ = ["TrialRecords", "keep_trial_step", "measure_trials", "normalised_score", "trial_records"]
+
 Accounting = Literal["fixed", "reference"]
 LAST = (5, 10, 20, 50)
 """Of how many last episodes the mean reward is told."""

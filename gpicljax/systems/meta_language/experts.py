@@ -15,6 +15,8 @@ from gpicljax.checks import check
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
 
+__all__ = ["oracle_agent", "unigram_agent"]
+
 
 def _check_prior(prior: float) -> None:
     check(prior > 0, "prior", prior, "a number above 0")

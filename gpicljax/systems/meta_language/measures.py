@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from gpicljax.checks import check_array, check_at_least
 
+__all__ = ["adaptive_ngram"]
+
 
 def adaptive_ngram(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np.float64]:
     """Nats per token of an n-gram model that counts as it goes, blended over all lower orders.

@@ -14,8 +14,8 @@ from gpicljax.llm.chat import FakeModel, ModelError
 from gpicljax.llm.parsing import chosen
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.rollout import HostBatch, host_play
-from gpicljax.storage import LockedError, SavedError
-from gpicljax.storage.lock import exclusive
+from gpicljax.storage import SavedError
+from gpicljax.storage.lock import LockedError, exclusive
 from gpicljax.systems.in_context_rl.measures import keep_trial_step, measure_trials, trial_records
 from gpicljax.systems.in_context_rl.prompts.session import TrialSession
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials

@@ -16,7 +16,7 @@ from gpicljax.systems.mental_modelling.measures.baselines import (
     ridge,
     votes,
 )
-from gpicljax.systems.mental_modelling.measures.physics import physics
+from gpicljax.systems.mental_modelling.measures.physics import physics_answers
 from gpicljax.systems.mental_modelling.measures.questions import build_queries, to_bins
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, score
 
@@ -75,13 +75,19 @@ def test_a_law_fitted_to_the_history_foretells_and_looks_back():
     pendulum = swing(40, friction=0.02)
     for question, least in (("next_state", 0.95), ("last_state", 0.95), ("last_action", 0.99)):
         asked = build_queries(pendulum, question, history=12, decimals=6)
-        found = score(asked, physics(asked))
+        found = score(asked, physics_answers(asked))
         assert found.accuracy >= least, question
         assert found.accuracy >= score(asked, ridge(asked)).accuracy
     # With nothing to fit, or where no law is known, it says so.
-    assert physics(build_queries(pendulum, "last_state", history=1)) is None
-    assert physics(build_queries(episode_from_actions([0, 1, 1]), "next_state", history=1)) is None
-    assert physics(build_queries(episode_from_actions([0, 1, 1]), "next_action", history=1)) is None
+    assert physics_answers(build_queries(pendulum, "last_state", history=1)) is None
+    assert (
+        physics_answers(build_queries(episode_from_actions([0, 1, 1]), "next_state", history=1))
+        is None
+    )
+    assert (
+        physics_answers(build_queries(episode_from_actions([0, 1, 1]), "next_action", history=1))
+        is None
+    )
 
 
 def test_feedback_is_linear_in_angles():
@@ -93,7 +99,7 @@ def test_feedback_is_linear_in_angles():
         actions, states, environment="Pendulum-v1", action_space=Box(-2.0, 2.0)
     )
     asked = build_queries(episode, "next_action", form="absolute", history=12)
-    error = score(asked, physics(asked)).absolute_error[0]
+    error = score(asked, physics_answers(asked)).absolute_error[0]
     assert error < 1e-3 < score(asked, ridge(asked)).absolute_error[0]
 
 

@@ -9,7 +9,7 @@ import pytest
 from variants import daily
 
 import gpicljax
-from gpicljax.systems.meta_rg.env.sequences import game_sequence, observations, rule_messages
+from gpicljax.systems.meta_rg.env.sequences import game_observations, game_sequence, rule_messages
 
 GAMES, EPISODES = 40, 3
 
@@ -34,7 +34,7 @@ def test_sequences_are_what_stepping_shows(name):
     def both(key):
         games = game_sequence(key, env, params, games=GAMES, episodes=EPISODES)
         decisions = jax.random.randint(key, (GAMES,), 0, env.num_decisions, jnp.int32)
-        shown = observations(env, games, rule_messages(env, games), decisions)
+        shown = game_observations(env, games, rule_messages(env, games), decisions)
 
         def step(carry, place):
             # An episode begins in its first state; what follows is stepped.
@@ -68,6 +68,6 @@ def test_what_is_refused():
         lambda key: game_sequence(key, env, env.default_params, games=4), jax.random.key(0)
     )
     with pytest.raises(ValueError, match="listener_speaks: got True"):
-        observations(env, games, jnp.zeros((4, 1, 3), jnp.int32), jnp.zeros(4, jnp.int32))
+        game_observations(env, games, jnp.zeros((4, 1, 3), jnp.int32), jnp.zeros(4, jnp.int32))
     with pytest.raises(ValueError, match="games: got 0"):
         game_sequence(jax.random.key(0), env, env.default_params, games=0)

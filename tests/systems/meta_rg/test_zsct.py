@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpicljax.evaluation import SummaryStats, holm
+from gpicljax.evaluation import holm
+from gpicljax.evaluation.statistics import SummaryStats
 from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.zsct import hypothesis_table, hypothesis_tests, zsct_accuracy
 

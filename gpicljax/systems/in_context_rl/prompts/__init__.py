@@ -1,3 +1,7 @@
 """Language models as agents in trials of reinforcement learning."""
 
-__all__: list[str] = []
+from gpicljax.systems.in_context_rl.prompts.trials import play_trials
+
+__all__ = [
+    "play_trials",
+]

@@ -47,7 +47,6 @@ try:
 except ModuleNotFoundError as error:
     raise missing("inspect_ai", "llm") from error
 
-__all__ = ["ENVIRONMENTS", "in_context_rl", "play", "trial_measures"]
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "FrozenLake-v1": {"is_slippery": False},

@@ -17,8 +17,6 @@ from gpicljax.llm.chat import Message
 from gpicljax.llm.parsing import chosen
 from gpicljax.llm.prompts import PromptSettings, answer_form, corrective, introduction, pay, written
 
-__all__ = ["Status", "TrialSession"]
-
 Status = Literal[
     "playing", "finished", "invalid answers", "context full", "budget spent", "interrupted"
 ]

@@ -38,17 +38,16 @@ from gpicljax import spaces
 from gpicljax.checks import check, check_at_least
 from gpicljax.environment import NO_LIMIT
 from gpicljax.interface import ActionRequest
-from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, RetryPolicy
-from gpicljax.llm.budget import UNLIMITED, Budget
+from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
+from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent
 from gpicljax.llm.chat import ChatModel, ModelError, Usage, usage_of
 from gpicljax.llm.conversations import Conversations
 from gpicljax.llm.prompts import DEFAULT, PromptSettings, explanation_of
-from gpicljax.rollout import GIVE_UP, HostBatch, HostSource, host_play
+from gpicljax.rollout import GIVE_UP, HostBatch, host_play
+from gpicljax.rollout.host import HostSource
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
 from gpicljax.systems.in_context_rl.prompts.session import Status, TrialSession
 from gpicljax.vector import VectorEnv
-
-__all__ = ["LanguageTrials", "TrialReport", "play_trials"]
 
 
 class TrialReport(NamedTuple):

@@ -1,6 +1,11 @@
 """Maze World: navigation and survival in random mazes, seen in three dimensions."""
 
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
-from gpicljax.systems.maze_world.env.types import Params, State, Task
+from gpicljax.systems.maze_world.env.textures import LANDMARK_COLOURS, TextureSet, register_textures
 
-__all__ = ["MazeWorld", "Params", "State", "Task"]
+__all__ = [
+    "LANDMARK_COLOURS",
+    "MazeWorld",
+    "TextureSet",
+    "register_textures",
+]

@@ -1,3 +1,7 @@
 """Privileged agents, which plan on the part of the maze that they remember."""
 
-__all__: list[str] = []
+from gpicljax.systems.maze_world.experts.privileged import privileged_agent
+
+__all__ = [
+    "privileged_agent",
+]

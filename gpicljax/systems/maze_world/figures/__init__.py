@@ -7,4 +7,9 @@ from gpicljax.systems.maze_world.figures.trajectories import (
     trajectory_figure,
 )
 
-__all__ = ["MazeEpisode", "maze_episode_page", "film_frames", "trajectory_figure"]
+__all__ = [
+    "MazeEpisode",
+    "film_frames",
+    "maze_episode_page",
+    "trajectory_figure",
+]

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from gpicljax.checks import check_at_least
 from gpicljax.interface import Agent, TimeStep
-from gpicljax.rollout import Record, RolloutState, advance, rollout
+from gpicljax.rollout import Record, RolloutState, rollout
+from gpicljax.rollout.traced import advance
 from gpicljax.vector import VectorEnv
 
 

@@ -7,17 +7,15 @@ from gpicljax.systems.mental_modelling.data.episodes import (
     join,
     take,
 )
-from gpicljax.systems.mental_modelling.data.recording import record_episodes, recorder
-from gpicljax.systems.mental_modelling.data.stored import load_episodes, read_npz, save_episodes
+from gpicljax.systems.mental_modelling.data.recording import recorder
+from gpicljax.systems.mental_modelling.data.stored import load_episodes, save_episodes
 
 __all__ = [
     "Episodes",
+    "episode_from_actions",
     "episodes_from_arrays",
     "join",
     "load_episodes",
-    "episode_from_actions",
-    "read_npz",
-    "record_episodes",
     "recorder",
     "save_episodes",
     "take",

@@ -1,123 +1,29 @@
 """Mental modelling: what an agent did next, what it led to, and who can tell from its history."""
 
-from gpicljax.systems.mental_modelling.measures import published
-from gpicljax.systems.mental_modelling.measures.baselines import (
-    BASELINES,
-    always_agree,
-    baseline_answers,
-    copy_last,
-    majority,
-    nearest_neighbour,
-    quadratic,
-    ridge,
-    same_change,
-    votes,
-)
-from gpicljax.systems.mental_modelling.measures.physics import (
-    COORDINATES,
-    LAWS,
-    Law,
-    is_lawful,
-    physics,
-)
-from gpicljax.systems.mental_modelling.measures.questions import (
-    DECREASE,
-    HISTORY_SIZES,
-    INCREASE,
-    QUESTIONS,
-    UNCHANGED,
-    Queries,
-    build_queries,
-    change_class,
-    from_bins,
-    pick,
-    rounded,
-    take_queries,
-    to_bins,
-)
+from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers, copy_last
+from gpicljax.systems.mental_modelling.measures.physics import physics_answers
+from gpicljax.systems.mental_modelling.measures.published import best_language_model
+from gpicljax.systems.mental_modelling.measures.questions import Queries, build_queries, pick
 from gpicljax.systems.mental_modelling.measures.reader import (
-    Reader,
     ReaderSettings,
-    answers_of_readers,
     reader_answers,
     train_reader,
 )
-from gpicljax.systems.mental_modelling.measures.results import (
-    TRIVIAL,
-    Comparison,
-    Row,
-    comparisons,
-    load_rows,
-    mean_accuracy,
-    result_row,
-    right_by_history,
-    save_rows,
-)
-from gpicljax.systems.mental_modelling.measures.reviews import (
-    Agreement,
-    Review,
-    agreement,
-    load_review,
-)
-from gpicljax.systems.mental_modelling.measures.scoring import (
-    Answers,
-    Score,
-    accuracy_interval,
-    answers_of,
-    score,
-)
+from gpicljax.systems.mental_modelling.measures.results import result_row, right_by_history
+from gpicljax.systems.mental_modelling.measures.scoring import score
 
 __all__ = [
-    "BASELINES",
-    "COORDINATES",
-    "DECREASE",
-    "HISTORY_SIZES",
-    "INCREASE",
-    "LAWS",
-    "QUESTIONS",
-    "TRIVIAL",
-    "UNCHANGED",
-    "Agreement",
-    "Answers",
-    "Comparison",
-    "Law",
     "Queries",
-    "Reader",
     "ReaderSettings",
-    "Review",
-    "Row",
-    "Score",
-    "accuracy_interval",
-    "agreement",
-    "always_agree",
-    "answers_of",
-    "answers_of_readers",
     "baseline_answers",
+    "best_language_model",
     "build_queries",
-    "change_class",
-    "comparisons",
     "copy_last",
-    "from_bins",
-    "is_lawful",
-    "load_review",
-    "load_rows",
-    "majority",
-    "mean_accuracy",
-    "nearest_neighbour",
-    "physics",
+    "physics_answers",
     "pick",
-    "published",
-    "quadratic",
     "reader_answers",
-    "ridge",
-    "right_by_history",
-    "rounded",
     "result_row",
-    "same_change",
-    "save_rows",
+    "right_by_history",
     "score",
-    "take_queries",
-    "to_bins",
     "train_reader",
-    "votes",
 ]

@@ -101,7 +101,7 @@ COORDINATES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def is_lawful(queries: Queries) -> bool:
-    """Whether `physics` knows anything about a task and question.
+    """Whether `physics_answers` knows anything about a task and question.
 
     Example:
       >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
@@ -116,7 +116,7 @@ def is_lawful(queries: Queries) -> bool:
     return name in LAWS and queries.question != "argue"
 
 
-def physics(queries: Queries) -> Answers | None:
+def physics_answers(queries: Queries) -> Answers | None:
     """What the law and the history say; None where no law is known, or there is no history.
 
     Example:
@@ -129,7 +129,7 @@ def physics(queries: Queries) -> Answers | None:
       ...     states.append(np.array([x + v, v]))
       >>> car = episode_from_actions(push, states, environment="MountainCar-v0")
       >>> asked = build_queries(car, "next_state", history=5, decimals=6)
-      >>> score(asked, physics(asked)).accuracy
+      >>> score(asked, physics_answers(asked)).accuracy
       1.0
     """
     name = queries.environment.partition("-")[0]

@@ -57,8 +57,6 @@ except ModuleNotFoundError as error:
 
 from gpicljax.llm.inspect_model import as_messages, by_group
 
-__all__ = ["mental_modelling", "right_answers"]
-
 _COPYING = ("copy last", "same change")
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, RetryPolicy
-from gpicljax.llm.budget import UNLIMITED, Budget
+from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
+from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent
 from gpicljax.llm.chat import ChatModel, ModelError, Usage
 from gpicljax.llm.conversations import Conversations
 from gpicljax.systems.mental_modelling.measures.questions import Queries

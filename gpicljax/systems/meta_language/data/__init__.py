@@ -2,4 +2,7 @@
 
 from gpicljax.systems.meta_language.data.text import SymbolMap, text_windows
 
-__all__ = ["SymbolMap", "text_windows"]
+__all__ = [
+    "SymbolMap",
+    "text_windows",
+]

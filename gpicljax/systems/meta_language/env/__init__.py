@@ -4,7 +4,8 @@
 training sequences generated on the device.
 """
 
-from gpicljax.systems.meta_language.env.language import Theta, parameter_count
-from gpicljax.systems.meta_language.env.meta_language import MetaLanguage, Params, State, Task
+from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
 
-__all__ = ["MetaLanguage", "Params", "State", "Task", "Theta", "parameter_count"]
+__all__ = [
+    "MetaLanguage",
+]

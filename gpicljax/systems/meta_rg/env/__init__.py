@@ -5,24 +5,22 @@
 chance (`shortcut_free`).
 """
 
-from gpicljax.systems.meta_rg.env.meta_rg import MetaRG, shortcut_free
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.env.recall import Recall
 from gpicljax.systems.meta_rg.env.sequences import (
     GameSequence,
+    game_observations,
     game_sequence,
-    observations,
     rule_messages,
 )
-from gpicljax.systems.meta_rg.env.types import CHANNELS, Params, State, Task
+from gpicljax.systems.meta_rg.env.types import CHANNELS
 
 __all__ = [
     "CHANNELS",
     "GameSequence",
     "MetaRG",
-    "Params",
-    "State",
-    "Task",
+    "Recall",
+    "game_observations",
     "game_sequence",
-    "observations",
     "rule_messages",
-    "shortcut_free",
 ]

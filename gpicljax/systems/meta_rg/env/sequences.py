@@ -105,7 +105,7 @@ def rule_messages(env: MetaRG, sequence: GameSequence) -> jax.Array:
     return jax.vmap(say)(sequence.state)
 
 
-def observations(
+def game_observations(
     env: MetaRG,
     sequence: GameSequence,
     messages: jax.Array,
@@ -131,7 +131,7 @@ def observations(
       >>> def show(key):
       ...     games = game_sequence(key, env, env.default_params, games=8)
       ...     decisions = games.state.game.answer
-      ...     return observations(env, games, rule_messages(env, games), decisions)
+      ...     return game_observations(env, games, rule_messages(env, games), decisions)
       >>> jax.eval_shape(show, jax.random.key(0))["message"].shape
       (8, 3, 3)
     """

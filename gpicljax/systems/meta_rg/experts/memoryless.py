@@ -17,7 +17,7 @@ import numpy as np
 
 from gpicljax.checks import check_at_least, check_choice
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
-from gpicljax.systems.meta_rg.env.sequences import game_sequence, observations, rule_messages
+from gpicljax.systems.meta_rg.env.sequences import game_observations, game_sequence, rule_messages
 from gpicljax.systems.meta_rg.env.types import Params
 
 _EPISODES = 256
@@ -79,7 +79,7 @@ def _decisions(
     """Features, labels, phase and validity of R games `[R, ...]` of E episodes."""
     games = game_sequence(key, env, params, games=_ROWS, episodes=_EPISODES)
     answer = games.state.game.answer
-    shown = observations(env, games, rule_messages(env, games), answer)
+    shown = game_observations(env, games, rule_messages(env, games), answer)
     seen = jax.tree.map(lambda x: x[:, env.num_rounds], shown)
     pairs = np.asarray(list(itertools.combinations(range(env.message_length), 2))).reshape(-1, 2)
     parts, tokens = [seen["stimulus"], seen["phase"][:, None]], seen["message"]

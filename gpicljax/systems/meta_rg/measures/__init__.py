@@ -1,47 +1,35 @@
 """Measures of Meta-Referential Games: games, zero-shot compositional tests, languages."""
 
-from gpicljax.systems.meta_rg.measures import published
-from gpicljax.systems.meta_rg.measures.acquisition import (
-    Acquisition,
-    ease_of_acquisition,
-    language_acquisition,
+from gpicljax.systems.meta_rg.measures.acquisition import ease_of_acquisition
+from gpicljax.systems.meta_rg.measures.compositionality import (
+    bosdis,
+    posdis,
+    topographic_similarity,
 )
-from gpicljax.systems.meta_rg.measures.games import Games, accuracy_by_seed, outcome, play_games
-from gpicljax.systems.meta_rg.measures.language import (
-    Languages,
-    Utterances,
-    languages,
-    meanings,
-    utterances,
+from gpicljax.systems.meta_rg.measures.disentanglement import (
+    factor_vae_score,
+    modularity,
+    mutual_information_gap,
 )
-from gpicljax.systems.meta_rg.measures.listening import Confusion, confusion
-from gpicljax.systems.meta_rg.measures.zsct import (
-    HypothesisRow,
-    ZSCTAccuracy,
-    hypothesis_table,
-    hypothesis_tests,
-    zsct_accuracy,
-)
+from gpicljax.systems.meta_rg.measures.games import play_games
+from gpicljax.systems.meta_rg.measures.language import languages, meanings
+from gpicljax.systems.meta_rg.measures.listening import confusion
+from gpicljax.systems.meta_rg.measures.recall import play_recall_games, recall_accuracy
+from gpicljax.systems.meta_rg.measures.zsct import zsct_accuracy
 
 __all__ = [
-    "Acquisition",
-    "Confusion",
-    "Games",
-    "HypothesisRow",
-    "Languages",
-    "Utterances",
-    "ZSCTAccuracy",
-    "accuracy_by_seed",
+    "bosdis",
     "confusion",
     "ease_of_acquisition",
-    "hypothesis_table",
-    "hypothesis_tests",
-    "language_acquisition",
+    "factor_vae_score",
     "languages",
     "meanings",
-    "outcome",
+    "modularity",
+    "mutual_information_gap",
     "play_games",
-    "published",
-    "utterances",
+    "play_recall_games",
+    "posdis",
+    "recall_accuracy",
+    "topographic_similarity",
     "zsct_accuracy",
 ]

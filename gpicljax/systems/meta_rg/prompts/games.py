@@ -19,8 +19,8 @@ import numpy as np
 
 from gpicljax.checks import check
 from gpicljax.interface import ActionRequest
-from gpicljax.llm.asking import PATIENT, BudgetSpent, Conversation, Interrupted, RetryPolicy
-from gpicljax.llm.budget import UNLIMITED, Budget
+from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
+from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent
 from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage
 from gpicljax.llm.conversations import Conversations
 from gpicljax.rollout import GIVE_UP, HostAgent, host_play

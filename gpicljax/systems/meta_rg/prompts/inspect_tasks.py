@@ -58,16 +58,6 @@ except ModuleNotFoundError as error:
 
 from gpicljax.llm.inspect_model import InspectModel, with_model
 
-__all__ = [
-    "always_same",
-    "balanced_accuracy",
-    "decisions",
-    "play",
-    "referential_listener",
-    "referential_speaker",
-    "says_same",
-]
-
 _ONCE = RetryPolicy(attempts=1)
 
 

@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 
 import gpicljax
-from gpicljax.agents import catalogue, cloning
+from gpicljax import agents
+from gpicljax.agents import cloning
 from gpicljax.agents.acting import Params
 from gpicljax.interface import Trainer
-from gpicljax.runtime import ConfigError, SavedError, load_agent
+from gpicljax.runtime import ConfigError, load_agent
+from gpicljax.storage.array_folder import SavedError
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import Config
 
@@ -50,11 +52,9 @@ def learner_of(config: Config, vec: gpicljax.VectorEnv) -> Learner:
         if config.learner == "cloning":
             network = config.network.network(vec.env.observation_space(), vec.env.action_space())
             trainer = cloning.make(sizes, vec, network, TEACHERS[config.teacher]())
-            sizes = catalogue.TeacherCloningConfig(**dataclasses.asdict(sizes))
+            sizes = agents.TeacherCloningConfig(**dataclasses.asdict(sizes))
         else:
-            trainer = catalogue.get_algorithm(config.learner).make(
-                sizes, vec, config.learners_network
-            )
+            trainer = agents.get_algorithm(config.learner).make(sizes, vec, config.learners_network)
     except ValueError as error:
         raise ConfigError(f"{field}, network or number of streams: {error}") from error
     updates = config.updates(trainer.observations) * trainer.optimiser_steps

@@ -20,10 +20,10 @@ from gpicljax.runtime import (
     TrainingConfig,
     check_config,
     load_agent,
-    log_once,
     run_experiment,
     shipped,
 )
+from gpicljax.runtime.distributed import log_once
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
     language_row,
     tiny_language_model,

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 import jax
 
-from gpicljax.agents import catalogue, cloning, ppo
+from gpicljax import agents
+from gpicljax.agents import cloning, ppo
 from gpicljax.agents.acting import optimal_agent, within_trial
 from gpicljax.agents.bandits import ucb1
 from gpicljax.agents.catalogue import RecurrentSettings, TeacherCloningConfig
@@ -152,12 +153,12 @@ def _source(config: Any, env: Environment) -> Agent:
     return within_trial(Agent(learner.initial_carry, tuned))
 
 
-catalogue.register_algorithm(
-    catalogue.algorithm_from_agent(
+agents.register_algorithm(
+    agents.algorithm_from_agent(
         "told-what-is-best", lambda _, env: optimal_agent(), privileged=True
     )
 )
-catalogue.register_algorithm(catalogue.algorithm_from_agent("source", _source))
+agents.register_algorithm(agents.algorithm_from_agent("source", _source))
 
 
 # The program -------------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ def build(config: Config) -> Program:
     env, env_params = training_trials(config.family, config.actions)
     vec = VectorEnv(env, config.num_envs, resets="fresh", params=env_params, privileged=True)
     name, sizes, hparams = _sizes(config)
-    trainer = catalogue.get_algorithm(name).make(sizes, vec, config.memory)
+    trainer = agents.get_algorithm(name).make(sizes, vec, config.memory)
     length = config.updates(trainer.observations)
     hparams = dataclasses.replace(hparams, decay_updates=length)
     agent, tests = trainer.agent(greedy=True), own_tests(config.family)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpicljax.runtime import Report, RunResult, throughput
+from gpicljax.runtime import Report, RunResult
+from gpicljax.runtime.metrics import throughput
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     LEGEND,
     draw,

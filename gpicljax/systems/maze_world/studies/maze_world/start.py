@@ -14,17 +14,11 @@ from gpicljax.networks.autoencoder import (
     standardised,
 )
 from gpicljax.networks.causal_model import MODEL
-from gpicljax.runtime import (
-    ConfigError,
-    cell_folder,
-    describe_difference,
-    exit_with_error,
-    load_agent,
-    load_autoencoder,
-    log_once,
-    named_key,
-    to_json,
-)
+from gpicljax.runtime import ConfigError, load_agent, load_autoencoder, named_key
+from gpicljax.runtime.config import exit_with_error
+from gpicljax.runtime.config_json import describe_difference, to_json
+from gpicljax.runtime.distributed import log_once
+from gpicljax.runtime.experiment import cell_folder
 from gpicljax.runtime.run_directory import IRRELEVANT
 from gpicljax.runtime.stored_runs import read_run
 from gpicljax.storage.array_folder import SavedError

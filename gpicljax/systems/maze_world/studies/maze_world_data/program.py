@@ -13,19 +13,13 @@ import jax
 
 import gpicljax
 from gpicljax.data.shards import ShardError, ShardReader, ShardWriter
-from gpicljax.runtime import (
-    Progress,
-    RunConfig,
-    announce,
-    check_config,
-    enable_compilation_cache,
-    failures_reported,
-    log_once,
-    parse,
-)
+from gpicljax.runtime import RunConfig, check_config, enable_compilation_cache, parse
+from gpicljax.runtime.distributed import log_once
 from gpicljax.runtime.dry_run import measure
-from gpicljax.runtime.progress import duration
+from gpicljax.runtime.failures import failures_reported
+from gpicljax.runtime.progress import Progress, announce, duration
 from gpicljax.systems.maze_world import data as maze_world
+from gpicljax.systems.maze_world.data import stored
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration, MazeTrajectory
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
@@ -141,7 +135,7 @@ def main(argv: list[str] | None = None) -> ShardReader | None:
     env, params = build(config)
     with failures_reported(ShardError):
         if config.overwrite and folder.exists():
-            maze_world.from_metadata(ShardReader(folder, skip_damaged=True).about)  # nothing else
+            stored.from_metadata(ShardReader(folder, skip_damaged=True).about)  # nothing else
             shutil.rmtree(folder)
         announce(
             f"maze_world_data {config.run_name}: {config.episodes:,} episodes of "

@@ -3,7 +3,7 @@
     python experiments/mental_modelling.py collect
     python experiments/mental_modelling.py
     python experiments/mental_modelling.py --endpoint http://127.0.0.1:8080/v1 --model tiny
-    python experiments/mental_modelling.py load a.npz b.npz --env MountainCar-v0 --agent mine \\
+    python experiments/mental_modelling.py load a.npz b.npz --env MountainCar-v0 --agent mine \
         --out runs/mental_modelling_data/quick
 
 The first trains agents of several kinds and skills and writes their episodes; the last reads a

@@ -23,25 +23,26 @@ import numpy as np
 import tyro
 
 import gpicljax
-from gpicljax.agents import catalogue
+from gpicljax import agents
 from gpicljax.environment import Environment
-from gpicljax.envs.fetch import Fetch, Script, script
+from gpicljax.envs.fetch.env import Fetch
+from gpicljax.envs.fetch.experts import Script, script
 from gpicljax.interface import Agent
 from gpicljax.runtime import (
     Program,
-    Replicas,
-    announce,
-    devices_for,
     enable_compilation_cache,
-    failures_reported,
     load_agent,
-    log_once,
     make_mesh,
     named_key,
     parse,
-    provenance,
     save_agent,
 )
+from gpicljax.runtime.distributed import log_once
+from gpicljax.runtime.failures import failures_reported
+from gpicljax.runtime.mesh import devices_for
+from gpicljax.runtime.progress import announce
+from gpicljax.runtime.provenance import provenance
+from gpicljax.runtime.replicas import Replicas
 from gpicljax.runtime.training import start_training
 from gpicljax.storage import SavedError
 from gpicljax.storage.atomic import write_atomically
@@ -72,7 +73,7 @@ def _arm(observations: Any, actions: Any) -> str | None:
     return None if (observations, actions) == fits else "it is a rule for Fetch's tasks"
 
 
-catalogue.register_algorithm(catalogue.algorithm_from_agent(FETCH_SCRIPT, _script, _arm, Script))
+agents.register_algorithm(agents.algorithm_from_agent(FETCH_SCRIPT, _script, _arm, Script))
 
 
 def collect(argv: Sequence[str] | None = None) -> Path:
@@ -113,13 +114,13 @@ def _config(config: CollectConfig, name: str, kind_name: str) -> Any:
     kind = TASKS[name].kinds[kind_name]
     fields = dict(kind.fields)
     tuned = SETTINGS.get((name, fields.pop("like", kind.algo)), {})
-    base = train_agent.config_type(catalogue.get_algorithm(kind.algo))
+    base = train_agent.config_type(agents.get_algorithm(kind.algo))
     options = {"env_options": TASKS[name].options} if TASKS[name].options else {}
     chosen = {**tuned, **fields, **options, "observations": round(kind.observations * config.share)}
-    if kind.algo == "ddpg" and not isinstance(chosen.get("agent"), catalogue.DDPGConfig):
+    if kind.algo == "ddpg" and not isinstance(chosen.get("agent"), agents.DDPGConfig):
         sizes = {"period", "updates_per_collect", "batch_size", "min_replay", "warm_up"}
         ours = {field: getattr(chosen["agent"], field) for field in sizes}
-        chosen["agent"] = catalogue.DDPGConfig(**ours)
+        chosen["agent"] = agents.DDPGConfig(**ours)
     return base(env=name, algo=kind.algo, seed=config.seed, seeds=config.seeds, **chosen)
 
 
@@ -134,8 +135,8 @@ def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> None:
         pass
     parts, record = [], None
     about = TASKS[name].kinds[kind]
-    agents = _trained(config, name, kind) if about.trains else _ruled(config, name, about)
-    for level, seed, save in agents:
+    found = _trained(config, name, kind) if about.trains else _ruled(config, name, about)
+    for level, seed, save in found:
         label = f"{kind} {level} {seed}"
         home = folder / "agents" / name / label.replace(" ", "_")
         save(home)
@@ -161,7 +162,7 @@ Saved = tuple[str, int, Callable[[Path], None]]
 
 def _ruled(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved]:
     """The rule with so many gains, and more and less noise."""
-    env, rule = gpicljax.make(name), catalogue.get_algorithm(kind.algo)
+    env, rule = gpicljax.make(name), agents.get_algorithm(kind.algo)
     for level, noise in NOISE.items():
         for seed in range(config.seeds):
             settings = Script(gain=GAINS[seed % len(GAINS)], noise=noise)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from gpicljax.agents import catalogue, dqn, td3
+from gpicljax import agents
+from gpicljax.agents import dqn, td3
 from gpicljax.checks import Count, Range
 from gpicljax.runtime import RunConfig, TrainingConfig, check_config
 from gpicljax.systems.mental_modelling.measures.questions import HISTORY_SIZES, QUESTIONS
@@ -64,7 +65,7 @@ def _dqn(observations: int, double: bool, **fields: Any) -> Kind:
     hparams = dqn.DQNHParams(
         learning_rate=1e-3, exploration_steps=observations // 4, target_period=100
     )
-    network = catalogue.QSettings(sizes=(64, 64))
+    network = agents.QSettings(sizes=(64, 64))
     return Kind(
         "dqn",
         observations,
@@ -78,7 +79,7 @@ _HINDSIGHT = Kind(
     122_400,
     {
         "num_envs": 8,
-        "agent": catalogue.DDPGConfig(
+        "agent": agents.DDPGConfig(
             period=51,
             updates_per_collect=160,
             replay_capacity=300_000,
@@ -95,7 +96,7 @@ _HINDSIGHT = Kind(
             exploration_noise=0.2,
             random_share=0.3,
         ),
-        "network": catalogue.ActorAndCriticsSettings(actor=(128, 128), critic=(128, 128)),
+        "network": agents.ActorAndCriticsSettings(actor=(128, 128), critic=(128, 128)),
     },
 )
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from gpicljax.agents.algorithm import Untrained
 from gpicljax.llm.chat import ChatModel
-from gpicljax.runtime import ConfigError, Program, RunResult, log_once, named_key, run_experiment
+from gpicljax.runtime import ConfigError, Program, RunResult, named_key, run_experiment
+from gpicljax.runtime.distributed import log_once
 from gpicljax.spaces import Box
 from gpicljax.storage import SavedError
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, join, take
 from gpicljax.systems.mental_modelling.data.stored import load_episodes
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
-from gpicljax.systems.mental_modelling.measures.physics import is_lawful, physics
+from gpicljax.systems.mental_modelling.measures.physics import is_lawful, physics_answers
 from gpicljax.systems.mental_modelling.measures.questions import Queries, build_queries, pick
 from gpicljax.systems.mental_modelling.measures.reader import (
     Reader,
@@ -186,7 +187,7 @@ def answers_of_all(
     found = baseline_answers(queries)
     if is_lawful(queries):
         # With less history than a law needs, what regression says.
-        found["physics"] = physics(queries) or found["ridge regression"]
+        found["physics"] = physics_answers(queries) or found["ridge regression"]
     if reader is not None:
         found["reader"] = reader_answers(reader, queries)
     if others is not None:

@@ -1,6 +1,6 @@
 """Language models listen in Meta-Referential Games: Table 4, with what it lacks.
 
-    python experiments/meta_rg_language_models.py --preset table4 \\
+    python experiments/meta_rg_language_models.py --preset table4 \
         --endpoint http://127.0.0.1:8080/v1 --model NAME
 
 For one and four object-centric samples and one and two shots, five seeds of 64 episodes each: the

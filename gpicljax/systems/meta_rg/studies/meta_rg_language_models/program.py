@@ -13,15 +13,11 @@ import gpicljax
 from gpicljax.checks import Count, Range
 from gpicljax.llm.budget import Budget
 from gpicljax.llm.chat import ChatModel, FakeModel
-from gpicljax.runtime import (
-    RunConfig,
-    check_config,
-    enable_compilation_cache,
-    failures_reported,
-    log_once,
-    parse,
-)
-from gpicljax.storage import LockedError, SavedError
+from gpicljax.runtime import RunConfig, check_config, enable_compilation_cache, parse
+from gpicljax.runtime.distributed import log_once
+from gpicljax.runtime.failures import failures_reported
+from gpicljax.storage import SavedError
+from gpicljax.storage.lock import LockedError
 from gpicljax.systems.meta_rg.measures.listening import Confusion
 from gpicljax.systems.meta_rg.prompts.games import play_listener
 from gpicljax.systems.meta_rg.prompts.sessions import ListenerSettings, answer_schema

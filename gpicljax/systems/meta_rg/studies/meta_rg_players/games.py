@@ -15,8 +15,8 @@ from gpicljax.systems.meta_rg.env import language
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.sequences import (
     GameSequence,
+    game_observations,
     game_sequence,
-    observations,
     rule_messages,
 )
 from gpicljax.systems.meta_rg.studies.meta_rg_players.networks import (
@@ -120,7 +120,7 @@ def game_sequences(
         games_key, decisions_key, noise_key = jax.random.split(key, 3)
         sequence = game_sequence(games_key, env, params, games=games, episodes=episodes)
         decisions = jax.random.randint(decisions_key, (games,), 0, env.num_decisions, jnp.int32)
-        shown = observations(env, sequence, rule_messages(env, sequence), decisions)
+        shown = game_observations(env, sequence, rule_messages(env, sequence), decisions)
         listener = AgentInput(shown, *last(sequence, decisions))
         channel = jax.vmap(env.channel)(sequence.state, sequence.task)
         draws = episodes if noise == "episode" else games

@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import inspect
 import os
 import subprocess
 import sys
@@ -287,16 +288,50 @@ def test_tests_are_collected_in_one_order_whatever_the_hash_seed(request):
     assert [test for test in here if test in both] == [test for test in there if test in both]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, path in FILES.items() if path.name == "__init__.py"]
-)
-def test_every_folder_names_what_is_in_it(name):
+def exported(name):
+    """The names in a module's `__all__`; None where there is none."""
+    for node in TREES[name].body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if ast.unparse(target) == "__all__":
+                return ast.literal_eval(node.value)
+    return None
+
+
+PACKAGES = [name for name, path in FILES.items() if path.name == "__init__.py"]
+PUBLIC = {name: names for name in FILES if (names := exported(name))}
+PAIRS = [(module, name) for module, names in PUBLIC.items() for name in names]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_package_lists_its_public_names(name):
+    names = exported(name)
+    assert names is not None and names == sorted(set(names), key=names.index)
     package = importlib.import_module(name)
-    names = package.__all__
-    assert names == sorted(set(names), key=names.index) and set(names) <= {*dir(package)}
-    parts = {part for part in FILES if part.rpartition(".")[0] == name}
-    if names and f"{name}.{names[0]}" in parts:  # of folders that give out modules, all of them
-        assert {f"{name}.{part}" for part in names} == {p for p in parts if "._" not in p}
+    assert all(hasattr(package, each) for each in names)
+    parts = {part.rpartition(".")[2] for part in FILES if part.rpartition(".")[0] == name}
+    assert not parts & set(names), "submodules are not public names"
+
+
+def test_a_name_is_public_once():
+    names = [name for _, name in PAIRS]
+    # `gpicljax.make` builds an environment, `gpicljax.agents.make` a trainer.
+    assert {name for name in names if names.count(name) > 1} == {"make"}
+    assert names.count("make") == 2
+
+
+def test_there_are_at_most_350_public_names():
+    assert len(PAIRS) <= 350
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_has_an_example(module):
+    lacking = []
+    for name in PUBLIC[module]:
+        thing = getattr(importlib.import_module(module), name)
+        if callable(thing) and ">>> " not in (inspect.getdoc(thing) or ""):
+            lacking.append(name)
+    assert not lacking
 
 
 def test_parts_are_reached_after_importing_the_package():

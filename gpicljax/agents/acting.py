@@ -206,14 +206,6 @@ def box_agent(
 
     Returns:
       The agent; its `aux` is empty.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.networks.continuous import DeterministicActor
-      >>> from gpicljax.networks.contract import as_network
-      >>> env = gpicljax.make("Pendulum-v1")
-      >>> network = as_network(DeterministicActor(env.observation_space(), env.action_space()))
-      >>> agent = box_agent(network, TanhPolicy(env.action_space()), lambda key, outputs: outputs)
     """
     space = policy.space
 

@@ -60,12 +60,6 @@ def language_agent(network: Network, actions: spaces.Space, greedy: bool = False
 
     Returns:
       The agent; its `aux` is a dictionary with the `logits`.
-
-    Example:
-      >>> from gpicljax.networks.language import LanguageModelSettings, language_model
-      >>> model = language_model(LanguageModelSettings(layers=2, width=16, heads=2), capacity=8)
-      >>> agent = language_agent(model, spaces.Discrete(32), greedy=True)
-      >>> carry = jax.eval_shape(lambda: agent.initial_carry(4))
     """
 
     def act(

@@ -36,11 +36,6 @@ def clipped_adam(hparams: AdamHParams, steps_per_update: int = 1) -> optax.Gradi
       hparams: `learning_rate` at the start; `final_share` of it that is left after `decay_updates`
         updates; `adam_epsilon`; `max_gradient_norm`, infinite for none.
       steps_per_update: steps of the optimiser that make up an update, all at one rate.
-
-    Example:
-      >>> from gpicljax.agents.dqn import DQNHParams
-      >>> optimiser = clipped_adam(DQNHParams(final_share=0.0, decay_updates=1_000))
-      >>> state = optimiser.init(jnp.zeros(2))
     """
 
     def schedule(count: Any) -> Any:

@@ -33,7 +33,7 @@ class Interval:
 
     Example:
       >>> Interval(mean=94.0, std=0.6, low=93.4, high=94.6, count=6).moments
-      Moments(mean=94.0, std=0.6, n=6)
+      SummaryStats(mean=94.0, std=0.6, n=6)
     """
 
     mean: float

@@ -60,9 +60,6 @@ def grouped_error(key: str) -> Metric:
 
     Args:
       key: of the metadata.
-
-    Example:
-      >>> metric = grouped_error("env")
     """
     inner: Any = grouped(stderr(), key, all=False)
 
@@ -92,10 +89,6 @@ class InspectModel:
 
     Attributes:
       said: the last conversation, its reply included.
-
-    Example:
-      >>> def of_the_task(loop):
-      ...     return InspectModel(get_model(), loop)
     """
 
     def __init__(self, model: Model, loop: asyncio.AbstractEventLoop) -> None:

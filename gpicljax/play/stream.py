@@ -57,10 +57,6 @@ class Stream:
       paid: a sign for the reward of each: `+`, `-` or a space.
       total: reward so far.
       over: whether the episode has ended.
-
-    Example:
-      >>> def first_byte(env):
-      ...     return Stream(env, seed=0).said
     """
 
     def __init__(self, env: Environment, params: Any = None, seed: int = 0) -> None:
@@ -88,12 +84,7 @@ class Stream:
 
 
 def screen(stream: Stream, columns: int) -> str:
-    """The stream's last columns, as the challenge's document prints them.
-
-    Example:
-      >>> def shown(env):
-      ...     return screen(Stream(env), columns=80)
-    """
+    """The stream's last columns, as the challenge's document prints them."""
     room = max(8, columns - 10)
     end = len(stream.said)
     start = max(0, end - room)
@@ -117,12 +108,6 @@ def play_stream(
       read: returns the next character, empty at the end; beyond 255 it is passed over.
       write: shows text.
       size: columns and lines of the terminal.
-
-    Example:
-      >>> def typed(env, text):
-      ...     keys, shown = iter(text), []
-      ...     play_stream(Stream(env), lambda: next(keys, ""), shown.append)
-      ...     return shown[-1]
     """
     while True:
         write(screen(stream, size()[0]))

@@ -136,13 +136,7 @@ def play_in_terminal(
 
 @contextlib.contextmanager
 def keys_at_once() -> Iterator[Callable[[], str]]:
-    """Reads keys from the terminal as they are pressed; restores it in any case.
-
-    Example:
-      >>> def pressed():
-      ...     with keys_at_once() as read:
-      ...         return read()
-    """
+    """Reads keys from the terminal as they are pressed; restores it in any case."""
     import termios
     import tty
 

@@ -64,12 +64,6 @@ class Instance:
       batch: the batch it belongs to.
       vstates: where it stands, and
       news: what is seen there, as the batch's programs give them.
-
-    Example:
-      >>> def three_pulls(instance):
-      ...     return [float(instance.step(arm).reward) for arm in range(3)]
-      >>> def of_all(key, vec):
-      ...     return [three_pulls(instance) for instance in HostBatch(vec).start(key)]
     """
 
     def __init__(self, batch: HostBatch, vstates: Packed, news: Packed) -> None:

@@ -50,10 +50,6 @@ def join_cluster(config: RunConfig, *, heartbeat_timeout_s: int = 100) -> None:
     Raises:
       SystemExit: with code 2, after a message on stderr, if no cluster is found or it cannot be
         joined.
-
-    Example:
-      >>> from gpicljax.runtime.config import RunConfig
-      >>> join_cluster(RunConfig(distributed=False))
     """
     if not config.distributed or jax.distributed.is_initialized():
         return

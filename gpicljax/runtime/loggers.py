@@ -90,17 +90,6 @@ class TensorBoardLogger:
     Raises:
       ImportError: if `tensorboardX` is not installed.
       OSError: if a file cannot be written.
-
-    Example:
-      >>> import tempfile
-      >>> from pathlib import Path
-      >>> from gpicljax.runtime.config import RunConfig
-      >>> from gpicljax.runtime.run_directory import open_run
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     with open_run("bandits", RunConfig(runs_dir=Path(folder))) as run:
-      ...         logger = TensorBoardLogger(run, history=[{"step": 1, "return": 0.5}])
-      ...         logger.log(2, {"return": 0.75})
-      ...         logger.close()
     """
 
     def __init__(self, run: RunDirectory, history: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -170,12 +159,6 @@ class WandbLogger:
     Raises:
       ImportError: if `wandb` is not installed.
       Exception: of the library's own types, if it cannot start.
-
-    Example:
-      >>> def open_view(run, history):
-      ...     logger = WandbLogger(run, history)
-      ...     logger.log(len(history) + 1, {"return": 0.75})
-      ...     return logger
     """
 
     def __init__(self, run: RunDirectory, history: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -308,16 +291,6 @@ def open_loggers(
 
     Returns:
       The loggers, up to date with `history`; a context manager that closes them.
-
-    Example:
-      >>> import tempfile
-      >>> from pathlib import Path
-      >>> from gpicljax.runtime.config import RunConfig
-      >>> from gpicljax.runtime.run_directory import open_run
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     with open_run("bandits", RunConfig(runs_dir=Path(folder))) as run:
-      ...         with open_loggers(run) as views:
-      ...             views.log(1, {"return": 0.5})
     """
     names = dict.fromkeys(run.config.log_to if is_main() else ())
     return Views({name: lambda make=LOGGERS[name]: make(run, history) for name in names}, report)

@@ -68,11 +68,6 @@ def profile(
 
     Yields:
       Nothing.
-
-    Example:
-      >>> def traced(folder, chunk, state):
-      ...     with profile(folder, seconds=0.5):
-      ...         return jax.block_until_ready(chunk(state))
     """
     lock = threading.Lock()
     outcome: list[Exception | None] = []

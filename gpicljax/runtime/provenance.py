@@ -109,11 +109,6 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
     Returns:
       `{"commit": str, "modified": bool}`, or None if there is no repository, no commit or no git.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     git_state(Path(folder))
     """
 
     def git(*arguments: str) -> str:

@@ -172,11 +172,6 @@ def one_thread() -> None:
     """Tells XLA, before its first use, that programs are small and run one after the other.
 
     Handing them, or their parts, to other threads costs more than the parts themselves do.
-
-    Example:
-      >>> def as_a_program():
-      ...     one_thread()
-      ...     return main()
     """
     os.environ.setdefault("NPROC", "1")
     # Loops are compiled as one function, whatever their size, and not as parts to be scheduled.

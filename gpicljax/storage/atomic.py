@@ -68,14 +68,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flushes the names in `folder` to the device, where the file system can do that.
-
-    Example:
-      >>> folder = Path(tempfile.mkdtemp())
-      >>> (folder / "old.md").touch()
-      >>> _ = (folder / "old.md").rename(folder / "new.md")
-      >>> sync_folder(folder)
-    """
+    """Flushes the names in `folder` to the device, where the file system can do that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -15,10 +15,10 @@ import pytest
 from variants import daily
 
 import gpicljax
+from gpicljax.cli import main
 from gpicljax.interface import TimeStep
 from gpicljax.rollout import rollout, start_rollout
 from gpicljax.runtime import load_agent, load_autoencoder, load_language_model
-from gpicljax.runtime.command import main
 from gpicljax.runtime.stored_runs import find_runs, read_run
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"

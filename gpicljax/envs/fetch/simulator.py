@@ -53,10 +53,6 @@ def simulator(task: str) -> Simulator:
     Raises:
       ModuleNotFoundError: if Gymnasium-Robotics or MuJoCo is not installed.
       ImportError: if the two do not go together.
-
-    Example:
-      >>> def first_goal():
-      ...     return simulator("push").start(np.uint32(0)).goal
     """
     return Simulator(task)
 

@@ -109,14 +109,7 @@ def _four(impulse: jax.Array) -> contact.Impulses:
 
 
 def land(world: World, heights: jax.Array) -> World:
-    """A step with contacts. Leaves `[..., B]`; forces have changed the velocities already.
-
-    Example:
-      >>> from gpicljax.envs.lunar_lander.scene import first_world
-      >>> def step(heights):
-      ...     world = jax.tree.map(lambda x: x[..., None], first_world(jnp.float32))
-      ...     return land(world, heights)  # float [11, 1]
-    """
+    """A step with contacts. Leaves `[..., B]`; forces have changed the velocities already."""
     number, edges = kernel(edges_near, heights, world.pose, world.velocity)
     start = (world.pose[0], world.pose[1], world.pose[2])
     same_edge = number == world.edge

@@ -57,12 +57,6 @@ def advance(world: World, heights: jax.Array, over: jax.Array) -> World:
 
     Returns:
       The world after the step.
-
-    Example:
-      >>> from gpicljax.envs.lunar_lander.scene import first_world
-      >>> def after_two_steps(heights):
-      ...     world = advance(first_world(jnp.float32), heights, over=jnp.array(False))
-      ...     return advance(world, heights, over=jnp.array(False))
     """
     return _advance(world, heights, over)
 

@@ -157,9 +157,6 @@ def skills_figure(skill: ArrayLike, tasks: Sequence[str], *, title: str | None =
 
     Raises:
       ValueError: if the shape is another.
-
-    Example:
-      >>> figure = skills_figure([[1.0, 0.2], [0.4, 1.0]], ["copy", "spell"])
     """
     table, count = np.asarray(skill, float), len(tasks)
     check_array(table.shape == (count, count), "skill", table, f"float[{count}, {count}]")

@@ -100,11 +100,7 @@ def play(settings: PromptSettings, actions: int, max_tokens: int) -> Solver:
 
 @scorer(metrics={"*": by_group("env")})
 def trial_measures() -> Any:
-    """What the trial came to, by name; see `systems.in_context_rl.measures.TrialMeasures`.
-
-    Example:
-      >>> scorer = trial_measures()
-    """
+    """What the trial came to, by name; see `systems.in_context_rl.measures.TrialMeasures`."""
 
     async def score(state: TaskState, target: Target) -> Score:
         del target

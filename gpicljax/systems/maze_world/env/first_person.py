@@ -113,12 +113,6 @@ def render(
       `uint8[H, W, 3]`, the first row at the top.
 
     Source: appendix A.6 of the GPICL benchmarks paper.
-
-    Example:
-      >>> def picture(task):  # from the middle of cell (1, 1), where cells have 2 m
-      ...     no_bar = Bar(jnp.zeros(()), jnp.zeros(()), jnp.zeros(3, jnp.uint8))
-      ...     position, heading, every = jnp.array([3.0, 3.0]), jnp.zeros(()), jnp.ones(10, bool)
-      ...     return render(Camera(48, 64), task, position, heading, every, no_bar)
     """
     shot = _shot(camera, position, heading, visible, bar)
     several = jax.tree.map(lambda v: v[None], (_seen_of(camera, task), shot))

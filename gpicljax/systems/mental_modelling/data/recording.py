@@ -48,24 +48,6 @@ def record_episodes(
 
     Raises:
       ValueError: if a count is below 1, or the spaces are none that are asked about.
-
-    Example:
-      >>> def of_a_saved_agent(folder, key):
-      ...     import gpicljax
-      ...
-      ...     saved = gpicljax.runtime.saved_agents.load_agent(folder)
-      ...     return record_episodes(
-      ...         key,
-      ...         saved.env,
-      ...         saved.agent,
-      ...         saved.params,
-      ...         environment=saved.info["env"]["id"],
-      ...         name=saved.info["algorithm"],
-      ...         checkpoint=saved.info["hash"],
-      ...         episodes=3,
-      ...         max_steps=100,
-      ...         env_params=saved.env_params,
-      ...     )
     """
     record = recorder(
         env,

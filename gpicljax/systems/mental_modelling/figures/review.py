@@ -92,10 +92,6 @@ def errors_figure(reviews: Sequence[Review], *, title: str | None = None) -> Fig
 
     Raises:
       ValueError: if there is none.
-
-    Example:
-      >>> review = Review("m", "j", np.ones(2), np.array([True, True]), np.eye(2, 6) > 0)
-      >>> figure = errors_figure([review])
     """
     check(len(reviews) > 0, "reviews", len(reviews), "one or more")
     groups: dict[str, dict[str, float]] = {error: {} for error in ERRORS}
@@ -118,10 +114,6 @@ def agreement_figure(reviews: Sequence[Review], *, title: str | None = None) -> 
 
     Raises:
       ValueError: if there is none.
-
-    Example:
-      >>> review = Review("m", "j", np.ones(2), np.array([True, True]), np.eye(2, 6) > 0)
-      >>> figure = agreement_figure([review])
     """
     check(len(reviews) > 0, "reviews", len(reviews), "one or more")
     groups = {

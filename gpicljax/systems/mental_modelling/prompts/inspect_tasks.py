@@ -66,9 +66,6 @@ def right_answers(queries: list[Queries]) -> Any:
 
     Args:
       queries: one for each sample, numbered by its metadata `number`.
-
-    Example:
-      >>> scorer = right_answers([])
     """
 
     async def judge(state: TaskState, target: Target) -> Score:

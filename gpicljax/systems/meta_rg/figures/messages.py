@@ -202,12 +202,7 @@ def draw_tokens(
 
 
 def token_legend(figure: "Figure", hues: tuple[str, ...], columns: int) -> None:
-    """What colour each token has, to the right.
-
-    Example:
-      >>> figure = style.new_figure(2.0, 1.0)
-      >>> token_legend(figure, token_hues(2), columns=1)
-    """
+    """What colour each token has, to the right."""
     from matplotlib.patches import Patch
 
     names = ["0 (end)", *(str(token) for token in range(1, len(hues)))]

@@ -76,31 +76,19 @@ def _of_all(value: Callable[[Confusion], float]) -> Metric:
 
 @metric
 def balanced_accuracy() -> Metric:
-    """Mean of the shares of both truths that were told rightly.
-
-    Example:
-      >>> metric = balanced_accuracy()
-    """
+    """Mean of the shares of both truths that were told rightly."""
     return _of_all(lambda found: found.balanced_accuracy)
 
 
 @metric
 def says_same() -> Metric:
-    """Share of "same" in valid answers: one half where nothing is preferred.
-
-    Example:
-      >>> metric = says_same()
-    """
+    """Share of "same" in valid answers: one half where nothing is preferred."""
     return _of_all(lambda found: found.says_same)
 
 
 @metric
 def always_same() -> Metric:
-    """Accuracy of who always says "same": the control.
-
-    Example:
-      >>> metric = always_same()
-    """
+    """Accuracy of who always says "same": the control."""
     return _of_all(lambda found: found.always_same)
 
 
@@ -155,11 +143,7 @@ def play(role: str, env: str, static: dict[str, int], max_tokens: int, turned: b
     ]
 )
 def decisions() -> Any:
-    """What was decided in the games of the second phase; see `systems.meta_rg.measures.Confusion`.
-
-    Example:
-      >>> scorer = decisions()
-    """
+    """The decisions in the games of the second phase; see `measures.listening.Confusion`."""
 
     async def judge(state: TaskState, target: Target) -> Score:
         del target

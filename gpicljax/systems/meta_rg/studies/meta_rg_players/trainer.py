@@ -138,13 +138,6 @@ def two_players(
     """Speaker, channel and listener as one network over whole games (see `PlayersInputs`).
 
     Its parameters are a dictionary with those of `listener` and, where it has some, `speaker`.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.systems.meta_rg.studies.meta_rg_players.games import signalling_game
-      >>> game = signalling_game(gpicljax.make("MetaRG-v1"))
-      >>> config = SignallingConfig(speaker="reinforce", copies=2)
-      >>> network = two_players(config, game, RecurrentQSettings(encoded="stimulus", core=(16,)))
     """
     hears = recurrent_q_network(_expecting(listener), _one_hot_space(game), game.actions)
     speaker = _speaker(config, game)

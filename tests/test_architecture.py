@@ -247,8 +247,8 @@ LONG_EXAMPLES = {
     "gpicljax.play.browser",
     "gpicljax.play.game",
     "gpicljax.play.terminal",
-    "gpicljax.wrappers.part",
-    "gpicljax.wrappers.solved",
+    "gpicljax.wrappers.held_out_tasks",
+    "gpicljax.wrappers.with_optimal_actions",
 }
 
 

@@ -11,10 +11,10 @@ from gpicljax.agents.bandits import ucb1
 from gpicljax.agents.tabular import TabularHParams, q_learner
 from gpicljax.rollout import play, start_rollout
 from gpicljax.systems.in_context_rl.measures import keep_trial_step
-from gpicljax.wrappers.mixture import TaskMixture
-from gpicljax.wrappers.padded import PaddedSpaces
-from gpicljax.wrappers.solved import WithOptimalActions
+from gpicljax.wrappers.padded_spaces import PaddedSpaces
+from gpicljax.wrappers.task_mixture import TaskMixture
 from gpicljax.wrappers.trial import Trial
+from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
 
 LAKE = gpicljax.make("FrozenLake-v1", description=("SFF", "FHF", "FFG"), is_slippery=True)
 BANDIT = gpicljax.make("BanditTwoArmedHighLowFixed-v0")

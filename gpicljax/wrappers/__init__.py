@@ -1,10 +1,11 @@
-"""Trials as environments: so many actions in a row, in spaces that different tasks share.
+"""Environments around other environments: repeated actions, frame stacks, whole trials.
 
-Wrappers (see `wrappers`) for agents that learn within a trial: `Trial` makes one episode of a whole
-trial, `PaddedSpaces` gives small tasks the spaces of large ones, `TaskMixture` draws each task
-from one of several environments, `HeldOutTasks` holds tasks out, and `WithOptimalActions` solves
-each task as it is drawn, for teachers and oracles. `TrialSettings` says how, where an agent is
-saved.
+`ActionRepeat`, `FrameStackObservation` and `RecordEpisodeStatistics` change one environment. The
+others are for agents that learn within a trial: `Trial` makes one episode of a whole trial,
+`PaddedSpaces` gives small tasks the spaces of large ones, `TaskMixture` draws each task from one of
+several environments, `HeldOutTasks` holds tasks out for a test, and `WithOptimalActions` solves
+each task as it is drawn, for teachers and oracles. `TrialSettings` stores these choices with an
+agent.
 
 Example:
   >>> import gpicljax
@@ -15,12 +16,12 @@ Example:
   (Discrete(n=10), 200)
 """
 
-from gpicljax.wrappers.mixture import TaskMixture
-from gpicljax.wrappers.padded import PaddedSpaces
-from gpicljax.wrappers.part import HeldOutTasks
+from gpicljax.wrappers.held_out_tasks import HeldOutTasks
+from gpicljax.wrappers.padded_spaces import PaddedSpaces
 from gpicljax.wrappers.settings import TrialSettings
-from gpicljax.wrappers.solved import WithOptimalActions
+from gpicljax.wrappers.task_mixture import TaskMixture
 from gpicljax.wrappers.trial import Trial
+from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
 from gpicljax.wrappers.wrapper import (
     ActionRepeat,
     FrameStackObservation,

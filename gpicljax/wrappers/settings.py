@@ -6,7 +6,7 @@ import dataclasses
 
 from gpicljax.checks import Count, check, check_fields
 from gpicljax.environment import Environment
-from gpicljax.wrappers.padded import PaddedSpaces
+from gpicljax.wrappers.padded_spaces import PaddedSpaces
 from gpicljax.wrappers.trial import Trial
 
 

@@ -9,8 +9,8 @@ from gpicljax import agents
 from gpicljax.agents import cloning, ppo
 from gpicljax.agents.acting import optimal_agent
 from gpicljax.networks.experience import ExperienceSettings, experience_network
-from gpicljax.wrappers.solved import WithOptimalActions
 from gpicljax.wrappers.trial import Trial
+from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
 
 ENV = Trial(WithOptimalActions(gpicljax.make("BanditTwoArmedHighLowFixed-v0")), 10)
 HPARAMS = cloning.CloningHParams(learning_rate=1e-2)

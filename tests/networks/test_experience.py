@@ -9,7 +9,7 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.experience import ExperienceSettings, experience_network
-from gpicljax.wrappers.padded import PaddedSpaces
+from gpicljax.wrappers.padded_spaces import PaddedSpaces
 from gpicljax.wrappers.trial import Trial
 
 TIME, BATCH, PLACES, ACTIONS = 14, 3, 5, 4

@@ -13,10 +13,10 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.envs.frozen_lake import LETTERS, MAPS
-from gpicljax.wrappers.mixture import TaskMixture
-from gpicljax.wrappers.part import HeldOutTasks
+from gpicljax.wrappers.held_out_tasks import HeldOutTasks
 from gpicljax.wrappers.settings import TrialSettings
-from gpicljax.wrappers.solved import WithOptimalActions
+from gpicljax.wrappers.task_mixture import TaskMixture
+from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
 
 Family = Literal[
     "two-arms", "ten-arms", "lakes", "lakes-anywhere", "lakes-slippery", "cliffs", "mixture"

@@ -1,0 +1,68 @@
+"""The command `gpicljax`: its commands, and how it runs studies."""
+
+import sys
+import types
+
+import pytest
+
+from gpicljax import cli
+from gpicljax.studies import registry
+
+
+@pytest.fixture
+def study(monkeypatch):
+    """A study named `sample`; its calls are recorded."""
+    calls = []
+    program = types.ModuleType("sample_study.program")
+    program.main = lambda argv=None: calls.append(argv)
+    package = types.ModuleType("sample_study")
+    monkeypatch.setitem(sys.modules, "sample_study", package)
+    monkeypatch.setitem(sys.modules, "sample_study.program", program)
+    monkeypatch.setitem(registry.STUDIES, "sample", "sample_study")
+    return calls
+
+
+def test_help_lists_the_commands(capsys):
+    assert cli.main([]) == cli.main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {command}" in shown for command in cli.COMMANDS)
+
+
+def test_run_without_a_study_lists_all_with_a_line_each(capsys):
+    assert cli.main(["run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name in registry.STUDIES:
+        assert any(line.split()[:1] == [name] and len(line.split()) > 3 for line in lines)
+
+
+def test_run_passes_the_flags_on(study):
+    assert cli.main(["run", "sample", "--seeds", "6"]) == 0
+    assert study == [["--seeds", "6"]]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["runn"], ["run", "meta_rgg"], ["environments", "MazeWorld-v9"]]
+)
+def test_unknown_names_are_refused_with_the_nearest_one(arguments, capsys):
+    assert cli.main(arguments) == 2
+    assert "did you mean" in capsys.readouterr().err
+
+
+def test_an_environment_is_one_argument(capsys):
+    assert cli.main(["environments", "Pendulum-v1", "Acrobot-v1"]) == 2
+    assert "accepted: one id" in capsys.readouterr().err
+
+
+def test_play_and_serve_are_commands(capsys):
+    for command in ("play", "serve", "runs"):
+        with pytest.raises(SystemExit) as stop:
+            cli.main([command, "--help"])
+        assert stop.value.code == 0
+        assert f"gpicljax {command}" in capsys.readouterr().out
+
+
+def test_an_old_script_name_warns_and_runs_the_study(study, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["old_sample.py", "--seeds", "1"])
+    with pytest.warns(FutureWarning, match=r"old_sample.py is now experiments/sample.py"):
+        registry.run_renamed("old_sample", "sample")
+    assert study == [["--seeds", "1"]]

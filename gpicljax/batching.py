@@ -16,13 +16,7 @@ __all__ = ["strip_weak_types"]
 
 
 def select(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
-    """`where` over two pytrees; `condition` broadcasts from the left. Typed keys allowed.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> select(jnp.array([True, False]), {"x": jnp.ones(2)}, {"x": jnp.zeros(2)})["x"].tolist()
-      [1.0, 0.0]
-    """
+    """`where` over two pytrees; `condition` broadcasts from the left. Typed keys allowed."""
 
     def pick(a: jax.Array, b: jax.Array) -> jax.Array:
         return jnp.where(condition.reshape(condition.shape + (1,) * (a.ndim - 1)), a, b)
@@ -88,13 +82,6 @@ def update_compacted(
 
     Returns:
       `current` with the marked entries replaced.
-
-    Example:
-      >>> need = jnp.array([False, True, True])
-      >>> new = lambda indices: 10.0 * indices
-      >>> fill = lambda current: update_compacted(need, current, new, group=1)
-      >>> jax.jit(fill)(jnp.ones(3)).tolist()
-      [1.0, 10.0, 20.0]
     """
     return _for_counted(_running_count(need), current, make, group)
 
@@ -310,12 +297,7 @@ def as_one_batch(
 
 
 def along(size: int, batched: Any, tree: Any) -> Any:
-    """All leaves with a new leading axis of `size`; what does not vary along it is repeated.
-
-    Example:
-      >>> jax.tree.map(jnp.shape, along(4, (True, False), (jnp.zeros(4), jnp.zeros(3))))
-      ((4,), (4, 3))
-    """
+    """All leaves with a new leading axis of `size`; what does not vary along it is repeated."""
 
     def widen(has_axis: bool, x: jax.Array) -> jax.Array:
         return x if has_axis else jnp.broadcast_to(x, (size, *x.shape))

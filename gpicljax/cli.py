@@ -117,12 +117,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Raises:
       SystemExit: from a study or a parser, with its own code.
-
-    Example:
-      >>> main(["run"])
-      usage: gpicljax run STUDY [flags]
-      ...
-      0
     """
     name, *arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):

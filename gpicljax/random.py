@@ -28,24 +28,14 @@ def _length(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """`jax.random.bits(key, shape)`, `uint32`.
-
-    Example:
-      >>> jax.eval_shape(lambda key: bits(key, (3,)), jax.random.key(0)).dtype.name
-      'uint32'
-    """
+    """`jax.random.bits(key, shape)`, `uint32`."""
     return _cut(jax.random.bits(key, _length(shape)), shape)
 
 
 def uniform(
     key: jax.Array, shape: tuple[int, ...], dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
 ) -> jax.Array:
-    """`jax.random.uniform(key, shape, dtype, minval, maxval)`, by default in JAX's float type.
-
-    Example:
-      >>> jax.eval_shape(lambda key: uniform(key, (3,)), jax.random.key(0)).shape
-      (3,)
-    """
+    """`jax.random.uniform(key, shape, dtype, minval, maxval)`, by default in JAX's float type."""
     dtype = jnp.result_type(float) if dtype is None else dtype
     return _cut(jax.random.uniform(key, _length(shape), dtype, minval, maxval), shape)
 
@@ -54,11 +44,6 @@ def integers(key: jax.Array, shape: tuple[int, ...], low: Any, high: Any) -> jax
     """`int32`, uniform over `low .. high - 1`; the bias is below `(high - low) / 2**32`.
 
     One draw where `jax.random.randint` takes two.
-
-    Example:
-      >>> import jax
-      >>> integers(jax.random.key(0), (5,), 0, 10).shape
-      (5,)
     """
     span = (jnp.asarray(high, jnp.int32) - jnp.asarray(low, jnp.int32)).astype(jnp.uint32)
     return (bits(key, shape) % span).astype(jnp.int32) + jnp.asarray(low, jnp.int32)

@@ -234,11 +234,6 @@ def checked(space: Space, value: Any, argument: str, batch: tuple[int, ...] = ()
 
     Raises:
       ValueError: for another shape, another kind of dtype, or other entries of a Dict.
-
-    Example:
-      >>> checked(Discrete(3), [[0], [2]], "actions", (2,))
-      Traceback (most recent call last):
-      ValueError: actions: got [[0], [2]]; accepted: int32[2], each in Discrete(n=3)
     """
     if isinstance(space, Dict):
         entries = isinstance(value, Mapping) and set(value) == set(space.spaces)
@@ -264,13 +259,7 @@ def checked(space: Space, value: Any, argument: str, batch: tuple[int, ...] = ()
 
 
 def nearest(space: Space, value: Any) -> Any:
-    """The member that is nearest to an array of the right shape; where that is NaN it stays so.
-
-    Example:
-      >>> import numpy as np
-      >>> nearest(Box(-1.0, 1.0, (2,)), np.array([0.5, 2.0])).tolist()
-      [0.5, 1.0]
-    """
+    """The member that is nearest to an array of the right shape; where that is NaN it stays so."""
     if isinstance(space, Dict):
         return {name: nearest(entry, value[name]) for name, entry in space.items}
     if isinstance(space, Box):
@@ -293,12 +282,6 @@ def repeat(space: Space, count: int) -> Space:
 
     Raises:
       TypeError: if the space cannot be stacked into one of the native kinds.
-
-    Example:
-      >>> repeat(Discrete(3), 2)
-      MultiDiscrete(nvec=(3, 3))
-      >>> repeat(Box(0.0, 1.0, (4,)), 2).shape
-      (2, 4)
     """
     if isinstance(space, Discrete):
         return MultiDiscrete((space.n,) * count)
@@ -316,10 +299,6 @@ def of_one_agent(space: Space, count: int) -> Space:
 
     Raises:
       TypeError: if the space does not give each of them the same.
-
-    Example:
-      >>> of_one_agent(MultiDiscrete((3, 3)), 2)
-      Discrete(n=3)
     """
     if isinstance(space, Dict):
         return Dict(tuple((name, of_one_agent(entry, count)) for name, entry in space.items))
@@ -338,12 +317,7 @@ def of_one_agent(space: Space, count: int) -> Space:
 
 
 def flat_size(space: Space) -> int:
-    """The number of entries of `flatten(space, value)`.
-
-    Example:
-      >>> flat_size(Dict.of(image=Box(0, 255, (8, 8), jnp.uint8), life=Discrete(4)))
-      68
-    """
+    """The number of entries of `flatten(space, value)`."""
     if isinstance(space, Discrete):
         return space.n
     if isinstance(space, MultiDiscrete):
@@ -364,10 +338,6 @@ def flatten(space: Space, value: Any) -> jax.Array:
 
     Returns:
       float `[..., flat_size(space)]`.
-
-    Example:
-      >>> flatten(Discrete(3), jnp.array([2, 0])).tolist()
-      [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
     dtype = jnp.result_type(float)
     if isinstance(space, Discrete):

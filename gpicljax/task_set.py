@@ -70,14 +70,6 @@ def tasks_vary(tasks: Any) -> jax.Array:
 
     Returns:
       `bool[]`.
-
-    Example:
-      >>> import gpicljax, jax
-      >>> env = gpicljax.make("BernoulliBandit-v0")
-      >>> keys = jax.random.split(jax.random.key(0), 8)
-      >>> tasks = jax.vmap(env.sample_task, (0, None))(keys, env.default_params)
-      >>> bool(tasks_vary(tasks))
-      True
     """
     data = [jax.random.key_data(x) if is_key(x) else x for x in jax.tree.leaves(tasks)]
     return functools.reduce(jnp.logical_or, [(x != x[:1]).any() for x in data], jnp.zeros((), bool))

@@ -31,13 +31,7 @@ class AgentCarry(NamedTuple):
 
 
 class Params(NamedTuple):
-    """What an agent acts with: its network's parameters, and how to scale observations.
-
-    Example:
-      >>> params = Params(network={}, scale=None)
-      >>> params.scaled(jnp.arange(3)).tolist()
-      [0, 1, 2]
-    """
+    """What an agent acts with: its network's parameters, and how to scale observations."""
 
     network: Any
     scale: Moments | None
@@ -117,12 +111,7 @@ def first_input(space: spaces.Space, observation: Any) -> tuple[AgentInput, jax.
 
 
 def greedy(q_values: jax.Array, legal: jax.Array) -> jax.Array:
-    """The legal action of highest value; `float[..., n]`, `bool[..., n]` -> `int32[...]`.
-
-    Example:
-      >>> greedy(jnp.array([1.0, 5.0, 3.0]), jnp.array([True, False, True])).item()
-      2
-    """
+    """The legal action of highest value; `float[..., n]`, `bool[..., n]` -> `int32[...]`."""
     return jnp.argmax(jnp.where(legal, q_values, -jnp.inf), axis=-1).astype(jnp.int32)
 
 

@@ -134,14 +134,6 @@ def greedy_agent(
     Raises:
       ValueError: if the name is unknown, the environment does not fit, or the parameters have
         another structure or other shapes than this agent's.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax import agents
-      >>> env, ucb1 = gpicljax.make("BernoulliBandit-v0"), agents.get_algorithm("ucb1")
-      >>> agent = greedy_agent("ucb1", env, 4, ucb1.config(), ucb1.network(), params=())
-      >>> agent.initial_carry(4).counts.shape
-      (4, 10)
     """
     agent, expected = get_algorithm(name).acting(env, num_envs, config, network)
 

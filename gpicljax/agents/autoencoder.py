@@ -41,13 +41,6 @@ class Schedules:
 
     Raises:
       ValueError: for updates that are not in order, other numbers of values, or negative ones.
-
-    Example:
-      >>> Schedules((0,), divergence=(1e-5,), noise=(1.0,)).noise
-      (1.0,)
-      >>> Schedules((0, 100), divergence=(1e-5,), noise=(0.0, 1.0))
-      Traceback (most recent call last):
-      ValueError: divergence: got (1e-05,); accepted: 2 numbers >= 0, as many as updates
     """
 
     updates: tuple[int, ...] = (0, 1000, 2000, 3000)
@@ -107,15 +100,6 @@ def autoencoder_network(autoencoder: Autoencoder) -> Network:
     It reads `Inputs`. Its outputs are a dictionary of `mean` and `log_variance`, float `[..., Z]`,
     and `image`, float `[..., H, W, 3]`. With a key, `unroll` draws the noise of the latents that
     are decoded; `step`, and `unroll` without one, decode their means.
-
-    Example:
-      >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
-      >>> small = autoencoder(AutoencoderSettings("patches", latent=4, width=8), (16, 16))
-      >>> network = autoencoder_network(small)
-      >>> inputs = Inputs(jnp.zeros((1, 2, 16, 16, 3), jnp.uint8), jnp.ones((1, 2)))
-      >>> params = jax.eval_shape(network.init, jax.random.key(0), inputs)
-      >>> jax.eval_shape(network.unroll, params, None, inputs, None)[0]["mean"].shape
-      (1, 2, 4)
     """
 
     def outputs(params: Any, inputs: Inputs, key: jax.Array | None) -> dict[str, jax.Array]:
@@ -163,10 +147,6 @@ def divergence(mean: jax.Array, log_variance: jax.Array) -> jax.Array:
       Float `[...]`, at least 0.
 
     Source: Kingma & Welling (2014), appendix B.
-
-    Example:
-      >>> divergence(jnp.array([3.0, 0.0]), jnp.zeros(2)).item()
-      4.5
     """
     each = jnp.square(mean) + jnp.exp(log_variance) - 1 - log_variance
     return each.sum(-1) / 2

@@ -38,13 +38,6 @@ class Pulls:
       sums: float `[B, K]`, what they paid together.
       deviations: float `[B, K]`, sum of the squared deviations from the arm's mean payment.
       action: `int32[B]`, the pull whose payment comes with the next time step; -1 if none does.
-
-    Example:
-      >>> import numpy as np
-      >>> counts, sums = np.array([[2, 0]]), np.array([[1.0, 0.0]])
-      >>> pulls = Pulls(counts, sums, deviations=np.zeros((1, 2)), action=np.array([-1]))
-      >>> pulls.means.tolist()
-      [[0.5, 0.0]]
     """
 
     counts: jax.Array
@@ -59,12 +52,7 @@ class Pulls:
 
 
 def no_pulls(batch: int, num_arms: int) -> Pulls:
-    """The start of a trial.
-
-    Example:
-      >>> no_pulls(batch=2, num_arms=3).counts.tolist()
-      [[0, 0, 0], [0, 0, 0]]
-    """
+    """The start of a trial."""
     dtype, shape = jnp.result_type(float), (batch, num_arms)
     return Pulls(
         counts=jnp.zeros(shape, jnp.int32),
@@ -75,14 +63,7 @@ def no_pulls(batch: int, num_arms: int) -> Pulls:
 
 
 def count(pulls: Pulls, reward: jax.Array) -> Pulls:
-    """Books what the last pull paid, float `[B]`, where there was one.
-
-    Example:
-      >>> import dataclasses
-      >>> pulls = dataclasses.replace(no_pulls(1, num_arms=2), action=jnp.array([1]))
-      >>> jax.jit(count)(pulls, reward=jnp.array([0.5])).means.tolist()
-      [[0.0, 0.5]]
-    """
+    """Books what the last pull paid, float `[B]`, where there was one."""
     pulled = pulls.action[:, None] == jnp.arange(pulls.counts.shape[1])
     counts = pulls.counts + pulled
     before = pulls.means
@@ -103,11 +84,6 @@ def best_arm(key: jax.Array, scores: jax.Array, legal: jax.Array) -> jax.Array:
 
     Returns:
       `int32[]`.
-
-    Example:
-      >>> legal = jnp.array([True, True, False])
-      >>> jax.jit(best_arm)(jax.random.key(0), jnp.array([0.1, 0.7, 0.9]), legal).item()
-      1
     """
     scores = jnp.where(legal, scores, -jnp.inf)
     best = legal & (scores == scores.max())

@@ -56,17 +56,6 @@ def encoded(autoencoder: Autoencoder, part: int | None = None) -> sequence.Prepa
 
     Returns:
       What `sequence.make` calls `prepare`.
-
-    Example:
-      >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
-      >>> pictures = autoencoder(AutoencoderSettings("patches", latent=8, width=8), (16, 16))
-      >>> from gpicljax.networks.contract import AgentInput
-      >>> inputs = AgentInput(jnp.zeros((4, 2, 16, 16, 3), jnp.uint8), None, None)
-      >>> sequences = Sequences(inputs, None, Targets(None, None))
-      >>> def latents(key):
-      ...     return encoded(pictures)({AUTOENCODER: pictures.init(key)}, sequences)
-      >>> jax.eval_shape(latents, jax.random.key(0)).inputs.observation.shape
-      (4, 2, 8)
     """
 
     def prepare(params: Any, sequences: Sequences) -> Sequences:
@@ -95,11 +84,6 @@ def imitation_loss(
       focus: see `sequence.cross_entropy`; the reference code has 1, the paper none.
 
     Source: equation 6 of the GPICL paper.
-
-    Example:
-      >>> from gpicljax.networks.policies import policy_for
-      >>> imitation_loss(policy_for(spaces.Discrete(5))).name
-      'policy_loss'
     """
     if isinstance(policy, CategoricalPolicy) and isinstance(policy.space, spaces.Discrete):
         return sequence.cross_entropy(
@@ -156,10 +140,6 @@ def latent_loss(name: str = "latent_loss", weight: Weight = 1.0) -> Loss:
     """The mean squared difference of expected and seen latents, L_z.
 
     Source: appendix A.2 of the GPICL paper.
-
-    Example:
-      >>> latent_loss(weight=0.05).name
-      'latent_loss'
     """
 
     def at(outputs: CausalOutput, sequences: Sequences) -> jax.Array:
@@ -211,10 +191,6 @@ class Cooling(NamedTuple):
       least: temperature.
 
     Source: the reference code of the GPICL paper draws so, from 1 by .995 down to .01.
-
-    Example:
-      >>> Cooling(factor=0.5, least=0.3).at(jnp.arange(3)).tolist()
-      [1.0, 0.5, 0.30000001192092896]
     """
 
     start: float | jax.Array = 1.0

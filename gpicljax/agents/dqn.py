@@ -132,13 +132,7 @@ class TrainState:
 
 
 def exploration(hparams: DQNHParams, observations: jax.Array) -> jax.Array:
-    """The exploration rate after so many environment steps, float `[]`.
-
-    Example:
-      >>> hparams = DQNHParams(epsilon=1.0, final_epsilon=0.0, exploration_steps=100)
-      >>> exploration(hparams, 25).item()
-      0.75
-    """
+    """The exploration rate after so many environment steps, float `[]`."""
     progress = jnp.minimum(observations / hparams.exploration_steps, 1.0)
     return hparams.epsilon + (hparams.final_epsilon - hparams.epsilon) * progress
 

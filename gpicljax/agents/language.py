@@ -33,14 +33,7 @@ class LanguageModelConfig(ActingConfig):
 
 
 def fits(observations: spaces.Space, actions: spaces.Space) -> str | None:
-    """Why a language model cannot read these observations or take these actions; None if it can.
-
-    Example:
-      >>> fits(spaces.Discrete(32), spaces.Discrete(32)) is None
-      True
-      >>> fits(spaces.Discrete(32), spaces.Discrete(4))
-      'actions that are tokens, or one number for each token, are needed, not Discrete(n=4)'
-    """
+    """Why a language model cannot read these observations or take these actions; None if it can."""
     if not isinstance(observations, spaces.Discrete):
         return f"observations that are tokens are needed, not {observations}"
     tokens, chances = spaces.Discrete(observations.n), (observations.n,)

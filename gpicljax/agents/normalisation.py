@@ -32,11 +32,6 @@ def no_moments(example: Any) -> Moments:
     """Moments of values shaped like `example`; with them `normalise` changes nothing.
 
     Leaves that are not floats (numbers of categories, masks) have none, and stay as they are.
-
-    Example:
-      >>> moments = no_moments(jnp.zeros(3))
-      >>> moments.mean.tolist(), moments.variance.tolist()
-      ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
     """
     mean = jax.tree.map(lambda x: jnp.zeros(x.shape if _is_float(x) else (), x.dtype), example)
     variance = jax.tree.map(lambda m: jnp.ones_like(m), mean)
@@ -58,13 +53,6 @@ def update_moments(
       The moments; the same on all devices.
 
     Source: Chan, Golub & LeVeque (1979), on combining the moments of two samples.
-
-    Example:
-      >>> before = no_moments(jnp.zeros(()))
-      >>> values, weights = jnp.array([2.0, 4.0, 9.0]), jnp.array([1.0, 1.0, 0.0])
-      >>> seen = jax.jit(update_moments)(before, values, weights)
-      >>> seen.mean.item(), seen.variance.item()
-      (3.0, 1.0)
     """
 
     def total(x: jax.Array) -> jax.Array:
@@ -98,13 +86,7 @@ def update_moments(
 
 
 def normalise(moments: Moments, values: Any, limit: float = 10.0) -> Any:
-    """Values `[..., *shape]` at mean 0 and variance 1, clipped to [-limit, limit].
-
-    Example:
-      >>> moments = Moments(jnp.ones(()), mean=jnp.array(10.0), variance=jnp.array(4.0))
-      >>> normalise(moments, jnp.array([12.0, 1000.0])).tolist()
-      [1.0, 10.0]
-    """
+    """Values `[..., *shape]` at mean 0 and variance 1, clipped to [-limit, limit]."""
 
     def scale(mean: jax.Array, variance: jax.Array, x: jax.Array) -> jax.Array:
         if not _is_float(x):

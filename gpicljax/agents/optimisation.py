@@ -51,27 +51,14 @@ def clipped_adam(hparams: AdamHParams, steps_per_update: int = 1) -> optax.Gradi
 def adam(
     learning_rate: Any, epsilon: Any = 1e-8, max_gradient_norm: Any = float("inf")
 ) -> optax.GradientTransformation:
-    """Gradients clipped by their global norm, then Adam at a constant rate; all may be traced.
-
-    Example:
-      >>> optimiser = adam(1e-3, max_gradient_norm=1.0)
-      >>> state = optimiser.init(jnp.zeros(2))
-      >>> step, state = jax.jit(optimiser.update)(jnp.array([3.0, -4.0]), state)
-      >>> [round(x, 4) for x in step.tolist()]
-      [-0.001, 0.001]
-    """
+    """Gradients clipped by their global norm, then Adam at a constant rate; all may be traced."""
     return optax.chain(
         optax.clip_by_global_norm(max_gradient_norm), optax.adam(learning_rate, eps=epsilon)
     )
 
 
 def polyak(params: T, target_params: T, rate: Any) -> T:
-    """Target parameters moved towards `params` by a share `rate` of the way.
-
-    Example:
-      >>> polyak({"w": 1.0}, {"w": 0.0}, rate=0.25)
-      {'w': 0.25}
-    """
+    """Target parameters moved towards `params` by a share `rate` of the way."""
     update: Any = optax.incremental_update
     return update(params, target_params, rate)
 
@@ -106,19 +93,10 @@ def learnt_if(filled: jax.Array, new: T, old: T) -> T:
 
     A program of its own for the filling would double the time to compile. Leaves that are the same
     object in both, such as a replay's items, stay out of the choice, which would copy them.
-
-    Example:
-      >>> learnt_if(jnp.array(False), {"w": 1.0}, {"w": 0.0})["w"].item()
-      0.0
     """
     return jax.tree.map(lambda a, b: b if a is b else jnp.where(filled, a, b), new, old)
 
 
 def counted(count: jax.Array, more: jax.Array | int) -> jax.Array:
-    """`int32[]`, so many more; it stands still before it would overflow.
-
-    Example:
-      >>> counted(jnp.int32(5), 32).item()
-      37
-    """
+    """`int32[]`, so many more; it stands still before it would overflow."""
     return count + jnp.where(count < 2**30, more, 0)

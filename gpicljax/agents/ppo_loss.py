@@ -67,12 +67,6 @@ def minibatches(
 
     Returns:
       `int32[M, W * B / M]`, places in `into_windows`.
-
-    Example:
-      >>> import functools
-      >>> draw = functools.partial(minibatches, windows=1, num_envs=8, parts=4)
-      >>> jax.eval_shape(draw, jax.random.key(0)).shape
-      (4, 2)
     """
     index = 0 if axis is None else jax.lax.axis_index(axis)
     if windows % parts:
@@ -115,18 +109,6 @@ def loss(
     `rlax.clipped_surrogate_pg_loss` is a plain mean, without weights for steps that do not count.
 
     Source: Schulman et al. (2017), equations 7 and 9.
-
-    Example:
-      >>> from types import SimpleNamespace as Some
-      >>> coefficients = {"value_coefficient": 0.5, "entropy_coefficient": 0.0}
-      >>> hparams = Some(clip=0.2, value_clip=10.0, **coefficients)
-      >>> def total(x):  # an advantage of 1 everywhere, and the policy as it was
-      ...     batch = Batch(None, None, None, x, x, x, x + 1, x + 1, x + 1)
-      ...     policy = Some(log_prob=lambda sample: sample, entropy=lambda: x)
-      ...     return loss(hparams, PolicyOutput(x, x), policy, batch, normalise_advantages=False)
-      >>> value, metrics = jax.jit(total)(jnp.zeros((4, 8)))
-      >>> [f"{x:.2f}" for x in (value, metrics["policy_loss"], metrics["value_loss"])]
-      ['-0.75', '-1.00', '0.50']
     """
 
     chex.assert_equal_shape([output.value, *batch[4:]])

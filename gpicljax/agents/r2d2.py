@@ -243,10 +243,6 @@ def actor_epsilons(hparams: R2D2HParams, num_envs: int) -> jax.Array:
 
     Source: Horgan et al. (2018), "Ape-X", section 4, with alpha 7; the default alpha of 2 is that
     of the Meta-Referential Games paper's reference configuration.
-
-    Example:
-      >>> [round(x, 3) for x in actor_epsilons(R2D2HParams(), 3).tolist()]
-      [0.4, 0.16, 0.064]
     """
     places = jnp.arange(num_envs) / max(num_envs - 1, 1)
     return jnp.power(hparams.epsilon_base, 1 + hparams.epsilon_alpha * places)
@@ -300,12 +296,6 @@ def own_choices(env: Environment, announce: bool) -> Choices:
 
     Raises:
       ValueError: if there is no such half.
-
-    Example:
-      >>> import gpicljax
-      >>> env = gpicljax.make("MetaRG-v1", view="players", announces=True)
-      >>> own_choices(env, announce=True).shape
-      (4,)
     """
     actions = choices(one_agents_actions(env))
     if not announce:

@@ -47,14 +47,6 @@ def generalised_advantages(
       float `[T, ...]`.
 
     Source: Schulman et al. (2016), equation 16.
-
-    Example:
-      >>> reward, no = jnp.ones((2, 1)), jnp.zeros((2, 1), bool)
-      >>> terminated = jnp.array([[False], [True]])
-      >>> values = jnp.zeros((3, 1))
-      >>> advantages = jax.jit(generalised_advantages)
-      >>> advantages(reward, terminated, terminated, no, values, 0.5, 1.0).tolist()
-      [[1.5], [1.0]]
     """
     import rlax
 
@@ -68,12 +60,7 @@ def generalised_advantages(
 
 
 def rescale(x: Any) -> Any:
-    """h(x), which shrinks large values. Source: Pohlen et al. (2018), proposition 2.
-
-    Example:
-      >>> round(float(rescale(100.0)), 2)
-      9.15
-    """
+    """h(x), which shrinks large values. Source: Pohlen et al. (2018), proposition 2."""
     import rlax
 
     return rlax.signed_hyperbolic(x)
@@ -100,11 +87,6 @@ def n_step_targets(
 
     Returns:
       float `[T, ...]`, without gradient.
-
-    Example:
-      >>> one = jnp.ones((3, 1))
-      >>> n_step_targets(one, 0.5 * one, one, 8 * one, n_step=2)[:, 0].tolist()
-      [3.5, 3.5, 5.0]
     """
     import rlax
 

@@ -63,14 +63,6 @@ class Loss(NamedTuple):
       weight: in the sum of all terms; or `data -> float[]`, where it follows from what `sample` is
         given (see `make`), so that weights may be traced, or change in phases.
       counts: `sequences -> bool[T, B]`, which positions count; None for all.
-
-    Example:
-      >>> def absolute(outputs, sequences):
-      ...     return jnp.abs(outputs - sequences.targets)
-      >>> loss = Loss("absolute error", absolute, weight=0.5)
-      >>> sequences = Sequences(inputs=None, starts=None, targets=jnp.ones((2, 1)))
-      >>> loss.at(jnp.zeros((2, 1)), sequences).tolist()
-      [[1.0], [1.0]]
     """
 
     name: str
@@ -97,12 +89,6 @@ def cross_entropy(
       focus: gamma: positions count by (1 - p)^gamma, where p is the target's probability (Lin et
         al., 2017). The factor is a part of the loss: it has a gradient.
       counts: which positions count; by default those with a target.
-
-    Example:
-      >>> nats = cross_entropy("nats")
-      >>> sequences = Sequences(inputs=None, starts=None, targets=jnp.zeros((2, 1), jnp.int32))
-      >>> f"{jax.jit(nats.at)(jnp.zeros((2, 1, 4)), sequences)[0, 0]:.3f}"
-      '1.386'
     """
 
     def at(out: Any, sequences: Sequences) -> jax.Array:
@@ -131,12 +117,6 @@ def squared_error(
       target: where in the targets the vectors are.
       weight: in the sum of all terms.
       counts: which positions count; None for all.
-
-    Example:
-      >>> error = squared_error("position", weight=0.5)
-      >>> sequences = Sequences(inputs=None, starts=None, targets=jnp.ones((2, 1, 3)))
-      >>> error.at(3 * jnp.ones((2, 1, 3)), sequences).tolist()
-      [[4.0], [4.0]]
     """
 
     def at(out: Any, sequences: Sequences) -> jax.Array:
@@ -158,13 +138,6 @@ class SequenceConfig:
         `"constant"` stays.
       ramp: positions of a sequence over which the weight of its losses rises from 0 to 1: what
         cannot be known yet teaches little.
-
-    Example:
-      >>> SequenceConfig(batch_size=64, microbatches=4).schedule
-      'noam'
-      >>> SequenceConfig(batch_size=64, microbatches=5)
-      Traceback (most recent call last):
-      ValueError: microbatches: got 5; accepted: a divisor of batch_size = 64
     """
 
     batch_size: int = 16
@@ -260,19 +233,7 @@ class TrainState:
 def evaluate(
     network: Network, losses: Sequence[Loss], params: Any, sequences: Sequences
 ) -> Metrics:
-    """Every loss at every position, `{name: float[T, B]}`; without dropout.
-
-    Example:
-      >>> from gpicljax.networks.language import LanguageModelSettings, language_model
-      >>> model = language_model(LanguageModelSettings(layers=1, width=8, heads=1), capacity=4)
-      >>> tokens = jnp.zeros((4, 2), jnp.int32)
-      >>> sequences = Sequences(inputs=tokens, starts=None, targets=tokens)
-      >>> def nats(key):
-      ...     params = model.init(key, tokens[0])
-      ...     return evaluate(model, [cross_entropy("nats")], params, sequences)
-      >>> jax.eval_shape(nats, jax.random.key(0))["nats"].shape
-      (4, 2)
-    """
+    """Every loss at every position, `{name: float[T, B]}`; without dropout."""
     outputs, _ = network.unroll(params, None, sequences.inputs, sequences.starts)
     return {loss.name: loss.at(outputs, sequences) for loss in losses}
 
@@ -281,11 +242,6 @@ def learning_rate(schedule: Schedule, hparams: SequenceHParams, updates: Any) ->
     """The learning rate of the update after so many others, float `[]`.
 
     Source: Vaswani et al. (2017), section 5.3, scaled by its peak; Loshchilov & Hutter (2017).
-
-    Example:
-      >>> hparams = SequenceHParams(learning_rate=1.0, warmup_updates=4)
-      >>> [learning_rate("noam", hparams, updates).item() for updates in (0, 3, 15)]
-      [0.25, 1.0, 0.5]
     """
     step = jnp.asarray(updates, jnp.result_type(float)) + 1
     warm = jnp.maximum(jnp.asarray(hparams.warmup_updates, step.dtype), 1)

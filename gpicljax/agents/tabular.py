@@ -78,13 +78,7 @@ saw."""
 
 
 def exploration(hparams: TabularHParams, count: jax.Array) -> jax.Array:
-    """The exploration rate after so many episodes or steps, float of the shape of `count`.
-
-    Example:
-      >>> hparams = TabularHParams(epsilon=0.5, decay=1.0)
-      >>> [round(x, 3) for x in exploration(hparams, jnp.array([0, 1])).tolist()]
-      [0.5, 0.184]
-    """
+    """The exploration rate after so many episodes or steps, float of the shape of `count`."""
     share = jnp.exp(-hparams.decay * count.astype(jnp.result_type(float)))
     return hparams.final_epsilon + (hparams.epsilon - hparams.final_epsilon) * share
 
@@ -102,11 +96,6 @@ def choose(
 
     Returns:
       `int32[B]`.
-
-    Example:
-      >>> keys = jax.random.split(jax.random.key(0), 2)
-      >>> jax.jit(choose)(keys, jnp.array([[0.0, 1.0], [2.0, 1.0]]), epsilon=0.0).tolist()
-      [1, 0]
     """
 
     def one(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:
@@ -259,11 +248,6 @@ def table_agent(actions: spaces.Space, epsilons: jax.Array | float = 0.0) -> Age
 
     Raises:
       ValueError: for another space.
-
-    Example:
-      >>> agent = table_agent(spaces.Discrete(4), epsilons=0.1)
-      >>> agent.initial_carry(8)
-      ()
     """
     _sizes(spaces.Discrete(1), actions)
 
@@ -339,17 +323,6 @@ def learn_together(
 
     Returns:
       The table, and the temporal-difference errors float `[B]`, 0 where the action was ignored.
-
-    Example:
-      >>> import gpicljax
-      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), num_envs=4)
-      >>> def one_step(key):
-      ...     vstate, before = vec.init(key)
-      ...     action = jnp.zeros(4, jnp.int32)
-      ...     after = vec.step(vstate, action)[1]
-      ...     return learn_together(jnp.zeros((16, 4)), TabularHParams(), before, action, after)
-      >>> [x.shape for x in jax.eval_shape(one_step, jax.random.key(0))]
-      [(16, 4), (4,)]
     """
     due = ~timestep.last & ~following.trial_start
     best = jnp.where(following.terminated, 0, table[following.observation].max(-1))

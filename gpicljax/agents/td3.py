@@ -56,12 +56,7 @@ class TD3Config(OffPolicyConfig):
 
 
 def ddpg_config(**options: Any) -> TD3Config:
-    """The configuration that makes TD3 DDPG, for a critic network of one Q-function.
-
-    Example:
-      >>> ddpg_config(batch_size=64).policy_delay
-      1
-    """
+    """The configuration that makes TD3 DDPG, for a critic network of one Q-function."""
     plain = {"critics": 1, "policy_delay": 1, "smooth_targets": False}
     return TD3Config(**{**plain, **options})
 

@@ -82,15 +82,6 @@ def hindsight(
         `add`, if more steps come at once than there are rows.
 
     Source: Andrychowicz et al. (2017), algorithm 1 and section 4.5.
-
-    Example:
-      >>> near = lambda achieved, desired: -jnp.abs(achieved - desired).sum()
-      >>> replay = hindsight(capacity=1_000, horizon=50, reward=near)
-      >>> goals = {"achieved_goal": jnp.zeros(2), "desired_goal": jnp.ones(2)}
-      >>> zero, action = jnp.zeros(()), jnp.zeros((), jnp.int32)
-      >>> item = NStepTransition(goals, action, zero, zero, goals)
-      >>> jax.eval_shape(lambda: replay.init(item, 4)).valid.shape
-      (250, 4)
     """
     for field, value in (("capacity", capacity), ("horizon", horizon)):
         check(value >= 1, field, value, "an integer >= 1")

@@ -33,10 +33,6 @@ class ReplayState:
       priorities: `float32[capacity]`, already raised to the priority exponent; 0 where empty.
       cursor: `int32[]`, next place to write.
       highest: `float32[]`, largest priority seen, which new items get.
-
-    Example:
-      >>> init(jnp.zeros(3), capacity=8).capacity
-      8
     """
 
     items: Any
@@ -63,11 +59,6 @@ def init(item: Any, capacity: int) -> ReplayState:
 
     Raises:
       ValueError: if `capacity` is below 1.
-
-    Example:
-      >>> replay = init({"reward": jnp.zeros(())}, capacity=8)
-      >>> replay.items["reward"].shape
-      (8,)
     """
     check(capacity >= 1, "capacity", capacity, "an integer >= 1")
     items = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), item)
@@ -86,11 +77,6 @@ def add(replay: ReplayState, items: Any, valid: jax.Array | bool = True) -> Repl
 
     Raises:
       ValueError: if the capacity is not a multiple of N (so that no write wraps around).
-
-    Example:
-      >>> replay = jax.jit(add)(init(jnp.zeros(()), capacity=4), jnp.array([5.0, 6.0]))
-      >>> replay.items.tolist(), replay.priorities.tolist()
-      ([5.0, 6.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0])
     """
     count = jax.tree.leaves(items)[0].shape[0]
     accepted = f"a multiple of the {count} items added"
@@ -115,12 +101,6 @@ def sample(key: jax.Array, replay: ReplayState, batch_size: int) -> ReplaySample
 
     Stratified: one draw from each of `batch_size` equal parts of the total priority. An empty
     replay returns items of zeros with probability 0.
-
-    Example:
-      >>> def draw(key):
-      ...     return sample(key, init(jnp.zeros(3), capacity=8), batch_size=2)
-      >>> jax.eval_shape(draw, jax.random.key(0)).items.shape
-      (2, 3)
     """
     total = jnp.cumsum(replay.priorities)
     strata = jnp.arange(batch_size) + jax.random.uniform(key, (batch_size,), jnp.float32)
@@ -146,12 +126,6 @@ def set_priorities(
 
     Returns:
       The replay.
-
-    Example:
-      >>> replay = init(jnp.zeros(()), capacity=4)
-      >>> replay = set_priorities(replay, jnp.array([0, 1]), jnp.array([4.0, 9.0]), exponent=0.5)
-      >>> replay.priorities.tolist()
-      [2.0, 3.0, 0.0, 0.0]
     """
     raised = jnp.power(priorities, exponent).astype(jnp.float32)
     return dataclasses.replace(
@@ -164,13 +138,7 @@ def set_priorities(
 def importance_weights(
     replay: ReplayState, probabilities: jax.Array, exponent: jax.Array | float
 ) -> jax.Array:
-    """(N p)^-beta, scaled so that the batch's largest is 1; `float32[B]`.
-
-    Example:
-      >>> replay = jax.jit(add)(init(jnp.zeros(()), capacity=4), jnp.ones(4))
-      >>> jax.jit(importance_weights)(replay, jnp.array([0.25, 0.5]), 1.0).tolist()
-      [1.0, 0.5]
-    """
+    """(N p)^-beta, scaled so that the batch's largest is 1; `float32[B]`."""
     filled = (replay.priorities > 0).sum().astype(jnp.float32)
     weights = jnp.power(jnp.maximum(filled * probabilities, 1e-30), -exponent)
     return (weights / weights.max()).astype(jnp.float32)
@@ -222,12 +190,6 @@ def uniform(capacity: int) -> Replay:
 
     Raises:
       ValueError: if `capacity` is below 1 or, in `add`, below the number of items of one call.
-
-    Example:
-      >>> replay = uniform(capacity=100)
-      >>> state = replay.init(jnp.zeros(3), num_envs=4)
-      >>> replay.size(state).item()
-      0
     """
     check(capacity >= 1, "capacity", capacity, "an integer >= 1")
 

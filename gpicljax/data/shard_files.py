@@ -101,13 +101,6 @@ def find_damage(path: str | Path, *, checksums: bool = True) -> dict[str, str]:
 
     Returns:
       By the names of damaged shards, what is wrong with which of their files.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     write_manifest(Path(folder), Manifest({}, (), ()))
-      ...     find_damage(folder)
-      {}
     """
     found: dict[str, str] = {}
     for shard in read_manifest(path).shards:
@@ -122,15 +115,7 @@ def _digest_of(content: Any) -> str:
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Replaces the manifest in one step, durable once this returns.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     write_manifest(Path(folder), Manifest({}, (), ()))
-      ...     [file.name for file in Path(folder).iterdir()]
-      ['manifest.json']
-    """
+    """Replaces the manifest in one step, durable once this returns."""
     content = {
         "format": FORMAT,
         "about": manifest.about,
@@ -144,12 +129,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def tensorstore() -> Any:
-    """The library, imported with the first store.
-
-    Example:
-      >>> tensorstore().__name__
-      'tensorstore'
-    """
+    """The library, imported with the first store."""
     import tensorstore
 
     return tensorstore
@@ -170,14 +150,6 @@ def write_arrays(folder: Path, table: Mapping[str, NDArray[Any]]) -> None:
 
     Raises:
       OSError: if the disk refuses.
-
-    Example:
-      >>> import tempfile, numpy
-      >>> with tempfile.TemporaryDirectory() as parent:
-      ...     folder = Path(parent) / "shard"
-      ...     write_arrays(folder, {"reward": numpy.zeros((4, 2))})
-      ...     tensorstore().open(location(folder / "reward")).result().shape
-      (4, 2)
     """
     folder.mkdir()
     store = tensorstore()

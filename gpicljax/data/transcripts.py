@@ -50,14 +50,6 @@ def read_transcript(path: str | Path) -> tuple[dict[str, Any], list[dict[str, An
 
     Raises:
       SavedError: for a file that is damaged elsewhere, or is no transcript; it names file and line.
-
-    Example:
-      >>> import tempfile
-      >>> path = Path(tempfile.mkdtemp()) / "trial_0000.jsonl"
-      >>> with Transcript(path, about={"model": "fake"}) as transcript:
-      ...     transcript.append({"reply": "[SELECT: 1]"})
-      >>> read_transcript(path)
-      ({'model': 'fake'}, [{'reply': '[SELECT: 1]'}])
     """
     return _read(Path(path))[:2]
 
@@ -92,15 +84,6 @@ class Transcript:
 
     Raises:
       SavedError: for a damaged file, or one about something else; it names what differs.
-
-    Example:
-      >>> import tempfile
-      >>> path = Path(tempfile.mkdtemp()) / "trial_0000.jsonl"
-      >>> with Transcript(path, about={"model": "fake"}) as transcript:
-      ...     transcript.append({"reply": "[SELECT: 1]"})
-      >>> with Transcript(path, about={"model": "fake"}) as transcript:
-      ...     len(transcript.turns)
-      1
     """
 
     def __init__(self, path: str | Path, about: Mapping[str, Any]) -> None:

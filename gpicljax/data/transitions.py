@@ -48,15 +48,6 @@ def transitions(
     Returns:
       Transitions with leaves `[T, ...]`, and `bool[T]`: false where the action was ignored, or
       where a trial was begun before the step could be completed.
-
-    Example:
-      >>> import gpicljax
-      >>> vec = gpicljax.VectorEnv(gpicljax.make("CliffWalking-v1"), num_envs=1)
-      >>> def three_steps(key):
-      ...     timestep = jax.tree.map(lambda x: jnp.repeat(x, 4, axis=0), vec.init(key)[1])
-      ...     return transitions(timestep._replace(info={}), jnp.zeros(3, jnp.int32), 2, 0.99)
-      >>> jax.eval_shape(three_steps, jax.random.key(0))[1].shape
-      (2,)
     """
     count = action.shape[0] - n_step + 1
     reward = jnp.zeros(count, timestep.reward.dtype)
@@ -115,16 +106,6 @@ def initial_window(timestep: TimeStep, action: Any, n_step: int) -> tuple[Any, N
 
     Returns:
       The window, and an unbatched transition of zeros, for a replay to be shaped like.
-
-    Example:
-      >>> import gpicljax
-      >>> vec = gpicljax.VectorEnv(gpicljax.make("CliffWalking-v1"), num_envs=4)
-      >>> def begin(key):
-      ...     timestep = vec.init(key)[1]._replace(info={})
-      ...     return initial_window(timestep, jnp.zeros(4, jnp.int32), n_step=3)
-      >>> (timesteps, actions), item = jax.eval_shape(begin, jax.random.key(0))
-      >>> actions.shape, item.action.shape
-      ((2, 4), ())
     """
     blank = lambda x: jnp.zeros((n_step - 1, *x.shape), x.dtype)  # noqa: E731
     early = jax.tree.map(blank, timestep)
@@ -157,20 +138,6 @@ def collect(
       period: T.
       n_step: n.
       discount: gamma.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.agents.acting import random_agent
-      >>> from gpicljax.rollout import start_rollout
-      >>> env = gpicljax.make("CliffWalking-v1")
-      >>> vec, agent = gpicljax.VectorEnv(env, num_envs=4), random_agent(env)
-      >>> def begin_and_collect(key):
-      ...     start = start_rollout(key, vec, agent)
-      ...     first = start.timestep._replace(info={})
-      ...     window, _ = initial_window(first, jnp.zeros(4, jnp.int32), n_step=3)
-      ...     return collect(vec, agent, (), start, window, period=8, n_step=3, discount=0.99)
-      >>> jax.eval_shape(begin_and_collect, jax.random.key(0)).items.reward.shape
-      (8, 4)
     """
     following, steps = rollout(
         vec,

@@ -109,12 +109,6 @@ def goal_distances(cells: jax.Array) -> jax.Array:
 
     Returns:
       `int32[R, C]`; R * C for holes and for cells from which no goal can be reached.
-
-    Example:
-      >>> letters = ["FFF", "FHG"]
-      >>> cells = jnp.array([[LETTERS.index(letter) for letter in row] for row in letters])
-      >>> jax.jit(goal_distances)(cells).tolist()
-      [[3, 2, 1], [4, 6, 0]]
     """
     far = cells.size
     open_water = cells == HOLE

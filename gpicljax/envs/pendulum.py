@@ -78,12 +78,7 @@ def _single(x: jax.Array) -> jax.Array:
 
 
 def normalised(angle: jax.Array) -> jax.Array:
-    """The angle within [-pi, pi).
-
-    Example:
-      >>> f"{normalised(4.0):.3f}"
-      '-2.283'
-    """
+    """The angle within [-pi, pi)."""
     return angle - 2 * np.pi * jnp.floor((angle + np.pi) / (2 * np.pi))
 
 

@@ -42,16 +42,7 @@ class EpisodeReturns(NamedTuple):
 
 
 def returns_of(played: PlayedEpisodes) -> EpisodeReturns:
-    """Returns of episodes of which `rollout.play` kept the rewards.
-
-    Example:
-      >>> import numpy as np
-      >>> ended = np.ones((1, 2), bool)
-      >>> rewards = np.array([[[1.0, 2.0], [5.0, 0.0]]])
-      >>> played = PlayedEpisodes(rewards, np.array([[2, 1]]), terminated=ended, truncated=~ended)
-      >>> returns_of(played).returns.tolist()
-      [3.0, 5.0]
-    """
+    """Returns of episodes of which `rollout.play` kept the rewards."""
     each = EpisodeReturns(
         played.records.sum(-1), played.length, played.terminated, played.truncated
     )

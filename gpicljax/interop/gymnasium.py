@@ -212,26 +212,14 @@ def to_gymnasium(
 def checked(
     env: Environment | str, params: Any, render_mode: str | None
 ) -> tuple[Environment, Any]:
-    """The environment and the params to use; ValueError where they or the mode do not fit.
-
-    Example:
-      >>> env, params = checked("CliffWalking-v1", None, render_mode="ansi")
-      >>> env.name
-      'CliffWalking'
-    """
+    """The environment and the params to use; ValueError where they or the mode do not fit."""
     env = of_one_agent(env)
     check_choice("render_mode", render_mode, [*render_modes(env), None])
     return env, env.params_or_default(params)
 
 
 def render_modes(env: Environment) -> list[str]:
-    """`"ansi"` always; `"rgb_array"` where there is space to show.
-
-    Example:
-      >>> from gpicljax import make
-      >>> render_modes(make("CliffWalking-v1")), render_modes(make("BernoulliBandit-v0"))
-      (['rgb_array', 'ansi'], ['ansi'])
-    """
+    """`"ansi"` always; `"rgb_array"` where there is space to show."""
     return ["rgb_array", "ansi"] if env.can_render else ["ansi"]
 
 
@@ -314,13 +302,6 @@ def to_action(space: Any, action: Any, batch: tuple[int, ...] = ()) -> np.ndarra
     Raises:
       ValueError: for an action of another shape, or discrete choices that do not exist. Numbers
         beyond the bounds of a Box are the environment's to clip.
-
-    Example:
-      >>> to_action(spaces.Discrete(4), 3).item()
-      3
-      >>> to_action(spaces.Discrete(4), 4)
-      Traceback (most recent call last):
-      ValueError: action: got 4; accepted: a member of Discrete(n=4)
     """
     array = np.asarray(action)
     shape = getattr(space, "shape", None)

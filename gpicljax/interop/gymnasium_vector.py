@@ -84,12 +84,6 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
     Attributes:
       vec: the batch.
       state: its state, None before the first reset.
-
-    Example:
-      >>> from gpicljax.interop import to_gymnasium_vector
-      >>> envs = to_gymnasium_vector("CliffWalking-v1", num_envs=3)
-      >>> envs.action_space, envs.num_envs
-      (MultiDiscrete([4 4 4]), 3)
     """
 
     def __init__(

@@ -34,16 +34,6 @@ class Conversations:
     Raises:
       ValueError: for numbers below 1.
       LockedError: if another process uses the folder.
-
-    Example:
-      >>> import tempfile
-      >>> from gpicljax.llm.chat import FakeModel, Message
-      >>> with Conversations(FakeModel("Yes."), tempfile.mkdtemp()) as run:
-      ...     talk = run.open("first", {"what": "the weather"}, seed=0)
-      ...     run.submit(talk.ask, [Message("user", "Is it cold?")]).result().text
-      'Yes.'
-      >>> run.usage.requests, run.faults
-      (1, ())
     """
 
     def __init__(

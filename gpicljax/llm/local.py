@@ -34,10 +34,6 @@ def conversation_text(messages: Sequence[Message], answering: bool = True) -> np
     Args:
       messages: the conversation.
       answering: whether the mark of the model's next message comes last.
-
-    Example:
-      >>> conversation_text([Message("user", "Hi")]).tolist()
-      [257, 72, 105, 258]
     """
     tokens: list[int] = []
     for message in messages:
@@ -60,15 +56,6 @@ class ByteModel:
 
     Raises:
       ValueError: for numbers that are not accepted.
-
-    Example:
-      >>> settings = LanguageModelSettings(layers=1, width=8, heads=1)
-      >>> network = language_model(settings, VOCABULARY, capacity=64)
-      >>> params = network.init(jax.random.key(0), jnp.zeros(1, jnp.int32))
-      >>> model = ByteModel(network, params, memory=64)
-      >>> reply = model([Message("user", "Which arm?")], max_tokens=8, seed=0)
-      >>> reply.usage.prompt, reply.usage.completion <= 8
-      (12, True)
     """
 
     def __init__(
@@ -167,12 +154,6 @@ def train_byte_model(
 
     Raises:
       ValueError: if there is less text than one piece.
-
-    Example:
-      >>> talk = conversation_text([Message("user", "?"), Message("assistant", "!")] * 20, False)
-      >>> sizes = {"length": 16, "updates": 1, "batch_size": 2, "memory": 32}
-      >>> train_byte_model(jax.random.key(0), [talk], **sizes).name
-      'bytes'
     """
     text = jnp.asarray(np.concatenate(conversations))
     check(len(text) > length, "conversations", f"{len(text)} tokens", f"more than {length}")

@@ -28,12 +28,6 @@ def marked(text: str, parsing: Parsing = "strict", word: str = WORD) -> str | No
       text: a reply.
       parsing: see the module.
       word: before the colon.
-
-    Example:
-      >>> marked("Left was a hole. [SELECT: 2]"), marked("[SELECT: 1] or [SELECT: 2]?")
-      ('2', None)
-      >>> marked("Not [select:1], rather [Select : 2].", parsing="lenient")
-      '2'
     """
     check_choice("parsing", parsing, get_args(Parsing))
     if parsing == "strict":
@@ -59,14 +53,6 @@ def chosen(
 
     Raises:
       ValueError: for another space.
-
-    Example:
-      >>> chosen("It pays. [SELECT: 1]", spaces.Discrete(2)).item()
-      1
-      >>> chosen("[SELECT: 2]", spaces.Discrete(2)) is None
-      True
-      >>> chosen("[SELECT: -0.5]", spaces.Box(-2.0, 2.0, (1,))).tolist()
-      [-0.5]
     """
     kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box)
     check(isinstance(space, kinds), "space", space, "Discrete, MultiDiscrete or Box")

@@ -102,12 +102,7 @@ DEFAULT = PromptSettings()
 
 
 def written(value: Any, decimals: int) -> str:
-    """An observation or an action in figures; the same on every machine.
-
-    Example:
-      >>> written(np.float32(-0.00001), 3), written([1.23456, 2.0], 2), written(np.int32(7), 3)
-      ('0.000', '[1.23, 2.00]', '7')
-    """
+    """An observation or an action in figures; the same on every machine."""
     array = np.asarray(value)
     if array.ndim > 0:
         return f"[{', '.join(written(x, decimals) for x in array)}]"
@@ -118,12 +113,7 @@ def written(value: Any, decimals: int) -> str:
 
 
 def pay(value: float) -> str:
-    """A reward in as few figures as it needs.
-
-    Example:
-      >>> pay(1.0), pay(-0.25), pay(1 / 3)
-      ('1', '-0.25', '0.3333')
-    """
+    """A reward in as few figures as it needs."""
     return f"{round(float(value), 4):g}"
 
 
@@ -190,12 +180,6 @@ def introduction(
       actions: the space of actions.
       limit: actions of the trial.
       explanation: what the task is, where it is to be explained.
-
-    Example:
-      >>> settings = PromptSettings(tell_limit=False)
-      >>> text = introduction(settings, spaces.Discrete(1), spaces.Discrete(2), 200, None)
-      >>> "There are 2 actions: 0, 1." in text, "200" in text
-      (True, False)
     """
     task = explanation or (
         "You are playing an unknown game. Its rules stay the same throughout; find out by playing "

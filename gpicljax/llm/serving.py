@@ -18,15 +18,7 @@ from gpicljax.llm.chat import ChatModel, Message, ModelError
 
 
 def answer_to(model: ChatModel, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Status and body of the answer to a request for a chat completion.
-
-    Example:
-      >>> from gpicljax.llm.chat import FakeModel
-      >>> body = {"messages": [{"role": "user", "content": "Which arm?"}]}
-      >>> status, answer = answer_to(FakeModel("[SELECT: 1]"), body)
-      >>> status, answer["choices"][0]["message"]["content"]
-      (200, '[SELECT: 1]')
-    """
+    """Status and body of the answer to a request for a chat completion."""
     try:
         messages = [Message(m["role"], str(m["content"])) for m in body["messages"]]
         limit, seed = int(body.get("max_tokens") or 512), int(body.get("seed") or 0)

@@ -58,11 +58,6 @@ def causal_attention(
       the partitioner the result is the same, but every device computes all of it.
 
     Source: section 3.3, appendix A.1 and figure 13 of the GPICL paper (windows).
-
-    Example:
-      >>> q = jnp.zeros((2, 16, 4, 8))
-      >>> jax.eval_shape(causal_attention, q, q, q).shape
-      (2, 16, 4, 8)
     """
     q, k, v = (x.transpose(0, 2, 3, 1) for x in _checked(q, k, v))
     out = attention_across(
@@ -136,10 +131,6 @@ def trial_positions(starts: jax.Array, tokens_per_step: int = 1) -> jax.Array:
     """Each token's position in its trial; `bool[T, B]` -> `int32[B, T * tokens_per_step]`.
 
     The sequence's beginning counts as a start.
-
-    Example:
-      >>> jax.jit(trial_positions)(jnp.array([[True], [False], [True], [False]])).tolist()
-      [[0, 1, 0, 1]]
     """
     steps = jnp.arange(starts.shape[0], dtype=jnp.int32)[:, None]
     since = steps - lax.cummax(jnp.where(starts, steps, 0), axis=0)
@@ -164,10 +155,6 @@ def earliest_keys(
 
     Returns:
       Indices of keys, not below 0.
-
-    Example:
-      >>> earliest_keys(jnp.array([[0, 1, 2, 3]]), window=2).tolist()
-      [[0, 0, 1, 2]]
     """
     back = positions
     if window is not None:

@@ -110,15 +110,6 @@ def autoencoder(settings: AutoencoderSettings, resolution: tuple[int, int]) -> A
       ValueError: for sides that are no multiples of 8.
 
     Source: the GPICL paper, section 3.2, appendix A.1 and Figure 12.
-
-    Example:
-      >>> paper = autoencoder(AutoencoderSettings(), (128, 128))
-      >>> params = jax.eval_shape(paper.init, jax.random.key(0))
-      >>> sum(x.size for x in jax.tree.leaves(params["decoder"]))
-      14343923
-      >>> autoencoder(AutoencoderSettings(), (84, 84))
-      Traceback (most recent call last):
-      ValueError: resolution: got (84, 84); accepted: multiples of 8
     """
     sides = tuple(resolution)
     fits = len(sides) == 2 and all(side > 0 and side % _CELL == 0 for side in sides)
@@ -183,13 +174,6 @@ def encode_in_parts(
 
     Raises:
       ValueError: for a part below 1.
-
-    Example:
-      >>> small = autoencoder(AutoencoderSettings("patches", latent=4, width=8), (16, 16))
-      >>> def latents(key, images):
-      ...     return encode_in_parts(small, small.init(key), images, part=2)[0]
-      >>> jax.eval_shape(latents, jax.random.key(0), jnp.zeros((3, 5, 16, 16, 3), jnp.uint8)).shape
-      (3, 5, 4)
     """
     return _in_parts(lambda some: autoencoder.encode(params, some), images, 3, part)
 
@@ -209,13 +193,6 @@ def decode_in_parts(
 
     Raises:
       ValueError: for a part below 1.
-
-    Example:
-      >>> small = autoencoder(AutoencoderSettings("patches", latent=4, width=8), (16, 16))
-      >>> def images(key, latents):
-      ...     return decode_in_parts(small, small.init(key), latents, part=2)
-      >>> jax.eval_shape(images, jax.random.key(0), jnp.zeros((3, 5, 4))).shape
-      (3, 5, 16, 16, 3)
     """
     decode = jax.checkpoint(lambda some: autoencoder.decode(params, some))
     return _in_parts(decode, latents, 1, part)
@@ -268,12 +245,6 @@ def standardised(autoencoder: Autoencoder) -> Autoencoder:
 
     What is encoded is standardised, and what is decoded is brought back first. With `init`'s
     parameters, shift 0 and scale 1, the two are the same.
-
-    Example:
-      >>> small = autoencoder(AutoencoderSettings("patches", latent=4, width=8), (16, 16))
-      >>> params = jax.eval_shape(standardised(small).init, jax.random.key(0))
-      >>> params.shift.shape
-      (4,)
     """
 
     def init(key: jax.Array) -> Standardised:
@@ -296,11 +267,6 @@ def latent_statistics(means: jax.Array, least: float = 1e-3) -> tuple[jax.Array,
     Args:
       means: float `[..., Z]`, as pictures are encoded.
       least: of the standard deviations; a latent that says nothing is not blown up.
-
-    Example:
-      >>> mean, deviation = latent_statistics(jnp.array([[1.0, 5.0], [3.0, 5.0]]), least=0.5)
-      >>> mean.tolist(), deviation.tolist()
-      ([2.0, 5.0], [1.0, 0.5])
     """
     rows = means.reshape(-1, means.shape[-1])
     return rows.mean(0), jnp.maximum(rows.std(0), least)

@@ -92,10 +92,6 @@ class CausalModelSettings:
     Source: sections 3.2 and A.3 of the GPICL paper: 10 % of latents are masked and 10 % disturbed
       in A.3, 15 % together in 3.2; the reference code draws both shares for each sequence from
       [0, 10 %].
-
-    Example:
-      >>> CausalModelSettings(layers=8, width=512, heads=8).kind
-      'transformer'
     """
 
     kind: Kind = "transformer"
@@ -237,11 +233,6 @@ def sequence_model(
       capacity: steps of a trial that a transformer's cache holds.
 
     Source: section 3.2 and Table 1 of the GPICL paper.
-
-    Example:
-      >>> model = sequence_model(CausalModelSettings(), 16, spaces.Discrete(5), capacity=32)
-      >>> [name for name, token, head in model.heads]
-      ['policy', 'latent']
     """
     width, policy = settings.width, settings.policy(actions)
     if isinstance(actions, spaces.Discrete):
@@ -299,15 +290,6 @@ def causal_model(
       part: pictures that are encoded or decoded at a time; None for all at once.
 
     Source: section 3.2, equations 2 to 4, of the GPICL paper.
-
-    Example:
-      >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
-      >>> small = autoencoder(AutoencoderSettings("patches", latent=8, width=8), (16, 16))
-      >>> network = causal_model(CausalModelSettings(layers=1), small, spaces.Discrete(5))
-      >>> images = jnp.zeros((3, 16, 16, 3), jnp.uint8)
-      >>> inputs = AgentInput(images, jnp.full(3, -1, jnp.int32), jnp.zeros(3))
-      >>> sorted(jax.eval_shape(network.init, jax.random.key(0), inputs))
-      ['autoencoder', 'model', 'window']
     """
     module = sequence_model(settings, autoencoder.latent, actions, capacity)
 

@@ -89,16 +89,6 @@ class Continuation(nn.Module):
     Source: a cache of continuations as in Grave et al. (2017) and Khandelwal et al. (2020), found
     by kernels and with values of actions as in Pritzel et al. (2017); gates and projections are
     trained through whole lifetimes here.
-
-    Example:
-      >>> from gpicljax.networks.contract import as_network
-      >>> network = as_network(Continuation(symbols=8, choices=4, slots=16))
-      >>> inputs = AgentInput(jnp.zeros(2, int), jnp.full(2, -1), jnp.zeros(2))
-      >>> params = jax.eval_shape(network.init, jax.random.key(0), inputs)
-      >>> start = jnp.ones(2, bool)
-      >>> step = lambda params: network.step(params, network.initial_carry(2), inputs, start)
-      >>> jax.eval_shape(step, params)[0].logits.shape
-      (2, 4)
     """
 
     symbols: int

@@ -65,12 +65,6 @@ def content_weights(memory: jax.Array, keys: jax.Array, strengths: jax.Array) ->
       float `[..., H, N]`.
 
     Source: Graves et al. (2016), methods, "content-based addressing".
-
-    Example:
-      >>> memory, key = jnp.array([[1.0, 0.0], [0.0, 1.0]]), jnp.array([[2.0, 0.0]])
-      >>> weights = jax.jit(content_weights)(memory, key, strengths=jnp.array([3.0]))
-      >>> [f"{weight:.2f}" for weight in weights[0]]
-      ['0.95', '0.05']
     """
     scale = jax.lax.rsqrt(jnp.square(memory).sum(-1) + _EPSILON)
     keys = keys * jax.lax.rsqrt(jnp.square(keys).sum(-1, keepdims=True) + _EPSILON)
@@ -88,11 +82,6 @@ def allocation_weights(usage: jax.Array) -> jax.Array:
       float `[..., N]` with a sum of at most 1.
 
     Source: Graves et al. (2016), methods, equation 1.
-
-    Example:
-      >>> weights = jax.jit(allocation_weights)(jnp.array([0.5, 0.25, 1.0]))
-      >>> [f"{weight:.3f}" for weight in weights]
-      ['0.125', '0.750', '0.000']
     """
     # Compared in pairs rather than sorted, which would scatter at each step; the product of usages
     # is a sum of logarithms, and that a matrix product.
@@ -114,12 +103,6 @@ def next_usage(usage: jax.Array, written: jax.Array, read: jax.Array, free: jax.
       free: float `[..., H]`, free gates.
 
     Source: Graves et al. (2016), methods, "dynamic memory allocation".
-
-    Example:
-      >>> usage, written = jnp.array([0.0, 1.0, 1.0]), jnp.array([1.0, 0.0, 0.0])
-      >>> read, free = jnp.array([[0.0, 0.0, 1.0]]), jnp.array([1.0])
-      >>> next_usage(usage, written, read, free).tolist()
-      [1.0, 1.0, 0.0]
     """
     retained = jnp.prod(1 - free[..., None] * read, axis=-2)
     return (usage + written - usage * written) * retained
@@ -129,12 +112,6 @@ def next_links(links: Links, written: jax.Array) -> Links:
     """The order of writes after a write with these weights, float `[..., N]`.
 
     Source: Graves et al. (2016), methods, "temporal memory linkage".
-
-    Example:
-      >>> before = Links(after=jnp.zeros((3, 3)), latest=jnp.array([1.0, 0.0, 0.0]))
-      >>> links = jax.jit(next_links)(before, jnp.array([0.0, 0.0, 1.0]))
-      >>> links.after.tolist(), links.latest.tolist()
-      ([[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], [0.0, 0.0, 1.0])
     """
     i, j = written[..., :, None], written[..., None, :]
     after = (1 - i - j) * links.after + i * links.latest[..., None, :]

@@ -23,14 +23,7 @@ MOST_ONE_HOT = 256
 
 
 class TokenEmbedding(nn.Module):
-    """A learnt vector per token; tokens outside of the vocabulary (-1: none) are zeros.
-
-    Example:
-      >>> tokens, embedding = jnp.zeros(3, jnp.int32), TokenEmbedding(vocabulary=32, width=8)
-      >>> params = jax.eval_shape(embedding.init, jax.random.key(0), tokens)
-      >>> jax.eval_shape(embedding.apply, params, tokens).shape
-      (3, 8)
-    """
+    """A learnt vector per token; tokens outside of the vocabulary (-1: none) are zeros."""
 
     vocabulary: int
     width: int
@@ -50,12 +43,6 @@ class VectorEmbedding(nn.Module):
     """A linear layer; vectors that are masked are replaced by a learnt one first.
 
     Takes float `[..., size]`, or a pair of that and `bool[...]`, set where it is masked.
-
-    Example:
-      >>> vectors, embedding = jnp.zeros((3, 5)), VectorEmbedding(size=5, width=8)
-      >>> params = jax.eval_shape(embedding.init, jax.random.key(0), vectors)
-      >>> jax.eval_shape(embedding.apply, params, vectors).shape
-      (3, 8)
     """
 
     size: int
@@ -79,14 +66,6 @@ class Interleaved(nn.Module):
     Attributes:
       parts: the embedding of each input, by name; all of one width.
       order: the names in their order within a step. Parameters do not depend on it.
-
-    Example:
-      >>> parts = {"seen": VectorEmbedding(5, 8), "done": TokenEmbedding(4, 8)}
-      >>> embedding = Interleaved(parts, order=("seen", "done"))
-      >>> inputs = {"seen": jnp.zeros((3, 5)), "done": jnp.zeros(3, jnp.int32)}
-      >>> params = jax.eval_shape(embedding.init, jax.random.key(0), inputs)
-      >>> jax.eval_shape(embedding.apply, params, inputs).shape
-      (3, 2, 8)
     """
 
     parts: Mapping[str, nn.Module]
@@ -109,12 +88,6 @@ class ResidualHead(nn.Module):
     """Norm, a residual net with GELU, and a linear layer; `float[..., d] -> float[..., size]`.
 
     4 d^2 + 5 d + (d + 1) size parameters.
-
-    Example:
-      >>> x, head = jnp.zeros((3, 8)), ResidualHead(5)
-      >>> params = jax.eval_shape(head.init, jax.random.key(0), x)
-      >>> jax.eval_shape(head.apply, params, x).shape
-      (3, 5)
     """
 
     size: int

@@ -16,12 +16,7 @@ _LEAST_SIDE = 8  # pixels; what is smaller is flattened, as it is in the end
 
 
 def is_picture(space: spaces.Space) -> bool:
-    """Whether members are pictures, `uint8[H, W, channels]` with sides of at least 8 pixels.
-
-    Example:
-      >>> is_picture(spaces.Box(0, 255, (64, 64, 3), jnp.uint8)), is_picture(spaces.Discrete(4))
-      (True, False)
-    """
+    """Whether members are pictures, `uint8[H, W, channels]` with sides of at least 8 pixels."""
     return (
         isinstance(space, spaces.Box)
         and space.jax_dtype == jnp.uint8

@@ -151,13 +151,6 @@ def event_of(
 
     Raises:
       ValueError: for an unknown name.
-
-    Example:
-      >>> import gpicljax
-      >>> env = gpicljax.make("MetaRG-v1")
-      >>> both = env.observation_space(), env.action_space()
-      >>> event_of(*both, keys=("message",), values=("stimulus",), write=("round", 2))[1]
-      (21, 3)
     """
 
     named_entries = isinstance(observation_space, spaces.Dict)

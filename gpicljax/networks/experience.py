@@ -50,10 +50,6 @@ class ExperienceSettings:
       embedding: of an action.
       sizes: of the torso.
       readout: hidden size of the embedding, and of the head that all actions share.
-
-    Example:
-      >>> ExperienceSettings(sizes=(64,)).embedding
-      64
     """
 
     code: tuple[Size, ...] = (64, 16)
@@ -239,13 +235,6 @@ def experience_network(
 
     Raises:
       ValueError: for spaces of another kind.
-
-    Example:
-      >>> import gpicljax
-      >>> env = gpicljax.wrappers.Trial(gpicljax.make("FrozenLake-v1"), 200)
-      >>> network = experience_network(env.observation_space(), env.action_space())
-      >>> network.initial_carry(8).codes.shape
-      (8, 4, 16)
     """
     entries = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
     fits = isinstance(entries.get("now"), spaces.Discrete) and "reached" in entries

@@ -11,26 +11,12 @@ from flax import linen as nn
 
 
 def dense(size: int, **options: Any) -> nn.Dense:
-    """A dense layer whose parameters have JAX's default float type (Linen's default is float32).
-
-    Example:
-      >>> layer = dense(5)
-      >>> params = jax.eval_shape(layer.init, jax.random.key(0), jnp.zeros((2, 4)))
-      >>> jax.eval_shape(layer.apply, params, jnp.zeros((2, 4))).shape
-      (2, 5)
-    """
+    """A dense layer whose parameters have JAX's default float type (Linen's default is float32)."""
     return nn.Dense(size, param_dtype=jnp.result_type(float), **options)
 
 
 class MLP(nn.Module):
-    """Dense layers, each followed by an activation; `float[..., F] -> float[..., sizes[-1]]`.
-
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> outputs, params = MLP((16, 8)).init_with_output(jax.random.key(0), jnp.zeros((3, 4)))
-      >>> outputs.shape
-      (3, 8)
-    """
+    """Dense layers, each followed by an activation; `float[..., F] -> float[..., sizes[-1]]`."""
 
     sizes: Sequence[int]
     activation: Callable[[jax.Array], jax.Array] = nn.relu

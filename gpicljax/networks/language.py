@@ -26,14 +26,6 @@ class LanguageModel(AroundCore):
       core: see `AroundCore`.
       vocab_size: V.
       width: of the embedding.
-
-    Example:
-      >>> model = as_network(LanguageModel(LSTMStack((8,)), vocab_size=32, width=16))
-      >>> tokens = jnp.zeros(4, jnp.int32)
-      >>> params = jax.eval_shape(model.init, jax.random.key(0), tokens)
-      >>> carry = model.initial_carry(4)
-      >>> jax.eval_shape(model.step, params, carry, tokens, jnp.zeros(4, bool))[0].shape
-      (4, 32)
     """
 
     vocab_size: int
@@ -110,14 +102,6 @@ def language_model(
       settings: kind and size.
       vocab_size: V.
       capacity: tokens that a transformer's cache holds when it is asked step by step.
-
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> model = language_model(LanguageModelSettings(layers=2, width=16, heads=2), capacity=8)
-      >>> tokens = jnp.zeros((8, 1), jnp.int32)  # [T, B]
-      >>> params = jax.eval_shape(model.init, jax.random.key(0), tokens[0])
-      >>> jax.eval_shape(model.unroll, params, None, tokens, None)[0].shape
-      (8, 1, 32)
     """
     width = settings.width
     if settings.kind == "transformer":

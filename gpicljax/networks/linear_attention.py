@@ -42,14 +42,6 @@ def decayed_attention(
 
     Returns:
       float `[T, B, H, V]` and float `[B, H, K, V]`.
-
-    Example:
-      >>> token = jnp.zeros((8, 2, 4, 16))
-      >>> log_decay, starts = jnp.zeros((8, 2, 4)), jnp.zeros((8, 2), bool)
-      >>> memory = jnp.zeros((2, 4, 16, 16))
-      >>> arrays = (token, token, token, log_decay, starts, memory)
-      >>> jax.eval_shape(decayed_attention, *arrays)[0].shape
-      (8, 2, 4, 16)
     """
     length = query.shape[0]
     chunk = min(chunk, length)
@@ -99,10 +91,6 @@ class LinearAttention(nn.Module):
       width: of keys, queries and values.
       convolution: tokens that the short causal convolution in front of them sees.
       chunk: see `decayed_attention`; it changes nothing but speed.
-
-    Example:
-      >>> LinearAttention(heads=2, width=8).initial_carry(4).memory.shape
-      (4, 2, 8, 8)
     """
 
     heads: int = 4

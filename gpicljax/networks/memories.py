@@ -205,15 +205,6 @@ def memory(
 
     Raises:
       ValueError: for sizes that the kind cannot have.
-
-    Example:
-      >>> from gpicljax.networks.contract import as_network
-      >>> network = as_network(memory("transformer", (32, 32), heads=2, window=16))
-      >>> network.initial_carry(5).keys.shape  # [B, layers, heads, window, d]
-      (5, 2, 2, 16, 16)
-      >>> memory("delta", (32, 32))
-      Traceback (most recent call last):
-      ValueError: core: got (32, 32); accepted: one size, of the layer of fast weights
     """
     check_choice("memory", kind, [name for name in get_args(MemoryKind) if name != "events"])
     check(len(sizes) > 0, "core", sizes, "at least one size")

@@ -35,13 +35,6 @@ def choices(actions: spaces.Space | int) -> Choices:
 
     Raises:
       ValueError: for another space.
-
-    Example:
-      >>> choices(4)
-      Discrete(n=4)
-      >>> choices(spaces.Box(-1.0, 1.0, (2,)))
-      Traceback (most recent call last):
-      ValueError: actions: got Box(...); accepted: Discrete, or a MultiDiscrete of one row
     """
     space = spaces.Discrete(actions) if isinstance(actions, int) else actions
     single = isinstance(space, spaces.Discrete)
@@ -86,11 +79,6 @@ def legal_actions(observation: Any, actions: spaces.Space | int) -> jax.Array:
 
     Returns:
       `bool[..., n]`, or `bool[..., K, max]` of K choices; without leading axes if there is no mask.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> legal_actions({"action_mask": jnp.array([True, False])}, 2).tolist()
-      [True, False]
     """
     space = choices(actions)
     if isinstance(space, spaces.Discrete):
@@ -140,10 +128,6 @@ def chosen_value(space: Choices, values: jax.Array, action: jax.Array) -> jax.Ar
     Source: of K choices, Tavakoli, Pardo & Kormushev (2018), "Action branching", equation 6 with a
       mean for the sum, as in value decomposition (Sunehag et al., 2018): the best joint action is
       made of the best of every choice.
-
-    Example:
-      >>> chosen_value(spaces.Discrete(3), jnp.array([1.0, 2.0, 5.0]), jnp.array(2)).item()
-      5.0
     """
     chex.assert_equal_shape([values[..., 0], action])
     value = jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
@@ -161,11 +145,6 @@ def no_action(space: spaces.Space, *batch: int) -> jax.Array:
 
     Returns:
       `[*batch, *space.shape]`.
-
-    Example:
-      >>> from gpicljax import spaces
-      >>> no_action(spaces.Discrete(3), 2).tolist()
-      [-1, -1]
     """
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return jnp.full((*batch, *space.shape), -1, jnp.int32)
@@ -224,11 +203,6 @@ class GaussianPolicy:
     Samples are unbounded; [-1, 1] is the range of the actions, where that is finite. Beyond it they
     are clipped, or squashed by tanh. Ratios of probabilities are the same before and after; the
     entropy is the Gaussian's.
-
-    Example:
-      >>> policy = GaussianPolicy(spaces.Box(-2.0, 2.0, (1,)))
-      >>> policy.size, policy.to_action(jnp.array([0.5])).tolist()
-      (2, [1.0])
     """
 
     space: spaces.Box
@@ -281,13 +255,6 @@ class BinnedPolicy:
 
     Samples are the values' numbers; the head's outputs are logits, K for each entry. Both bounds
     are among the values.
-
-    Example:
-      >>> policy = BinnedPolicy(spaces.Box(-2.0, 2.0, (3,)), bins=5)
-      >>> policy.size, policy.to_action(jnp.array([0, 2, 4])).tolist()
-      (15, [-2.0, 0.0, 2.0])
-      >>> policy.to_sample(jnp.array([-1.9, 0.4, 0.6])).tolist()
-      [0, 2, 3]
     """
 
     space: spaces.Box
@@ -329,11 +296,6 @@ class TanhPolicy:
 
     Samples are within [-1, 1]; unlike `GaussianPolicy`'s, their densities are those after the tanh,
     over [-1, 1]^D. A deterministic actor that ends in a tanh has such samples too.
-
-    Example:
-      >>> policy = TanhPolicy(spaces.Box(-2.0, 2.0, (1,)))
-      >>> policy.size, policy.to_action(jnp.array([0.5])).tolist()
-      (1, [1.0])
     """
 
     space: spaces.Box

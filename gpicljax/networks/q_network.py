@@ -41,12 +41,6 @@ class DuelingHead(nn.Module):
       actions: see `policies.choices`.
 
     Source: Wang et al. (2016); of several choices, Tavakoli et al. (2018), equation 1.
-
-    Example:
-      >>> head = DuelingHead(4)
-      >>> params = jax.eval_shape(head.init, jax.random.key(0), jnp.zeros((2, 8)))
-      >>> jax.eval_shape(head.apply, params, jnp.zeros((2, 8))).shape
-      (2, 4)
     """
 
     actions: spaces.Space | int
@@ -194,14 +188,7 @@ class RecurrentQSettings(MemorySettings):
 def recurrent_q_network(
     settings: RecurrentQSettings, observation_space: spaces.Space, actions: spaces.Space | int
 ) -> Network:
-    """The network of some settings, for one agent's spaces.
-
-    Example:
-      >>> settings = RecurrentQSettings(encoder=(), mixer=(8,), core=(16,))
-      >>> network = recurrent_q_network(settings, spaces.Discrete(8), 4)
-      >>> jax.tree.leaves(network.initial_carry(2))[0].shape
-      (2, 16)
-    """
+    """The network of some settings, for one agent's spaces."""
     core, event = settings.make(observation_space, choices(actions))
     size = 0
     if settings.encoded is not None:

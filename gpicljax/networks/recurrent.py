@@ -18,11 +18,6 @@ def orthogonal(key: jax.Array, size: int) -> jax.Array:
     Gram-Schmidt on a Gaussian matrix, each column twice. Linen's initialiser calls LAPACK, whose
     batched kernel waits for the thread pool that it runs on: with two threads, seeds under `vmap`
     can lock up for good (jaxlib 0.10.2).
-
-    Example:
-      >>> matrix = orthogonal(jax.random.key(0), 4)
-      >>> bool(jnp.allclose(matrix @ matrix.T, jnp.eye(4), atol=1e-5))
-      True
     """
     columns = jax.random.normal(key, (size, size), jnp.result_type(float))
 
@@ -108,13 +103,6 @@ class LSTMLayer(RecurrentLayer):
 
     The gates of all T inputs are computed in one matrix product, so the scan holds the recurrent
     product only. Same function and parameter count as `flax.linen.OptimizedLSTMCell`.
-
-    Example:
-      >>> from gpicljax.networks.contract import as_network
-      >>> network = as_network(LSTMLayer(16))
-      >>> params = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((4, 3)))["params"]
-      >>> params["inputs"]["kernel"].shape, params["recurrent"].shape
-      ((3, 64), (16, 64))
     """
 
     def setup(self) -> None:

@@ -32,12 +32,6 @@ def view(count: jax.Array, write: jax.Array, starts: jax.Array, slots: int) -> V
       write: `bool[T, B]`, which steps are stored.
       starts: `bool[T, B]`, at which steps a new trial starts.
       slots: S.
-
-    Example:
-      >>> all_three, none = jnp.ones((3, 1), bool), jnp.zeros((3, 1), bool)
-      >>> seen = jax.jit(view, static_argnums=3)(jnp.zeros(1, int), all_three, none, 2).seen
-      >>> seen[0].astype(int).tolist()  # two slots, still empty, and three steps
-      [[0, 0, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 1, 1, 0]]
     """
     write, trial = write.T, jnp.cumsum(starts.T.astype(jnp.int32), axis=1)
     # The first trial goes on with what is stored. Entries are numbered through all trials here;
@@ -66,13 +60,6 @@ def store(
 
     Returns:
       Entries and count after the sequence; slots without an entry are zero.
-
-    Example:
-      >>> slots, new = jnp.zeros((1, 2, 1)), jnp.array([[[1.0], [2.0], [3.0]]])
-      >>> all_three, none = jnp.ones((3, 1), bool), jnp.zeros((3, 1), bool)
-      >>> slots, count = jax.jit(store)(slots, jnp.zeros(1, int), new, all_three, none)
-      >>> slots[0].tolist(), count.tolist()  # the third entry has overwritten the first
-      ([[3.0], [2.0]], [3])
     """
     write, trial = write.T, jnp.cumsum(starts.T.astype(jnp.int32), axis=1)
     last = trial[:, -1:]
@@ -93,10 +80,6 @@ def attend(scores: jax.Array, seen: jax.Array) -> jax.Array:
     Args:
       scores: float `[..., N]`.
       seen: `bool[..., N]`.
-
-    Example:
-      >>> jax.jit(attend)(jnp.array([1.0, 1.0, 5.0]), jnp.array([True, True, False])).tolist()
-      [0.5, 0.5, 0.0]
     """
     scores = jnp.where(seen, scores, -jnp.inf)
     top = jax.lax.stop_gradient(jnp.where(seen.any(-1), scores.max(-1), 0))
@@ -106,12 +89,7 @@ def attend(scores: jax.Array, seen: jax.Array) -> jax.Array:
 
 
 def numbers(count: jax.Array, slots: int) -> tuple[jax.Array, jax.Array]:
-    """Number of the latest entry in every slot, `int32[B, slots]`, and whether there is one.
-
-    Example:
-      >>> [x.tolist() for x in jax.jit(numbers, static_argnums=1)(jnp.array([3]), 2)]
-      [[[2, 1]], [[True, True]]]
-    """
+    """Number of the latest entry in every slot, `int32[B, slots]`, and whether there is one."""
     last = count[:, None] - 1
     number = last - (last - jnp.arange(slots, dtype=jnp.int32)) % slots
     return number, number >= 0

@@ -60,12 +60,6 @@ def tiled_attention(
 
     Returns:
       Float `[B, H, d, T]` of the queries' dtype.
-
-    Example:
-      >>> q = jnp.zeros((2, 4, 8, 16))
-      >>> attend = lambda q: tiled_attention(q, q, q, first=None, span=None)
-      >>> jax.eval_shape(attend, q).shape
-      (2, 4, 8, 16)
     """
     batch, heads, width, length = q.shape
     offset = k.shape[3] - length
@@ -164,10 +158,6 @@ def lowest(x: jax.Array) -> jax.Array:
     """The minimum, also of all that `vmap` maps over: loop bounds must not become batched.
 
     A batched bound would make every round of the loop copy its whole state.
-
-    Example:
-      >>> jax.jit(jax.vmap(lowest))(jnp.array([[3, 5], [2, 4]])).tolist()
-      [2, 2]
     """
     return x.min()
 

@@ -243,14 +243,6 @@ class SequenceTransformer(nn.Module):
       trunk: the transformer.
       heads: (name, index of the token within the step, head). Outputs are a dictionary of the
         heads' outputs; without heads, the trunk's.
-
-    Example:
-      >>> from gpicljax.networks.contract import as_network
-      >>> trunk, actions = Transformer(layers=1, width=8, heads=1, capacity=4), nn.Dense(5)
-      >>> network = as_network(SequenceTransformer(nn.Dense(8), trunk, [("logits", 0, actions)]))
-      >>> params = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((2, 3)))["params"]
-      >>> params["embedding"]["kernel"].shape
-      (3, 8)
     """
 
     embedding: nn.Module

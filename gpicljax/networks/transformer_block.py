@@ -48,13 +48,7 @@ class KVCache(struct.PyTreeNode):
 
 
 class Context(struct.PyTreeNode):
-    """What all layers of a pass share; `[B, ...]`, or `[1, ...]` where all rows are alike.
-
-    Example:
-      >>> context = Context(cosine=jnp.ones((1, 2, 5)), sine=jnp.zeros((1, 2, 5)))  # no rotation
-      >>> context.visible is None
-      True
-    """
+    """What all layers of a pass share; `[B, ...]`, or `[1, ...]` where all rows are alike."""
 
     cosine: jax.Array  # float [B, d / 2, T]
     sine: jax.Array
@@ -70,14 +64,6 @@ class Block(nn.Module):
     """One pre-norm layer: attention, then a feed-forward net of four times the width.
 
     12 d^2 + 10 d parameters. Attributes as in `Transformer`.
-
-    Example:
-      >>> block = Block(8, 2, None, 1, jnp.float32, 0.0, 1.0, "auto")
-      >>> context = Context(cosine=jnp.ones((1, 2, 5)), sine=jnp.zeros((1, 2, 5)))
-      >>> state = jnp.zeros((3, 5, 8)), None
-      >>> params = jax.eval_shape(block.init, jax.random.key(0), state, jnp.int32(0), context)
-      >>> sum(leaf.size for leaf in jax.tree.leaves(params)) == 12 * 8**2 + 10 * 8
-      True
     """
 
     width: int

@@ -29,12 +29,6 @@ def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
 
     Raises:
       OSError: if the port is taken.
-
-    Example:
-      >>> import gpicljax
-      >>> with server(PlaySession(gpicljax.make("CliffWalking-v1")), title="Cliff") as running:
-      ...     running.server_address[0]
-      '127.0.0.1'
     """
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     values = {"title": html.escape(title), "base": STYLE.read_text(encoding="utf-8")}
@@ -88,13 +82,7 @@ def server(game: PlaySession, title: str, port: int = 0) -> ThreadingHTTPServer:
 
 
 def situation(game: PlaySession) -> dict[str, Any]:
-    """Everything that the page shows, for JSON.
-
-    Example:
-      >>> import gpicljax
-      >>> sorted(situation(PlaySession(gpicljax.make("CliffWalking-v1"))))
-      ['facts', 'keys', 'over', 'pictures', 'said']
-    """
+    """Everything that the page shows, for JSON."""
     return {
         "pictures": {
             name: {"uri": _data_uri(picture), "width": picture.shape[1]}

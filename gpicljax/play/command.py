@@ -33,12 +33,7 @@ def _write(text: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns its exit code.
-
-    Example:
-      >>> main(["FrozenLake-v1", "--terminal"])  # where there is no terminal
-      2
-    """
+    """The command line; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="gpicljax play", description="Play an environment by hand."
     )

@@ -34,12 +34,6 @@ def half_blocks(picture: Picture, columns: int, lines: int, *, true_colour: bool
 
     Raises:
       ValueError: if there is no room.
-
-    Example:
-      >>> import numpy as np
-      >>> text = half_blocks(np.zeros((4, 3, 3), np.uint8), columns=3, lines=2)
-      >>> text.count("▀")
-      6
     """
     from PIL import Image
 
@@ -69,14 +63,7 @@ def _sixth(level: int) -> int:
 
 
 def screen(game: PlaySession, columns: int, lines: int, *, true_colour: bool = True) -> str:
-    """One screenful: the pictures side by side, the numbers, and the keys.
-
-    Example:
-      >>> import gpicljax
-      >>> text = screen(PlaySession(gpicljax.make("CliffWalking-v1")), columns=80, lines=24)
-      >>> "quit" in text
-      True
-    """
+    """One screenful: the pictures side by side, the numbers, and the keys."""
     pictures = list(game.pictures().values())
     keys = {_SIGNS.get(key, key): what for key, what in game.names.items()} | {QUIT: "quit"}
     # Words stay with their keys where lines are wrapped.

@@ -94,15 +94,7 @@ class Packed:
 
 
 def packed(tree: Any) -> Packed:
-    """A pytree of arrays as few of them; `.tree` has it back.
-
-    Example:
-      >>> small = packed({"a": jnp.zeros((2, 3)), "b": jnp.ones(4), "c": jnp.arange(2)})
-      >>> [row.shape for row in small.rows]
-      [(10,), (2,)]
-      >>> small.tree["a"].shape
-      (2, 3)
-    """
+    """A pytree of arrays as few of them; `.tree` has it back."""
     leaves, structure = jax.tree.flatten(tree)
     impls = [
         jax.random.key_impl(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else None

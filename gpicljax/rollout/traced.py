@@ -123,16 +123,6 @@ def advance(
       params: the agent's parameters.
       state: where to go on from.
       steps: `int32[]`.
-
-    Example:
-      >>> import gpicljax, jax
-      >>> from gpicljax.agents.acting import random_agent
-      >>> env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
-      >>> vec, agent = gpicljax.VectorEnv(env, 8, resets="fresh"), random_agent(env)
-      >>> def later(key, steps):
-      ...     return advance(vec, agent, (), start_rollout(key, vec, agent), steps)
-      >>> jax.eval_shape(later, jax.random.key(0), 5).timestep.reward.shape
-      (8,)
     """
     return jax.lax.fori_loop(
         0, steps, lambda _, state: agent_step(vec, agent, params, state)[0], state

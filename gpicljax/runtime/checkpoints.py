@@ -60,16 +60,6 @@ class Checkpointer:
 
     Raises:
       ValueError: if `max_to_keep` < 2 or `max_failures` < 1.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     checkpointer = Checkpointer(folder)
-      ...     saved = checkpointer.save(1, {"params": np.ones(3)})
-      ...     step, state = checkpointer.restore_latest({"params": np.zeros(3)})
-      ...     checkpointer.close()
-      >>> step, state["params"].tolist()
-      (1, [1.0, 1.0, 1.0])
     """
 
     def __init__(

@@ -262,13 +262,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Raises:
       SystemExit: with code 2 for arguments that are not accepted, 0 after `--help`.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     main(["list", "--runs-dir", folder])
-      no runs in ...
-      0
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     command: Any = tyro.cli(

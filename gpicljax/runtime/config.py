@@ -194,11 +194,6 @@ def validate(config: Any, prefix: str = "") -> None:
 
     Raises:
       ConfigError: for the first value that is not accepted, under its dotted name.
-
-    Example:
-      >>> validate(TrainingConfig(seeds=0))
-      Traceback (most recent call last):
-      gpicljax.runtime.config.ConfigError: seeds: got 0; accepted: an integer >= 1
     """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)

@@ -34,11 +34,6 @@ def to_json(config: Any, _name: str = "config") -> Any:
 
     Raises:
       TypeError: for a field of another type, by name.
-
-    Example:
-      >>> from gpicljax.agents.tabular import TabularConfig
-      >>> to_json(TabularConfig(unroll=64))
-      {'unroll': 64, 'decay': 'episode'}
     """
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
         fields = dataclasses.fields(config)
@@ -73,11 +68,6 @@ def from_json(kind: type[T], data: Any) -> T:
 
     Raises:
       ValueError: if a field is unknown or a value does not fit its field's type.
-
-    Example:
-      >>> from gpicljax.agents.tabular import TabularConfig
-      >>> from_json(TabularConfig, {"unroll": 64, "decay": "step"})
-      TabularConfig(unroll=64, decay='step')
     """
     return _read(kind, data, "config")
 
@@ -158,9 +148,5 @@ def describe_difference(a: Any, b: Any, ignore: tuple[str, ...] = ()) -> list[st
     Returns:
       One line per differing field, `agent.learning_rate: 0.1 -> 0.2`, in the order of `a`; empty if
       the two agree.
-
-    Example:
-      >>> describe_difference({"seeds": 6, "seed": 0}, {"seeds": 3, "seed": 0})
-      ['seeds: 6 -> 3']
     """
     return differences(to_json(a), to_json(b), ignore)

@@ -97,12 +97,7 @@ def _leave_at_once_after_errors() -> None:
 
 
 def is_main() -> bool:
-    """Whether this process is the one that writes and prints (process 0).
-
-    Example:
-      >>> is_main()
-      True
-    """
+    """Whether this process is the one that writes and prints (process 0)."""
     # A process on its own is not asked for its number: that would start its devices.
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
@@ -136,10 +131,6 @@ def exchange(value: T) -> list[T]:
 
     Returns:
       The values by process number.
-
-    Example:
-      >>> exchange("ready")
-      ['ready']
     """
     if not is_multi_process():
         return [value]
@@ -196,10 +187,6 @@ def all_agree(function: Callable[[], T]) -> T:
 
     Raises:
       Exception: what the function raised here, or else in the first process where it did.
-
-    Example:
-      >>> all_agree(lambda: 2 + 2)
-      4
     """
     if not is_multi_process():
         return function()

@@ -58,10 +58,6 @@ def scalars(values: Mapping[str, Any]) -> dict[str, float]:
       Nested names are joined by `/`. An array becomes its mean over finite entries (NaN if there
       are none), and a one-dimensional one of at most `MAX_SEEDS` values also `name/seed_0`, ...
       Infinities become NaN, as in the log.
-
-    Example:
-      >>> scalars({"return": 0.5})
-      {'return': 0.5}
     """
     found: dict[str, float] = {}
     for name, value in flatten(plain(values), separator="/").items():
@@ -211,17 +207,6 @@ class Views:
     Args:
       makers: by name, what opens a logger.
       report: where warnings go.
-
-    Example:
-      >>> class Printer:
-      ...     def log(self, step, values):
-      ...         print(step, values)
-      ...     def close(self):
-      ...         print("done")
-      >>> with Views({"printer": Printer}) as views:
-      ...     views.log(1, {"return": 0.5})
-      1 {'return': 0.5}
-      done
     """
 
     def __init__(

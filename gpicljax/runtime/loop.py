@@ -46,14 +46,6 @@ def watched(update: Callable[[Any], tuple[Any, dict[str, jax.Array]]]) -> Callab
     Returns:
       The same, with a further metric: `bool[]`, all parameters and all metrics whose names end in
       `loss` are finite.
-
-    Example:
-      >>> from types import SimpleNamespace
-      >>> def update(state):
-      ...     return state, {"loss": jnp.log(state.params - 1)}
-      >>> state, metrics = watched(update)(SimpleNamespace(params=jnp.zeros(())))
-      >>> sorted(metrics)
-      ['finite', 'loss']
     """
 
     def watching(state: Any) -> tuple[Any, dict[str, jax.Array]]:
@@ -130,19 +122,6 @@ def run_chunks(
       ValueError: if a count is out of range or a metric has one of the names above.
       CheckpointError: if nothing can be restored, or saving fails repeatedly.
       OSError: if logging fails repeatedly.
-
-    Example:
-      >>> import tempfile
-      >>> from pathlib import Path
-      >>> from gpicljax.runtime.config import RunConfig
-      >>> from gpicljax.runtime.run_directory import open_run
-      >>> def double(x):
-      ...     return 2 * x, {"before": x}
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     with open_run("doubling", RunConfig(runs_dir=Path(folder))) as run:
-      ...         state, log = run_chunks(double, np.ones(()), num_chunks=2, run=run)
-      >>> float(state), [record["before"] for record in log]
-      (4.0, [1.0, 2.0])
     """
     check_at_least(0, num_chunks=num_chunks, observations_per_chunk=observations_per_chunk)
     check_at_least(1, updates=updates, checkpoint_every=checkpoint_every)

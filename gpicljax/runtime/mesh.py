@@ -85,10 +85,6 @@ def devices_for(replicas: int) -> int:
     Returns:
       The smallest number of devices that keeps the longest queue as short as all of them would; the
       same number in every process.
-
-    Example:
-      >>> devices_for(6) >= 1
-      True
     """
     processes = jax.process_count()
     each = -(-replicas // processes)
@@ -157,14 +153,6 @@ def per_part(
     Returns:
       The compiled function. It donates its argument, whose arrays are those of a whole run (see
       `shard_parts`).
-
-    Example:
-      >>> def update(state):
-      ...     return {"x": 2 * state["x"]}, {"total": jax.lax.psum(state["x"].sum(), AXIS)}
-      >>> mesh, partition = make_mesh(1), lambda batch, whole: {"x": batch}
-      >>> state, metrics = per_part(update, mesh, partition)(jax.device_put({"x": np.arange(3)}))
-      >>> metrics["total"].item()
-      3
     """
     specs, same = partition(PartitionSpec(AXIS), PartitionSpec()), PartitionSpec()
     spread = _spread(update, mesh, (specs, *[same] * more), (specs, same))
@@ -228,10 +216,6 @@ def shard_leading(tree: T, mesh: Mesh) -> T:
     Raises:
       AssertionError: if several processes give different values.
       ValueError: if the device count does not divide a leading axis; see `replicas.Replicas`.
-
-    Example:
-      >>> shard_leading({"params": np.arange(4)}, make_mesh(1))["params"].tolist()
-      [0, 1, 2, 3]
     """
 
     def place(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
@@ -261,13 +245,6 @@ def shard_parts(tree: T, mesh: Mesh, partition: Callable[[Any, Any], T]) -> T:
 
     Raises:
       ValueError: if the device count does not divide the number of instances.
-
-    Example:
-      >>> state = {"envs": np.arange(4), "params": np.zeros(2)}
-      >>> partition = lambda batch, whole: {"envs": batch, "params": whole}
-      >>> parts = shard_parts(state, make_mesh(1), partition)
-      >>> parts["envs"].sharding.spec, parts["params"].sharding.spec
-      (P('data',), P())
     """
 
     def whole(part: Any) -> Any:

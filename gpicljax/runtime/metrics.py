@@ -38,14 +38,6 @@ class MetricsLog:
     Args:
       path: the file; made if absent, continued otherwise (a torn last line is cut off).
       max_failures: consecutive write errors after which `append` raises.
-
-    Example:
-      >>> import tempfile
-      >>> path = Path(tempfile.mkdtemp()) / "metrics.jsonl"
-      >>> log = MetricsLog(path)
-      >>> log.append(1, {"return": 0.5})
-      >>> log.read()
-      [{'step': 1, 'return': 0.5}]
     """
 
     def __init__(self, path: Path, *, max_failures: int = 3) -> None:
@@ -185,12 +177,7 @@ def not_finite_since(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def in_words(since: Mapping[str, int]) -> str:
-    """Says which runs are not finite, see `not_finite_since`.
-
-    Example:
-      >>> in_words({"seed 3": 2})
-      'Loss or parameters are not finite: seed 3 (from chunk 2 on).'
-    """
+    """Says which runs are not finite, see `not_finite_since`."""
     named = ", ".join(f"{name} (from chunk {chunk} on)" for name, chunk in since.items())
     return f"Loss or parameters are not finite: {named}."
 
@@ -218,16 +205,6 @@ def truncate_after(path: Path, step: int | None) -> None:
 
     Raises:
       MetricsError: if a line other than the last is damaged.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     path = Path(folder) / "metrics.jsonl"
-      ...     for step in (1, 2, 3):
-      ...         MetricsLog(path).append(step, {"return": 0.5})
-      ...     truncate_after(path, 2)
-      ...     len(read_metrics(path))
-      2
     """
     if not path.exists():
         return

@@ -19,11 +19,6 @@ class CompileClock:
     """Adds up what this process spends on tracing, lowering and compiling, while it is open.
 
     Reading a program from the compilation cache counts as well. Use as a context manager.
-
-    Example:
-      >>> with CompileClock() as clock:
-      ...     clock.take() >= 0
-      True
     """
 
     def __init__(self) -> None:

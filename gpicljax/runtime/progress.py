@@ -15,12 +15,7 @@ from gpicljax.runtime.distributed import is_main
 
 
 def duration(seconds: float) -> str:
-    """Says a duration in seconds as `42 s`, `3 min 20 s` or `5 h 07 min`.
-
-    Example:
-      >>> duration(42.4), duration(200), duration(5 * 3600 + 420)
-      ('42 s', '3 min 20 s', '5 h 07 min')
-    """
+    """Says a duration in seconds as `42 s`, `3 min 20 s` or `5 h 07 min`."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -30,12 +25,7 @@ def duration(seconds: float) -> str:
 
 
 def count(number: float) -> str:
-    """Says a count with three digits and a unit prefix, `1.23M`.
-
-    Example:
-      >>> count(1_234_567)
-      '1.23M'
-    """
+    """Says a count with three digits and a unit prefix, `1.23M`."""
     for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= limit:
             return f"{number / limit:.3g}{suffix}" if number < 999.5 * limit else f"{number:.3g}"
@@ -56,12 +46,6 @@ def announce(
       details: what a reader wants to know, by name (seeds, updates, parameters, devices, ...).
       expected_seconds: estimated duration in seconds, compilation included.
       stream: where to print; standard output by default.
-
-    Example:
-      >>> announce("mazes quick: PPO on MazeWorld-v0", {"seeds": 6}, expected_seconds=200)
-      mazes quick: PPO on MazeWorld-v0
-        seeds: 6
-        expected: about 3 min 20 s, compilation included
     """
     if not is_main():
         return
@@ -83,12 +67,6 @@ class Progress:
       total: number of chunks of the whole run.
       key_metric: name of the metric to show; arrays are shown by their mean (over finite values).
       stream: where to print; standard output by default.
-
-    Example:
-      >>> progress = Progress(2, key_metric="return")
-      >>> progress.note("evaluating ...")
-      evaluating ...
-      >>> progress.close()
     """
 
     def __init__(

@@ -37,10 +37,6 @@ def provenance() -> dict[str, Any]:
       A dict of JSON values: `date` (UTC, ISO 8601), `command`, `git` (`commit` and `modified`, or
       None outside a repository), `hardware` (`cpu`, `cores` usable by this process, `devices` as
       counts by kind, `processes`) and `versions` by package.
-
-    Example:
-      >>> sorted(provenance())[:3]
-      ['command', 'date', 'git']
     """
     devices = Counter(f"{d.platform}: {d.device_kind}" for d in jax.devices())
     return {
@@ -58,12 +54,7 @@ def provenance() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of those of `PACKAGES` that are installed.
-
-    Example:
-      >>> "python" in versions() and "jax" in versions()
-      True
-    """
+    """Versions of Python and of those of `PACKAGES` that are installed."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

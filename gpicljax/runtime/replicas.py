@@ -29,12 +29,6 @@ class Replicas:
       names: of the runs, in order.
       mesh: the devices; see `devices_for`.
       copied: whether every device holds all runs; none is then surplus.
-
-    Example:
-      >>> from gpicljax.runtime import make_mesh
-      >>> replicas = Replicas(("seed 0", "seed 1"), make_mesh(1))
-      >>> replicas.count
-      2
     """
 
     names: tuple[str, ...]

@@ -142,14 +142,6 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
       RunLockedError: if another process (or another `RunDirectory` here) has the run open.
       RunError: if the run to be resumed does not exist, or has lost its `config.json`; if the
         processes were given different configurations, or do not share the file system.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     run = open_run("bandits", RunConfig(name="first", runs_dir=Path(folder)))
-      ...     run.close()
-      >>> run.path.name
-      'first'
     """
     all_agree(lambda: validate(config))
     first, *others = exchange(to_json(config))
@@ -249,14 +241,6 @@ def write_summary(run: RunDirectory, results: Mapping[str, Any], markdown: str) 
     Raises:
       OSError: if a file cannot be written; the previous one is then untouched.
       TypeError: if a result is of another type.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     with open_run("bandits", RunConfig(runs_dir=Path(folder))) as run:
-      ...         write_summary(run, {"return": 0.5}, "# Bandits")
-      ...         sorted(file.name for file in run.path.glob("summary.*"))
-      ['summary.json', 'summary.md']
     """
     if not is_main():
         return

@@ -63,17 +63,6 @@ def save_autoencoder(
     Raises:
       OSError: if a file cannot be written.
       ValueError: if `params` are not its own.
-
-    Example:
-      >>> import tempfile
-      >>> settings = AutoencoderSettings("patches", latent=4, width=8)
-      >>> like = jax.eval_shape(standardised(autoencoder(settings, (8, 8))).init, jax.random.key(0))
-      >>> params = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), like)
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     save_autoencoder(folder, settings, (8, 8), params, error=0.25)
-      ...     loaded = load_autoencoder(folder)
-      >>> loaded.autoencoder.latent, loaded.info["error"]
-      (4, 0.25)
     """
     expected, found = jax.tree.map(np.shape, _like(settings, resolution)), None
     if isinstance(params, Standardised):

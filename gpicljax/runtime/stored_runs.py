@@ -221,16 +221,7 @@ def read_run(path: Path) -> StoredRun:
 
 
 def find_runs(runs_dir: Path) -> list[Path]:
-    """The run folders below `runs_dir`, `<experiment>/<name>`, sorted by name.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     (Path(folder) / "bandits" / "quick").mkdir(parents=True)
-      ...     _ = (Path(folder) / "bandits" / "quick" / "config.json").write_text("{}")
-      ...     [path.name for path in find_runs(Path(folder))]
-      ['quick']
-    """
+    """The run folders below `runs_dir`, `<experiment>/<name>`, sorted by name."""
     if not runs_dir.is_dir():
         return []
     folders = [f for f in runs_dir.glob("*/*") if f.is_dir() and not f.name.startswith(".")]
@@ -309,13 +300,6 @@ def by_method(runs: Sequence[StoredRun], field: str, metric: str) -> dict[str, l
 
     Raises:
       UnknownRunError: if the runs do not differ in the field, or a method lacks one of the tasks.
-
-    Example:
-      >>> def run(method, score):
-      ...     records = [{"step": 1, "return": [score]}]
-      ...     return StoredRun(Path(method), {"method": method}, {}, records, {}, (), False)
-      >>> by_method([run("ppo", 0.9), run("dqn", 0.8)], "method", "return")
-      {'ppo': [array([0.9])], 'dqn': [array([0.8])]}
     """
     differences = config_differences(list(runs))
     if field not in differences:

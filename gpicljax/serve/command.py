@@ -181,12 +181,7 @@ def one_thread() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns its exit code.
-
-    Example:
-      >>> main(["CliffWalking-v1"])  # whose observations and actions are no bytes
-      2
-    """
+    """The command line; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="gpicljax serve",
         description="Serve an environment of bytes to learners at the other end of a socket.",

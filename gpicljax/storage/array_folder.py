@@ -28,12 +28,7 @@ class SavedError(RuntimeError):
 
 
 def named(part: str, tree: Any) -> dict[str, np.ndarray]:
-    """The leaves of a pytree by name, below `part`.
-
-    Example:
-      >>> sorted(named("params", {"bias": 0.0, "kernel": 1.0}))
-      ['params/0000.bias', 'params/0001.kernel']
-    """
+    """The leaves of a pytree by name, below `part`."""
     return {f"{part}/{name}": np.asarray(leaf) for name, leaf in named_leaves(tree)}
 
 
@@ -130,15 +125,6 @@ def restore(folder: Path, arrays: Mapping[str, np.ndarray], part: str, like: Any
 
     Raises:
       SavedError: if one is missing or has another shape.
-
-    Example:
-      >>> arrays = named("params", {"bias": np.zeros(2), "kernel": np.ones((3, 2))})
-      >>> like = {"bias": np.zeros(2), "kernel": np.zeros((3, 2))}
-      >>> restore(Path("agent"), arrays, "params", like)["kernel"].shape
-      (3, 2)
-      >>> restore(Path("agent"), arrays, "params", {"bias": np.zeros(5)})
-      Traceback (most recent call last):
-      gpicljax.storage.array_folder.SavedError: agent/params.npz has [2] at params/0000.bias; ...
     """
     leaves = []
     for name, leaf in named_leaves(like):

@@ -89,10 +89,6 @@ def plain(value: Any) -> Any:
 
     Raises:
       TypeError: for a value of any other type.
-
-    Example:
-      >>> plain({"best": np.float32(0.5), "curve": np.array([1.0, np.nan]), "at": Path("runs")})
-      {'best': 0.5, 'curve': [1.0, None], 'at': 'runs'}
     """
     if value is None or isinstance(value, str | bool | int):
         return value

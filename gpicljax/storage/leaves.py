@@ -34,12 +34,7 @@ def _dotted(path: tuple[Any, ...]) -> str:
 
 
 def is_key(leaf: Any) -> bool:
-    """Whether a leaf (an array or its abstract form) holds typed random keys.
-
-    Example:
-      >>> is_key(jax.random.key(0)), is_key(np.zeros(2))
-      (True, False)
-    """
+    """Whether a leaf (an array or its abstract form) holds typed random keys."""
     return jnp.issubdtype(getattr(leaf, "dtype", np.int32), jax.dtypes.prng_key)
 
 
@@ -55,10 +50,6 @@ def spec(name: str, leaf: Any) -> Spec:
 
     Raises:
       TypeError: for a leaf that cannot be stored.
-
-    Example:
-      >>> spec("reward", np.zeros(3, np.float32))
-      {'name': 'reward', 'shape': [3], 'dtype': 'float32'}
     """
     if isinstance(leaf, bool | int | float):
         return {"name": name, "shape": [], "dtype": f"Python {type(leaf).__name__}"}

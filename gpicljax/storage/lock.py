@@ -46,14 +46,6 @@ def exclusive(folder: Path) -> Held:
 
     Raises:
       LockedError: if somebody else holds it; says which process.
-
-    Example:
-      >>> import tempfile
-      >>> folder = Path(tempfile.mkdtemp())
-      >>> held = exclusive(folder)
-      >>> is_locked(folder)
-      True
-      >>> held.close()
     """
     lock = FileLock(folder / LOCK)
     try:

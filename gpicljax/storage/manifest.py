@@ -16,15 +16,7 @@ Files = dict[str, tuple[int, str]]
 
 
 def describe_files(folder: Path) -> Files:
-    """Size and SHA-256 of all files below a folder.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     _ = (Path(folder) / "notes.txt").write_text("all is well")
-      ...     describe_files(Path(folder))["notes.txt"][0]
-      11
-    """
+    """Size and SHA-256 of all files below a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(f.relative_to(folder)): (f.stat().st_size, digest_of(f)) for f in files}
 
@@ -85,14 +77,6 @@ def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
 
     Raises:
       OSError: if a file cannot be read or the manifest cannot be written.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     _ = (Path(folder) / "notes.txt").write_text("all is well")
-      ...     write_manifest(Path(folder), {"step": 3})
-      ...     find_damage(Path(folder)) is None
-      True
     """
     for file in (path for path in folder.rglob("*") if path.is_file()):
         sync_file(file)
@@ -127,18 +111,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def find_damage(folder: Path) -> str | None:
-    """The first thing that is wrong with a folder's manifest or files; None if all is well.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     file = Path(folder) / "notes.txt"
-      ...     _ = file.write_text("all is well")
-      ...     write_manifest(Path(folder), {})
-      ...     _ = file.write_text("all is not")
-      ...     find_damage(Path(folder))
-      '...notes.txt has 10 bytes instead of 11'
-    """
+    """The first thing that is wrong with a folder's manifest or files; None if all is well."""
     try:
         files = read_manifest(folder)["files"]
     except (OSError, ValueError) as error:

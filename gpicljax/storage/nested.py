@@ -16,10 +16,6 @@ def flatten(data: Any, prefix: str = "", separator: str = ".") -> dict[str, Any]
 
     Returns:
       The innermost values by their joined names.
-
-    Example:
-      >>> flatten({"agent": {"unroll": 32}, "seeds": 6})
-      {'agent.unroll': 32, 'seeds': 6}
     """
     if not isinstance(data, Mapping) or (prefix and not data):
         return {prefix: data}
@@ -44,10 +40,6 @@ def differences(
     Returns:
       One line per differing entry, `agent.learning_rate: 0.1 -> 0.2`, in the order of `a`; empty if
       the two agree.
-
-    Example:
-      >>> differences({"agent": {"unroll": 32}, "seeds": 6}, {"agent": {"unroll": 16}, "seeds": 6})
-      ['agent.unroll: 32 -> 16']
     """
     left, right = flatten(a), flatten(b)
     names = [*left, *(name for name in right if name not in left)]

@@ -72,13 +72,6 @@ def episode_page(
     Raises:
       ValueError: if there are neither words nor frames, or an argument has another shape, dtype or
         length than it should.
-
-    Example:
-      >>> page = episode_page(
-      ...     title="An example", words=["before", "after"], actions=["go"], rewards=[1.0]
-      ... )
-      >>> "before" in page
-      True
     """
     check(words is not None or frames is not None, "words", None, "descriptions, or frames")
     frames = np.zeros((0, 1, 1, 3), np.uint8) if frames is None else np.asarray(frames)

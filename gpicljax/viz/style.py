@@ -56,12 +56,7 @@ class Label(NamedTuple):
 
 
 def colours(count: int) -> tuple[str, ...]:
-    """`count` distinct colours as hex strings: the palette, or a perceptual ramp beyond it.
-
-    Example:
-      >>> colours(2)
-      ('#0072B2', '#D55E00')
-    """
+    """`count` distinct colours as hex strings: the palette, or a perceptual ramp beyond it."""
     if count <= len(PALETTE):
         return PALETTE[:count]
     from matplotlib import colormaps
@@ -71,12 +66,7 @@ def colours(count: int) -> tuple[str, ...]:
 
 
 def text_colour(background: str) -> str:
-    """Black or white ink, whichever reads better on `background` (WCAG relative luminance).
-
-    Example:
-      >>> text_colour("#f3f4f6"), text_colour("#1f2328")
-      ('#1f2328', '#ffffff')
-    """
+    """Black or white ink, whichever reads better on `background` (WCAG relative luminance)."""
     from matplotlib.colors import to_rgb
 
     rgb = np.asarray(to_rgb(background))
@@ -154,34 +144,19 @@ def title_figure(figure: "Figure", title: str) -> None:
 
 
 def tick(percent: bool) -> Callable[..., str]:
-    """Formatter of axis ticks, exact: `"62.5 %"` for 0.625 in per cent, else `"0.625"`.
-
-    Example:
-      >>> tick(percent=True)(0.625), tick(percent=False)(-2)
-      ('62.5 %', '−2')
-    """
+    """Formatter of axis ticks, exact: `"62.5 %"` for 0.625 in per cent, else `"0.625"`."""
     scale, unit = (100.0, " %") if percent else (1.0, "")
     return lambda value, _=None: f"{scale * value:.6g}{unit}".replace("-", "\N{MINUS SIGN}")
 
 
 def number(value: float, percent: bool) -> str:
-    """A measured value for a label: one decimal of a per cent, else three significant digits.
-
-    Example:
-      >>> number(0.94, percent=True), number(12.345, percent=False)
-      ('94.0 %', '12.3')
-    """
+    """A measured value for a label: one decimal of a per cent, else three significant digits."""
     text = f"{100 * value:.1f} %" if percent else f"{value:#.3g}".rstrip(".")
     return text.replace("-", "\N{MINUS SIGN}")
 
 
 def big_number(value: float, _: object = None) -> str:
-    """Counts as people say them: `"500 k"`, `"2.5 M"`.
-
-    Example:
-      >>> big_number(500_000), big_number(2_500_000)
-      ('500 k', '2.5 M')
-    """
+    """Counts as people say them: `"500 k"`, `"2.5 M"`."""
     for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= scale:
             return f"{value / scale:.6g} {unit}"
@@ -202,10 +177,6 @@ def spread(levels: ArrayLike, gap: float, low: float, high: float) -> NDArray[np
       moved into [low, high].
 
     Source: isotonic regression by pooling adjacent violators (Barlow et al., 1972).
-
-    Example:
-      >>> spread([1, 1, 5], gap=2, low=0, high=10).tolist()
-      [0.0, 2.0, 5.0]
     """
     want = np.asarray(levels, np.float64)
     count = want.size

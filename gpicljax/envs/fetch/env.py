@@ -213,30 +213,15 @@ class Fetch(Environment[Params, Task, State]):
 
 
 def push() -> Fetch:
-    """The block is to be pushed along the table.
-
-    Example:
-      >>> push().name
-      'FetchPush'
-    """
+    """The block is to be pushed along the table."""
     return Fetch("push")
 
 
 def slide() -> Fetch:
-    """A puck is to be hit, for the goal is out of reach.
-
-    Example:
-      >>> slide().name
-      'FetchSlide'
-    """
+    """A puck is to be hit, for the goal is out of reach."""
     return Fetch("slide")
 
 
 def pick_and_place() -> Fetch:
-    """The block is to be lifted, for half of the goals are in the air.
-
-    Example:
-      >>> pick_and_place().name
-      'FetchPickAndPlace'
-    """
+    """The block is to be lifted, for half of the goals are in the air."""
     return Fetch("pick_and_place")

@@ -36,10 +36,6 @@ class Script:
 
     Raises:
       ValueError: unless they are numbers from 0 on, and the gain at most 1.
-
-    Example:
-      >>> Script(noise=0.5).gain
-      0.7
     """
 
     gain: Annotated[float, Range(above=0, most=1)] = 0.7
@@ -67,10 +63,6 @@ def script(env: Fetch, settings: Script | None = None) -> Agent:
 
     Returns:
       The agent; it has no parameters.
-
-    Example:
-      >>> script(Fetch("push")).initial_carry(2).phase.tolist()
-      [0, 0]
     """
     settings = settings or Script()
     rule = {"push": _push, "slide": _slide, "pick_and_place": _pick_and_place}[env.task]

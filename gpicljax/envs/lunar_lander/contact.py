@@ -50,46 +50,23 @@ def frame_of(pose: Triple) -> Frame:
 
 
 def column(values: np.ndarray, like: jax.Array) -> jax.Array:
-    """Constants of the three bodies, `[3, 1]`, in the dtype of `like`.
-
-    Example:
-      >>> column(np.array([1, 2, 3]), like=jnp.zeros((3, 8))).tolist()
-      [[1.0], [2.0], [3.0]]
-    """
+    """Constants of the three bodies, `[3, 1]`, in the dtype of `like`."""
     return jnp.asarray(values[:, None], like.dtype)
 
 
 def turned(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
-    """A direction in a body's coordinates as one in the world's.
-
-    Example:
-      >>> quarter = Frame(x=5.0, y=2.0, cos=0.0, sin=1.0)
-      >>> turned(quarter, 1.0, 0.0)
-      (0.0, 1.0)
-    """
+    """A direction in a body's coordinates as one in the world's."""
     return frame.cos * x - frame.sin * y, frame.sin * x + frame.cos * y
 
 
 def placed(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
-    """A point relative to the centre of mass as one in the world.
-
-    Example:
-      >>> quarter = Frame(x=5.0, y=2.0, cos=0.0, sin=1.0)
-      >>> placed(quarter, 1.0, 0.0)
-      (5.0, 3.0)
-    """
+    """A point relative to the centre of mass as one in the world."""
     x, y = turned(frame, x, y)
     return frame.x + x, frame.y + y
 
 
 def local(frame: Frame, x: jax.Array, y: jax.Array) -> Pair:
-    """The inverse of `placed`.
-
-    Example:
-      >>> quarter = Frame(x=5.0, y=2.0, cos=0.0, sin=1.0)
-      >>> local(quarter, 5.0, 3.0)
-      (1.0, 0.0)
-    """
+    """The inverse of `placed`."""
     x, y = x - frame.x, y - frame.y
     return frame.cos * x + frame.sin * y, frame.cos * y - frame.sin * x
 
@@ -107,11 +84,6 @@ def entries(table: str, like: jax.Array) -> Pair:
     """All corners, following corners or normals of the bodies, in their coordinates.
 
     Each is `[6, 1, 3, 1]`, in the dtype of `like`.
-
-    Example:
-      >>> x, _ = entries("corner", like=jnp.zeros(1))
-      >>> (scene.SCALE * x[:, 0, 0, 0]).round().tolist()  # the lander's, in pixels
-      [17.0, 17.0, 14.0, -14.0, -17.0, -17.0]
     """
     x, y = (jnp.asarray(_TABLES[table][:, None, :, None, i], like.dtype) for i in range(2))
     return x, y
@@ -133,13 +105,7 @@ def entry_at(table: str, index: jax.Array, like: jax.Array) -> Pair:
 
 
 def corners(frame: Frame) -> Pair:
-    """The six corners of each body in the world, `[6, 2, 3, B]`, or with 1 for 2 slots.
-
-    Example:
-      >>> x, y = jax.eval_shape(corners, Frame(*np.zeros((4, 2, 3, 8))))
-      >>> x.shape
-      (6, 2, 3, 8)
-    """
+    """The six corners of each body in the world, `[6, 2, 3, B]`, or with 1 for 2 slots."""
     return placed(frame, *entries("corner", frame.x))
 
 
@@ -147,11 +113,6 @@ def least(values: jax.Array) -> Pair:
     """The least value along the first axis, and the lowest index that has it, `int32[...]`.
 
     Both in one go, which a kernel can hold at any size: see `kernel`.
-
-    Example:
-      >>> value, index = least(jnp.array([3.0, 1.0, 1.0]))
-      >>> value.item(), index.item()
-      (1.0, 1)
     """
 
     def lower(a: Pair, b: Pair) -> Pair:
@@ -360,14 +321,7 @@ class Rows(NamedTuple):
 
 
 def rows(frame: Frame, m: Manifold) -> Rows:
-    """Prepares the velocity constraints of contacts (those with `size` 0 do nothing).
-
-    Example:
-      >>> frame, edges = Frame(*np.zeros((4, 3, 8))), Edges(*np.zeros((4, 2, 3, 8)))
-      >>> touch = jax.eval_shape(manifold, frame, edges)
-      >>> jax.eval_shape(rows, frame, touch).pair.shape
-      (2, 3, 8)
-    """
+    """Prepares the velocity constraints of contacts (those with `size` 0 do nothing)."""
 
     def geometry() -> tuple[Pair, list[Pair]]:
         arms = []
@@ -415,15 +369,7 @@ def _pushed(velocity: Triple, arm: Pair, px: jax.Array, py: jax.Array) -> Triple
 
 
 def push(velocity: Triple, r: Rows, impulses: Impulses) -> Triple:
-    """Applies impulses at the two points of contacts.
-
-    Example:
-      >>> below = (0.0, -1.0)
-      >>> r = Rows((0.0, 1.0), (below, below), *[None] * 5)  # on level ground
-      >>> _, vy, _ = push(tuple(np.zeros((3, 3, 1), np.float32)), r, impulses=(2.0, 1.0, 0.0, 0.0))
-      >>> [f"{momentum:.1f}" for momentum in scene.MASS * vy[:, 0]]
-      ['3.0', '3.0', '3.0']
-    """
+    """Applies impulses at the two points of contacts."""
     nx, ny = r.normal
     for arm, along, across in zip(r.arm, impulses[:2], impulses[2:], strict=True):
         velocity = _pushed(velocity, arm, along * nx + across * ny, along * ny - across * nx)
@@ -435,14 +381,6 @@ def solve(r: Rows, velocity: Triple, old: Impulses) -> tuple[Triple, Impulses]:
 
     Returns:
       The velocities and the impulses.
-
-    Example:
-      >>> zeros = np.zeros((4, 3, 8))
-      >>> def once(frame, edges, velocity, old):
-      ...     return solve(rows(frame, manifold(frame, edges)), velocity, old)
-      >>> x = jax.eval_shape(once, Frame(*zeros), Edges(*zeros), tuple(zeros[:3]), tuple(zeros))
-      >>> [len(part) for part in x]
-      [3, 4]
     """
     nx, ny = r.normal
 
@@ -506,13 +444,6 @@ def correct(
 
     Returns:
       The pose, and the least separation seen (at most 0).
-
-    Example:
-      >>> zeros, everyone = np.zeros((4, 2, 3, 8)), np.ones((3, 8), bool)
-      >>> both = jax.eval_shape(manifold, Frame(*zeros), Edges(*zeros))
-      >>> pose, worst = jax.eval_shape(correct, tuple(zeros[:3, 0]), both, everyone, 0.2)
-      >>> worst.shape
-      (3, 8)
     """
     inverse_mass = column(scene.INVERSE_MASS, pose[0])
     inverse_inertia = column(scene.INVERSE_INERTIA, pose[0])

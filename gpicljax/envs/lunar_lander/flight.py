@@ -27,12 +27,7 @@ _ORDER = (1, 0)  # the joints, in the order of solution
 
 
 def stacked(triples: list[Triple]) -> Triple:
-    """Per-body triples `[B]` as one triple `[3, B]`.
-
-    Example:
-      >>> [x.tolist() for x in stacked([(1, 2, 3), (4, 5, 6), (7, 8, 9)])]
-      [[1, 4, 7], [2, 5, 8], [3, 6, 9]]
-    """
+    """Per-body triples `[B]` as one triple `[3, B]`."""
     x, y, z = (jnp.stack(component) for component in zip(*triples, strict=True))
     return x, y, z
 
@@ -76,16 +71,7 @@ def joint_rows(world: World) -> tuple[list[joint.Row], jax.Array, jax.Array]:
 def warm(
     rows: list[joint.Row], bodies: list[Triple], impulses: list[joint.Impulses]
 ) -> list[Triple]:
-    """The velocities with which the impulses of the last step leave bodies.
-
-    Example:
-      >>> def start():
-      ...     world = jax.tree.map(lambda x: x[..., None], scene.first_world(jnp.float32))
-      ...     rows, _, impulses = joint_rows(world)
-      ...     return warm(rows, bodies_of(world.velocity), unstacked(impulses))
-      >>> [len(velocity) for velocity in jax.eval_shape(start)]
-      [3, 3, 3]
-    """
+    """The velocities with which the impulses of the last step leave bodies."""
     for leg in _ORDER:
         bodies[0], bodies[leg + 1] = joint.push(
             leg, bodies[0], bodies[leg + 1], rows[leg].arms, impulses[leg]
@@ -295,14 +281,7 @@ def _bounds(pose: Triple) -> tuple[jax.Array, jax.Array]:
 
 
 def followed(boxes: Boxes, start: Triple, end: Triple, heights: jax.Array) -> Boxes:
-    """The boxes after a motion: whichever contact begins first is also solved differently.
-
-    Example:
-      >>> none, pose = np.zeros((3, 8), np.int32), tuple(np.zeros((3, 3, 8)))
-      >>> boxes = Boxes(np.zeros((4, 3, 8)), none, none)
-      >>> jax.eval_shape(followed, boxes, pose, pose, np.zeros((11, 8))).nearby.shape
-      (3, 8)
-    """
+    """The boxes after a motion: whichever contact begins first is also solved differently."""
     (low0, high0), (low1, high1) = _bounds(start), _bounds(end)
     low, high = jnp.minimum(low0, low1), jnp.maximum(high0, high1)
     left = ((low < boxes.box[:2]) | (high > boxes.box[2:])).any(0)

@@ -93,12 +93,7 @@ class Row(NamedTuple):
 
 
 def rows(angles: jax.Array, limit: jax.Array) -> Row:
-    """Prepares the velocity constraints of both joints, leaves `[2, B]`.
-
-    Example:
-      >>> jax.eval_shape(rows, np.zeros((3, 8)), np.zeros((2, 8), np.int32)).limit.shape
-      (2, 8)
-    """
+    """Prepares the velocity constraints of both joints, leaves `[2, B]`."""
     mass_a, inertia_a, mass_b, inertia_b = _masses(0)
     away = _column(scene.LEG_SIDE * scene.LEG_AWAY, angles)
     ax, ay, bx, by = apart(_arms, away, angles[:1], angles[1:])
@@ -129,14 +124,7 @@ def rows(angles: jax.Array, limit: jax.Array) -> Row:
 def push(
     leg: int, lander: Triple, body: Triple, arms: tuple[jax.Array, ...], change: Impulses
 ) -> tuple[Triple, Triple]:
-    """Applies a joint's impulses to the lander and the leg.
-
-    Example:
-      >>> still, impulses = (0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0)
-      >>> lander, leg = push(0, still, still, arms=(0.0,) * 4, change=impulses)
-      >>> f"{scene.MASS[0] * lander[1]:.1f}, {scene.MASS[1] * leg[1]:.1f}"
-      '-1.0, 1.0'
-    """
+    """Applies a joint's impulses to the lander and the leg."""
     mass_a, inertia_a, mass_b, inertia_b = _masses(leg)
     ax, ay, bx, by = arms
     px, py, limit, motor = change
@@ -162,14 +150,6 @@ def solve(
 
     Returns:
       Velocities of lander and leg, and the impulses.
-
-    Example:
-      >>> def once(angles, velocity, old):
-      ...     row = jax.tree.map(lambda x: x[0], rows(angles, limit_states(angles)))
-      ...     return solve(0, row, velocity, velocity, old)
-      >>> zeros = np.zeros((4, 8))
-      >>> [len(x) for x in jax.eval_shape(once, zeros[:3], tuple(zeros[:3]), tuple(zeros))]
-      [3, 3, 4]
     """
     _, inertia_a, _, inertia_b = _masses(leg)
     wanted = float(scene.MOTOR_SPEED[leg])
@@ -206,13 +186,6 @@ def correct(
 
     Returns:
       Poses of lander and leg, and whether both errors were small beforehand.
-
-    Example:
-      >>> def first(limit, pose):
-      ...     return correct(0, limit, pose, pose)
-      >>> lander, leg, fine = jax.eval_shape(first, np.zeros(8, np.int32), tuple(np.zeros((3, 8))))
-      >>> len(leg), fine.shape
-      (3, (8,))
     """
     mass_a, inertia_a, mass_b, inertia_b = _masses(leg)
     lowest, highest = (float(x) for x in scene.LIMITS[leg])

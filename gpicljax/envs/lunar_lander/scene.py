@@ -153,10 +153,6 @@ def terrain(heights: jax.Array) -> jax.Array:
 
     Returns:
       float `[11]`: the ground's height at x = 0, 2, ..., 20; level between 8 and 12.
-
-    Example:
-      >>> " ".join(f"{height:.1f}" for height in jax.jit(terrain)(jnp.zeros(12)))
-      '0.0 0.0 1.1 2.2 3.3 3.3 3.3 2.2 1.1 0.0 0.0'
     """
     heights = heights.at[3:8].set(HEIGHT / 4)
     return 0.33 * (jnp.roll(heights, 1) + heights + jnp.roll(heights, -1))[: NUM_EDGES + 1]

@@ -51,10 +51,6 @@ def render(pose: jax.Array, ground: jax.Array) -> jax.Array:
 
     Returns:
       `uint8[400, 600, 3]`.
-
-    Example:
-      >>> jax.eval_shape(render, np.zeros((3, 3)), np.zeros(11)).shape
-      (400, 600, 3)
     """
     picture = jnp.asarray(_sky(), pose.dtype)
     surface = _on_screen(scene.EDGE * jnp.arange(ground.shape[0]), ground)

@@ -55,12 +55,7 @@ def oracle() -> Agent:
 
 
 def echo() -> Agent:
-    """Repeats the byte that it sees.
-
-    Example:
-      >>> echo().initial_carry(8)
-      ()
-    """
+    """Repeats the byte that it sees."""
 
     def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
         del keys, params
@@ -70,12 +65,7 @@ def echo() -> Agent:
 
 
 def silent() -> Agent:
-    """Says nothing but spaces.
-
-    Example:
-      >>> silent().initial_carry(8)
-      ()
-    """
+    """Says nothing but spaces."""
 
     def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
         del keys, params

@@ -274,14 +274,6 @@ def summary(measures: TrialMeasures, confidence: float = 0.95) -> Mapping[str, I
     """Every measure's mean over trials with its t-interval, by name.
 
     Trials without a value are left out; a measure that none has is not there.
-
-    Example:
-      >>> four = jnp.array([4, 4])
-      >>> ends = jnp.ones((2, 4), bool)
-      >>> trials = TrialRecords(ends.astype(int), ends * 1.0, ends, four, four, four * 0)
-      >>> table = summary(measure_trials(trials, num_actions=2))
-      >>> table["average_episode_reward"].mean, table["total_steps"].mean
-      (1.0, 4.0)
     """
     named: dict[str, Any] = {}
     for name, value in measures._asdict().items():

@@ -40,12 +40,7 @@ def oracle_agent() -> Agent:
 
 
 def uniform_agent(env: MetaLanguage) -> Agent:
-    """Predicts every token alike: log(V) nats per token, 3.47 by default.
-
-    Example:
-      >>> uniform_agent(MetaLanguage()).initial_carry(4)
-      ()
-    """
+    """Predicts every token alike: log(V) nats per token, 3.47 by default."""
 
     def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
         del keys, params
@@ -98,12 +93,6 @@ def unigram_log_likelihood(tokens: jax.Array, vocab_size: int, prior: float = 0.
 
     Raises:
       ValueError: if `prior` is not above 0.
-
-    Example:
-      >>> tokens = jnp.array([0, 1, 1])
-      >>> likelihood = unigram_log_likelihood(tokens, vocab_size=2)
-      >>> [round(p, 3) for p in jnp.exp(likelihood).tolist()]
-      [0.5, 0.75]
     """
     _check_prior(prior)
     dtype = jnp.result_type(float)

@@ -312,13 +312,7 @@ MOST_PERIODS = 7
 
 
 def kept(talk: Talk) -> Kept:
-    """A talk as it is carried: counts stay below 2**15, for no instance lasts that long.
-
-    Example:
-      >>> talk = dataclasses.replace(first_talk(jnp.int32(AT_ONCE)), limit=jnp.int32(-51))
-      >>> int(kept(talk).talk.limit), int(kept(talk).talk.result)
-      (-51, -1)
-    """
+    """A talk as it is carried: counts stay below 2**15, for no instance lasts that long."""
     marks = talk.matched, talk.streak, talk.periods, talk.known, talk.ended, talk.result + 1
     return Kept(
         clock=talk.time | talk.asked << 16,
@@ -330,13 +324,7 @@ def kept(talk: Talk) -> Kept:
 
 
 def packed(rules: Rules) -> np.ndarray:
-    """Rules as one number, `int32[...]`.
-
-    Example:
-      >>> rules = Rules(1, 22, 4, 2, 10, 0, 10_000, 0, 1, 0, 0, 0, 1, 0)
-      >>> [int(x) for x in unpacked(jnp.asarray(packed(rules)))]
-      [1, 22, 4, 2, 10, 0, 10000, 0, 1, 0, 0, 0, 1, 0]
-    """
+    """Rules as one number, `int32[...]`."""
     number, shift = np.zeros(np.shape(rules[0]), np.int32), 0
     for value, bits, scale in zip(rules, _WIDTHS, _SCALES, strict=True):
         units = np.asarray(value, np.int32) // scale

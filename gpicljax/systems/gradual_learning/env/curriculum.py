@@ -120,10 +120,6 @@ def predecessors(name: str, requires: Mapping[str, Sequence[str]] | None = None)
 
     Raises:
       ValueError: for an unknown name, and requirements in a circle.
-
-    Example:
-      >>> predecessors("micro5.1")
-      ['micro1', 'micro2', 'micro3', 'micro4']
     """
     graph = {task.name: task.requires for task in TASK_SETS} if requires is None else requires
     check_choice("name", name, graph)

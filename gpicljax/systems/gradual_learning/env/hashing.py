@@ -28,10 +28,6 @@ def mixed(x: jax.Array) -> jax.Array:
     """A bijection of `uint32` that leaves no bit where it was.
 
     Source: multiply-xorshift with constants found by search (Wellons, "lowbias32").
-
-    Example:
-      >>> int(mixed(jnp.uint32(0))), int(mixed(jnp.uint32(1)))
-      (0, 1753845952)
     """
     x = x ^ (x >> 16)
     x = x * np.uint32(0x7FEB352D)
@@ -42,35 +38,19 @@ def mixed(x: jax.Array) -> jax.Array:
 
 @jax.jit
 def word(seed: Seed, number: Any) -> jax.Array:
-    """The draw of this number, `uint32`; `number` is an integer, or an array of them.
-
-    Example:
-      >>> seed = Seed(jnp.uint32(1), jnp.uint32(2))
-      >>> word(seed, jnp.arange(3)).dtype.name
-      'uint32'
-    """
+    """The draw of this number, `uint32`; `number` is an integer, or an array of them."""
     number = jnp.asarray(number).astype(jnp.uint32)
     return mixed(seed.first ^ mixed(seed.second + (number + np.uint32(1)) * _STRIDE))
 
 
 @jax.jit
 def below(bits: jax.Array, size: Any) -> jax.Array:
-    """`int32` within 0 .. size - 1; the bias is below `size / 2**32`.
-
-    Example:
-      >>> int(below(jnp.uint32(7), 3))
-      1
-    """
+    """`int32` within 0 .. size - 1; the bias is below `size / 2**32`."""
     return (bits % jnp.asarray(size).astype(jnp.uint32)).astype(jnp.int32)
 
 
 def inner(seed: Seed, number: Any) -> Seed:
-    """The seed of this number: of an instance in its stream.
-
-    Example:
-      >>> inner(Seed(jnp.uint32(1), jnp.uint32(2)), 3).first.dtype.name
-      'uint32'
-    """
+    """The seed of this number: of an instance in its stream."""
     number = jnp.asarray(number).astype(jnp.uint32)
     return Seed(word(seed, 2 * number), word(seed, 2 * number + np.uint32(1)))
 
@@ -90,11 +70,6 @@ def permuted(seed: jax.Array, place: jax.Array, size: jax.Array) -> jax.Array:
       `int32[...]`.
 
     Source: swap-or-not (Hoang, Morris and Rogaway, 2012).
-
-    Example:
-      >>> places = jnp.arange(5)
-      >>> sorted(permuted(jnp.uint32(1), places, jnp.int32(5)).tolist())
-      [0, 1, 2, 3, 4]
     """
     shape = jnp.broadcast_shapes(jnp.shape(seed), jnp.shape(place), jnp.shape(size))
     seed = jnp.broadcast_to(jnp.asarray(seed, jnp.uint32), shape)

@@ -70,14 +70,6 @@ def belongs(description: Description, string: jax.Array, size: jax.Array) -> jax
 
     Returns:
       `bool[]`.
-
-    Example:
-      >>> grams = jnp.full((3, 3), -1).at[0].set(jnp.array([0, 1, -1]))
-      >>> sizes, no = jnp.array([2, 0, 0]), jnp.zeros(3, bool)
-      >>> description = Description(grams, sizes, no, jnp.array(False), jnp.array(True))
-      >>> abab = jnp.zeros(LONGEST, jnp.int32).at[jnp.array([1, 3])].set(1)
-      >>> [bool(belongs(description, abab, jnp.int32(n))) for n in (2, 3, 4)]
-      [True, False, True]
     """
     there = jnp.arange(LONGEST) < size
     wanted = (description.sizes > 0) & ~description.forbidden

@@ -36,12 +36,7 @@ _LENGTH_BITS = 8
 
 @functools.cache
 def words() -> tuple[str, ...]:
-    """The vocabulary: common English words of a-z, of at most 15 letters, frequent ones first.
-
-    Example:
-      >>> len(words()) > 2000, words()[:3]
-      (True, ('the', 'be', 'to'))
-    """
+    """The vocabulary: common English words of a-z, of at most 15 letters, frequent ones first."""
     text = (
         resources.files("gpicljax.systems.gradual_learning.env").joinpath("words.txt").read_text()
     )
@@ -161,32 +156,17 @@ class Pool:
 
 @functools.cache
 def shared() -> Pool:
-    """The pool that all generators share.
-
-    Example:
-      >>> shared().token("") == 0, int(shared().letters[0]) % 256
-      (True, 1)
-    """
+    """The pool that all generators share."""
     return Pool()
 
 
 def length(token: jax.Array) -> jax.Array:
-    """How many bytes tokens have, `int32[...]`.
-
-    Example:
-      >>> int(length(jnp.int32(shared().token("say"))))
-      3
-    """
+    """How many bytes tokens have, `int32[...]`."""
     return token & (2**_LENGTH_BITS - 1)
 
 
 def cut(token: jax.Array, size: jax.Array | int) -> jax.Array:
-    """The first `size` bytes of tokens that have as many.
-
-    Example:
-      >>> int(length(cut(jnp.int32(shared().token("say")), 2)))
-      2
-    """
+    """The first `size` bytes of tokens that have as many."""
     return (token >> _LENGTH_BITS << _LENGTH_BITS) + size
 
 
@@ -223,10 +203,6 @@ def reached(ends: jax.Array, place: jax.Array) -> jax.Array:
     """How many of ascending `ends` a place has reached, `int32[]`: a search by halves.
 
     A sum over many of them takes XLA several times as long.
-
-    Example:
-      >>> [int(reached(jnp.array([2, 5, 5]), jnp.int32(i))) for i in (1, 2, 5)]
-      [0, 1, 3]
     """
     size = ends.shape[-1]
     if size <= 8:
@@ -261,13 +237,7 @@ def laid_in_two(tokens: jax.Array, first: int) -> tuple[jax.Array, jax.Array]:
 
 
 def taken(bases: jax.Array, ends: jax.Array) -> jax.Array:
-    """The tokens of a row, `int32[K]`: what `laid` was given.
-
-    Example:
-      >>> tokens = jnp.array([shared().token(x) for x in ("say", ": ")])
-      >>> taken(*laid(tokens)).tolist() == tokens.tolist()
-      True
-    """
+    """The tokens of a row, `int32[K]`: what `laid` was given."""
     ends = ends.astype(jnp.int32)
     begins = jnp.concatenate([jnp.zeros(1, jnp.int32), ends[:-1]])
     tokens = (bases + begins << _LENGTH_BITS) + ends - begins
@@ -295,13 +265,7 @@ def byte_at(pool: jax.Array, bases: jax.Array, ends: jax.Array, place: jax.Array
 
 
 def rendered(pool: jax.Array, bases: jax.Array, ends: jax.Array, size: int) -> jax.Array:
-    """The first `size` bytes of tokens in a row, `uint8[size]`, 0 beyond the end.
-
-    Example:
-      >>> row = laid(jnp.array([shared().token(x) for x in ("say", ": ")]))
-      >>> rendered(shared().bytes(), *row, 6).tolist() == [*b"say: ", 0]
-      True
-    """
+    """The first `size` bytes of tokens in a row, `uint8[size]`, 0 beyond the end."""
     places = jnp.arange(size, dtype=jnp.int32)
     text = jax.vmap(lambda place: byte_at(pool, bases, ends, place))(places)
     return jnp.where(places < ends[-1], text, 0).astype(jnp.uint8)

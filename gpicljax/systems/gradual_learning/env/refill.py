@@ -79,12 +79,7 @@ def _unpacked(row: jax.Array) -> Due:
 
 
 def blank() -> Question:
-    """Nothing: no text, no question.
-
-    Example:
-      >>> int(blank().end)
-      0
-    """
+    """Nothing: no text, no question."""
     return Question(
         tokens=jnp.zeros(TEXT + ANSWER, jnp.int32),
         bytes=jnp.zeros(TEXT + ANSWER + PATTERN, jnp.uint8),

@@ -100,11 +100,6 @@ def replay(
 
     Raises:
       ValueError: for unknown names, and where the script ends before the learner does.
-
-    Example:
-      >>> transcript = replay([("micro5.2", [Line("1", "7", "7;", "7;")] * 3)], b"7  0  ")
-      >>> transcript.said, transcript.rewards
-      (b'17;17;1', [0, 1, 0, 0, -1, 0, 0])
     """
     check_choice("rules", rules, ("corrected", "reference"))
     check(len(script) > 0, "script", script, "at least one instance")

@@ -62,12 +62,7 @@ def _parsed() -> tuple[list[str], np.ndarray, np.ndarray]:
 
 
 def texts() -> list[str]:
-    """All texts that sentences are made of, beside words, letters and gaps.
-
-    Example:
-      >>> "say: " in texts()
-      True
-    """
+    """All texts that sentences are made of, beside words, letters and gaps."""
     _parsed()
     synonyms = [name for command in COMMANDS for name in SYNONYMS[command]]
     links = [" and ", " or ", " is as ", " - ", " "]

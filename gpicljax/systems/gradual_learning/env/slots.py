@@ -178,12 +178,6 @@ def filled(of: Sentence) -> tuple[tuple[str, ...], jax.Array, dict[str, jax.Arra
     """The names of all slots, their tokens, and what else is to be known of a question.
 
     The latter are `pattern: int32[PATTERN]`, `key` and `keys: int32[]`; see `conversation.Asked`.
-
-    Example:
-      >>> seed, one = Seed(jnp.uint32(1), jnp.uint32(2)), jnp.int32(40)
-      >>> names, tokens, _ = filled(sentence(seed, one, one, True))
-      >>> len(names) == len(tokens), "w0" in names
-      (True, True)
     """
     logic = _logic(of)
     places = _places(of)

@@ -251,10 +251,6 @@ def table(corrected: bool) -> dict[str, np.ndarray]:
     """What all task sets are, a row of numbers for each, by the names of its columns.
 
     The columns of `Rules`, and `family`, `code`, `style`, `question` and `answer` (`int32[N, 2]`).
-
-    Example:
-      >>> int(table(True)["limit"][NAMES.index("micro5.18")])
-      22
     """
     rows = []
     for task in TASK_SETS:

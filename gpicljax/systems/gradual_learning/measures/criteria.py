@@ -278,13 +278,6 @@ def hint_gain(
         positive.
 
     Source: sections A.2.19 and A.2.20 of the document of the General AI Challenge's first round.
-
-    Example:
-      >>> synonyms = completion_times([[4000], [3000], [5000]], [1, 1, 1])
-      >>> hints = completion_times([[3000], [3000], [3000]], [1, 1, 1])
-      >>> gain = hint_gain(synonyms, hints, reference=(2000, 3000))
-      >>> gain.ratio, gain.gradual, gain.p
-      (2.0, True, 0.25)
     """
     fits = len(reference) == 2 and all(np.isfinite(x) and x > 0 for x in reference)
     check(fits, "reference", reference, "two positive numbers of steps")

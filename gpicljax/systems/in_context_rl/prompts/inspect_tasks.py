@@ -131,10 +131,6 @@ def in_context_rl(
       max_tokens: the longest reply.
       seed: of all tasks.
       env: the id of one environment; all four if None.
-
-    Example:
-      >>> len(in_context_rl(trials=2).dataset)
-      8
     """
     settings = PromptSettings(explanations=explanations, history=history)  # type: ignore[arg-type]
     chosen = ENVIRONMENTS if env is None else {env: ENVIRONMENTS.get(env, {})}

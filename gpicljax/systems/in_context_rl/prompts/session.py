@@ -40,21 +40,6 @@ class TrialSession:
       replies: answers heard.
       invalid: those of them that named no action.
       invalid_strict: those that name none read strictly, whatever the settings say.
-
-    Example:
-      >>> session = TrialSession(PromptSettings(), spaces.Discrete(1), spaces.Discrete(2), limit=9)
-      >>> session.begin(np.int32(0))
-      >>> session.messages()[-1].content.splitlines()[0]
-      'The game begins. You observe 0.'
-      >>> session.hear("Let me try [SELECT: 1]").item()
-      1
-      >>> session.went(np.int32(0), np.int32(0), reward=1.0, ended=True)
-      >>> print(session.messages()[-1].content)
-      Action 1 led to observation 0 and paid 1. That was the end of the episode.
-      The next episode begins. You observe 0.
-      <BLANKLINE>
-      1 of 9 actions taken; rewards so far add up to 1.
-      Which action do you take? [SELECT: number]
     """
 
     def __init__(

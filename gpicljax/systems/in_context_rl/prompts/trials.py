@@ -96,16 +96,7 @@ class LanguageTrials(NamedTuple):
         return not any(r.status in ("budget spent", "interrupted") for r in self.reports)
 
     def in_words(self) -> str:
-        """What happened, in a few lines.
-
-        Example:
-          >>> usage = Usage(100, 10, 3)
-          >>> report = TrialReport("interrupted", 3, 1, 1, usage, 0, ("turn 3, attempt 6: busy",))
-          >>> print(LanguageTrials(None, (report,)).in_words())
-          1 trials: 1 interrupted. 3 requests, 100 tokens read, 10 written; 1 of 3 answers invalid
-          (1 read strictly). 1 faults, the last: turn 3, attempt 6: busy
-          Not complete: the same call goes on where it was left.
-        """
+        """What happened, in a few lines."""
         statuses = Counter(report.status for report in self.reports)
         counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
         replies, invalid, strict = (

@@ -340,16 +340,7 @@ def _labelled(actor: Agent, labeller: Agent) -> Agent:
 
 
 def task_of(env: MazeWorld, params: Params | Sequence[Params], episode: MazeTrajectory) -> Task:
-    """The task of one stored episode (leaves without a batch axis), from its key.
-
-    Example:
-      >>> env = MazeWorld()
-      >>> blank = dict.fromkeys(MazeTrajectory._fields)
-      >>> known = {"task": np.zeros(2, np.uint32), "distribution": np.uint8(0)}
-      >>> episode = MazeTrajectory(**blank | known)
-      >>> jax.eval_shape(lambda: task_of(env, env.default_params, episode)).walls.shape
-      (15, 15)
-    """
+    """The task of one stored episode (leaves without a batch axis), from its key."""
     choices = listed(params)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *choices)
     chosen = jax.tree.map(lambda x: x[jnp.asarray(episode.distribution)], stacked)
@@ -365,15 +356,6 @@ def states_of(env: MazeWorld, task: Task, episode: MazeTrajectory) -> State:
       env: the environment.
       task: the episode's, see `frames`.
       episode: one episode, or a piece of one: any number of poses with what belongs to them.
-
-    Example:
-      >>> env, blank = MazeWorld(), dict.fromkeys(MazeTrajectory._fields)
-      >>> known = {"pose": np.ones((3, 17), np.uint8), "command": np.zeros(17)}
-      >>> stay = MazeTrajectory(**blank | known)
-      >>> def states(key):
-      ...     return states_of(env, env.sample_task(key, env.default_params), stay)
-      >>> jax.eval_shape(states, jax.random.key(0)).position.shape
-      (17, 2)
     """
     pose = jnp.asarray(episode.pose)
     count = pose.shape[-1]
@@ -416,14 +398,6 @@ def frames(env: MazeWorld, task: Task, episode: MazeTrajectory) -> Any:
 
     Returns:
       Observations with a leading axis of time, such as `uint8[T + 1, H, W, 3]`.
-
-    Example:
-      >>> env, short = MazeWorld(), Demonstration(length=16)
-      >>> def seen(key):
-      ...     episodes, tasks = trajectories(key, env, env.default_params, 2, short)
-      ...     return jax.vmap(lambda *one: frames(env, *one))(tasks, episodes)
-      >>> jax.eval_shape(seen, jax.random.key(0)).shape
-      (2, 17, 128, 128, 3)
     """
     return jax.vmap(env.observe, (0, None))(states_of(env, task, episode), task)
 
@@ -448,16 +422,6 @@ def advice(
 
     Returns:
       Actions `int32[T]`, or float `[T, 2]`; and `bool[T, N, N]`, the cells it knows.
-
-    Example:
-      >>> env, blank = MazeWorld(), dict.fromkeys(MazeTrajectory._fields)
-      >>> known = {"pose": np.ones((3, 17), np.uint8), "command": np.zeros(17)}
-      >>> stay = MazeTrajectory(**blank | known)
-      >>> def advised(key):
-      ...     task = env.sample_task(key, env.default_params)
-      ...     return advice(key, env, task, states_of(env, task, stay))
-      >>> [x.shape for x in jax.eval_shape(advised, jax.random.key(0))]
-      [(17,), (17, 15, 15)]
     """
     agent = privileged_agent(env, probability, rule)
     one = jax.tree.map(lambda x: jnp.asarray(x)[None], task)
@@ -477,12 +441,7 @@ def advice(
 
 
 def listed(params: Params | Sequence[Params]) -> tuple[Params, ...]:
-    """One distribution or several, as several.
-
-    Example:
-      >>> len(listed(MazeWorld().default_params))
-      1
-    """
+    """One distribution or several, as several."""
     return (params,) if isinstance(params, Params) else tuple(params)
 
 
@@ -493,11 +452,6 @@ def distributions(
 
     Raises:
       ValueError: for none or more than 256, horizons below the steps, mazes that do not fit bytes.
-
-    Example:
-      >>> env = MazeWorld()
-      >>> len(distributions(env, [env.default_params] * 2, Demonstration(length=16)))
-      2
     """
     choices = listed(params)
     check(1 <= len(choices) <= 256, "params", len(choices), "1 .. 256 distributions")

@@ -95,13 +95,6 @@ def sample_frames(
 
     Raises:
       ValueError: for another environment, or counts below 1.
-
-    Example:
-      >>> env = MazeWorld(resolution=(32, 32))
-      >>> def some(key):
-      ...     return sample_frames(key, env, env.default_params, mazes=2, count=3)
-      >>> jax.eval_shape(some, jax.random.key(0)).now.shape
-      (2, 3, 32, 32, 3)
     """
     fits = not env.survival and env.actions != "continuous" and not env.with_pose
     check(fits, "env", env, "navigation from cell to cell, without poses in the observation")

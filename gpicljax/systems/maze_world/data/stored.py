@@ -34,14 +34,7 @@ AS_IN_THE_PAPER = Demonstration()
 def metadata(
     env: MazeWorld, params: Params | Sequence[Params], settings: Demonstration
 ) -> dict[str, Any]:
-    """What has to be known to use stored episodes, for JSON; `from_metadata` is its inverse.
-
-    Example:
-      >>> env = MazeWorld()
-      >>> about = metadata(env, env.default_params, Demonstration(length=16))
-      >>> about["environment"], about["demonstration"]["length"]
-      ('MazeWorld-v0', 16)
-    """
+    """What has to be known to use stored episodes, for JSON; `from_metadata` is its inverse."""
     return {
         "environment": "MazeWorld-v0",
         "static": dataclasses.asdict(env),
@@ -58,13 +51,6 @@ def from_metadata(about: Mapping[str, Any]) -> tuple[MazeWorld, tuple[Params, ..
 
     Raises:
       ValueError: if the card is of something else.
-
-    Example:
-      >>> env = MazeWorld()
-      >>> about = metadata(env, env.default_params, Demonstration(length=16))
-      >>> again, params, settings = from_metadata(about)
-      >>> again == env, settings.length
-      (True, 16)
     """
     try:
         static, settings = dict(about["static"]), dict(about["demonstration"])
@@ -94,14 +80,6 @@ def check_fits(about: Mapping[str, Any], env: MazeWorld) -> None:
 
     Raises:
       ValueError: if something differs that must not, or the card is of something else.
-
-    Example:
-      >>> env = MazeWorld()
-      >>> about = metadata(env, env.default_params, Demonstration(length=16))
-      >>> check_fits(about, MazeWorld(view="local"))
-      >>> check_fits(about, MazeWorld(size=25))
-      Traceback (most recent call last):
-      ValueError: env.size: got 25; accepted: 15, as in the stored episodes
     """
     stored = from_metadata(about)[0]
     for name in ("mode", "actions", "size", "max_landmarks"):

@@ -46,10 +46,6 @@ def default_params(size: int, max_landmarks: int) -> Params:
     Args:
       size: the cap on n, which is the default n.
       max_landmarks: the cap on landmarks.
-
-    Example:
-      >>> default_params(size=15, max_landmarks=10).size.item()
-      15
     """
     dtype = jnp.result_type(float)
 

@@ -264,14 +264,6 @@ def seen_by_rays(
       ValueError: for a bad number of columns, field of view or kind of poses.
 
     Source: section 3.2 of the GPICL benchmarks paper (arXiv:2405.17234), appendix A.6.
-
-    Example:
-      >>> import functools
-      >>> walls = np.pad(np.zeros((5, 5), bool), 1, constant_values=True)
-      >>> look = jax.jit(functools.partial(seen_by_rays, ratio=4.0))
-      >>> seen = look(walls, np.array([3.5, 3.5]), 0.0)
-      >>> seen[5, 3].item(), seen[1, 3].item()
-      (True, False)
     """
     check_at_least(1, columns=columns)
     check(0 < field_of_view < 180, "field_of_view", field_of_view, "degrees above 0, below 180")
@@ -294,10 +286,6 @@ def seen_around(cell: jax.Array, size: int, radius: int) -> jax.Array:
       cell: `int32[2]`.
       size: N.
       radius: cells to each side.
-
-    Example:
-      >>> seen_around(jnp.array([0, 1]), size=3, radius=1).astype(int).tolist()
-      [[1, 1, 1], [1, 1, 1], [0, 0, 0]]
     """
     side = jnp.arange(size, dtype=jnp.int32)
     close = jnp.abs(side[:, None] - cell) <= radius

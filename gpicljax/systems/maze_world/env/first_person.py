@@ -40,13 +40,6 @@ class Camera:
     Raises:
       ValueError: if there are no pixels, the field of view is not within (0, 170], or the set of
         textures is unknown.
-
-    Example:
-      >>> Camera(height=48, width=64).field_of_view
-      108.0
-      >>> Camera(field_of_view=180.0)
-      Traceback (most recent call last):
-      ValueError: field_of_view: got 180.0; accepted: degrees above 0, at most 170
     """
 
     height: int = 128

@@ -52,11 +52,6 @@ def num_open(size: Any, density: Any, allow_loops: Any, xp: Any = jnp) -> Any:
 
     Returns:
       `int32[]`.
-
-    Example:
-      >>> import numpy as np
-      >>> num_open(15, 0.36, np.array([False, True]), xp=np).tolist()
-      [97, 109]
     """
     tree, inner = 2 * ((size - 1) // 2) ** 2 - 1, (size - 2) ** 2
     walls = xp.floor(density * inner * (1 + _TOLERANCE)).astype(xp.int32)
@@ -78,11 +73,6 @@ def carve(
 
     Returns:
       `bool[N, N]`, true for walls and for what lies beyond n.
-
-    Example:
-      >>> draw = lambda key: carve(key, jnp.int32(9), 15, 0.36, True)
-      >>> jax.eval_shape(draw, jax.random.key(0)).shape
-      (15, 15)
     """
     sites = (size.astype(jnp.int32) - 1) // 2
     opened = num_open(size.astype(jnp.int32), density, allow_loops)
@@ -251,12 +241,6 @@ def place(
     Returns:
       The start `int32[2]`; the landmarks `int32[L, 2]`, (-1, -1) beyond `number`; and the landmark
       in each cell, `int8[N, N]`, -1 for none.
-
-    Example:
-      >>> walls = jnp.zeros((7, 7), bool)
-      >>> draw = lambda key: place(key, walls, number=3, most=4)
-      >>> [x.shape for x in jax.eval_shape(draw, jax.random.key(0))]
-      [(2,), (4, 2), (7, 7)]
     """
     cap = walls.shape[0]
     noise = random.uniform(key, (cap * cap,), jnp.float32)

@@ -20,10 +20,6 @@ def window(array: jax.Array, cell: jax.Array, radius: int, fill: int | bool) -> 
 
     Returns:
       `[2 * radius + 1, 2 * radius + 1]`.
-
-    Example:
-      >>> window(jnp.arange(9).reshape(3, 3), jnp.array([0, 1]), radius=1, fill=-1).tolist()
-      [[-1, -1, -1], [0, 1, 2], [3, 4, 5]]
     """
     side = 2 * radius + 1
     padded = jnp.pad(array, radius, constant_values=fill)
@@ -31,12 +27,7 @@ def window(array: jax.Array, cell: jax.Array, radius: int, fill: int | bool) -> 
 
 
 def life_colour(life: jax.Array) -> jax.Array:
-    """The colour, `uint8[3]`, that stands for what is left of life: white at 0, red from 2 on.
-
-    Example:
-      >>> life_colour(jnp.array(1.0)).tolist()
-      [255, 127, 127]
-    """
+    """The colour, `uint8[3]`, that stands for what is left of life: white at 0, red from 2 on."""
     pale = jnp.clip(255 - 128 * life, 0, 255).astype(jnp.uint8)
     return jnp.stack([jnp.full_like(pale, 255), pale, pale])
 
@@ -64,14 +55,6 @@ def picture(
     Returns:
       `uint8[2 * radius + 1, 2 * radius + 1, 3]`, x along the first axis and y along the second:
       walls and what lies outside black, free cells white, landmarks in their colours.
-
-    Example:
-      >>> walls = np.array([[True, True, True], [True, False, False], [True, True, True]])
-      >>> nothing, red = np.full((3, 3), -1, np.int8), np.array([255, 0, 0], np.uint8)
-      >>> here, no_one, colours = np.array([1, 1]), np.zeros(1, bool), np.zeros((1, 3), np.uint8)
-      >>> look = jax.jit(picture, static_argnames="radius")
-      >>> look(walls, nothing, here, 1, no_one, red, colours)[1].tolist()  # wall, agent, free cell
-      [[0, 0, 0], [255, 0, 0], [255, 255, 255]]
     """
     solid = window(walls, cell, radius, True)
     landmark = window(landmark_at, cell, radius, -1).astype(jnp.int32)

@@ -82,13 +82,7 @@ def turn_or_go(
 
 
 def move(walls: jax.Array, cell: jax.Array, action: jax.Array) -> jax.Array:
-    """One of five actions: stay, or one cell along -x, +x, -y, +y; the next cell `int32[2]`.
-
-    Example:
-      >>> walls = jnp.zeros((5, 5), bool)
-      >>> jax.jit(move)(walls, jnp.array([1, 1]), jnp.int32(2)).tolist()
-      [2, 1]
-    """
+    """One of five actions: stay, or one cell along -x, +x, -y, +y; the next cell `int32[2]`."""
     return _go(walls, cell, jnp.asarray(MOVES)[jnp.clip(action, 0, NUM_ACTIONS - 1)])
 
 
@@ -108,11 +102,6 @@ def push(walls: jax.Array, position: jax.Array, cell_size: jax.Array) -> jax.Arr
 
     Returns:
       float `[2]`, metres.
-
-    Example:
-      >>> walls = jnp.zeros((5, 5), bool)
-      >>> jax.jit(push)(walls, jnp.array([3.0, 3.0]), jnp.array(2.0)).tolist()
-      [0.0, 0.0]
     """
     radius = RADIUS / cell_size
     scaled = position / cell_size
@@ -177,12 +166,7 @@ def drive(
 
 
 def wrapped(heading: jax.Array) -> jax.Array:
-    """The heading in [0, 2 pi).
-
-    Example:
-      >>> f"{wrapped(jnp.array(-np.pi / 2)):.2f}"
-      '4.71'
-    """
+    """The heading in [0, 2 pi)."""
     full = jnp.asarray(2 * np.pi, heading.dtype)
     heading = heading % full
     # The remainder of a tiny negative angle rounds to a whole turn.

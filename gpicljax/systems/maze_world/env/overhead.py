@@ -28,12 +28,7 @@ _ARROW = np.array([(0.46, 0.0), (-0.38, 0.26), (-0.2, 0.0), (-0.38, -0.26)])
 
 
 def pixels_per_cell(cap: int) -> int:
-    """The usual `pixels` for a maze of at most `cap` cells on a side.
-
-    Example:
-      >>> pixels_per_cell(15)
-      40
-    """
+    """The usual `pixels` for a maze of at most `cap` cells on a side."""
     return max(8, _SIDE // cap)
 
 
@@ -46,22 +41,13 @@ def to_pixels(position: jax.Array | np.ndarray, pixels: int) -> jax.Array | np.n
 
     Returns:
       float `[..., 2]`: x to the right and y downwards, in pixels from the upper left corner.
-
-    Example:
-      >>> to_pixels(np.array([1.5, 0.5]), pixels=16).tolist()
-      [24.0, 8.0]
     """
     return position * pixels
 
 
 @functools.cache
 def wall_colours(textures: str) -> np.ndarray:
-    """The mean colours, float `[W, 3]` in 0 .. 255, of a registered texture set's walls.
-
-    Example:
-      >>> wall_colours("default").shape
-      (6, 3)
-    """
+    """The mean colours, float `[W, 3]` in 0 .. 255, of a registered texture set's walls."""
     return np.asarray(texture_sets.texture_set(textures).walls, np.float64).mean((1, 2))
 
 
@@ -81,14 +67,6 @@ def plan(task: Task, textures: str, pixels: int) -> jax.Array:
 
     Returns:
       float `[N * pixels, N * pixels, 3]`, for `gpicljax.envs._drawing` to paint on.
-
-    Example:
-      >>> import gpicljax
-      >>> env = gpicljax.make("MazeWorld-v0", size=9)
-      >>> def picture(key):
-      ...     return plan(env.sample_task(key, env.default_params), "default", pixels=8)
-      >>> jax.eval_shape(picture, jax.random.key(0)).shape
-      (72, 72, 3)
     """
     dtype = jnp.result_type(float)
     cap, walls = task.walls.shape[0], task.walls
@@ -224,16 +202,6 @@ def render(
 
     Returns:
       `uint8[N * pixels, N * pixels, 3]`.
-
-    Example:
-      >>> import gpicljax
-      >>> env = gpicljax.make("MazeWorld-v0", size=9)
-      >>> def picture(key):
-      ...     task = env.sample_task(key, env.default_params)
-      ...     place, no_one, every = jnp.array([1.5, 1.5]), jnp.int32(-1), jnp.ones(10, bool)
-      ...     return render(task, place, jnp.zeros(()), every, no_one, "default", pixels=8)
-      >>> jax.eval_shape(picture, jax.random.key(0)).shape
-      (72, 72, 3)
     """
     pixels = pixels or pixels_per_cell(task.walls.shape[0])
     picture = with_landmarks(plan(task, textures, pixels), task, active, target, pixels)

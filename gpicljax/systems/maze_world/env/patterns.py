@@ -93,12 +93,7 @@ def brick(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
 
 
 def blocks(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
-    """Hewn blocks, lit from above.
-
-    Example:
-      >>> blocks(np.random.default_rng(0), main=(0.4, 0.5, 0.7), joint=(0.1, 0.2, 0.3)).shape
-      (64, 64, 3)
-    """
+    """Hewn blocks, lit from above."""
     inside, tone = _stones(rng, rows=2, columns=1, joint=2.5)
     slope = inside - np.roll(inside, 2, axis=0)
     light = 0.75 + 0.25 * tone + 0.45 * (_rough(rng, 6, 6) - 0.5) - 0.25 * slope
@@ -106,12 +101,7 @@ def blocks(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
 
 
 def tiles(rng: np.random.Generator, main: Colour, joint: Colour) -> np.ndarray:
-    """Glazed square tiles in two tones.
-
-    Example:
-      >>> tiles(np.random.default_rng(0), main=(0.9, 0.9, 0.9), joint=(0.3, 0.3, 0.3)).shape
-      (64, 64, 3)
-    """
+    """Glazed square tiles in two tones."""
     inside, _ = _stones(rng, rows=4, columns=2, joint=1.4, shift=0.0)
     odd = (np.floor(_ROW / 16) + np.floor(_COLUMN / 32)) % 2
     shine = 1.15 - 0.35 * (_ROW % 16) / 16
@@ -229,12 +219,7 @@ def texels(colours: np.ndarray) -> np.ndarray:
 
 
 def draw(rng: np.random.Generator, kinds: tuple[Pattern, ...]) -> np.ndarray:
-    """One of the patterns in random colours, `uint8[64, 64, 3]`.
-
-    Example:
-      >>> draw(np.random.default_rng(0), (brick, planks)).dtype
-      dtype('uint8')
-    """
+    """One of the patterns in random colours, `uint8[64, 64, 3]`."""
     pattern = kinds[rng.integers(len(kinds))]
     hue, other = rng.random(), rng.normal(0, 0.12)
     main = colorsys.hsv_to_rgb(hue, rng.uniform(0.1, 0.8), rng.uniform(0.5, 0.95))

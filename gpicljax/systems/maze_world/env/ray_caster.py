@@ -39,15 +39,6 @@ def frames(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> jax
 
     Returns:
       `uint8[F, H, W, 3]`.
-
-    Example:
-      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
-      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
-      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
-      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
-      >>> draw = functools.partial(frames, Screen(12, 16, 1.0), np.zeros(3 * 4096, np.uint32))
-      >>> jax.eval_shape(draw, mazes, shots).shape
-      (5, 12, 16, 3)
     """
     tiled = functools.partial(in_tiles, screen, table)
     return lax.platform_dependent(
@@ -75,17 +66,7 @@ def _with_bar(screen: Screen, bar: jax.Array, strip: jax.Array) -> jax.Array:
 
 
 def at_once(screen: Screen, table: np.ndarray, mazes: Mazes, shots: Shots) -> jax.Array:
-    """Frames made side by side, as accelerators like it; see `frames`.
-
-    Example:
-      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
-      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
-      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
-      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
-      >>> draw = functools.partial(at_once, Screen(12, 16, 1.0), np.zeros(3 * 4096, np.uint32))
-      >>> jax.eval_shape(draw, mazes, shots).shape
-      (5, 12, 16, 3)
-    """
+    """Frames made side by side, as accelerators like it; see `frames`."""
     light = _light(table)
     keep = lax.optimization_barrier
     cast = keep(rays.cast(screen, mazes, shots))

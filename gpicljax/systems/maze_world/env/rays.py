@@ -59,11 +59,6 @@ class Screen(NamedTuple):
       height: rows H.
       width: columns W.
       slope: tangent of half the horizontal field of view.
-
-    Example:
-      >>> screen = Screen(height=4, width=8, slope=1.0)
-      >>> screen.columns().shape, screen.rows().shape
-      ((8,), (4,))
     """
 
     height: int
@@ -139,14 +134,7 @@ class Reached(NamedTuple):
 
 
 def directions(screen: Screen, heading: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Steps along the columns' rays for a step along the heading, `float32[F, W]` each.
-
-    Example:
-      >>> screen = Screen(height=4, width=8, slope=1.0)
-      >>> x, y = jax.eval_shape(lambda heading: directions(screen, heading), jnp.zeros(3))
-      >>> x.shape
-      (3, 8)
-    """
+    """Steps along the columns' rays for a step along the heading, `float32[F, W]` each."""
     slope = screen.columns()
     cos, sin = jnp.cos(heading)[:, None], jnp.sin(heading)[:, None]
     x, y = cos - sin * slope, sin + cos * slope
@@ -155,16 +143,7 @@ def directions(screen: Screen, heading: jax.Array) -> tuple[jax.Array, jax.Array
 
 
 def cast(screen: Screen, mazes: Mazes, shots: Shots) -> Rays:
-    """The rays of all columns.
-
-    Example:
-      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
-      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
-      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
-      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
-      >>> jax.eval_shape(lambda *x: cast(Screen(4, 8, 1.0), *x), mazes, shots).along_x.shape
-      (5, 8)
-    """
+    """The rays of all columns."""
     geometry = mazes.geometry[shots.maze]
     size = geometry[:, :1]
     x, y = directions(screen, shots.pose[:, 2])
@@ -185,19 +164,7 @@ def _entry(position: jax.Array, cell: jax.Array, grows: jax.Array, along: jax.Ar
 
 
 def trace(mazes: Mazes, shots: Shots, rays: Rays) -> Reached:
-    """Follows all rays from border to border until a wall or the view range stops them.
-
-    Example:
-      >>> def depth(cells, pose):
-      ...     geometry, none = jnp.array([[1.0, 2.0, 1.0, 9.0]]), jnp.zeros((1, 3), jnp.int32)
-      ...     mazes = Mazes(cells, none[None, :, :2], geometry, none[:, :2])
-      ...     shots = Shots(none[:, 0], pose, none[:, 0].astype(jnp.uint32), none)
-      ...     rays = cast(Screen(height=1, width=1, slope=1.0), mazes, shots)
-      ...     return trace(mazes, shots, rays).depth(rays)
-      >>> room = np.pad(np.zeros((1, 5, 5), np.uint16), ((0, 0), (1, 1), (1, 1)), constant_values=1)
-      >>> jax.jit(depth)(room, np.array([[1.5, 3.5, 0.0]], np.float32)).item()  # to the wall at 6
-      4.5
-    """
+    """Follows all rays from border to border until a wall or the view range stops them."""
     n = mazes.cells.shape[-1]
     cells = mazes.cells.reshape(-1)
     base = (shots.maze * (n * n))[:, None]

@@ -135,17 +135,6 @@ def columns(
       shots: F.
       depth: `float32[F, W]`, of the walls in cells.
       reached: their cells.
-
-    Example:
-      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
-      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
-      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
-      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
-      >>> depth = np.ones((5, 8), np.float32)
-      >>> reached = Reached(depth.astype(np.uint32), depth, depth)
-      >>> record = lambda *x: columns(Screen(4, 8, slope=1.0), 10, *x)
-      >>> jax.eval_shape(record, mazes, shots, depth, reached).word.shape
-      (5, 8)
     """
     n = mazes.cells.shape[-1]
     geometry = mazes.geometry[shots.maze]
@@ -174,16 +163,7 @@ def columns(
 
 
 def rows(screen: Screen, mazes: Mazes, shots: Shots) -> Rows:
-    """Records of rows.
-
-    Example:
-      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
-      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
-      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
-      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
-      >>> jax.eval_shape(lambda *x: rows(Screen(4, 8, 1.0), *x), mazes, shots).depth.shape
-      (5, 4)
-    """
+    """Records of rows."""
     geometry = mazes.geometry[shots.maze]
     reach, eye = geometry[:, 3:4], geometry[:, 2:3]
     below = screen.rows() > 0
@@ -204,17 +184,7 @@ def rows(screen: Screen, mazes: Mazes, shots: Shots) -> Rows:
 
 
 def beams(screen: Screen, mazes: Mazes, shots: Shots, nearest: jax.Array) -> Beams:
-    """Records of beams, given `rays.nearest_beams`.
-
-    Example:
-      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
-      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
-      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
-      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
-      >>> nearest = np.zeros((2, 5, 8), np.uint32)
-      >>> jax.eval_shape(lambda *x: beams(Screen(4, 8, 1.0), *x), mazes, shots, nearest).added.shape
-      (2, 5, 8)
-    """
+    """Records of beams, given `rays.nearest_beams`."""
     geometry = mazes.geometry[shots.maze]
     seen, cells, landmark = rays.beam_depth(nearest)
     metres = cells * geometry[:, :1]
@@ -232,19 +202,7 @@ def beams(screen: Screen, mazes: Mazes, shots: Shots, nearest: jax.Array) -> Bea
 def pixels(
     screen: Screen, light: int, mazes: Mazes, shots: Shots, columns: Columns, rows: Rows
 ) -> jax.Array:
-    """Texel and brightness of every pixel behind the beams, `uint32[F, H, W]`.
-
-    Example:
-      >>> cells, pair = np.zeros((1, 7, 7), np.uint16), np.zeros((1, 2), np.int32)
-      >>> mazes = Mazes(cells, pair[None], np.ones((1, 4), np.float32), pair)
-      >>> five, poses = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
-      >>> shots = Shots(five[:, 0], poses, five[:, 0].astype(np.uint32), five)
-      >>> across, down = np.zeros((6, 5, 8), np.int32), np.zeros((6, 5, 4), np.int32)
-      >>> across = Columns(*across)._replace(word=across[3].astype(np.uint32))
-      >>> draw = lambda *x: pixels(Screen(4, 8, slope=1.0), 10, *x)
-      >>> jax.eval_shape(draw, mazes, shots, across, Rows(*down)).shape
-      (5, 4, 8)
-    """
+    """Texel and brightness of every pixel behind the beams, `uint32[F, H, W]`."""
     column = jax.tree.map(lambda v: v[:, None, :], columns)
     row = jax.tree.map(lambda v: v[:, :, None], rows)
     x, y = (_turn(shots.pose[:, axis])[:, None, None] for axis in (0, 1))
@@ -273,12 +231,6 @@ def colours(light: int, table: jax.Array, words: jax.Array, beams: Beams | None)
 
     Returns:
       `uint32[F, H, W]`, its bytes in memory are red, green, blue and 0.
-
-    Example:
-      >>> def seen(words):
-      ...     return colours(10, jnp.array([200], jnp.uint32), words, beams=None)
-      >>> jax.jit(seen)(np.array([[[512, 256]]], np.uint32)).tolist()  # full light and half of it
-      [[[200, 100]]]
     """
     keep = jnp.full(words.shape, np.uint32(1 << _SHADE))
     added = jnp.full(words.shape, _pack(*[jnp.float32(0)] * 3))

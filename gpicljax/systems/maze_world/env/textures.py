@@ -129,10 +129,6 @@ def texture_set(name: str) -> TextureSet:
     Raises:
       ValueError: if there is none (the nearest name is suggested), or what was registered does not
         make one.
-
-    Example:
-      >>> texture_set("default").walls.shape
-      (6, 64, 64, 3)
     """
     check_choice("textures", name, registered_textures())
     return _made(name)
@@ -153,10 +149,6 @@ def table(name: str) -> np.ndarray:
     """All texels of a set, walls, grounds and ceilings in this order, `uint32[N * 64 * 64]`.
 
     Red is in the lowest byte, blue in the third.
-
-    Example:
-      >>> table("default").dtype
-      dtype('uint32')
     """
     chosen = texture_set(name)
     every = np.concatenate([chosen.walls, chosen.grounds, chosen.ceilings]).astype(np.uint32)
@@ -176,10 +168,6 @@ def random_textures(seed: int, walls: int, grounds: int, ceilings: int) -> Textu
 
     Raises:
       ValueError: if these are not such numbers.
-
-    Example:
-      >>> random_textures(seed=0, walls=2, grounds=1, ceilings=1).walls.shape
-      (2, 64, 64, 3)
     """
     check_at_least(1, walls=walls, grounds=grounds, ceilings=ceilings)
 

@@ -22,15 +22,6 @@ def describe(mode: str, actions: str, state: State, task: Task) -> str:
       actions: `MazeWorld.actions`.
       state: the state.
       task: the task.
-
-    Example:
-      >>> from types import SimpleNamespace as Some
-      >>> state = Some(position=np.array([3.0, 5.0]), heading=0.0, steps=4)
-      >>> state.command, state.command_index = 0, 2
-      >>> task = Some(size=15, cell_size=2.0, horizon=9, num_landmarks=1)
-      >>> task.landmarks = np.array([[7, 1]])
-      >>> describe("navigation", "discrete", state, task)
-      'cell (1, 2) of 15 x 15, facing +x, step 4 of 9, go to green at (7, 1), 2 reached so far'
     """
     cell = motion.cell_of(state.position, task.cell_size)
     n, (x, y) = int(task.size), np.asarray(cell).tolist()

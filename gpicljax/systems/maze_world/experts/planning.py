@@ -29,23 +29,13 @@ NEIGHBOURS = np.array([(-1, 0), (1, 0), (0, 1), (0, -1)], np.int32)
 
 
 def bordered(x: jax.Array) -> jax.Array:
-    """`[B, N, N]` as `[P^2, B]` with P = N + 2, zero in the added ring.
-
-    Example:
-      >>> jax.eval_shape(bordered, jnp.zeros((4, 5, 5))).shape
-      (49, 4)
-    """
+    """`[B, N, N]` as `[P^2, B]` with P = N + 2, zero in the added ring."""
     x = jnp.pad(x, ((0, 0), (1, 1), (1, 1)))
     return x.reshape(x.shape[0], -1).T
 
 
 def place(cell: jax.Array, size: int) -> jax.Array:
-    """Index in the list of P^2 cells of `int32[..., 2]`, a cell of the N x N maze.
-
-    Example:
-      >>> place(np.array([0, 0]), size=5).item()
-      8
-    """
+    """Index in the list of P^2 cells of `int32[..., 2]`, a cell of the N x N maze."""
     return (cell[..., 0] + 1) * (size + 2) + cell[..., 1] + 1
 
 
@@ -63,12 +53,7 @@ def steps_to_neighbours(size: int) -> tuple[int, ...]:
 
 
 def packed(x: jax.Array) -> jax.Array:
-    """`bool[B, ...]` as `uint32[..., ceil(B / 32)]`: one bit per instance.
-
-    Example:
-      >>> jax.jit(packed)(jnp.array([[True], [False], [True]])).tolist()
-      [[5]]
-    """
+    """`bool[B, ...]` as `uint32[..., ceil(B / 32)]`: one bit per instance."""
     spare = -x.shape[0] % 32
     x = jnp.pad(x, ((0, spare), *((0, 0),) * (x.ndim - 1)))
     x = x.reshape(-1, 32, *x.shape[1:])
@@ -78,12 +63,7 @@ def packed(x: jax.Array) -> jax.Array:
 
 
 def packed_cells(x: jax.Array) -> jax.Array:
-    """`bool[B, N, N]` as `uint32[P^2, ceil(B / 32)]`, no bit set in the added ring.
-
-    Example:
-      >>> jax.eval_shape(packed_cells, jnp.zeros((40, 5, 5), bool)).shape
-      (49, 2)
-    """
+    """`bool[B, N, N]` as `uint32[P^2, ceil(B / 32)]`, no bit set in the added ring."""
     words = jnp.pad(packed(x), ((1, 1), (1, 1), (0, 0)))
     return words.reshape(-1, words.shape[-1])
 
@@ -95,12 +75,6 @@ def marked(places: jax.Array, where: jax.Array, size: int) -> jax.Array:
       places: `int32[B]`, see `place`.
       where: `bool[B]`, False for no cell at all.
       size: N.
-
-    Example:
-      >>> mark = lambda places: marked(places, jnp.array([True, False]), size=3)
-      >>> words = jax.jit(mark)(jnp.array([6, 7]))
-      >>> words.shape, words.sum().item()
-      ((25, 1), 1)
     """
     instance = jnp.arange(places.shape[0], dtype=jnp.uint32)
     bit = jnp.where(where, jnp.uint32(1) << (instance & 31), jnp.uint32(0))
@@ -142,12 +116,6 @@ def step_costs(
 
     Returns:
       The costs.
-
-    Example:
-      >>> cells = np.zeros((49, 2), np.uint32)  # 64 mazes of 5 x 5
-      >>> costs = jax.eval_shape(lambda *sets: step_costs(*sets, size=5), *[cells] * 4)
-      >>> costs.reached.shape
-      (35, 2)
     """
     side, cells = size + 2, (size + 2) ** 2
     inner = slice(side, cells - side)
@@ -201,15 +169,6 @@ def cost_at(costs: StepCosts, places: jax.Array, size: int) -> jax.Array:
       costs: from `step_costs`.
       places: `int32[K, B]`, cells of the maze, not of the ring around it.
       size: N.
-
-    Example:
-      >>> def corner_to_corner(known):
-      ...     free, unknown = packed_cells(known), packed_cells(~known)
-      ...     ends = [place(np.array([cell]), size=3) for cell in ((0, 0), (2, 2))]
-      ...     start, goal = (marked(end, jnp.array([True]), size=3) for end in ends)
-      ...     return cost_at(step_costs(free, unknown, start, goal, size=3), ends[1][None], size=3)
-      >>> jax.jit(corner_to_corner)(jnp.ones((1, 3, 3), bool)).tolist()
-      [[4]]
     """
     instance = jnp.arange(places.shape[-1], dtype=jnp.uint32)
     row, group, lane = places - size - 2, instance >> 5, instance & 31
@@ -224,15 +183,7 @@ def cost_at(costs: StepCosts, places: jax.Array, size: int) -> jax.Array:
 
 
 def all_costs(costs: StepCosts, batch: int, size: int) -> jax.Array:
-    """The costs at all cells, `int32[P^2, B]`, `FAR` where there is none.
-
-    Example:
-      >>> def everywhere(free):
-      ...     costs = step_costs(free, free, free, free, size=5)
-      ...     return all_costs(costs, batch=40, size=5)
-      >>> jax.eval_shape(everywhere, np.zeros((49, 2), np.uint32)).shape
-      (49, 40)
-    """
+    """The costs at all cells, `int32[P^2, B]`, `FAR` where there is none."""
     lanes = jnp.arange(32, dtype=jnp.uint32)
 
     def bit(words: jax.Array) -> jax.Array:
@@ -259,13 +210,6 @@ def sweep_costs(entry: jax.Array, start: jax.Array, size: int) -> jax.Array:
 
     Returns:
       `int32[P^2, B]`, `FAR_AWAY` where there is none.
-
-    Example:
-      >>> entry = jnp.where(bordered(jnp.ones((1, 3, 3))) > 0, 1, FAR_AWAY)
-      >>> start = jnp.zeros((25, 1), bool).at[place(np.array([0, 0]), 3)].set(True)
-      >>> costs = jax.jit(sweep_costs, static_argnums=2)(entry, start, 3)
-      >>> costs[place(np.array([2, 2]), 3), 0].item()
-      4
     """
     side, cells = size + 2, (size + 2) ** 2
     inner = slice(side, cells - side)
@@ -304,12 +248,6 @@ def descend(costs: jax.Array, target: jax.Array, size: int) -> jax.Array:
       costs: integers `[P^2, B]`, from the start, the one cell with cost 0.
       target: `int32[B]`, a place with a finite cost; where it is the start, so is the result.
       size: N.
-
-    Example:
-      >>> costs = np.full((25, 1), FAR, np.int32)
-      >>> costs[[6, 7, 8], 0] = [0, 1, 2]  # a corridor of three cells
-      >>> jax.jit(descend, static_argnums=2)(costs, np.array([8], np.int32), 3).tolist()
-      [7]
     """
     batch = target.shape[0]
     instance, flat = jnp.arange(batch, dtype=jnp.int32), costs.reshape(-1)
@@ -345,10 +283,6 @@ def best_neighbour(costs: jax.Array, heading: jax.Array | None) -> jax.Array:
       costs: `int32[4, B]`, of the neighbours.
       heading: `int32[B]`, quarter turns from +x towards +y, so that of equal costs the one that
         takes the fewest turns is chosen, then the one on the right; None if there are no turns.
-
-    Example:
-      >>> best_neighbour(jnp.array([[3], [1], [2], [5]]), None).tolist()
-      [1]
     """
     if heading is not None:
         towards = jnp.asarray([2, 0, 1, 3], jnp.int32)[:, None]

@@ -88,14 +88,6 @@ def remember(keys: jax.Array, memory: Memory, exposed: jax.Array, probability: j
       exposed: `bool[B, N, N]`, what is in view now.
       probability: float `[]` or `[B]`, with which a cell that drops out of short-term memory is
         kept, drawn anew each time; in steps of 2^-16.
-
-    Example:
-      >>> no, yes = np.zeros((1, 2, 2), bool), np.ones((1, 2, 2), bool)
-      >>> memory = Memory(kept=no, recent=(no, no, yes), visited=np.zeros((1, 3), bool))
-      >>> keys = jax.random.split(jax.random.key(0), 1)
-      >>> after = jax.jit(remember)(keys, memory, exposed=no, probability=1.0)
-      >>> after.kept.all().item(), after.recent[2].any().item()
-      (True, False)
     """
     shape = exposed.shape[1:]
     draws = jax.vmap(lambda key: jax.random.bits(key, shape, jnp.uint16))(keys).astype(jnp.uint32)

@@ -34,12 +34,6 @@ def reconstruction_figure(
 
     Raises:
       ValueError: if there are no sources, or shapes and dtypes are others.
-
-    Example:
-      >>> pictures = np.zeros((3, 8, 8, 3), np.uint8)
-      >>> figure = reconstruction_figure([("maze 1", pictures, np.full(pictures.shape, 0.1))])
-      >>> len(figure.axes), figure.axes[3].get_title()
-      (6, '0.0100')
     """
     check(sources, "sources", list(sources), "one or more")
     rows = []

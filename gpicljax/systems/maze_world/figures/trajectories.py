@@ -94,12 +94,7 @@ class MazeEpisode(NamedTuple):
 
 
 def time_colours(share: ArrayLike) -> NDArray[np.uint8]:
-    """Colours of moments from the start (0, green) to the end (1, red); `[...]` -> `[..., 3]`.
-
-    Example:
-      >>> time_colours([0, 1]).tolist()
-      [[26, 160, 84], [190, 22, 44]]
-    """
+    """Colours of moments from the start (0, green) to the end (1, red); `[...]` -> `[..., 3]`."""
     stops = np.asarray(TIME_COLOURS, np.float64)
     share = np.clip(np.asarray(share, np.float64), 0, 1)
     grid = np.linspace(0, 1, len(stops))
@@ -222,13 +217,6 @@ def map_frames(
 
     Raises:
       ValueError: if a moment is out of range, or a cell would be smaller than 3 pixels.
-
-    Example:
-      >>> walls = np.pad(np.zeros((2, 2), bool), 1, constant_values=True)
-      >>> way = [(1.5, 1.5), (2.5, 1.5)]
-      >>> episode = MazeEpisode(walls, way, [0, 0], landmarks=[(2, 2)], colours=[(255, 0, 0)])
-      >>> map_frames(episode, pixels=48).shape
-      (2, 48, 48, 3)
     """
     episode = episode.checked()
     moments = len(episode.position)

@@ -130,15 +130,6 @@ def read_npz(
       SavedError: for a file that is missing, damaged or of something else; it names the file.
       ValueError: for what does not fit the environment, see `Episodes`; episodes are numbered in
         the order of `paths`.
-
-    Example:
-      >>> import tempfile
-      >>> path = Path(tempfile.mkdtemp()) / "episode_0.npz"
-      >>> steps = {"states": np.zeros((7, 1, 2)), "actions": np.ones((7, 1), int)}
-      >>> np.savez(path, **steps, rewards=np.ones((7, 1)), episodic_return=7.0)
-      >>> car = {"environment": "MountainCar-v0", "action_space": spaces.Discrete(3)}
-      >>> read_npz(path, agent="double DQN", **car).states.shape
-      (1, 7, 2)
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     check(len(files) > 0, "paths", paths, "one or more files")

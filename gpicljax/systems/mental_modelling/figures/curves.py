@@ -91,14 +91,6 @@ def elements_figure(
 
     Raises:
       ValueError: if nobody is to be drawn.
-
-    Example:
-      >>> row = Row(
-      ...     *("Walk", "next_state", "change", "ridge", "", 3, 9),
-      ...     *(1.0, 0.5, 0.3, 0.7, 0.5, (0.5, 1.0)),
-      ... )
-      >>> len(elements_figure([row]).axes)
-      2
     """
     mine = [row for row in rows if row.question == question]
     lines = _lines(mine, answerers)
@@ -152,16 +144,7 @@ def grouped_bars(
 
 
 def mean_elements(rows: Sequence[Row], question: str = "next_state") -> dict[str, dict[str, float]]:
-    """Groups for `grouped_bars`: of each element, everybody's accuracy over sizes of history.
-
-    Example:
-      >>> row = Row(
-      ...     *("Walk", "next_state", "change", "ridge", "", 3, 9),
-      ...     *(1.0, 0.5, 0.3, 0.7, 0.5, (0.5, 1.0)),
-      ... )
-      >>> mean_elements([row])
-      {'0': {'ridge': 0.5}, '1': {'ridge': 1.0}}
-    """
+    """Groups for `grouped_bars`: of each element, everybody's accuracy over sizes of history."""
     lines = _lines([row for row in rows if row.question == question], None)
     count = min(len(row.elements) for mine in lines.values() for row in mine)
     return {

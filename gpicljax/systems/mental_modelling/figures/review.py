@@ -58,10 +58,6 @@ def review_page(title: str, model: str, replies: Sequence[Reply]) -> str:
 
     Raises:
       ValueError: if there is none.
-
-    Example:
-      >>> "Right is best" in review_page("A sheet", "m", [Reply("Why?", "Right is best", True)])
-      True
     """
     check(len(replies) > 0, "replies", len(replies), "one or more")
     content = {

@@ -136,13 +136,6 @@ def majority(queries: Queries) -> Answers:
     """The most frequent answer in the history, for each element; the latest of several.
 
     Where numbers are asked for, the middle of the most frequent part of the range.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "next_action", history=3)
-      >>> majority(asked).values.tolist()
-      [[1], [1]]
     """
     examples = _examples(queries)
     if examples.answers.shape[1] == 0:
@@ -220,14 +213,6 @@ def nearest_neighbour(queries: Queries) -> Answers:
     """The answer of the example whose inputs are nearest; the latest of several.
 
     Distances are Euclidean, in standard deviations of each input within the history.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = episode_from_actions([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
-      >>> asked = build_queries(walk, "next_action", history=3)
-      >>> nearest_neighbour(asked).values.tolist()
-      [[0], [1]]
     """
     examples = _examples(queries)
     count = examples.answers.shape[1]
@@ -252,14 +237,6 @@ def ridge(queries: Queries, penalty: float = 0.1) -> Answers:
 
     Raises:
       ValueError: if the penalty is not above 0.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = episode_from_actions([0.0, 0.1, 0.2, 0.3], states=[0.0, 1.0, 2.0, 3.0])
-      >>> asked = build_queries(walk, "next_action", form="absolute", history=3)
-      >>> ridge(asked, penalty=1e-9).values.tolist()
-      [[0.3]]
     """
     return _regressed(queries, penalty, lambda inner: inner)
 
@@ -273,14 +250,6 @@ def quadratic(queries: Queries, penalty: float = 0.1) -> Answers:
 
     Raises:
       ValueError: if the penalty is not above 0.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = episode_from_actions([0.4, 0.1, 0.0, 0.1, 0.4], states=[-2.0, -1.0, 0.0, 1.0, 2.0])
-      >>> asked = build_queries(walk, "next_action", form="absolute", history=4)
-      >>> quadratic(asked, penalty=1e-9).values.tolist()
-      [[0.4]]
     """
     return _regressed(queries, penalty, lambda inner: (1 + inner) ** 2)
 
@@ -328,13 +297,6 @@ def votes(queries: Queries, rule: Rule) -> Answers:
 
     Raises:
       ValueError: for another question.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "argue", history=3)
-      >>> asked.action.tolist(), votes(asked, copy_last).values.tolist()
-      ([0, 0], [[0], [1]])
     """
     check(queries.question == "argue", "queries.question", queries.question, "argue")
     assert queries.action is not None

@@ -98,10 +98,6 @@ def rounded(values: Any, decimals: int) -> np.ndarray:
     Args:
       values: numbers; single precision is widened first.
       decimals: how many.
-
-    Example:
-      >>> rounded(np.float32([0.12344, -0.00001]), 4).tolist()
-      [0.1234, 0.0]
     """
     scale = 10.0**decimals
     return np.rint(np.asarray(values, float) * scale) / scale + 0.0
@@ -126,10 +122,6 @@ def to_bins(values: Any, low: float, high: float, decimals: int = 4, bins: int =
 
     Raises:
       ValueError: if the range has fewer units than parts.
-
-    Example:
-      >>> to_bins([-2.0, -1.6, 0.0, 1.9999, 2.0, 7.0, np.nan], -2.0, 2.0).tolist()
-      [0, 1, 5, 9, 9, 9, -1]
     """
     check_at_least(1, bins=bins)
     values = np.asarray(values, float)

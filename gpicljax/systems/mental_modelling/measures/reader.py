@@ -229,16 +229,6 @@ def answers_of_readers(readers: Sequence[Reader], queries: Queries, which: np.nd
 
     Raises:
       ValueError: for a number that no reader has; and see `reader_answers`.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = episode_from_actions([0, 1, 1, 0, 1], states=[0.0, 5.0, 6.0, 0.5, 5.5])
-      >>> sizes = ReaderSettings(layers=1, width=8, heads=1, updates=1, batch_size=2)
-      >>> two = [train_reader(jax.random.key(seed), walk, sizes) for seed in range(2)]
-      >>> asked = build_queries(walk, "next_action", history=1)
-      >>> answers_of_readers(two, asked, np.array([0, 1, 1, 0])).values.shape
-      (4, 1)
     """
     known = which.shape == queries.step.shape and set(which.tolist()) <= set(range(len(readers)))
     check(known, "which", which, f"{len(queries.step)} integers from 0 to {len(readers) - 1}")

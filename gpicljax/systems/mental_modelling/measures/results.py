@@ -47,15 +47,6 @@ class Row:
       high: upper end.
       accuracy_of_parsed: of usable answers.
       elements: accuracy of each element.
-
-    Example:
-      >>> import numpy as np
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries, copy_last
-      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "next_action", history=3)
-      >>> row = result_row(asked, "copy last", copy_last(asked))
-      >>> row.accuracy, row.queries, row.prompt
-      (0.0, 2, '')
     """
 
     task: str
@@ -153,15 +144,7 @@ def right_by_history(
 
 
 def save_rows(path: str | Path, rows: Sequence[Row], **about: Any) -> None:
-    """Writes rows, and what else a reader should know, as one JSON file.
-
-    Example:
-      >>> import tempfile
-      >>> path = Path(tempfile.mkdtemp()) / "results.json"
-      >>> save_rows(path, [], seed=3)
-      >>> load_rows(path)
-      ([], {'seed': 3})
-    """
+    """Writes rows, and what else a reader should know, as one JSON file."""
     body = {"format": FORMAT, "about": about, "rows": [dataclasses.asdict(row) for row in rows]}
     write_atomically(Path(path), to_json_text(body) + "\n")
 
@@ -245,13 +228,6 @@ def comparisons(rows: Sequence[Row]) -> list[Comparison]:
 
     Raises:
       ValueError: if a question was not asked of any rule.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries, copy_last
-      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 0]), "next_action", history=3)
-      >>> comparisons([result_row(asked, "copy last", copy_last(asked))])[0].best_trivial
-      0.5
     """
     found = []
     for task, question in dict.fromkeys((row.task, row.question_and_form) for row in rows):

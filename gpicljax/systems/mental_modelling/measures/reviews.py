@@ -89,10 +89,6 @@ def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
 
     Raises:
       ValueError: if they are of different replies.
-
-    Example:
-      >>> agreement([1, 1, 0, 0], [1, 0, 0, 0])
-      Agreement(replies=4, share=0.75, kappa=0.5)
     """
     a, b = np.asarray(first, float), np.asarray(second, float)
     check_array(a.ndim == 1 and a.shape == b.shape, "second", b, f"float{list(a.shape)}")
@@ -111,11 +107,6 @@ def load_review(path: str | Path) -> Review:
 
     Raises:
       SavedError: for a file that is missing, damaged or of something else.
-
-    Example:
-      >>> load_review("nowhere.json")
-      Traceback (most recent call last):
-      gpicljax.storage.array_folder.SavedError: nowhere.json cannot be read (No such file ...)
     """
     path = Path(path)
     try:

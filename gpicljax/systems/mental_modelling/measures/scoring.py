@@ -68,12 +68,6 @@ def answers_of(queries: Queries, values: Sequence[Any]) -> Answers:
 
     Raises:
       ValueError: if there are more or fewer entries than queries.
-
-    Example:
-      >>> from types import SimpleNamespace as Some
-      >>> answers = answers_of(Some(truth=np.array([[1, 0], [0, 1], [1, 1]])), [[1, 0], None, [1]])
-      >>> answers.parsed.tolist(), answers.values[0].tolist()
-      ([True, False, False], [1.0, 0.0])
     """
     count, elements = queries.truth.shape
     check(len(values) == count, "values", len(values), f"{count} entries, one for each query")
@@ -160,14 +154,6 @@ def accuracy_interval(
 
     Raises:
       ValueError: if there is one episode only, or the score is of other queries.
-
-    Example:
-      >>> from types import SimpleNamespace as Some
-      >>> asked = Some(episode=np.array([0, 0, 1, 1, 2, 2]))
-      >>> done = Some(right=np.array([True, False, True, False, False, True]))
-      >>> interval = accuracy_interval(asked, done)
-      >>> interval.mean, interval.low, interval.count
-      (0.5, 0.5, 3)
     """
     check(score.right.shape == queries.episode.shape, "score", score.right.shape, "of the queries")
     _, which, asked = np.unique(queries.episode, return_inverse=True, return_counts=True)

@@ -141,11 +141,6 @@ def mental_modelling(
     Raises:
       ValueError: for a folder without episodes, and what is unknown.
       SavedError: for damaged episodes.
-
-    Example:
-      >>> mental_modelling(data="nowhere")
-      Traceback (most recent call last):
-      ValueError: data: got 'nowhere'; accepted: a folder that ...
     """
     accepted = ", ".join(QUESTIONS)
     check(question is None or question in QUESTIONS, "question", question, accepted)

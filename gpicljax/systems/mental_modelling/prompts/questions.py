@@ -74,16 +74,6 @@ def system_text(queries: Queries, settings: QuestionSettings = DEFAULT) -> str:
 
     Raises:
       ValueError: if instructions are wanted for a task that has no text.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> car = episode_from_actions([0, 1, 2], environment="MountainCar-v0")
-      >>> asked = build_queries(car, "next_action", history=1)
-      >>> "cos(3 * position)" in system_text(asked)
-      True
-      >>> "car" in system_text(asked, QuestionSettings(instructions=False))
-      False
     """
     watching = (
         "You watch an agent that was trained by reinforcement learning, and are asked about what "
@@ -115,20 +105,6 @@ def question_text(queries: Queries, number: int, settings: QuestionSettings = DE
       queries: of one question.
       number: which, from 0.
       settings: how it is put.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = episode_from_actions([0, 1, 1], states=[0.0, 0.5, 0.25])
-      >>> asked = build_queries(walk, "next_action", history=2)
-      >>> print(question_text(asked, 0, QuestionSettings(reasons=False)))
-      What happened before:
-      step 0: state [0.0000], action 0, reward 0
-      step 1: state [0.5000], action 1, reward 0
-      <BLANKLINE>
-      At step 2 the state is [0.2500]. Which action does the agent take at step 2?
-      Answer with the number of an action, from 0 to 1.
-      Give nothing but your answer, in this form: [ANSWER: 1]
     """
     history = _history(queries, number, settings)
     if queries.goal is not None:
@@ -173,16 +149,6 @@ def answer_in(text: str, queries: Queries) -> list[float] | None:
 
     What is read is the last answer in brackets. A number of another count, outside its range, or
     another word is none.
-
-    Example:
-      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries
-      >>> walk = episode_from_actions([0, 1, 1], states=[[0.0, 1.0], [0.5, 1.0], [0.25, 0.0]])
-      >>> asked = build_queries(walk, "next_state", history=1)
-      >>> answer_in("Like [ANSWER: increase, decrease]? No: [Answer: decrease,unchanged]", asked)
-      [0.0, 2.0]
-      >>> answer_in("[ANSWER: increase]", asked), answer_in("[ANSWER: up, up]", asked)
-      (None, None)
     """
     inside = marked(text, "lenient", WORD)
     if inside is None:

@@ -49,14 +49,7 @@ class LanguageAnswers(NamedTuple):
         return None not in self.replies
 
     def in_words(self) -> str:
-        """What happened, in a line or two.
-
-        Example:
-          >>> answers = Answers(np.zeros((2, 1)), np.array([True, False]))
-          >>> said = LanguageAnswers(answers, ("[ANSWER: 0]", "?"), Usage(9, 2, 2), ())
-          >>> print(said.in_words())
-          2 of 2 questions have a reply, of 1 an answer could be read; 2 requests, ... 2 written.
-        """
+        """What happened, in a line or two."""
         said = sum(reply is not None for reply in self.replies)
         read, wrote, requests = self.usage
         text = (

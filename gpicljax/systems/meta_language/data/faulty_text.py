@@ -42,10 +42,6 @@ def words(seed: int, count: int = 400, wrong: float = 0.15) -> str:
       seed: of the draws.
       count: words.
       wrong: share of them with a mistake, in [0, 1].
-
-    Example:
-      >>> words(seed=0, count=3, wrong=0.0).count(";")
-      3
     """
     _check(count, wrong)
     draw = np.random.default_rng(seed)
@@ -64,11 +60,6 @@ def sums(seed: int, count: int = 400, wrong: float = 0.15) -> str:
       seed: of the draws.
       count: equations, each followed by `;`.
       wrong: share of them with another result, in [0, 1].
-
-    Example:
-      >>> text = sums(seed=0, count=100, wrong=0.0)
-      >>> judge_sums(text)
-      Judgement(items=99, wrong=0)
     """
     _check(count, wrong)
     draw = np.random.default_rng(seed)
@@ -85,23 +76,13 @@ def sums(seed: int, count: int = 400, wrong: float = 0.15) -> str:
 
 
 def judge_words(text: str) -> Judgement:
-    """Counts words that are none of `WORDS`. What stands before the first `;` does not count.
-
-    Example:
-      >>> judge_words(words(seed=0, count=100, wrong=1.0))
-      Judgement(items=99, wrong=99)
-    """
+    """Counts words that are none of `WORDS`. What stands before the first `;` does not count."""
     items = text.split(END)[1:-1]
     return Judgement(len(items), sum(item not in WORDS for item in items))
 
 
 def judge_sums(text: str) -> Judgement:
-    """Counts items that are no equation, or a false one; before the first `;` nothing counts.
-
-    Example:
-      >>> judge_sums("1+1=2;2+2=5;3-1=2;")
-      Judgement(items=2, wrong=1)
-    """
+    """Counts items that are no equation, or a false one; before the first `;` nothing counts."""
     items = text.split(END)[1:-1]
     return Judgement(len(items), sum(not _holds(item) for item in items))
 

@@ -44,10 +44,6 @@ def normalise(text: str) -> str:
     Lower case; letters without their accents; quotation marks left out; other signs replaced by the
     nearest of the six; anything else (digits, other scripts) by a space. A run of spaces becomes
     one, a single line break a space, an empty line one line break.
-
-    Example:
-      >>> normalise("“Où est-il?”  Numéro 7.")
-      'ou est-il. numero .'
     """
     text = unicodedata.normalize("NFKD", text).lower()
     text = "".join(c for c in _UNSAID.sub("", text) if not unicodedata.combining(c))
@@ -121,14 +117,6 @@ def read_normalised(path: Path) -> Iterator[str]:
 
     Raises:
       ValueError: if the file is not UTF-8; it names the file and the byte.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     file = Path(folder) / "letter.txt"
-      ...     _ = file.write_text("Dear Reader!")
-      ...     list(read_normalised(file))
-      ['dear reader.']
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     rest, first, over, place = "", True, False, 0

@@ -52,10 +52,6 @@ def parameter_count(
 
     Raises:
       ValueError: if `order` is below 1.
-
-    Example:
-      >>> parameter_count(4)
-      11552
     """
     check_at_least(1, order=order)
     slots = order * (embedding_size + 1) * hidden_size
@@ -70,13 +66,7 @@ def sample_theta(
     embedding_size: int,
     hidden_size: int,
 ) -> Theta:
-    """Draws every parameter from a normal distribution of standard deviation `sigma: float[]`.
-
-    Example:
-      >>> draw = lambda key: sample_theta(key, 1.0, 3, 32, 16, 8)
-      >>> jax.eval_shape(draw, jax.random.key(0)).weights.shape
-      (3, 16, 8)
-    """
+    """Draws every parameter from a normal distribution of standard deviation `sigma: float[]`."""
     shapes = {
         "embedding": (vocab_size, embedding_size),
         "output": (hidden_size, vocab_size),
@@ -169,11 +159,6 @@ def log_likelihood(tables: jax.Array, scale: jax.Array, tokens: jax.Array) -> ja
       tables: float `[slots, V, V]`.
       scale: float `[]`.
       tokens: int `[L + 1]`; what comes before the first counts as token 0.
-
-    Example:
-      >>> tables, tokens = jnp.zeros((2, 4, 4)), jnp.array([0, 3, 1])
-      >>> [round(p, 3) for p in jax.jit(log_likelihood)(tables, 1.0, tokens).tolist()]
-      [-1.386, -1.386]
     """
     slots, length = tables.shape[0], tokens.shape[0] - 1
     padded = jnp.pad(tokens.astype(jnp.int32), (slots - 1, 0))

@@ -143,12 +143,6 @@ def sequences(
 
     Returns:
       `int32[N, each, length + 1]`, and float `[N, each, length]` or None.
-
-    Example:
-      >>> def draw(key):
-      ...     return sequences(key, jnp.zeros((2, 3, 32, 32)), jnp.ones(2), length=8, each=4)[0]
-      >>> jax.eval_shape(draw, jax.random.key(0)).shape
-      (2, 4, 9)
     """
     num = tables.shape[0]
 

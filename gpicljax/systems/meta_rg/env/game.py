@@ -77,18 +77,6 @@ def draw_game(
 
     Returns:
       The game.
-
-    Example:
-      >>> from gpicljax.systems.meta_rg.env.targets import sample_skeleton
-      >>> lists = {"max_values": 3, "max_support": 16, "max_query": 16}
-      >>> lists |= {"query_targets": "all", "nonmatch": "reference"}
-      >>> rules = {"num_distractors": 3, "descriptive": True, "same_view": False, "scs": True}
-      >>> def first_game(key):
-      ...     values, one = jnp.array([2, 3]), jnp.int32(1)
-      ...     targets = sample_skeleton(key, values, one, one, **lists)
-      ...     return draw_game(key, jnp.int32(0), targets, jnp.zeros((2, 3, 1)), one, **rules)
-      >>> jax.eval_shape(first_game, jax.random.key(0)).speaker.shape
-      (4, 2)
     """
     num_dims, max_values, _ = table.shape
     index = jnp.minimum(index, skeleton.num_games - 1)

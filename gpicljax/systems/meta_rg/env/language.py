@@ -9,22 +9,12 @@ from gpicljax import random
 
 
 def regularise(message: jax.Array) -> jax.Array:
-    """Sets everything after the first end of sentence to 0. `int32[..., L]` in and out.
-
-    Example:
-      >>> regularise(jnp.array([3, 0, 2])).tolist()
-      [3, 0, 0]
-    """
+    """Sets everything after the first end of sentence to 0. `int32[..., L]` in and out."""
     return jnp.where(jnp.cumprod(message != 0, axis=-1) != 0, message, 0)
 
 
 def num_sentences(vocab_size: int, length: int) -> int:
-    """M, the number of messages with up to `length` tokens: sum over k of V**k.
-
-    Example:
-      >>> num_sentences(vocab_size=6, length=3)
-      259
-    """
+    """M, the number of messages with up to `length` tokens: sum over k of V**k."""
     return sum(vocab_size**k for k in range(length + 1))
 
 
@@ -40,10 +30,6 @@ def sentence_tokens(sentence: jax.Array, vocab_size: int, length: int) -> jax.Ar
       `int32[L]`, tokens 1 .. V, then zeros.
 
     Source: the combined action space of the reference environment.
-
-    Example:
-      >>> sentence_tokens(jnp.int32(7), vocab_size=3, length=3).tolist()
-      [1, 2, 0]
     """
     tokens = []
     for _ in range(length):
@@ -87,10 +73,6 @@ def digitise(stimulus: jax.Array, vocab_size: int, length: int) -> jax.Array:
 
     Returns:
       `int32[..., L]`.
-
-    Example:
-      >>> digitise(jnp.array([-0.9, 0.1]), vocab_size=4, length=3).tolist()
-      [1, 3, 0]
     """
     bins = jnp.floor((stimulus + 1) / 2 * vocab_size).astype(jnp.int32)
     tokens = jnp.clip(bins, 0, vocab_size - 1) + 1
@@ -121,10 +103,6 @@ def sample_permutation(
       `int32[L, V + 1]`; token 0, the end of sentence, always stands for itself.
 
     Source: section 3.1, vocabulary permutation.
-
-    Example:
-      >>> sample_permutation(jax.random.key(0), 3, 2, "none").tolist()
-      [[0, 1, 2, 3], [0, 1, 2, 3]]
     """
     shape = (message_length, vocab_size)
     if kind == "none":

@@ -21,10 +21,6 @@ def combinations(num_dims: int, max_values: int) -> np.ndarray:
 
     Returns:
       `int32[max_values ** num_dims, num_dims]`; row m is the tuple with index m.
-
-    Example:
-      >>> combinations(num_dims=2, max_values=2).tolist()
-      [[0, 0], [0, 1], [1, 0], [1, 1]]
     """
     rows = list(itertools.product(range(max_values), repeat=num_dims))
     return np.asarray(rows, np.int32)
@@ -44,11 +40,6 @@ def phase_masks(num_values: jax.Array, max_values: int) -> tuple[jax.Array, jax.
       Two `bool[max_values ** N_dim]` over the tuples' indices: support, query.
 
     Source: the split of the reference environment (`combinatorial2`).
-
-    Example:
-      >>> support, query = phase_masks(jnp.array([2, 2]), max_values=2)
-      >>> support.tolist(), query.tolist()
-      ([True, True, True, False], [False, False, False, True])
     """
     table = combinations(num_values.shape[0], max_values)
     exists = (jnp.asarray(table) < num_values).all(-1)
@@ -87,11 +78,6 @@ def sample_scs(
       table `float[N_dim, V, O]`, means `float[N_dim, V]`, standard deviations `float[N_dim, V]`.
 
     Source: section 3.2; the mean's range from the reference environment.
-
-    Example:
-      >>> draw = lambda key: sample_scs(key, jnp.array([2, 3]), max_values=5, max_samples=4)
-      >>> [x.shape for x in jax.eval_shape(draw, jax.random.key(0))]
-      [(2, 5, 4), (2, 5), (2, 5)]
     """
     dtype = jnp.result_type(float)
     num_dims = num_values.shape[0]

@@ -211,22 +211,6 @@ def sample_skeleton(
 
     Returns:
       The skeleton.
-
-    Example:
-      >>> def draw(key):
-      ...     return sample_skeleton(
-      ...         key,
-      ...         jnp.array([2, 3]),
-      ...         jnp.int32(1),
-      ...         jnp.int32(1),
-      ...         max_values=3,
-      ...         max_support=16,
-      ...         max_query=16,
-      ...         query_targets="all",
-      ...         nonmatch="reference",
-      ...     )
-      >>> jax.eval_shape(draw, jax.random.key(0)).targets.shape
-      (32,)
     """
     support_valid, query_valid = structure.phase_masks(num_values, max_values)
     needed = shots * num_values.sum(dtype=jnp.int32)

@@ -155,11 +155,6 @@ def accuracy(
 
     Raises:
       ValueError: if the lengths differ.
-
-    Example:
-      >>> classifier = Classifier((), lambda params, features: (features[:, 0] > 0).astype(int))
-      >>> accuracy(classifier, np.array([[1.0], [-1.0]]), np.array([1, 1])).item()
-      0.5
     """
     shape = jnp.shape(features)[:1]
     counts = jnp.ones(shape, bool) if where is None else jnp.asarray(where, bool)

@@ -106,13 +106,7 @@ def _slots(env: MetaRG, observation: dict[str, jax.Array]) -> jax.Array:
 
 
 def random_rule(env: MetaRG) -> Rule:
-    """Decides uniformly at random.
-
-    Example:
-      >>> agent = rule_listener(MetaRG(), random_rule(MetaRG()))
-      >>> agent.initial_carry(4).size.shape
-      (4,)
-    """
+    """Decides uniformly at random."""
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
         return jax.random.randint(key, (), 0, env.num_decisions, jnp.int32)
@@ -125,12 +119,6 @@ def constant_rule(env: MetaRG, decision: int) -> Rule:
 
     Raises:
       ValueError: if there is no such decision.
-
-    Example:
-      >>> agent = rule_listener(MetaRG(), constant_rule(MetaRG(), decision=0))
-      >>> constant_rule(MetaRG(), decision=7)
-      Traceback (most recent call last):
-      ValueError: decision: got 7; accepted: 0 .. 1
     """
     fine = 0 <= decision < env.num_decisions
     check(fine, "decision", decision, f"0 .. {env.num_decisions - 1}")
@@ -185,11 +173,6 @@ def section_rule(env: MetaRG) -> Rule:
 
     Raises:
       ValueError: unless stimuli are continuous.
-
-    Example:
-      >>> agent = rule_listener(MetaRG(), section_rule(MetaRG()))
-      >>> agent.initial_carry(4).size.shape
-      (4,)
     """
     check_choice("stimulus", env.stimulus, ["scs"])
     dims = env.num_dims
@@ -240,11 +223,6 @@ def digitising_rule(env: MetaRG) -> Rule:
     """The cheating listener of appendix D: compares its own stimuli's bins with the message.
 
     Needs no memory and no semantics; a permuted channel defeats it.
-
-    Example:
-      >>> agent = rule_listener(MetaRG(), digitising_rule(MetaRG()))
-      >>> agent.initial_carry(4).size.shape
-      (4,)
     """
 
     def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:

@@ -66,16 +66,6 @@ def nearest(env: Recall) -> Agent:
 
     Right wherever the value was seen before, so always in the second shot with the paper's rules;
     in a first game it answers 0.
-
-    Example:
-      >>> import gpicljax, jax
-      >>> from gpicljax.rollout import play, start_rollout
-      >>> env = gpicljax.make("Recall-v0", max_values=2, num_dims=2)
-      >>> vec, agent = gpicljax.VectorEnv(env, 8, privileged=True), nearest(env)
-      >>> start = start_rollout(jax.random.key(0), vec, agent)
-      >>> rewards = play(vec, agent, (), start, max_steps=16).records  # 2 shots of 4 games
-      >>> rewards[:, 0, 8:].sum(-1).tolist()
-      [4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0]
     """
 
     def act(keys: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
@@ -142,14 +132,6 @@ def single(env: Recall, tasks: Task) -> Agent:
 
     Raises:
       ValueError: unless stimuli are continuous.
-
-    Example:
-      >>> import gpicljax
-      >>> env = gpicljax.make("Recall-v0", max_values=2, num_dims=2)
-      >>> keys = jax.random.split(jax.random.key(0), 100)
-      >>> tasks = jax.eval_shape(jax.vmap(env.sample_task, (0, None)), keys, env.default_params)
-      >>> jax.eval_shape(lambda tasks: single(env, tasks).initial_carry(8), tasks).shape
-      (8, 2)
     """
     check_choice("stimulus", env.stimulus, ["scs"])
     # In how many games of a shot each task shows each value.

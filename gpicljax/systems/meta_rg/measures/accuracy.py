@@ -72,12 +72,7 @@ def phase_accuracy(correct: jax.Array, counts: jax.Array) -> PhaseAccuracy:
 
 
 def ratio(a: jax.Array, b: jax.Array) -> jax.Array:
-    """`a / b`, NaN unless b > 0.
-
-    Example:
-      >>> ratio(jnp.array([1.0, 1.0]), jnp.array([4.0, 0.0])).tolist()
-      [0.25, nan]
-    """
+    """`a / b`, NaN unless b > 0."""
     return jnp.where(b > 0, a / jnp.where(b > 0, b, 1), jnp.nan)
 
 
@@ -111,12 +106,6 @@ def judged(record: Record) -> jax.Array:
     An agent whose `aux` has `decisions: int32[B, R]` (see `agents.combinators.panel_agent`) is
     judged by those, in a batch built with `privileged=True`, in place of its action: agents whose
     decisions do not change the episode are compared in one pass.
-
-    Example:
-      >>> from types import SimpleNamespace
-      >>> timestep = SimpleNamespace(info={"correct": [False]})
-      >>> judged(SimpleNamespace(next_timestep=timestep, aux={}))
-      [False]
     """
     if "decisions" in record.aux:
         answer = record.timestep.privileged["answer"]

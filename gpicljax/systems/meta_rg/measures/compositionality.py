@@ -48,11 +48,6 @@ def edit_distance(a: jax.Array, b: jax.Array) -> jax.Array:
       `int32[...]` in 0 .. max(L, M).
 
     Source: Levenshtein (1966); the table of Wagner & Fischer (1974), a row at a time.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> int(edit_distance(jnp.array([1, 2, 3, 4]), jnp.array([2, 3, 4, 4])))
-      2
     """
     a, b = jnp.asarray(a), jnp.asarray(b)
     length, width = a.shape[-1], b.shape[-1]
@@ -86,11 +81,6 @@ def hamming_distance(a: jax.Array, b: jax.Array) -> jax.Array:
 
     Returns:
       `int32[...]` in 0 .. L.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> int(hamming_distance(jnp.array([1, 2, 3, 4]), jnp.array([2, 3, 4, 4])))
-      3
     """
     a, b = jnp.asarray(a), jnp.asarray(b)
     dtype = jnp.int8 if a.shape[-1] < 127 else jnp.int32
@@ -276,15 +266,6 @@ def spearman(x: jax.Array, y: jax.Array) -> jax.Array:
       ValueError: if the lengths differ or are below 2.
 
     Source: Spearman (1904); `scipy.stats.spearmanr` is the tests' oracle.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> features = jnp.array([[0.0, 0.1], [0.2, 0.3], [1.0, 0.3]])
-      >>> messages = jnp.array([[1, 1], [1, 2], [2, 2]])
-      >>> i, j = jnp.triu_indices(3, 1)
-      >>> apart = jnp.abs(features[i] - features[j]).sum(-1)
-      >>> print(f"{spearman(edit_distance(messages[i], messages[j]), apart):.2f}")
-      0.87
     """
     x, y = jnp.asarray(x), jnp.asarray(y)
     check_array(x.ndim == 1 and x.size >= 2, "x", x, "number[P] with P of at least 2")

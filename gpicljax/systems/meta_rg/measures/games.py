@@ -28,14 +28,7 @@ class Games(NamedTuple):
 
 
 def outcome(record: Record) -> Games:
-    """What a step decided, leaves `[B]`; `correct` as `accuracy.judged` has it.
-
-    Example:
-      >>> from types import SimpleNamespace
-      >>> info = {"decided": [True], "correct": [False], "query": [True]}
-      >>> outcome(SimpleNamespace(next_timestep=SimpleNamespace(info=info), aux={}))
-      Games(valid=[True], correct=[False], query=[True])
-    """
+    """What a step decided, leaves `[B]`; `correct` as `accuracy.judged` has it."""
     info = record.next_timestep.info
     return Games(info["decided"], judged(record), info["query"])
 

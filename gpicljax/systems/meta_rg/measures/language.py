@@ -89,16 +89,6 @@ def utterances(
 
     Returns:
       The utterances.
-
-    Example:
-      >>> import gpicljax
-      >>> from gpicljax.agents.acting import random_agent
-      >>> env = gpicljax.make("MetaRG-v1", view="players", max_values=2, max_samples=4)
-      >>> def ask(key):
-      ...     players, params = random_agent(env), env.default_params
-      ...     return utterances(key, env, players, (), params, structures=3, samples=4)
-      >>> jax.eval_shape(ask, jax.random.key(0)).messages.shape
-      (3, 8, 4, 3)
     """
     space = jnp.asarray(meanings(env))
     task_key, act_key = jax.random.split(key)

@@ -52,12 +52,7 @@ class Confusion(NamedTuple):
         return _share(self.same[0] + self.different[0], valid)
 
     def in_words(self) -> str:
-        """A line.
-
-        Example:
-          >>> Confusion((3, 1, 0), (2, 1, 1)).in_words()
-          'accuracy 50.0 %, balanced 50.0 %, always "same" 50.0 %, says "same" 71.4 %, 1 not valid'
-        """
+        """A line."""
         numbers = (self.accuracy, self.balanced_accuracy, self.always_same, self.says_same)
         accuracy, balanced, always, says = (f"{100 * x:.1f} %" for x in numbers)
         return (

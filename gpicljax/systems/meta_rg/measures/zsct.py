@@ -115,12 +115,6 @@ def hypothesis_tests(
 
     Source: section 4.3 and Table 3 of the Meta-Referential Games paper, which states the hypotheses
       and "non-significant"; the tests are ours.
-
-    Example:
-      >>> from gpicljax.systems.meta_rg.measures import published
-      >>> first = hypothesis_tests(published.TABLE_3)[0]
-      >>> first.fixed, first.change, first.verdict
-      ('S = 1', 'O: 1 to 4', 'undecided')
     """
     check(0 < level < 1, "level", level, "0 < level < 1")
     moments = {key: _moments(key, cell) for key, cell in cells.items()}
@@ -134,13 +128,7 @@ def hypothesis_tests(
 
 
 def hypothesis_table(rows: tuple[HypothesisRow, ...]) -> str:
-    """Rows of `hypothesis_tests` as a Markdown table; differences in percentage points.
-
-    Example:
-      >>> cells = {(1, 1): [0.62, 0.6, 0.64], (2, 1): [0.73, 0.75, 0.74]}
-      >>> print(hypothesis_table(hypothesis_tests(cells)).splitlines()[-1])
-      | 2: grows with S | O = 1 | S: 1 to 2 | +12.0 | 9.30 | 2.9 | 0.001 | supported |
-    """
+    """Rows of `hypothesis_tests` as a Markdown table; differences in percentage points."""
     lines = [
         "| hypothesis | cells | change | difference (points) | t | dof | p (Holm) | verdict |",
         "|---|---|---|---|---|---|---|---|",

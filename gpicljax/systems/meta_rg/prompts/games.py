@@ -190,12 +190,6 @@ def nearest_listener(env: MetaRG) -> HostAgent:
 
     Args:
       env: in the players' view.
-
-    Example:
-      >>> import gpicljax
-      >>> env = gpicljax.make("MetaRG-v0", view="players")
-      >>> nearest_listener(env)({})
-      {}
     """
     shown: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
     dims = env.num_dims

@@ -202,10 +202,6 @@ def referential_listener(
 
     Raises:
       ValueError: for another environment.
-
-    Example:
-      >>> len(referential_listener(episodes=3).dataset)
-      3
     """
     static = {"shots": shots, "samples": samples, "max_values": max_values}
     return _task("listener", env, static, episodes, seed, max_tokens, different_first)
@@ -234,10 +230,6 @@ def referential_speaker(
 
     Raises:
       ValueError: likewise.
-
-    Example:
-      >>> len(referential_speaker(episodes=2).dataset)
-      2
     """
     static = {"shots": shots, "samples": samples, "max_values": max_values}
     return _task("speaker", env, static, episodes, seed, max_tokens)

@@ -60,12 +60,6 @@ def answer_schema(settings: ListenerSettings | None = None) -> str:
     """What a request has besides, so that a server gives one of the two answers: JSON as text.
 
     For `client.OpenAICompatible(..., options=answer_schema())`.
-
-    Example:
-      >>> import json
-      >>> schema = json.loads(answer_schema())["response_format"]["json_schema"]["schema"]
-      >>> schema["properties"]["meaning"]["enum"]
-      ['same', 'different']
     """
     order = (settings or ListenerSettings()).order
     schema = {
@@ -79,14 +73,7 @@ def answer_schema(settings: ListenerSettings | None = None) -> str:
 
 
 def decision_in(text: str) -> int | None:
-    """What a listener's reply decides; None if it names neither answer.
-
-    Example:
-      >>> decision_in('{"meaning": "different"}'), decision_in("I think [ANSWER: Same]")
-      (1, 0)
-      >>> decision_in('{"meaning": 2}') is None
-      True
-    """
+    """What a listener's reply decides; None if it names neither answer."""
     found = re.findall(r'"meaning"\s*:\s*"(\w+)"', text)
     word = found[-1] if found else marked(text, "lenient", "ANSWER")
     word = None if word is None else word.strip().lower()
@@ -94,14 +81,7 @@ def decision_in(text: str) -> int | None:
 
 
 def message_in(text: str, length: int, vocab_size: int) -> list[int] | None:
-    """What a speaker's reply says: tokens, filled up with 0; None if it says none that there are.
-
-    Example:
-      >>> message_in("Position by position: [MESSAGE: 3, 1]", length=3, vocab_size=6)
-      [3, 1, 0]
-      >>> message_in("[MESSAGE: 9]", length=3, vocab_size=6) is None
-      True
-    """
+    """The tokens in a speaker's reply, filled up with 0; None where a token is not known."""
     inside = marked(text, "lenient", "MESSAGE")
     if inside is None:
         return None
@@ -160,15 +140,6 @@ class ListenerSession(_Session):
 
     Attributes:
       invalid: replies that named neither answer.
-
-    Example:
-      >>> session = ListenerSession(ListenerSettings(), vocab_size=6, length=3)
-      >>> seen = {"stimulus": np.array([0.5]), "message": np.array([2, 0, 0]), "phase": 0}
-      >>> print(session.question(seen)[1].content)
-      First phase, game 1: you see [0.500], and hear [2, 0, 0].
-      Do your stimulus and the speaker's mean the same or different? ...
-      >>> session.hear('{"meaning": "same"}')
-      0
     """
 
     def __init__(self, settings: ListenerSettings, vocab_size: int, length: int) -> None:
@@ -219,13 +190,6 @@ class SpeakerSession(_Session):
 
     Attributes:
       invalid: replies that said nothing that can be sent.
-
-    Example:
-      >>> session = SpeakerSession(vocab_size=6, length=3)
-      >>> session.question({"stimulus": np.array([0.5]), "phase": 0})[1].content.splitlines()[0]
-      'First phase, game 1: you see [0.500].'
-      >>> session.hear("[MESSAGE: 4]")
-      [4, 0, 0]
     """
 
     def __init__(self, vocab_size: int, length: int) -> None:

@@ -200,7 +200,7 @@ def test_write_errors_leave_the_last_good_checkpoint(tmp_path, monkeypatch, plac
 SMALL_FILES_ONLY = """
 import resource, signal, sys
 import numpy as np
-from gpicljax.runtime import Checkpointer
+from gpicljax.runtime.checkpoints import Checkpointer
 
 checkpointer = Checkpointer(sys.argv[1])
 state = lambda n: {"x": np.random.default_rng(0).random(n)}

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import tiny_training
 
-from gpicljax.runtime import command, named_key, read_metrics
+from gpicljax import cli
+from gpicljax.runtime import named_key, read_metrics
 
 CHUNK = 5 * tiny_training.EACH
 
@@ -102,7 +103,7 @@ def test_a_seed_that_breaks_is_named_everywhere(tmp_path, capsys):
     assert summary["not_finite"] == {"seed 1": 3} and summary["results"]["once"][1] is None
     assert summary["results"]["once"][0] > 0
     assert (run / "summary.md").read_text().startswith(f"**{warning}**")
-    assert command.main(["runs", "show", "quick", f"--runs-dir={tmp_path}"]) == 0
+    assert cli.main(["runs", "show", "quick", f"--runs-dir={tmp_path}"]) == 0
     assert "not finite: tiny/quick: seed 1 from chunk 3 on" in capsys.readouterr().out
     # It is known after a resume, too.
     with pytest.raises(SystemExit) as stop:

@@ -366,7 +366,7 @@ def test_who_learns_within_whole_trials_acts_in_any_of_the_same_spaces(tmp_path,
     jax.tree.map(np.testing.assert_array_equal, loaded.params, params)
     assert loaded.agent.initial_carry(3).core.pairs.shape == (3, 48, 10, 3)
     elsewhere = load_agent(tmp_path, trials.around(cliff))
-    assert elsewhere.env.name == "Padded(Trial(CliffWalking))"
+    assert elsewhere.env.name == "PaddedSpaces(Trial(CliffWalking))"
     with pytest.raises(SavedError, match="another environment"):
         load_agent(tmp_path, cliff)
     # Nothing was tried, all actions are alike: any temperature draws from those that exist.

@@ -279,10 +279,10 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
     assert len(reader) == 2 * BATCH
     second = run(jax.random.fold_in(jax.random.key(7), 1))
     assert np.array_equal(reader.read(np.arange(BATCH, 2 * BATCH))["pose"], second.pose)
-    again, choices, settings = maze_world.from_metadata(reader.about)
+    again, choices, settings = stored.from_metadata(reader.about)
     assert again == env and settings == SETTINGS
     before = {name: x for name, x in reader.about["static"].items() if name != "rays"}
-    assert maze_world.from_metadata({**reader.about, "static": before})[0] == env
+    assert stored.from_metadata({**reader.about, "static": before})[0] == env
     jax.tree.map(np.testing.assert_array_equal, choices, params)
 
     batch = MazeTrajectory(**next(reader.batches(3, seed=0)))
@@ -299,12 +299,12 @@ def test_collects_goes_on_and_renders_pieces_in_a_batch(tmp_path, monkeypatch):
 
 def test_what_stored_episodes_fit(tmp_path):
     env, params = make_env(), made_params()
-    about = maze_world.metadata(env, params, SETTINGS)
+    about = stored.metadata(env, params, SETTINGS)
     with shards.ShardWriter(tmp_path, about):
         about = ShardReader(tmp_path).about
     # Frames are rendered from poses: other views will do.
     others = {"view": "local", "resolution": (8, 8), "textures": "random-64", "rays": 16}
-    maze_world.check_fits(about, make_env(**others, with_pose=True, field_of_view=90.0))
+    stored.check_fits(about, make_env(**others, with_pose=True, field_of_view=90.0))
     for name, other in {
         "mode": "survival",
         "actions": "continuous",
@@ -313,9 +313,9 @@ def test_what_stored_episodes_fit(tmp_path):
     }.items():
         wanted = re.escape(repr(getattr(env, name)))
         with pytest.raises(ValueError, match=f"env.{name}: got .*{other}.*; accepted: {wanted}"):
-            maze_world.check_fits(about, make_env(**{name: other}))
+            stored.check_fits(about, make_env(**{name: other}))
     with pytest.raises(ValueError, match="the card of Maze World's demonstrations"):
-        maze_world.check_fits({"seed": 3}, env)
+        stored.check_fits({"seed": 3}, env)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_what_stored_episodes_fit(tmp_path):
         (lambda: make(generated=jnp.zeros(2)), "generated"),
         (lambda: make(actor_params=jnp.zeros(3)), "actor_params: got float32[3]"),
         (lambda: make(params=made_params(horizon=10)), "horizon: got 10"),
-        (lambda: maze_world.from_metadata({"static": {}}), "about"),
+        (lambda: stored.from_metadata({"static": {}}), "about"),
         (
             lambda: maze_world.collect_trajectories("x", 0, make_env(), made_params(), episodes=0),
             "episodes",

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.systems.maze_world import data as maze_world
 from gpicljax.systems.maze_world.data import stored
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory
 from gpicljax.systems.maze_world.studies.maze_world_data import program as maze_world_data
@@ -63,7 +62,7 @@ def test_for_real(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "projected size" in said and "steps/s" in said and not (tmp_path / "mazes").exists()
     reader = maze_world_data.main([*TINY, *out])
-    env, params, settings = maze_world.from_metadata(reader.about)
+    env, params, settings = stored.from_metadata(reader.about)
     assert len(reader) == 12 and env.size == 9 and settings.length == 12
     assert [round(float(p.density), 2) for p in params] == [0.2, 0.36]
 

@@ -47,7 +47,7 @@ def any_across_vmap(flag: jax.Array) -> jax.Array:
     """Whether a flag holds in any of the lanes that run side by side under `vmap`, the same in all.
 
     For the condition of a `while_loop` whose rounds change nothing where the flag does not hold any
-    more. Of a condition that differs between lanes, `vmap` makes a loop that chooses between old
+    more. With a condition that differs between lanes, `vmap` makes a loop that chooses between old
     and new in every round, and so copies all that the loop carries.
 
     Args:
@@ -174,7 +174,7 @@ def switch_compacted(
 
     For work that few instances need at a step, of one kind or another. Alone, an instance does what
     it needs. Under any `vmap` those that need the same are compacted, one kind after another, so
-    that nobody pays for what another needs; the results are the same.
+    that no instance pays for what another needs; the results are the same.
 
     Args:
       makes: functions of `arguments` that return a pytree like `current`, unbatched. They must not
@@ -197,8 +197,7 @@ def switch_compacted(
 def make_switch_compacted(
     makes: Sequence[Callable[..., Any]], groups: Callable[[int], Sequence[int]] | None = None
 ) -> Callable[..., Any]:
-    """`switch_compacted` of these functions, of the other arguments; who keeps it has it traced
-    once.
+    """Binds `makes` to `switch_compacted`; keep the result so that it is traced only once.
 
     Example:
       >>> again = make_switch_compacted([lambda x: 2 * x])

@@ -61,7 +61,7 @@ def check_array(condition: Any, argument: str, given: Any, accepted: str) -> Non
 
 
 def check_at_least(minimum: int, **arguments: int | None) -> None:
-    """Refuses numbers below a minimum; None is somebody's default.
+    """Refuses numbers below a minimum; None, as a default, is accepted.
 
     Raises:
       ValueError: for the first of them.

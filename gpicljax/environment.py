@@ -244,7 +244,7 @@ class Environment(Generic[Params, Task, State]):
         check_ranges(params)
 
     def params_or_default(self, params: Params | None) -> Params:
-        """Params for one batch, for whoever accepts None: the default ones, or these if valid.
+        """Params for one batch: the default ones for None, or these if valid.
 
         Raises:
           ValueError: for params of another environment or other shapes, and see `validate`.

@@ -95,8 +95,8 @@ class ActionRequest:
 
     Args:
       timestep: what is seen.
-      key: makes the key, once it is asked for: most who act from Python ask for none, and making
-        one takes as long as a step.
+      key: makes the key when it is called: most agents in Python need none, and making one takes as
+        long as a step.
 
     Attributes:
       timestep: what is seen.

@@ -143,7 +143,7 @@ def _module(name: str, argument: str, given: str) -> Any:
 
 
 def resolve(env: Environment | str) -> Environment:
-    """An environment as it is, or made by its id: for whoever accepts both.
+    """An environment as it is, or made by its id, for functions that accept both.
 
     Raises:
       ValueError: for an unknown id, or anything else.

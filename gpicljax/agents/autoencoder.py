@@ -133,7 +133,7 @@ def autoencoder_network(autoencoder: Autoencoder) -> Network:
 
 
 def divergence(mean: jax.Array, log_variance: jax.Array) -> jax.Array:
-    """Of normal distributions from the standard one (Kullback-Leibler), in nats.
+    """Kullback-Leibler divergence of normal distributions from the standard one, in nats.
 
     It is summed over the latents, as they are independent. The paper's code sums over time instead,
     and takes the mean over the latents, so that its weights of it count for a window's length and

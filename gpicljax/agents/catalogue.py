@@ -302,7 +302,7 @@ def _any_action(observation_space: Space, action_space: Space) -> str | None:
 
 
 def _spaces(env: Environment) -> tuple[Space, Space]:
-    """Of one agent's observations and actions."""
+    """Spaces of one agent's observations and actions."""
     observations, actions = env.observation_space(), env.action_space()
     if env.num_agents is None:
         return observations, actions

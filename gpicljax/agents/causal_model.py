@@ -235,7 +235,7 @@ def causal_agent(
 
     Returns:
       The agent; its `aux` is a dictionary with what the `policy` reads and the `image` that was
-      expected, float `[B, H, W, 3]` in [0, 1]; where nobody keeps it, it is not computed.
+      expected, float `[B, H, W, 3]` in [0, 1]; where it is not kept, it is not computed.
 
     Example:
       >>> from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder

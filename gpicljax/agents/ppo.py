@@ -371,7 +371,7 @@ class PPO:
 
     @property
     def _space(self) -> spaces.Space:
-        """Of all agents' actions."""
+        """The space of all agents' actions."""
         agents, one = self.vec.env.num_agents, self.policy.space
         return one if agents is None else spaces.repeat(one, agents)
 

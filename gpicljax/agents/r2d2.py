@@ -349,7 +349,7 @@ class R2D2:
         start = start_rollout(env_key, self.vec, self.agent(), env_params)
         timestep, action = start.timestep._replace(info={}), start.carry.last_action
         inputs = agent_input(self._joint_space, start.carry, timestep)
-        # Of definite types: a weak one would compile everything anew after the first update.
+        # Definite types: a weak one would compile everything anew after the first update.
         params = strip_weak_types(self.network.init(init_key, inputs))
         overlap = lambda x, n: jnp.zeros((n, *x.shape), x.dtype)  # noqa: E731
         one = jax.tree.map(
@@ -520,7 +520,7 @@ class R2D2:
         mean = size.sum(0) / jnp.maximum(mask.sum(0), 1)
         eta = hparams.priority_eta
         priorities = eta * size.max(0) + (1 - eta) * mean + 1e-4
-        # Of several agents, the mean of theirs.
+        # With several agents, the mean over them.
         priorities = priorities.reshape(priorities.shape[0], -1).mean(-1)
         return q_loss + loss, (priorities, {"q_loss": q_loss} | metrics)
 

@@ -180,7 +180,7 @@ def make(
         steps, actor_opt_state = actor_optimiser.update(actor_grads, state.actor_opt_state)
         params = optax.apply_updates(before, steps)
 
-        # Of log(alpha) (entropy - target entropy), whose minimum is where they are equal.
+        # The loss log(alpha) (entropy - target entropy) is smallest where they are equal.
         surplus = entropy + hparams.entropy_scale * policy.size
         step, opt_state = temperature_optimiser.update(surplus, state.temperature_opt_state)
         metrics |= {

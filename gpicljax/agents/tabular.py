@@ -151,11 +151,11 @@ def q_learner(
 
     `variant="reference"`, with `REFERENCE` as params, is the baseline of the in-context RL
     evaluation, with its flaws: it pairs its last two observations when it is asked for an action,
-    and nobody asks for one at the end of an episode. So the last step is never learnt; instead the
-    first step of the next episode credits its reward to the terminal observation, which it
-    continues with the value of where the next episode starts. Of equally good actions it takes the
-    first, which with a table of zeros is action 0. And since its exploration rate hardly falls in
-    a few hundred steps it is close to random play.
+    and no action is asked for at the end of an episode. So the last step is never learnt; instead
+    the first step of the next episode credits its reward to the terminal observation, which it
+    continues with the value of where the next episode starts. Among equally good actions it takes
+    the first, which with a table of zeros is action 0. And since its exploration rate hardly falls
+    in a few hundred steps it is close to random play.
 
     Args:
       observations: of the environment, discrete.

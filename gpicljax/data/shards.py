@@ -254,7 +254,7 @@ class ShardReader:
           batch_size: B, at most the number of records.
           seed: of the order.
           epoch: another order of the same seed.
-          start: batches to leave out at the beginning, for whoever goes on after a break.
+          start: batches to leave out at the beginning, to go on after a break.
 
         Returns:
           An iterator over nested dictionaries of arrays `[B, ...]`.

@@ -153,7 +153,7 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
     def _acceleration(
         self, angles: Vector, speeds: Vector, torque: jax.Array, task: Task
     ) -> tuple[Vector, tuple[()]]:
-        """Of both angles: Sutton & Barto (1998), figure 11.6's equations of motion."""
+        """Accelerations of both angles, by Sutton & Barto (1998), figure 11.6."""
         (angle_1, angle_2), (speed_1, speed_2) = angles, speeds
         sin_2, cos_2 = jnp.sin(angle_2), jnp.cos(angle_2)
         lever = task.mass_2 * task.length_1 * task.centre_2
@@ -211,7 +211,7 @@ class Acrobot(PhysicalEnvironment[Params, Task, State]):
         return spaces.Box(-np.inf, np.inf, (6,))
 
     def observation_bounds(self, params: Params) -> tuple[Any, Any]:
-        """Of cosines and sines, and the greatest speeds."""
+        """Bounds of cosines and sines, and the greatest speeds."""
         speeds = params.max_speed_1[1], params.max_speed_2[1]
         return [-1, -1, -1, -1, -speeds[0], -speeds[1]], [1, 1, 1, 1, *speeds]
 

@@ -212,7 +212,7 @@ class InvertedDoublePendulum(PhysicalEnvironment[Params, Task, State]):
     def _acceleration(
         self, position: Vector, velocity: Vector, push: jax.Array, task: Task
     ) -> tuple[Vector, jax.Array]:
-        """Of the three coordinates; and the rail's force.
+        """Accelerations of the three coordinates; and the rail's force.
 
         The equations are written in the poles' angles from upright, lower (1) and upper (2), and
         solved by eliminating both.

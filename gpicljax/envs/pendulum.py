@@ -163,7 +163,7 @@ class Pendulum(PhysicalEnvironment[Params, Task, State]):
         return spaces.Box(-np.inf, np.inf, (3,))
 
     def observation_bounds(self, params: Params) -> tuple[Any, Any]:
-        """Of cosine and sine, and the greatest speed."""
+        """Bounds of cosine and sine, and the greatest speed."""
         speed = params.max_speed[1]
         return [-1, -1, -speed], [1, 1, speed]
 

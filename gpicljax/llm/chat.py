@@ -1,7 +1,7 @@
 """What a language model is here: from messages to a reply. Its faults, and models that are fakes.
 
 A `ChatModel` is called from several threads at once. What it cannot answer it raises as a
-`ModelError`, which says what is to be done about it; whoever asks (`asking.Conversation`) tries
+`ModelError`, which says what is to be done about it; the caller (`asking.Conversation`) tries
 again, gives up or goes on.
 """
 
@@ -120,7 +120,7 @@ class ChatModel(Protocol):
 
 
 def estimated_tokens(text: str) -> int:
-    """About how many tokens a text has, where nobody counts: a quarter of its bytes, rounded up.
+    """An estimate of the tokens of a text: a quarter of its bytes, rounded up.
 
     Example:
       >>> estimated_tokens("Which arm do you pull?")

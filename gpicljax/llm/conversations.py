@@ -20,8 +20,8 @@ from gpicljax.storage.lock import exclusive
 class Conversations:
     """Conversations with a model that share a folder and a budget; models are asked in threads.
 
-    Use it in a `with` statement: while it lasts no other process uses the folder. At its end, who
-    waits to try again need not, threads are waited for, and transcripts are closed.
+    Use it in a `with` statement: while it lasts no other process uses the folder. At its end,
+    waits between retries are cut short, threads are joined, and transcripts are closed.
 
     Args:
       model: the model.
@@ -91,7 +91,7 @@ class Conversations:
 
     @property
     def usage(self) -> Usage:
-        """Of all conversations, earlier parts included."""
+        """Usage of all conversations, earlier parts included."""
         return sum((each.usage for each in self._all), Usage(0, 0, 0))
 
     @property

@@ -76,7 +76,7 @@ def by_group(key: str) -> list[Metric]:
       >>> len(by_group("env"))
       2
     """
-    # Of two metrics of one name Inspect keeps the first, so that the other needs its own.
+    # Inspect keeps the first of two metrics of one name, so that the other needs its own.
     return [grouped(mean(), key, all=False), grouped_error(key)]
 
 

@@ -1,7 +1,7 @@
 """This project's own sequence models as language models: bytes in, bytes out.
 
 They are tiny, and know nothing but the texts they were trained on; what they are for is a row in a
-table of a real language model that anybody can train in a minute, without a download.
+table of a real language model that trains in a minute, without a download.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An answer stands in square brackets behind a word: `[SELECT: 2]`, or for several numbers
 `[SELECT: 0.5, -1.0]`. Strictly, it stands there once and exactly like this; leniently, capitals and
-blanks are as they come and the last one counts, which forgives those who think aloud.
+blanks are as they come and the last one counts, which allows for reasoning before the answer.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def causal_attention(
       window: attend to keys of the last `window` steps only, the query's own among them; 1 is the
         query's own step.
       tokens_per_step: tokens of which a step consists.
-      starts: `bool[T / tokens_per_step, B]`, set where a trial starts; nobody attends across.
+      starts: `bool[T / tokens_per_step, B]`, set where a trial starts; attention stops there.
       first: `int32[B, T]`, the earliest key that each query attends to, at most the query itself;
         replaces `starts`. With a window it has to keep to that.
       implementation: "tiled" runs everywhere; "cudnn" on NVIDIA GPUs, in half precision, without

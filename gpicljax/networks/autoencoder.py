@@ -25,7 +25,7 @@ from gpicljax.networks.layers import Linear, default_float
 _CELL = 8
 """Pixels of a side of what becomes one place of the smallest grid."""
 _SLOPE = 0.01
-"""Of the leaky rectifiers for negative inputs."""
+"""Slope of the leaky rectifiers for negative inputs."""
 
 
 class Autoencoder(NamedTuple):
@@ -312,7 +312,7 @@ class _Layers(nn.Module):
         return nn.ConvTranspose(channels, (4, 4), (2, 2), **self._options(True, 4))
 
     def residual(self, x: jax.Array, hidden: int) -> jax.Array:
-        """Of pixels with C channels: C -> hidden from 3 x 3 pixels, and back from one."""
+        """A residual block: C -> hidden channels from 3 x 3 pixels, and back from one."""
         seen = self.convolution(hidden, 3)(_rectify(x))
         return x + self.convolution(x.shape[-1], 1, rectified=False)(_rectify(seen))
 

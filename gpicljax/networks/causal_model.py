@@ -305,7 +305,7 @@ def causal_model(
         return {"window": params[WINDOW]} if settings.kind == "transformer" else {}
 
     def output(params: Any, seen: jax.Array, said: dict[str, jax.Array]) -> CausalOutput:
-        # Where nobody looks at a picture, the compiler leaves it out.
+        # The compiler leaves out a picture that is not used.
         image, again = (
             decode_in_parts(autoencoder, params[AUTOENCODER], latents, part)
             for latents in (said["latent"], seen)

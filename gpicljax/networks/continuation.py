@@ -30,7 +30,7 @@ class Entries(NamedTuple):
       after: float `[B, N, m F]`, the m events that followed, the latest first.
       action: float `[B, N, 1]`, the number of the action before the first of them.
       key: float `[B, N, H (w + 1)]`, what each head finds them by, and how it favours them: as they
-        were when they were stored. Who acts reads these; who learns makes them anew.
+        were when they were stored. Cached for acting; recomputed during learning.
     """
 
     context: jax.Array

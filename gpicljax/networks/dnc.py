@@ -171,7 +171,7 @@ class DNC(nn.Module):
         self.output = dense(self.size)
 
     def _sizes(self) -> tuple[int, ...]:
-        """Of the interface: the write's key, vector, erasure and 3 gates; the rest is of heads."""
+        """Sizes of the interface: the write's key, vector, erasure and 3 gates; then the heads'."""
         w, h = self.width, self.heads
         return (w, w, w, 3, h * w, h, h, *([3 * h] if self.links else []))
 

@@ -32,7 +32,7 @@ class Bindings(NamedTuple):
 class ESBN(nn.Module):
     """A controller that sees no input, only the keys that it bound to similar inputs before.
 
-    An input is encoded as a value z. Of the pairs (k, v) that were stored before, those with a
+    An input is encoded as a value z. Among the pairs (k, v) that were stored before, those with a
     large product v . z are retrieved: under the softmax of the products, the mean key and the
     mean confidence, `sigmoid(gain v . z + bias)`, both times a gate. The LSTM controller reads
     them and nothing else; it says the gate and the key, not negative, with which the next input

@@ -176,7 +176,7 @@ class ExperienceActorCritic(nn.Module):
         sums = jax.tree.map(lambda x: jnp.cumsum(x, axis=0), added)
         begun = jnp.zeros((1, 1), bool)
         if starts is not None:
-            # Of what came before the last start nothing is left.
+            # Nothing is left from before the last start.
             time = jnp.arange(inputs.last_action.shape[0], dtype=jnp.int32)
             last = jax.lax.cummax(jnp.where(starts, time[:, None], -1), axis=0)
             begun = last >= 0

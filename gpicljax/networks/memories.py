@@ -34,7 +34,7 @@ MemoryKind = Literal[
     "transformer",
     "events",
 ]
-# Of one layer.
+# Memories of one layer, and what that layer is.
 SINGLE = {
     "delta": "the layer of fast weights",
     "dnc": "the controller",

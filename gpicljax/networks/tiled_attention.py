@@ -133,7 +133,7 @@ def _swap(x: jax.Array) -> jax.Array:
 
 
 def _scale(width: int) -> float:
-    """Of the queries: the softmax is taken with powers of 2."""
+    """Scale of the queries: the softmax is taken with powers of 2."""
     return math.log2(math.e) / math.sqrt(width)
 
 

@@ -45,8 +45,8 @@ class Transformer(nn.Module):
       window: attend to this many steps, the current one included; None for the whole trial. The
         cache keeps no more than that.
       tokens_per_step: tokens that make up one step.
-      lead: tokens at the front of a trial's first step that are not there (a last action); nobody
-        attends to them, positions start after them, and their outputs mean nothing.
+      lead: tokens at the front of a trial's first step that are not there (a last action);
+        they are masked, positions start after them, and their outputs mean nothing.
       dtype: of the matrix products and the cache; None is JAX's default float type.
       dropout: rate.
       remat: whether the backward pass computes each layer's insides again.
@@ -103,7 +103,7 @@ class Transformer(nn.Module):
 
     @property
     def _slots(self) -> int:
-        """Of the cache: a window's steps, and what a step writes before its first token looks."""
+        """Length of the cache: a window's steps, and those written before the first token looks."""
         if self.window is None:
             return self.capacity
         return (self.window + 1) * self.tokens_per_step - 1

@@ -4,7 +4,7 @@
 |---|---|---|
 | `rollout` | trainers | a fixed number of steps, one `lax.scan` |
 | `play` | evaluations, films, datasets | until so many trials are over, by trial and episode |
-| `host_play` | who cannot be traced: a language model, a person, a remote learner | a Python loop |
+| `host_play` | untraceable agents: language models, persons, remote learners | a Python loop |
 
 All draw an agent's choices from the instances' own keys: from the same state they give the same
 episodes, whatever the batch. No other loop over environments exists.

@@ -1,4 +1,4 @@
-"""Environments stepped from Python, for whoever cannot be traced: `host_play` and its instances."""
+"""Environments stepped from Python, for agents that cannot be traced: `host_play`."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def host_play(
       As `play`, NumPy arrays.
 
     Raises:
-      ValueError: if a count is below 1, or the agent answers for nobody, or for one not asked.
+      ValueError: if a count is below 1, or the agent answers for no instance, or for one not asked.
 
     Example:
       >>> import gpicljax, jax
@@ -335,7 +335,7 @@ def host_play(
                 length[which] += 1
                 terminated[which], truncated[which] = ended[0], cut[0]
             trial[i] += bool(over[i]) and episode[0] + 1 >= vec.episodes_per_trial
-    if records is None:  # everybody gave up at once
+    if records is None:  # every instance gave up at once
         records = blank(jax.eval_shape(keep, instances[0].blank_record))
     played = PlayedEpisodes(records, length, terminated, truncated)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)

@@ -166,7 +166,8 @@ def play(
     counting what ends first would favour short ones. The loop ends when all trials have.
 
     With one trial each, `resets="synchronous"` (and `steps_per_trial` beyond what is played) saves
-    the program that draws further tasks: who is through plays on, unrecorded, on the task it has.
+    the program that draws further tasks: finished instances keep stepping on their task,
+    unrecorded.
 
     Args:
       vec: the batch of environments.

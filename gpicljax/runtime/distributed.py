@@ -1,7 +1,7 @@
 """Several processes as one program: joining them, agreeing on outcomes, fetching what they share.
 
 Every process runs the same script. What touches files or the terminal is done by process 0 alone,
-and its outcome, errors included, becomes everybody's: `on_main`. What all must do and any may fail
+and its outcome, errors included, is shared by all: `on_main`. What all must do and any may fail
 at is agreed on: `all_agree`. With one process, both simply call the function.
 """
 
@@ -40,7 +40,7 @@ def join_cluster(config: RunConfig, *, heartbeat_timeout_s: int = 100) -> None:
     `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`, which come first.
 
     Call it before anything touches a device, `one_device_per_core` included. From then on an
-    exception that nobody catches ends the process at once, so that the others do not wait for it.
+    uncaught exception ends the process at once, so that the others do not wait for it.
 
     Args:
       config: the configuration.
@@ -69,7 +69,7 @@ def join_cluster(config: RunConfig, *, heartbeat_timeout_s: int = 100) -> None:
             "Kubernetes or Cloud TPU, or all three variables"
         )
     if main_thread:
-        # JAX has just made SIGTERM a notice that nobody here reads: the loop catches it itself.
+        # JAX has just made SIGTERM a notice that is not read here: the loop catches it itself.
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
     _leave_at_once_after_errors()
 

@@ -18,7 +18,7 @@ class Cost(NamedTuple):
       argument_bytes: of the arguments.
       temporary_bytes: scratch space while it runs.
       seconds: wall time of one call, after one that is not counted; NaN where it does not fit.
-      free_bytes: memory of a device that nobody used before; 0 where that is not known.
+      free_bytes: memory of a device before its first use; 0 where that is not known.
 
     Example:
       >>> Cost(compile_s=2.0, argument_bytes=2**30, temporary_bytes=2**29, seconds=0.1).total_gib

@@ -162,8 +162,8 @@ def per_part(
 def _spread(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
     # Without the check of varying axes, `grad` inside is the gradient of a device's own part and
     # nothing is summed behind our back. With it, the gradient with respect to a replicated argument
-    # arrives summed already: whoever then averages trains with as many times the gradient as there
-    # are devices.
+    # arrives summed already: an update that then averages trains with as many times the gradient
+    # as there are devices.
     return jax.shard_map(
         function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
     )

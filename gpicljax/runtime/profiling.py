@@ -32,7 +32,7 @@ class CompileClock:
 
     def __exit__(self, *_: object) -> None:
         """Stops listening."""
-        # Somebody (a test, say) may have cleared all listeners meanwhile.
+        # Other code (a test, say) may have cleared all listeners meanwhile.
         with contextlib.suppress(AssertionError, ValueError):
             jax.monitoring.unregister_event_time_span_listener(self._hear)
 

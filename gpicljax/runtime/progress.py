@@ -61,7 +61,7 @@ def announce(
 class Progress:
     """A bar that moves on after each chunk; plain lines where the output is not a terminal.
 
-    Of several processes, only process 0 shows it.
+    Only process 0 shows it.
 
     Args:
       total: number of chunks of the whole run.

@@ -1,6 +1,6 @@
-"""The folder of one run, `runs/<experiment>/<name>/`, and who may write to it.
+"""The folder of one run, `runs/<experiment>/<name>/`, and the lock on writing to it.
 
-Of several processes, process 0 makes, locks and writes it; the others see it through a file system
+Process 0 makes, locks and writes it; other processes see it through a file system
 that they share, and are refused whatever process 0 is.
 """
 

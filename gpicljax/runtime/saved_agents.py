@@ -280,7 +280,7 @@ _IDENTITY = ("algorithm", "env", "num_envs", "config", "network")
 
 
 def _hash(identity: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Of what decides how an agent acts, SHA-256."""
+    """SHA-256 of everything that decides how an agent acts."""
     text = json.dumps({name: identity[name] for name in _IDENTITY}, sort_keys=True)
     digest = hashlib.sha256(text.encode())
     for name in sorted(arrays):

@@ -107,7 +107,7 @@ def serve(
     Args:
       key: a typed key, for the environments.
       vec: as many instances as there are learners, of an environment of bytes.
-      learners: those who act; they have said hello.
+      learners: the connected learners.
       steps: of each learner at most.
       seconds: of the whole at most; any number if None.
       results: file to be kept up to date; none if None.
@@ -159,7 +159,7 @@ def serve(
 
     try:
         played = host_play(key, vec, agent, max_steps=steps, keep=outcome, usual=SILENCE)
-        for i in (i for i, seen in enumerate(noted) if not seen):  # nobody asks after the last
+        for i in (i for i, seen in enumerate(noted) if not seen):  # no request follows the last
             last = jax.tree.map(lambda x, i=i: x[i, 0, played.length[i, 0] - 1], played.records)
             account.note(i, *last)
         account.ended = [THROUGH if ended == RUNNING else ended for ended in account.ended]

@@ -149,7 +149,7 @@ class RemoteLearners:
                 raise ConnectionError(f"learner {i}: said {said[:40]!r}; accepted: {HELLO!r}")
 
     def __call__(self, moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
-        """Sends what is new to whom it belongs; returns what has come back by then."""
+        """Sends pending observations to the learners; returns the actions received."""
         for i, moment in moments.items():
             if not self._asked[i]:
                 seen = moment.timestep
@@ -161,7 +161,7 @@ class RemoteLearners:
         return {i: self._answer(i) for i in ready}
 
     def _send(self, i: int, text: str) -> None:
-        # Nobody there: that is found out when its answer is waited for.
+        # A lost peer is noticed when its answer is waited for.
         with contextlib.suppress(self._zmq.Again):
             self._sockets[i].send_string(text, self._zmq.NOBLOCK)
 

@@ -55,7 +55,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Flushes a file that somebody else wrote to the device.
+    """Flushes a file, written by other code, to the device.
 
     Example:
       >>> file = Path(tempfile.mkdtemp()) / "agent.bin"

@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 LOCK = ".lock"
 _HOLDER = ".lock-holder"
-# Who only looks (`is_locked`) holds the lock for a moment.
+# A process that only looks (`is_locked`) holds the lock for a moment.
 _PATIENCE = 0.1
 
 
@@ -45,7 +45,7 @@ def exclusive(folder: Path) -> Held:
     File systems without locks are used without: better unguarded than unusable.
 
     Raises:
-      LockedError: if somebody else holds it; says which process.
+      LockedError: if another process holds it; names the process.
     """
     lock = FileLock(folder / LOCK)
     try:
@@ -64,7 +64,7 @@ def exclusive(folder: Path) -> Held:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether somebody holds the lock of a folder; False where that cannot be known.
+    """Whether a process holds the lock of a folder; False where that cannot be known.
 
     Example:
       >>> import tempfile

@@ -97,7 +97,7 @@ class TaskMixture(Environment):
         return tuple(env.initial(key, one) for env, one in each)
 
     def _one(self, task: MixtureTask, values: list[Any]) -> Any:
-        """Of values of the same shapes, that of the task's environment."""
+        """Selects, among values of the same shapes, that of the task's environment."""
         chosen = values[0]
         for number, value in enumerate(values[1:], 1):
             here = task.which == number

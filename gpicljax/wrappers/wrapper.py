@@ -279,8 +279,9 @@ class FrameStackObservation(Wrapper):
     """The last few observations at once, side by side along their last axis, the newest last.
 
     A picture `uint8[H, W, C]` becomes `[H, W, size * C]`; a number, a vector; a category, several
-    choices; each agent's apart where there are several. Of an `action_mask` only the newest is
-    seen, for that is what is legal. An episode starts with its first observation in all places.
+    choices; each agent's apart where there are several. An `action_mask` is not stacked: only the
+    newest is seen, for that is what is legal. An episode starts with its first observation in all
+    places.
 
     Attributes:
       size: how many, at least 1.

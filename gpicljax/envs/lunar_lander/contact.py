@@ -1,7 +1,7 @@
 """Contacts of a polygon with an edge of the ground: where they touch, and the impulses that follow.
 
 Arrays are `[2, 3, B]`: slot, body, batch (see `scene.World`); a point's quantities come in pairs.
-Of the two parties only the body moves.
+Only the body moves, not the ground.
 
 Source: the algorithm of Box2D 2.3 (edge against polygon by separating axes with clipping;
 sequential impulses with friction first and a two-point block solver).

@@ -1,4 +1,4 @@
-"""A step of the world in free flight: joints, motion, and who comes near the ground.
+"""A step of the world in free flight: joints, motion, and which bodies come near the ground.
 
 Leaves of worlds are `[..., B]`: see `scene`.
 
@@ -22,7 +22,7 @@ from gpicljax.envs.lunar_lander.scene import STEP, World
 VELOCITY_ITERATIONS, POSITION_ITERATIONS = 180, 60
 _MOST_SHIFT, _MOST_ROTATION = 2.0, 0.5 * np.pi
 _BOX_MARGIN, _BOX_LEAD = 0.1, 2.0
-_MARGIN = 0.03  # beyond the skin: who is farther away cannot touch
+_MARGIN = 0.03  # beyond the skin: a body farther away cannot touch
 _ORDER = (1, 0)  # the joints, in the order of solution
 
 

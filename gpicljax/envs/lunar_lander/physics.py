@@ -48,7 +48,7 @@ _advance = batch_last(_advance_all)
 
 @jax.jit
 def advance(world: World, heights: jax.Array, over: jax.Array) -> World:
-    """One step of 0.02 s. Compiled once for everyone who steps without compiling.
+    """One step of 0.02 s. Compiled once for all callers outside `jit`.
 
     Args:
       world: unbatched; forces and engines have changed the velocities already.

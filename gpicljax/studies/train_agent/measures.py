@@ -60,7 +60,7 @@ def is_bandit(env: Environment) -> bool:
 
 
 def one_of(agents: Sequence[Agent], which: jax.Array) -> Agent:
-    """Of several agents the one of number `which: int32[]`; all have their say, one acts.
+    """The agent of number `which: int32[]`; all compute an action, one is taken.
 
     The parameters are those of the first; the others are given none.
     """

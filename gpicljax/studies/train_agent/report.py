@@ -26,7 +26,7 @@ NULLS = {"random": "random actions", "thompson": "Thompson sampling", "ucb1": "U
 
 
 class Player(NamedTuple):
-    """Who was evaluated.
+    """An agent that was evaluated.
 
     Attributes:
       name: in tables and figures.
@@ -201,29 +201,29 @@ def draw_trials(outcome: RunResult) -> list[str]:
     for where, words in distributions(outcome).items():
         ending, on = "_elsewhere" * bool(where), f", on {words}" if words else ""
         about = f"{config.algo} on {config.env}" + (f", {words}" if words else "")
-        everybody = players(outcome, where)
+        played_by_all = players(outcome, where)
         if config.episodes_per_trial > 1:
             name = f"by_episode{ending}.png"
-            each = {player.name: by_episode(config, player) for player in everybody}
+            each = {player.name: by_episode(config, player) for player in played_by_all}
             curves, _ = _draw(outcome, name, each, "episodes seen in the trial", "return", about)
             means = "; ".join(
-                f"{who} {' '.join(f'{x:,.2f}' for x in _thinned(line.mean))}"
-                for who, line in curves.items()
+                f"{player} {' '.join(f'{x:,.2f}' for x in _thinned(line.mean))}"
+                for player, line in curves.items()
             )
             episodes_seen = f"from 1 to {config.episodes_per_trial}"
             said += [
                 f"By episode of the trial{on}, {episodes_seen} (`figures/{name}`): {means}.",
                 "",
             ]
-        if everybody[0].regrets is not None:
+        if played_by_all[0].regrets is not None:
             name = f"regret{ending}.png"
-            each = {player.name: regret_by_pull(config, player) for player in everybody}
+            each = {player.name: regret_by_pull(config, player) for player in played_by_all}
             curves, over = _draw(
                 outcome, name, each, "pulls in the trial", "cumulative regret", about
             )
             ends = "; ".join(
-                f"{who} {line.mean[-1]:,.2f} [{line.low[-1]:,.2f}, {line.high[-1]:,.2f}]"
-                for who, line in curves.items()
+                f"{player} {line.mean[-1]:,.2f} [{line.low[-1]:,.2f}, {line.high[-1]:,.2f}]"
+                for player, line in curves.items()
             )
             pulls = len(next(iter(curves.values())).mean) - 1
             said += [
@@ -241,9 +241,12 @@ def _draw(
     ylabel: str,
     about: str,
 ) -> tuple[dict[str, ICLCurve], str]:
-    """Draws everybody's curve; returns them, and what their intervals are taken over."""
-    found = {who: curve(each) for who, each in values.items()}
-    curves, over = {who: each for who, (each, _) in found.items()}, next(iter(found.values()))[1]
+    """Draws the curve of each player; returns them, and what their intervals are taken over."""
+    found = {player: curve(each) for player, each in values.items()}
+    curves, over = (
+        {player: each for player, (each, _) in found.items()},
+        next(iter(found.values()))[1],
+    )
     figure = icl_figure(curves, xlabel=xlabel, ylabel=f"{ylabel}; {over}", title=about)
     save_figure(figure, outcome.run.figures / name)
     return curves, over
@@ -359,7 +362,7 @@ def numbers(outcome: RunResult) -> dict[str, Any]:
         means = seed_means(episodes(outcome, measure, cell))
         return {"seeds": means.tolist(), **dataclasses.asdict(mean_interval(means))}
 
-    def everybody(where: str) -> dict[str, Any]:
+    def played_by_all(where: str) -> dict[str, Any]:
         found = {m.removesuffix(where): returns(m) for m in outcome.measured if m.endswith(where)}
         return {"return": found.pop("greedy"), **found}
 
@@ -376,7 +379,7 @@ def numbers(outcome: RunResult) -> dict[str, Any]:
     if len(cells) > 1:
         found["cells"] = {name: returns("greedy", i) for i, name in enumerate(cells)}
     if " elsewhere" in distributions(outcome):
-        other = {"params": list(outcome.config.evaluation_params), **everybody(" elsewhere")}
+        other = {"params": list(outcome.config.evaluation_params), **played_by_all(" elsewhere")}
         if len(cells) > 1:
             other["cells"] = {n: returns("greedy elsewhere", i) for i, n in enumerate(cells)}
         found["elsewhere"] = other

@@ -1,4 +1,4 @@
-"""What streams are worth to whoever knows everything, to whoever knows the tasks, and to nulls.
+"""Experts of byte streams: an oracle, a solver that knows the tasks, and null models.
 
 Agents of the contract of `gpicljax.interface`, without parameters. `oracle` and `solver` read
 `timestep.privileged`, which a batch with `privileged=True` fills; the others read bytes and
@@ -258,7 +258,7 @@ def _look_up(table: Table, byte: jax.Array, reward: jax.Array) -> tuple[jax.Arra
     common_sure = (table.common_sure | found) & ~blamed
     turns = table.turns + bad
 
-    # What to reply. Of four tries, three are one and the same whatever the bytes were, each the
+    # What to reply. Three of four tries are one and the same whatever the bytes were, each the
     # next one after a punishment; one is of this entry, the byte itself first.
     recent = jnp.concatenate([table.recent[1:], byte[None]])
     size = right.shape[0]
@@ -367,13 +367,13 @@ def solver() -> Agent:
 
 
 def teacher_agent() -> Agent:
-    """Whom to imitate: it says what a learner in its place could know, as far as that is one thing.
+    """The agent to imitate: it replies what a learner could know by then, where that is one thing.
 
     Where feedback tells what would have been right it is a `solver`, which answers "." until it has
     heard it. In micro1 it says what was paid for, or else the next symbol after the one that was
     not; what was said is `timestep.privileged["played"]`, if that is there, or its own guess. In
-    micro2 to micro4 it is the `oracle`: over many instances, what that says of letters which nobody
-    can know yet is spread over those that are still possible.
+    micro2 to micro4 it is the `oracle`: over many instances, its replies on letters that
+    cannot be known yet are spread over those that are still possible.
 
     Example:
       >>> teacher_agent().initial_carry(8).questions.shape

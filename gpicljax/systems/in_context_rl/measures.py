@@ -1,6 +1,6 @@
 """Reinforcement learning in context: what a trial of so many actions has come to.
 
-One function, `measure_trials`, makes all numbers from recorded arrays, whoever has played: a
+One function, `measure_trials`, makes all numbers from recorded arrays, for any player: a
 table, a network or a language model. `keep_trial_step` is what `rollout.play` and `host_play` are
 to keep of every step of a `trials.Trial`, and `trial_records` makes the arrays of it.
 
@@ -26,7 +26,7 @@ __all__ = ["TrialRecords", "keep_trial_step", "measure_trials", "normalised_scor
 
 Accounting = Literal["fixed", "reference"]
 LAST = (5, 10, 20, 50)
-"""Of how many last episodes the mean reward is told."""
+"""Window sizes, in episodes, for the final mean reward."""
 
 
 class TrialRecords(NamedTuple):
@@ -37,7 +37,7 @@ class TrialRecords(NamedTuple):
       rewards: float `[N, T]`, 0 beyond a trial's end.
       ends: `bool[N, T]`, the action ended an episode.
       length: `int32[N]`, actions taken.
-      replies: `int32[N]`, answers given; as many as actions for whoever always gives a valid one.
+      replies: `int32[N]`, answers given; one for each action if all are valid.
       invalid: `int32[N]`, those of them that named no action.
     """
 

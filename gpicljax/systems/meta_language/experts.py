@@ -23,7 +23,7 @@ def _check_prior(prior: float) -> None:
 
 
 def oracle_agent() -> Agent:
-    """Predicts the generator's own distribution: nobody can do better on average.
+    """Predicts the generator's own distribution, which is optimal on average.
 
     It reads `timestep.privileged`: it needs a batch with `privileged=True`.
 

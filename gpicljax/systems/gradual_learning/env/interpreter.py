@@ -3,7 +3,7 @@
 The environment speaks what lies in `text`; while it does, the learner is to be silent (a space).
 When it is done, every byte of the learner belongs to its answer, until the answer is decided; then
 come feedback and the next question. The rules of a task are a row of numbers (`Rules`), its
-questions are somebody else's: `hear` says whether a new text is due, and `speak` utters what is
+questions come from other modules: `hear` says whether a new text is due, and `speak` utters what is
 there.
 
 Source: section A.1.2 of the challenge's document, and what is known of its reference
@@ -154,7 +154,7 @@ def hear(
     first = byte == jnp.where(question.size == len("true."), ord("t"), ord("f"))
     on = (talk.matched < word) & (next_byte == byte)
     progress = jnp.where(on, talk.matched + 1, first.astype(jnp.int32))
-    # Whoever runs out of time is being told so: letters are lost then, too.
+    # The message about the end of time overwrites letters, too.
     late = mini & timeout
     progress = jnp.where((talking | late) & ~silent, 0, progress)
     stopped = mini & heard & period

@@ -226,7 +226,7 @@ def _member(
     size = jnp.where(alone, 0, sizes[gram])
     runs = word(seed, _STRING + 64 + np.arange(_SEGMENTS))
     run = jnp.where(anything & ((runs >> 31 == 1) | alone), 1 + below(runs, _RUN), 0)
-    # Of forbidden n-grams' letters half of them, if there are any; where none may be, of others.
+    # Half of the letters from forbidden n-grams, if there are any; where none may be, from others.
     wild = description.forbidden.any() & (runs >> 30 & 1 == 1)
     between, reach = _wild(seed, description, jnp.where(wild, run, 0), alone)
     wild = wild & ~(alone & (reach == 0))
@@ -354,7 +354,7 @@ def _string(
     length = jnp.where(kind == 0, first + below(draw, 2 * first), length)
     right = _member(seed, description, length, corrected)
     edited = _edited(seed, description, *right)
-    # Of mini0, random strings come first; they are short.
+    # In mini0, random strings come first; they are short.
     letters = below(word(seed, 0x40000 + np.arange(_RANDOM * 8)), 26).reshape(_RANDOM, 8)
     random = jnp.pad(letters, ((0, 0), (0, LONGEST - 8))), jnp.full(_RANDOM, length)
     right = jax.tree.map(lambda x: x[None], right)

@@ -214,7 +214,7 @@ _MAKERS = {
     tasks.ARITHMETIC: (_arithmetic, 128),
     tasks.BLOCKS: (_blocks, 128),
 }
-"""Who makes each family's questions, and one of how many streams needs one at a step."""
+"""Each family's generator, and N where about one stream in N needs a question per step."""
 
 
 def refilled(corrected: bool, families: tuple[int, ...], due: Due, old: Question) -> Question:

@@ -110,7 +110,7 @@ def replay(
     texts = sorted({t for _, ls in script for x in ls for t in (x.question, x.right, x.wrong)})
     texts += sorted({part for _, lines in script for x in lines for part in _parts(x.answer)})
     pool = "".join(texts) + " "
-    # Of few sizes, so that few programs are compiled.
+    # Few sizes, so that few programs are compiled.
     size = max(2**12, 2 ** (len(pool) - 1).bit_length())
     data = jnp.asarray(np.frombuffer(pool.ljust(size).encode("latin-1"), np.uint8))
     table = tasks.table(corrected)

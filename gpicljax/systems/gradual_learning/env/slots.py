@@ -219,7 +219,7 @@ def _words(of: Sentence) -> Slots:
     made = jnp.asarray(table)[rows, drawn[np.array([0, 1, 2, 0, 0])]]
     three = made[:3]
     left = jnp.stack([out, jnp.where(out == 0, 1, 0), jnp.where(out == 2, 1, 2)])
-    # Of words of equal length the first.
+    # The first among words of equal length.
     signed = length(three) * np.array([[1], [-1]])
     two = jnp.where(signed[:, 1] < signed[:, 0], 1, 0)
     best = jnp.where(two == 1, signed[:, 1], signed[:, 0])

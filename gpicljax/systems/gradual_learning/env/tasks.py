@@ -19,7 +19,7 @@ from gpicljax.systems.gradual_learning.env import conversation, ladders
 from gpicljax.systems.gradual_learning.env.conversation import Rules
 
 MAPPING, SENTENCES, MINI, ARITHMETIC, BLOCKS = range(5)
-"""Who asks."""
+"""Codes of the families of questions."""
 FAMILIES = ("mapping", "sentences", "mini", "arithmetic", "blocks")
 """Their names."""
 
@@ -41,7 +41,7 @@ class StreamTaskSet:
       title: the document's heading.
       lookup: whether a look-up table solves it.
       requires: names of the sets that it builds on.
-      family: who asks its questions.
+      family: code of the family that makes its questions.
       code: what a mapping is between, or which of the family's kinds of sentences.
       style: which feedback; of sentences, each has its own.
       question: fewest and most digits of a mapping's question,

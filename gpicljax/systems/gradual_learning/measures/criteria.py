@@ -1,6 +1,6 @@
 """Learning one task after the other: how fast, whether what came before helps, what is kept.
 
-All are functions of the steps that tasks took until they were cleared, whoever took them: an agent
+All are functions of the steps that tasks took until they were cleared, by any learner: an agent
 with frozen weights, a trainer, a program at the other end of a socket. Where a task was not cleared
 within the budget its steps are censored: a lower bound, and marked as such.
 """
@@ -163,7 +163,7 @@ class Transfer:
       pairs: runs.
       censored: `(without, with)`, runs that did not clear the task.
       inclusive: as `ratio`, with the steps of the tasks before counted too: above 1, they pay even
-        for somebody who wants the last task only.
+        where only the last task counts.
     """
 
     ratio: float
@@ -257,9 +257,9 @@ def hint_gain(
     """How much faster commands under other names are learnt if it is said what the names stand for.
 
     To do better with hints than without them is the document's sign of having learnt to learn: a
-    hint helps only whoever relates new names to skills it has. Tasks with hints are not the same
-    tasks, though: their questions are longer, and their names new in every instance. So steps are
-    counted in those of an agent that knows both: for it the ratio is 1 by definition.
+    hint helps only a learner that relates new names to its skills. Tasks with hints are not the
+    same tasks, though: their questions are longer, and their names new in every instance. So steps
+    are counted in those of an agent that knows both: for it the ratio is 1 by definition.
 
     Args:
       synonyms: `[R, 1]`, the task without hints, such as micro19.
@@ -431,9 +431,9 @@ class Entrant(NamedTuple):
 def ranking(contestants: Sequence[Entrant]) -> list[Entrant]:
     """The challenge's order: the fewest steps among those that are verified come first.
 
-    Whoever cleared more tasks stands before whoever cleared fewer (the document ranks only who
-    clears all). Whoever is not verified, or fails, stands behind all that are: the runner-up
-    follows.
+    An entrant that cleared more tasks precedes one that cleared fewer (the document ranks only
+    entrants that clear all). Entrants that are not verified come last, so that the runner-up moves
+    up.
 
     Raises:
       ValueError: if two have the same name.
@@ -443,12 +443,12 @@ def ranking(contestants: Sequence[Entrant]) -> list[Entrant]:
     Example:
       >>> table = Entrant("table", solved=46, steps=9e4, gradual=False, remembers=True)
       >>> learner = Entrant("learner", solved=46, steps=2e5, gradual=True, remembers=True)
-      >>> [who.name for who in ranking([table, learner])]
+      >>> [entrant.name for entrant in ranking([table, learner])]
       ['learner', 'table']
     """
-    names = [who.name for who in contestants]
+    names = [entrant.name for entrant in contestants]
     check(len(set(names)) == len(names), "contestants", names, "names that differ")
-    return sorted(contestants, key=lambda who: (not who.verified, -who.solved, who.steps))
+    return sorted(contestants, key=lambda x: (not x.verified, -x.solved, x.steps))
 
 
 def curriculum_orders(requires: Mapping[str, Sequence[str]], seed: int) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ Status = Literal[
 class TrialSession:
     """One trial as a conversation: what is seen becomes messages, replies become actions.
 
-    It knows nothing of models, files or environments: whoever has a time step of a `trials.Trial`
+    It knows nothing of models, files or environments. A caller with a time step of a `trials.Trial`
     calls `see`, asks with `messages`, and hands the reply to `hear`.
 
     Args:

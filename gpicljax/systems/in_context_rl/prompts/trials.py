@@ -87,7 +87,7 @@ class LanguageTrials(NamedTuple):
 
     @property
     def usage(self) -> Usage:
-        """Of all trials."""
+        """Usage in all trials."""
         return sum((report.usage for report in self.reports), Usage(0, 0, 0))
 
     @property

@@ -154,11 +154,11 @@ def trajectories(
       params: the distribution over tasks, or several, among which episodes draw uniformly.
       episodes: B. A compiled step costs least from a hundred on.
       settings: how they are made.
-      actor: who acts, as it is, without further noise; `demonstrator` by default. For another one,
+      actor: the agent that acts, without further noise; `demonstrator` by default. For another one,
         every step makes the observations of `env`.
       actor_params: what `actor` acts with.
-      labeller: who says what it would have done; it has no parameters and reads `privileged`, as
-        observations may be missing. By default the privileged agent of `settings`.
+      labeller: the agent whose actions are recorded as labels; it has no parameters and reads
+        `privileged`, as observations may be missing. By default the privileged agent of `settings`.
       tasks: a finite set from which episodes draw the keys of their tasks, each another task in
         each distribution; or these keys themselves, `[B]`; new keys if None.
       generated: what `tasks`, keys, stand for under one distribution, leaves `[B, ...]`, where that

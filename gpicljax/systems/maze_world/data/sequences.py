@@ -49,7 +49,7 @@ def imitation_batch(env: MazeWorld, episodes: MazeTrajectory, tasks: Task) -> Im
       (16, 2, 32, 32, 3)
     """
     steps, batch = episodes.action.shape[1], episodes.action.shape[0]
-    # The last pose is seen by nobody who acts.
+    # No action follows the last pose.
     begun = episodes._replace(pose=episodes.pose[..., :steps])
     for name in ("command", "active", "life"):
         if getattr(episodes, name) is not None:

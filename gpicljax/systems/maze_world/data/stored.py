@@ -1,4 +1,4 @@
-"""Demonstrations on disk: what their card says, whom they fit, and how a folder is filled.
+"""Demonstrations on disk: their metadata, which environments they fit, and how a folder is filled.
 
 `shards.ShardReader` reads what `collect_trajectories` wrote; `demonstrations` says what is kept of
 a step.

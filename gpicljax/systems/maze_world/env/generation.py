@@ -62,7 +62,7 @@ def num_open(size: Any, density: Any, allow_loops: Any, xp: Any = jnp) -> Any:
 def carve(
     key: jax.Array, size: jax.Array, cap: int, density: jax.Array, allow_loops: jax.Array
 ) -> jax.Array:
-    """Draws a maze. Compiled once for everyone who draws without compiling.
+    """Draws a maze. Compiled once for all callers outside `jit`.
 
     Args:
       key: a typed key.

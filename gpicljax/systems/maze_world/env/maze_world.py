@@ -296,7 +296,7 @@ class MazeWorld(Environment[Params, Task, State]):
         return spaces.Discrete(motion.NUM_ACTIONS)
 
     def observation_space(self, task: Task | None = None) -> spaces.Space:
-        """Of the view: a picture, perhaps with the pose."""
+        """Space of the view: a picture, perhaps with the pose."""
         side = 2 * self.local_radius + 1
         shape = (side, side) if self.view == "local" else self.resolution
         image = spaces.Box(0, 255, (*shape, 3), jnp.uint8)

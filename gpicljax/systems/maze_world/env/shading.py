@@ -52,7 +52,7 @@ class Columns(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Of floor or ceiling, `int32[F, H]` each.
+    """What shading needs of each row of floor or ceiling, `int32[F, H]` each.
 
     Attributes:
       depth: metres.
@@ -144,7 +144,7 @@ def columns(
     px, py = shots.pose[:, :1], shots.pose[:, 1:2]
     along = jnp.where(across, py / size + y * depth, px / size + x * depth)
     along = along - jnp.floor(along)
-    # To whoever stands before the wall, the texture's left is on the left.
+    # Seen from in front of the wall, the texture's left is on the left.
     along = jnp.where(jnp.where(across, x < 0, y > 0), 1 - along, along)
     texel = jnp.clip(along * textures.SIZE, 0, textures.SIZE - 1).astype(jnp.uint32)
     cell = reached.cell() + (shots.maze * (n * n))[:, None]

@@ -23,7 +23,7 @@ TITLES: Mapping[str, str] = {
     "last_state": "last state",
     "argue": "for or against an action",
 }
-"""Of questions."""
+"""Titles of questions."""
 _COLUMNS = 3
 
 
@@ -37,13 +37,13 @@ def history_figure(
     """Accuracy by size of history, a panel for each question: Figures 3 and 15 to 23.
 
     Args:
-      rows: of one task. Who answered the same in several ways (`Row.prompt`) has a line for each.
-      answerers: who is drawn, in this order; all if None.
+      rows: of one task. An answerer with several prompts (`Row.prompt`) has a line for each.
+      answerers: names to draw, in this order; all if None.
       levels: for some questions, a name and a level that is drawn dashed.
       title: title, or none.
 
     Raises:
-      ValueError: if nobody is to be drawn.
+      ValueError: if there is nothing to draw.
 
     Example:
       >>> row = Row(
@@ -90,7 +90,7 @@ def elements_figure(
       title: title, or none.
 
     Raises:
-      ValueError: if nobody is to be drawn.
+      ValueError: if there is nothing to draw.
     """
     mine = [row for row in rows if row.question == question]
     lines = _lines(mine, answerers)
@@ -144,7 +144,7 @@ def grouped_bars(
 
 
 def mean_elements(rows: Sequence[Row], question: str = "next_state") -> dict[str, dict[str, float]]:
-    """Groups for `grouped_bars`: of each element, everybody's accuracy over sizes of history."""
+    """Groups for `grouped_bars`: accuracy for each element, averaged over sizes of history."""
     lines = _lines([row for row in rows if row.question == question], None)
     count = min(len(row.elements) for mine in lines.values() for row in mine)
     return {
@@ -156,7 +156,7 @@ def mean_elements(rows: Sequence[Row], question: str = "next_state") -> dict[str
 
 
 def _lines(rows: Sequence[Row], answerers: Sequence[str] | None) -> dict[str, list[Row]]:
-    """Rows by who answered, and how it was asked."""
+    """Rows by answerer and prompt."""
     chosen = list(dict.fromkeys(row.answerer for row in rows)) if answerers is None else answerers
     found: dict[str, list[Row]] = {}
     for name in chosen:
@@ -165,7 +165,7 @@ def _lines(rows: Sequence[Row], answerers: Sequence[str] | None) -> dict[str, li
         for row in mine:
             label = f"{name} ({row.prompt})" if several else name
             found.setdefault(label, []).append(row)
-    check(found, "answerers", answerers, "at least one who has answered")
+    check(found, "answerers", answerers, "at least one that has answered")
     return found
 
 

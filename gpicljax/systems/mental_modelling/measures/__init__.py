@@ -1,4 +1,4 @@
-"""Mental modelling: what an agent did next, what it led to, and who can tell from its history."""
+"""Questions on what an agent does next and what it leads to, and scores of the answers."""
 
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers, copy_last
 from gpicljax.systems.mental_modelling.measures.physics import physics_answers

@@ -289,7 +289,7 @@ def _regressed(
 def votes(queries: Queries, rule: Rule) -> Answers:
     """What a rule says to an action that is argued about: the agent's, if it foresees just that.
 
-    Of continuous actions, those in the same of the ten parts of the range count as the same.
+    Continuous actions in the same tenth of the range count as the same.
 
     Args:
       queries: with the question `argue`.

@@ -2,7 +2,7 @@
 
 Where an acceleration is linear in a few known functions of position and action, the history gives
 the numbers, and the law the rest: the next state, the last, and the action that must have been
-taken. Of controllers, the linear feedback of linear-quadratic control is fitted in the coordinates
+taken. For controllers, the linear feedback of linear-quadratic control is fitted in the coordinates
 in which it is linear: angles, where a state has their cosines and sines.
 
 Source: the tasks' equations of motion, as in their documentation.

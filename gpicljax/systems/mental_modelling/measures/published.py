@@ -3,7 +3,7 @@
 Accuracies are fractions in [0, 1] (the paper prints per cent). They are means over sizes of history
 that the text does not name, of prompts that are not ours, about agents that are not ours: what
 stands beside them here is not comparable one to one. Nor is there a null in the paper: it has no
-accuracy of whoever copies the last action.
+accuracy of copying the last action.
 
 Source: Lu et al. (2024), "Mental modelling of reinforcement learning agents by language models".
 """

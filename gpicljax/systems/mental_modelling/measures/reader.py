@@ -369,7 +369,7 @@ def _tokens(number: jax.Array, x: dict[str, jax.Array], asked: jax.Array) -> jax
         before(x["done"], 1),
         before(x["paid"][:, None], 1),
         before(moved, 1) * (rest > 1),
-        # Of this step, what the question gives.
+        # What the question gives of this step.
         shows * seen[:count],
         shows * moved[:count] * (rest > 0),
         only("last_action") * later[1],

@@ -111,7 +111,7 @@ def right_by_history(
     time's in the episode.
 
     Args:
-      answer: whoever answers.
+      answer: `Queries -> Answers`, the method that answers.
       episodes: those that are too short are left out.
       question: what is asked.
       length: L; histories have 0 to L - 1 steps.

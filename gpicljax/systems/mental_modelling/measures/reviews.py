@@ -31,7 +31,7 @@ class Review:
 
     Attributes:
       model: whose replies they are.
-      judge: who has judged.
+      judge: name of the reviewer.
       right: float `[N]`, 1 where the reviewer finds the reply right, 0 where not; NaN where nothing
         was said.
       automatic: `bool[N]`, right by the agent's action.
@@ -56,12 +56,12 @@ class Review:
 
     @property
     def manual_accuracy(self) -> float:
-        """Of what was judged; NaN without any."""
+        """Share of right replies among those judged; NaN without any."""
         return float(self.right[self.judged].mean()) if self.judged.any() else float("nan")
 
     @property
     def automatic_accuracy(self) -> float:
-        """Of the same replies, by the agent's actions."""
+        """Share of right replies among the same, by the agent's actions."""
         return float(self.automatic[self.judged].mean()) if self.judged.any() else float("nan")
 
     @property

@@ -1,4 +1,4 @@
-"""What answers to queries are worth, whoever gave them: an array rule or a language model.
+"""Scores of answers to queries, from an array rule or a language model.
 
 Every query counts: one without a usable answer is wrong. The share among the usable ones stands
 beside it.

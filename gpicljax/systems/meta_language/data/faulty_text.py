@@ -1,6 +1,6 @@
 """Two little languages with mistakes in them: words to spell, and sums to get right.
 
-Whoever copies the context repeats its mistakes; whoever has learnt the language makes fewer.
+A model that copies the context repeats its mistakes; one that has learnt the language makes fewer.
 
 Source: appendix A.4 and Figure 16 of the GPICL benchmarks paper. The words are our own.
 """

@@ -94,7 +94,7 @@ def num_slots(max_order: int, slot_weights: SlotWeights) -> int:
 def weights_of_slots(order: jax.Array, num: int, slot_weights: SlotWeights) -> jax.Array:
     """The weight of each slot's hidden activations, float `[num]`, from the newest to the oldest.
 
-    Of the n slots, the k-th oldest (k = 0 .. n - 1) weighs k / n under `reference`, so that the
+    The k-th oldest of the n slots (k = 0 .. n - 1) weighs k / n under `reference`, so that the
     oldest token has no influence, and 1 / n under `uniform`. Slots beyond n weigh nothing.
 
     Example:

@@ -3,7 +3,7 @@
 One step of all sequences is, for each of them: a row of every slot's table, their sum, its
 normalisation, and a look at where one uniform number falls among the running sums of the
 probabilities. Tokens of the vocabulary lie along the leading axis and are added one after the
-other: what is computed for a sequence is the same, bit for bit, whoever its neighbours are.
+other: what is computed for a sequence is the same, bit for bit, whatever its neighbours are.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _draw(weights: jax.Array, uniform: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def _variance(logits: jax.Array, normalisation: Normalisation) -> jax.Array:
-    """Of each column of `float[V, B]`, whose mean is 0, or of all entries together."""
+    """Variance of each column of `float[V, B]`, whose mean is 0, or of all entries together."""
     if normalisation == "joint":
         return jnp.var(logits)
     return _total(jnp.square(logits)) / len(logits)

@@ -1,4 +1,4 @@
-"""One referential game: who sees what, and which decision is right (Algorithm 1, DataPrep)."""
+"""One referential game: what each player sees, and the right decision (Algorithm 1, DataPrep)."""
 
 from __future__ import annotations
 

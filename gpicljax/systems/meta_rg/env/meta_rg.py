@@ -471,8 +471,8 @@ class MetaRG(Environment[Params, Task, State]):
 
         Returns:
           stimulus: float `[(K + 1) * F]`, the slots in order; F = N_dim (SCS), N_dim * V (MHE).
-          message: `int32[L]`, the partner's message as heard (a speaker to whom nobody speaks
-            sees its own); 0 is the end of sentence.
+          message: `int32[L]`, the partner's message as heard (a speaker without a partner's
+            message sees its own); 0 is the end of sentence.
           announced: `int32[L]`, the same of what was announced; only where players do.
           round: `int32[]`, 0 .. N, and N + 1 in the feedback step.
           role: `int32[]`, 0 speaker, 1 listener.
@@ -596,7 +596,7 @@ class MetaRG(Environment[Params, Task, State]):
         }
 
     def describe(self, state: State, task: Task) -> str:
-        """One line: phase, game, round, structure, who sees what, and the message as heard."""
+        """One line: phase, game, round, structure, both stimuli, and the message as heard."""
         skeleton, game = state.skeleton, state.game
         index, support = int(state.index), int(skeleton.num_support)
         query = index >= support

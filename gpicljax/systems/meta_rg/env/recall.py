@@ -3,8 +3,8 @@
 An episode is about one newly drawn semantic structure and shows all of its stimuli, `shots` times,
 a game each. A game has two steps. In the first one a stimulus is seen, and nothing can be done. In
 the second one a dimension i is asked for, and the answer is the index l(i) of the value that the
-stimulus had in it. One sample stands for a value all through an episode, so that whoever has seen
-the whole space, in the first shot, can name every value in the second.
+stimulus had in it. One sample stands for a value all through an episode, so that an agent
+that has seen the whole space, in the first shot, can name every value in the second.
 
 Two representations: continuous values (`"scs"`), of which the sections have to be found out, and
 one-hot ones (`"ohe"`), which only have to be remembered for a step.

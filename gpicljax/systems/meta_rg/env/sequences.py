@@ -135,7 +135,7 @@ def game_observations(
       >>> jax.eval_shape(show, jax.random.key(0))["message"].shape
       (8, 3, 3)
     """
-    check(not env.listener_speaks, "listener_speaks", True, "False: nobody answers here")
+    check(not env.listener_speaks, "listener_speaks", True, "False: no player answers here")
     state = sequence.state
     correct = decisions == state.game.answer
     result = 1 + correct.astype(jnp.int32)

@@ -200,7 +200,7 @@ def section_rule(env: MetaRG) -> Rule:
 def nearest_rule(env: MetaRG) -> Rule:
     """The 1-NN oracle: per dimension, the nearest value fed back must carry the symbol heard.
 
-    Of multi-hot stimuli it is the same value, where it has been fed back.
+    With multi-hot stimuli it is the same value, where it has been fed back.
 
     Example:
       >>> agent = rule_listener(MetaRG(), nearest_rule(MetaRG()))

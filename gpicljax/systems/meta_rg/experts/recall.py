@@ -1,8 +1,8 @@
 """What recalling at best scores, with and without being told names.
 
 Agents of the contract of `gpicljax.interface`, without parameters. They read
-`timestep.privileged`, which a batch with `privileged=True` fills: who is asked, and, after the
-answer, what was right.
+`timestep.privileged`, which a batch with `privileged=True` fills: the stimulus asked for, and,
+after the answer, what was right.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def ranking(env: Recall) -> Agent:
     """The oracle that is told no names: how many different values seen are below the current one.
 
     Values are ordered like their indices, so that it is right as soon as all that lie below have
-    been seen: always in the second shot with the paper's rules. Of the privileged entries it reads
-    only which step it is and which dimension is asked for, which the observation tells, too.
+    been seen: always in the second shot with the paper's rules. It reads only two
+    privileged entries, the step and the dimension asked for, which the observation holds as well.
 
     Raises:
       ValueError: unless stimuli are continuous.
@@ -124,7 +124,7 @@ def single(env: Recall, tasks: Task) -> Agent:
     """What a single stimulus is worth: the index that such a value has most often.
 
     It knows the distribution over tasks and remembers the game's stimulus, but no earlier ones.
-    Of the privileged entries it reads what `ranking` does.
+    It reads the same privileged entries as `ranking`.
 
     Args:
       env: the environment.

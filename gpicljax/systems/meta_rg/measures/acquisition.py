@@ -1,4 +1,4 @@
-"""Ease of acquisition: how fast somebody new learns a language, without learning to learn.
+"""Ease of acquisition: how fast a new listener learns a language, without meta-learning.
 
 A listener that knows nothing is trained on a common referential game about one structure: every
 epoch, each meaning of the support phase is said once, and the listener is shown another sample of
@@ -143,7 +143,7 @@ def ease_of_acquisition(
         logits = logits.at[jnp.arange(len(targets)), targets].set(-jnp.inf)
         other = jax.random.categorical(other_key, logits)
         said, seen = (jax.random.randint(view, targets.shape, 0, samples) for view in views)
-        # Of several samples, what is seen is not the very one that was spoken of.
+        # With several samples, the one seen is not the one that the message was about.
         another = (said + 1 + seen % max(samples - 1, 1)) % samples
         shown = jnp.where(same, targets, other)
         seen = jnp.where(same, another, seen)
@@ -199,7 +199,7 @@ def language_acquisition(
     structures: int,
     **options: Any,
 ) -> Acquisition:
-    """Teaches a speaker's language about newly drawn structures to somebody new, one for each.
+    """Teaches a speaker's language about newly drawn structures to a new listener for each.
 
     The new listener learns from what is said of the support phase's meanings at the start of an
     episode, and is asked about those of the query phase.

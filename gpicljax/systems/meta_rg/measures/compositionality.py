@@ -1,6 +1,6 @@
 """How far messages are composed like their meanings: topographic similarity, posdis, bosdis.
 
-Messages and meanings are tables of N rows that belong together, whoever speaks: a rule, an agent
+Messages and meanings are tables of N rows that belong together, from any speaker: a rule, an agent
 that learns, a language model. All three measures run under `jit` and `vmap`; `counts` says how
 often each row occurs, so that one program serves all parts of a space (a row that occurs 0 times is
 left out), and thousands of repetitions cost no more than the rows that differ. Shuffled messages

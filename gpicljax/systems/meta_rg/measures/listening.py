@@ -30,19 +30,19 @@ class Confusion(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """Of all games; what is not valid is wrong. NaN without a game."""
+        """Share of right answers in all games; invalid ones are wrong. NaN without a game."""
         return _share(self.same[0] + self.different[1], self.games)
 
     @property
     def balanced_accuracy(self) -> float:
-        """Mean of the shares of both truths that were told rightly: 0.5 for who always agrees."""
+        """Mean of the accuracies for "same" and "different": 0.5 for always saying "same"."""
         return (
             _share(self.same[0], sum(self.same)) + _share(self.different[1], sum(self.different))
         ) / 2
 
     @property
     def always_same(self) -> float:
-        """Accuracy of who always says "same": the control."""
+        """Accuracy of always saying "same": the control."""
         return _share(sum(self.same), self.games)
 
     @property

@@ -88,7 +88,7 @@ def says_same() -> Metric:
 
 @metric
 def always_same() -> Metric:
-    """Accuracy of who always says "same": the control."""
+    """Accuracy of always saying "same": the control."""
     return _of_all(lambda found: found.always_same)
 
 

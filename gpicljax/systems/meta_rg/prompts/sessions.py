@@ -36,7 +36,7 @@ class ListenerSettings:
       different_first: whether the answers stand in the other order: a model that prefers what it
         reads first then errs the other way.
       reasons: whether it is asked to think before it answers; not with a schema.
-      asks_message: whether it is also asked for a message that nobody reads, as in the paper.
+      asks_message: whether it is also asked for a message, which is not used, as in the paper.
 
     Example:
       >>> ListenerSettings(different_first=True).order

@@ -40,12 +40,12 @@ class Config(TrainingConfig):
       threshold: So many instances solved in a row pass a task set.
       runs: Streams of every study.
       budget: Steps of a stream in the evaluation.
-      rules_budget: Likewise for those who need no training; 0 for as many.
+      rules_budget: Likewise for agents without training; 0 for as many.
       parallel: Streams that are learnt from at once.
-      stretch: Steps of a stream of the training, after which another one begins: nobody is stuck in
-        one instance, and hard task sets do not crowd out the others.
+      stretch: Steps of a stream of the training, after which another one begins: no learner is
+        stuck in one instance, and hard task sets do not crowd out the others.
       learner: What learns: an imitator, or PPO or R2D2, which know nothing but rewards.
-      teacher: Whom to imitate: a guide, which answers what the stream has told; or an oracle.
+      teacher: The agent to imitate: a guide, which answers what the stream has told; or an oracle.
       start_from: Folder of a saved agent with such a network, to go on from.
       network: Kind and sizes of the network.
       agent: Sizes of the imitation.
@@ -86,23 +86,23 @@ class Config(TrainingConfig):
     r2d2_hparams: R2D2HParams = R2D2HParams(learning_rate=5e-4, discount=0.9, target_period=400)
 
     def default_name(self) -> str:
-        """The preset and who learns."""
-        return f"{self.preset}-{self.who}"
+        """The preset and the learner."""
+        return f"{self.preset}-{self.learner_name}"
 
     @property
-    def who(self) -> str:
+    def learner_name(self) -> str:
         """The memory, and how it learns if not by imitation alone."""
         memory = self.learners_network.memory
         return memory if self.learner == "cloning" else f"{memory}-{self.learner}"
 
     @property
     def learners_network(self) -> RecurrentSettings | RecurrentQSettings:
-        """Settings of the network of whoever learns."""
+        """Settings of the learner's network."""
         return self.q_network if self.learner == "r2d2" else self.network
 
     @property
     def temperature(self) -> float:
-        """Of actions in the evaluation; 0 where the most probable or most valuable one is taken."""
+        """Temperature of actions in the evaluation; 0 is greedy."""
         temperatures = {"cloning": self.agent.temperature, "recurrent-ppo": self.ppo.temperature}
         return temperatures.get(self.learner, 0.0)
 

@@ -1,4 +1,4 @@
-"""Who learns in `gradual_learning.py`: an imitator, or one that learns from rewards."""
+"""The learners of the study: by imitation, or from rewards."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def build(config: Config) -> Program:
         return (drawn(config, evaluated, studies_of(config, *ALL)),)
 
     return Program(
-        title=f"gradual learning on streams of bytes, {config.who}",
+        title=f"gradual learning on streams of bytes, {config.learner_name}",
         details={
             "taught": " ".join(config.taught),
             "held out": " ".join(config.held_out) or "nothing but instances",
@@ -94,7 +94,7 @@ def drawn(config: Config, env: ByteStream, studies: list[Study]) -> Task:
 
 
 def baselines(config: Config, env: ByteStream) -> dict[str, Streams]:
-    """The curriculum in order, and every task set alone, for whoever needs no training."""
+    """The curriculum in order, and every task set alone, by agents without training."""
     agents = {
         "oracle": experts.oracle(),
         "knows the tasks": experts.solver(),

@@ -185,7 +185,7 @@ def report(outcome: RunResult) -> Report:
     everything = joined(seeds)
     studies = studies_of(config, *ALL) * len(seeds)
     simple = studies_of(config, "order", "alone")
-    tasks, name = config.curriculum, config.who
+    tasks, name = config.curriculum, config.learner_name
 
     oracle = alone(rules["oracle"], simple, config).steps
     learner = efficiency(in_order(everything, studies, config), oracle)
@@ -200,15 +200,15 @@ def report(outcome: RunResult) -> Report:
     gain = hinted(everything, studies, config, oracle)
     contestants = [
         Entrant(
-            who,
+            agent,
             solved=each.tasks.mean,
             steps=each.total.mean,
-            gradual=learns_gradually([*transfers.values()]) if who == name else None,
+            gradual=learns_gradually([*transfers.values()]) if agent == name else None,
             remembers=bool(held) and all(x.kept.all() for x in held.values())
-            if who == name
+            if agent == name
             else None,
         )
-        for who, each in agents.items()
+        for agent, each in agents.items()
     ]
     draw(outcome, agents, oracle, transfers, everything, studies)
 
@@ -225,10 +225,10 @@ def report(outcome: RunResult) -> Report:
         for task, each in held.items()
     )
     order = "\n".join(
-        f"{place}. {who.name}: {who.solved:g} of {len(tasks)} task sets in {who.steps:,.0f} steps"
-        + (f"; learns gradually: {who.gradual}, forgets nothing: {who.remembers}")
-        * (who.gradual is not None)
-        for place, who in enumerate(ranking(contestants), 1)
+        f"{place}. {one.name}: {one.solved:g} of {len(tasks)} task sets in {one.steps:,.0f} steps"
+        + (f"; learns gradually: {one.gradual}, forgets nothing: {one.remembers}")
+        * (one.gradual is not None)
+        for place, one in enumerate(ranking(contestants), 1)
     )
     temperature = config.temperature
     chosen = f"actions at temperature {temperature:g}" if temperature else "most probable actions"
@@ -239,7 +239,7 @@ def report(outcome: RunResult) -> Report:
         f"{', '.join(_mix(config.taught))}, {config.repeats} instances in a row of each draw; held "
         f"out whole: {', '.join(config.held_out) or 'none'}. "
         f"{config.runs} streams of at most {config.budget:,} steps for each study and seed, "
-        + f"{config.rules_budget:,} for who is not trained, "
+        + f"{config.rules_budget:,} for agents without training, "
         * bool(config.rules_budget)
         + f"{len(seeds)} seed(s), weights frozen, {chosen}; {config.threshold} "
         "instances solved "
@@ -273,13 +273,13 @@ def report(outcome: RunResult) -> Report:
         f"{throughput(outcome.history):,.0f} steps/s over all seeds.",
     ]
     results: dict[str, Any] = {
-        who: {
+        agent: {
             "steps in order": each.steps.tolist(),
             "cleared in order": each.cleared.tolist(),
-            "steps alone": single[who].steps.tolist(),
-            "cleared alone": single[who].cleared.tolist(),
+            "steps alone": single[agent].steps.tolist(),
+            "cleared alone": single[agent].cleared.tolist(),
         }
-        for who, each in agents.items()
+        for agent, each in agents.items()
     }
     results["transfer"] = {task: vars(each) for task, each in transfers.items()}
     if gain is not None:
@@ -303,8 +303,8 @@ def draw(
 ) -> None:
     """Figures A and B, the graph, and, of the targets, accuracy by the question's number."""
     config, folder = outcome.config, outcome.run.figures
-    title = f"{config.who}, preset {config.preset}"
-    shown = {who: each for who, each in agents.items() if who != "oracle"}
+    title = f"{config.learner_name}, preset {config.preset}"
+    shown = {agent: each for agent, each in agents.items() if agent != "oracle"}
     figure = efficiency_figure(
         shown, config.curriculum, reference=oracle, title=f"Steps until cleared: {title}"
     )

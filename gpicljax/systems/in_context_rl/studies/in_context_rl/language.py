@@ -32,7 +32,7 @@ _LAST = re.compile(r"Action (\d+) led to observation \d+ and paid (\d)")
 
 
 def win_stay_lose_shift(arms: int) -> FakeModel:
-    """Who pulls the arm that has just paid again, and else the next one.
+    """Pulls the arm that has just paid again, and otherwise the next one.
 
     Source: Robbins (1952), "Some aspects of the sequential design of experiments", section 2.
     """

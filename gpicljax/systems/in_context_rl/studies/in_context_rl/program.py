@@ -52,7 +52,7 @@ class Config(TrainingConfig):
       agents: FAMILY:LEARNER, as in `in_context_rl_train`; by default those that come with the
         package.
       tests: Sets of tasks; all of them by default.
-      actions: Of a trial.
+      actions: Actions of a trial.
       replicas: Trials that each agent is tested in, each on a task of its own.
       controls: Whether trained agents are tested without their memory, without rewards, and with
         another trial's context, too, on their own family; an agent of all families, on lakes.
@@ -132,7 +132,7 @@ def trained(config: Config, name: str) -> dict[str, dict[str, list[Tested]]]:
 
 
 def compared(config: Config, folder: Path) -> dict[str, dict[str, list[Tested]]]:
-    """Everybody's trials, by tasks and agent."""
+    """The trials of all agents, by tasks and agent."""
     tests: dict[str, dict[str, list[Tested]]] = {}
     began = time.monotonic()
 

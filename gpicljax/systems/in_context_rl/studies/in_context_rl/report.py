@@ -157,7 +157,7 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
         rolling = {name: icl_curve(x, bins=BINS) for name, x in steps.items()}
         so_far = {name: icl_curve(np.cumsum(x, axis=1)) for name, x in steps.items()}
         curves_by_episode = {name: _by_episode(tested) for name, tested in shown.items()}
-        # Whoever has not ended an episode (as an agent that never moves on a lake) has no curve.
+        # An agent that has not ended an episode (one that never moves on a lake) has no curve.
         by_episode = {name: curve for name, curve in curves_by_episode.items() if curve is not None}
         taken = "actions taken before"
         for name, curves, xlabel, ylabel, profile in (

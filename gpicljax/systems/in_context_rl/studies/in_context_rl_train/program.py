@@ -65,7 +65,7 @@ TEMPERATURES: dict[Family, float] = {
     "ten-arms": 0.5,
     "mixture": 0.3,
 }
-"""Of trained policies: on lakes what did best on training tasks, elsewhere set beforehand."""
+"""Temperatures of trained policies: best on training tasks for lakes, else set beforehand."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,10 +79,10 @@ class Config(TrainingConfig):
         (Decision-Pretrained Transformer), rl2 is PPO over whole trials, ad imitates Q-learning or
         UCB1 as they learn (Algorithm Distillation). dpt and rl2 read tables of what was tried; the
         others an LSTM, a store of events, or attention.
-      actions: Of a trial.
+      actions: Actions of a trial.
       num_envs: Trials of an update.
       minibatches: Groups of them that are learnt from one after the other.
-      temperature: Of the trained policy; by default what is set for the family.
+      temperature: Temperature of the trained policy; by default that of the family.
       replicas: Trials that an agent is tested in, each on a task of its own.
       network: Sizes; the kind of memory is the learner's.
       cloning: Hyper-parameters of dpt and ad; decay_updates is set to the length of the run.

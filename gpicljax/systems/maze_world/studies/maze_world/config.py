@@ -62,7 +62,7 @@ class Config(TrainingConfig):
       actions: What the agents can do.
       size: Cells of a maze's side.
       landmarks: Targets in a maze.
-      density: Of walls.
+      density: Density of walls.
       resolution: Pixels of a picture's side.
       tasks: Number of different mazes that each model is trained on; 0 for a new one in every
         episode. Every number is combined with every context.
@@ -70,8 +70,8 @@ class Config(TrainingConfig):
         actions, landmarks and length; new ones are made by default. All are held in memory, about
         10 bytes a step and model.
       demonstration: How episodes are made, and how long they are.
-      weights: Of the losses.
-      first_weights: Of the losses in the first part of the training.
+      weights: Weights of the losses.
+      first_weights: Weights of the losses in the first part of the training.
       first_share: That part's share of the updates.
       group: Episodes that are made at once, from one key; devices share a batch in whole groups.
       own_groups: Groups of a batch whose episodes the model plays itself, as it was at the last log
@@ -83,9 +83,9 @@ class Config(TrainingConfig):
       evaluation_tasks: Mazes that they act in.
       evaluation_length: Steps of an episode there; 0 for those of the training.
       evaluation_sizes: Sizes of mazes to act in; the models' own by default.
-      evaluation_densities: Of walls in further mazes, in which models are shown episodes.
+      evaluation_densities: Densities of walls in further mazes, in which models are shown episodes.
       acting: Names of the ways in which models act in evaluations.
-      rules: By which the privileged agents choose that act beside the models.
+      rules: Rules of the privileged agents that act beside the models.
       marks: Pictures after which the model looks ahead.
       horizon: How far it does.
     """
@@ -173,12 +173,12 @@ class Config(TrainingConfig):
 
     @property
     def steps(self) -> int:
-        """Of an episode in evaluations."""
+        """Steps of an episode in evaluations."""
         return self.evaluation_length or self.demonstration.length
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of mazes to act in."""
+        """Sizes of mazes to act in."""
         return self.evaluation_sizes or (self.size,)
 
     @property

@@ -79,7 +79,7 @@ class Extras(NamedTuple):
 
     Attributes:
       env: the environment.
-      rules: those who act beside the models.
+      rules: the rule-based agents beside the models.
     """
 
     env: MazeWorld

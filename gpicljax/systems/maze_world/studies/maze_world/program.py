@@ -201,7 +201,7 @@ def build(config: Config) -> Program:
 
 
 def cell_name(steps: int, tasks: int) -> str:
-    """Of a model by its context and the number of mazes that it is trained on, 0 for any."""
+    """Name of a model, from its context and the number of mazes that it is trained on (0: any)."""
     return context_name(steps) + (f", {tasks:,} mazes" if tasks else "")
 
 

@@ -27,7 +27,7 @@ FULL = "full context"
 SHOWN_RULES = ("random", "privileged, p = 5 %", "privileged, p = 25 %", "privileged, p = 100 %")
 """Beside the models in figures; tables have them all."""
 PAGE_STEPS = 512
-"""Of the episode that is shown step by step."""
+"""Steps of the episode that is shown step by step."""
 LATE = 4
 """The last quarter of an episode is what is compared."""
 
@@ -138,20 +138,22 @@ def density_table(results: Results) -> str:
 
 
 def acted_table(results: Results, size: int) -> str:
-    """What everybody earns in mazes of one size, with what is known of it."""
+    """The rewards of all agents in mazes of one size, and what is known beside them."""
     config, n = results.outcome.config, f"n = {size}"
     lines = [
         f"| {n} | how | rewards | cells explored | agrees, % | own L_pm by quarter |",
         "|---|---|---|---|---|---|",
     ]
 
-    def row(who: str, how: str, rewards: Any, pose: Any, more: str = "| | |") -> None:
+    def row(agent: str, how: str, rewards: Any, pose: Any, more: str = "| | |") -> None:
         earned = mean_interval(rewards.sum(-1).reshape(-1).astype(np.float64))
         ways = results.position(pose.reshape(-1, *pose.shape[-2:])).astype(np.int32)
         area = jax.vmap(lambda way: cells_visited(way, config.env_options["size"])[-1])
         cells = mean_interval(np.asarray(area(ways), np.float64))
         half = earned.high - earned.mean
-        lines.append(f"| {who} | {how} | {earned.mean:.2f} ± {half:.2f} | {cells.mean:.1f} {more}")
+        lines.append(
+            f"| {agent} | {how} | {earned.mean:.2f} ± {half:.2f} | {cells.mean:.1f} {more}"
+        )
 
     for key, by_model in results.acted.items():
         if not key.startswith(f"{n}, "):

@@ -1,4 +1,4 @@
-"""Who acts in `maze_world.py` beside the models: privileged agents, noisy and not; random ones."""
+"""The rule-based agents beside the models: privileged ones, with and without noise; random ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RULES = {
     "random": (0.0, 1.0),
     **{f"privileged, p = {100 * p:.0f} %": (p, 0.0) for p in (0, 0.05, 0.1, 0.25, 0.5, 1)},
 }
-"""Memory and share of random actions of those who act beside the models."""
+"""Memory and share of random actions of the rule-based agents."""
 
 
 class Rules:
@@ -33,7 +33,7 @@ class Rules:
     Args:
       config: the configuration.
       env: the environment.
-      unseen: keys of the mazes in which everybody acts, `uint32[N, 2]`.
+      unseen: keys of the mazes in which all agents act, `uint32[N, 2]`.
       groups: of noisy demonstrators by name: keys of their mazes, and their epsilon.
       params_of: from size and length of an episode, and density, to the distribution.
     """
@@ -62,7 +62,7 @@ class Rules:
         return self._play(size, self._config.rules[0])["random"][1]
 
     def all(self) -> dict[str, dict[str, MazeTrajectory]]:
-        """Everybody's episodes by size and rule, then by name."""
+        """The episodes of all rules, by size and rule, then by name."""
         return {
             f"n = {size}, {rule} rule": {
                 name: episodes for name, (episodes, _) in self._play(size, rule).items()

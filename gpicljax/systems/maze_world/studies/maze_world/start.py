@@ -81,7 +81,7 @@ def trained_autoencoder(config: Config) -> Path:
 
 
 def context_name(steps: int) -> str:
-    """Of a model that attends to so many steps, 0 for all."""
+    """Display name of a model with this context length (0: unlimited)."""
     return {0: "full context", 1: "context-free"}.get(steps, f"context of {steps}")
 
 

@@ -22,7 +22,7 @@ class Config(TrainingConfig):
     Attributes:
       size: Cells of a maze's side.
       landmarks: Targets in a maze.
-      density: Of walls.
+      density: Density of walls.
       mode: What there is to do: in survival, life is shown.
       actions: What the demonstrators can do.
       resolution: Height and width of a frame.
@@ -30,14 +30,14 @@ class Config(TrainingConfig):
         maze, after a random action; a program without demonstrators compiles far faster.
       demonstration: How the episodes are made that frames are taken from.
       mazes: New ones for every key of a batch.
-      frames: Of each maze; spread evenly over its episode.
+      frames: Frames of each maze; spread evenly over its episode.
       model: The autoencoder.
       agent: Keys per update (batch_size) and schedule of the learning rate.
       hparams: Hyper-parameters; decay_updates is set to the length of the run.
-      schedules: Of the divergence's weight and of the noise.
+      schedules: Schedules of the divergence's weight and of the noise.
       part: Frames that are encoded at once where there is no gradient.
       evaluation_mazes: To measure on.
-      evaluation_frames: Of each of them.
+      evaluation_frames: Frames of each of them.
     """
 
     seeds: int = 1

@@ -84,7 +84,7 @@ def build(config: Config) -> Program:
     trainer = make()
 
     def unseen(key: jax.Array, weights: Any, cell: Params) -> Unseen:
-        """Of new mazes: all errors, the latents' statistics, and some frames to be shown."""
+        """Results in new mazes: all errors, the latents' statistics, and some frames to show."""
         seen = seen_in(key, env, cell, config, config.evaluation_mazes, config.evaluation_frames)
         latents, _ = encode_in_parts(model, weights, seen.now, config.part)
         shift, scale = latent_statistics(latents)

@@ -34,7 +34,7 @@ class Config(RunConfig):
       size: Cells of a maze's side.
       mode: What there is to do.
       actions: What the agents can do.
-      densities: Of walls; every episode has one of them.
+      densities: Densities of walls; every episode has one of them.
       landmarks: Targets in a maze.
       commands: Targets of an episode.
       episodes: How many there are to be.

@@ -172,8 +172,8 @@ class CollectConfig(RunConfig):
       tasks: Ids of environments; by default all but Fetch's, which need `gpicljax[fetch]`.
       kinds: Kinds of agents, of those that a task has; all by default.
       agents: Folders of saved agents, whose episodes are written instead.
-      share: Of every kind's budget of environment steps.
-      episodes: Of each agent.
+      share: Share of every kind's budget of environment steps.
+      episodes: Episodes of each agent.
       max_steps: At which they are cut; by default what each task has.
     """
 
@@ -219,7 +219,7 @@ PROMPTS: dict[str, QuestionSettings] = {
 
 @dataclasses.dataclass(frozen=True)
 class Config(TrainingConfig):
-    """Asks about agents, and compares who answers; nothing but a reader is trained.
+    """Asks about agents and compares the answers; only a reader is trained.
 
     Attributes:
       data: Folder that `collect` or `load` wrote.
@@ -230,15 +230,15 @@ class Config(TrainingConfig):
       skill: A word in their names; all skills where no name has it.
       other_kinds: Whether each kind of agents, the first word of their names, is asked about with a
         reader that has seen none of its kind, too.
-      queries: Of each question, at most.
+      queries: Queries of each question, at most.
       decimals: To which everything is rounded.
       reader: The transformer in weights; its updates.
-      endpoint: Of a language model, up to /v1; none by default.
+      endpoint: Address of a language model, up to /v1; none by default.
       model: Its name there.
-      key_variable: Of the environment, which has the key; empty where none is needed.
+      key_variable: Environment variable with the key; empty where none is needed.
       prompts: How it is asked.
-      asked: Of the queries of each question and history, how many it is asked.
-      max_tokens: Of its replies.
+      asked: How many queries of each question and history it is asked.
+      max_tokens: Tokens of a reply, at most.
     """
 
     seeds: int = 1

@@ -183,7 +183,7 @@ def strangers(config: Config, name: str, known: Episodes, asked: Episodes) -> St
 def answers_of_all(
     queries: Queries, reader: Reader | None, others: Strangers | None = None
 ) -> dict[str, Answers]:
-    """What everybody answers who is no language model."""
+    """The answers of everything but language models."""
     found = baseline_answers(queries)
     if is_lawful(queries):
         # With less history than a law needs, what regression says.
@@ -222,8 +222,8 @@ def _task(
     )
     rows = []
     for queries in queries_of(config, long, sizes):
-        for who, said in answers_of_all(queries, reader, others).items():
-            rows.append(result_row(queries, who, said))
+        for answerer, said in answers_of_all(queries, reader, others).items():
+            rows.append(result_row(queries, answerer, said))
         if model is not None:
             rows += _told(config, queries, model)
     return rows, about

@@ -81,19 +81,26 @@ def table(found: Sequence[Comparison]) -> str:
 def elements_table(rows: Sequence[Row]) -> list[str]:
     """The share of a state's elements that are told rightly, where they are asked about one by one.
 
-    Of long states hardly one is right as a whole, whoever answers.
+    Hardly any answer to a long state is right as a whole.
     """
     lines = []
     asked = [row for row in rows if row.form == "change" and row.history > 0]
-    others = [who for who in ("physics", *READERS) if any(row.answerer == who for row in asked)]
+    others = [
+        answerer
+        for answerer in ("physics", *READERS)
+        if any(row.answerer == answerer for row in asked)
+    ]
     for task, question in dict.fromkeys((row.task, row.question) for row in asked):
         mine: dict[str, list[float]] = {}
         for row in asked:
             if (row.task, row.question) == (task, question):
                 mine.setdefault(row.answerer, []).append(float(np.mean(row.elements)))
-        share = {who: 100 * float(np.mean(values)) for who, values in mine.items()}
-        best = max((who for who in share if who in TRIVIAL), key=lambda who: share[who])
-        cells = [f"{share[who]:.1f}" if who in share else "" for who in others]
+        share = {answerer: 100 * float(np.mean(values)) for answerer, values in mine.items()}
+        best = max(
+            (answerer for answerer in share if answerer in TRIVIAL),
+            key=lambda answerer: share[answerer],
+        )
+        cells = [f"{share[answerer]:.1f}" if answerer in share else "" for answerer in others]
         words = f"{task} | {question.replace('_', ' ')} | {share[best]:.1f} ({best})"
         lines.append(f"| {words} | {' | '.join(cells)} |")
     names = " | ".join(("task", "question", "best trivial rule", *others))
@@ -235,8 +242,8 @@ def _learning(rows: Sequence[Row]) -> list[str]:
 def _figures(figures: Path, task: str, rows: Sequence[Row]) -> None:
     name = task.partition("-")[0]
     known = {row.answerer for row in rows}
-    models = [who for who in known if who not in (*TRIVIAL, "physics", *READERS)]
-    drawn = [who for who in (*DRAWN, *sorted(models)) if who in known]
+    models = [answerer for answerer in known if answerer not in (*TRIVIAL, "physics", *READERS)]
+    drawn = [answerer for answerer in (*DRAWN, *sorted(models)) if answerer in known]
     published = {
         row.question: ("paper's best model", row.published[1])
         for row in comparisons(rows)
@@ -259,18 +266,18 @@ def _figures(figures: Path, task: str, rows: Sequence[Row]) -> None:
     if any(row.form == "absolute" for row in rows):
         asked = {
             form: {
-                who: float(
+                answerer: float(
                     np.mean(
                         [
                             row.accuracy
                             for row in rows
-                            if (row.answerer, row.form) == (who, form)
+                            if (row.answerer, row.form) == (answerer, form)
                             and row.question == "next_action"
                         ]
                     )
                 )
-                for who in drawn
-                if any((row.answerer, row.form) == (who, form) for row in rows)
+                for answerer in drawn
+                if any((row.answerer, row.form) == (answerer, form) for row in rows)
             }
             for form in ("bins", "absolute")
         }

@@ -46,7 +46,7 @@ from gpicljax.systems.meta_language.studies.meta_language.report import (
 
 VOCABULARY = 32
 TEMPERATURE = 0.3
-"""Of the demonstrations' outputs (appendix A.4)."""
+"""Temperature of the demonstrations' outputs (appendix A.4)."""
 GENERATED = 192
 """Tokens of each of them."""
 GROUP = 8

@@ -248,7 +248,7 @@ def replay(outcome: RunResult) -> str:
     lost = np.cumsum(attainable - episode.rewards[:length])
     readings = {
         "the model expects": [*(", ".join(few) for few in said), "\u2013"],
-        "reward of whoever knows the language": ["\u2013", *(f"{x:+.2f}" for x in attainable)],
+        "reward of the true distribution": ["\u2013", *(f"{x:+.2f}" for x in attainable)],
         "lost so far, nats": [f"{x:.1f}" for x in np.append(0.0, lost)],
     }
     env, actions = outcome.program.more.env, [few[0] for few in said]

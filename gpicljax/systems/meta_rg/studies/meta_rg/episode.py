@@ -51,7 +51,7 @@ def moves(env: MetaRG, episode: Episode) -> list[str]:
 def readings(env: MetaRG, episode: Episode) -> dict[str, list[str]]:
     """What is seen, what the listener makes of it when it decides, and how often it was right."""
     length, states = int(episode.length), episode.states
-    # Of the listener alone: where both players learn alike, they say these things of both.
+    # Only for the listener: where both players learn alike, they say these things of both.
     aux = {name: said for name, said in episode.aux.items() if np.ndim(said) == 2}
     moments = slice(length + 1)
     stage = states.round[moments]

@@ -30,13 +30,13 @@ class Config(RunConfig):
     """A language model as listener to the rule-based speaker.
 
     Attributes:
-      endpoint: Of the model, up to /v1. Without one, a fake that always says "same" shows what
-        everything looks like.
+      endpoint: Address of the model, up to /v1. Without one, a fake that always says "same" shows
+        what everything looks like.
       model: Its name there.
-      key_variable: Of the environment, which has the key; empty where none is needed.
+      key_variable: Environment variable with the key; empty where none is needed.
       schema: Whether to bound answers by a schema; some servers know none.
       env: `MetaRG-v0`, the paper's, or `MetaRG-v1`, without its shortcuts.
-      episodes: Of each seed.
+      episodes: Episodes of each seed.
       shots: S, each a column.
       samples: O, each a column.
       values: The most values of a dimension.

@@ -31,7 +31,7 @@ FROM_SEQUENCES = get_args(signalling.SpeakerKind)
 
 @dataclasses.dataclass(frozen=True)
 class Config(TrainingConfig):
-    """Trains a speaker and a listener who have to agree on a language in every episode.
+    """Trains a speaker and a listener that have to agree on a language in every episode.
 
     Attributes:
       env: MetaRG-v0 (reference rules) or MetaRG-v1 (without shortcuts).
@@ -58,8 +58,8 @@ class Config(TrainingConfig):
       probe_episodes: Greedy episodes per log line, played together.
       evaluation_episodes: Episodes per seed and condition at the end, rounded up to such groups.
       structures: Semantic structures of which all meanings are asked for.
-      taught: Semantic structures whose language somebody new learns, from all their samples, to see
-        how easily (ease of acquisition); 0 for none.
+      taught: Semantic structures whose language a new listener learns, from all their samples, to
+        see how easily (ease of acquisition); 0 for none.
     """
 
     env: Literal["MetaRG-v0", "MetaRG-v1"] = "MetaRG-v1"

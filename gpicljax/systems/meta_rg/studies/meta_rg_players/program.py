@@ -164,7 +164,7 @@ def build(config: Config) -> Program:
         return languages(key, env, agent(), params, games_of(cell), structures=structures)
 
     def acquisition(key: jax.Array, params: Any, cell: Any) -> jax.Array:
-        """What somebody new understands of the language of each structure, float `[T]`."""
+        """What a new listener understands of the language of each structure, float `[T]`."""
         told, games, taught = agent(), games_of(cell), config.taught
         return language_acquisition(key, env, told, params, games, structures=taught).query
 

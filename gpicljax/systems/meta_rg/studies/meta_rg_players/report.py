@@ -78,7 +78,7 @@ def accuracy_table(results: Results) -> str:
 
 
 def language_table(results: Results) -> str:
-    """Every cell's measures of compositionality, and what somebody new understands."""
+    """Every cell's measures of compositionality, and what a new listener understands."""
     names = results.language
     lines = [f"| game | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
     for index, cell in enumerate(results.cells):

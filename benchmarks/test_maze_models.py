@@ -20,7 +20,7 @@ from gpicljax.networks.causal_model import AUTOENCODER, WINDOW, CausalModelSetti
 from gpicljax.networks.causal_model import causal_model as causal_network
 from gpicljax.networks.contract import AgentInput
 from gpicljax.runtime import FAST_COMPILE
-from gpicljax.systems.maze_world.data.demonstrations import Demonstration, trajectories
+from gpicljax.systems.maze_world.data.demonstrations import Demonstration, sample_trajectories
 from gpicljax.systems.maze_world.data.sequences import imitation_batch
 
 BATCH, STEPS, LONG, TASKS, FRAMES = 16, 128, 2_048, 64, 256
@@ -45,7 +45,9 @@ def setting(length=STEPS):
 @functools.cache
 def made():
     env, params, *_ = setting()
-    make = jax.jit(lambda key: trajectories(key, env, params, BATCH, Demonstration(length=STEPS)))
+    make = jax.jit(
+        lambda key: sample_trajectories(key, env, params, BATCH, Demonstration(length=STEPS))
+    )
     episodes, tasks = make(jax.random.key(0))
     return episodes, tasks, jax.jit(lambda *one: imitation_batch(env, *one))(episodes, tasks)
 
@@ -63,7 +65,9 @@ def episodes():
     demonstration = Demonstration(length=STEPS)
     return (
         0.0,
-        lambda x, key: x + trajectories(key, env, params, BATCH, demonstration)[0].reward.sum(),
+        lambda x, key: (
+            x + sample_trajectories(key, env, params, BATCH, demonstration)[0].reward.sum()
+        ),
     )
 
 
@@ -150,7 +154,9 @@ def test_acting(benchmark, one_core, steps):
 
     def act(key):
         settings = Demonstration(length=steps)
-        made = trajectories(key, env, params, TASKS, settings, actor=agent, actor_params=weights)
+        made = sample_trajectories(
+            key, env, params, TASKS, settings, actor=agent, actor_params=weights
+        )
         return made[0].reward.sum()
 
     key, start = jax.random.key(0), time.process_time()

@@ -6,8 +6,12 @@ import pytest
 from gpicljax.spaces import Discrete
 from gpicljax.systems.mental_modelling.data.episodes import episodes_from_arrays
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
-from gpicljax.systems.mental_modelling.measures.questions import QUESTIONS, build_queries, pick
-from gpicljax.systems.mental_modelling.measures.scoring import score
+from gpicljax.systems.mental_modelling.measures.questions import (
+    QUESTIONS,
+    build_queries,
+    pick_queries,
+)
+from gpicljax.systems.mental_modelling.measures.scoring import score_answers
 
 
 @pytest.mark.parametrize("history", [3, 20, 40])
@@ -21,9 +25,9 @@ def test_ten_thousand_queries(benchmark, history):
     def everything():
         count = 0
         for question in QUESTIONS:
-            asked = pick(build_queries(episodes, question, history=history), 2_000)
+            asked = pick_queries(build_queries(episodes, question, history=history), 2_000)
             for answers in baseline_answers(asked).values():
-                score(asked, answers)
+                score_answers(asked, answers)
             count += len(asked.truth)
         return count
 

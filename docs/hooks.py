@@ -9,6 +9,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "gpicljax"
+HEADED = ("show_root_heading", "show_root_toc_entry")
 FOLDERS = ("notebooks", "experiments/results", "benchmarks/results")
 
 
@@ -69,12 +70,14 @@ def _page(module, names):
         lines.append(f"| [`{name}`][{where}] | {what} |")
     environments = module == "gpicljax.envs" or module.endswith(".env")
     shown = set()
-    for where in names.values():
-        params = _params(where) if environments and where.rpartition(".")[2][0].isupper() else None
+    for name, where in names.items():
+        kind = name[0].isupper() and not name.isupper()
+        params = _params(where) if environments and kind else None
         for each in filter(None, (where, params)):
             if each not in shown:
                 shown.add(each)
-                options = "show_root_heading: true\n      show_root_toc_entry: true"
+                options = "\n      ".join(f"{option}: true" for option in HEADED)
+                options += "\n      show_root_full_path: false"
                 lines.append(f"\n::: {each}\n    options:\n      {options}")
     return "\n".join(lines) + "\n"
 

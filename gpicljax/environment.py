@@ -113,7 +113,14 @@ class Transition(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What `Environment.step` returns: gymnax 1.x's six values."""
+    """What `Environment.step` returns: the six values of gymnax 1.x.
+
+    Example:
+      >>> step = Step(jnp.zeros(4), (), reward=1.0, terminated=True, truncated=False, info={})
+      >>> observation, state, reward, terminated, truncated, info = step
+      >>> reward, terminated
+      (1.0, True)
+    """
 
     observation: Observation
     state: Any

@@ -71,15 +71,22 @@ class Agent(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One step of a batch: where it was taken, what was done, where it led.
+    """One step of a batch: what the agent saw, what it did, and what followed.
 
     Attributes:
       vstate: the batch's state (`VectorState`) before the step.
       timestep: what the agent saw.
-      action: what it did; ignored by the environment where `timestep.last`.
-      aux: what it noted.
-      next_vstate: the environments after the step.
-      next_timestep: what it led to, the reward included.
+      action: the agent's action; ignored by the environment where `timestep.last`.
+      aux: the agent's other outputs.
+      next_vstate: the batch's state after the step.
+      next_timestep: the time step after it, with the reward of the action.
+
+    Example:
+      >>> def seen(place, reward):
+      ...     return TimeStep(place, reward, False, False, False, False, info={})
+      >>> keep = lambda record: (record.action, record.next_timestep.reward)
+      >>> keep(Record(None, seen(0, 0.0), 2, {}, None, seen(1, 5.0)))
+      (2, 5.0)
     """
 
     vstate: Any
@@ -91,15 +98,29 @@ class Record(NamedTuple):
 
 
 class ActionRequest:
-    """What an instance waits for an action on; leaves without a batch axis.
+    """What an instance shows when it waits for an action; leaves have no batch axis.
 
     Args:
-      timestep: what is seen.
-      key: makes the key when it is called: most agents in Python need none, and making one takes as
-        long as a step.
+      timestep: the time step to act on.
+      key: makes the random key when `key` is first read. Most agents in Python need no key, and
+        making one takes as long as a step.
 
     Attributes:
-      timestep: what is seen.
+      timestep: the time step to act on.
+
+    Example:
+      >>> first = TimeStep(
+      ...     observation=3,
+      ...     reward=0.0,
+      ...     terminated=False,
+      ...     truncated=False,
+      ...     episode_start=True,
+      ...     trial_start=True,
+      ...     info={},
+      ... )
+      >>> request = ActionRequest(first, lambda: jax.random.key(0))
+      >>> request.timestep.observation, request.key.shape
+      (3, ())
     """
 
     def __init__(self, timestep: TimeStep, key: Callable[[], jax.Array]) -> None:

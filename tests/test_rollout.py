@@ -8,7 +8,7 @@ from gpicljax.agents.acting import random_agent
 from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
-from gpicljax.rollout import HostBatch, host_play, on_host, play, rollout, start_rollout
+from gpicljax.rollout import HostBatch, as_host_agent, host_play, play, rollout, start_rollout
 from gpicljax.rollout.packing import packed
 
 NUM_ARMS = 4
@@ -114,11 +114,11 @@ def test_three_drivers_give_the_same_episodes(vec, key, resets):
     played = jax.jit(
         lambda s: play(vec, GAMBLER, (), s, max_steps=3, trials=2, keep=kept),
     )(start)
-    hosted = host_play(key, vec, on_host(GAMBLER, ()), max_steps=3, trials=2, keep=kept)
+    hosted = host_play(key, vec, as_host_agent(GAMBLER, ()), max_steps=3, trials=2, keep=kept)
     jax.tree.map(np.testing.assert_array_equal, played, hosted)
     # What is worked out beforehand changes nothing, be it right or wrong.
     ahead = host_play(
-        key, vec, on_host(GAMBLER, ()), max_steps=3, trials=2, keep=kept, usual=np.int32(1)
+        key, vec, as_host_agent(GAMBLER, ()), max_steps=3, trials=2, keep=kept, usual=np.int32(1)
     )
     jax.tree.map(np.testing.assert_array_equal, played, ahead)
     # In a scan, the step from each episode into the next has a place of its own.

@@ -14,10 +14,10 @@ from gpicljax.agents.algorithm import (
 )
 from gpicljax.agents.bandits import epsilon_greedy, thompson_bernoulli, thompson_gaussian, ucb1
 from gpicljax.agents.catalogue import (
-    ActorAndCriticsSettings,
     ActorCriticSettings,
     DDPGConfig,
-    QSettings,
+    OffPolicyNetworkSettings,
+    QNetworkSettings,
     RecurrentSettings,
     TeacherCausalModelConfig,
     TeacherCloningConfig,
@@ -40,20 +40,21 @@ from gpicljax.agents.td3 import TD3Config, TD3HParams
 __getattr__, _, _ = lazy_loader.attach(__name__, submodules=["autoencoder"])
 
 __all__ = [
-    "ActorAndCriticsSettings",
+    "CATALOGUE",
+    "TUNED_Q_LEARNING",
     "ActorCriticSettings",
     "Algorithm",
     "Auxiliary",
-    "CATALOGUE",
     "CloningHParams",
     "DDPGConfig",
     "DQNConfig",
     "DQNHParams",
     "LanguageModelConfig",
     "NoSettings",
+    "OffPolicyNetworkSettings",
     "PPOConfig",
     "PPOHParams",
-    "QSettings",
+    "QNetworkSettings",
     "R2D2Config",
     "R2D2HParams",
     "RecurrentSettings",
@@ -62,7 +63,6 @@ __all__ = [
     "SequenceHParams",
     "TD3Config",
     "TD3HParams",
-    "TUNED_Q_LEARNING",
     "TabularConfig",
     "TabularHParams",
     "TeacherCausalModelConfig",

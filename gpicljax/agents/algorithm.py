@@ -22,7 +22,15 @@ Fits = Callable[[Space, Space], str | None]
 
 @struct.dataclass
 class NoSettings:
-    """Where there is nothing to set: a rule has no sizes, and does not learn."""
+    """Settings of a part that has nothing to set, such as the network of a rule.
+
+    A rule has no sizes, and does not learn.
+
+    Example:
+      >>> from gpicljax import agents
+      >>> agents.get_algorithm("ucb1").network()
+      NoSettings()
+    """
 
 
 class Acting(NamedTuple):

@@ -69,8 +69,15 @@ class ActorCriticSettings:
 
     Attributes:
       sizes: hidden sizes.
-      activation: of the hidden layers.
+      activation: activation function of the hidden layers.
       separate_value: whether the value has hidden layers of its own.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), num_envs=4, resets="fresh")
+      >>> small = ActorCriticSettings(sizes=(32,), activation="relu")
+      >>> gpicljax.agents.make("ppo", vec, network=small).observations
+      512
     """
 
     sizes: tuple[Size, ...] = (64, 64)
@@ -83,14 +90,21 @@ class RecurrentSettings(MemorySettings):
     """A network with a memory, for a policy and its value.
 
     Attributes:
-      memory: also `"continuations"`, a network of its own (`networks.continuation`), for symbols
-        in and symbols out: `core` is the size of its projections, all heads together. And
-        `"tables"`, one for whole trials of discrete tasks (`networks.experience`).
-      sizes: hidden sizes before the memory; of continuations, those that read it.
-      context: n, the events that continuations are found by.
-      following: m, the events that they consist of.
-      silence: the symbol whose steps are no events for continuations; None if all are.
-      tables: sizes of all of the network with tables.
+      memory: kind of the memory, see `MemorySettings`. Two more kinds are networks of their own.
+        `"continuations"` (`networks.continuation`) is for symbols in and symbols out; `core` is
+        then the size of its projections, all heads together. `"tables"` (`networks.experience`) is
+        for whole trials of discrete tasks.
+      sizes: hidden sizes before the memory; for continuations, those of the layers that read it.
+      context: n, the number of events by which continuations are found.
+      following: m, the number of events in a continuation.
+      silence: the symbol whose steps are no events for continuations; None if all steps are events.
+      tables: sizes of the network with tables.
+
+    Example:
+      >>> settings = RecurrentSettings("gru", core=(32,))
+      >>> network = settings.network(spaces.Box(0.0, 1.0, (4,)), spaces.Discrete(2))
+      >>> jax.tree.leaves(network.initial_carry(8))[0].shape
+      (8, 32)
     """
 
     memory: MemoryKind | Literal["continuations", "tables"] = "lstm"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -137,12 +151,19 @@ class RecurrentSettings(MemorySettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class QSettings:
+class QNetworkSettings:
     """A Q-network without a memory.
 
     Attributes:
       sizes: hidden sizes.
       dueling: whether value and advantages have heads of their own.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), num_envs=4, resets="fresh")
+      >>> small = QNetworkSettings(sizes=(32,), dueling=False)
+      >>> gpicljax.agents.make("dqn", vec, network=small).observations
+      16
     """
 
     sizes: tuple[Size, ...] = (64, 64)
@@ -150,13 +171,20 @@ class QSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class ActorAndCriticsSettings:
+class OffPolicyNetworkSettings:
     """Networks without a memory, for actions and for their values.
 
     Attributes:
       actor: hidden sizes of the actor.
       critic: hidden sizes of each critic.
-      activation: of the hidden layers.
+      activation: activation function of the hidden layers.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("Pendulum-v1"), num_envs=4, resets="fresh")
+      >>> small = OffPolicyNetworkSettings(actor=(32,), critic=(64,))
+      >>> gpicljax.agents.make("sac", vec, network=small).observations
+      4
     """
 
     actor: tuple[Size, ...] = (256, 256)
@@ -166,7 +194,13 @@ class ActorAndCriticsSettings:
 
 @dataclasses.dataclass(frozen=True)
 class DDPGConfig(td3.TD3Config):
-    """Sizes and switches of TD3, with the defaults that make it DDPG (see `td3.ddpg_config`)."""
+    """Sizes and switches of TD3, with the defaults that make it DDPG (see `td3.ddpg_config`).
+
+    Example:
+      >>> config = DDPGConfig(n_step=3)
+      >>> config.critics, config.policy_delay, config.smooth_targets
+      (1, 1, False)
+    """
 
     critics: int = 1
     policy_delay: int = 1
@@ -175,10 +209,17 @@ class DDPGConfig(td3.TD3Config):
 
 @dataclasses.dataclass(frozen=True)
 class UCB1Config:
-    """UCB1.
+    """Configuration of UCB1.
 
     Attributes:
-      exploration: see `bandits.ucb1`.
+      exploration: factor in the confidence bound, see `bandits.ucb1`.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("BernoulliBandit-v0"), num_envs=4, resets="fresh")
+      >>> trainer = gpicljax.agents.make("ucb1", vec, UCB1Config(exploration=0.5))
+      >>> trainer.agent().initial_carry(4).counts.shape
+      (4, 10)
     """
 
     exploration: float = 2.0
@@ -186,10 +227,17 @@ class UCB1Config:
 
 @dataclasses.dataclass(frozen=True)
 class ThompsonConfig:
-    """Thompson sampling.
+    """Configuration of Thompson sampling.
 
     Attributes:
-      payments: of an arm, 0 or 1 (`bernoulli`) or with normal noise (`gaussian`).
+      payments: an arm's payments, 0 or 1 (`bernoulli`) or with normal noise (`gaussian`).
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("GaussianBandit-v0"), num_envs=4, resets="fresh")
+      >>> trainer = gpicljax.agents.make("thompson", vec, ThompsonConfig(payments="gaussian"))
+      >>> trainer.agent().initial_carry(4).counts.shape
+      (4, 10)
     """
 
     payments: Literal["bernoulli", "gaussian"] = "bernoulli"
@@ -197,10 +245,18 @@ class ThompsonConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TeacherCloningConfig(cloning.CloningConfig):
-    """Sizes of cloning, and whose actions are imitated.
+    """Sizes of cloning, and the teacher whose actions are imitated.
 
     Attributes:
       teacher: the name of an algorithm with nothing to train: a rule, or a registered expert.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.make("BernoulliBandit-v0")
+      >>> vec = gpicljax.VectorEnv(env, num_envs=4, resets="fresh", privileged=True)
+      >>> config = TeacherCloningConfig(unroll=16, teacher="ucb1")
+      >>> gpicljax.agents.make("cloning", vec, config).observations
+      64
     """
 
     teacher: str = "random"
@@ -208,10 +264,14 @@ class TeacherCloningConfig(cloning.CloningConfig):
 
 @dataclasses.dataclass(frozen=True)
 class TeacherCausalModelConfig(causal_model.CausalModelConfig):
-    """Sizes of a causal model's training, and whose actions are imitated.
+    """Sizes of a causal model's training, and the teacher whose actions are imitated.
 
     Attributes:
       teacher: the name of an algorithm with nothing to train: a rule, or a registered expert.
+
+    Example:
+      >>> TeacherCausalModelConfig(teacher="random", explore=0.0, length=64).policy_weight
+      0.25
     """
 
     teacher: str = "random"
@@ -222,7 +282,11 @@ class VisualCausalModelSettings(CausalModelSettings):
     """A causal model and the autoencoder of its pictures.
 
     Attributes:
-      autoencoder: kind and size.
+      autoencoder: kind and size of the autoencoder.
+
+    Example:
+      >>> VisualCausalModelSettings("lstm", layers=2, width=128).autoencoder.kind
+      'patches'
     """
 
     autoencoder: AutoencoderSettings = AutoencoderSettings("patches", latent=64, width=64)
@@ -328,8 +392,8 @@ def _recurrent(network: RecurrentSettings | Network, vec: VectorEnv) -> Network:
     return network if isinstance(network, Network) else network.network(*_spaces(vec.env))
 
 
-def _dqn(config: dqn.DQNConfig, vec: VectorEnv, network: QSettings | Network) -> Trainer:
-    if isinstance(network, QSettings):
+def _dqn(config: dqn.DQNConfig, vec: VectorEnv, network: QNetworkSettings | Network) -> Trainer:
+    if isinstance(network, QNetworkSettings):
         network = as_network(QNetwork(*_spaces(vec.env), network.sizes, network.dueling))
     return dqn.make(config, vec, network)
 
@@ -383,19 +447,19 @@ def _language_model(
     return language.make(config, vec, model)
 
 
-def _critics(config: Any, vec: VectorEnv, network: ActorAndCriticsSettings) -> Critics:
+def _critics(config: Any, vec: VectorEnv, network: OffPolicyNetworkSettings) -> Critics:
     activation = getattr(jax.nn, network.activation)
     return Critics(vec.env.observation_space(), network.critic, config.critics, activation)
 
 
-def _td3(config: td3.TD3Config, vec: VectorEnv, network: ActorAndCriticsSettings) -> Trainer:
+def _td3(config: td3.TD3Config, vec: VectorEnv, network: OffPolicyNetworkSettings) -> Trainer:
     activation = getattr(jax.nn, network.activation)
     actor = DeterministicActor(*_spaces(vec.env), network.actor, activation)
     critics = as_network(_critics(config, vec, network))
     return td3.make(config, vec, as_network(actor), critics)
 
 
-def _sac(config: sac.SACConfig, vec: VectorEnv, network: ActorAndCriticsSettings) -> Trainer:
+def _sac(config: sac.SACConfig, vec: VectorEnv, network: OffPolicyNetworkSettings) -> Trainer:
     activation = getattr(jax.nn, network.activation)
     actor = GaussianActor(*_spaces(vec.env), network.actor, activation)
     critics = as_network(_critics(config, vec, network))
@@ -437,7 +501,7 @@ for _entry in (
         multi_agent=True,
         remembers=True,
     ),
-    Algorithm("dqn", _dqn, _discrete, dqn.DQNConfig, dqn.DQNHParams, QSettings),
+    Algorithm("dqn", _dqn, _discrete, dqn.DQNConfig, dqn.DQNHParams, QNetworkSettings),
     Algorithm(
         "r2d2",
         _r2d2,
@@ -456,7 +520,7 @@ for _entry in (
             _bounded,
             config,
             hparams,
-            ActorAndCriticsSettings,
+            OffPolicyNetworkSettings,
             to_act=lambda config: dataclasses.replace(config, replay="uniform"),
         )
         for name, make, config, hparams in (

@@ -63,16 +63,22 @@ class CloningConfig:
 
 @struct.dataclass
 class CloningHParams:
-    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+    """Hyper-parameters of cloning. They may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      learning_rate: of Adam, at the start.
+      learning_rate: Adam's learning rate at the start.
       final_share: share of the learning rate that is left after `decay_updates`.
       decay_updates: updates over which the learning rate falls linearly.
-      adam_epsilon: of Adam.
-      max_gradient_norm: clip by global norm.
+      adam_epsilon: Adam's epsilon.
+      max_gradient_norm: global norm at which gradients are clipped.
       teacher_share: probability with which the teacher's action is played instead of the agent's.
       teacher_instances: share of the environments in which the teacher's actions are always played.
+
+    Example:
+      >>> shares = jnp.array([0.0, 0.5, 1.0])
+      >>> sweep = jax.vmap(lambda share: CloningHParams(teacher_share=share))(shares)
+      >>> sweep.teacher_share.shape
+      (3,)
     """
 
     learning_rate: Rate = 1e-3

@@ -37,17 +37,25 @@ Metrics = dict[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class DQNConfig:
-    """Sizes and switches, all static.
+    """Sizes and switches of DQN; all are static.
 
     Attributes:
       period: steps of every environment per update.
       n_step: n of the n-step return (shorter at the end of an episode).
-      replay_capacity: transitions; rounded up to a multiple of those of an update.
-      min_replay: transitions stored before anything is learnt.
+      replay_capacity: transitions in the replay buffer; rounded up to a multiple of an update's
+        transitions.
+      min_replay: transitions stored before learning starts.
       batch_size: transitions per step of the optimiser.
       updates_per_collect: steps of the optimiser per update.
       double: whether the network, and not its target, chooses the action that the target values.
       target: `"hard"` copies every `target_period` steps, `"polyak"` averages with `target_rate`.
+
+    Example:
+      >>> DQNConfig(period=8, target="polyak").n_step
+      1
+      >>> DQNConfig(target="soft")
+      Traceback (most recent call last):
+      ValueError: target: got 'soft'; accepted: hard, polyak
     """
 
     period: int = 4
@@ -67,23 +75,29 @@ class DQNConfig:
 
 @struct.dataclass
 class DQNHParams:
-    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+    """Hyper-parameters of DQN. They may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      learning_rate: of Adam, at the start.
+      learning_rate: Adam's learning rate at the start.
       final_share: share of the learning rate that is left after `decay_updates`.
       decay_updates: steps of the optimiser over which the learning rate falls linearly.
-      adam_epsilon: of Adam.
-      max_gradient_norm: clip by global norm; infinite for none.
+      adam_epsilon: Adam's epsilon.
+      max_gradient_norm: global norm at which gradients are clipped; infinite for no clipping.
       discount: gamma.
       huber_delta: error beyond which the loss is linear.
       target_period: steps of the optimiser between hard copies of the target network.
       target_rate: tau of the Polyak average.
       epsilon: exploration rate at the start.
       final_epsilon: exploration rate after `exploration_steps`.
-      exploration_steps: environment steps, over all environments, in which it falls linearly.
+      exploration_steps: environment steps, over all environments, in which the exploration rate
+        falls linearly.
       priority_exponent: alpha; 0 samples uniformly.
       importance_exponent: beta.
+
+    Example:
+      >>> hparams = DQNHParams(epsilon=1.0, final_epsilon=0.5, exploration_steps=100)
+      >>> float(exploration(hparams, 50))
+      0.75
     """
 
     learning_rate: Rate = 5e-4

@@ -27,7 +27,12 @@ from gpicljax.vector import VectorEnv
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModelConfig(ActingConfig):
-    """Sizes and switches, all static, see `ActingConfig`; steps are tokens."""
+    """Sizes and switches of a language model; all are static. See `ActingConfig`; steps are tokens.
+
+    Example:
+      >>> LanguageModelConfig(batch_size=32).length
+      512
+    """
 
     length: int = 512
 

@@ -120,20 +120,26 @@ class PPOConfig:
 
 @struct.dataclass
 class PPOHParams:
-    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+    """Hyper-parameters of PPO. They may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      learning_rate: of Adam, at the start.
+      learning_rate: Adam's learning rate at the start.
       final_share: share of the learning rate that is left after `decay_updates`.
       decay_updates: updates over which the learning rate falls linearly.
-      adam_epsilon: of Adam.
-      max_gradient_norm: clip by global norm; infinite for none.
+      adam_epsilon: Adam's epsilon.
+      max_gradient_norm: global norm at which gradients are clipped; infinite for no clipping.
       discount: gamma.
       gae_lambda: lambda of the advantages.
-      clip: furthest that the ratio of probabilities is followed from 1.
-      value_clip: furthest that values are followed from those of the rollout; infinite for any.
+      clip: largest distance from 1 up to which the ratio of probabilities is followed.
+      value_clip: largest distance from the rollout's values up to which values are followed;
+        infinite for no limit.
       value_coefficient: weight of the value loss.
       entropy_coefficient: weight of the entropy bonus.
+
+    Example:
+      >>> sweep = jax.vmap(lambda rate: PPOHParams(learning_rate=rate))(jnp.array([1e-3, 1e-4]))
+      >>> sweep.learning_rate.shape
+      (2,)
     """
 
     learning_rate: Rate = 3e-4

@@ -160,22 +160,27 @@ class R2D2Config:
 
 @struct.dataclass
 class R2D2HParams:
-    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+    """Hyper-parameters of R2D2. They may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      learning_rate: of Adam, at the start.
+      learning_rate: Adam's learning rate at the start.
       final_share: share of the learning rate that is left after `decay_updates`.
       decay_updates: updates over which the learning rate falls linearly.
-      adam_epsilon: of Adam.
-      max_gradient_norm: clip by global norm; infinite for none.
+      adam_epsilon: Adam's epsilon.
+      max_gradient_norm: global norm at which gradients are clipped; infinite for no clipping.
       discount: gamma.
       target_period: updates between hard copies of the target network.
       target_rate: tau of the Polyak average.
       priority_exponent: alpha.
       importance_exponent: beta.
-      priority_eta: share of the largest error in a sequence's priority, the rest is the mean.
+      priority_eta: share of the largest error in a sequence's priority; the rest is the mean error.
       epsilon_base: actor i explores with base ** (1 + alpha i / (actors - 1)).
       epsilon_alpha: alpha in that formula.
+
+    Example:
+      >>> hparams = R2D2HParams(epsilon_base=0.5, epsilon_alpha=1.0)
+      >>> hparams.epsilon_base ** (1 + hparams.epsilon_alpha)  # exploration rate of the last actor
+      0.25
     """
 
     learning_rate: Rate = 6.25e-5

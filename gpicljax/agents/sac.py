@@ -35,24 +35,35 @@ Metrics = dict[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class SACConfig(OffPolicyConfig):
-    """Sizes and switches, all static: those of `OffPolicyConfig`."""
+    """Sizes and switches of SAC; all are static. They are those of `OffPolicyConfig`.
+
+    Example:
+      >>> SACConfig(updates_per_collect=4, normalise_observations=True).critics
+      2
+    """
 
 
 @struct.dataclass
 class SACHParams:
-    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+    """Hyper-parameters of SAC. They may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      actor_learning_rate: of Adam.
-      critic_learning_rate: of Adam.
-      temperature_learning_rate: of Adam, for the logarithm; 0 for a constant temperature.
-      adam_epsilon: of Adam.
-      max_gradient_norm: clip by global norm, of the actor and of all critics together; infinite
-        for none.
+      actor_learning_rate: Adam's learning rate for the actor.
+      critic_learning_rate: Adam's learning rate for the critics.
+      temperature_learning_rate: Adam's learning rate for the logarithm of the temperature; 0 for a
+        constant temperature.
+      adam_epsilon: Adam's epsilon.
+      max_gradient_norm: global norm at which the gradients of the actor, and those of all critics
+        together, are clipped; infinite for no clipping.
       discount: gamma.
       target_rate: tau of the Polyak average.
-      temperature: alpha, at the start.
+      temperature: alpha at the start.
       entropy_scale: the target entropy is -D times this, in nats.
+
+    Example:
+      >>> constant = SACHParams(temperature=0.2, temperature_learning_rate=0.0)
+      >>> constant.temperature, constant.discount
+      (0.2, 0.99)
     """
 
     actor_learning_rate: Rate = 3e-4

@@ -183,18 +183,23 @@ class ActingConfig(SequenceConfig):
 
 @struct.dataclass
 class SequenceHParams:
-    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+    """Hyper-parameters of a sequence trainer. They may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      learning_rate: of Adam, at its peak.
-      warmup_updates: updates over which it rises linearly from 0.
+      learning_rate: Adam's learning rate at its peak.
+      warmup_updates: updates over which the learning rate rises linearly from 0.
       decay_updates: updates after which a cosine schedule has ended, warm-up included.
-      final_share: share of the rate that a cosine schedule leaves.
+      final_share: share of the learning rate that a cosine schedule leaves.
       adam_b1: decay of Adam's mean.
       adam_b2: decay of Adam's square.
-      adam_epsilon: of Adam.
-      weight_decay: decoupled (Loshchilov & Hutter, 2019), of matrices only.
-      max_gradient_norm: clip by global norm; infinite for none.
+      adam_epsilon: Adam's epsilon.
+      weight_decay: decoupled weight decay (Loshchilov & Hutter, 2019), for matrices only.
+      max_gradient_norm: global norm at which gradients are clipped; infinite for no clipping.
+
+    Example:
+      >>> hparams = SequenceHParams(learning_rate=0.5, warmup_updates=10)
+      >>> float(learning_rate("constant", hparams, jnp.array(100)))
+      0.5
     """
 
     learning_rate: Rate = 1e-3

@@ -32,7 +32,7 @@ Decay = Literal["episode", "step"]
 
 @struct.dataclass
 class TabularHParams:
-    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+    """Hyper-parameters of tabular Q-learning. They may be traced, e.g. for a vmapped sweep.
 
     The exploration rate is `final_epsilon + (epsilon - final_epsilon) * exp(-decay * n)` after n
     finished episodes, or n steps.
@@ -42,9 +42,17 @@ class TabularHParams:
       discount: gamma.
       epsilon: exploration rate at the start.
       final_epsilon: exploration rate in the end.
-      decay: see above; per episode or per step.
-      initial_value: of all entries of the table. Where it exceeds what can be gained, everything
-        is tried before long.
+      decay: rate of the formula above, per episode or per step.
+      initial_value: value of all entries of the table at the start. Where it exceeds what can be
+        gained, every action is tried before long.
+
+    Example:
+      >>> import gpicljax
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), num_envs=4, resets="fresh")
+      >>> trainer, optimistic = make(TabularConfig(), vec), TabularHParams(initial_value=2.0)
+      >>> state = jax.eval_shape(lambda: trainer.init(jax.random.key(0), optimistic))
+      >>> state.params.shape
+      (16, 4)
     """
 
     learning_rate: Rate = 0.7
@@ -262,12 +270,19 @@ def table_agent(actions: spaces.Space, epsilons: jax.Array | float = 0.0) -> Age
 
 @dataclasses.dataclass(frozen=True)
 class TabularConfig:
-    """Sizes and switches, all static.
+    """Sizes and switches of tabular Q-learning; all are static.
 
     Attributes:
-      unroll: steps of every environment per update; each is learnt at once.
-      decay: whether exploration falls with finished episodes or with steps, those of all
-        environments together.
+      unroll: steps of every environment per update; each step is learnt from at once.
+      decay: whether exploration falls with finished episodes (`"episode"`) or with steps
+        (`"step"`). Both are counted over all environments together.
+
+    Example:
+      >>> TabularConfig(unroll=64).decay
+      'episode'
+      >>> TabularConfig(decay="trial")
+      Traceback (most recent call last):
+      ValueError: decay: got 'trial'; accepted: episode, step
     """
 
     unroll: int = 128

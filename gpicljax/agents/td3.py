@@ -38,11 +38,18 @@ Metrics = dict[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class TD3Config(OffPolicyConfig):
-    """Sizes and switches, all static: those of `OffPolicyConfig`, and two more.
+    """Sizes and switches of TD3; all are static. They are those of `OffPolicyConfig`, and two more.
 
     Attributes:
       policy_delay: steps of the critics before one of the actor; divides `updates_per_collect`.
       smooth_targets: whether the target actor's actions are noisy.
+
+    Example:
+      >>> TD3Config(updates_per_collect=4).policy_delay
+      2
+      >>> TD3Config(updates_per_collect=3)
+      Traceback (most recent call last):
+      ValueError: policy_delay: got 2; accepted: a divisor of updates_per_collect = 3
     """
 
     policy_delay: int = 2
@@ -63,21 +70,26 @@ def ddpg_config(**options: Any) -> TD3Config:
 
 @struct.dataclass
 class TD3HParams:
-    """Hyper-parameters that may be traced, e.g. for a vmapped sweep.
+    """Hyper-parameters of TD3. They may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      actor_learning_rate: of Adam.
-      critic_learning_rate: of Adam.
-      adam_epsilon: of Adam.
-      max_gradient_norm: clip by global norm, of the actor and of all critics together; infinite
-        for none.
+      actor_learning_rate: Adam's learning rate for the actor.
+      critic_learning_rate: Adam's learning rate for the critics.
+      adam_epsilon: Adam's epsilon.
+      max_gradient_norm: global norm at which the gradients of the actor, and those of all critics
+        together, are clipped; infinite for no clipping.
       discount: gamma.
       target_rate: tau of the Polyak averages.
-      exploration_noise: deviation of the Gaussian noise on actions while collecting.
-      random_share: how often an action is uniformly random instead, while collecting; hindsight
-        replay was published with 0.2, and 0.3 for Fetch.
-      target_noise: deviation of the Gaussian noise on the target actor's actions.
-      target_clip: largest size of that noise.
+      exploration_noise: standard deviation of the Gaussian noise on actions while collecting.
+      random_share: share of the actions that are uniformly random instead while collecting.
+        Hindsight replay was published with 0.2, and with 0.3 for Fetch.
+      target_noise: standard deviation of the Gaussian noise on the target actor's actions.
+      target_clip: largest absolute value of that noise.
+
+    Example:
+      >>> fetch = TD3HParams(exploration_noise=0.2, random_share=0.3)
+      >>> fetch.random_share, fetch.target_clip
+      (0.3, 0.5)
     """
 
     actor_learning_rate: Rate = 3e-4

@@ -20,7 +20,15 @@ CHUNK_BYTES = 64 * 1024
 
 
 class ShardError(RuntimeError):
-    """A store cannot be used as asked."""
+    """A store cannot be used as requested.
+
+    Example:
+      >>> try:
+      ...     read_manifest("nowhere")
+      ... except ShardError as error:
+      ...     print(error)
+      nowhere holds no store: manifest.json is missing
+    """
 
 
 class DamagedShardError(ShardError):

@@ -12,7 +12,7 @@ from gpicljax.evaluation.returns import (
 from gpicljax.evaluation.statistics import (
     Interval,
     bootstrap_interval,
-    holm,
+    holm_correction,
     mean_interval,
     ratio_interval,
     welch_test,
@@ -28,7 +28,7 @@ __all__ = [
     "aggregate",
     "bootstrap_interval",
     "episode_returns",
-    "holm",
+    "holm_correction",
     "icl_curve",
     "icl_profile",
     "interquartile_mean",

@@ -29,8 +29,13 @@ class ICLCurve:
       mean: `float64[T]`, mean over trials; NaN where no trial has data.
       std: `float64[T]`, sample standard deviation over trials; NaN below two trials.
       low: `float64[T]`, lower end of the t-interval; NaN below two trials.
-      high: `float64[T]`, its upper end.
+      high: `float64[T]`, upper end of the t-interval; NaN below two trials.
       count: `int64[T]`, number of trials with data.
+
+    Example:
+      >>> curve = icl_curve([[0.5, 1.0], [0.25, 0.0]], weights=[[True, True], [True, False]])
+      >>> curve.mean.tolist(), curve.count.tolist()
+      ([0.375, 1.0], [2, 1])
     """
 
     position: Floats

@@ -148,13 +148,20 @@ class Episode(NamedTuple):
     """One episode, step by step.
 
     Attributes:
-      task: its task.
+      task: the episode's task.
       states: leaves `[max_steps + 1, ...]`; those after the episode's end repeat the last one.
       actions: leaves `[max_steps, ...]`; zeros after the end.
-      rewards: float `[max_steps]` (`[max_steps, A]` of A agents), on the way to the next state; 0
-        after the end.
-      aux: what the agent said besides, such as Q-values, leaves `[max_steps, ...]`, likewise.
+      rewards: float `[max_steps]` (`[max_steps, A]` for A agents), received on the way to the next
+        state; 0 after the end.
+      aux: the agent's other outputs, such as Q-values, leaves `[max_steps, ...]`; zeros after the
+        end.
       length: `int32[]`, steps.
+
+    Example:
+      >>> states, actions = jnp.array([4, 5, 6, 6]), jnp.array([1, 1, 0])
+      >>> episode = Episode((), states, actions, jnp.array([0.0, 1.0, 0.0]), {}, jnp.int32(2))
+      >>> int(episode.states[episode.length]), float(episode.rewards.sum())
+      (6, 1.0)
     """
 
     task: Any

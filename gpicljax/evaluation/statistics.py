@@ -309,7 +309,7 @@ def welch_test_from_stats(
     return WelchResult(float(t), float(dof), float(p))
 
 
-def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+def holm_correction(p_values: ArrayLike) -> NDArray[np.float64]:
     """Holm's step-down correction: adjusted p-values that hold for a whole family of tests.
 
     Args:
@@ -325,7 +325,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     Source: Holm (1979), "A simple sequentially rejective multiple test procedure".
 
     Example:
-      >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03]).tolist()]
+      >>> [round(p, 3) for p in holm_correction([0.01, 0.04, 0.03]).tolist()]
       [0.03, 0.06, 0.06]
     """
     p = as_samples(p_values, "p_values", minimum=0)

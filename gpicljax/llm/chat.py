@@ -57,12 +57,17 @@ class Usage(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a model has answered.
+    """A model's answer.
 
     Attributes:
       text: the answer.
-      usage: its tokens.
-      finish: why it ends there, as the model says: `"stop"`, `"length"` and so on.
+      usage: tokens of the request.
+      finish: why the answer ends there, as the model reports it: `"stop"`, `"length"` and so on.
+
+    Example:
+      >>> reply = Reply("The first arm. [SELECT: 0]", Usage(prompt=40, completion=9))
+      >>> reply.finish, reply.usage.total
+      ('stop', 49)
     """
 
     text: str
@@ -92,7 +97,14 @@ class ModelError(RuntimeError):
 
 
 class ChatModel(Protocol):
-    """A language model: messages in, a reply out; see the module."""
+    """A language model: messages in, a reply out; see the module.
+
+    Example:
+      >>> def ask(model: ChatModel) -> str:
+      ...     return model([Message("user", "Which arm?")], max_tokens=8, seed=0).text
+      >>> ask(FakeModel("[SELECT: 1]"))
+      '[SELECT: 1]'
+    """
 
     @property
     def name(self) -> str:

@@ -20,15 +20,15 @@ from gpicljax.networks.recurrent import GRUStack, LSTMStack
 from gpicljax.networks.transformer import Transformer, generate
 
 __all__ = [
+    "DNC",
+    "ESBN",
     "ActorCritic",
     "AgentInput",
     "AutoencoderSettings",
     "Critics",
-    "DNC",
     "DeltaMemory",
     "DeterministicActor",
     "DualCoding",
-    "ESBN",
     "Encoder",
     "EventStore",
     "FeedForward",

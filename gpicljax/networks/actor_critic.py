@@ -19,10 +19,15 @@ from gpicljax.networks.recurrent import LSTMStack
 
 
 class PolicyOutput(NamedTuple):
-    """`logits` float `[..., P]` and `value` float `[...]`.
+    """What a policy network returns: `logits` float `[..., P]` and `value` float `[...]`.
 
-    The logits of discrete actions, those of several choices one after the other; of continuous
-    ones, what `policies.GaussianPolicy` reads.
+    For discrete actions the logits are those of the actions; for several choices, those of one
+    choice after the other. For continuous actions they are what `policies.GaussianPolicy` reads.
+
+    Example:
+      >>> output = PolicyOutput(logits=jnp.array([[2.0, 0.0, -1.0]]), value=jnp.array([0.5]))
+      >>> output.logits.argmax(-1).tolist()  # the most probable action
+      [0]
     """
 
     logits: jax.Array

@@ -15,8 +15,14 @@ class AgentInput(NamedTuple):
 
     Attributes:
       observation: the environment's observation.
-      last_action: `int32[...]`, -1 at the start of a trial; of continuous actions float, then 0.
+      last_action: `int32[...]`, -1 at the start of a trial. For continuous actions float, and 0 at
+        the start of a trial.
       last_reward: float `[...]`.
+
+    Example:
+      >>> first = AgentInput(jnp.zeros((2, 8)), jnp.full(2, -1), jnp.zeros(2))  # two instances
+      >>> first.last_action.tolist()
+      [-1, -1]
     """
 
     observation: Any

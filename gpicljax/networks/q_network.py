@@ -26,8 +26,13 @@ class QOutput(NamedTuple):
     """Action values, and auxiliary predictions.
 
     Attributes:
-      q_values: float `[..., n]`; of K choices at once `[..., K, max]` (see `policies.by_choice`).
+      q_values: float `[..., n]`; for K choices at once `[..., K, max]` (see `policies.by_choice`).
       predictions: a dictionary of float `[..., size]`.
+
+    Example:
+      >>> output = QOutput(jnp.array([[0.25, 0.75], [0.5, 0.0]]), predictions={})
+      >>> output.q_values.argmax(-1).tolist()
+      [1, 0]
     """
 
     q_values: jax.Array
@@ -162,17 +167,23 @@ class RecurrentQNetwork(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentQSettings(MemorySettings):
-    """Sizes of a `RecurrentQNetwork`, as a configuration says them, beside those of its memory.
+    """Sizes of a `RecurrentQNetwork` in a configuration, and those of its memory.
 
     Attributes:
-      encoded: see `RecurrentQNetwork`, as for `residual` and `compare`.
+      encoded: see `RecurrentQNetwork`.
       encoder: hidden sizes of the encoder.
       mixer: hidden sizes of the second MLP.
       predictions: names of the auxiliary predictions, each of the encoded entry's size.
       predictor: hidden size of the predictors.
-      residual: likewise.
-      compare: likewise.
+      residual: see `RecurrentQNetwork`.
+      compare: see `RecurrentQNetwork`.
       head: hidden sizes of the head.
+
+    Example:
+      >>> settings = RecurrentQSettings("gru", core=(64,), mixer=(32,))
+      >>> network = recurrent_q_network(settings, spaces.Box(0.0, 1.0, (8,)), spaces.Discrete(3))
+      >>> jax.tree.leaves(network.initial_carry(4))[0].shape
+      (4, 64)
     """
 
     encoded: str | None = None

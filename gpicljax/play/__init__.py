@@ -2,12 +2,12 @@
 
 from gpicljax.play.game import PlaySession
 from gpicljax.play.replay import write_replay
-from gpicljax.play.stream import legible
+from gpicljax.play.stream import printable
 from gpicljax.play.terminal import play_in_terminal
 
 __all__ = [
     "PlaySession",
-    "legible",
     "play_in_terminal",
+    "printable",
     "write_replay",
 ]

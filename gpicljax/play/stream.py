@@ -19,11 +19,11 @@ LEAVE = ("\x03", "\x04", "")
 _SIGNS = {-1: "-", 0: " ", 1: "+"}
 
 
-def legible(byte: int) -> str:
+def printable(byte: int) -> str:
     """A byte as one character: itself where it can be read, else a full stop in the middle.
 
     Example:
-      >>> legible(65), legible(32), legible(10)
+      >>> printable(65), printable(32), printable(10)
       ('A', ' ', '·')
     """
     character = chr(byte)
@@ -68,7 +68,7 @@ class Stream:
         self._hear()
 
     def _hear(self) -> None:
-        self.said += legible(int(self._instance.moment.timestep.observation))
+        self.said += printable(int(self._instance.moment.timestep.observation))
 
     def reply(self, byte: int) -> None:
         """Says a byte, 0 .. 255; nothing happens once the stream is over."""
@@ -77,7 +77,7 @@ class Stream:
         seen = self._instance.step(np.int32(byte))
         reward = float(seen.reward)
         self.total += reward
-        self.replied += legible(byte)
+        self.replied += printable(byte)
         self.paid += _SIGNS.get(int(reward), "?")
         self.over = bool(seen.last)
         self._hear()

@@ -11,7 +11,7 @@ episodes, whatever the batch. No other loop over environments exists.
 """
 
 from gpicljax.interface import ActionRequest, Record
-from gpicljax.rollout.host import GIVE_UP, HostAgent, HostBatch, host_play, on_host
+from gpicljax.rollout.host import GIVE_UP, HostAgent, HostBatch, as_host_agent, host_play
 from gpicljax.rollout.traced import (
     PlayedEpisodes,
     RolloutState,
@@ -22,16 +22,16 @@ from gpicljax.rollout.traced import (
 )
 
 __all__ = [
-    "ActionRequest",
     "GIVE_UP",
+    "ActionRequest",
     "HostAgent",
     "HostBatch",
     "PlayedEpisodes",
     "Record",
     "RolloutState",
     "agent_step",
+    "as_host_agent",
     "host_play",
-    "on_host",
     "play",
     "rollout",
     "start_rollout",

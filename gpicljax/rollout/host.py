@@ -23,11 +23,18 @@ _AHEAD = 16
 """Steps that are worked out together where one action is usual."""
 
 HostAgent = Callable[[Mapping[int, ActionRequest]], Mapping[int, Any]]
-"""From the moments of all instances that wait, by number, to the actions of one or more of them.
+"""Function from the requests of all waiting instances, by number, to actions for some of them.
 
-An instance that gets no action yet is asked about again, together with others that wait by then:
-so one agent may think about many instances at once, and answer when it can. For one that gets
-`GIVE_UP` it is never asked again.
+It answers at least one instance. It is called again for an instance without an action, together
+with the others that wait by then. So one agent may work on many instances at once, and answer when
+it can. After `GIVE_UP` it is not called again for that instance.
+
+Example:
+  >>> def always_the_first(requests):
+  ...     return {instance: 0 for instance in requests}
+  >>> agent: HostAgent = always_the_first
+  >>> agent({3: ActionRequest(None, lambda: jax.random.key(0))})
+  {3: 0}
 """
 
 
@@ -341,13 +348,13 @@ def host_play(
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)
 
 
-def on_host(agent: Agent, params: Any) -> HostAgent:
+def as_host_agent(agent: Agent, params: Any) -> HostAgent:
     """An agent of pure functions as one on the host: all that wait are answered in turn.
 
     Example:
       >>> import gpicljax
       >>> from gpicljax.agents.bandits import ucb1
-      >>> answer = on_host(ucb1(gpicljax.make("BernoulliBandit-v0").action_space()), params=())
+      >>> answer = as_host_agent(ucb1(gpicljax.make("BernoulliBandit-v0").action_space()), params=())
       >>> answer({})
       {}
     """

@@ -21,7 +21,18 @@ Keep = Callable[[Record], Any]
 
 
 class RolloutState(NamedTuple):
-    """Where a rollout stands: environments, the time step to act on, the agent's memory."""
+    """The state of a rollout: environments, the time step to act on, the agent's memory.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents.bandits import ucb1
+      >>> env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
+      >>> vec = gpicljax.VectorEnv(env, 8, resets="fresh")
+      >>> start = lambda key: start_rollout(key, vec, ucb1(env.action_space()))
+      >>> state = jax.eval_shape(start, jax.random.key(0))
+      >>> state.timestep.reward.shape, state.carry.counts.shape
+      ((8,), (8, 2))
+    """
 
     vstate: VectorState
     timestep: TimeStep
@@ -136,8 +147,14 @@ class PlayedEpisodes(NamedTuple):
       records: what was kept of every step, leaves `[N, E, T, ...]`; zeros beyond an episode's end.
       length: `int32[N, E]`, steps; 0 for an episode that did not begin.
       terminated: `bool[N, E]`, the episode came to its end.
-      truncated: `bool[N, E]`, the environment cut it off. Neither: it was longer than T, or had
-        no time to end.
+      truncated: `bool[N, E]`, the environment cut the episode off. Where both are False, the
+        episode was longer than T, or had no time to end.
+
+    Example:
+      >>> rewards, yes = jnp.array([[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]]), jnp.ones((1, 2), bool)
+      >>> played = PlayedEpisodes(rewards, jnp.array([[1, 3]]), terminated=yes, truncated=~yes)
+      >>> played.records.sum(-1).tolist()  # returns of two episodes of one trial
+      [[1.0, 1.0]]
     """
 
     records: Any

@@ -37,16 +37,16 @@ from gpicljax.runtime.saved_agents import (
     load_agent,
     load_language_model,
     save_agent,
-    shipped,
+    shipped_model,
     shipped_models,
 )
 from gpicljax.runtime.saved_autoencoders import load_autoencoder
 from gpicljax.runtime.stored_runs import StoredRun, read_run
 
 __all__ = [
-    "ConfigError",
     "ENVIRONMENT_COMPILE",
     "FAST_COMPILE",
+    "ConfigError",
     "LoadedAgent",
     "Measure",
     "Probe",
@@ -72,7 +72,7 @@ __all__ = [
     "read_run",
     "run_experiment",
     "save_agent",
-    "shipped",
+    "shipped_model",
     "shipped_models",
     "to_host",
 ]

@@ -36,7 +36,13 @@ LOG_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
 class ConfigError(ValueError):
-    """A configuration holds a value that is not accepted."""
+    """A configuration holds a value that is not accepted.
+
+    Example:
+      >>> RunConfig(seeds=0).validate()
+      Traceback (most recent call last):
+      gpicljax.runtime.config.ConfigError: seeds: got 0; accepted: an integer >= 1
+    """
 
 
 def check_config(condition: bool, argument: str, value: object, accepted: str) -> None:

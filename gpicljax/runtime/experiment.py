@@ -111,15 +111,22 @@ class Probe(NamedTuple):
 
 
 class Sharding(NamedTuple):
-    """How a single run uses several devices, or several runs that learn from the same data do.
+    """How a single run is spread over devices, or several runs that learn from the same data.
 
     Attributes:
-      instances: how many there are to spread; a divisor of it is the number of devices.
-      update: `(devices, axis) -> update` of one device's part, see `runtime.per_part`.
-      partition: of the state, as trainers have it.
-      together: whether the update is that of all cells of a seed at once, from their states with
-        leaves `[cells, ...]`, of which each device holds a copy: what it makes for the first serves
-        all. Else several runs lie side by side.
+      instances: number of instances to spread; the number of devices divides it.
+      update: `(devices, axis) -> update`, the update of one device's part; see `runtime.per_part`.
+      partition: partition of the state, see `Trainer.partition`.
+      together: whether the update takes all cells of a seed at once, from their states with leaves
+        `[cells, ...]`. Each device then holds a copy of these states, and what it makes for the
+        first cell serves all cells. If False, several runs lie side by side.
+
+    Example:
+      >>> def update(devices, axis):
+      ...     return lambda state: (jax.lax.pmean(state, axis), {})
+      >>> sharding = Sharding(instances=16, update=update, partition=lambda batch, whole: whole)
+      >>> sharding.together
+      False
     """
 
     instances: int
@@ -182,19 +189,28 @@ class Program(NamedTuple):
 
 
 class RunResult(NamedTuple):
-    """What a run has come to; arrays are on the host, `[seeds, ...]`, cell by cell.
+    """The result of a run.
+
+    Arrays are on the host, `[seeds, ...]`: all seeds of the first cell, then those of the next.
 
     Attributes:
-      run: the folder.
+      run: the run's folder.
       config: the configuration.
-      program: what it became.
+      program: the program that was built from it.
       params: the agents' parameters.
       measured: results of all measures, by name.
       baselines: what `Program.baselines` returned.
       history: the log.
       steps: `int64[chunks]`, observations of one seed by the end of each chunk.
-      parameters: how many an agent has.
+      parameters: number of parameters of one agent.
       sound: `bool[seeds]`, loss and parameters have been finite throughout.
+
+    Example:
+      >>> rest = dict.fromkeys(RunResult._fields)
+      >>> steps, sound = np.array([512, 1024]), np.array([True, False])
+      >>> result = RunResult(**rest | {"steps": steps, "sound": sound})
+      >>> result.observations, result.seeds([0.5, 0.75]).tolist()
+      (1024, [0.5, nan])
     """
 
     run: RunDirectory

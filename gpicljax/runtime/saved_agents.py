@@ -53,12 +53,17 @@ class LoadedAgent(NamedTuple):
     """An agent from disk, ready to act.
 
     Attributes:
-      env: the environment it was trained on, or the one it was loaded for.
-      env_params: the distribution over tasks it was trained on; the default one of another
-        environment.
-      agent: it acts greedily, over `params`.
+      env: the environment of its training, or the one for which it was loaded.
+      env_params: the distribution over tasks of its training; for another environment, that
+        environment's default.
+      agent: acts greedily, over `params`.
       params: its parameters.
       info: the whole of `agent.json`: settings, evaluation, provenance, hash.
+
+    Example:
+      >>> loaded = load_agent(shipped_model("meta_language_tiny"))
+      >>> loaded.env.name, loaded.env.observation_space()
+      ('MetaLanguage', Discrete(n=32))
     """
 
     env: Environment
@@ -159,7 +164,7 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
       ValueError: for what is no path.
 
     Example:
-      >>> loaded = load_agent(shipped("meta_language_tiny"))
+      >>> loaded = load_agent(shipped_model("meta_language_tiny"))
       >>> loaded.info["algorithm"], f"{loaded.info['parameters']:,}"
       ('language-model', '303,008')
     """
@@ -226,7 +231,7 @@ def load_language_model(
       SavedError: as `load_agent`; also if it is no language model, or another one than expected.
 
     Example:
-      >>> model = load_language_model(shipped("meta_language_tiny"))
+      >>> model = load_language_model(shipped_model("meta_language_tiny"))
       >>> model.settings.layers, model.settings.width
       (6, 64)
     """
@@ -252,7 +257,7 @@ def shipped_models() -> list[str]:
     return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD}"))
 
 
-def shipped(name: str) -> Path:
+def shipped_model(name: str) -> Path:
     """The folder of a model that comes with the package.
 
     `meta_language_tiny` is a transformer of 303,008 parameters that learns random languages in its
@@ -266,9 +271,9 @@ def shipped(name: str) -> Path:
       ValueError: for an unknown name.
 
     Example:
-      >>> shipped("meta_language_tiny").name
+      >>> shipped_model("meta_language_tiny").name
       'meta_language_tiny'
-      >>> shipped("meta_language_tny")
+      >>> shipped_model("meta_language_tny")
       Traceback (most recent call last):
       ValueError: model: got 'meta_language_tny' (did you mean 'meta_language_tiny'?); ...
     """

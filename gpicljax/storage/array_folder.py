@@ -24,7 +24,15 @@ ARRAYS = "params.npz"
 
 
 class SavedError(RuntimeError):
-    """What was saved is damaged, or does not fit what it is to be used for."""
+    """Saved files are damaged, or do not fit their intended use.
+
+    Example:
+      >>> try:
+      ...     read_folder(Path("nowhere"), "agent.json", 1, "saved agent")
+      ... except SavedError as error:
+      ...     print(error)
+      nowhere holds no saved agent: agent.json is missing
+    """
 
 
 def named(part: str, tree: Any) -> dict[str, np.ndarray]:

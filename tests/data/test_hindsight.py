@@ -391,7 +391,7 @@ def test_every_such_algorithm_of_the_catalogue_learns_from_hindsight(name):
 def test_the_catalogue_asks_for_goals():
     algorithm, network = (
         agents.get_algorithm("ddpg"),
-        agents.ActorAndCriticsSettings((8,), (8,)),
+        agents.OffPolicyNetworkSettings((8,), (8,)),
     )
     config = algorithm.config(replay="hindsight", period=2)
     goals = gpicljax.VectorEnv(Plane(), 2, resets="fresh")

@@ -6,7 +6,7 @@ from scipy import stats
 
 from gpicljax.evaluation import (
     bootstrap_interval,
-    holm,
+    holm_correction,
     mean_interval,
     welch_test,
     welch_test_from_stats,
@@ -67,21 +67,21 @@ def test_welch_with_one_spread_only():
 
 def test_holm_closed_form():
     # Holm's own pattern: 4 x .005, 3 x .01, then the maximum so far, then 1 x .04 below it.
-    np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
-    np.testing.assert_allclose(holm([0.9, 0.8]), [1.0, 1.0])
-    assert holm([]).shape == (0,)
+    np.testing.assert_allclose(holm_correction([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+    np.testing.assert_allclose(holm_correction([0.9, 0.8]), [1.0, 1.0])
+    assert holm_correction([]).shape == (0,)
 
 
 def test_holm_lies_between_raw_and_bonferroni_and_keeps_order():
     p = np.random.default_rng(0).uniform(0, 0.2, 30)
-    adjusted = holm(p)
+    adjusted = holm_correction(p)
     assert (adjusted >= p).all()
     assert (adjusted <= np.minimum(30 * p, 1) + 1e-15).all()
     assert (np.diff(adjusted[np.argsort(p)]) >= 0).all()
 
 
 def test_holm_counts_tests_that_could_not_be_made():
-    adjusted = holm([0.01, float("nan"), 0.02])
+    adjusted = holm_correction([0.01, float("nan"), 0.02])
     np.testing.assert_allclose(adjusted[[0, 2]], [0.03, 0.04])
     assert np.isnan(adjusted[1])
 
@@ -129,7 +129,7 @@ def test_bootstrap_coverage():
         (lambda: welch_test([1.0, 2.0], [1.0, 3.0], "bigger"), "alternative: got 'bigger'"),  # pyright: ignore[reportArgumentType]
         (lambda: welch_test_from_stats(1, 1, 1, 1, 1, 3), "n_a: got 1"),
         (lambda: welch_test_from_stats(1, 1, 3, 1, -1, 3), "std_b: got -1"),
-        (lambda: holm([0.1, 1.5]), r"accepted: \[0, 1\]"),
+        (lambda: holm_correction([0.1, 1.5]), r"accepted: \[0, 1\]"),
         (lambda: bootstrap_interval([1.0]), r"samples: got float64\[1\]"),
         (lambda: bootstrap_interval([1.0, 2.0], resamples=10), "resamples: got 10"),
         (lambda: bootstrap_interval([1.0, 2.0], method="basic"), "method: got 'basic'"),  # pyright: ignore[reportArgumentType]

@@ -19,7 +19,13 @@ from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.networks.experience import ExperienceSettings
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.rollout import play, rollout, start_rollout
-from gpicljax.runtime import load_agent, load_language_model, save_agent, shipped, shipped_models
+from gpicljax.runtime import (
+    load_agent,
+    load_language_model,
+    save_agent,
+    shipped_model,
+    shipped_models,
+)
 from gpicljax.storage import array_folder
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.wrappers.settings import TrialSettings
@@ -291,7 +297,7 @@ def test_another_model_is_refused(saved_model, saved):
 def test_the_shipped_model_learns_a_language_that_it_has_never_seen():
     names = ["in_context_rl_mixture", "maze_world_small", "meta_language_tiny"]
     assert shipped_models() == names
-    folder = shipped("meta_language_tiny")
+    folder = shipped_model("meta_language_tiny")
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2e6
     model = load_language_model(folder)
     assert model.info["parameters"] == 303_008
@@ -313,7 +319,7 @@ def test_the_shipped_model_learns_a_language_that_it_has_never_seen():
 
 
 def test_the_shipped_model_of_mazes_knows_what_it_was_trained_on():
-    folder = shipped("maze_world_small")
+    folder = shipped_model("maze_world_small")
     assert sum(file.stat().st_size for file in folder.iterdir()) < 4e6
     model = load_agent(folder)
     assert model.env.size == 7 and model.env.resolution == (32, 32)
@@ -323,7 +329,7 @@ def test_the_shipped_model_of_mazes_knows_what_it_was_trained_on():
 
 @pytest.mark.slow
 def test_the_shipped_model_of_mazes_walks_to_where_it_is_sent():
-    model = load_agent(shipped("maze_world_small"))
+    model = load_agent(shipped_model("maze_world_small"))
 
     def arrived(record):
         return record.next_timestep.reward > 0
@@ -344,7 +350,7 @@ def test_the_shipped_model_of_mazes_walks_to_where_it_is_sent():
 
 def test_an_unknown_shipped_model_suggests_the_nearest():
     with pytest.raises(ValueError, match="did you mean 'meta_language_tiny'"):
-        shipped("meta_langage")
+        shipped_model("meta_langage")
 
 
 def test_who_learns_within_whole_trials_acts_in_any_of_the_same_spaces(tmp_path, key):

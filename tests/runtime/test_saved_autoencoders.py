@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
-from gpicljax.runtime import load_agent, load_autoencoder, shipped
+from gpicljax.runtime import load_agent, load_autoencoder, shipped_model
 from gpicljax.runtime.saved_autoencoders import save_autoencoder
 from gpicljax.storage.array_folder import SavedError
 
@@ -56,7 +56,7 @@ def test_what_is_wrong_is_named(saved):
     with pytest.raises(SavedError, match="another saved autoencoder: .*latent=4.*, not .*latent=5"):
         load_autoencoder(saved, settings=dataclasses.replace(SETTINGS, latent=5))
     with pytest.raises(SavedError, match="holds no saved autoencoder|autoencoder.json is missing"):
-        load_autoencoder(shipped("meta_language_tiny"))
+        load_autoencoder(shipped_model("meta_language_tiny"))
     with pytest.raises(SavedError, match=r"agent.json is missing"):
         load_agent(saved)
     with pytest.raises(ValueError, match="folder: got 3"):

@@ -28,7 +28,7 @@ NORMAL_PAYMENTS = ("GaussianBandit-v0", "BanditTenArmedGaussian-v0", "BanditTenA
 # Eight instances, and four steps of the optimiser for each step of theirs.
 _REPLAYED: dict[str, Any] = {
     "num_envs": 8,
-    "network": agents.ActorAndCriticsSettings(actor=(64, 64), critic=(64, 64)),
+    "network": agents.OffPolicyNetworkSettings(actor=(64, 64), critic=(64, 64)),
 }
 _OFTEN: dict[str, Any] = {"period": 1, "updates_per_collect": 4, "batch_size": 128}
 _RATES: dict[str, Any] = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
@@ -46,7 +46,7 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "env_options": ("is_slippery=False",),
         "num_envs": 16,
         "observations": 76_800,
-        "network": agents.QSettings(sizes=(32,)),
+        "network": agents.QNetworkSettings(sizes=(32,)),
         "agent": dqn.DQNConfig(
             n_step=3, replay_capacity=8192, min_replay=512, batch_size=64, updates_per_collect=2
         ),
@@ -68,7 +68,7 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("CliffWalking-v1", "dqn"): {
         "num_envs": 16,
         "observations": 192_000,
-        "network": agents.QSettings(sizes=(32,)),
+        "network": agents.QNetworkSettings(sizes=(32,)),
         "agent": dqn.DQNConfig(
             replay_capacity=32_768, min_replay=512, batch_size=64, updates_per_collect=2
         ),

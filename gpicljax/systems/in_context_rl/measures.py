@@ -38,7 +38,14 @@ class TrialRecords(NamedTuple):
       ends: `bool[N, T]`, the action ended an episode.
       length: `int32[N]`, actions taken.
       replies: `int32[N]`, answers given; one for each action if all are valid.
-      invalid: `int32[N]`, those of them that named no action.
+      invalid: `int32[N]`, answers that named no action.
+
+    Example:
+      >>> rewards, three = np.array([[0.0, 1.0, 1.0]]), np.array([3])
+      >>> asked = {"replies": three + 1, "invalid": three - 2}
+      >>> trials = TrialRecords(rewards.astype(int), rewards, rewards > 0, three, **asked)
+      >>> trials.invalid / trials.replies
+      array([0.25])
     """
 
     actions: Any

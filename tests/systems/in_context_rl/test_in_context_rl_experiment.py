@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gpicljax.llm.chat import Message
-from gpicljax.runtime import load_agent, shipped
+from gpicljax.runtime import load_agent, shipped_model
 from gpicljax.systems.in_context_rl.studies.in_context_rl import program as in_context_rl
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import win_stay_lose_shift
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester
@@ -124,7 +124,7 @@ def test_agents_learn_within_unseen_tasks(family, tmp_path):
 @pytest.mark.slow
 def test_the_shipped_agent_explores_better_than_thompson_sampling():
     each = TESTS["ten-arms"]
-    loaded = load_agent(shipped("in_context_rl_mixture"))
+    loaded = load_agent(shipped_model("in_context_rl_mixture"))
     env, params = each.trials(200, padded=True)
     test = jax.jit(agent_tester(loaded.agent, env, 200, seed=0))
     regret = np.asarray(test(loaded.params, params, 0).regret)

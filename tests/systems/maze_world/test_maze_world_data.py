@@ -57,7 +57,7 @@ def made(mode, actions):
     # The second one's episodes end early: with the first arrival, or for want of life.
     short = {"size": 7, "num_commands": 1, "initial_life": 0.1, "mean_landmark_reward": 0.1}
     params = env.make_params(num_landmarks=2), env.make_params(num_landmarks=2, **short)
-    both = jax.jit(lambda key: maze_world.trajectories(key, env, params, BATCH, SETTINGS))
+    both = jax.jit(lambda key: maze_world.sample_trajectories(key, env, params, BATCH, SETTINGS))
     episodes, tasks = both(jax.random.key(5))
 
     @jax.jit
@@ -157,7 +157,9 @@ def test_demonstrators_see_what_the_environment_says():
     @jax.jit
     def run(key):
         labeller = Agent(lambda batch: (), spy)
-        return maze_world.trajectories(key, env, params, BATCH, SETTINGS, labeller=labeller)[0]
+        return maze_world.sample_trajectories(key, env, params, BATCH, SETTINGS, labeller=labeller)[
+            0
+        ]
 
     episodes = run(jax.random.key(2))
     cells = np.asarray(episodes.pose)[:, :2, :-1, None, None].astype(int)
@@ -181,7 +183,7 @@ def test_any_agent_acts_in_a_set_of_tasks_while_a_teacher_labels_what_it_visits(
 
     @jax.jit
     def run(key, first, known):
-        episodes, tasks = maze_world.trajectories(
+        episodes, tasks = maze_world.sample_trajectories(
             key,
             env,
             params,
@@ -247,7 +249,7 @@ def test_draws_are_within_their_ranges_and_random_actions_act():
 def test_without_noise_the_best_agent_follows_its_own_advice():
     env, params, *_ = made(*PAPER)
     settings = dataclasses.replace(SETTINGS, probability=(1.0, 1.0), epsilon=(0.0, 0.0))
-    run = jax.jit(lambda key: maze_world.trajectories(key, env, params, BATCH, settings))
+    run = jax.jit(lambda key: maze_world.sample_trajectories(key, env, params, BATCH, settings))
     episodes, _ = run(jax.random.key(2))
     assert np.array_equal(episodes.action, episodes.label)
 
@@ -350,7 +352,7 @@ def made_params(**overrides):
 def make(params=None, episodes=2, **others):
     params = made_params() if params is None else params
     key = jax.random.key(0)
-    return maze_world.trajectories(key, make_env(), params, episodes, SETTINGS, **others)
+    return maze_world.sample_trajectories(key, make_env(), params, episodes, SETTINGS, **others)
 
 
 def test_glances_show_every_command_before_and_after_a_step():

@@ -25,7 +25,7 @@ from gpicljax.systems.mental_modelling.measures.scoring import (
     Answers,
     accuracy_interval,
     answers_of,
-    score,
+    score_answers,
 )
 
 CAR = {"environment": "MountainCar-v0", "action_space": Discrete(3), "agent": "DQN"}
@@ -114,12 +114,12 @@ def test_bins_have_one_convention_in_history_truth_and_answers():
     assert bins.truth[:, 0].tolist() == [5, 5, 9, 1, 7]
     assert numbers.truth[0, 0] == 0 and not np.signbit(numbers.truth[0, 0])
     said = answers_of(numbers, [[0.39], [-0.01], [1.6], [-1.2001], None])
-    done = score(numbers, said)
+    done = score_answers(numbers, said)
     assert done.right.tolist() == [True, False, True, True, False]
     # What is infinite is in no part; a right number in a reply that was not usable is not right.
     endless = np.full((5, 1), np.inf)
-    assert not score(numbers, Answers(endless, np.ones(5, bool))).right.any()
-    assert not score(numbers, Answers(numbers.truth, np.zeros(5, bool))).right.any()
+    assert not score_answers(numbers, Answers(endless, np.ones(5, bool))).right.any()
+    assert not score_answers(numbers, Answers(numbers.truth, np.zeros(5, bool))).right.any()
     assert done.absolute_error[0] == pytest.approx((0.39 + 0.01 + 0.4 + 0.3999) / 4)
 
 
@@ -127,17 +127,17 @@ def test_every_query_counts_and_the_parsed_stand_beside():
     asked = build_queries(car(), "next_state", history=0)
     assert asked.truth.tolist() == [[1, 0], [2, 0], [0, 0], [1, 0], [0, 0], [1, 0], [2, 0]]
     said = [[1, 0], None, [0, 1], [1, 0], "what?", [1], [2, 2]]
-    done = score(asked, answers_of(asked, said))
+    done = score_answers(asked, answers_of(asked, said))
     assert (done.queries, done.parsed) == (7, 4) and done.right.nonzero()[0].tolist() == [0, 3]
     assert done.accuracy == 2 / 7 and done.accuracy_of_parsed == 2 / 4
     assert done.element_accuracy == 6 / 14 and done.element_accuracy_of_parsed == 6 / 8
     assert done.elements.tolist() == [4 / 7, 2 / 7]
     assert done.elements_of_parsed.tolist() == [1, 0.5] and np.isnan(done.absolute_error).all()
-    silent = score(asked, answers_of(asked, [None] * 7))
+    silent = score_answers(asked, answers_of(asked, [None] * 7))
     assert silent.accuracy == 0 and np.isnan(silent.accuracy_of_parsed)
     # A right value in a reply that was not usable is worth nothing.
-    assert score(asked, Answers(asked.truth, np.zeros(7, bool))).element_accuracy == 0
-    assert score(asked, Answers(asked.truth, np.ones(7, bool))).accuracy == 1
+    assert score_answers(asked, Answers(asked.truth, np.zeros(7, bool))).element_accuracy == 0
+    assert score_answers(asked, Answers(asked.truth, np.ones(7, bool))).accuracy == 1
     # Five queries are of one episode, two of the other: of one kind each, 0 is the worst draw.
     interval = accuracy_interval(asked, done)
     assert interval.count == 2 and interval.mean == 2 / 7
@@ -145,7 +145,7 @@ def test_every_query_counts_and_the_parsed_stand_beside():
     with pytest.raises(ValueError, match="values: got 6; accepted: 7 entries"):
         answers_of(asked, said[:6])
     with pytest.raises(ValueError, match="answers.values: got"):
-        score(asked, Answers(asked.truth[:6], np.ones(6, bool)))
+        score_answers(asked, Answers(asked.truth[:6], np.ones(6, bool)))
 
 
 def values(rule, episodes, question, **settings):
@@ -247,7 +247,7 @@ def test_ten_thousand_queries_take_seconds():
     start = time.process_time()
     asked = build_queries(episodes, "next_state", history=20)
     built = time.process_time() - start
-    scores = {name: score(asked, said) for name, said in baseline_answers(asked).items()}
+    scores = {name: score_answers(asked, said) for name, said in baseline_answers(asked).items()}
     total = time.process_time() - start
     assert len(asked.truth) > 10_000 and len(scores) == len(BASELINES)
     # A random walk: no better than one in two for each element, never unchanged.

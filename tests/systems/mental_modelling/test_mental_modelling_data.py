@@ -13,7 +13,11 @@ from gpicljax.environment import Environment, Transition
 from gpicljax.interface import Agent
 from gpicljax.spaces import Box, Dict, Discrete
 from gpicljax.storage import SavedError
-from gpicljax.systems.mental_modelling.data.episodes import episodes_from_arrays, join, take
+from gpicljax.systems.mental_modelling.data.episodes import (
+    episodes_from_arrays,
+    join_episodes,
+    take_episodes,
+)
 from gpicljax.systems.mental_modelling.data.recording import record_episodes
 from gpicljax.systems.mental_modelling.data.stored import load_episodes, read_npz, save_episodes
 
@@ -130,7 +134,7 @@ def test_files_of_the_reference_and_own_arrays_load_alike(tmp_path):
         **CAR,
     )
     same(read, own)
-    same(join(*(read_npz(p, agent="DQN", checkpoint="abc", **CAR) for p in paths)), read)
+    same(join_episodes(*(read_npz(p, agent="DQN", checkpoint="abc", **CAR) for p in paths)), read)
 
     goals = {f"{kind}_goals": np.ones((6, 1, 3)) for kind in ("achieved", "desired")}
     pushed = steps(6, dim=25) | {"actions": np.full((6, 1, 4), 0.5)} | goals
@@ -143,12 +147,15 @@ def test_files_of_the_reference_and_own_arrays_load_alike(tmp_path):
     with pytest.raises(SavedError, match="b.npz has no desired_goals"):
         read_npz(paths, agent="DDPG", **PUSH)
     with pytest.raises(ValueError, match="environment: got"):
-        join(read, push)
-    same(join(take(read, [1]), take(read, read.length == 5)), take(read, np.array([1, 0])))
-    assert take(push, [0, 0]).agents == ("DDPG", "DDPG")
+        join_episodes(read, push)
+    same(
+        join_episodes(take_episodes(read, [1]), take_episodes(read, read.length == 5)),
+        take_episodes(read, np.array([1, 0])),
+    )
+    assert take_episodes(push, [0, 0]).agents == ("DDPG", "DDPG")
     for which in ([2], [-1], [], read.length > 9, [0.0]):
         with pytest.raises(ValueError, match=r"which: got .*; accepted: integers from 0 to 1, or"):
-            take(read, which)
+            take_episodes(read, which)
 
 
 @pytest.mark.parametrize(

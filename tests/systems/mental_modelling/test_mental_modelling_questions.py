@@ -13,10 +13,14 @@ from gpicljax.storage import SavedError
 from gpicljax.systems.mental_modelling.data.episodes import (
     episode_from_actions,
     episodes_from_arrays,
-    join,
+    join_episodes,
 )
-from gpicljax.systems.mental_modelling.measures.questions import QUESTIONS, build_queries, pick
-from gpicljax.systems.mental_modelling.measures.scoring import score
+from gpicljax.systems.mental_modelling.measures.questions import (
+    QUESTIONS,
+    build_queries,
+    pick_queries,
+)
+from gpicljax.systems.mental_modelling.measures.scoring import score_answers
 from gpicljax.systems.mental_modelling.prompts.questions import (
     QuestionSettings,
     answer_in,
@@ -137,7 +141,7 @@ def test_the_last_answer_counts_and_nothing_else_is_one():
 
 
 def two_walks():
-    return join(episode_from_actions([0, 1, 1, 0, 1]), episode_from_actions([1, 1, 0, 0]))
+    return join_episodes(episode_from_actions([0, 1, 1, 0, 1]), episode_from_actions([1, 1, 0, 0]))
 
 
 def test_replies_are_kept_and_asked_for_once(tmp_path):
@@ -153,7 +157,7 @@ def test_replies_are_kept_and_asked_for_once(tmp_path):
     assert any("requests" in fault for fault in first.faults)
     second = ask_questions(asked, model, tmp_path, RAW)
     assert second.complete and model.requests == 5 and second.usage.requests == 5
-    done = score(asked, second.answers)
+    done = score_answers(asked, second.answers)
     # Steps 2, 3, 4 of one walk, 2 and 3 of the other: what cannot be read is wrong, not left out.
     assert done.queries == 5 and done.parsed == 3 and done.accuracy == 2 / 5
     about, turns = read_transcript(tmp_path / "episode_0001.jsonl")
@@ -174,7 +178,7 @@ def test_faults_of_the_model_are_no_end(tmp_path):
     model = FakeModel("[ANSWER: 1]", faults=faults)
     said = ask_questions(asked, model, tmp_path, RAW, at_once=1)
     assert said.complete and len(said.faults) == 2 and said.answers.parsed.sum() == 4
-    assert score(asked, said.answers).queries == 5
+    assert score_answers(asked, said.answers).queries == 5
 
 
 def test_a_model_of_bytes_answers_too(tmp_path):
@@ -183,14 +187,14 @@ def test_a_model_of_bytes_answers_too(tmp_path):
 
     network = language_model(LanguageModelSettings("lstm", layers=1, width=8, hidden=8), 259, 64)
     params = network.init(jax.random.key(0), jnp.zeros(1, jnp.int32))
-    asked = pick(build_queries(car(), "next_state", history=1), 1)
+    asked = pick_queries(build_queries(car(), "next_state", history=1), 1)
     said = ask_questions(asked, ByteModel(network, params, memory=64), tmp_path, RAW, max_tokens=4)
     assert said.complete and not said.answers.parsed.any()
 
 
 def test_some_of_many_queries_are_drawn_once_and_in_order():
     asked = build_queries(episode_from_actions(np.arange(60) % 3), "next_state", history=4)
-    some = pick(asked, 10, seed=1)
+    some = pick_queries(asked, 10, seed=1)
     assert len(set(some.step.tolist())) == 10 and (np.diff(some.step) > 0).all()
     assert np.array_equal(some.past_actions[:, -1], (some.step - 1) % 3)
-    assert pick(asked, 1000) is asked and some.next_state is None
+    assert pick_queries(asked, 1000) is asked and some.next_state is None

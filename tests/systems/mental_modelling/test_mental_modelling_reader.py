@@ -28,7 +28,7 @@ from gpicljax.systems.mental_modelling.measures.results import (
     right_by_history,
     save_rows,
 )
-from gpicljax.systems.mental_modelling.measures.scoring import score
+from gpicljax.systems.mental_modelling.measures.scoring import score_answers
 
 
 def test_tokens_hide_what_is_asked_for():
@@ -82,7 +82,7 @@ def test_goals_are_read():
     np.testing.assert_array_equal(asked.goal[:, 0], side[asked.episode])
     sizes = ReaderSettings(layers=1, width=8, heads=1, updates=40, batch_size=32)
     made = train_reader(jax.random.key(0), walk, sizes)
-    assert score(asked, reader_answers(made, asked)).accuracy > 0.95
+    assert score_answers(asked, reader_answers(made, asked)).accuracy > 0.95
     with pytest.raises(ValueError, match="queries: got 'Walk'"):
         reader_answers(made, dataclasses.replace(asked, goal=None))
     two = reader.answers_of_readers([made, made], asked, np.arange(len(asked.step)) % 2)
@@ -112,17 +112,17 @@ def test_a_reader_learns_the_task_in_weights_and_the_agent_in_context():
     trained = train_reader(jax.random.key(0), walks(60, 24, 0.1, 0), settings)
     other = walks(30, 24, 0.1, 1)
     states = build_queries(other, "next_state", history=3)
-    assert score(states, reader_answers(trained, states)).accuracy > 0.95
+    assert score_answers(states, reader_answers(trained, states)).accuracy > 0.95
     answer = functools.partial(reader_answers, trained)
     right = right_by_history(answer, other, "next_action", length=12)
     assert right.shape == (200, 12)
     # Nobody knows a stranger's direction; after some steps nine of ten actions are foreseen.
     assert right[:, 0].mean() < 0.75 < 0.82 < right[:, 6:].mean()
     asked = build_queries(other, "next_action", history=6)
-    copied = score(asked, copy_last(asked)).accuracy
-    assert score(asked, reader_answers(trained, asked)).accuracy > copied + 0.03
+    copied = score_answers(asked, copy_last(asked)).accuracy
+    assert score_answers(asked, reader_answers(trained, asked)).accuracy > copied + 0.03
     votes = build_queries(other, "argue", history=6)
-    assert score(votes, reader_answers(trained, votes)).accuracy > 0.8
+    assert score_answers(votes, reader_answers(trained, votes)).accuracy > 0.8
     with pytest.raises(ValueError, match="queries: got 'Walk'; accepted: those of a task with"):
         reader_answers(
             trained, build_queries(episode_from_actions([0, 1, 2]), "next_action", history=1)

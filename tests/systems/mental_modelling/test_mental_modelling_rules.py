@@ -18,7 +18,7 @@ from gpicljax.systems.mental_modelling.measures.baselines import (
 )
 from gpicljax.systems.mental_modelling.measures.physics import physics_answers
 from gpicljax.systems.mental_modelling.measures.questions import build_queries, to_bins
-from gpicljax.systems.mental_modelling.measures.scoring import Answers, score
+from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
 
 
 def test_half_of_what_is_argued_about_is_the_agents():
@@ -36,7 +36,7 @@ def test_half_of_what_is_argued_about_is_the_agents():
     assert not np.array_equal(asked.truth, build_queries(walk, "argue", history=1, seed=1).truth)
     answers = baseline_answers(asked)
     assert [*answers] == ["always agree", *(name for name in BASELINES if name != "same change")]
-    assert score(asked, answers["always agree"]).accuracy == 0.5
+    assert score_answers(asked, answers["always agree"]).accuracy == 0.5
     with pytest.raises(ValueError, match=r"queries.question: got 'argue'; accepted: another"):
         ridge(asked)
     with pytest.raises(ValueError, match=r"queries.question: got 'next_action'; accepted: argue"):
@@ -54,7 +54,7 @@ def test_other_continuous_actions_lie_in_other_parts_of_the_range():
     assert np.abs(asked.action).max() <= 2
     # Whoever foresees all actions agrees with the agent's and with nothing else.
     said = votes(asked, lambda queries: Answers(true, np.ones(200, bool)))
-    assert score(asked, said).accuracy == 1
+    assert score_answers(asked, said).accuracy == 1
 
 
 def swing(steps, friction):
@@ -75,9 +75,9 @@ def test_a_law_fitted_to_the_history_foretells_and_looks_back():
     pendulum = swing(40, friction=0.02)
     for question, least in (("next_state", 0.95), ("last_state", 0.95), ("last_action", 0.99)):
         asked = build_queries(pendulum, question, history=12, decimals=6)
-        found = score(asked, physics_answers(asked))
+        found = score_answers(asked, physics_answers(asked))
         assert found.accuracy >= least, question
-        assert found.accuracy >= score(asked, ridge(asked)).accuracy
+        assert found.accuracy >= score_answers(asked, ridge(asked)).accuracy
     # With nothing to fit, or where no law is known, it says so.
     assert physics_answers(build_queries(pendulum, "last_state", history=1)) is None
     assert (
@@ -99,8 +99,8 @@ def test_feedback_is_linear_in_angles():
         actions, states, environment="Pendulum-v1", action_space=Box(-2.0, 2.0)
     )
     asked = build_queries(episode, "next_action", form="absolute", history=12)
-    error = score(asked, physics_answers(asked)).absolute_error[0]
-    assert error < 1e-3 < score(asked, ridge(asked)).absolute_error[0]
+    error = score_answers(asked, physics_answers(asked)).absolute_error[0]
+    assert error < 1e-3 < score_answers(asked, ridge(asked)).absolute_error[0]
 
 
 def test_products_of_inputs_are_found():
@@ -109,6 +109,6 @@ def test_products_of_inputs_are_found():
     asked = build_queries(
         episode_from_actions(actions, states), "next_action", form="absolute", history=30
     )
-    close = score(asked, quadratic(asked, penalty=1e-6)).absolute_error[0]
-    assert close < 0.01 < score(asked, ridge(asked)).absolute_error[0]
+    close = score_answers(asked, quadratic(asked, penalty=1e-6)).absolute_error[0]
+    assert close < 0.01 < score_answers(asked, ridge(asked)).absolute_error[0]
     assert episode_from_actions([0, 1]).action_space == Discrete(2)

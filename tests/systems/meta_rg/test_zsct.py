@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpicljax.evaluation import holm
+from gpicljax.evaluation import holm_correction
 from gpicljax.evaluation.statistics import SummaryStats
 from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.zsct import hypothesis_table, hypothesis_tests, zsct_accuracy
@@ -129,7 +129,9 @@ def test_rows_are_welch_tests_with_holm_within_a_hypothesis():
     assert first[0].test.p == pytest.approx(expected.pvalue)
     assert first[0].difference == pytest.approx(cells[1, 4].mean() - cells[1, 1].mean())
     for family in (first, second):
-        np.testing.assert_allclose([r.p_adjusted for r in family], holm([r.test.p for r in family]))
+        np.testing.assert_allclose(
+            [r.p_adjusted for r in family], holm_correction([r.test.p for r in family])
+        )
 
 
 def test_a_clear_contradiction_is_called_one():

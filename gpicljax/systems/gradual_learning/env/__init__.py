@@ -9,11 +9,11 @@ from gpicljax.systems.gradual_learning.env.curriculum import (
 from gpicljax.systems.gradual_learning.env.tasks import NAMES, TASK_SETS, StreamTaskSet
 
 __all__ = [
+    "NAMES",
+    "TASK_SETS",
     "ByteStream",
     "Curriculum",
-    "NAMES",
     "StreamTaskSet",
-    "TASK_SETS",
     "load_curriculum",
     "save_curriculum",
 ]

@@ -37,22 +37,27 @@ class StreamTaskSet:
     """A task set.
 
     Attributes:
-      name: such as `"micro5.1"`.
+      name: a name such as `"micro5.1"`.
       title: the document's heading.
       lookup: whether a look-up table solves it.
       requires: names of the sets that it builds on.
-      family: code of the family that makes its questions.
-      code: what a mapping is between, or which of the family's kinds of sentences.
-      style: which feedback; of sentences, each has its own.
-      question: fewest and most digits of a mapping's question,
-      answer: and of its answer.
-      marks: 1 if its questions end with a period, plus 2 if its answers do; 4 if they are the
-        bytes of a prompt.
+      family: number of the family that makes its questions, see `FAMILIES`.
+      code: what a mapping is between, or which of the family's kinds of sentences it has.
+      style: kind of feedback; each kind of sentences has its own.
+      question: fewest and most digits of a mapping's question.
+      answer: fewest and most digits of a mapping's answer.
+      marks: 1 if its questions end with a period, plus 2 if its answers do; 4 if its questions are
+        the bytes of a prompt.
       know: see `conversation.Rules`.
-      tolerance: likewise.
+      tolerance: see `conversation.Rules`.
       early: whether answers of a mapping end with their period, whatever the rules.
       prompt: 1 if an answer is wrong with its first wrong byte, 2 if right bytes are also rewarded.
       repeats: whether a wrong answer to a key that was asked before fails the instance.
+
+    Example:
+      >>> spelling = next(task for task in TASK_SETS if task.name == "micro9.2")
+      >>> spelling.title, spelling.requires, FAMILIES[spelling.family]
+      ('spelling a word', ('micro9.1', 'micro7.2'), 'sentences')
     """
 
     name: str

@@ -26,12 +26,17 @@ from gpicljax.evaluation.statistics import (
 
 
 class CompletionTimes(NamedTuple):
-    """Runs of an agent through a sequence of n tasks, each shown once the one before is cleared.
+    """R runs of an agent through a sequence of n tasks; each task follows once the last is cleared.
 
     Attributes:
-      steps: `int[R, n]`, steps spent in each task; 0 for what was never reached.
-      cleared: `bool[R, n]`, whether it was cleared. A task that was begun and is not cleared is
-        censored, and the last one of its run.
+      steps: `int[R, n]`, steps spent in each task; 0 for tasks that were never reached.
+      cleared: `bool[R, n]`, whether the task was cleared. A task that was begun and is not cleared
+        is censored, and is the last one of its run.
+
+    Example:
+      >>> runs = CompletionTimes(np.array([[10, 20, 0]]), np.array([[True, False, False]]))
+      >>> runs.begun.tolist()
+      [[True, True, False]]
     """
 
     steps: NDArray[Any]
@@ -406,14 +411,20 @@ def forgetting(skill: ArrayLike, untaught: ArrayLike | None = None) -> Forgettin
 
 
 class Entrant(NamedTuple):
-    """What the challenge's ranking asks of an agent.
+    """What the challenge's ranking reads about an agent.
 
     Attributes:
-      name: its name.
+      name: the agent's name.
       solved: tasks of the sequence that it cleared, in the median run.
-      steps: that it took for them, in the median run.
-      gradual: whether it learns gradually; None if that was not looked at.
-      remembers: whether it forgets nothing; None if that was not looked at.
+      steps: steps that it took for them, in the median run.
+      gradual: whether it learns gradually; None if that was not tested.
+      remembers: whether it forgets nothing; None if that was not tested.
+
+    Example:
+      >>> Entrant("learner", solved=46, steps=2e5, gradual=True, remembers=True).verified
+      True
+      >>> Entrant("table", solved=46, steps=9e4, gradual=False).verified
+      False
     """
 
     name: str

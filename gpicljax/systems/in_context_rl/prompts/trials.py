@@ -129,36 +129,44 @@ def play_trials(
     explanation: str | None = None,
     check_model: bool = True,
 ) -> LanguageTrials:
-    """A language model plays a batch of trials, many at once, and goes on with those it had begun.
+    """A language model plays a batch of trials, several at once, and continues those begun earlier.
+
+    The module's example plays trials. The batch in the example below is refused.
 
     Args:
       key: a typed key: tasks, noise and the model's seeds follow from it.
       batch: trials: a `VectorEnv` of `trials.Trial` (or a `HostBatch` of it, which compiles once
         for several calls), or `interop.from_gymnasium`.
       model: the model.
-      folder: of the transcripts, one for each trial; made if it is not there. Where there are some
-        of the same run, their turns are not asked for again.
-      settings: how trials are told.
-      budget: what all trials together may cost, earlier parts of the run included.
+      folder: folder of the transcripts, one for each trial; made if it is not there. Turns in
+        transcripts of the same run are not asked for again.
+      settings: how trials are described to the model.
+      budget: the most that all trials together may cost, earlier parts of the run included.
       patience: how often a request is tried.
-      max_tokens: the longest reply.
-      context_tokens: the longest conversation, replies included; None for the model's own limit. A
-        trial whose conversation would be longer ends there.
-      at_once: trials that are asked about at the same time.
-      explanation: what the task is; by default what `prompts.EXPLANATIONS` has.
+      max_tokens: tokens of the longest reply.
+      context_tokens: tokens of the longest conversation, replies included; None for the model's own
+        limit. A trial whose conversation would be longer ends there.
+      at_once: number of trials that are asked about at the same time.
+      explanation: what the task is; by default the entry of `prompts.EXPLANATIONS`.
       check_model: whether to ask the model to `check` itself first.
 
     Returns:
       What was recorded and reported.
 
     Raises:
-      ValueError: before anything is asked: for environments without whole trials (they might go on
-        for ever), with spaces that cannot be written, or without an explanation where one is
-        wanted; and what `model.check` refuses.
+      ValueError: before anything is asked: for environments without whole trials (they might never
+        end), with spaces that cannot be written, or without an explanation where one is wanted; and
+        for what `model.check` refuses.
       SavedError: if the folder has transcripts of another run, or damaged ones.
       LockedError: if another process uses the folder.
 
-    Example: see the module.
+    Example:
+      >>> import gpicljax, tempfile
+      >>> from gpicljax.llm.chat import FakeModel
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), 2, resets="fresh")
+      >>> play_trials(jax.random.key(0), vec, FakeModel("[SELECT: 0]"), tempfile.mkdtemp())
+      Traceback (most recent call last):
+      ValueError: batch: got 'FrozenLake'; accepted: trials of so many actions: ...
     """
     check_at_least(1, context_tokens=context_tokens)
     run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)

@@ -3,7 +3,7 @@
 from gpicljax.systems.maze_world.data.demonstrations import (
     Demonstration,
     MazeTrajectory,
-    trajectories,
+    sample_trajectories,
 )
 from gpicljax.systems.maze_world.data.sequences import ImitationBatch, imitation_batch
 from gpicljax.systems.maze_world.data.stored import collect_trajectories, stored_episodes
@@ -14,6 +14,6 @@ __all__ = [
     "MazeTrajectory",
     "collect_trajectories",
     "imitation_batch",
+    "sample_trajectories",
     "stored_episodes",
-    "trajectories",
 ]

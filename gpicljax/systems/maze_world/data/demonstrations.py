@@ -8,11 +8,11 @@ What is kept of a step is where the agent was and what it was told, not what it 
 back from its key, and `frames` renders the observations bit for bit, in the training step. A step
 then takes some bytes instead of 49,152.
 
-`trajectories` makes new ones in any compiled program, `stored.collect_trajectories` writes them to
-a folder. New ones are the default for training: every batch is another one, a run goes on exactly
-from its key, there is nothing to keep, and making them costs less than rendering them, which has
-to be done in any case (steps per CPU-second, 64 episodes of 2,048 steps, one core of an Intel Xeon
-shared with other programs, jax 0.10.2, 2026-11-22):
+`sample_trajectories` makes new ones in any compiled program, `stored.collect_trajectories` writes
+them to a folder. New ones are the default for training: every batch is another one, a run goes on
+exactly from its key, there is nothing to keep, and making them costs less than rendering them,
+which has to be done in any case (steps per CPU-second, 64 episodes of 2,048 steps, one core of an
+Intel Xeon shared with other programs, jax 0.10.2, 2026-11-22):
 
 | mazes | made, both agents | read from a folder | task and frames, 64 steps of 16 episodes |
 |---|---|---|---|
@@ -94,22 +94,29 @@ class MazeTrajectory(NamedTuple):
 
     Attributes:
       task: `uint32[2]`, key data of the task.
-      distribution: `uint8[]`, which of the given params the task is from.
+      distribution: `uint8[]`, number of the given params that the task is from.
       length: `int32[]`, steps until the episode ended, at most T.
-      probability: float `[]`, p(STM -> LTM) of the demonstrator that acts; -1 if another agent
-        acts, as are the next two 0.
-      epsilon: float `[]`.
-      decay: float `[]`, u.
+      probability: float `[]`, p(STM -> LTM) of the demonstrator that acts. If another agent acts it
+        is -1, and `epsilon` and `decay` are 0.
+      epsilon: float `[]`, see `Demonstration`.
+      decay: float `[]`, u, see `Demonstration`.
       pose: `uint8[3, T + 1]`, x and y of the cell and the heading in quarter turns; float
         `[3, T + 1]` in metres and radians if motion is continuous. One component after the other,
         which compresses well.
-      action: `uint8[T]`, what was done; `float16[T, 2]` if motion is continuous.
-      label: `uint8[T]` or `float16[T, 2]`, what the agent that labels would have done.
+      action: `uint8[T]`, the action taken; `float16[T, 2]` if motion is continuous.
+      label: `uint8[T]` or `float16[T, 2]`, the action that the labelling agent would have taken.
       reward: `float32[T]`.
       command: `uint8[T + 1]` (navigation).
       active: `uint16[T + 1]`, a bit for each landmark that is there (survival).
       life: float `[T + 1]` (survival).
-      aux: leaves `[T, ...]`, what the actor noted, as far as it was asked for.
+      aux: leaves `[T, ...]`, the part of the actor's `aux` that was asked for.
+
+    Example:
+      >>> rest = dict.fromkeys(MazeTrajectory._fields)
+      >>> reward = np.array([0.0, 1.0, 1.0, 0.0, 0.0], np.float32)  # T = 5
+      >>> episode = MazeTrajectory(**rest | {"length": 3, "reward": reward})
+      >>> float(episode.reward[: episode.length].sum())
+      2.0
     """
 
     task: Any
@@ -128,7 +135,7 @@ class MazeTrajectory(NamedTuple):
     aux: Any = None
 
 
-def trajectories(
+def sample_trajectories(
     key: jax.Array,
     env: MazeWorld,
     params: Params | Sequence[Params],
@@ -176,7 +183,7 @@ def trajectories(
     Example:
       >>> env = MazeWorld()
       >>> def some(key):
-      ...     return trajectories(key, env, env.default_params, 2, Demonstration(length=16))
+      ...     return sample_trajectories(key, env, env.default_params, 2, Demonstration(length=16))
       >>> made, tasks = jax.eval_shape(some, jax.random.key(0))
       >>> made.pose.shape, tasks.walls.shape
       ((2, 3, 17), (2, 15, 15))
@@ -393,7 +400,7 @@ def frames(env: MazeWorld, task: Task, episode: MazeTrajectory) -> Any:
 
     Args:
       env: the environment; its view says what is rendered.
-      task: the episode's; `trajectories` returns it, `task_of` makes it of a stored one.
+      task: the episode's; `sample_trajectories` returns it, `task_of` makes it of a stored one.
       episode: see `states_of`.
 
     Returns:

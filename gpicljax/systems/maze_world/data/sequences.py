@@ -17,12 +17,18 @@ from gpicljax.systems.maze_world.env.types import Params, Task
 
 
 class ImitationBatch(NamedTuple):
-    """Episodes of T steps to learn from; leaves `[T, B, ...]`.
+    """B episodes of T steps to learn from; leaves `[T, B, ...]`.
 
     Attributes:
       inputs: what was seen before each step, rendered, with the action and the reward before it.
       label: the teacher's action.
       counts: `bool[T, B]`, whether the step was played.
+
+    Example:
+      >>> label, counts = jnp.zeros((5, 2), int), jnp.arange(5)[:, None] < jnp.array([5, 3])
+      >>> inputs = AgentInput(jnp.zeros((5, 2, 8, 8, 3), "uint8"), label - 1, jnp.zeros((5, 2)))
+      >>> ImitationBatch(inputs, label, counts).counts.sum(0).tolist()
+      [5, 3]
     """
 
     inputs: AgentInput
@@ -31,7 +37,7 @@ class ImitationBatch(NamedTuple):
 
 
 def imitation_batch(env: MazeWorld, episodes: MazeTrajectory, tasks: Task) -> ImitationBatch:
-    """What `trajectories` made, rendered; jittable.
+    """What `sample_trajectories` made, rendered; jittable.
 
     Args:
       env: the environment; its view says what is seen.
@@ -39,11 +45,11 @@ def imitation_batch(env: MazeWorld, episodes: MazeTrajectory, tasks: Task) -> Im
       tasks: theirs.
 
     Example:
-      >>> from gpicljax.systems.maze_world.data import Demonstration, trajectories
+      >>> from gpicljax.systems.maze_world.data import Demonstration, sample_trajectories
       >>> env = MazeWorld(resolution=(32, 32))
       >>> def some(key):
       ...     return imitation_batch(
-      ...         env, *trajectories(key, env, env.default_params, 2, Demonstration(length=16))
+      ...         env, *sample_trajectories(key, env, env.default_params, 2, Demonstration(length=16))
       ...     )
       >>> jax.eval_shape(some, jax.random.key(0)).inputs.observation.shape
       (16, 2, 32, 32, 3)

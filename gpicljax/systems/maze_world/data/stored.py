@@ -23,7 +23,7 @@ from gpicljax.systems.maze_world.data.demonstrations import (
     MazeTrajectory,
     distributions,
     listed,
-    trajectories,
+    sample_trajectories,
 )
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
@@ -106,7 +106,7 @@ def collect_trajectories(
       path: the folder.
       seed: of everything.
       env: the environment.
-      params: see `trajectories`.
+      params: see `sample_trajectories`.
       episodes: how many there are to be; whole shards are written.
       episodes_per_shard: how many are made at once.
       settings: how they are made.
@@ -118,7 +118,7 @@ def collect_trajectories(
     Raises:
       ShardError: if the folder holds something else, or another writer is at work.
       OSError: if writing fails; what was written before is kept.
-      ValueError: see `trajectories`.
+      ValueError: see `sample_trajectories`.
 
     Example:
       >>> def small_set(folder):
@@ -179,4 +179,4 @@ def stored_episodes(
 def _compiled(
     env: MazeWorld, choices: tuple[Params, ...], episodes: int, settings: Demonstration
 ) -> Callable[[jax.Array], MazeTrajectory]:
-    return jax.jit(lambda key: trajectories(key, env, choices, episodes, settings)[0])
+    return jax.jit(lambda key: sample_trajectories(key, env, choices, episodes, settings)[0])

@@ -15,13 +15,20 @@ from gpicljax.vector import VectorEnv
 
 
 class OpenLoopError(NamedTuple):
-    """The next K pictures of B episodes, as they were expected and as they came.
+    """The next K pictures of B episodes, as the model expected them and as they were.
 
     Attributes:
       error: float `[B, K]`, mean squared difference of values in [0, 1].
       expected: `uint8[B, K, H, W, 3]`.
       seen: `uint8[B, K, H, W, 3]`.
       last: `uint8[B, H, W, 3]`, the last picture that the model was shown.
+
+    Example:
+      >>> error = jnp.array([[0.0, 0.25], [0.0, 0.75]])
+      >>> pictures = jnp.zeros((2, 2, 8, 8, 3), jnp.uint8)
+      >>> ahead = OpenLoopError(error, expected=pictures, seen=pictures, last=pictures[:, 0])
+      >>> ahead.error.mean(0).tolist()  # one step ahead, two steps ahead
+      [0.0, 0.5]
     """
 
     error: jax.Array

@@ -4,8 +4,8 @@ from gpicljax.systems.mental_modelling.data.episodes import (
     Episodes,
     episode_from_actions,
     episodes_from_arrays,
-    join,
-    take,
+    join_episodes,
+    take_episodes,
 )
 from gpicljax.systems.mental_modelling.data.recording import recorder
 from gpicljax.systems.mental_modelling.data.stored import load_episodes, save_episodes
@@ -14,9 +14,9 @@ __all__ = [
     "Episodes",
     "episode_from_actions",
     "episodes_from_arrays",
-    "join",
+    "join_episodes",
     "load_episodes",
     "recorder",
     "save_episodes",
-    "take",
+    "take_episodes",
 ]

@@ -310,7 +310,7 @@ def _padded(values: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack(tables)
 
 
-def join(*parts: Episodes) -> Episodes:
+def join_episodes(*parts: Episodes) -> Episodes:
     """The episodes of several agents in one environment as one set.
 
     Raises:
@@ -322,7 +322,7 @@ def join(*parts: Episodes) -> Episodes:
       ...     arrays = [np.zeros((n, 2))], [np.zeros(n, int)], [np.ones(n)]
       ...     return episodes_from_arrays(*arrays, agent=agent, **about)
       >>> a, b = of("a", 5), of("b", 3)
-      >>> join(a, b).agents, join(a, b).length.tolist()
+      >>> join_episodes(a, b).agents, join_episodes(a, b).length.tolist()
       (('a', 'b'), [5, 3])
     """
     check(len(parts) > 0, "parts", parts, "one or more sets of episodes")
@@ -347,7 +347,7 @@ def join(*parts: Episodes) -> Episodes:
     return Episodes(**same)
 
 
-def take(episodes: Episodes, which: Any) -> Episodes:
+def take_episodes(episodes: Episodes, which: Any) -> Episodes:
     """Some of the episodes, such as those that are long enough for a long history.
 
     Args:
@@ -361,7 +361,7 @@ def take(episodes: Episodes, which: Any) -> Episodes:
       >>> about = {"environment": "Walk", "action_space": spaces.Discrete(2), "agent": "walker"}
       >>> states, steps = [np.zeros((5, 2)), np.zeros((3, 2))], [np.zeros(5, int), np.zeros(3, int)]
       >>> walk = episodes_from_arrays(states, actions=steps, rewards=steps, **about)
-      >>> take(walk, walk.length > 3).length.tolist()
+      >>> take_episodes(walk, walk.length > 3).length.tolist()
       [5]
     """
     count = len(episodes.length)

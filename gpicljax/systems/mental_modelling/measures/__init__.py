@@ -3,14 +3,18 @@
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers, copy_last
 from gpicljax.systems.mental_modelling.measures.physics import physics_answers
 from gpicljax.systems.mental_modelling.measures.published import best_language_model
-from gpicljax.systems.mental_modelling.measures.questions import Queries, build_queries, pick
+from gpicljax.systems.mental_modelling.measures.questions import (
+    Queries,
+    build_queries,
+    pick_queries,
+)
 from gpicljax.systems.mental_modelling.measures.reader import (
     ReaderSettings,
     reader_answers,
     train_reader,
 )
 from gpicljax.systems.mental_modelling.measures.results import result_row, right_by_history
-from gpicljax.systems.mental_modelling.measures.scoring import score
+from gpicljax.systems.mental_modelling.measures.scoring import score_answers
 
 __all__ = [
     "Queries",
@@ -20,10 +24,10 @@ __all__ = [
     "build_queries",
     "copy_last",
     "physics_answers",
-    "pick",
+    "pick_queries",
     "reader_answers",
     "result_row",
     "right_by_history",
-    "score",
+    "score_answers",
     "train_reader",
 ]

@@ -121,7 +121,7 @@ def physics_answers(queries: Queries) -> Answers | None:
 
     Example:
       >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries, score
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries, score_answers
       >>> states, push = [np.array([-0.5, 0.0])], [2, 0, 1, 2, 2, 1, 0, 2]
       >>> for action in push[:-1]:
       ...     x, v = states[-1]
@@ -129,7 +129,7 @@ def physics_answers(queries: Queries) -> Answers | None:
       ...     states.append(np.array([x + v, v]))
       >>> car = episode_from_actions(push, states, environment="MountainCar-v0")
       >>> asked = build_queries(car, "next_state", history=5, decimals=6)
-      >>> score(asked, physics_answers(asked)).accuracy
+      >>> score_answers(asked, physics_answers(asked)).accuracy
       1.0
     """
     name = queries.environment.partition("-")[0]

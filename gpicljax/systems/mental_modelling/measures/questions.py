@@ -45,20 +45,20 @@ _MOST_HISTORY = 40
 class Queries:
     """Q queries of one question; NumPy arrays, all numbers rounded to `decimals`.
 
-    A state is float `[D]`, or an integer where states are numbered; an action float `[A]`, or an
-    integer. What a question does not give is None.
+    A state is float `[D]`, or an integer where states are numbered. An action is float `[A]`, or an
+    integer. Parts that the question does not give are None.
 
     Attributes:
-      environment: its id.
+      environment: the environment's id.
       question: see the module.
-      form: of the answers. `discrete`: the number of an action or state; `bins`: of the range's
-        ten equal parts, for each entry of an action; `absolute`: numbers; `change`: a class for
-        each element of the state, from state i to state i + 1; `vote`: 1 for the agent's action,
-        0 for another.
+      form: form of the answers. `discrete`: the number of an action or state; `bins`: one of the
+        range's ten equal parts, for each entry of an action; `absolute`: numbers; `change`: a class
+        for each element of the state, from state i to state i + 1; `vote`: 1 for the agent's
+        action, 0 for another.
       history: H.
-      decimals: to which everything is rounded.
-      action_space: what actions are within.
-      num_states: how many states there are, where they are numbered.
+      decimals: number of decimals to which everything is rounded.
+      action_space: the space of actions.
+      num_states: number of states, where states are numbered.
       past_states: `[Q, H, ...]`.
       past_actions: `[Q, H, ...]`.
       past_rewards: float `[Q, H]`.
@@ -67,9 +67,15 @@ class Queries:
       reward: float `[Q]` or None.
       next_state: `[Q, ...]` or None.
       truth: `int[Q, E]`; float where the form is `absolute`.
-      episode: `int[Q]`, where the query is from.
+      episode: `int[Q]`, the episode that the query is from.
       step: `int[Q]`, i.
-      goal: float `[Q, G]`, what is desired at step i; None where nothing is.
+      goal: float `[Q, G]`, the goal at step i; None where the environment sets no goals.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
+      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0]), "next_action", history=1)
+      >>> asked.past_actions.tolist(), asked.truth.tolist()
+      ([[0], [1], [1]], [[1], [1], [0]])
     """
 
     environment: str
@@ -178,7 +184,7 @@ def build_queries(
 
     Raises:
       ValueError: for an unknown question, a form that does not go with it, or a history that leaves
-        an episode without a query; `take` of the data leaves out the short ones.
+        an episode without a query; `take_episodes` of the data leaves out the short ones.
 
     Example:
       >>> from gpicljax.systems.mental_modelling.data import episodes_from_arrays
@@ -259,7 +265,7 @@ def build_queries(
     )
 
 
-def pick(queries: Queries, count: int, seed: int = 0) -> Queries:
+def pick_queries(queries: Queries, count: int, seed: int = 0) -> Queries:
     """So many of the queries, drawn without repetition, in their order: replies cost money.
 
     Args:
@@ -271,7 +277,7 @@ def pick(queries: Queries, count: int, seed: int = 0) -> Queries:
       >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
       >>> from gpicljax.systems.mental_modelling.measures import build_queries
       >>> asked = build_queries(episode_from_actions([0, 1] * 50), "next_action", history=2)
-      >>> pick(asked, 7).truth.shape
+      >>> pick_queries(asked, 7).truth.shape
       (7, 1)
     """
     check_at_least(1, count=count)

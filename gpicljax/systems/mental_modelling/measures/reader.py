@@ -178,18 +178,27 @@ def _network(layers: int, width: int, heads: int, outputs: int) -> Network:
 
 
 def reader_answers(reader: Reader, queries: Queries) -> Answers:
-    """What the reader answers, by the most probable choices.
+    """A reader's answers to queries, by the most probable choices.
 
-    Where numbers are asked for, the middle of the most probable part of the range.
+    Where numbers are asked for, the answer is the middle of the most probable part of the range.
+    The example of `train_reader` has a reader that answers; the one below is of another task.
 
     Args:
-      reader: of the same task.
-      queries: of any question and history.
+      reader: a reader of the same task.
+      queries: queries of any question and history.
 
     Raises:
       ValueError: for queries about another task.
 
-    Example: see `train_reader`.
+    Example:
+      >>> from types import SimpleNamespace as Some
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries
+      >>> asked = build_queries(episode_from_actions([0, 1, 1, 0]), "next_action", history=1)
+      >>> reader = Some(task=Some(action_space=Discrete(3), num_states=None, goals=None))
+      >>> reader_answers(reader, asked)
+      Traceback (most recent call last):
+      ValueError: queries: got 'Walk'; accepted: those of a task with Discrete(n=3)
     """
     task = reader.task
     same = (queries.action_space, queries.num_states) == (task.action_space, task.num_states)

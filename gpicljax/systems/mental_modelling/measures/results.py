@@ -13,16 +13,20 @@ import numpy as np
 from gpicljax.checks import check
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import to_json_text, write_atomically
-from gpicljax.systems.mental_modelling.data.episodes import Episodes, take
+from gpicljax.systems.mental_modelling.data.episodes import Episodes, take_episodes
 from gpicljax.systems.mental_modelling.measures.baselines import BASELINES
 from gpicljax.systems.mental_modelling.measures.published import best_language_model
 from gpicljax.systems.mental_modelling.measures.questions import (
     Queries,
     Question,
     build_queries,
-    pick,
+    pick_queries,
 )
-from gpicljax.systems.mental_modelling.measures.scoring import Answers, accuracy_interval, score
+from gpicljax.systems.mental_modelling.measures.scoring import (
+    Answers,
+    accuracy_interval,
+    score_answers,
+)
 
 TRIVIAL = ("always agree", *BASELINES)
 """Rules that know nothing but the history."""
@@ -72,9 +76,15 @@ class Row:
 def result_row(queries: Queries, answerer: str, answers: Answers, prompt: str = "") -> Row:
     """Scores answers.
 
-    Example: see `Row`.
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
+      >>> from gpicljax.systems.mental_modelling.measures import copy_last
+      >>> asked = build_queries(episode_from_actions([1, 1, 0, 1, 1, 1]), "next_action", history=1)
+      >>> row = result_row(asked, "copy last", copy_last(asked))
+      >>> row.queries, row.accuracy
+      (5, 0.6)
     """
-    found = score(queries, answers)
+    found = score_answers(queries, answers)
     low = high = float("nan")
     if len(np.unique(queries.episode)) > 1:
         interval = accuracy_interval(queries, found, resamples=500)
@@ -135,11 +145,11 @@ def right_by_history(
     ends = episodes.length - (question not in ("next_action", "argue"))
     long = ends >= length
     check(bool(long.any()), "length", length, f"up to {ends.max()}, of the longest episode")
-    some, columns = take(episodes, long), []
+    some, columns = take_episodes(episodes, long), []
     for history in range(length):
         asked = build_queries(some, question, history=history, first=length - 1, decimals=decimals)
-        asked = pick(asked, most)
-        columns.append(score(asked, answer(asked)).right)
+        asked = pick_queries(asked, most)
+        columns.append(score_answers(asked, answer(asked)).right)
     return np.stack(columns, 1).astype(float)
 
 

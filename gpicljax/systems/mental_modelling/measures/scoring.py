@@ -83,7 +83,7 @@ def answers_of(queries: Queries, values: Sequence[Any]) -> Answers:
     return Answers(table, parsed)
 
 
-def score(queries: Queries, answers: Answers) -> Score:
+def score_answers(queries: Queries, answers: Answers) -> Score:
     """Compares answers with what is true.
 
     Classes, bins and numbers of actions and states must be met. Where numbers were asked for, both
@@ -100,7 +100,7 @@ def score(queries: Queries, answers: Answers) -> Score:
       >>> from types import SimpleNamespace as Some
       >>> asked = Some(truth=np.array([[1, 0], [0, 1], [1, 1], [1, 1]]), form="change")
       >>> said = answers_of(asked, [[1, 0], None, [1, 0], [1, 1]])
-      >>> done = score(asked, said)
+      >>> done = score_answers(asked, said)
       >>> done.accuracy, round(done.accuracy_of_parsed, 3), done.elements.tolist()
       (0.5, 0.667, [0.75, 0.5])
     """

@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 
 from gpicljax.checks import check, missing
-from gpicljax.systems.mental_modelling.data.episodes import Episodes, join, take
+from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes, take_episodes
 from gpicljax.systems.mental_modelling.data.stored import load_episodes
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
 from gpicljax.systems.mental_modelling.measures.questions import (
     QUESTIONS,
     Queries,
     build_queries,
-    pick,
+    pick_queries,
     take_queries,
 )
-from gpicljax.systems.mental_modelling.measures.scoring import answers_of, score
+from gpicljax.systems.mental_modelling.measures.scoring import answers_of, score_answers
 from gpicljax.systems.mental_modelling.prompts.questions import (
     QuestionSettings,
     answer_in,
@@ -72,7 +72,7 @@ def right_answers(queries: list[Queries]) -> Any:
         del target
         asked = queries[state.metadata["number"]]
         said = answer_in(state.output.completion, asked)
-        found = score(asked, answers_of(asked, [said]))
+        found = score_answers(asked, answers_of(asked, [said]))
         values: Any = {"accuracy": found.accuracy, "parsed": float(said is not None)}
         values["copying"] = state.metadata["copying"]
         return Score(value=values, answer="" if said is None else str(said))
@@ -93,7 +93,7 @@ def _folders(data: str, env: str | None) -> dict[str, list[Path]]:
 def _of_agents(episodes: Episodes, agents: str) -> Episodes:
     """Those whose names have all of these words; all, where none has."""
     mine = np.array([set(agents.split()) <= set(name.split()) for name in episodes.agents])
-    return take(episodes, mine) if mine.any() else episodes
+    return take_episodes(episodes, mine) if mine.any() else episodes
 
 
 def _queries(
@@ -102,8 +102,8 @@ def _queries(
     long = episodes.length > history + 2
     check(bool(long.any()), "history", history, f"up to {episodes.length.max() - 3}")
     for question in questions:
-        asked = build_queries(take(episodes, long), question, history=history, seed=seed)  # type: ignore[arg-type]
-        yield pick(asked, count, seed)
+        asked = build_queries(take_episodes(episodes, long), question, history=history, seed=seed)  # type: ignore[arg-type]
+        yield pick_queries(asked, count, seed)
 
 
 @task
@@ -149,11 +149,11 @@ def mental_modelling(
     ones: list[Queries] = []
     samples: list[Sample] = []
     for name, folders in _folders(data, env).items():
-        episodes = _of_agents(join(*map(load_episodes, folders)), agents)
+        episodes = _of_agents(join_episodes(*map(load_episodes, folders)), agents)
         for asked in _queries(episodes, questions, history, queries, seed):
             rules = baseline_answers(asked)
             copied = max(
-                (score(asked, rules[rule]) for rule in _COPYING if rule in rules),
+                (score_answers(asked, rules[rule]) for rule in _COPYING if rule in rules),
                 key=lambda found: found.accuracy,
             )
             for n in range(len(asked.truth)):

@@ -76,7 +76,8 @@ def ask_questions(
     """Asks a language model all queries, or those that it has not answered yet.
 
     Args:
-      queries: of one question and size of history; `pick` of the evaluation takes some of many.
+      queries: of one question and size of history; `pick_queries` of the evaluation takes some of
+        many.
       model: the model.
       folder: of the transcripts, one for each episode; made if it is not there.
       settings: how questions are put.
@@ -98,14 +99,14 @@ def ask_questions(
     Example:
       >>> import tempfile
       >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
-      >>> from gpicljax.systems.mental_modelling.measures import build_queries, score
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries, score_answers
       >>> from gpicljax.llm.chat import FakeModel
       >>> asked = build_queries(episode_from_actions([0, 1, 1, 0, 1]), "next_action", history=2)
       >>> model = FakeModel("It has done so before: [ANSWER: 1]")
       >>> said = ask_questions(
       ...     asked, model, tempfile.mkdtemp(), QuestionSettings(instructions=False)
       ... )
-      >>> score(asked, said.answers).accuracy, said.usage.requests
+      >>> score_answers(asked, said.answers).accuracy, said.usage.requests
       (0.6666666666666666, 3)
     """
     run = Conversations(model, folder, budget, patience, max_tokens=max_tokens, at_once=at_once)

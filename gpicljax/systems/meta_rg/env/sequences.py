@@ -21,13 +21,21 @@ from gpicljax.systems.meta_rg.env.types import SPEAKER, Params, State, Task
 
 
 class GameSequence(NamedTuple):
-    """The games of some episodes, one behind the other; leaves `[G, ...]`.
+    """The games of some episodes, one after the other; leaves `[G, ...]`.
 
     Attributes:
-      state: each game in round 0, before anything is said; see `MetaRG.at_game`.
-      task: the task of its episode.
+      state: each game in round 0, before any message is sent; see `MetaRG.at_game`.
+      task: the task of the game's episode.
       start: `bool[G]`, the first game of an episode.
-      valid: `bool[G]`; behind the last episode there are games of no account.
+      valid: `bool[G]`; False for the games after the last episode, which do not count.
+
+    Example:
+      >>> from types import SimpleNamespace as Some
+      >>> number = jnp.array([0, 1, 2, 3, 0])
+      >>> state = Some(index=number, skeleton=Some(num_support=2))
+      >>> games = GameSequence(state, task=None, start=number == 0, valid=jnp.ones(5, bool))
+      >>> games.query.tolist()
+      [False, False, True, True, False]
     """
 
     state: State

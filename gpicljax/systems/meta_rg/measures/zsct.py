@@ -12,7 +12,7 @@ from gpicljax.checks import check, check_array
 from gpicljax.evaluation.statistics import (
     SummaryStats,
     WelchResult,
-    holm,
+    holm_correction,
     mean_interval,
     welch_test_from_stats,
 )
@@ -174,7 +174,9 @@ def _compare(
                     verdict="undecided",
                 )
             )
-    adjusted = zip(rows, holm([row.test.p for row in rows]), holm(against), strict=True)
+    adjusted = zip(
+        rows, holm_correction([row.test.p for row in rows]), holm_correction(against), strict=True
+    )
     return tuple(
         row._replace(
             p_adjusted=float(p), p_against=float(q), verdict=_verdict(float(p), float(q), level)

@@ -21,7 +21,7 @@ from gpicljax.runtime import (
     check_config,
     load_agent,
     run_experiment,
-    shipped,
+    shipped_model,
 )
 from gpicljax.runtime.distributed import log_once
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
@@ -90,7 +90,7 @@ def folders(config: Config, name: str) -> list[Path]:
     run = config.runs_dir / "in_context_rl_train" / f"{config.preset}-{family}-{learner}" / "agents"
     found = sorted(run.glob("seed_*"))
     if not found and config.preset == "quick" and name in SHIPPED:
-        return [shipped(SHIPPED[name])]
+        return [shipped_model(SHIPPED[name])]
     if not found:
         log_once(f"training {name} ...")
         given = ["--preset", config.preset, "--family", family, "--learner", learner, "--requeue"]

@@ -14,7 +14,11 @@ from gpicljax.agents.sequence import Sequences
 from gpicljax.data.shards import ShardError
 from gpicljax.interface import Agent
 from gpicljax.runtime import ConfigError
-from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, task_of, trajectories
+from gpicljax.systems.maze_world.data.demonstrations import (
+    MazeTrajectory,
+    sample_trajectories,
+    task_of,
+)
 from gpicljax.systems.maze_world.data.sequences import ImitationBatch, imitation_batch
 from gpicljax.systems.maze_world.data.stored import stored_episodes
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
@@ -87,7 +91,7 @@ def sampler(
         if any(config.tasks):
             which = jax.random.randint(key, mazes.shape, 0, jnp.maximum(data.tasks, 1))
             mazes = jnp.where(data.tasks > 0, known[which], mazes)
-        made = trajectories(
+        made = sample_trajectories(
             key,
             env,
             data.params,

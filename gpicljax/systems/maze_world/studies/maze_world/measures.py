@@ -20,7 +20,7 @@ from gpicljax.networks.autoencoder import Autoencoder
 from gpicljax.networks.contract import Network
 from gpicljax.rollout import RolloutState
 from gpicljax.runtime import Measure, named_key
-from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, trajectories
+from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, sample_trajectories
 from gpicljax.systems.maze_world.data.sequences import imitation_batch
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params, Task
@@ -161,7 +161,7 @@ def measures_of(
     ) -> Acted:
         """The model's own episodes."""
         del cell
-        made, _ = trajectories(
+        made, _ = sample_trajectories(
             key,
             env,
             where,

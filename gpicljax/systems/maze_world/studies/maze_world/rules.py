@@ -12,7 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.runtime import ENVIRONMENT_COMPILE, named_key
-from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, Noise, trajectories
+from gpicljax.systems.maze_world.data.demonstrations import (
+    MazeTrajectory,
+    Noise,
+    sample_trajectories,
+)
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params, Task
 from gpicljax.systems.maze_world.experts.privileged import Rule
@@ -78,7 +82,7 @@ class Rules:
 
         def play(where: Params, keys: jax.Array, noise: Noise) -> tuple[MazeTrajectory, Task]:
             key, tasks = named_key(self._config.seed, "rules"), jax.random.wrap_key_data(keys)
-            return trajectories(
+            return sample_trajectories(
                 key, self._env, where, len(keys), settings, tasks=tasks, noise=noise
             )
 

@@ -18,7 +18,7 @@ from gpicljax.networks.autoencoder import (
 )
 from gpicljax.runtime import Measure, Program, RunResult, Sharding, run_experiment
 from gpicljax.runtime.saved_autoencoders import save_autoencoder
-from gpicljax.systems.maze_world.data.demonstrations import frames, trajectories
+from gpicljax.systems.maze_world.data.demonstrations import frames, sample_trajectories
 from gpicljax.systems.maze_world.data.sequences import FrameBatch, sample_frames
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
@@ -39,7 +39,7 @@ def seen_in(
         return sample_frames(key, env, params, mazes, count)
     episode_key, key = jax.random.split(key)
     settings = config.demonstration
-    episodes, tasks = trajectories(episode_key, env, params, mazes, settings)
+    episodes, tasks = sample_trajectories(episode_key, env, params, mazes, settings)
     stride = settings.length // count
     offsets = jax.random.randint(key, (mazes, 1), 1, stride + 1)
     times = offsets + stride * jnp.arange(count)

@@ -102,7 +102,7 @@ def dry_run(config: Config) -> None:
     short = dataclasses.replace(config.demonstration, length=min(config.demonstration.length, 1024))
 
     def some(key: jax.Array) -> tuple[jax.Array, MazeTrajectory]:
-        return key, maze_world.trajectories(key, env, params, batch, short)[0]
+        return key, maze_world.sample_trajectories(key, env, params, batch, short)[0]
 
     make = jax.jit(some)
     cost = measure(make, jax.random.key(config.seed))

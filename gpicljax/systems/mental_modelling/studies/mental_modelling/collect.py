@@ -48,7 +48,7 @@ from gpicljax.storage import SavedError
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.studies.train_agent import program as train_agent
 from gpicljax.studies.train_agent.config import SETTINGS
-from gpicljax.systems.mental_modelling.data.episodes import Episodes, join
+from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes
 from gpicljax.systems.mental_modelling.data.recording import recorder
 from gpicljax.systems.mental_modelling.data.stored import load_episodes, read_npz, save_episodes
 from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
@@ -241,7 +241,7 @@ def _loaded(config: CollectConfig, folder: Path) -> None:
 
 
 def _write(target: Path, parts: Sequence[Episodes]) -> None:
-    episodes = join(*parts)
+    episodes = join_episodes(*parts)
     save_episodes(target, episodes)
     log_once(
         f"{target}: {len(episodes.length)} episodes, {episodes.length.sum():,} steps, "

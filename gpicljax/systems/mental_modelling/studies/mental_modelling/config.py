@@ -65,7 +65,7 @@ def _dqn(observations: int, double: bool, **fields: Any) -> Kind:
     hparams = dqn.DQNHParams(
         learning_rate=1e-3, exploration_steps=observations // 4, target_period=100
     )
-    network = agents.QSettings(sizes=(64, 64))
+    network = agents.QNetworkSettings(sizes=(64, 64))
     return Kind(
         "dqn",
         observations,
@@ -96,7 +96,7 @@ _HINDSIGHT = Kind(
             exploration_noise=0.2,
             random_share=0.3,
         ),
-        "network": agents.ActorAndCriticsSettings(actor=(128, 128), critic=(128, 128)),
+        "network": agents.OffPolicyNetworkSettings(actor=(128, 128), critic=(128, 128)),
     },
 )
 

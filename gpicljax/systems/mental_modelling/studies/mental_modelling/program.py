@@ -16,11 +16,15 @@ from gpicljax.runtime import ConfigError, Program, RunResult, named_key, run_exp
 from gpicljax.runtime.distributed import log_once
 from gpicljax.spaces import Box
 from gpicljax.storage import SavedError
-from gpicljax.systems.mental_modelling.data.episodes import Episodes, join, take
+from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes, take_episodes
 from gpicljax.systems.mental_modelling.data.stored import load_episodes
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
 from gpicljax.systems.mental_modelling.measures.physics import is_lawful, physics_answers
-from gpicljax.systems.mental_modelling.measures.questions import Queries, build_queries, pick
+from gpicljax.systems.mental_modelling.measures.questions import (
+    Queries,
+    build_queries,
+    pick_queries,
+)
 from gpicljax.systems.mental_modelling.measures.reader import (
     Reader,
     answers_of_readers,
@@ -63,7 +67,7 @@ def build(config: Config) -> Program:
         readers: dict[str, Any] = {}
         for name, folders in tasks.items():
             try:
-                episodes = join(*(load_episodes(folder) for folder in folders))
+                episodes = join_episodes(*(load_episodes(folder) for folder in folders))
             except (SavedError, ValueError) as error:
                 raise SystemExit(f"error: {error}") from error
             some, about = _task(config, name, episodes, model)
@@ -104,7 +108,7 @@ def split(config: Config, episodes: Episodes) -> tuple[Episodes | None, Episodes
     skilled = [name for name in unseen if config.skill and config.skill in name] or unseen
     seen = np.array([name not in unseen for name in episodes.agents])
     asked = np.array([name in skilled for name in episodes.agents])
-    return take(episodes, seen) if seen.any() else None, take(episodes, asked)
+    return take_episodes(episodes, seen) if seen.any() else None, take_episodes(episodes, asked)
 
 
 def histories_of(config: Config, episodes: Episodes) -> tuple[int, ...]:
@@ -116,7 +120,7 @@ def histories_of(config: Config, episodes: Episodes) -> tuple[int, ...]:
 
 def long_enough(episodes: Episodes, sizes: tuple[int, ...]) -> Episodes:
     """Those that have a step to be asked about in every size of history."""
-    return take(episodes, episodes.length > max(sizes) + 1)
+    return take_episodes(episodes, episodes.length > max(sizes) + 1)
 
 
 def queries_of(config: Config, long: Episodes, sizes: tuple[int, ...]) -> Iterator[Queries]:
@@ -137,7 +141,7 @@ def queries_of(config: Config, long: Episodes, sizes: tuple[int, ...]) -> Iterat
                     decimals=config.decimals,
                     seed=config.seed,
                 )
-                yield pick(asked, config.queries, config.seed)
+                yield pick_queries(asked, config.queries, config.seed)
 
 
 def kind_of(name: str) -> str:
@@ -171,7 +175,7 @@ def strangers(config: Config, name: str, known: Episodes, asked: Episodes) -> St
     readers = [
         train_reader(
             named_key(config.seed, f"{name} without {kind}"),
-            take(known, some),
+            take_episodes(known, some),
             config.reader,
             decimals=config.decimals,
         )
@@ -231,7 +235,7 @@ def _task(
 
 def _told(config: Config, queries: Queries, model: ChatModel) -> Iterator[Row]:
     """What a language model answers to some of the queries."""
-    some = pick(queries, config.asked, config.seed)
+    some = pick_queries(queries, config.asked, config.seed)
     run = config.runs_dir / "mental_modelling" / config.run_name / "replies"
     for prompt in config.prompts:
         cell = f"{queries.environment}-{queries.question}-{queries.form}-{queries.history}"

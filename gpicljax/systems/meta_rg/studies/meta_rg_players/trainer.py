@@ -45,22 +45,30 @@ LEARNING: tuple[SpeakerKind, ...] = ("reinforce", "straight-through")
 
 @dataclasses.dataclass(frozen=True)
 class SignallingConfig:
-    """Sizes and switches, all static.
+    """Sizes and switches of the players' training; all are static.
 
     Attributes:
-      speaker: `"rule"` (that of the game), `"quantiser"` (the digitising one: a control),
+      speaker: `"rule"` (the game's own), `"quantiser"` (the digitising one: a control),
         `"reinforce"` or `"straight-through"`.
       games: G, length of a sequence.
-      episodes: of a sequence; see `games.game_sequences`.
+      episodes: episodes of a sequence; see `games.game_sequences`.
       batch_size: sequences of different games per update.
       copies: sequences with the same games and other noise, each of which is a baseline to the
         others; at least 2 for `"reinforce"`.
       noise: whether exploration is the same for an `"episode"` or drawn anew every `"game"`.
-      feedback_weight: of the expectation of feedback in the listener's loss.
+      feedback_weight: weight of the expectation of feedback in the listener's loss.
       speaker_sizes: hidden sizes of the speaker.
-      temperature: of the softmax whose gradient stands for that of straight-through messages.
-      horizon: weight of what an episode's later games bring in the reward of a message.
+      temperature: temperature of the softmax whose gradient replaces that of straight-through
+        messages.
+      horizon: weight of the rewards of an episode's later games in the reward of a message.
       entropy: weight of the entropy of a speaker's tokens.
+
+    Example:
+      >>> SignallingConfig(speaker="reinforce", copies=4).noise
+      'episode'
+      >>> SignallingConfig(speaker="reinforce")
+      Traceback (most recent call last):
+      ValueError: copies: got 1; accepted: an integer >= 2
     """
 
     speaker: SpeakerKind = "rule"
@@ -95,11 +103,17 @@ class PlayersInputs(NamedTuple):
 
 @struct.dataclass
 class SignallingData:
-    """What a run learns from, traced.
+    """The data of a run; traced.
 
     Attributes:
       games: the distribution over tasks, as `draw` is given it.
       learns: float `[]`, 1 for a speaker that learns, 0 for one that keeps its first code.
+
+    Example:
+      >>> import gpicljax
+      >>> control = SignallingData(gpicljax.make("MetaRG-v1").default_params, learns=0.0)
+      >>> control.learns
+      0.0
     """
 
     games: Any
@@ -352,14 +366,24 @@ def players_agent(
 ) -> Agent:
     """Both players in the players' view of the game, over the trainer's parameters.
 
-    With the game's own speaker there is but one player, in the listener's view.
+    With the game's own speaker there is one player only, in the listener's view.
 
     Args:
       config: sizes and switches.
-      game: what is played.
-      listener: its network.
-      explore: scale of the noise in the speaker's choice of tokens: 0 for the likeliest, 1 for that
-        of training.
+      game: the game to play.
+      listener: settings of the listener's network.
+      explore: scale of the noise in the speaker's choice of tokens: 0 for the most probable tokens,
+        1 for the noise of training.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.systems.meta_rg.studies.meta_rg_players import games
+      >>> game = games.signalling_game(gpicljax.make("MetaRG-v1"))
+      >>> config = SignallingConfig("straight-through")
+      >>> listener = RecurrentQSettings(encoded="stimulus")
+      >>> agent = players_agent(config, game, listener, explore=1.0)
+      >>> agent.initial_carry(4).noise.shape[:2]  # instances, tokens of a message
+      (4, 3)
     """
     hears = recurrent_q_network(_expecting(listener), game.observations, game.actions)
     decides = q_agent(hears, game.actions)

@@ -354,7 +354,8 @@ def as_host_agent(agent: Agent, params: Any) -> HostAgent:
     Example:
       >>> import gpicljax
       >>> from gpicljax.agents.bandits import ucb1
-      >>> answer = as_host_agent(ucb1(gpicljax.make("BernoulliBandit-v0").action_space()), params=())
+      >>> arms = gpicljax.make("BernoulliBandit-v0").action_space()
+      >>> answer = as_host_agent(ucb1(arms), params=())
       >>> answer({})
       {}
     """

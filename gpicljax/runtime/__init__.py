@@ -13,16 +13,7 @@ run_experiment("mazes", {"quick": Config()}, build, report)
 
 from gpicljax.runtime.config import ConfigError, RunConfig, TrainingConfig, check_config, parse
 from gpicljax.runtime.distributed import on_main, to_host
-from gpicljax.runtime.experiment import (
-    Measure,
-    Probe,
-    Program,
-    Report,
-    RunResult,
-    Sharding,
-    named_key,
-    run_experiment,
-)
+from gpicljax.runtime.experiment import run_experiment
 from gpicljax.runtime.mesh import (
     ENVIRONMENT_COMPILE,
     FAST_COMPILE,
@@ -32,6 +23,7 @@ from gpicljax.runtime.mesh import (
     per_replica,
 )
 from gpicljax.runtime.metrics import read_metrics
+from gpicljax.runtime.program import Measure, Probe, Program, Report, RunResult, Sharding, named_key
 from gpicljax.runtime.saved_agents import (
     LoadedAgent,
     load_agent,

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +24,8 @@ from gpicljax.runtime.mesh import (
     per_replica,
     shard_parts,
 )
+from gpicljax.runtime.program import Program, Sharding
 from gpicljax.runtime.replicas import Replicas
-
-if TYPE_CHECKING:
-    from gpicljax.runtime.experiment import Program, Sharding
 
 
 class _Running(NamedTuple):
@@ -78,7 +76,7 @@ def start_training(
       updates: of a chunk.
 
     Example:
-      >>> from gpicljax.runtime.experiment import Program
+      >>> from gpicljax.runtime.program import Program
       >>> program = Program("counting", lambda key, cell: cell, lambda x: (x + 1, {"x": x}), 1)
       >>> replicas = Replicas(("seed 0", "seed 1"), make_mesh(1))
       >>> keys = jax.random.split(jax.random.key(0), 2)

@@ -48,8 +48,9 @@ def imitation_batch(env: MazeWorld, episodes: MazeTrajectory, tasks: Task) -> Im
       >>> from gpicljax.systems.maze_world.data import Demonstration, sample_trajectories
       >>> env = MazeWorld(resolution=(32, 32))
       >>> def some(key):
+      ...     short = Demonstration(length=16)
       ...     return imitation_batch(
-      ...         env, *sample_trajectories(key, env, env.default_params, 2, Demonstration(length=16))
+      ...         env, *sample_trajectories(key, env, env.default_params, 2, short)
       ...     )
       >>> jax.eval_shape(some, jax.random.key(0)).inputs.observation.shape
       (16, 2, 32, 32, 3)

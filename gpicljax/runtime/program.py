@@ -1,0 +1,244 @@
+"""What a study consists of: the types that `build` and `report` exchange with the driver."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from gpicljax.runtime.config import TrainingConfig
+from gpicljax.runtime.run_directory import RunDirectory
+
+
+def named_key(seed: int, name: str) -> jax.Array:
+    """The key of one use of randomness: `fold_in(key(seed), crc32(name))`.
+
+    Args:
+      seed: of the configuration.
+      name: of the use. The driver's are `"train"`, `"probe"` and `"evaluate"`, each folded with the
+        number of the seed's replica within its cell; those of probes and evaluations also with the
+        number of the chunk, or of the repetition.
+
+    Returns:
+      A typed key.
+
+    Example:
+      >>> bool(named_key(0, "train") == named_key(0, "evaluate"))
+      False
+    """
+    return jax.random.fold_in(jax.random.key(seed), np.uint32(zlib.crc32(name.encode())))
+
+
+class Measure(NamedTuple):
+    """Something to be measured of every trained agent.
+
+    Attributes:
+      function: `(key, params, cell, *arguments) -> pytree of arrays`, of one replica. Measures with
+        the same function share its compiled program, where arguments have the same shapes.
+      arguments: arrays or numbers, the same for all replicas; traced. Or a function that makes
+        them, where that takes a computation: it is called when the measure is taken.
+      repeats: how often, with different keys; results are joined along their leading axis.
+
+    Example:
+      >>> from gpicljax.agents.acting import random_agent
+      >>> from gpicljax.evaluation.returns import episode_returns
+      >>> import gpicljax
+      >>> env = gpicljax.make("FrozenLake-v1")
+      >>> def returns(key, params, cell):
+      ...     agent = random_agent(env)
+      ...     return episode_returns(key, env, agent, params, episodes=100, max_steps=100).returns
+      >>> measure = Measure(returns, repeats=4)
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()
+    repeats: int = 1
+
+
+class Probe(NamedTuple):
+    """A measure to be taken after every chunk.
+
+    Attributes:
+      measure: without repeats. Its program is compiled once for probes and evaluations.
+      metrics: from its results, arrays `[seeds, ...]` on the host, to what is logged, `[seeds]`.
+
+    Example:
+      >>> def accuracy(key, params, cell):
+      ...     return (jax.random.uniform(key, (100,)) < params).mean()
+      >>> probe = Probe(Measure(accuracy), metrics=lambda measured: {"accuracy": measured})
+      >>> probe.metrics(np.array([0.5, 0.75]))["accuracy"].tolist()
+      [0.5, 0.75]
+    """
+
+    measure: Measure
+    metrics: Callable[[Any], Mapping[str, Any]]
+
+
+class Sharding(NamedTuple):
+    """How a single run is spread over devices, or several runs that learn from the same data.
+
+    Attributes:
+      instances: number of instances to spread; the number of devices divides it.
+      update: `(devices, axis) -> update`, the update of one device's part; see `runtime.per_part`.
+      partition: partition of the state, see `Trainer.partition`.
+      together: whether the update takes all cells of a seed at once, from their states with leaves
+        `[cells, ...]`. Each device then holds a copy of these states, and what it makes for the
+        first cell serves all cells. If False, several runs lie side by side.
+
+    Example:
+      >>> def update(devices, axis):
+      ...     return lambda state: (jax.lax.pmean(state, axis), {})
+      >>> sharding = Sharding(instances=16, update=update, partition=lambda batch, whole: whole)
+      >>> sharding.together
+      False
+    """
+
+    instances: int
+    update: Callable[[int, str], Callable[[Any], Any]]
+    partition: Callable[[Any, Any], Any]
+    together: bool = False
+
+
+class Program(NamedTuple):
+    """What a configuration becomes: plain functions of one replica, a seed of one cell.
+
+    Attributes:
+      title: what runs, in a line.
+      init: `(key, cell) -> state`; the state has `params`.
+      update: `state -> (state, metrics)`, once.
+      observations: environment steps (or tokens) of one update; 0 where nothing is trained.
+      details: what else to announce, by name.
+      between: `state -> state`, between two chunks: new tasks, the next stage of a curriculum.
+      cells: what distinguishes the cells of a grid by their names, pytrees of equal shapes; every
+        cell is run with every seed.
+      measures: what is measured in the end, by name.
+      baselines: `() -> anything`, what is measured besides, without any agent, on the host.
+      probe: what is measured after every chunk.
+      key_metric: what the progress line shows.
+      save: `(folder, cell, *, params, **about)`, writes the agent of one seed, with what else its
+        card should say; None where there is nothing to keep.
+      sharding: how one run alone, or all cells of a seed together, are spread over devices; None if
+        they cannot be.
+      expected_seconds: how long the run takes, if that is known.
+      more: what the report needs to know besides.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.agents import tabular
+      >>> vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), num_envs=8, resets="fresh")
+      >>> trainer = tabular.make(tabular.TabularConfig(unroll=64), vec)
+      >>> program = Program(
+      ...     title="Q-learning on ice",
+      ...     init=lambda key, cell: trainer.init(key, tabular.TabularHParams()),
+      ...     update=trainer.update,
+      ...     observations=trainer.observations,
+      ... )
+    """
+
+    title: str
+    init: Callable[[jax.Array, Any], Any]
+    update: Callable[[Any], tuple[Any, dict[str, jax.Array]]]
+    observations: int
+    details: Mapping[str, str] = {}
+    between: Callable[[Any], Any] = lambda state: state
+    cells: Mapping[str, Any] = {"": ()}
+    measures: Mapping[str, Measure] = {}
+    baselines: Callable[[], Any] | None = None
+    probe: Probe | None = None
+    key_metric: str | None = None
+    save: Callable[..., None] | None = None
+    sharding: Sharding | None = None
+    expected_seconds: float | None = None
+    more: Any = None
+
+
+class RunResult(NamedTuple):
+    """The result of a run.
+
+    Arrays are on the host, `[seeds, ...]`: all seeds of the first cell, then those of the next.
+
+    Attributes:
+      run: the run's folder.
+      config: the configuration.
+      program: the program that was built from it.
+      params: the agents' parameters.
+      measured: results of all measures, by name.
+      baselines: what `Program.baselines` returned.
+      history: the log.
+      steps: `int64[chunks]`, observations of one seed by the end of each chunk.
+      parameters: number of parameters of one agent.
+      sound: `bool[seeds]`, loss and parameters have been finite throughout.
+
+    Example:
+      >>> rest = dict.fromkeys(RunResult._fields)
+      >>> steps, sound = np.array([512, 1024]), np.array([True, False])
+      >>> result = RunResult(**rest | {"steps": steps, "sound": sound})
+      >>> result.observations, result.seeds([0.5, 0.75]).tolist()
+      (1024, [0.5, nan])
+    """
+
+    run: RunDirectory
+    config: Any
+    program: Program
+    params: Any
+    measured: Mapping[str, Any]
+    baselines: Any
+    history: list[dict[str, Any]]
+    steps: np.ndarray
+    parameters: int
+    sound: np.ndarray
+
+    @property
+    def observations(self) -> int:
+        """Observations of one seed in the whole training."""
+        return int(self.steps[-1]) if len(self.steps) else 0
+
+    def curve(self, metric: str) -> np.ndarray:
+        """A metric over the training, `float64[seeds, chunks]`."""
+        rows = [np.atleast_1d(np.asarray(row[metric], np.float64)) for row in self.history]
+        return np.stack(rows, axis=1)
+
+    def seeds(self, values: Any) -> np.ndarray:
+        """Values of each seed as `float64[seeds, ...]`, NaN where a seed is not sound."""
+        values = np.asarray(values, np.float64)
+        return np.where(self.sound.reshape(-1, *[1] * (values.ndim - 1)), values, np.nan)
+
+    def first_sound(self, measured: Any) -> tuple[str, Any]:
+        """Name and share of the first seed that is sound (of the first of all if none is).
+
+        Args:
+          measured: pytree of arrays `[seeds, ...]`.
+        """
+        replica = int(np.argmax(self.sound))
+        name = replica_names(self.config, self.program)[replica]
+        return name, jax.tree.map(lambda x: x[replica], measured)
+
+
+class Report(NamedTuple):
+    """What is written about an outcome.
+
+    Attributes:
+      text: the summary, in Markdown.
+      results: its numbers.
+      evaluations: what each saved agent's card says of its evaluation; none by default.
+
+    Example:
+      >>> Report("arrivals: 0.75", {"arrivals": 0.75}).results
+      {'arrivals': 0.75}
+    """
+
+    text: str
+    results: Mapping[str, Any]
+    evaluations: Sequence[Mapping[str, Any]] = ()
+
+
+def replica_names(config: TrainingConfig, program: Program) -> tuple[str, ...]:
+    """Names of all replicas, cell by cell: every seed of every cell."""
+    return tuple(
+        f"{cell}, seed {seed}" if cell else f"seed {seed}"
+        for cell in program.cells
+        for seed in range(config.seeds)
+    )

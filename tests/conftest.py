@@ -17,7 +17,6 @@ if "xla_backend_optimization_level" not in (flags := os.environ.get("XLA_FLAGS",
 
 import jax
 import pytest
-from jax._src.interpreters import mlir
 
 import gpicljax
 from gpicljax.runtime.mesh import enable_compilation_cache, one_device_per_core
@@ -29,11 +28,21 @@ one_device_per_core(most=1)
 # a twentieth of the suite's time.
 gc.set_threshold(100_000, 50, 50)
 
-if version("jax").startswith("0.10."):
-    # Each program is written down in a context of its own, and to make one and throw it away takes
-    # as long as a small program does to trace, write down and optimise. They share contexts here,
-    # each for a while: a context keeps the constants of its programs.
-    PROGRAMS_PER_CONTEXT = 200
+# Programs that share a context before the next one is made: a context keeps their constants.
+PROGRAMS_PER_CONTEXT = 200
+
+
+def share_contexts():
+    """Lets programs share the contexts in which they are written down, with a private API of JAX.
+
+    Each program is lowered in a context of its own. Making one and throwing it away takes as long
+    as a small program takes to trace, lower and optimise. Later versions of JAX may differ, so that
+    only 0.10 is changed.
+    """
+    if not version("jax").startswith("0.10."):
+        return
+    from jax._src.interpreters import mlir
+
     context, make_context = threading.local(), mlir.make_ir_context
 
     def shared_context():
@@ -43,6 +52,9 @@ if version("jax").startswith("0.10."):
         return context.made
 
     mlir.make_ir_context = shared_context
+
+
+share_contexts()
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 30_000

@@ -342,3 +342,11 @@ def test_test_modules_have_different_names():
     # Without packages, pytest imports them by name: two of a kind cannot be collected together.
     names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
     assert sorted(set(names)) == sorted(names)
+
+
+def test_no_test_module_imports_another():
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            assert not [name for name in names if name.startswith("test_")], path

@@ -4,7 +4,7 @@ import sys
 
 import jax
 from agent_checks import assert_same_run
-from test_cloning import make
+from cloning_subjects import make
 
 import gpicljax
 from gpicljax.agents.cloning import CloningHParams

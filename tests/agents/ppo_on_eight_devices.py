@@ -11,7 +11,7 @@ with warnings.catch_warnings():
     import distrax  # noqa: F401
 
 from agent_checks import assert_same_run
-from test_ppo import HPARAMS, trainer_of, vec_of
+from ppo_subjects import HPARAMS, trainer_of, vec_of
 
 from gpicljax.runtime import make_mesh
 from gpicljax.runtime.mesh import AXIS, per_part, shard_parts

@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from test_sequence import make
+from sequence_subjects import make
 
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
 from gpicljax.runtime import make_mesh

@@ -6,34 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cloning_subjects import make
 
 import gpicljax
 from gpicljax.agents import cloning
-from gpicljax.interface import Agent
 from gpicljax.networks.actor_critic import RecurrentActorCritic
 from gpicljax.networks.contract import as_network
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.rollout import rollout, start_rollout
 from gpicljax.systems.maze_world.experts.privileged import privileged_agent
-
-
-def best_arm():
-    """An agent that is told the arms' probabilities."""
-
-    def act(keys, params, carry, timestep):
-        del keys, params
-        return timestep.privileged["probabilities"].argmax(-1).astype(jnp.int32), {}, carry
-
-    return Agent(lambda batch: (), act)
-
-
-def make(vec, unroll=20, axis=None, size=32):
-    env = vec.env
-    network = RecurrentActorCritic(
-        env.observation_space(), env.action_space(), (size,), LSTMStack((size,))
-    )
-    config = cloning.CloningConfig(unroll)
-    return cloning.make(config, vec, as_network(network), best_arm(), axis)
 
 
 @pytest.mark.slow

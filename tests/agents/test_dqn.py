@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 from agent_checks import assert_resumes_exactly, assert_seeds_are_the_seeds_alone
-from test_r2d2 import ENV
+from lottery import ENV
 from variants import daily
 
 import gpicljax

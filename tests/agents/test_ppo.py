@@ -12,7 +12,8 @@ import optax
 import pytest
 from agent_checks import assert_lane_is, assert_resumes_exactly
 from flax import struct
-from test_r2d2 import ENV
+from lottery import ENV
+from ppo_subjects import ENVS, GAMMA, HPARAMS, LAMBDA, STEPS, network_of, trainer_of, vec_of
 from untasked import Untasked
 from variants import daily
 
@@ -21,12 +22,8 @@ from gpicljax import spaces
 from gpicljax.agents import ppo
 from gpicljax.agents.returns import generalised_advantages
 from gpicljax.environment import Transition
-from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
+from gpicljax.networks.actor_critic import ActorCritic
 from gpicljax.networks.contract import AgentInput, as_network
-from gpicljax.networks.recurrent import LSTMStack
-
-GAMMA, LAMBDA = 0.9, 0.8
-
 
 # The definition of the advantages -----------------------------------------------------------------
 
@@ -78,34 +75,6 @@ def test_advantages_at_the_ends_in_numbers():
 
 
 # One whole update ---------------------------------------------------------------------------------
-
-ENVS, STEPS = 4, 12
-HPARAMS = ppo.PPOHParams(
-    learning_rate=1e-2,
-    adam_epsilon=1e-2,
-    max_gradient_norm=0.3,
-    discount=GAMMA,
-    gae_lambda=LAMBDA,
-    value_clip=0.05,
-)
-
-
-def vec_of(num_envs=ENVS, **options):
-    return gpicljax.VectorEnv(
-        ENV, num_envs, **{"episodes_per_trial": 2, "resets": "fresh", "group": 4, **options}
-    )
-
-
-def network_of(recurrent):
-    space = ENV.observation_space(), ENV.action_space()
-    if recurrent:
-        return as_network(RecurrentActorCritic(*space, (8,), LSTMStack((6,))))
-    return as_network(ActorCritic(*space, (8,)))
-
-
-def trainer_of(recurrent=True, vec=None, axis=None, **config):
-    config = ppo.PPOConfig(**{"unroll": STEPS, "epochs": 1, "minibatches": 1, **config})
-    return ppo.make(config, vec or vec_of(), network_of(recurrent), axis)
 
 
 def play(vec, network, params, state):

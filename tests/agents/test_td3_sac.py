@@ -10,7 +10,7 @@ import optax
 import pytest
 from agent_checks import assert_resumes_exactly, assert_seeds_are_the_seeds_alone
 from flax import struct
-from test_r2d2 import ENV
+from lottery import ENV
 from untasked import Untasked
 from variants import daily
 

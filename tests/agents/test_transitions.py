@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_r2d2 import ENV
+from lottery import ENV
 from variants import daily
 
 import gpicljax

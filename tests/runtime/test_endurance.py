@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from test_runtime_resume import assert_same, result, wait_for_lines
+from resumed import assert_same, result, wait_for_lines
 
 from gpicljax.runtime import read_metrics
 from gpicljax.storage.manifest import find_damage

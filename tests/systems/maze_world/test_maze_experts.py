@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiling import OPTIMISED
-from test_maze_planning import path_back, search
+from reference_paths import path_back, search
 
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_meta_rg_rules import GAMES, SUPPORT, play
+from written_episodes import GAMES, SUPPORT, play
 
 import gpicljax
 

@@ -94,7 +94,9 @@ import resource, sys
 from pathlib import Path
 import jax, jax.numpy as jnp
 import gpicljax
-from gpicljax.runtime import RunConfig, open_run, run_chunks
+from gpicljax.runtime import RunConfig
+from gpicljax.runtime.loop import run_chunks
+from gpicljax.runtime.run_directory import open_run
 
 vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), 64)
 

@@ -229,7 +229,9 @@ WANDB = """
 import os, sys
 from pathlib import Path
 import jax.numpy as jnp
-from gpicljax.runtime import RunConfig, open_run, run_chunks
+from gpicljax.runtime import RunConfig
+from gpicljax.runtime.loop import run_chunks
+from gpicljax.runtime.run_directory import open_run
 
 def chunk(state):
     if state == 3 and sys.argv[2] == "die":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from signal import Signals
@@ -14,8 +15,7 @@ import numpy as np
 
 from gpicljax.checks import check, check_at_least
 from gpicljax.runtime.checkpoints import Checkpointer
-from gpicljax.runtime.distributed import exchange, is_main, to_host
-from gpicljax.runtime.distributed import log_once as say_once
+from gpicljax.runtime.distributed import exchange, is_main, log_once, to_host
 from gpicljax.runtime.loggers import open_loggers
 from gpicljax.runtime.metrics import NOT_FINITE, MetricsLog, in_words, not_finite_since
 from gpicljax.runtime.profiling import CompileClock, profile
@@ -125,102 +125,160 @@ def run_chunks(
     """
     check_at_least(0, num_chunks=num_chunks, observations_per_chunk=observations_per_chunk)
     check_at_least(1, updates=updates, checkpoint_every=checkpoint_every)
-    say: Callable[[str], None] = say_once if progress is None else progress.note
-    saver = Checkpointer(run.checkpoints, report=say) if checkpointer is None else checkpointer
-    log = MetricsLog(run.metrics_file)
-    keeper = _Keeper(saver, replicas, log)
-    done, names = 0, ("the run",) if replicas is None else replicas.names
-    if run.resumed:
-        done, state = keeper.restore(state)
-    if done:
-        say(f"resuming after {_chunks(done, updates, num_chunks)}")
-    first = done // updates
-    log.truncate_after(first)
-    records = log.read()
-    before = records[-1].get("time", {}).get("elapsed_s", 0.0) if records else 0.0
-    unsound = not_finite_since(records)
-    leader = is_main()
-    if leader:
-        _write_plan(
-            run,
-            num_chunks=num_chunks,
-            observations_per_chunk=observations_per_chunk,
-            key_metric=None if progress is None else progress.key_metric,
-        )
-    nothing = contextlib.nullcontext()
-    watch = _Stopwatch(observations_per_chunk, before)
-    shown = nothing if progress is None else contextlib.closing(progress)
-    with watch.clock, shown, open_loggers(run, records, report=say) as views:
-        with catch_stop() as stop:
-            for step in range(first + 1, num_chunks + 1):
-                profiled = leader and run.config.profile and step == first + 2
-                metrics, probed = {}, {}
-                with profile(run.path / "profile", report=say) if profiled else nothing:
-                    watch.start()
-                    while advance is not None and (left := step * updates - done):
-                        count = watch.affordable(left)
-                        state, _ = jax.block_until_ready(advance(state, np.int32(count)))
-                        watch.took(count)
-                        done += count
-                        if count < left and _agreed(stop) is not None:
-                            break
-                    else:
-                        done = step * updates
-                        state, metrics = jax.block_until_ready(update_chunk(state))
-                        probed = {} if probe is None else probe(step, state)
-                    spent = watch.stop(count=not profiled)
-                if done < step * updates:
+    loop = _Loop(
+        update_chunk=update_chunk,
+        advance=advance,
+        probe=probe,
+        on_metrics=on_metrics,
+        run=run,
+        replicas=replicas,
+        progress=progress,
+        num_chunks=num_chunks,
+        updates=updates,
+        checkpoint_every=checkpoint_every,
+        observations=observations_per_chunk,
+    )
+    return loop.train(state, checkpointer)
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class _Loop:
+    """The chunks that one process of a run trains; fields as the arguments of `run_chunks`."""
+
+    update_chunk: Callable[[Any], tuple[Any, Metrics]]
+    advance: Callable[[Any, Any], tuple[Any, Any]] | None
+    probe: Callable[[int, Any], Metrics] | None
+    on_metrics: Callable[[int, Metrics], None] | None
+    run: RunDirectory
+    replicas: Replicas | None
+    progress: Progress | None
+    num_chunks: int
+    updates: int
+    checkpoint_every: int
+    observations: int
+
+    def train(self, state: Any, checkpointer: Checkpointer | None) -> tuple[Any, list[Any]]:
+        """Trains the chunks that are missing; returns the final state and the whole log."""
+        records = self._begin(state, checkpointer)
+        nothing = contextlib.nullcontext()
+        closing = nothing if self.progress is None else contextlib.closing(self.progress)
+        views = open_loggers(self.run, records, report=self._say)
+        with self._watch.clock, closing, views as self._views:
+            with catch_stop() as stop:
+                for step in range(self._first + 1, self.num_chunks + 1):
+                    chunk = self._chunk(step, stop)
+                    if chunk is None:
+                        break
+                    self._record(step, *chunk)
+                    if _agreed(stop) is not None or len(self._unsound) == len(self._names):
+                        break
+            # Only now, with the usual handlers back: no signal can slip in between look and leave.
+            return self._end(_agreed(stop))
+
+    def _begin(self, state: Any, checkpointer: Checkpointer | None) -> list[dict[str, Any]]:
+        """Restores state and log of a resumed run; returns the records that the log holds."""
+        self._say: Callable[[str], None] = log_once if self.progress is None else self.progress.note
+        if checkpointer is None:
+            checkpointer = Checkpointer(self.run.checkpoints, report=self._say)
+        self._log = MetricsLog(self.run.metrics_file)
+        self._keeper = _Keeper(checkpointer, self.replicas, self._log)
+        self._names = ("the run",) if self.replicas is None else self.replicas.names
+        self._done, self._state = self._keeper.restore(state) if self.run.resumed else (0, state)
+        if self._done:
+            self._say(f"resuming after {_chunks(self._done, self.updates, self.num_chunks)}")
+        self._first = self._done // self.updates
+        self._log.truncate_after(self._first)
+        records = self._log.read()
+        before = records[-1].get("time", {}).get("elapsed_s", 0.0) if records else 0.0
+        self._unsound = not_finite_since(records)
+        self._watch = _Stopwatch(self.observations, before)
+        if is_main():
+            _write_plan(
+                self.run,
+                num_chunks=self.num_chunks,
+                observations_per_chunk=self.observations,
+                key_metric=None if self.progress is None else self.progress.key_metric,
+            )
+        return records
+
+    def _chunk(
+        self, step: int, stop: StopRequest
+    ) -> tuple[dict[str, Any], dict[str, float]] | None:
+        """Trains a chunk; returns metrics and times, or None where a signal came in its middle."""
+        profiled = is_main() and self.run.config.profile and step == self._first + 2
+        metrics, probed = {}, {}
+        folder = self.run.path / "profile"
+        with profile(folder, report=self._say) if profiled else contextlib.nullcontext():
+            self._watch.start()
+            while self.advance is not None and (left := step * self.updates - self._done):
+                count = self._watch.affordable(left)
+                advanced = self.advance(self._state, np.int32(count))
+                self._state, _ = jax.block_until_ready(advanced)
+                self._watch.took(count)
+                self._done += count
+                if count < left and _agreed(stop) is not None:
                     break
-                fetch = to_host if replicas is None else replicas.fetch
-                metrics = fetch(dict(metrics)) | dict(probed)
-                sound = np.atleast_1d(metrics.pop(FINITE, np.ones(len(names), bool)))
-                for name in RESERVED:
-                    check(name not in metrics, "metrics", name, f"names other than {RESERVED}")
-                if step == first + 1 and progress is not None:
-                    taken, compiled = duration(spent["chunk_s"]), duration(spent["compile_s"])
-                    say(f"first chunk, compilation included: {taken} ({compiled} to compile)")
-                new = {n: step for n, ok in zip(names, sound, strict=True) if not ok} | unsound
-                if new != unsound:
-                    unsound = new
-                    say(f"warning: {in_words(unsound)}")
-                record = {"observations": step * observations_per_chunk, **metrics, "time": spent}
-                record |= {NOT_FINITE: [*unsound]} if unsound else {}
-                log.append(step, record)
-                views.log(step, record)
-                if on_metrics is not None:
-                    on_metrics(step, metrics)
-                if step % checkpoint_every == 0 or step == num_chunks:
-                    keeper.save(done, state)
-                if progress is not None:
-                    progress.update(
-                        step,
-                        metrics=metrics,
-                        observations_per_second=spent.get("observations_per_s"),
-                        seconds_left=watch.seconds_left(num_chunks - step),
-                        warning=f"not finite: {', '.join(unsound)}" if unsound else None,
-                    )
-                if _agreed(stop) is not None or len(unsound) == len(names):
-                    break
-        # Only now, with the usual handlers back: no signal can slip in between look and leave.
-        if progress is not None:
-            progress.close()
-        if run.config.profile and done < (first + 2) * updates:
-            say("note: nothing profiled; only the second chunk of a process is, when all is warm")
-        asked = _agreed(stop)
+            else:
+                self._done = step * self.updates
+                self._state, metrics = jax.block_until_ready(self.update_chunk(self._state))
+                probed = {} if self.probe is None else self.probe(step, self._state)
+            spent = self._watch.stop(count=not profiled)
+        if self._done < step * self.updates:
+            return None
+        fetch = to_host if self.replicas is None else self.replicas.fetch
+        return fetch(dict(metrics)) | dict(probed), spent
+
+    def _record(self, step: int, metrics: dict[str, Any], spent: dict[str, float]) -> None:
+        """Logs, shows and saves what a chunk came to."""
+        sound = np.atleast_1d(metrics.pop(FINITE, np.ones(len(self._names), bool)))
+        for name in RESERVED:
+            check(name not in metrics, "metrics", name, f"names other than {RESERVED}")
+        if step == self._first + 1 and self.progress is not None:
+            taken, compiled = duration(spent["chunk_s"]), duration(spent["compile_s"])
+            self._say(f"first chunk, compilation included: {taken} ({compiled} to compile)")
+        broken = {name: step for name, ok in zip(self._names, sound, strict=True) if not ok}
+        if broken.keys() - self._unsound.keys():
+            self._unsound = broken | self._unsound
+            self._say(f"warning: {in_words(self._unsound)}")
+        record = {"observations": step * self.observations, **metrics, "time": spent}
+        record |= {NOT_FINITE: [*self._unsound]} if self._unsound else {}
+        self._log.append(step, record)
+        self._views.log(step, record)
+        if self.on_metrics is not None:
+            self.on_metrics(step, metrics)
+        if step % self.checkpoint_every == 0 or step == self.num_chunks:
+            self._keeper.save(self._done, self._state)
+        if self.progress is not None:
+            self.progress.update(
+                step,
+                metrics=metrics,
+                observations_per_second=spent.get("observations_per_s"),
+                seconds_left=self._watch.seconds_left(self.num_chunks - step),
+                warning=f"not finite: {', '.join(self._unsound)}" if self._unsound else None,
+            )
+
+    def _end(self, asked: Signals | None) -> tuple[Any, list[dict[str, Any]]]:
+        """Saves the state; leaves the process after a signal, or where no run is sound any more."""
+        if self.progress is not None:
+            self.progress.close()
+        if self.run.config.profile and self._done < (self._first + 2) * self.updates:
+            self._say(
+                "note: nothing profiled; only the second chunk of a process is, when all is warm"
+            )
         if asked is not None:
             with contextlib.suppress(OSError):
-                log.flush()
-            keeper.save(done, state)
-            saved = keeper.saved
-            kept = f"saved after {_chunks(saved, updates)}" if saved else "nothing saved"
-            say(f"stopped by {asked.name}: {kept}; --resume continues")
+                self._log.flush()
+            self._keeper.save(self._done, self._state)
+            saved = self._keeper.saved
+            kept = f"saved after {_chunks(saved, self.updates)}" if saved else "nothing saved"
+            self._say(f"stopped by {asked.name}: {kept}; --resume continues")
             raise SystemExit(exit_code(asked))
-        log.flush()
-        keeper.save(done, state)
-        if len(unsound) == len(names):
-            say(f"stopped: {in_words(unsound)}")
+        self._log.flush()
+        self._keeper.save(self._done, self._state)
+        if len(self._unsound) == len(self._names):
+            self._say(f"stopped: {in_words(self._unsound)}")
             raise SystemExit(NOT_FINITE_CODE)
-        return state, log.read()
+        return self._state, self._log.read()
 
 
 def _chunks(done: int, updates: int, of: int | None = None) -> str:

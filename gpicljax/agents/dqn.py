@@ -28,7 +28,7 @@ from gpicljax.data import replay as replay_buffer
 from gpicljax.data.transitions import NStepTransition, collect, initial_window
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
-from gpicljax.networks.policies import choices, chosen_value, legal_actions
+from gpicljax.networks.policies import Choices, choices, chosen_value, legal_actions
 from gpicljax.rollout import RolloutState, start_rollout
 from gpicljax.vector import VectorEnv
 
@@ -177,72 +177,108 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
       32
     """
     check(vec.env.num_agents is None, "num_agents", vec.env.num_agents, "None, one agent")
-    space = choices(vec.env.action_space())
+    actions = choices(vec.env.action_space())
     memory = jax.tree.leaves(network.initial_carry(1))
     without = "one without, as single transitions are replayed (else use agents.r2d2)"
     check(not memory, "network", "one with a memory", without)
-    stored = config.period * vec.num_envs
-    capacity = -(-config.replay_capacity // stored) * stored
+    dqn = DQN(config, vec, network, actions)
+    return Trainer(dqn.init, dqn.update, dqn.agent, dqn.stored, config.updates_per_collect)
 
-    def agent(greedy: bool = False) -> Agent:
-        return q_agent(network, space, 0.0 if greedy else DQNHParams.final_epsilon)
 
-    # Collecting ------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True, eq=False)
+class DQN:
+    """The algorithm; see `make`, which checks the arguments.
 
-    def gather(state: TrainState) -> tuple[TrainState, Metrics]:
+    Args:
+      config: sizes and switches.
+      vec: the environments.
+      network: without a memory.
+      actions: what the agent chooses.
+    """
+
+    config: DQNConfig
+    vec: VectorEnv
+    network: Network
+    actions: Choices
+
+    @property
+    def stored(self) -> int:
+        """Environment steps of one update, over all environments."""
+        return self.config.period * self.vec.num_envs
+
+    @property
+    def capacity(self) -> int:
+        """Transitions in the replay buffer."""
+        return -(-self.config.replay_capacity // self.stored) * self.stored
+
+    def agent(self, greedy: bool = False) -> Agent:
+        """See `interface.Trainer`."""
+        return q_agent(self.network, self.actions, 0.0 if greedy else DQNHParams.final_epsilon)
+
+    def init(self, key: jax.Array, hparams: DQNHParams, env_params: Any = None) -> TrainState:
+        """See `interface.Trainer`."""
+        hparams = strip_weak_types(hparams)
+        init_key, env_key, key = jax.random.split(key, 3)
+        start = start_rollout(env_key, self.vec, self.agent(), env_params)
+        timestep = start.timestep._replace(info={})
+        inputs = agent_input(self.actions, start.carry, timestep)
+        params = strip_weak_types(self.network.init(init_key, inputs))
+        window, item = initial_window(timestep, start.carry.last_action, self.config.n_step)
+        count = jnp.zeros((), jnp.int32)
+        return TrainState(
+            params=params,
+            target_params=jax.tree.map(jnp.copy, params),
+            opt_state=clipped_adam(hparams).init(params),
+            replay=replay_buffer.init(item, self.capacity),
+            rollout=start,
+            window=window,
+            hparams=hparams,
+            key=key,
+            updates=count,
+            observations=count,
+        )
+
+    def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
+        """See `interface.Trainer`."""
+        key, learn_key = jax.random.split(state.key)
+        state, collected = self.collect(dataclasses.replace(state, key=key))
+        keys = jax.random.split(learn_key, self.config.updates_per_collect)
+        state, metrics = jax.lax.scan(self.learn, state, keys)
+        return state, jax.tree.map(jnp.mean, metrics) | collected
+
+    def collect(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """`period` more steps; stores the transitions that they complete."""
         epsilon = exploration(state.hparams, state.observations)
         new = collect(
-            vec,
-            q_agent(network, space, epsilon),
+            self.vec,
+            q_agent(self.network, self.actions, epsilon),
             state.params,
             state.rollout,
             state.window,
-            config.period,
-            config.n_step,
+            self.config.period,
+            self.config.n_step,
             state.hparams.discount,
         )
         made, valid = jax.tree.map(
-            lambda x: x.reshape(stored, *x.shape[2:]), (new.items, new.valid)
+            lambda x: x.reshape(self.stored, *x.shape[2:]), (new.items, new.valid)
         )
         return dataclasses.replace(
             state,
             replay=replay_buffer.add(state.replay, made, valid),
             rollout=new.rollout,
             window=new.window,
-            observations=counted(state.observations, stored),
+            observations=counted(state.observations, self.stored),
         ), new.metrics | {"epsilon": epsilon}
 
-    # Learning --------------------------------------------------------------------------------
-
-    def q_values(params: Any, observation: Any) -> jax.Array:
-        """Observations `[N, ...]` -> float `[N, A]`."""
-        inputs, start = first_input(space, observation)
-        carry = network.initial_carry(start.shape[0])
-        return network.step(params, carry, inputs, start)[0].q_values
-
-    def loss_fn(
-        params: Any, state: TrainState, batch: NStepTransition, weights: jax.Array
-    ) -> tuple[jax.Array, tuple[jax.Array, Metrics]]:
-        following = q_values(state.target_params, batch.following)
-        selector = q_values(params, batch.following) if config.double else following
-        legal = legal_actions(batch.following, space)
-        best = chosen_value(space, following, greedy(selector, legal))
-        target = jax.lax.stop_gradient(batch.reward + batch.discount * best)
-        value = chosen_value(space, q_values(params, batch.observation), batch.action)
-        losses = optax.huber_loss(value, target, delta=state.hparams.huber_delta)
-        loss = (losses * weights).mean()
-        return loss, (jnp.abs(target - value), {"loss": loss, "q_value": value.mean()})
-
-    def learn(state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
+    def learn(self, state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
         """One step of the optimiser; until the replay has `min_replay` it changes nothing."""
-        hparams = state.hparams
-        filled = (state.replay.priorities > 0).sum() >= min(config.min_replay, capacity)
+        config, hparams = self.config, state.hparams
+        filled = (state.replay.priorities > 0).sum() >= min(config.min_replay, self.capacity)
         batch = replay_buffer.sample(key, state.replay, config.batch_size)
         weights = replay_buffer.importance_weights(
             state.replay, batch.probabilities, hparams.importance_exponent
         )
-        grads, (errors, metrics) = jax.grad(loss_fn, has_aux=True)(
+        grads, (errors, metrics) = jax.grad(self.loss, has_aux=True)(
             state.params, state, batch.items, weights
         )
         metrics["gradient_norm"] = optax.tree.norm(grads)
@@ -263,37 +299,22 @@ def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
         )
         return learnt_if(filled, learnt, state), metrics
 
-    # The trainer -----------------------------------------------------------------------------
+    def loss(
+        self, params: Any, state: TrainState, batch: NStepTransition, weights: jax.Array
+    ) -> tuple[jax.Array, tuple[jax.Array, Metrics]]:
+        """The loss of a batch weighted by float `[N]`; errors float `[N]`, and metrics."""
+        following = self.q_values(state.target_params, batch.following)
+        selector = self.q_values(params, batch.following) if self.config.double else following
+        legal = legal_actions(batch.following, self.actions)
+        best = chosen_value(self.actions, following, greedy(selector, legal))
+        target = jax.lax.stop_gradient(batch.reward + batch.discount * best)
+        value = chosen_value(self.actions, self.q_values(params, batch.observation), batch.action)
+        losses = optax.huber_loss(value, target, delta=state.hparams.huber_delta)
+        loss = (losses * weights).mean()
+        return loss, (jnp.abs(target - value), {"loss": loss, "q_value": value.mean()})
 
-    def init(key: jax.Array, hparams: DQNHParams, env_params: Any = None) -> TrainState:
-        hparams = strip_weak_types(hparams)
-        init_key, env_key, key = jax.random.split(key, 3)
-        rollout_state = start_rollout(env_key, vec, agent(), env_params)
-        timestep = rollout_state.timestep._replace(info={})
-        inputs = agent_input(space, rollout_state.carry, timestep)
-        params = strip_weak_types(network.init(init_key, inputs))
-        action = rollout_state.carry.last_action
-        window, item = initial_window(timestep, action, config.n_step)
-        count = jnp.zeros((), jnp.int32)
-        return TrainState(
-            params=params,
-            target_params=jax.tree.map(jnp.copy, params),
-            opt_state=clipped_adam(hparams).init(params),
-            replay=replay_buffer.init(item, capacity),
-            rollout=rollout_state,
-            window=window,
-            hparams=hparams,
-            key=key,
-            updates=count,
-            observations=count,
-        )
-
-    def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, learn_key = jax.random.split(state.key)
-        state, collected = gather(dataclasses.replace(state, key=key))
-        state, metrics = jax.lax.scan(
-            learn, state, jax.random.split(learn_key, config.updates_per_collect)
-        )
-        return state, jax.tree.map(jnp.mean, metrics) | collected
-
-    return Trainer(init, update, agent, stored, config.updates_per_collect)
+    def q_values(self, params: Any, observation: Any) -> jax.Array:
+        """Observations `[N, ...]` -> float `[N, A]`."""
+        inputs, start = first_input(self.actions, observation)
+        carry = self.network.initial_carry(start.shape[0])
+        return self.network.step(params, carry, inputs, start)[0].q_values

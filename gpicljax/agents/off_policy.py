@@ -1,10 +1,10 @@
-"""What TD3 and SAC share: sizes, state, collecting, drawing batches, when learning begins."""
+"""What TD3 and SAC share: sizes, state, an update, and the steps of critics and actor."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from flax import struct
 
 from gpicljax.agents.acting import Params, agent_input, first_input
 from gpicljax.agents.normalisation import no_moments, update_moments
-from gpicljax.agents.optimisation import counted, learnt_if
+from gpicljax.agents.optimisation import adam, counted, learnt_if
 from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Share, check, check_at_least, check_fields
 from gpicljax.data.hindsight import hindsight
@@ -118,12 +118,18 @@ class OffPolicyState:
 State = TypeVar("State", bound=OffPolicyState)
 
 
+def optimisers(hparams: Any) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
+    """Those of actor and critics, with the hyper-parameters of either algorithm."""
+    rates = hparams.actor_learning_rate, hparams.critic_learning_rate
+    actor, critic = (adam(rate, hparams.adam_epsilon, hparams.max_gradient_norm) for rate in rates)
+    return actor, critic
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class OffPolicy:
-    """The part of an actor-critic over replayed transitions that does not depend on the losses.
+class OffPolicy(Generic[State]):
+    """An actor-critic over replayed transitions, without what TD3 and SAC each have of their own.
 
     Args:
-      name: of the algorithm, for errors.
       config: sizes and switches.
       vec: the environments; one agent, a bounded box of float actions with D entries.
       actor: reads `AgentInput`, without a memory.
@@ -134,7 +140,6 @@ class OffPolicy:
       ValueError: if environments or networks do not fit.
     """
 
-    name: str
     config: OffPolicyConfig
     vec: VectorEnv
     actor: Network
@@ -142,15 +147,15 @@ class OffPolicy:
     replay: Replay | None
 
     def __post_init__(self) -> None:
-        env = self.vec.env
-        check(env.num_agents is None, "num_agents", env.num_agents, f"None: {self.name} has one")
+        env, name = self.vec.env, type(self).__name__
+        check(env.num_agents is None, "num_agents", env.num_agents, f"None: {name} has one")
         TanhPolicy(env.action_space())  # type: ignore[arg-type]
         if self.replay is None and self.config.replay == "hindsight":
             accepted = f"'uniform': {env.name} sets no goals"
             check(env.sets_goals, "replay", self.config.replay, accepted)
         for role in ("actor", "critic"):
             memory = jax.tree.leaves(getattr(self, role).initial_carry(1))
-            accepted = f"one without: {self.name} replays single transitions"
+            accepted = f"one without: {name} replays single transitions"
             check(not memory, role, "a network with a memory", accepted)
 
     @property
@@ -181,13 +186,28 @@ class OffPolicy:
         carry = self.critic.initial_carry(action.shape[0])
         return self.critic.step(critic_params, carry, CriticInput(observation, action), start)[0]
 
-    def start(
-        self, key: jax.Array, agent: Agent, env_params: Any
-    ) -> tuple[Params, Any, dict[str, Any]]:
-        """Parameters of actor and critics, and the state's fields that have to do with neither."""
+    def agent(self, greedy: bool = False) -> Agent:
+        """See `interface.Trainer`."""
+        raise NotImplementedError
+
+    def collector(self, state: State) -> Agent:
+        """The agent as it explores while collecting."""
+        raise NotImplementedError
+
+    def step(self, state: State, key: jax.Array, replay: Any) -> tuple[State, Metrics]:
+        """One round of learning with one of `keys`; the state is without the replay."""
+        raise NotImplementedError
+
+    def keys(self, key: jax.Array) -> jax.Array:
+        """What the rounds of learning draw from, one row for each."""
+        return jax.random.split(key, self.config.updates_per_collect)
+
+    def start(self, key: jax.Array, hparams: Any, env_params: Any, outputs: int) -> dict[str, Any]:
+        """The fields that both algorithms have, for an actor that outputs float `[B, outputs]`."""
         config, num_envs = self.config, self.vec.num_envs
-        actor_key, critic_key, env_key = jax.random.split(key, 3)
-        rollout = start_rollout(env_key, self.vec, agent, env_params)
+        start_key, key = jax.random.split(key)
+        actor_key, critic_key, env_key = jax.random.split(start_key, 3)
+        rollout = start_rollout(env_key, self.vec, self.agent(), env_params)
         timestep = rollout.timestep._replace(info={})
         inputs = agent_input(self.policy.space, rollout.carry, timestep)
         network_params = strip_weak_types(self.actor.init(actor_key, inputs))
@@ -204,28 +224,39 @@ class OffPolicy:
         check(values.shape == shape, "critic", f"values of shape {values.shape}", accepted)
         window, item = initial_window(timestep, action, config.n_step)
         count = jnp.zeros((), jnp.int32)
-        common = {
+        seen = jax.eval_shape(self.act, network_params, timestep.observation)
+        shape, wanted = getattr(seen, "shape", seen), (num_envs, outputs)
+        accepted = f"{wanted}, for {self.policy.space}"
+        check(shape == wanted, "actor", f"outputs of shape {shape}", accepted)
+        actor_optimiser, critic_optimiser = optimisers(hparams)
+        return {
+            "params": Params(network_params, scale),
+            "critic_params": critic_params,
+            "target_critic_params": jax.tree.map(jnp.copy, critic_params),
+            "actor_opt_state": actor_optimiser.init(network_params),
+            "critic_opt_state": critic_optimiser.init(critic_params),
             "replay": self.store.init(item, num_envs),
             "rollout": rollout,
             "window": window,
+            "hparams": hparams,
+            "key": key,
             "updates": count,
             "observations": count,
         }
-        return Params(network_params, scale), critic_params, common
 
-    def check_actor(self, params: Params, rollout: RolloutState, size: int) -> None:
-        """Raises a ValueError unless the actor's outputs are float `[B, size]`."""
-        outputs = jax.eval_shape(self.act, params.network, rollout.timestep.observation)
-        shape, wanted = getattr(outputs, "shape", outputs), (self.vec.num_envs, size)
-        accepted = f"{wanted}, for {self.policy.space}"
-        check(shape == wanted, "actor", f"outputs of shape {shape}", accepted)
+    def update(self, state: State) -> tuple[State, Metrics]:
+        """See `interface.Trainer`."""
+        key, learn_key = jax.random.split(state.key)
+        state, collected = self.collect(dataclasses.replace(state, key=key))
+        state, metrics = self.learn(state, self.keys(learn_key))
+        return state, metrics | collected
 
-    def gather(self, state: State, agent: Agent) -> tuple[State, Metrics]:
+    def collect(self, state: State) -> tuple[State, Metrics]:
         """`period` more steps; stores the transitions that they complete."""
         config = self.config
         new = collect(
             self.vec,
-            agent,
+            self.collector(state),
             state.params,
             state.rollout,
             state.window,
@@ -257,54 +288,41 @@ class OffPolicy:
         )
 
     def fit_critics(
-        self,
-        optimiser: optax.GradientTransformation,
-        params: Any,
-        opt_state: Any,
-        batch: NStepTransition,
-        target: jax.Array,
-    ) -> tuple[Any, Any, Metrics]:
-        """One step of the critics towards targets float `[N]`.
-
-        Args:
-          optimiser: of the critics.
-          params: theirs.
-          opt_state: the optimiser's.
-          batch: from `draw`.
-          target: what all of them are drawn to.
-
-        Returns:
-          The parameters, the optimiser's state, and `critic_loss`, summed over critics; `q_value`,
-          of the batch's actions, over critics; `critic_gradient_norm` before clipping.
-        """
+        self, state: Any, batch: NStepTransition, target: jax.Array
+    ) -> tuple[Any, Metrics]:
+        """The state after one step of the critics towards targets float `[N]`, and metrics."""
 
         def loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
             values = self.q_values(params, batch.observation, batch.action)
             return jnp.square(values - target[:, None]).sum(-1).mean(), values.mean()
 
+        params = state.critic_params
         (loss, value), grads = jax.value_and_grad(loss_fn, has_aux=True)(params)
-        steps, opt_state = optimiser.update(grads, opt_state)
+        steps, opt_state = optimisers(state.hparams)[1].update(grads, state.critic_opt_state)
         norm = optax.tree.norm(grads)
         metrics = {"critic_loss": loss, "q_value": value, "critic_gradient_norm": norm}
-        return optax.apply_updates(params, steps), opt_state, metrics
+        params, updates = optax.apply_updates(params, steps), state.updates + 1
+        return dataclasses.replace(
+            state, critic_params=params, critic_opt_state=opt_state, updates=updates
+        ), metrics
 
-    def learn(
-        self, state: State, keys: jax.Array, step: Callable[..., tuple[State, Metrics]]
-    ) -> tuple[State, Metrics]:
-        """Steps of the optimisers; until the replay has `min_replay` they change nothing.
+    def fit_actor(
+        self, state: Any, loss_fn: Callable[[Any], tuple[jax.Array, Metrics]]
+    ) -> tuple[Any, Metrics]:
+        """The state after one step of the actor, whose loss has metrics to which more are added."""
+        params = state.params.network
+        (loss, metrics), grads = jax.value_and_grad(loss_fn, has_aux=True)(params)
+        steps, opt_state = optimisers(state.hparams)[0].update(grads, state.actor_opt_state)
+        params = state.params._replace(network=optax.apply_updates(params, steps))
+        metrics |= {"actor_loss": loss, "actor_gradient_norm": optax.tree.norm(grads)}
+        return dataclasses.replace(state, params=params, actor_opt_state=opt_state), metrics
 
-        Args:
-          state: the state.
-          keys: typed keys `[U, ...]`.
-          step: `(state, keys[u], replay) -> (state, metrics)`; its state is without the replay.
-
-        Returns:
-          The state, and the means of the metrics.
-        """
+    def learn(self, state: State, keys: jax.Array) -> tuple[State, Metrics]:
+        """All rounds, and the means of their metrics; until `min_replay` they change nothing."""
         filled = self.store.size(state.replay) >= self.config.min_replay
         # What learning does not change stays out of the loop and of the choice, uncopied.
         aside = {"replay": state.replay, "rollout": state.rollout, "window": state.window}
         before = dataclasses.replace(state, **dict.fromkeys(aside))
-        after, metrics = jax.lax.scan(lambda s, key: step(s, key, state.replay), before, keys)
+        after, metrics = jax.lax.scan(lambda s, key: self.step(s, key, state.replay), before, keys)
         after = dataclasses.replace(learnt_if(filled, after, before), **aside)
         return after, jax.tree.map(jnp.mean, metrics)

@@ -132,117 +132,86 @@ def make(
       >>> algorithm = agents.get_algorithm("sac")
       >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
-    shared = OffPolicy("SAC", config, vec, actor, critic, replay)
-    policy, act, q_values = shared.policy, shared.act, shared.q_values
+    sac = SAC(config, vec, actor, critic, replay)
+    observations = config.period * vec.num_envs
+    return Trainer(sac.init, sac.update, sac.agent, observations, config.updates_per_collect)
 
-    def explorer(uniform: jax.Array | bool = False) -> Agent:
-        """Draws from the policy, or uniformly from all actions instead."""
-        draw = lambda key, outputs: policy.sample_and_log_prob(key, outputs)[0]  # noqa: E731
-        return box_agent(actor, policy, draw, uniform)
 
-    def agent(greedy: bool = False) -> Agent:
-        if greedy:
-            return box_agent(actor, policy, lambda key, outputs: policy.mode(outputs))
-        return explorer()
+def least(values: jax.Array) -> jax.Array:
+    """The least of K values, float `[N, K]` -> float `[N]`.
 
-    def optimisers(hparams: SACHParams) -> tuple[Any, Any, Any]:
-        options = hparams.adam_epsilon, hparams.max_gradient_norm
-        return (
-            adam(hparams.actor_learning_rate, *options),
-            adam(hparams.critic_learning_rate, *options),
-            adam(hparams.temperature_learning_rate, hparams.adam_epsilon),
+    The gradient of `min` compares it with the values again. Where the compiler computes those
+    anew, rounded in another way, none of them is equal, and the gradient is NaN or wrong.
+    """
+    return jnp.take_along_axis(values, values.argmin(-1)[:, None], axis=-1)[:, 0]
+
+
+def temperature_optimiser(hparams: SACHParams) -> optax.GradientTransformation:
+    """Adam for the logarithm of the temperature, without clipping."""
+    return adam(hparams.temperature_learning_rate, hparams.adam_epsilon)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SAC(OffPolicy[TrainState]):
+    """The algorithm; see `OffPolicy`, which has the arguments and checks them."""
+
+    def init(self, key: jax.Array, hparams: SACHParams, env_params: Any = None) -> TrainState:
+        """See `interface.Trainer`."""
+        hparams = strip_weak_types(hparams)
+        log_temperature = jnp.log(hparams.temperature)
+        return TrainState(
+            log_temperature=log_temperature,
+            temperature_opt_state=temperature_optimiser(hparams).init(log_temperature),
+            **self.start(key, hparams, env_params, 2 * self.policy.size),
         )
+
+    # Acting ----------------------------------------------------------------------------------
+
+    def agent(self, greedy: bool = False) -> Agent:
+        """See `interface.Trainer`."""
+        if not greedy:
+            return self.explorer()
+        return box_agent(self.actor, self.policy, lambda key, outputs: self.policy.mode(outputs))
+
+    def collector(self, state: TrainState) -> Agent:
+        """See `OffPolicy`."""
+        return self.explorer(state.observations < self.config.warm_up)
+
+    def explorer(self, uniform: jax.Array | bool = False) -> Agent:
+        """Draws from the policy, or uniformly from all actions instead."""
+        policy = self.policy
+        draw = lambda key, outputs: policy.sample_and_log_prob(key, outputs)[0]  # noqa: E731
+        return box_agent(self.actor, policy, draw, uniform)
 
     # Learning --------------------------------------------------------------------------------
 
-    def least(values: jax.Array) -> jax.Array:
-        """The least of K values, float `[N, K]` -> float `[N]`.
-
-        The gradient of `min` compares it with the values again. Where the compiler computes those
-        anew, rounded in another way, none of them is equal, and the gradient is NaN or wrong.
-        """
-        return jnp.take_along_axis(values, values.argmin(-1)[:, None], axis=-1)[:, 0]
-
-    def learn(state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
+    def step(self, state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
         """One step of every optimiser, on one batch."""
         hparams = state.hparams
         draw_key, target_key, actor_key = jax.random.split(key, 3)
-        batch = shared.draw(draw_key, replay, state.params)
-        actor_optimiser, critic_optimiser, temperature_optimiser = optimisers(hparams)
+        batch = self.draw(draw_key, replay, state.params)
         temperature = jnp.exp(state.log_temperature)
 
-        outputs = act(state.params.network, batch.following)
-        action, log_prob = policy.sample_and_log_prob(target_key, outputs)
-        values = q_values(state.target_critic_params, batch.following, action).min(-1)
+        outputs = self.act(state.params.network, batch.following)
+        action, log_prob = self.policy.sample_and_log_prob(target_key, outputs)
+        values = self.q_values(state.target_critic_params, batch.following, action).min(-1)
         target = batch.reward + batch.discount * (values - temperature * log_prob)
+        state, metrics = self.fit_critics(state, batch, target)
 
-        critic_params, critic_opt_state, metrics = shared.fit_critics(
-            critic_optimiser, state.critic_params, state.critic_opt_state, batch, target
-        )
+        def actor_loss_fn(network_params: Any) -> tuple[jax.Array, Metrics]:
+            outputs = self.act(network_params, batch.observation)
+            action, log_prob = self.policy.sample_and_log_prob(actor_key, outputs)
+            values = least(self.q_values(state.critic_params, batch.observation, action))
+            return (temperature * log_prob - values).mean(), {"entropy": -log_prob.mean()}
 
-        def actor_loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
-            outputs = act(params, batch.observation)
-            action, log_prob = policy.sample_and_log_prob(actor_key, outputs)
-            values = least(q_values(critic_params, batch.observation, action))
-            return (temperature * log_prob - values).mean(), -log_prob.mean()
-
-        before = state.params.network
-        (actor_loss, entropy), actor_grads = jax.value_and_grad(actor_loss_fn, has_aux=True)(before)
-        steps, actor_opt_state = actor_optimiser.update(actor_grads, state.actor_opt_state)
-        params = optax.apply_updates(before, steps)
-
+        state, acted = self.fit_actor(state, actor_loss_fn)
         # The loss log(alpha) (entropy - target entropy) is smallest where they are equal.
-        surplus = entropy + hparams.entropy_scale * policy.size
-        step, opt_state = temperature_optimiser.update(surplus, state.temperature_opt_state)
-        metrics |= {
-            "actor_loss": actor_loss,
-            "actor_gradient_norm": optax.tree.norm(actor_grads),
-            "entropy": entropy,
-            "temperature": temperature,
-        }
+        surplus = acted["entropy"] + hparams.entropy_scale * self.policy.size
+        optimiser, before = temperature_optimiser(hparams), state.target_critic_params
+        step, opt_state = optimiser.update(surplus, state.temperature_opt_state)
         return dataclasses.replace(
             state,
-            params=state.params._replace(network=params),
-            critic_params=critic_params,
-            target_critic_params=polyak(
-                critic_params, state.target_critic_params, hparams.target_rate
-            ),
+            target_critic_params=polyak(state.critic_params, before, hparams.target_rate),
             log_temperature=state.log_temperature + step,
-            actor_opt_state=actor_opt_state,
-            critic_opt_state=critic_opt_state,
             temperature_opt_state=opt_state,
-            updates=state.updates + 1,
-        ), metrics
-
-    # The trainer -----------------------------------------------------------------------------
-
-    def init(key: jax.Array, hparams: SACHParams, env_params: Any = None) -> TrainState:
-        hparams = strip_weak_types(hparams)
-        start_key, key = jax.random.split(key)
-        params, critic_params, common = shared.start(start_key, agent(), env_params)
-        shared.check_actor(params, common["rollout"], 2 * policy.size)
-        actor_optimiser, critic_optimiser, temperature_optimiser = optimisers(hparams)
-        log_temperature = jnp.log(hparams.temperature)
-        return TrainState(
-            params=params,
-            critic_params=critic_params,
-            target_critic_params=jax.tree.map(jnp.copy, critic_params),
-            log_temperature=log_temperature,
-            actor_opt_state=actor_optimiser.init(params.network),
-            critic_opt_state=critic_optimiser.init(critic_params),
-            temperature_opt_state=temperature_optimiser.init(log_temperature),
-            hparams=hparams,
-            key=key,
-            **common,
-        )
-
-    def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, learn_key = jax.random.split(state.key)
-        uniform = state.observations < config.warm_up
-        state, collected = shared.gather(dataclasses.replace(state, key=key), explorer(uniform))
-        keys = jax.random.split(learn_key, config.updates_per_collect)
-        state, metrics = shared.learn(state, keys, learn)
-        return state, metrics | collected
-
-    observations = config.period * vec.num_envs
-    return Trainer(init, update, agent, observations, config.updates_per_collect)
+        ), metrics | acted | {"temperature": temperature}

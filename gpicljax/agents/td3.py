@@ -15,16 +15,16 @@ is worth the value of its last observation, one that terminated nothing.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from flax import struct
 
 from gpicljax.agents.acting import box_agent
 from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
-from gpicljax.agents.optimisation import adam, polyak
+from gpicljax.agents.optimisation import polyak
 from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Rate, Share, check
 from gpicljax.data.replay import Replay
@@ -156,115 +156,91 @@ def make(
       >>> algorithm = agents.get_algorithm("td3")
       >>> trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
     """
-    shared = OffPolicy("TD3", config, vec, actor, critic, replay)
-    act, q_values = shared.act, shared.q_values
+    td3 = TD3(config, vec, actor, critic, replay)
+    observations = config.period * vec.num_envs
+    return Trainer(td3.init, td3.update, td3.agent, observations, config.updates_per_collect)
 
-    def explorer(noise: jax.Array | float, uniform: jax.Array | float = False) -> Agent:
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TD3(OffPolicy[TrainState]):
+    """The algorithm; see `OffPolicy`, which has the arguments and checks them."""
+
+    config: TD3Config
+
+    def init(self, key: jax.Array, hparams: TD3HParams, env_params: Any = None) -> TrainState:
+        """See `interface.Trainer`."""
+        common = self.start(key, strip_weak_types(hparams), env_params, self.policy.size)
+        target_params = jax.tree.map(jnp.copy, common["params"].network)
+        return TrainState(target_params=target_params, **common)
+
+    # Acting ----------------------------------------------------------------------------------
+
+    def agent(self, greedy: bool = False) -> Agent:
+        """See `interface.Trainer`."""
+        if greedy:
+            return box_agent(self.actor, self.policy, lambda key, action: action)
+        return self.explorer(TD3HParams.exploration_noise)
+
+    def collector(self, state: TrainState) -> Agent:
+        """See `OffPolicy`."""
+        random_share = state.hparams.random_share
+        uniform = jnp.where(state.observations < self.config.warm_up, 1.0, random_share)
+        return self.explorer(state.hparams.exploration_noise, uniform)
+
+    def explorer(self, noise: jax.Array | float, uniform: jax.Array | float = False) -> Agent:
         """Gaussian noise of that deviation on the actor's actions, or, so often, uniform ones."""
 
         def choose(key: jax.Array, action: jax.Array) -> jax.Array:
             return jnp.clip(action + noise * jax.random.normal(key, action.shape), -1, 1)
 
-        return box_agent(actor, shared.policy, choose, uniform)
-
-    def agent(greedy: bool = False) -> Agent:
-        if greedy:
-            return box_agent(actor, shared.policy, lambda key, action: action)
-        return explorer(TD3HParams.exploration_noise)
-
-    def optimisers(hparams: TD3HParams) -> tuple[Any, Any]:
-        options = hparams.adam_epsilon, hparams.max_gradient_norm
-        return (
-            adam(hparams.actor_learning_rate, *options),
-            adam(hparams.critic_learning_rate, *options),
-        )
+        return box_agent(self.actor, self.policy, choose, uniform)
 
     # Learning --------------------------------------------------------------------------------
 
-    def targets(key: jax.Array, state: TrainState, batch: NStepTransition) -> jax.Array:
+    def keys(self, key: jax.Array) -> jax.Array:
+        """See `OffPolicy`; a round has a key for every step of the critics."""
+        delay = self.config.policy_delay
+        return jax.random.split(key, (self.config.updates_per_collect // delay, delay))
+
+    def step(self, state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
+        """Steps of the critics, one for each of `key: [policy_delay]`, and one of the actor."""
+        state, valued = jax.lax.scan(lambda s, k: self.critic_step(s, k, replay), state, key)
+        state, acted = self.actor_step(state, key[-1], replay)
+        return state, jax.tree.map(jnp.mean, valued) | acted
+
+    def critic_step(
+        self, state: TrainState, key: jax.Array, replay: Any
+    ) -> tuple[TrainState, Metrics]:
+        """One step of the critics, on a batch drawn from the replay."""
+        draw_key, noise_key = jax.random.split(key)
+        batch = self.draw(draw_key, replay, state.params)
+        return self.fit_critics(state, batch, self.targets(noise_key, state, batch))
+
+    def targets(self, key: jax.Array, state: TrainState, batch: NStepTransition) -> jax.Array:
         """What the critics are drawn to, float `[N]`."""
-        action = act(state.target_params, batch.following)
-        if config.smooth_targets:
+        action = self.act(state.target_params, batch.following)
+        if self.config.smooth_targets:
             noise = state.hparams.target_noise * jax.random.normal(key, action.shape)
             limit = state.hparams.target_clip
             action = jnp.clip(action + jnp.clip(noise, -limit, limit), -1, 1)
-        values = q_values(state.target_critic_params, batch.following, action)
+        values = self.q_values(state.target_critic_params, batch.following, action)
         return batch.reward + batch.discount * values.min(-1)
 
-    def critic_step(state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
-        draw_key, noise_key = jax.random.split(key)
-        batch = shared.draw(draw_key, replay, state.params)
-        critic_params, opt_state, metrics = shared.fit_critics(
-            optimisers(state.hparams)[1],
-            state.critic_params,
-            state.critic_opt_state,
-            batch,
-            targets(noise_key, state, batch),
-        )
-        return dataclasses.replace(
-            state,
-            critic_params=critic_params,
-            critic_opt_state=opt_state,
-            updates=state.updates + 1,
-        ), metrics
-
-    def actor_step(state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
+    def actor_step(
+        self, state: TrainState, key: jax.Array, replay: Any
+    ) -> tuple[TrainState, Metrics]:
         """On the batch of the critics' step with the same key; then the targets follow."""
-        batch = shared.draw(jax.random.split(key)[0], replay, state.params)
+        batch = self.draw(jax.random.split(key)[0], replay, state.params)
 
-        def loss_fn(params: Any) -> jax.Array:
-            action = act(params, batch.observation)
-            return -q_values(state.critic_params, batch.observation, action)[:, 0].mean()
+        def loss_fn(network_params: Any) -> tuple[jax.Array, Metrics]:
+            action = self.act(network_params, batch.observation)
+            values = self.q_values(state.critic_params, batch.observation, action)
+            return -values[:, 0].mean(), {}
 
-        before = state.params.network
-        loss, grads = jax.value_and_grad(loss_fn)(before)
-        steps, opt_state = optimisers(state.hparams)[0].update(grads, state.actor_opt_state)
-        params = optax.apply_updates(before, steps)
-        rate = state.hparams.target_rate
-        metrics = {"actor_loss": loss, "actor_gradient_norm": optax.tree.norm(grads)}
+        state, metrics = self.fit_actor(state, loss_fn)
+        follow = functools.partial(polyak, rate=state.hparams.target_rate)
         return dataclasses.replace(
             state,
-            params=state.params._replace(network=params),
-            actor_opt_state=opt_state,
-            target_params=polyak(params, state.target_params, rate),
-            target_critic_params=polyak(state.critic_params, state.target_critic_params, rate),
+            target_params=follow(state.params.network, state.target_params),
+            target_critic_params=follow(state.critic_params, state.target_critic_params),
         ), metrics
-
-    def learn(state: TrainState, keys: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
-        """Steps of the critics, one for each of `keys: [policy_delay]`, and one of the actor."""
-        state, valued = jax.lax.scan(lambda s, key: critic_step(s, key, replay), state, keys)
-        state, acted = actor_step(state, keys[-1], replay)
-        return state, jax.tree.map(jnp.mean, valued) | acted
-
-    # The trainer -----------------------------------------------------------------------------
-
-    def init(key: jax.Array, hparams: TD3HParams, env_params: Any = None) -> TrainState:
-        hparams = strip_weak_types(hparams)
-        start_key, key = jax.random.split(key)
-        params, critic_params, common = shared.start(start_key, agent(), env_params)
-        shared.check_actor(params, common["rollout"], shared.policy.size)
-        actor_optimiser, critic_optimiser = optimisers(hparams)
-        return TrainState(
-            params=params,
-            target_params=jax.tree.map(jnp.copy, params.network),
-            critic_params=critic_params,
-            target_critic_params=jax.tree.map(jnp.copy, critic_params),
-            actor_opt_state=actor_optimiser.init(params.network),
-            critic_opt_state=critic_optimiser.init(critic_params),
-            hparams=hparams,
-            key=key,
-            **common,
-        )
-
-    def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, learn_key = jax.random.split(state.key)
-        uniform = jnp.where(state.observations < config.warm_up, 1.0, state.hparams.random_share)
-        noisy = explorer(state.hparams.exploration_noise, uniform)
-        state, collected = shared.gather(dataclasses.replace(state, key=key), noisy)
-        rounds = config.updates_per_collect // config.policy_delay
-        keys = jax.random.split(learn_key, (rounds, config.policy_delay))
-        state, metrics = shared.learn(state, keys, learn)
-        return state, metrics | collected
-
-    observations = config.period * vec.num_envs
-    return Trainer(init, update, agent, observations, config.updates_per_collect)

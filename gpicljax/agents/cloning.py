@@ -16,6 +16,7 @@ Choices are drawn from each instance's own keys, so that the result does not dep
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import chex
@@ -179,22 +180,83 @@ def make(
     accepted = f"a divisor of num_envs = {vec.num_envs}"
     check(divides, "minibatches", config.minibatches, accepted)
     check_whole_trials(config.whole_trials, vec, config.unroll)
+    cloning = Cloning(config, vec, network, teacher, axis, space)
+    observations = config.unroll * vec.num_envs
+    return Trainer(
+        cloning.init, cloning.update, cloning.agent, observations, partition=cloning.partition
+    )
 
-    def total(x: Any) -> Any:
-        return x if axis is None else jax.lax.psum(x, axis)
 
-    def optimiser(hparams: CloningHParams) -> optax.GradientTransformation:
-        return clipped_adam(hparams, config.minibatches)
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cloning:
+    """The algorithm; see `make`, which checks the arguments, for the fields."""
+
+    config: CloningConfig
+    vec: VectorEnv
+    network: Network
+    teacher: Agent
+    axis: str | None
+    space: spaces.Discrete
+
+    def init(self, key: jax.Array, hparams: CloningHParams, env_params: Any = None) -> TrainState:
+        """See `interface.Trainer`."""
+        hparams = strip_weak_types(hparams)
+        init_key, env_key = jax.random.split(key)
+        start = start_rollout(env_key, self.vec, self._both(hparams), env_params)
+        inputs = agent_input(self.space, start.carry.student, start.timestep)
+        params = strip_weak_types(self.network.init(init_key, inputs))
+        opt_state = clipped_adam(hparams, self.config.minibatches).init(params)
+        return TrainState(params, opt_state, start, hparams, key, jnp.zeros((), jnp.int32))
+
+    def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
+        """See `interface.Trainer`: a rollout, then a step for each group of instances."""
+
+        def keep(record: Record) -> Any:
+            before = record.timestep
+            return record.aux, before.trial_start, ~before.last, record.next_timestep.reward
+
+        pair, groups = self._both(state.hparams), self.config.minibatches
+        following, kept = rollout(
+            self.vec, pair, state.params, state.rollout, self.config.unroll, keep
+        )
+        memory = None if self.config.whole_trials else state.rollout.carry.student.core
+        learn = functools.partial(self._learn, clipped_adam(state.hparams, groups))
+        learner = state.params, state.opt_state
+        if groups == 1:
+            learner, metrics = learn(learner, (memory, kept))
+        else:
+            # Instances do not depend on each other: any groups will do.
+            parted = jax.tree.map(lambda x: x.reshape(groups, -1, *x.shape[1:]), memory)
+            by_group = lambda x: x.reshape(x.shape[0], groups, -1, *x.shape[2:])  # noqa: E731
+            kept = jax.tree.map(lambda x: jnp.moveaxis(by_group(x), 1, 0), kept)
+            learner, metrics = jax.lax.scan(learn, learner, (parted, kept))
+            metrics = jax.tree.map(jnp.mean, metrics)
+        params, opt_state = learner
+        return dataclasses.replace(
+            state,
+            params=params,
+            opt_state=opt_state,
+            rollout=following,
+            updates=state.updates + 1,
+        ), metrics
+
+    def partition(self, batch: Any, replicated: Any) -> TrainState:
+        """See `interface.Trainer`."""
+        start = RolloutState(self.vec.partition(batch, replicated), batch, batch)
+        return TrainState(replicated, replicated, start, replicated, replicated, replicated)
+
+    def _total(self, x: Any) -> Any:
+        return x if self.axis is None else jax.lax.psum(x, self.axis)
 
     # Acting ----------------------------------------------------------------------------------
 
-    def agent(greedy: bool = False) -> Agent:
-        return policy_agent(network, space, config.temperature if greedy else 1.0)
+    def agent(self, greedy: bool = False) -> Agent:
+        """See `interface.Trainer`."""
+        return policy_agent(self.network, self.space, self.config.temperature if greedy else 1.0)
 
-    student = agent()
-
-    def both(hparams: CloningHParams) -> Agent:
+    def _both(self, hparams: CloningHParams) -> Agent:
         """Student and teacher side by side; one of them is obeyed."""
+        student, teacher = self.agent(), self.teacher
 
         def act(
             keys: jax.Array, params: Any, carry: Memories, timestep: TimeStep
@@ -202,7 +264,7 @@ def make(
             own_keys, who_keys, teacher_keys = jax.vmap(
                 lambda key: jax.random.split(key, 3), out_axes=1
             )(keys)
-            inputs = agent_input(space, carry.student, timestep)
+            inputs = agent_input(self.space, carry.student, timestep)
             own, _, kept = student.act(own_keys, params, carry.student, timestep)
             aware = timestep
             if isinstance(timestep.privileged, dict):
@@ -225,75 +287,31 @@ def make(
 
     # Learning --------------------------------------------------------------------------------
 
-    def keep(record: Record) -> Any:
-        before = record.timestep
-        return record.aux, before.trial_start, ~before.last, record.next_timestep.reward
-
-    def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        first = state.rollout.carry.student
-        pair = both(state.hparams)
-        following, kept = rollout(vec, pair, state.params, state.rollout, config.unroll, keep)
-        memory = None if config.whole_trials else first.core
-
-        def loss_fn(params: Any, memory: Any, kept: Any) -> tuple[jax.Array, Metrics]:
-            noted, starts, asked, rewards = kept
-            weights = asked / total(asked.sum())
-            whole = config.whole_trials
-            output, _ = network.unroll(params, memory, noted.inputs, None if whole else starts)
-            legal = legal_actions(noted.inputs.observation, space)
-            logits = jnp.where(legal, output.logits, jnp.finfo(output.logits.dtype).min)
-            if noted.shares is None:
-                losses = optax.softmax_cross_entropy_with_integer_labels(logits, noted.label)
-            else:
-                losses = optax.softmax_cross_entropy(logits, noted.shares)
-            agreement = (logits.argmax(-1) == noted.label) * weights
-            loss = (losses * weights).sum()
-            paid = (rewards * weights).sum()
-            return loss, {"loss": loss, "agreement": agreement.sum(), "reward": paid}
-
-        def learn(learner: tuple[Any, Any], part: Any) -> tuple[tuple[Any, Any], Metrics]:
-            params, opt_state = learner
-            # The gradient of this device's part, summed outside: `grad` of a sum that crosses
-            # devices would count every device's share once per device.
-            found = jax.value_and_grad(loss_fn, has_aux=True)(params, *part)
-            (_, metrics), grads = found
-            grads, metrics = total((grads, metrics))
-            steps, opt_state = optimiser(state.hparams).update(grads, opt_state, params)
-            return (optax.apply_updates(params, steps), opt_state), metrics
-
-        learner = state.params, state.opt_state
-        if config.minibatches == 1:
-            learner, metrics = learn(learner, (memory, kept))
-        else:
-            # Instances do not depend on each other: any groups will do.
-            groups = config.minibatches
-            parted = jax.tree.map(lambda x: x.reshape(groups, -1, *x.shape[1:]), memory)
-            by_group = lambda x: x.reshape(x.shape[0], groups, -1, *x.shape[2:])  # noqa: E731
-            kept = jax.tree.map(lambda x: jnp.moveaxis(by_group(x), 1, 0), kept)
-            learner, metrics = jax.lax.scan(learn, learner, (parted, kept))
-            metrics = jax.tree.map(jnp.mean, metrics)
+    def _learn(
+        self, optimiser: optax.GradientTransformation, learner: tuple[Any, Any], part: Any
+    ) -> tuple[tuple[Any, Any], Metrics]:
+        """One step of the optimiser, from a group's memories and steps."""
         params, opt_state = learner
-        return dataclasses.replace(
-            state,
-            params=params,
-            opt_state=opt_state,
-            rollout=following,
-            updates=state.updates + 1,
-        ), metrics
+        # The gradient of this device's part, summed outside: `grad` of a sum that crosses
+        # devices would count every device's share once per device.
+        grads, metrics = jax.grad(self._loss, has_aux=True)(params, *part)
+        grads, metrics = self._total((grads, metrics))
+        steps, opt_state = optimiser.update(grads, opt_state, params)
+        return (optax.apply_updates(params, steps), opt_state), metrics
 
-    # The trainer -----------------------------------------------------------------------------
-
-    def init(key: jax.Array, hparams: CloningHParams, env_params: Any = None) -> TrainState:
-        hparams = strip_weak_types(hparams)
-        init_key, env_key = jax.random.split(key)
-        start = start_rollout(env_key, vec, both(hparams), env_params)
-        inputs = agent_input(space, start.carry.student, start.timestep)
-        params = strip_weak_types(network.init(init_key, inputs))
-        opt_state = optimiser(hparams).init(params)
-        return TrainState(params, opt_state, start, hparams, key, jnp.zeros((), jnp.int32))
-
-    def partition(batch: Any, replicated: Any) -> TrainState:
-        start = RolloutState(vec.partition(batch, replicated), batch, batch)
-        return TrainState(replicated, replicated, start, replicated, replicated, replicated)
-
-    return Trainer(init, update, agent, config.unroll * vec.num_envs, partition=partition)
+    def _loss(self, params: Any, memory: Any, kept: Any) -> tuple[jax.Array, Metrics]:
+        """This device's part of the loss; summed over devices it is a mean."""
+        noted, starts, asked, rewards = kept
+        weights = asked / self._total(asked.sum())
+        starts = None if self.config.whole_trials else starts
+        output, _ = self.network.unroll(params, memory, noted.inputs, starts)
+        legal = legal_actions(noted.inputs.observation, self.space)
+        logits = jnp.where(legal, output.logits, jnp.finfo(output.logits.dtype).min)
+        if noted.shares is None:
+            losses = optax.softmax_cross_entropy_with_integer_labels(logits, noted.label)
+        else:
+            losses = optax.softmax_cross_entropy(logits, noted.shares)
+        agreement = (logits.argmax(-1) == noted.label) * weights
+        loss = (losses * weights).sum()
+        paid = (rewards * weights).sum()
+        return loss, {"loss": loss, "agreement": agreement.sum(), "reward": paid}

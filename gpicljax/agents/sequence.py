@@ -321,124 +321,160 @@ def make(
     part = config.batch_size // config.microbatches
     divides = part % devices == 0
     check(divides, "devices", devices, f"a divisor of batch_size / microbatches = {part}")
-    each = part // devices
+    trainer = SequenceTrainer(
+        config, network, sample, losses, devices, axis, phase, frozen, prepare, several
+    )
+    observations = config.batch_size * length
+    return Trainer(
+        trainer.init, trainer.update, agent or _no_agent, observations, partition=trainer.partition
+    )
 
-    def total(x: Any) -> Any:
-        return x if axis is None else jax.lax.psum(x, axis)
 
-    def optimiser(hparams: SequenceHParams) -> optax.GradientTransformation:
-        def matrices(params: Any) -> Any:
-            return jax.tree.map(lambda x: x.ndim > 1, params)
+def _no_agent(greedy: bool = False) -> Agent:
+    raise ValueError(refusal("agent", None, "a function, where the network is to act"))
 
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SequenceTrainer:
+    """The algorithm; see `make`, which checks the arguments, for the fields."""
+
+    config: SequenceConfig
+    network: Network
+    sample: Callable[[jax.Array, Any], Sequences]
+    losses: Sequence[Loss]
+    devices: int
+    axis: str | None
+    phase: Phase
+    frozen: Sequence[str]
+    prepare: Prepare
+    several: bool
+
+    def init(self, key: jax.Array, hparams: SequenceHParams, data: Any = None) -> TrainState:
+        """See `interface.Trainer`."""
+        hparams = strip_weak_types(hparams)
+        init_key, key = jax.random.split(key)
+        # Shapes only: no sequence is made here.
+        start = jax.eval_shape(self.phase, data, jnp.zeros((), jnp.int32))
+        like = jax.eval_shape(self.sample, jax.random.split(key, self._each), start)
+        first = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), like.inputs)
+        params = strip_weak_types(self.network.init(init_key, first))
+        for name in self.frozen:
+            known = isinstance(params, dict) and name in params
+            check(known, "frozen", name, f"an entry of the parameters: {sorted(params)}")
+        opt_state = self._optimiser(hparams).init(self._apart(params)[0])
+        return TrainState(params, opt_state, data, hparams, key, jnp.zeros((), jnp.int32))
+
+    def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
+        """See `interface.Trainer`."""
+        step = jax.vmap(self._step) if self.several else self._step
+        return step(state, *self._gradient(state))
+
+    def partition(self, batch: Any, replicated: Any) -> TrainState:
+        """See `interface.Trainer`."""
+        del batch
+        return TrainState(*(replicated,) * 6)
+
+    @property
+    def _each(self) -> int:
+        """Keys of a microbatch on one device."""
+        return self.config.batch_size // self.config.microbatches // self.devices
+
+    def _total(self, x: Any) -> Any:
+        return x if self.axis is None else jax.lax.psum(x, self.axis)
+
+    def _optimiser(self, hparams: SequenceHParams) -> optax.GradientTransformation:
         return optax.chain(
             optax.clip_by_global_norm(hparams.max_gradient_norm),
             optax.scale_by_adam(hparams.adam_b1, hparams.adam_b2, hparams.adam_epsilon),
-            optax.add_decayed_weights(hparams.weight_decay, matrices),
+            optax.add_decayed_weights(
+                hparams.weight_decay, lambda params: jax.tree.map(lambda x: x.ndim > 1, params)
+            ),
             optax.scale_by_learning_rate(
-                lambda count: learning_rate(config.schedule, hparams, count)
+                lambda count: learning_rate(self.config.schedule, hparams, count)
             ),
         )
 
-    def apart(params: Any) -> tuple[Any, Any]:
+    def _apart(self, params: Any) -> tuple[Any, Any]:
         """What is learnt, and what is frozen."""
-        if not frozen:
+        if not self.frozen:
             return params, {}
-        learnt = {name: part for name, part in params.items() if name not in frozen}
-        return learnt, {name: params[name] for name in frozen}
+        learnt = {name: part for name, part in params.items() if name not in self.frozen}
+        return learnt, {name: params[name] for name in self.frozen}
 
-    def together(learnt: Any, rest: Any) -> Any:
-        return {**learnt, **rest} if frozen else learnt
+    def _together(self, learnt: Any, rest: Any) -> Any:
+        return {**learnt, **rest} if self.frozen else learnt
 
-    def loss_fn(
-        learnt: Any, rest: Any, sequences: Sequences, data: Any, key: jax.Array
+    def _step(self, state: TrainState, grads: Any, metrics: Metrics) -> tuple[TrainState, Metrics]:
+        """One model's step along its gradient."""
+        metrics["gradient_norm"] = optax.tree.norm(grads)
+        rate = learning_rate(self.config.schedule, state.hparams, state.updates)
+        metrics["learning_rate"] = rate
+        learnt, rest = self._apart(state.params)
+        steps, opt_state = self._optimiser(state.hparams).update(grads, state.opt_state, learnt)
+        params = self._together(optax.apply_updates(learnt, steps), rest)
+        updates = state.updates + 1
+        state = dataclasses.replace(state, params=params, opt_state=opt_state, updates=updates)
+        return state, metrics
+
+    # The gradient ----------------------------------------------------------------------------
+
+    def _gradient(self, state: TrainState) -> tuple[Any, Metrics]:
+        """The mean over microbatches of the gradients of their mean losses, and metrics."""
+        device = 0 if self.axis is None else jax.lax.axis_index(self.axis)
+        first = jax.tree.map(lambda x: x[0], state) if self.several else state
+        key = jax.random.fold_in(first.key, first.updates)
+        data = self.phase(first.data, first.updates)
+        count, zero = self.config.microbatches, jnp.zeros((), jnp.int32)
+
+        def part(index: jax.Array) -> tuple[Any, Metrics]:
+            data_key = jax.random.fold_in(key, index)
+            keys = jax.random.split(data_key, self._each * self.devices)
+            mine = jax.lax.dynamic_slice_in_dim(keys, device * self._each, self._each)
+            sequences = self.prepare(first.params, self.sample(mine, data))
+            dropout_key = jax.random.fold_in(jax.random.fold_in(data_key, _DROPOUT), device)
+            return self._gradient_from(state, jax.lax.stop_gradient(sequences), dropout_key)
+
+        def add(so_far: Any, index: jax.Array) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, so_far, part(index)), None
+
+        if count == 1:
+            return self._total(part(zero))
+        blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(part, zero))
+        # The gradient of this device's part, summed over devices once, at the end.
+        sums, _ = jax.lax.scan(add, blank, jnp.arange(count, dtype=jnp.int32))
+        return self._total(jax.tree.map(lambda x: x / count, sums))
+
+    def _gradient_from(
+        self, state: TrainState, sequences: Sequences, key: jax.Array
+    ) -> tuple[Any, Metrics]:
+        """The gradient of this device's part of the loss, and metrics; of every model."""
+
+        def of_one(model: Any) -> tuple[Any, Metrics]:
+            params, data, updates = model
+            terms = *self._apart(params), sequences, self.phase(data, updates), key
+            return jax.grad(self._loss, has_aux=True)(*terms)
+
+        models = state.params, state.data, state.updates
+        # One after the other: activations of one model fit a CPU's caches.
+        return jax.lax.map(of_one, models) if self.several else of_one(models)
+
+    def _loss(
+        self, learnt: Any, rest: Any, sequences: Sequences, data: Any, key: jax.Array
     ) -> tuple[jax.Array, Metrics]:
         """This device's part of the loss; summed over devices it is a mean."""
-        params = together(learnt, rest)
-        outputs, _ = network.unroll(params, None, sequences.inputs, sequences.starts, key)
+        params = self._together(learnt, rest)
+        outputs, _ = self.network.unroll(params, None, sequences.inputs, sequences.starts, key)
         objective, metrics = jnp.zeros((), jnp.result_type(float)), {}
-        for loss in losses:
+        for loss in self.losses:
             at = loss.at(outputs, sequences)
-            ramp = jnp.minimum(jnp.arange(1, at.shape[0] + 1) / max(config.ramp, 1), 1)
+            ramp = jnp.minimum(jnp.arange(1, at.shape[0] + 1) / max(self.config.ramp, 1), 1)
             weights = jnp.broadcast_to(ramp[:, None], at.shape)
             if loss.counts is not None:
                 weights = jnp.where(loss.counts(sequences), weights, 0)
-            weights = weights / jnp.maximum(total(weights.sum()), 1e-9)
+            weights = weights / jnp.maximum(self._total(weights.sum()), 1e-9)
             # Where nothing counts, even an infinite loss is none.
             at = jnp.where(weights > 0, at, 0)
             metrics[loss.name] = (at * weights).sum()
             weight = loss.weight(data) if callable(loss.weight) else loss.weight
             objective = objective + weight * metrics[loss.name]
         return objective, metrics | {"loss": objective}
-
-    def gradient(state: TrainState) -> tuple[Any, Metrics]:
-        """The mean over microbatches of the gradients of their mean losses, and metrics."""
-        device = 0 if axis is None else jax.lax.axis_index(axis)
-        first = jax.tree.map(lambda x: x[0], state) if several else state
-        key = jax.random.fold_in(first.key, first.updates)
-        data = phase(first.data, first.updates)
-        models = state.params, state.data, state.updates
-
-        def part(index: jax.Array) -> tuple[Any, Metrics]:
-            data_key = jax.random.fold_in(key, index)
-            keys = jax.random.split(data_key, each * devices)
-            mine = jax.lax.dynamic_slice_in_dim(keys, device * each, each)
-            sequences = jax.lax.stop_gradient(prepare(first.params, sample(mine, data)))
-            dropout_key = jax.random.fold_in(jax.random.fold_in(data_key, _DROPOUT), device)
-
-            def of_one(model: Any) -> tuple[Any, Metrics]:
-                params, own, updates = model
-                terms = *apart(params), sequences, phase(own, updates), dropout_key
-                return jax.grad(loss_fn, has_aux=True)(*terms)
-
-            # One after the other: activations of one model fit a CPU's caches.
-            return jax.lax.map(of_one, models) if several else of_one(models)
-
-        def add(so_far: Any, index: jax.Array) -> tuple[Any, None]:
-            return jax.tree.map(jnp.add, so_far, part(index)), None
-
-        count = config.microbatches
-        if count == 1:
-            return total(part(jnp.zeros((), jnp.int32)))
-        blank = jax.tree.map(
-            lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(part, jnp.zeros((), jnp.int32))
-        )
-        # The gradient of this device's part, summed over devices once, at the end.
-        sums, _ = jax.lax.scan(add, blank, jnp.arange(count, dtype=jnp.int32))
-        return total(jax.tree.map(lambda x: x / count, sums))
-
-    def step(state: TrainState, grads: Any, metrics: Metrics) -> tuple[TrainState, Metrics]:
-        metrics["gradient_norm"] = optax.tree.norm(grads)
-        metrics["learning_rate"] = learning_rate(config.schedule, state.hparams, state.updates)
-        learnt, rest = apart(state.params)
-        steps, opt_state = optimiser(state.hparams).update(grads, state.opt_state, learnt)
-        params = together(optax.apply_updates(learnt, steps), rest)
-        return dataclasses.replace(
-            state, params=params, opt_state=opt_state, updates=state.updates + 1
-        ), metrics
-
-    def update(state: TrainState) -> tuple[TrainState, Metrics]:
-        return (jax.vmap(step) if several else step)(state, *gradient(state))
-
-    def init(key: jax.Array, hparams: SequenceHParams, data: Any = None) -> TrainState:
-        hparams = strip_weak_types(hparams)
-        init_key, key = jax.random.split(key)
-        # Shapes only: no sequence is made here.
-        start = jax.eval_shape(phase, data, jnp.zeros((), jnp.int32))
-        like = jax.eval_shape(sample, jax.random.split(key, each), start)
-        first = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), like.inputs)
-        params = strip_weak_types(network.init(init_key, first))
-        for name in frozen:
-            known = isinstance(params, dict) and name in params
-            check(known, "frozen", name, f"an entry of the parameters: {sorted(params)}")
-        opt_state = optimiser(hparams).init(apart(params)[0])
-        return TrainState(params, opt_state, data, hparams, key, jnp.zeros((), jnp.int32))
-
-    def partition(batch: Any, replicated: Any) -> TrainState:
-        del batch
-        return TrainState(*(replicated,) * 6)
-
-    def no_agent(greedy: bool = False) -> Agent:
-        raise ValueError(refusal("agent", None, "a function, where the network is to act"))
-
-    observations = config.batch_size * length
-    return Trainer(init, update, agent or no_agent, observations, partition=partition)

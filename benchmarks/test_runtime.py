@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import jax
 import pytest
@@ -14,7 +13,6 @@ from gpicljax.runtime.checkpoints import Checkpointer
 from gpicljax.runtime.loop import run_chunks
 from gpicljax.runtime.run_directory import open_run
 
-EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 IMPORT = """
 import resource, gpicljax
 use = resource.getrusage(resource.RUSAGE_SELF)
@@ -35,18 +33,22 @@ def test_import(benchmark):
 
 
 @pytest.mark.parametrize("preset", ["quick"])
-def test_checkpoints_of_an_experiment(benchmark, tmp_path, monkeypatch, preset):
+def test_checkpoints_of_an_experiment(benchmark, tmp_path, preset):
     """The share of a run's wall time that saving takes, with its own state and schedule."""
-    monkeypatch.syspath_prepend(EXPERIMENTS)
     from gpicljax.systems.meta_rg.studies.meta_rg import program as meta_rg
 
     config = meta_rg.PRESETS[preset]
     study = meta_rg.build(config)
     keys = jax.random.split(jax.random.key(0), config.seeds)
     options = {"compiler_options": FAST_COMPILE}
-    params = study.env.make_params(min_values=config.vmin, max_values=config.vmax)
+    params = next(iter(study.cells.values()))
+    updates = config.chunks(study.observations)[0]
+
+    def chunk(state):
+        return jax.lax.scan(lambda state, _: study.update(state), state, None, updates)
+
     state = jax.jit(jax.vmap(study.init, (0, None)), **options)(keys, params)
-    update = jax.jit(jax.vmap(study.update_chunk), donate_argnums=0, **options)
+    update = jax.jit(jax.vmap(chunk), donate_argnums=0, **options)
     state, _ = jax.block_until_ready(update(state))
     start = time.perf_counter()
     state, _ = jax.block_until_ready(update(state))

@@ -208,6 +208,7 @@ class SAC(OffPolicy[TrainState]):
         # The loss log(alpha) (entropy - target entropy) is smallest where they are equal.
         surplus = acted["entropy"] + hparams.entropy_scale * self.policy.size
         optimiser, before = temperature_optimiser(hparams), state.target_critic_params
+        step: Any
         step, opt_state = optimiser.update(surplus, state.temperature_opt_state)
         return dataclasses.replace(
             state,

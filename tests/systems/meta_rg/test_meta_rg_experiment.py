@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -165,8 +164,8 @@ def _records(run):
 @pytest.mark.slow
 def test_a_killed_run_resumes_as_if_nothing_had_happened(finished, tmp_path):
     _, undisturbed, _ = finished
-    script = Path(meta_rg.__file__)
-    command = [sys.executable, "-u", script, *TINY, f"--runs-dir={tmp_path}"]
+    gpicljax = [sys.executable, "-u", "-m", "gpicljax"]
+    command = [*gpicljax, "run", "meta_rg", *TINY, f"--runs-dir={tmp_path}"]
     run = tmp_path / "meta_rg" / "quick-MetaRG-v1"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         while not (run / "metrics.jsonl").exists() and process.poll() is None:

@@ -39,7 +39,7 @@ class Account:
     """What learners have done, counted as they do it.
 
     Where the environment says how many tasks of a sequence are `cleared`, steps are counted by
-    task, which is what `evaluation.clearance` takes.
+    task, as gradual learning's `completion_times` takes them.
 
     Args:
       count: learners.

@@ -40,8 +40,8 @@ class Streams(NamedTuple):
     asked: Any
     right: Any
 
-    def clearance(self, which: Any, places: int, **budgets: Any) -> CompletionTimes:
-        """Steps until places were passed, of some streams; see `gradual_learning.clearance`.
+    def completion_times(self, which: Any, places: int, **budgets: Any) -> CompletionTimes:
+        """Steps until places were passed, of some streams; see `criteria.completion_times`.
 
         Args:
           which: index of the streams.

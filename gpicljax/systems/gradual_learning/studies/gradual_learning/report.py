@@ -56,12 +56,14 @@ def index(studies: list[Study], kind: str, task: str = "") -> list[int]:
 
 def in_order(streams: Streams, studies: list[Study], config: Config) -> CompletionTimes:
     """The curriculum in order."""
-    return streams.clearance(index(studies, "order"), len(config.curriculum))
+    return streams.completion_times(index(studies, "order"), len(config.curriculum))
 
 
 def alone(streams: Streams, studies: list[Study], config: Config) -> Efficiency:
     """Every task set alone, as if they were a sequence."""
-    each = [streams.clearance(index(studies, "alone", task), 1) for task in config.curriculum]
+    each = [
+        streams.completion_times(index(studies, "alone", task), 1) for task in config.curriculum
+    ]
     steps, cleared = (np.concatenate([x[i] for x in each], 1) for i in range(2))
     medians = np.median(steps, axis=0)
     return Efficiency(
@@ -79,8 +81,8 @@ def gains(streams: Streams, studies: list[Study], config: Config) -> dict[str, T
     for task in config.curriculum:
         if after := index(studies, "after", task):
             places = len(studies[after[0]].curriculum.tasks)
-            without = streams.clearance(index(studies, "alone", task), 1)
-            found[task] = transfer(without, streams.clearance(after, places))
+            without = streams.completion_times(index(studies, "alone", task), 1)
+            found[task] = transfer(without, streams.completion_times(after, places))
     return found
 
 
@@ -97,7 +99,9 @@ def hinted(
     """
     if not {SYNONYMS, HINTS} <= {*config.curriculum}:
         return None
-    runs = [streams.clearance(index(studies, "alone", task), 1) for task in (SYNONYMS, HINTS)]
+    runs = [
+        streams.completion_times(index(studies, "alone", task), 1) for task in (SYNONYMS, HINTS)
+    ]
     places = [config.curriculum.index(task) for task in (SYNONYMS, HINTS)]
     return hint_gain(*runs, reference=(float(oracle[places[0]]), float(oracle[places[1]])))
 
@@ -118,7 +122,7 @@ def kept(streams: Streams, studies: list[Study], config: Config) -> dict[str, Re
     count, found = len(config.curriculum), {}
     for place, task in enumerate(config.curriculum):
         if which := index(studies, "again", task):
-            steps, cleared = streams.clearance(which, count + 1)
+            steps, cleared = streams.completion_times(which, count + 1)
             again = np.where(cleared, steps, config.budget)[:, count:], cleared[:, count:]
             at, there = slice(place, place + 1), cleared[:, count - 1 : count]
             first = CompletionTimes(steps[:, at], cleared[:, at] & there)

@@ -109,6 +109,21 @@ def test_imports_go_down(name):
         assert there <= FLOOR_OF[part_of(name)], f"{name} imports {module}, from a higher floor"
 
 
+def environment_of(module):
+    """The shared environment that a module of `envs` belongs to; None for shared machinery."""
+    names = module.split(".")
+    inner = names[2] if names[1:2] == ["envs"] and len(names) > 2 else None
+    return None if inner is None or inner.startswith("_") else inner
+
+
+@pytest.mark.parametrize("name", [name for name in LIBRARY if part_of(name) != "studies"])
+def test_only_an_environment_knows_itself(name):
+    # The package `envs` exports them all.
+    if name != "gpicljax.envs":
+        known = {environment_of(module) for module in imports_of(name)}
+        assert known <= {None, environment_of(name)}
+
+
 @pytest.mark.parametrize("name", OF_SYSTEMS)
 def test_systems_import_the_library_and_their_own_shelf_downwards(name):
     _, _, system, shelf = name.split(".")[:4]

@@ -185,7 +185,7 @@ def keep_episode_step(record: Record) -> tuple[Any, ...]:
 
 
 def first_episode(start: RolloutState, played: PlayedEpisodes) -> Episode:
-    """The first episode of those of which `rollout.play` kept every `keep_episode_step`.
+    """The first episode that `rollout.play` kept, step by step, with `keep_episode_step`.
 
     Example:
       >>> import gpicljax

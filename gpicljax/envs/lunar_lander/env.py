@@ -344,7 +344,7 @@ class LunarLander(Environment[Params, Task, State]):
         """What an expert needs.
 
         Returns:
-          `observation`: float `[8]`, see `observe`; `completion_times`: float `[]`, height of the
+          `observation`: float `[8]`, see `observe`; `clearance`: float `[]`, height of the
           lander's origin above the ground below it, metres; `ground`: float `[11]`, see `Task`;
           `gust`: float `[2]`, force (N) and torque (N m) that the wind is about to exert;
           `gravity`, `main_engine`, `side_engine`: float `[]`, see `Params`.

@@ -2,7 +2,14 @@
 
 import lazy_loader
 
-from gpicljax.agents.acting import optimal_agent, policy_agent, q_agent, random_agent, within_trial
+from gpicljax.agents.acting import (
+    network_agent,
+    optimal_agent,
+    policy_agent,
+    q_agent,
+    random_agent,
+    within_trial,
+)
 from gpicljax.agents.algorithm import (
     CATALOGUE,
     Algorithm,
@@ -76,6 +83,7 @@ __all__ = [
     "get_algorithm",
     "imagined_agent",
     "make",
+    "network_agent",
     "optimal_agent",
     "panel_agent",
     "policy_agent",

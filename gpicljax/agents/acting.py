@@ -110,6 +110,46 @@ def first_input(space: spaces.Space, observation: Any) -> tuple[AgentInput, jax.
     return inputs, jnp.zeros(count, bool)
 
 
+Choose = Callable[[jax.Array, AgentInput, Any], tuple[jax.Array, Any, jax.Array]]
+"""`(keys[B], inputs, outputs) -> action, aux, last action`: what to do with a network's outputs."""
+
+
+def network_agent(network: Network, space: spaces.Space, choose: Choose) -> Agent:
+    """An agent over a network, which remembers the network's carry and the last action.
+
+    Args:
+      network: its outputs are what `choose` reads.
+      space: of the actions that the network is told.
+      choose: from typed keys `[B]`, the network's inputs and its outputs to the action, the agent's
+        `aux`, and the action that the network is told at the next step.
+
+    Returns:
+      The agent over the network's parameters; see `over_params` for one that scales observations.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.networks.contract import as_network
+      >>> from gpicljax.networks.q_network import QNetwork
+      >>> env = gpicljax.make("CliffWalking-v1")
+      >>> network = as_network(QNetwork(env.observation_space(), env.action_space()))
+      >>> def best(keys, inputs, outputs):
+      ...     action = outputs.q_values.argmax(-1)
+      ...     return action, {}, action
+      >>> network_agent(network, env.action_space(), best).initial_carry(2).last_action.shape
+      (2,)
+    """
+
+    def act(
+        keys: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
+    ) -> tuple[jax.Array, Any, AgentCarry]:
+        inputs = agent_input(space, carry, timestep)
+        outputs, core = network.step(params, carry.core, inputs, timestep.trial_start)
+        action, aux, last_action = choose(keys, inputs, outputs)
+        return action, aux, AgentCarry(core, last_action)
+
+    return Agent(lambda batch: initial_memory(network, space, batch), act)
+
+
 def greedy(q_values: jax.Array, legal: jax.Array) -> jax.Array:
     """The legal action of highest value; `float[..., n]`, `bool[..., n]` -> `int32[...]`."""
     return jnp.argmax(jnp.where(legal, q_values, -jnp.inf), axis=-1).astype(jnp.int32)
@@ -161,22 +201,17 @@ def q_agent(
         coins = coins.reshape(*coins.shape, *(1,) * len(one.shape))
         return jnp.where(coins < epsilon, other.astype(jnp.int32), action)
 
-    def act(
-        keys: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
-    ) -> tuple[jax.Array, Any, AgentCarry]:
-        inputs = agent_input(space, carry, timestep)
-        output, core = network.step(params, carry.core, inputs, timestep.trial_start)
-        legal = jnp.broadcast_to(legal_actions(timestep.observation, one), output.q_values.shape)
+    def choose(keys: jax.Array, inputs: AgentInput, output: Any) -> tuple[jax.Array, Any, Any]:
+        legal = jnp.broadcast_to(legal_actions(inputs.observation, one), output.q_values.shape)
         best = action = greedy(output.q_values, legal)
         if not (isinstance(epsilons, float) and epsilons == 0):
             batch = keys.shape[0]
             rates = epsilons(batch) if callable(epsilons) else epsilons
             action = jax.vmap(explore)(keys, best, legal, jnp.broadcast_to(rates, batch))
         done = jnp.concatenate([action, best], axis=-1) if announce else action
-        aux = {"q_values": output.q_values, **output.predictions}
-        return done, aux, AgentCarry(core, action)
+        return done, {"q_values": output.q_values, **output.predictions}, action
 
-    return Agent(lambda batch: initial_memory(network, space, batch), act)
+    return network_agent(network, space, choose)
 
 
 def box_agent(
@@ -196,7 +231,6 @@ def box_agent(
     Returns:
       The agent; its `aux` is empty.
     """
-    space = policy.space
 
     def draw(key: jax.Array, outputs: Any) -> jax.Array:
         choice_key, uniform_key = jax.random.split(key)
@@ -207,16 +241,11 @@ def box_agent(
         chance = jax.random.uniform(jax.random.fold_in(uniform_key, 1), (), sample.dtype)
         return jnp.where(chance < uniform, other, sample)
 
-    def act(
-        keys: jax.Array, params: Params, carry: AgentCarry, timestep: TimeStep
-    ) -> tuple[jax.Array, Any, AgentCarry]:
-        inputs = agent_input(space, carry, timestep)
-        inputs = inputs._replace(observation=params.scaled(inputs.observation))
-        outputs, core = network.step(params.network, carry.core, inputs, timestep.trial_start)
+    def choose_all(keys: jax.Array, inputs: AgentInput, outputs: Any) -> tuple[Any, Any, Any]:
         action = policy.to_action(jax.vmap(draw)(keys, outputs))
-        return action, {}, AgentCarry(core, action)
+        return action, {}, action
 
-    return Agent(lambda batch: initial_memory(network, space, batch), act)
+    return over_params(network_agent(network, policy.space, choose_all))
 
 
 def random_agent(env: Environment) -> Agent:
@@ -244,8 +273,8 @@ def random_agent(env: Environment) -> Agent:
 def optimal_agent() -> Agent:
     """Draws from the actions that it is told are best: `timestep.privileged["optimal"]`.
 
-    Of `trials.Solved` tasks it is the upper bound that scores are scaled by, and the teacher of a
-    Decision-Pretrained Transformer (Lee et al., 2023).
+    On `wrappers.WithOptimalActions` it is the upper bound that scores are scaled by, and the
+    teacher of a Decision-Pretrained Transformer (Lee et al., 2023).
 
     The batch is to be built with `privileged=True`.
 
@@ -281,7 +310,7 @@ def check_whole_trials(whole_trials: bool, vec: VectorEnv, steps: int) -> None:
 
     Args:
       whole_trials: whether it is wanted.
-      vec: the environments; trials of one episode of fixed length, such as `trials.Trial`.
+      vec: the environments; trials of one episode of fixed length, such as `wrappers.Trial`.
       steps: that are learnt from at once.
 
     Raises:
@@ -328,16 +357,12 @@ def policy_agent(network: Network, actions: spaces.Space, temperature: Any = 1.0
     """
     space = choices(actions)
 
-    def act(
-        keys: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
-    ) -> tuple[jax.Array, Any, AgentCarry]:
-        inputs = agent_input(space, carry, timestep)
-        output, core = network.step(params, carry.core, inputs, timestep.trial_start)
-        logits = jnp.where(legal_actions(timestep.observation, space), output.logits, -jnp.inf)
+    def choose(keys: jax.Array, inputs: AgentInput, output: Any) -> tuple[jax.Array, Any, Any]:
+        logits = jnp.where(legal_actions(inputs.observation, space), output.logits, -jnp.inf)
         action = jax.vmap(lambda key, row: draw_choice(key, row, temperature))(keys, logits)
-        return action, {"logits": logits}, AgentCarry(core, action)
+        return action, {"logits": logits}, action
 
-    return Agent(lambda batch: initial_memory(network, space, batch), act)
+    return network_agent(network, space, choose)
 
 
 def over_params(agent: Agent) -> Agent:
@@ -358,7 +383,7 @@ def over_params(agent: Agent) -> Agent:
 
 
 def within_trial(agent: Agent) -> Agent:
-    """An agent of an environment, acting in whole trials of it (`trials.Trial`).
+    """An agent of an environment, acting in whole trials of it (`wrappers.Trial`).
 
     It sees what it would see without: the end of an episode, where what it would do is ignored, and
     then the start of the next one.

@@ -27,7 +27,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.agents.acting import AgentCarry, agent_input, check_whole_trials, policy_agent
-from gpicljax.agents.optimisation import clipped_adam
+from gpicljax.agents.optimisation import AdamHParams, clipped_adam
 from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Rate, Share, check, check_at_least, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer
@@ -63,15 +63,10 @@ class CloningConfig:
 
 
 @struct.dataclass
-class CloningHParams:
-    """Hyper-parameters of cloning. They may be traced, e.g. for a vmapped sweep.
+class CloningHParams(AdamHParams):
+    """Hyper-parameters of cloning, beside Adam's. They may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      learning_rate: Adam's learning rate at the start.
-      final_share: share of the learning rate that is left after `decay_updates`.
-      decay_updates: updates over which the learning rate falls linearly.
-      adam_epsilon: Adam's epsilon.
-      max_gradient_norm: global norm at which gradients are clipped.
       teacher_share: probability with which the teacher's action is played instead of the agent's.
       teacher_instances: share of the environments in which the teacher's actions are always played.
 
@@ -83,9 +78,6 @@ class CloningHParams:
     """
 
     learning_rate: Rate = 1e-3
-    final_share: Share = 1.0
-    decay_updates: int = 1
-    adam_epsilon: Rate = 1e-8
     max_gradient_norm: float = 1.0
     teacher_share: Share = 0.0
     teacher_instances: Share = 0.0

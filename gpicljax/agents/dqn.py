@@ -21,7 +21,14 @@ import optax
 from flax import struct
 
 from gpicljax.agents.acting import agent_input, first_input, greedy, q_agent
-from gpicljax.agents.optimisation import Target, clipped_adam, counted, learnt_if, target_update
+from gpicljax.agents.optimisation import (
+    AdamHParams,
+    Target,
+    clipped_adam,
+    counted,
+    learnt_if,
+    target_update,
+)
 from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Count, Rate, Share, check, check_at_least, check_choice
 from gpicljax.data import replay as replay_buffer
@@ -74,15 +81,10 @@ class DQNConfig:
 
 
 @struct.dataclass
-class DQNHParams:
-    """Hyper-parameters of DQN. They may be traced, e.g. for a vmapped sweep.
+class DQNHParams(AdamHParams):
+    """Hyper-parameters of DQN, beside Adam's. They may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      learning_rate: Adam's learning rate at the start.
-      final_share: share of the learning rate that is left after `decay_updates`.
-      decay_updates: steps of the optimiser over which the learning rate falls linearly.
-      adam_epsilon: Adam's epsilon.
-      max_gradient_norm: global norm at which gradients are clipped; infinite for no clipping.
       discount: gamma.
       huber_delta: error beyond which the loss is linear.
       target_period: steps of the optimiser between hard copies of the target network.
@@ -101,9 +103,6 @@ class DQNHParams:
     """
 
     learning_rate: Rate = 5e-4
-    final_share: Share = 1.0
-    decay_updates: int = 1
-    adam_epsilon: Rate = 1e-8
     max_gradient_norm: float = 10.0
     discount: Share = 0.99
     huber_delta: float = 1.0

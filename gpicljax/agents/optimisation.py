@@ -7,19 +7,32 @@ from typing import Any, Literal, Protocol, TypeVar
 import jax
 import jax.numpy as jnp
 import optax
+from flax import struct
+
+from gpicljax.checks import Rate, Share
 
 T = TypeVar("T")
 Target = Literal["hard", "polyak"]
 
 
-class AdamHParams(Protocol):
-    """What `clipped_adam` reads of a trainer's hyper-parameters."""
+@struct.dataclass
+class AdamHParams:
+    """The hyper-parameters of `clipped_adam`, which those of a trainer extend.
 
-    learning_rate: Any
-    final_share: Any
-    decay_updates: Any
-    adam_epsilon: Any
-    max_gradient_norm: Any
+    Attributes:
+      learning_rate: Adam's learning rate at the start.
+      final_share: share of the learning rate that is left after `decay_updates`.
+      decay_updates: updates (for DQN, steps of the optimiser) over which the learning rate falls
+        linearly.
+      adam_epsilon: Adam's epsilon.
+      max_gradient_norm: global norm at which gradients are clipped; infinite for no clipping.
+    """
+
+    learning_rate: Rate = 3e-4
+    final_share: Share = 1.0
+    decay_updates: int = 1
+    adam_epsilon: Rate = 1e-8
+    max_gradient_norm: float = float("inf")
 
 
 class TargetHParams(Protocol):
@@ -33,8 +46,7 @@ def clipped_adam(hparams: AdamHParams, steps_per_update: int = 1) -> optax.Gradi
     """Gradients clipped by their global norm, then Adam at a rate that falls linearly.
 
     Args:
-      hparams: `learning_rate` at the start; `final_share` of it that is left after `decay_updates`
-        updates; `adam_epsilon`; `max_gradient_norm`, infinite for none.
+      hparams: learning rate, its decay, Adam's epsilon and the norm to clip at; may be traced.
       steps_per_update: steps of the optimiser that make up an update, all at one rate.
     """
 

@@ -34,11 +34,10 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.agents.acting import (
-    AgentCarry,
     Params,
     agent_input,
     check_whole_trials,
-    initial_memory,
+    network_agent,
     one_agents_actions,
     over_params,
     policy_agent,
@@ -50,7 +49,7 @@ from gpicljax.agents.normalisation import (
     scale_rewards,
     update_moments,
 )
-from gpicljax.agents.optimisation import clipped_adam
+from gpicljax.agents.optimisation import AdamHParams, clipped_adam
 from gpicljax.agents.ppo_loss import Batch, into_windows, loss, minibatches
 from gpicljax.agents.returns import generalised_advantages
 from gpicljax.batching import strip_weak_types
@@ -119,15 +118,10 @@ class PPOConfig:
 
 
 @struct.dataclass
-class PPOHParams:
-    """Hyper-parameters of PPO. They may be traced, e.g. for a vmapped sweep.
+class PPOHParams(AdamHParams):
+    """Hyper-parameters of PPO, beside Adam's. They may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      learning_rate: Adam's learning rate at the start.
-      final_share: share of the learning rate that is left after `decay_updates`.
-      decay_updates: updates over which the learning rate falls linearly.
-      adam_epsilon: Adam's epsilon.
-      max_gradient_norm: global norm at which gradients are clipped; infinite for no clipping.
       discount: gamma.
       gae_lambda: lambda of the advantages.
       clip: largest distance from 1 up to which the ratio of probabilities is followed.
@@ -142,9 +136,6 @@ class PPOHParams:
       (2,)
     """
 
-    learning_rate: Rate = 3e-4
-    final_share: Share = 1.0
-    decay_updates: int = 1
     adam_epsilon: Rate = 1e-5
     max_gradient_norm: float = 0.5
     discount: Share = 0.99
@@ -321,8 +312,8 @@ class PPO:
     def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """See `interface.Trainer`: a rollout, its advantages, epochs of minibatches."""
         rollout, memories, steps = self.collect(state)
-        _, last, _ = self.forward(state.params, rollout.carry, rollout.timestep)
-        values = jnp.concatenate([steps.value, last.value[None]])
+        last = self._value(state.params, rollout)
+        values = jnp.concatenate([steps.value, last[None]])
         ignored, acted, valued = self.what_counts(state.rollout, steps)
         reward_scale, rewards = state.reward_scale, steps.reward
         over = like_values(steps.over, values)
@@ -388,27 +379,16 @@ class PPO:
         if greedy and self.config.temperature > 0:
             return over_params(policy_agent(self.network, self._space, self.config.temperature))
 
-        def act(
-            keys: jax.Array, params: Params, carry: AgentCarry, timestep: TimeStep
-        ) -> tuple[jax.Array, Any, AgentCarry]:
-            action, aux, carry = self.act(keys, params, carry, timestep, greedy)
+        acting = self._acting(greedy)
+
+        def act(keys: jax.Array, params: Params, carry: Any, timestep: TimeStep) -> tuple[Any, ...]:
+            action, aux, carry = acting.act(keys, params, carry, timestep)
             return action, {name: aux[name] for name in ("log_prob", "value")}, carry
 
-        return Agent(self.initial_carry, act)
+        return Agent(acting.initial_carry, act)
 
-    def initial_carry(self, batch: int) -> AgentCarry:
-        """The memory of `batch` instances' agents."""
-        return initial_memory(self.network, self._space, batch)
-
-    def act(
-        self,
-        keys: jax.Array,
-        params: Params,
-        carry: AgentCarry,
-        timestep: TimeStep,
-        greedy: bool = False,
-    ) -> tuple[jax.Array, dict[str, Any], AgentCarry]:
-        """As an `Agent`; `aux` has all that is learnt from."""
+    def _acting(self, greedy: bool = False) -> Agent:
+        """The agent; `aux` has all that is learnt from."""
 
         def draw(key: jax.Array, logits: jax.Array, observation: Any) -> Any:
             distribution = self.policy.distribution(logits, observation)
@@ -417,27 +397,26 @@ class PPO:
             sample = distribution.mode()
             return sample, distribution.log_prob(sample)
 
-        inputs, output, core = self.forward(params, carry, timestep)
-        sample, log_prob = jax.vmap(draw)(keys, output.logits, inputs.observation)
-        action = self.policy.to_action(sample)
-        aux = {"inputs": inputs, "sample": sample, "log_prob": log_prob, "value": output.value}
-        return action, aux, AgentCarry(core, action)
+        def choose(keys: jax.Array, inputs: AgentInput, output: PolicyOutput) -> tuple[Any, ...]:
+            sample, log_prob = jax.vmap(draw)(keys, output.logits, inputs.observation)
+            action = self.policy.to_action(sample)
+            aux = {"inputs": inputs, "sample": sample, "log_prob": log_prob, "value": output.value}
+            return action, aux, action
 
-    def forward(
-        self, params: Params, carry: AgentCarry, timestep: TimeStep
-    ) -> tuple[AgentInput, PolicyOutput, Any]:
-        """The network's input, its output and its carry at one time step."""
-        inputs = agent_input(self._space, carry, timestep)
-        inputs = inputs._replace(observation=params.scaled(inputs.observation))
-        start = timestep.trial_start
-        output, core = self.network.step(params.network, carry.core, inputs, start)
-        return inputs, output, core
+        return over_params(network_agent(self.network, self._space, choose))
+
+    def _value(self, params: Params, rollout: RolloutState) -> jax.Array:
+        """The value of what is seen now, float `[B]`."""
+        carry, timestep = rollout.carry, rollout.timestep
+        seen = timestep._replace(observation=params.scaled(timestep.observation))
+        inputs = agent_input(self._space, carry, seen)
+        return self.network.step(params.network, carry.core, inputs, timestep.trial_start)[0].value
 
     # Collecting ------------------------------------------------------------------------------
 
     def collect(self, state: TrainState) -> tuple[RolloutState, Any, RolloutStep]:
         """The rollout, the memories at the start of each window, and all steps."""
-        agent, config = Agent(self.initial_carry, self.act), self.config
+        agent, config = self._acting(), self.config
 
         def keep(record: Record) -> RolloutStep:
             before, after = record.timestep, record.next_timestep

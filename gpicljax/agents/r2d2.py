@@ -33,7 +33,14 @@ from gpicljax.agents.acting import (
     one_agents_actions,
     q_agent,
 )
-from gpicljax.agents.optimisation import Target, clipped_adam, counted, learnt_if, target_update
+from gpicljax.agents.optimisation import (
+    AdamHParams,
+    Target,
+    clipped_adam,
+    counted,
+    learnt_if,
+    target_update,
+)
 from gpicljax.agents.returns import n_step_targets
 from gpicljax.batching import strip_weak_types
 from gpicljax.checks import Count, Rate, Share, check, check_at_least, check_choice
@@ -159,15 +166,10 @@ class R2D2Config:
 
 
 @struct.dataclass
-class R2D2HParams:
-    """Hyper-parameters of R2D2. They may be traced, e.g. for a vmapped sweep.
+class R2D2HParams(AdamHParams):
+    """Hyper-parameters of R2D2, beside Adam's. They may be traced, e.g. for a vmapped sweep.
 
     Attributes:
-      learning_rate: Adam's learning rate at the start.
-      final_share: share of the learning rate that is left after `decay_updates`.
-      decay_updates: updates over which the learning rate falls linearly.
-      adam_epsilon: Adam's epsilon.
-      max_gradient_norm: global norm at which gradients are clipped; infinite for no clipping.
       discount: gamma.
       target_period: updates between hard copies of the target network.
       target_rate: tau of the Polyak average.
@@ -184,10 +186,7 @@ class R2D2HParams:
     """
 
     learning_rate: Rate = 6.25e-5
-    final_share: Share = 1.0
-    decay_updates: int = 1
     adam_epsilon: Rate = 1e-12
-    max_gradient_norm: float = float("inf")
     discount: Share = 0.997
     target_period: Count = 2500
     target_rate: Share = 4e-4

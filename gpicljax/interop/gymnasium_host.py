@@ -1,7 +1,7 @@
 """A user's own Gymnasium environments as a batch for `rollout.host_play`.
 
 So whatever plays on the host, language models among them, plays there too, and is measured by the
-same functions. What is seen is a trial of so many actions, as `trials.Trial` shows it.
+same functions. What is seen is a trial of so many actions, as `wrappers.Trial` shows it.
 
 Example:
   >>> import gymnasium
@@ -220,7 +220,7 @@ class GymnasiumBatch:
         return self.choices.native
 
     def observation_space(self) -> spaces.Dict:
-        """The native space of what is seen, as `trials.Trial` has it."""
+        """The native space of what is seen, as `wrappers.Trial` has it."""
         return trial_space(self.observations.native)
 
     def start(self, key: jax.Array, env_params: Any = None) -> list[GymnasiumInstance]:

@@ -87,7 +87,7 @@ class ActionReadout(nn.Module):
 
 
 class ExperienceActorCritic(nn.Module):
-    """A policy and a value for whole trials (`trials.Trial`) of discrete tasks; see the module.
+    """A policy and a value for whole trials (`wrappers.Trial`) of discrete tasks; see the module.
 
     Attributes:
       situations: S.
@@ -229,7 +229,7 @@ def experience_network(
     """The network for whole trials of discrete tasks.
 
     Args:
-      observation_space: of a `trials.Trial`, padded or not.
+      observation_space: of a `wrappers.Trial`, padded or not.
       actions: of the same, discrete.
       settings: sizes.
 
@@ -238,7 +238,7 @@ def experience_network(
     """
     entries = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
     fits = isinstance(entries.get("now"), spaces.Discrete) and "reached" in entries
-    accepted = "whole trials (trials.Trial) of discrete situations"
+    accepted = "whole trials (wrappers.Trial) of discrete situations"
     check(fits, "observation_space", observation_space, accepted)
     check(isinstance(actions, spaces.Discrete), "actions", actions, "Discrete")
     sizes = settings or ExperienceSettings()

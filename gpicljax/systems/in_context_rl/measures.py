@@ -2,7 +2,7 @@
 
 One function, `measure_trials`, makes all numbers from recorded arrays, for any player: a
 table, a network or a language model. `keep_trial_step` is what `rollout.play` and `host_play` are
-to keep of every step of a `trials.Trial`, and `trial_records` makes the arrays of it.
+to keep of every step of a `wrappers.Trial`, and `trial_records` makes the arrays of it.
 
 Source: the in-context RL evaluation of `openai/evals` (its protocol and metrics, restated); suffix
 failures and the least-chosen action from Krishnamurthy et al. (2024), section 3.
@@ -87,7 +87,7 @@ class TrialMeasures(NamedTuple):
 
 
 def keep_trial_step(record: Record) -> dict[str, Any]:
-    """What `play` and `host_play` are to keep of every step of a `trials.Trial`.
+    """What `play` and `host_play` are to keep of every step of a `wrappers.Trial`.
 
     Example:
       >>> from types import SimpleNamespace as Some

@@ -13,7 +13,7 @@ run_experiment("mazes", {"quick": Config()}, build, report)
 
 from gpicljax.runtime.config import ConfigError, RunConfig, TrainingConfig, check_config, parse
 from gpicljax.runtime.distributed import on_main, to_host
-from gpicljax.runtime.experiment import run_experiment
+from gpicljax.runtime.experiment import run_config, run_experiment
 from gpicljax.runtime.mesh import (
     ENVIRONMENT_COMPILE,
     FAST_COMPILE,
@@ -62,6 +62,7 @@ __all__ = [
     "per_replica",
     "read_metrics",
     "read_run",
+    "run_config",
     "run_experiment",
     "save_agent",
     "shipped_model",

@@ -340,6 +340,40 @@ def _without_groups(base: ConfigT) -> tuple[type[ConfigT], list[str]]:
     return kind, said
 
 
+def as_config_error(error: Exception, config: RunConfig) -> Exception:
+    """An error about an argument as one about the field of the configuration that holds it.
+
+    Args:
+      error: its message begins with an argument's name and a colon, or not.
+      config: the configuration, whose groups are searched for a field of that name.
+
+    Returns:
+      A `ConfigError` under the field's dotted name, where exactly one field has that name; else the
+      error itself.
+
+    Example:
+      >>> as_config_error(ValueError("seeds: got 0; accepted: an integer >= 1"), RunConfig())
+      ConfigError('seeds: got 0; accepted: an integer >= 1')
+    """
+    argument, colon, rest = str(error).partition(":")
+    places = _places(config, argument)
+    if isinstance(error, ConfigError) or not colon or len(places) != 1:
+        return error
+    return ConfigError(f"{places[0]}:{rest}")
+
+
+def _places(config: object, name: str, prefix: str = "") -> list[str]:
+    """Dotted names of the fields called `name` in a dataclass and in those nested in it."""
+    found = []
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, field.name)
+        if field.name == name:
+            found.append(f"{prefix}{name}")
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            found += _places(value, name, f"{prefix}{field.name}.")
+    return found
+
+
 def exit_with_error(error: object) -> NoReturn:
     """Ends the program as a bad argument does: a message on stderr, exit code 2.
 

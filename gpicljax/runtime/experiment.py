@@ -23,7 +23,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.runtime.config import ConfigError, TrainingConfig, exit_with_error, parse
+from gpicljax.data.shard_files import ShardError
+from gpicljax.runtime.config import (
+    TrainingConfig,
+    as_config_error,
+    exit_with_error,
+    parse,
+    validate,
+)
 from gpicljax.runtime.distributed import is_main, join_cluster, log_once, on_main, to_host
 from gpicljax.runtime.dry_run import measure, parameter_count
 from gpicljax.runtime.failures import failures_reported
@@ -47,10 +54,13 @@ from gpicljax.runtime.program import (
 from gpicljax.runtime.progress import Progress, announce
 from gpicljax.runtime.provenance import provenance
 from gpicljax.runtime.replicas import Replicas
-from gpicljax.runtime.run_directory import open_run, write_summary
+from gpicljax.runtime.run_directory import RunDirectory, open_run, write_summary
 from gpicljax.runtime.training import Training, start_training
+from gpicljax.storage import SavedError
 
 ConfigT = TypeVar("ConfigT", bound=TrainingConfig)
+Take = Callable[[str, Measure, Any, Sequence[int]], Any]
+"""`(use, measure, params, numbers) -> results [seeds, ...]`, a repetition for each number."""
 
 
 def run_experiment(
@@ -59,16 +69,20 @@ def run_experiment(
     build: Callable[[ConfigT], Program],
     report: Callable[[RunResult], Report],
     argv: Sequence[str] | None = None,
+    *,
+    first: Callable[[ConfigT], ConfigT] | None = None,
 ) -> RunResult | None:
     """Runs an experiment as its command line says. In several processes, all call it.
 
     Args:
       name: of the experiment; its runs lie in `runs/<name>/`.
       presets: configurations by name, see `parse`.
-      build: wires a program; nothing is computed. It raises `ConfigError` where the configuration
-        contradicts itself.
+      build: wires a program; nothing is computed. A `ValueError` means that the configuration
+        contradicts itself; its message begins with the field's name.
       report: draws figures into the run's folder and returns the summary; in process 0.
       argv: arguments without the program's name; `sys.argv[1:]` by default.
+      first: runs other experiments whose results this one needs, once `build` has accepted the
+        configuration, and returns the configuration with what they made. A dry run leaves it out.
 
     Returns:
       The outcome; None after a dry run.
@@ -83,85 +97,77 @@ def run_experiment(
       ...     presets = {"quick": Config(), "paper": Config(num_chunks=1000)}
       ...     return run_experiment("bandits", presets, build, report, argv)
     """
+    config = parse(presets, argv, prog=f"gpicljax run {name}", prepare=_set_up)
+    if first is not None and not config.dry_run:
+        _built(build, config)
+        with failures_reported():
+            config = first(config)
+    return run_config(name, config, build, report)
 
-    def prepare(config: TrainingConfig) -> None:
-        enable_compilation_cache()
-        join_cluster(config)
-        one_device_per_core()
 
-    config = parse(presets, argv, prog=f"gpicljax run {name}", prepare=prepare)
-    try:
-        program = build(config)
-    except ConfigError as error:
-        exit_with_error(error)
-    per_chunk, num_chunks = config.chunks(program.observations)
+def run_config(
+    name: str,
+    config: ConfigT,
+    build: Callable[[ConfigT], Program],
+    report: Callable[[RunResult], Report],
+) -> RunResult | None:
+    """Runs an experiment with a configuration: what `run_experiment` does after the command line.
+
+    One experiment uses another by calling it so.
+
+    Args:
+      name: of the experiment.
+      config: the configuration.
+      build: as for `run_experiment`.
+      report: as for `run_experiment`.
+
+    Returns:
+      The outcome; None after a dry run.
+
+    Raises:
+      SystemExit: as `run_experiment`.
+
+    Example:
+      >>> def run(config):
+      ...     return run_config("bandits", config, build, report)
+    """
+    _set_up(config)
+    program = _built(build, config)
     replicas = _replicas(config, program)
     if config.dry_run:
-        _dry_run(config, program, replicas, per_chunk * num_chunks)
+        _dry_run(config, program, replicas)
         return None
     with failures_reported(), open_run(name, config) as run:
-        announce(
-            f"{name} {config.run_name}: {program.title}",
-            {
-                **program.details,
-                "observations": _observations_in_words(config, program),
-                "seeds": _devices_in_words(config, program, replicas),
-                "results": str(run.path),
-            },
-            expected_seconds=program.expected_seconds,
-        )
-
-        # Training.
-        training = _training(config, program, replicas, per_chunk)
+        _announce_run(run, config, program, replicas)
         take = _measurer(config, program, replicas)
-        state, history = run_chunks(
-            training.finish,
-            training.running,
-            advance=training.advance,
-            updates=per_chunk,
-            num_chunks=num_chunks,
-            run=run,
-            replicas=training.replicas,
-            probe=_probe(program, replicas, take, training),
-            checkpoint_every=config.checkpoint_every,
-            progress=Progress(num_chunks, key_metric=program.key_metric)
-            if config.progress
-            else None,
-            observations_per_chunk=per_chunk * program.observations * replicas.count,
-        )
-
-        # Evaluation.
+        params, history = _trained(run, config, program, replicas, take)
         log_once("evaluating ...")
-        params = _params(state, replicas, training)
-        measured = {
-            key: take("evaluate", each, params, range(each.repeats))
-            for key, each in program.measures.items()
-        }
-        unsound = not_finite_since(history)
-        names = ("the run",) if training.replicas is None else replicas.names
-        outcome = RunResult(
-            run=run,
-            config=config,
-            program=program,
-            params=(fetched := replicas.fetch(params)),
-            measured=measured,
-            baselines=None if program.baselines is None else on_main(program.baselines),
-            history=history,
-            steps=per_chunk * program.observations * np.arange(1, len(history) + 1),
-            parameters=parameter_count(fetched) // replicas.count,
-            sound=np.asarray([name not in unsound for name in names]),
-        )
-
-        # Results.
+        outcome = _evaluated(run, config, program, replicas, take, params, history)
         written = on_main(lambda: report(outcome))
         on_main(lambda: _save_agents(outcome, written, replicas))
         write_summary(run, written.results, written.text)
         log_once(f"{written.text}\n\nResults, figures and agents: {run.path}")
-        if unsound:
+        if unsound := not_finite_since(history):
             if is_main():
                 print(f"error: {in_words(unsound)}", file=sys.stderr)
             raise SystemExit(NOT_FINITE_CODE)
         return outcome
+
+
+def _set_up(config: TrainingConfig) -> None:
+    """Cache, processes and devices; the first computation comes after it."""
+    enable_compilation_cache()
+    join_cluster(config)
+    one_device_per_core()
+
+
+def _built(build: Callable[[ConfigT], Program], config: ConfigT) -> Program:
+    """The program; the process ends with a message about a flag where the values do not fit."""
+    try:
+        validate(config)
+        return build(config)
+    except (ValueError, OSError, SavedError, ShardError) as error:
+        exit_with_error(as_config_error(error, config))
 
 
 # Where the runs are ------------------------------------------------------------------------------
@@ -188,6 +194,22 @@ def _cells(config: TrainingConfig, program: Program) -> Any:
     )
 
 
+def _announce_run(
+    run: RunDirectory, config: TrainingConfig, program: Program, replicas: Replicas
+) -> None:
+    sizes = {}
+    if program.init is not None:
+        sizes = {
+            "observations": _observations_in_words(config, program),
+            "seeds": _devices_in_words(config, program, replicas),
+        }
+    announce(
+        f"{run.experiment} {config.run_name}: {program.title}",
+        {**program.details, **sizes, "results": str(run.path)},
+        expected_seconds=program.expected_seconds,
+    )
+
+
 def _observations_in_words(config: TrainingConfig, program: Program) -> str:
     each, chunks = config.chunks(program.observations)
     chunk = each * program.observations
@@ -203,6 +225,31 @@ def _devices_in_words(config: TrainingConfig, program: Program, replicas: Replic
 
 
 # Training ----------------------------------------------------------------------------------------
+
+
+def _trained(
+    run: RunDirectory, config: TrainingConfig, program: Program, replicas: Replicas, take: Take
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Parameters of all agents `[replicas, ...]` and the log; None and no log without agents."""
+    if program.init is None:
+        return None, []
+    per_chunk, num_chunks = config.chunks(program.observations)
+    training = _training(config, program, replicas, per_chunk)
+    progress = Progress(num_chunks, key_metric=program.key_metric) if config.progress else None
+    state, history = run_chunks(
+        training.finish,
+        training.running,
+        advance=training.advance,
+        updates=per_chunk,
+        num_chunks=num_chunks,
+        run=run,
+        replicas=training.replicas,
+        probe=_probe(program, replicas, take, training),
+        checkpoint_every=config.checkpoint_every,
+        progress=progress,
+        observations_per_chunk=per_chunk * program.observations * replicas.count,
+    )
+    return _params(state, replicas, training), history
 
 
 def _training(
@@ -224,9 +271,6 @@ def _params(state: Any, replicas: Replicas, training: Training) -> Any:
 
 
 # Evaluation --------------------------------------------------------------------------------------
-
-Take = Callable[[str, Measure, Any, Sequence[int]], Any]
-"""`(use, measure, params, numbers) -> results [seeds, ...]`, a repetition for each number."""
 
 
 def _measurer(config: TrainingConfig, program: Program, replicas: Replicas) -> Take:
@@ -254,6 +298,50 @@ def _measurer(config: TrainingConfig, program: Program, replicas: Replicas) -> T
         return parts[0] if len(parts) == 1 else jax.tree.map(_joined, *parts)
 
     return take
+
+
+def _taken(take: Callable[[Measure], Any], measures: Any) -> Any:
+    """The results of measures, in the measures' places; mappings keep their order."""
+    if measures is None:
+        return None
+    if isinstance(measures, Measure):
+        return take(measures)
+    if isinstance(measures, Mapping):
+        return {name: _taken(take, each) for name, each in measures.items()}
+    return type(measures)(*(_taken(take, each) for each in measures))
+
+
+def _evaluated(
+    run: RunDirectory,
+    config: TrainingConfig,
+    program: Program,
+    replicas: Replicas,
+    take: Take,
+    params: Any,
+    history: list[dict[str, Any]],
+) -> RunResult:
+    """Everything that the report is made from."""
+    per_chunk, _ = config.chunks(program.observations)
+    unsound = not_finite_since(history)
+    fetched = replicas.fetch(params)
+    return RunResult(
+        run=run,
+        config=config,
+        program=program,
+        params=fetched,
+        measured=_taken(
+            lambda each: take("evaluate", each, params, range(each.repeats)), program.measures
+        ),
+        host_measured=None if program.host_measures is None else on_main(program.host_measures),
+        history=history,
+        steps=per_chunk * program.observations * np.arange(1, len(history) + 1),
+        parameters=parameter_count(fetched) // replicas.count,
+        sound=np.asarray(
+            [name not in unsound for name in replicas.names]
+            if replicas.count > 1
+            else [not unsound]
+        ),
+    )
 
 
 def _joined(*parts: np.ndarray) -> np.ndarray:
@@ -313,20 +401,21 @@ def _save_agents(outcome: RunResult, written: Report, replicas: Replicas) -> Non
 # Dry run -----------------------------------------------------------------------------------------
 
 
-def _dry_run(config: TrainingConfig, program: Program, replicas: Replicas, updates: int) -> None:
+def _dry_run(config: TrainingConfig, program: Program, replicas: Replicas) -> None:
     """Prints exact sizes, one compiled update's memory and time, and the projected hours."""
-    cell = next(iter(program.cells.values()))
-    shapes = jax.eval_shape(program.init, jax.random.key(0), cell)
-    announce(
-        f"dry run of {config.run_name}: {program.title}",
-        {
-            **program.details,
+    each, chunks = config.chunks(program.observations)
+    sizes = {}
+    if program.init is not None:
+        cell = next(iter(program.cells.values()))
+        shapes = jax.eval_shape(program.init, jax.random.key(0), cell)
+        observations = _observations_in_words(config, program)
+        sizes = {
             "parameters per agent": f"{parameter_count(shapes.params):,}",
-            "observations": f"{_observations_in_words(config, program)}, in {updates:,} updates",
+            "observations": f"{observations}, in {each * chunks:,} updates",
             "seeds": _devices_in_words(config, program, replicas),
-        },
-    )
-    if not updates:
+        }
+    announce(f"dry run of {config.run_name}: {program.title}", {**program.details, **sizes})
+    if program.init is None or not chunks:
         return
     log_once("compiling the start of the training ...")
     training = _training(config, program, replicas, 1)
@@ -340,7 +429,7 @@ def _dry_run(config: TrainingConfig, program: Program, replicas: Replicas, updat
         rate = program.observations * replicas.count / cost.seconds
         say_cost |= {
             "time": f"{cost.seconds:.4f} s ({rate:,.0f} observations/s)",
-            "projected training": f"{cost.seconds * updates / 3600:.3f} hours",
+            "projected training": f"{cost.seconds * each * chunks / 3600:.3f} hours",
         }
     else:
         say_cost["time"] = f"not taken: {cost.free_bytes / 2**30:.3f} GiB are free"

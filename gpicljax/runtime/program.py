@@ -107,15 +107,17 @@ class Program(NamedTuple):
 
     Attributes:
       title: what runs, in a line.
-      init: `(key, cell) -> state`; the state has `params`.
-      update: `state -> (state, metrics)`, once.
-      observations: environment steps (or tokens) of one update; 0 where nothing is trained.
+      init: `(key, cell) -> state`; the state has `params`. None for a study without agents.
+      update: `state -> (state, metrics)`, once. None where nothing is trained.
+      observations: environment steps (or tokens) of one update.
       details: what else to announce, by name.
       between: `state -> state`, between two chunks: new tasks, the next stage of a curriculum.
       cells: what distinguishes the cells of a grid by their names, pytrees of equal shapes; every
         cell is run with every seed.
-      measures: what is measured in the end, by name.
-      baselines: `() -> anything`, what is measured besides, without any agent, on the host.
+      measures: what is measured of the agents in the end: `Measure`s in mappings and NamedTuples
+        of any nesting, or None.
+      host_measures: `() -> anything`, what is measured on the host, without these agents: rules,
+        nulls, language models; all there is in a study without agents.
       probe: what is measured after every chunk.
       key_metric: what the progress line shows.
       save: `(folder, cell, *, params, **about)`, writes the agent of one seed, with what else its
@@ -139,14 +141,14 @@ class Program(NamedTuple):
     """
 
     title: str
-    init: Callable[[jax.Array, Any], Any]
-    update: Callable[[Any], tuple[Any, dict[str, jax.Array]]]
-    observations: int
+    init: Callable[[jax.Array, Any], Any] | None = None
+    update: Callable[[Any], tuple[Any, dict[str, jax.Array]]] | None = None
+    observations: int = 0
     details: Mapping[str, str] = {}
     between: Callable[[Any], Any] = lambda state: state
     cells: Mapping[str, Any] = {"": ()}
-    measures: Mapping[str, Measure] = {}
-    baselines: Callable[[], Any] | None = None
+    measures: Any = {}
+    host_measures: Callable[[], Any] | None = None
     probe: Probe | None = None
     key_metric: str | None = None
     save: Callable[..., None] | None = None
@@ -164,9 +166,9 @@ class RunResult(NamedTuple):
       run: the run's folder.
       config: the configuration.
       program: the program that was built from it.
-      params: the agents' parameters.
-      measured: results of all measures, by name.
-      baselines: what `Program.baselines` returned.
+      params: the agents' parameters; None where there are no agents.
+      measured: the results, in the places that the measures have in `Program.measures`.
+      host_measured: what `Program.host_measures` returned.
       history: the log.
       steps: `int64[chunks]`, observations of one seed by the end of each chunk.
       parameters: number of parameters of one agent.
@@ -184,8 +186,8 @@ class RunResult(NamedTuple):
     config: Any
     program: Program
     params: Any
-    measured: Mapping[str, Any]
-    baselines: Any
+    measured: Any
+    host_measured: Any
     history: list[dict[str, Any]]
     steps: np.ndarray
     parameters: int

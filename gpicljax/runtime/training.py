@@ -69,7 +69,7 @@ def start_training(
     """Begins all runs: a single one, or those that share data, on all devices; else side by side.
 
     Args:
-      program: what is trained.
+      program: what is trained; it has agents.
       replicas: the runs.
       keys: typed keys, one for each run.
       cells: what distinguishes their cells, a pytree of arrays with a leading axis of runs.
@@ -92,13 +92,19 @@ def start_training(
 
 
 def _begin(program: Program, key: jax.Array, cell: Any) -> _Running:
+    assert program.init is not None
     state = program.init(key, cell)
-    metrics = jax.eval_shape(program.update, state)[1] if program.observations else {}
+    metrics = (
+        jax.eval_shape(program.update, state)[1] if program.update and program.observations else {}
+    )
     dtypes = {name: jnp.result_type(x.dtype, jnp.float32) for name, x in metrics.items()}
     return _Running(state, {n: jnp.zeros(x.shape, dtypes[n]) for n, x in metrics.items()})
 
 
-def _advance(update: Callable[[Any], Any]) -> Callable[..., tuple[_Running, tuple[()]]]:
+def _advance(update: Callable[[Any], Any] | None) -> Callable[..., tuple[_Running, tuple[()]]]:
+    if update is None:
+        return lambda running, n: (running, ())
+
     def step(_: Any, running: _Running) -> _Running:
         state, metrics = update(running.state)
         return _Running(state, {n: total + metrics[n] for n, total in running.sums.items()})

@@ -74,14 +74,14 @@ def test_the_film_is_an_animated_gif_of_the_episode(finished):
 
 def test_the_page_tells_the_episode_step_by_step(finished):
     run, results = finished
-    look = jax.tree.map(lambda x: x[0, 0], results.measured["greedy"].look)
-    length = int(results.measured["greedy"].episodes.lengths[0, 0])
+    look = jax.tree.map(lambda x: x[0, 0], results.measured["trained"]["greedy"].look)
+    length = int(results.measured["trained"]["greedy"].episodes.lengths[0, 0])
     text = (run / "figures" / "episode.html").read_text()
     told = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
     assert told["last"] == length and len(told["sheets"]) == 1
     names = ["left", "down", "right", "up"]
     assert told["actions"] == [names[action] for action in look.actions[:length]]
-    assert sum(told["reward"]) == results.measured["greedy"].episodes.returns[0, 0]
+    assert sum(told["reward"]) == results.measured["trained"]["greedy"].episodes.returns[0, 0]
     assert "row 0, column 0" in told["words"][0] and "row 3, column 3" in told["words"][-1]
 
 
@@ -107,7 +107,7 @@ def test_saved_agents_do_what_was_measured(finished):
         keys = [jax.random.fold_in(jax.random.fold_in(root, seed), i) for i in range(5)]
         parts = [again(key, loaded.params) for key in keys]
         again = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-        for mine, theirs in zip(again, results.measured["greedy"].episodes, strict=True):
+        for mine, theirs in zip(again, results.measured["trained"]["greedy"].episodes, strict=True):
             assert np.array_equal(mine, theirs[seed])
         assert loaded.info["evaluation"]["mean_return"] == pytest.approx(again.returns.mean())
 
@@ -187,7 +187,7 @@ def test_a_sweep_trains_its_cells_side_by_side_and_tasks_may_change(finished, tm
     assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
     idle = episodes(both, "greedy", 1).returns
     assert mine.returns.mean() > idle.mean() + 0.5
-    assert episodes(both, "greedy elsewhere", 0).returns.mean() < mine.returns.mean() - 0.2
+    assert episodes(both, "greedy", 0, "elsewhere").returns.mean() < mine.returns.mean() - 0.2
     run = tmp_path / "train_agent" / NAME
     text = (run / "summary.md").read_text()
     assert "**learning_rate=0.0**, greedy, on permute_actions=True" in text
@@ -240,7 +240,7 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
     ucb1, lost, thompson = (train_agent_report.regret_by_pull(results.config, p) for p in everybody)
     assert ucb1.shape == (2, 30, 81) and (np.diff(ucb1) >= 0).all() and not ucb1[..., 0].any()
     assert max(ucb1[..., -1].mean(), thompson[..., -1].mean()) < lost[..., -1].mean() - 6
-    for player in train_agent_report.players(results, " elsewhere"):
+    for player in train_agent_report.players(results, "elsewhere"):
         assert not player.regrets.any() and not player.played.returns.any()
     assert "Regret of a trial's 80 pulls, on high=0.0" in printed
     (run,) = tmp_path.glob("train_agent/*")

@@ -39,7 +39,7 @@ from gpicljax.studies.train_agent.options import (
     make_params,
     memories,
 )
-from gpicljax.studies.train_agent.report import report
+from gpicljax.studies.train_agent.report import ELSEWHERE, TRAINED, report
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,17 +141,14 @@ def starting_point(argv: Sequence[str]) -> Config:
 
 
 def build(config: Config) -> Program:
-    """Wires environment and trainer together. ConfigError where they contradict each other."""
+    """Wires environment and trainer together."""
     algorithm, env = agents.get_algorithm(config.algo), make_env(config)
     env_params = make_params(config, env)
     each = config.episodes_per_trial
     vec = gpicljax.VectorEnv(
         env, config.num_envs, episodes_per_trial=each, resets=config.resets, params=env_params
     )
-    try:
-        trainer = algorithm.make(config.agent, vec, config.network)
-    except ValueError as error:
-        raise ConfigError(f"agent, network or num_envs: {error}") from error
+    trainer = algorithm.make(config.agent, vec, config.network)
     hparams = config.hparams
     if hasattr(hparams, "decay_updates"):
         updates = config.updates(trainer.observations)
@@ -164,9 +161,9 @@ def build(config: Config) -> Program:
         vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
         return state.replace(rollout=state.rollout._replace(vstate=vstate, timestep=timestep))
 
-    distributions = {"": env_params}
+    distributions = {TRAINED: env_params}
     if config.evaluation_params:
-        distributions[" elsewhere"] = evaluation_params(config, env)
+        distributions[ELSEWHERE] = evaluation_params(config, env)
     limit, bandit = config.evaluation_steps, is_bandit(env)
     play_some = functools.partial(
         evaluator,
@@ -196,10 +193,12 @@ def build(config: Config) -> Program:
         between=renew,
         cells=cells(config),
         measures={
-            name + where: Measure(function, (number, params), repeats)
+            where: {
+                name: Measure(function, (number, params), repeats)
+                for group, function in groups_of_players
+                for number, name in enumerate(group)
+            }
             for where, params in distributions.items()
-            for group, function in groups_of_players
-            for number, name in enumerate(group)
         },
         probe=Probe(
             Measure(groups_of_players[0][1], (0, env_params)), probe_metrics(config.algo, forgets)

@@ -21,6 +21,8 @@ from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.films import animation, choose_frames, contact_sheet, render_frames
 from gpicljax.viz.style import save_figure
 
+TRAINED, ELSEWHERE = "trained", "elsewhere"
+"""The distributions over tasks that agents are evaluated on."""
 NULLS = {"random": "random actions", "thompson": "Thompson sampling", "ucb1": "UCB1"}
 """What agents are compared with on the same tasks, by measure."""
 
@@ -39,14 +41,16 @@ class Player(NamedTuple):
     regrets: np.ndarray | None
 
 
-def episodes(outcome: RunResult, measure: str, cell: int = 0) -> EpisodeReturns:
+def episodes(
+    outcome: RunResult, player: str, cell: int = 0, where: str = TRAINED
+) -> EpisodeReturns:
     """The episodes of `"greedy"` agents, or of `"random"` actions on the same tasks.
 
     Leaves are `[seeds, N]`, those of one cell; returns are NaN where a seed has broken.
     """
     count = outcome.config.evaluation_episodes
-    played = jax.tree.map(lambda x: x[:, :count], outcome.measured[measure].episodes)
-    if measure.startswith("greedy"):
+    played = jax.tree.map(lambda x: x[:, :count], outcome.measured[where][player].episodes)
+    if player == "greedy":
         played = played._replace(returns=outcome.seeds(played.returns))
     return jax.tree.map(lambda x: x[_lanes(outcome, cell)], played)
 
@@ -55,18 +59,18 @@ def _lanes(outcome: RunResult, cell: int) -> slice:
     return slice(cell * outcome.config.seeds, (cell + 1) * outcome.config.seeds)
 
 
-def players(outcome: RunResult, where: str = "") -> list[Player]:
+def players(outcome: RunResult, where: str = TRAINED) -> list[Player]:
     """The agents, cell by cell, then all that they are compared with.
 
     Args:
       outcome: of the run.
-      where: which tasks: those of the training, or `" elsewhere"`.
+      where: which tasks: `TRAINED` or `ELSEWHERE`.
     """
     config = outcome.config
 
     def player(name: str, measure: str, cell: int = 0) -> Player:
-        played = episodes(outcome, measure + where, cell)
-        regrets = outcome.measured[measure + where].regrets
+        played = episodes(outcome, measure, cell, where)
+        regrets = outcome.measured[where][measure].regrets
         if regrets is not None:
             trials = config.evaluation_episodes // config.episodes_per_trial
             regrets = np.asarray(regrets, np.float64)[_lanes(outcome, cell), :trials]
@@ -74,14 +78,14 @@ def players(outcome: RunResult, where: str = "") -> list[Player]:
 
     cells = list(outcome.program.cells)
     found = [player(name or config.algo, "greedy", i) for i, name in enumerate(cells)]
-    nulls = [null for null in NULLS if null + where in outcome.measured]
+    nulls = [null for null in NULLS if null in outcome.measured[where]]
     return found + [player(NULLS[null], null) for null in nulls]
 
 
 def distributions(outcome: RunResult) -> dict[str, str]:
     """The distributions over tasks that agents were evaluated on, in words, by `where`."""
     other = " ".join(outcome.config.evaluation_params)
-    return {"": ""} | ({" elsewhere": other} if other else {})
+    return {TRAINED: ""} | ({ELSEWHERE: other} if other else {})
 
 
 def seed_means(played: EpisodeReturns) -> np.ndarray:
@@ -199,7 +203,7 @@ def draw_trials(outcome: RunResult) -> list[str]:
     """Returns by episode and regret by pull, where there are such; what is to be seen, in words."""
     config, said = outcome.config, []
     for where, words in distributions(outcome).items():
-        ending, on = "_elsewhere" * bool(where), f", on {words}" if words else ""
+        ending, on = "_elsewhere" * (where == ELSEWHERE), f", on {words}" if words else ""
         about = f"{config.algo} on {config.env}" + (f", {words}" if words else "")
         played_by_all = players(outcome, where)
         if config.episodes_per_trial > 1:
@@ -290,7 +294,7 @@ def draw_learning(outcome: RunResult) -> None:
 def draw_episode(outcome: RunResult) -> str:
     """Films a greedy episode of the first sound seed, and writes its page; says so in words."""
     config, env = outcome.config, outcome.program.more
-    whose, look = outcome.first_sound(outcome.measured["greedy"].look)
+    whose, look = outcome.first_sound(outcome.measured[TRAINED]["greedy"].look)
     episode = jax.tree.map(lambda x: x[0], look)
     if not config.film_frames or not env.can_render:
         none = f"{config.env} draws no pictures" if config.film_frames else "none was asked for"
@@ -358,12 +362,12 @@ def report(outcome: RunResult) -> Report:
 def numbers(outcome: RunResult) -> dict[str, Any]:
     """What the summary's JSON holds; `return` is that of the first cell, `cells` has all."""
 
-    def returns(measure: str, cell: int = 0) -> dict[str, Any]:
-        means = seed_means(episodes(outcome, measure, cell))
+    def returns(player: str, cell: int = 0, where: str = TRAINED) -> dict[str, Any]:
+        means = seed_means(episodes(outcome, player, cell, where))
         return {"seeds": means.tolist(), **dataclasses.asdict(mean_interval(means))}
 
     def played_by_all(where: str) -> dict[str, Any]:
-        found = {m.removesuffix(where): returns(m) for m in outcome.measured if m.endswith(where)}
+        found = {player: returns(player, 0, where) for player in outcome.measured[where]}
         return {"return": found.pop("greedy"), **found}
 
     cells = outcome.program.cells
@@ -375,12 +379,12 @@ def numbers(outcome: RunResult) -> dict[str, Any]:
         "observations_per_s": throughput(outcome.history),
         "parameters": outcome.parameters,
     }
-    found |= {null: returns(null) for null in NULLS if null in outcome.measured}
+    found |= {null: returns(null) for null in NULLS if null in outcome.measured[TRAINED]}
     if len(cells) > 1:
         found["cells"] = {name: returns("greedy", i) for i, name in enumerate(cells)}
-    if " elsewhere" in distributions(outcome):
-        other = {"params": list(outcome.config.evaluation_params), **played_by_all(" elsewhere")}
+    if ELSEWHERE in distributions(outcome):
+        other = {"params": list(outcome.config.evaluation_params), **played_by_all(ELSEWHERE)}
         if len(cells) > 1:
-            other["cells"] = {n: returns("greedy elsewhere", i) for i, n in enumerate(cells)}
+            other["cells"] = {n: returns("greedy", i, ELSEWHERE) for i, n in enumerate(cells)}
         found["elsewhere"] = other
     return found

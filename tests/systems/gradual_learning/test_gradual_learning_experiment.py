@@ -106,8 +106,8 @@ def test_refusals(flags, message, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--learner=recurrent-ppo", "--ppo.minibatches=5"], "ppo, network or number of streams:"),
-        (["--learner=r2d2", "--q-network.memory=transformer"], "r2d2, network or number"),
+        (["--learner=recurrent-ppo", "--ppo.minibatches=5"], "minibatches: got 5"),
+        (["--learner=r2d2", "--q-network.memory=transformer"], "--r2d2.carries: got 'stored'"),
     ],
 )
 def test_sizes_that_contradict_each_other_are_refused(flags, message, capsys):
@@ -153,7 +153,7 @@ def test_a_small_run_is_reported_and_saved(tmp_path):
     text = (outcome.run.path / "summary.md").read_text()
     for title in ("## A.", "## B.", "## C.", "ranking"):
         assert title in text
-    oracle = outcome.baselines["oracle"]
+    oracle = outcome.host_measured["oracle"]
     assert oracle.cleared[0] == 2
     assert {path.name for path in outcome.run.figures.iterdir()} >= {"efficiency.png", "icl.png"}
     loaded = load_agent(outcome.run.path / "agents" / "seed_0")

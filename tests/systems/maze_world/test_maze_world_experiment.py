@@ -21,6 +21,7 @@ from gpicljax.systems.maze_world.data.demonstrations import Demonstration
 from gpicljax.systems.maze_world.data.stored import collect_trajectories, metadata
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.studies.maze_world import program as maze_world
+from gpicljax.systems.maze_world.studies.maze_world import start
 from gpicljax.systems.maze_world.studies.maze_world.config import PRESETS
 from gpicljax.systems.maze_world.studies.maze_world_autoencoder import (
     program as maze_world_autoencoder,
@@ -87,7 +88,7 @@ def test_writes_everything(finished):
     text = (run / "summary.md").read_text()
     for word in ("privileged, p = 25 %", "| random |", "| greedy |", "k = 4, after 1"):
         assert word in text
-    shown = outcome.measured["shown, noise as in training"]
+    shown = outcome.measured.shown["noise as in training"]
     assert shown.policy.shape == (2, 4, 16) and np.isfinite(shown.image).all()
 
 
@@ -119,10 +120,10 @@ def test_models_are_measured_as_they_are_in_mazes_of_other_densities(finished, c
     swept = maze_world.main([*given, *more])
     for ours, theirs in zip(*map(jax.tree.leaves, (swept.params, outcome.params)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    name = "shown, noise as in training"
-    again, before = (each.measured[name].policy for each in (swept, outcome))
+    name = "noise as in training"
+    again, before = (each.measured.shown[name].policy for each in (swept, outcome))
     np.testing.assert_allclose(again, before, rtol=1e-4)
-    assert (swept.measured["shown, density 0.2"].policy != again).any()
+    assert (swept.measured.densities[0.2].policy != again).any()
     assert "| density | full context | context-free |" in capsys.readouterr().out
 
 
@@ -205,7 +206,7 @@ def test_damaged_episodes_are_refused(pictures, mazes, tmp_path, capsys):
     min(path for path in copy.glob("shard-*/**/*") if path.is_file()).unlink()
     with pytest.raises(SystemExit):
         maze_world.main([*TINY, f"--autoencoder={pictures}", f"--data={copy}", "--dry-run"])
-    assert f"data: {copy}" in capsys.readouterr().err
+    assert f"error: {copy}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
@@ -243,20 +244,19 @@ def test_the_autoencoder_of_a_run_is_used_again_if_it_is_what_is_wanted(
 ):
     trained = []
 
-    def train(words):
-        trained.append(words)
-        config = parse(maze_world_autoencoder.PRESETS, words)
+    def train(config):
+        trained.append(config)
         run = tmp_path / "maze_world_autoencoder" / config.run_name
         (run / "agents" / "seed_0").mkdir(parents=True, exist_ok=True)
         (run / "config.json").write_text(json.dumps(to_json(config)))
 
-    monkeypatch.setattr(maze_world_autoencoder, "main", train)
+    monkeypatch.setattr(maze_world_autoencoder, "run", train)
     quick = dataclasses.replace(PRESETS["quick"], runs_dir=tmp_path)
-    folder = maze_world.trained_autoencoder(quick)
-    assert folder == maze_world.trained_autoencoder(quick) and len(trained) == 1
+    folder = start.trained_autoencoder(quick)
+    assert folder == start.trained_autoencoder(quick) and len(trained) == 1
     denser = dataclasses.replace(quick, density=0.4)
     with pytest.raises(SystemExit):
-        maze_world.trained_autoencoder(denser)
+        start.trained_autoencoder(denser)
     assert "density: 0.36 -> 0.4" in capsys.readouterr().err and len(trained) == 1
-    assert maze_world.trained_autoencoder(dataclasses.replace(denser, overwrite=True)) == folder
-    assert "--overwrite" in trained[1] and "--overwrite" not in trained[0]
+    assert start.trained_autoencoder(dataclasses.replace(denser, overwrite=True)) == folder
+    assert [config.overwrite for config in trained] == [False, True]

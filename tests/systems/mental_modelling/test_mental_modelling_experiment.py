@@ -52,7 +52,7 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
 
 def test_what_cannot_be_measured_is_refused(tmp_path, capsys):
     for arguments, message in (
-        (["--data", str(tmp_path)], "has no episodes of any task"),
+        (["--data", str(tmp_path)], "accepted: a folder with episodes of any task"),
         (["--questions", "next"], "questions: got"),
         (["--histories", "41"], "histories: got"),
         (["collect", "--tasks", "Chess"], "tasks: got"),

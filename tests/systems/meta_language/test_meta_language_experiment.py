@@ -72,8 +72,8 @@ def test_writes_everything(finished):
     assert told["last"] == 288 and "of 288 tokens drawn" in told["words"][0]
     # Nobody predicts a language better than itself, in the end.
     assert sum(map(float, told["readings"][1][1:])) > sum(told["reward"])
-    assert results.measured["words after 48"].shape == (1, 2, 192)
-    assert "words after 96" in results.measured
+    assert results.measured.continued["words after 48"].shape == (1, 2, 192)
+    assert "words after 96" in results.measured.continued
 
 
 @pytest.mark.slow
@@ -100,9 +100,9 @@ def test_compares_runs(finished, tmp_path, capsys):
     runs = finished[0]
     other = ["--model.kind=linear", "--tasks=3", "--name=other", "--demonstrations=0"]
     results = meta_language.main([*TINY, *other, f"--runs-dir={runs}"])
-    assert {"seen languages", "unseen languages"} <= set(results.measured)
+    assert {"seen languages", "unseen languages"} <= set(results.measured.languages)
     text = meta_language_compare.main(["quick", "other", f"--runs-dir={runs}", f"--out={tmp_path}"])
-    end = results.measured["n = 3"].nats[0]
+    end = results.measured.languages["n = 3"].nats[0]
     row = next(line for line in text.splitlines() if line.startswith("| other"))
     assert f"{results.parameters:,}" in row
     last = end[:, meta_language_report.log_bins(end.shape[1])[-1] :].mean()
@@ -134,8 +134,8 @@ def test_other_models_and_finite_tasks(kind, tmp_path, capsys):
             "--demonstrations=0",
         ]
     )
-    assert {"seen languages", "unseen languages"} <= set(results.measured)
-    assert results.measured["seen languages"].nats.shape[0] == 2
+    assert {"seen languages", "unseen languages"} <= set(results.measured.languages)
+    assert results.measured.languages["seen languages"].nats.shape[0] == 2
     assert "288 tokens of context, trained on 32" in capsys.readouterr().out
 
 

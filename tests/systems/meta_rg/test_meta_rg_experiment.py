@@ -59,7 +59,7 @@ def test_the_page_tells_the_first_greedy_episode(finished):
     _, run, results = finished
     page = (run / "figures" / "episode.html").read_text()
     told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
-    greedy = jax.tree.map(lambda x: x[0, 0], results.measured["greedy"])
+    greedy = jax.tree.map(lambda x: x[0, 0], results.measured.games["greedy"])
     games = greedy.valid.sum()
     # Three steps a game but for the last one's feedback; the decision is the second.
     assert told["last"] == 3 * games - 1 and "structure" in told["words"][0]
@@ -89,7 +89,7 @@ def test_saved_listeners_load(finished):
 
 
 def test_games_are_those_of_whole_episodes(finished):
-    greedy = finished[2].measured["greedy"]
+    greedy = finished[2].measured.games["greedy"]
     assert greedy.valid.shape[:2] == (2, 32)
     games = greedy.valid.sum(-1)
     # Support games come first, without gaps, and every episode has both phases.
@@ -198,7 +198,7 @@ def test_the_paper_s_grid_is_one_program(tmp_path, monkeypatch):
     small = [f"--network.{part}=16" for part in ("encoder", "mixer", "core")]
     results = meta_rg.main([*TINY, *grid, *small, f"--runs-dir={tmp_path}"])
     assert len(results.program.cells) == 4
-    assert results.measured["greedy"].valid.shape[0] == 8
+    assert results.measured.games["greedy"].valid.shape[0] == 8
     text = next(tmp_path.glob("meta_rg/*/summary.md")).read_text()
     assert "### Ours (greedy)" in text and "S = 4, O = 16" in text
     assert "messages re-permuted every game" in text and "random tokens" in text

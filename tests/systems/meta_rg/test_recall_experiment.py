@@ -102,7 +102,7 @@ def test_the_paper_preset_has_the_reference_s_sizes():
 def test_one_hot_stimuli_with_other_memories(rules, tmp_path):
     more = [f"--rules={rules}", "--stimulus=ohe", "--network.memory=dnc", "--network.slots=8"]
     outcome = recall.main([*TINY, *more, f"--runs-dir={tmp_path}"])
-    assert "single stimulus" not in outcome.baselines and outcome.sound.all()
+    assert "single stimulus" not in outcome.host_measured and outcome.sound.all()
 
 
 @pytest.mark.slow

@@ -14,8 +14,7 @@ from gpicljax import agents
 from gpicljax.agents import cloning
 from gpicljax.agents.acting import Params
 from gpicljax.interface import Trainer
-from gpicljax.runtime import ConfigError, load_agent
-from gpicljax.storage.array_folder import SavedError
+from gpicljax.runtime import check_config, load_agent
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import Config
 
@@ -40,7 +39,7 @@ def learner_of(config: Config, vec: gpicljax.VectorEnv) -> Learner:
     """The learner that a configuration names; its rate falls over the whole run.
 
     Raises:
-      ConfigError: if its sizes contradict each other, or the number of streams.
+      ValueError: if its sizes contradict each other, or the number of streams.
     """
     field, hparams = {
         "cloning": ("agent", config.hparams),
@@ -48,15 +47,12 @@ def learner_of(config: Config, vec: gpicljax.VectorEnv) -> Learner:
         "r2d2": ("r2d2", config.r2d2_hparams),
     }[config.learner]
     sizes: Any = getattr(config, field)
-    try:
-        if config.learner == "cloning":
-            network = config.network.network(vec.env.observation_space(), vec.env.action_space())
-            trainer = cloning.make(sizes, vec, network, TEACHERS[config.teacher]())
-            sizes = agents.TeacherCloningConfig(**dataclasses.asdict(sizes))
-        else:
-            trainer = agents.get_algorithm(config.learner).make(sizes, vec, config.learners_network)
-    except ValueError as error:
-        raise ConfigError(f"{field}, network or number of streams: {error}") from error
+    if config.learner == "cloning":
+        network = config.network.network(vec.env.observation_space(), vec.env.action_space())
+        trainer = cloning.make(sizes, vec, network, TEACHERS[config.teacher]())
+        sizes = agents.TeacherCloningConfig(**dataclasses.asdict(sizes))
+    else:
+        trainer = agents.get_algorithm(config.learner).make(sizes, vec, config.learners_network)
     updates = config.updates(trainer.observations) * trainer.optimiser_steps
     return Learner(trainer, dataclasses.replace(hparams, decay_updates=updates), sizes)
 
@@ -67,20 +63,14 @@ def starting_point(
     """What gives a new training state the network of `start_from`, if there is one."""
     if config.start_from is None:
         return lambda state: state
-    try:
-        found = load_agent(config.start_from, vec.env).params
-    except SavedError as error:
-        raise ConfigError(f"start_from: {error}") from error
+    found = load_agent(config.start_from, vec.env).params
     network = found.network if isinstance(found, Params) else found
     state = jax.eval_shape(learner.trainer.init, jax.random.key(0), learner.hparams)
     whole = isinstance(state.params, Params)
     own = state.params.network if whole else state.params
     shapes = [jax.tree.map(jnp.shape, params) for params in (network, own)]
-    if shapes[0] != shapes[1]:
-        raise ConfigError(
-            f"start_from: got {config.start_from}; accepted: an agent whose network is of the kind "
-            "and size of this one's"
-        )
+    accepted = "an agent whose network is of the kind and size of this one's"
+    check_config(shapes[0] == shapes[1], "start_from", str(config.start_from), accepted)
 
     def started(state: Any) -> Any:
         params = jax.tree.map(jnp.asarray, network)

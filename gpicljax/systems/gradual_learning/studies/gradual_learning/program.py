@@ -69,7 +69,7 @@ def build(config: Config) -> Program:
         update=trainer.update,
         observations=trainer.observations,
         measures={"streams": Measure(play, tasks)},
-        baselines=lambda: baselines(config, evaluated),
+        host_measures=lambda: baselines(config, evaluated),
         key_metric=KEY_METRICS[config.learner],
         save=lambda folder, cell, **about: save_agent(
             folder,

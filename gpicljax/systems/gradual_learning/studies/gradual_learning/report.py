@@ -184,7 +184,7 @@ def joined(streams: list[Streams]) -> Streams:
 
 def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
-    config, rules = outcome.config, outcome.baselines
+    config, rules = outcome.config, outcome.host_measured
     seeds = of_seeds(outcome)
     everything = joined(seeds)
     studies = studies_of(config, *ALL) * len(seeds)

@@ -11,10 +11,10 @@ from typing import Any, get_args
 import jax
 import jax.numpy as jnp
 
-from gpicljax.agents.algorithm import Untrained
 from gpicljax.checks import Count, check_choice
 from gpicljax.runtime import (
     FAST_COMPILE,
+    LoadedAgent,
     Program,
     RunResult,
     TrainingConfig,
@@ -85,30 +85,53 @@ PRESETS = {"quick": Config(seeds=1), "full": Config(seeds=3)}
 
 
 def folders(config: Config, name: str) -> list[Path]:
-    """The folders of an agent's seeds: of a run, shipped, or of a run that is made now."""
+    """The folders of an agent's seeds: of a run, or shipped; none where it is not trained yet."""
     family, learner = name.split(":")
     run = config.runs_dir / "in_context_rl_train" / f"{config.preset}-{family}-{learner}" / "agents"
     found = sorted(run.glob("seed_*"))
     if not found and config.preset == "quick" and name in SHIPPED:
         return [shipped_model(SHIPPED[name])]
-    if not found:
-        log_once(f"training {name} ...")
-        given = ["--preset", config.preset, "--family", family, "--learner", learner, "--requeue"]
-        given += ["--runs-dir", str(config.runs_dir), "--seeds", str(config.seeds)]
-        in_context_rl_train.main([*given, "--actions", str(config.actions)])
-        found = sorted(run.glob("seed_*"))
     return found
 
 
-def trained(config: Config, name: str) -> dict[str, dict[str, list[Tested]]]:
+def with_agents(config: Config) -> Config:
+    """Trains the agents that are missing, each in a run of its own."""
+    for name in config.agents:
+        if folders(config, name):
+            continue
+        log_once(f"training {name} ...")
+        family, learner = name.split(":")
+        training = dataclasses.replace(
+            in_context_rl_train.PRESETS[config.preset],
+            preset=config.preset,
+            family=family,
+            learner=learner,
+            actions=config.actions,
+            seeds=config.seeds,
+            runs_dir=config.runs_dir,
+            progress=config.progress,
+            requeue=True,
+        )
+        in_context_rl_train.run(training)
+    return config
+
+
+def loaded_agents(config: Config) -> dict[str, list[LoadedAgent]]:
+    """The seeds of each agent that is trained already; its trials are as long as this run's."""
+    loaded = {name: [load_agent(each) for each in folders(config, name)] for name in config.agents}
+    for name, seeds in loaded.items():
+        for each in seeds:
+            fits = int(each.env.horizon()) == config.actions
+            check_config(fits, "actions", config.actions, f"those of {name}")
+    return loaded
+
+
+def trained(
+    config: Config, name: str, loaded: list[LoadedAgent]
+) -> dict[str, dict[str, list[Tested]]]:
     """What a trained agent comes to: by tasks, and by what it is tested without, of all seeds."""
     family: Any = name.split(":")[0]
-    loaded = [load_agent(folder) for folder in folders(config, name)]
-    padded = family == "mixture"
-    env = loaded[0].env
-    check_config(
-        int(env.horizon()) == config.actions, "actions", config.actions, f"those of {name}"
-    )
+    padded, env = family == "mixture", loaded[0].env
 
     @functools.cache
     def program(env: Any) -> Any:
@@ -131,7 +154,9 @@ def trained(config: Config, name: str) -> dict[str, dict[str, list[Tested]]]:
     return found
 
 
-def compared(config: Config, folder: Path) -> dict[str, dict[str, list[Tested]]]:
+def compared(
+    config: Config, folder: Path, loaded: dict[str, list[LoadedAgent]]
+) -> dict[str, dict[str, list[Tested]]]:
     """The trials of all agents, by tasks and agent."""
     tests: dict[str, dict[str, list[Tested]]] = {}
     began = time.monotonic()
@@ -143,8 +168,8 @@ def compared(config: Config, folder: Path) -> dict[str, dict[str, list[Tested]]]
         each = rules(TESTS[where], config.actions, config.replicas, config.seed)
         tests[where] = {name: [tested] for name, tested in each.items()}
         done(f"rules on {where}")
-    for name in config.agents:
-        for where, agents in trained(config, name).items():
+    for name, seeds in loaded.items():
+        for where, agents in trained(config, name, seeds).items():
             tests[where] |= {f"**{shown}**": seeds for shown, seeds in agents.items()}
         done(name)
     bandits = [where for where in ("two-arms", "ten-arms") if where in config.tests]
@@ -161,20 +186,15 @@ def compared(config: Config, folder: Path) -> dict[str, dict[str, list[Tested]]]
 
 
 def build(config: Config) -> Program:
-    """Trains what is missing, each in a run of its own; what this run measures is baselines."""
-    if not config.dry_run:
-        for name in config.agents:
-            folders(config, name)
+    """Nothing is trained here: `with_agents` has trained what was missing."""
+    loaded = loaded_agents(config)
     folder = config.runs_dir / "in_context_rl" / config.run_name / "conversations"
     return Program(
         title=f"{len(config.agents)} trained agents, {len(config.tests)} sets of tasks",
-        init=lambda key, cell: Untrained((), key, jnp.zeros((), jnp.int32)),
-        update=lambda state: (state, {}),
-        observations=0,
-        baselines=lambda: compared(config, folder),
+        host_measures=lambda: compared(config, folder, loaded),
     )
 
 
 def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns the outcome, None after a dry run."""
-    return run_experiment("in_context_rl", PRESETS, build, table_report, argv)
+    return run_experiment("in_context_rl", PRESETS, build, table_report, argv, first=with_agents)

@@ -185,7 +185,7 @@ def _by_episode(tested: Any) -> Any:
 
 def table_report(outcome: RunResult) -> Report:
     """The table of `in_context_rl.py`, and its figures."""
-    config, tests = outcome.config, outcome.baselines
+    config, tests = outcome.config, outcome.host_measured
     learners = {}
     for where, agents in tests.items():
         mine = [name for name in agents if name.startswith("**") and ", " not in name]

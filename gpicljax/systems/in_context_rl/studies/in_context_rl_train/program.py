@@ -25,6 +25,7 @@ from gpicljax.runtime import (
     RunResult,
     TrainingConfig,
     check_config,
+    run_config,
     run_experiment,
     save_agent,
 )
@@ -216,12 +217,14 @@ def build(config: Config) -> Program:
         update=trainer.update,
         observations=trainer.observations,
         measures={
-            f"{name}, {condition}" if condition else name: measure(each, number)
+            name: {
+                condition: measure(each, number)
+                for condition, number in CONDITIONS.items()
+                if name == config.family or not condition
+            }
             for name, each in tests.items()
-            for condition, number in CONDITIONS.items()
-            if name == config.family or not condition
         },
-        baselines=lambda: {
+        host_measures=lambda: {
             name: rules(each, config.actions, config.replicas, config.seed, all_of_them=False)
             for name, each in tests.items()
         },
@@ -254,6 +257,11 @@ def _save(
         learner=config.learner,
         **about,
     )
+
+
+def run(config: Config) -> RunResult | None:
+    """Runs the experiment with a configuration; returns the outcome, None after a dry run."""
+    return run_config("in_context_rl_train", config, build, report)
 
 
 def main(argv: list[str] | None = None) -> RunResult | None:

@@ -18,13 +18,11 @@ def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     config = outcome.config
     tests = {}
-    for where, found in outcome.baselines.items():
+    for where, found in outcome.host_measured.items():
         agents = {name: [tested] for name, tested in found.items()}
-        for name, measured in outcome.measured.items():
-            tasks, _, condition = name.partition(", ")
-            if tasks == where:
-                shown = f"{config.learner}, {condition}" if condition else config.learner
-                agents[f"**{shown}**"] = of_seeds(measured)
+        for condition, measured in outcome.measured[where].items():
+            shown = f"{config.learner}, {condition}" if condition else config.learner
+            agents[f"**{shown}**"] = of_seeds(measured)
         tests[where] = agents
     rows = rows_of(tests)
     learner = f"**{config.learner}**"

@@ -11,9 +11,7 @@ import jax.numpy as jnp
 
 from gpicljax.agents.causal_model import Targets
 from gpicljax.agents.sequence import Sequences
-from gpicljax.data.shards import ShardError
 from gpicljax.interface import Agent
-from gpicljax.runtime import ConfigError
 from gpicljax.systems.maze_world.data.demonstrations import (
     MazeTrajectory,
     sample_trajectories,
@@ -51,10 +49,7 @@ def episodes_of(config: Config, env: MazeWorld) -> tuple[MazeTrajectory | None, 
     """The stored episodes to learn from, and the distributions of their mazes, if any."""
     if config.data is None:
         return None, ()
-    try:
-        return stored_episodes(config.data, env, config.demonstration.length)
-    except (ShardError, ValueError) as error:
-        raise ConfigError(f"data: {error}") from error
+    return stored_episodes(config.data, env, config.demonstration.length)
 
 
 def sampler(

@@ -25,7 +25,7 @@ from gpicljax.systems.maze_world.data.sequences import imitation_batch
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params, Task
 from gpicljax.systems.maze_world.measures.world_model import OpenLoopError, open_loop_error
-from gpicljax.systems.maze_world.studies.maze_world.config import ACTING, Config
+from gpicljax.systems.maze_world.studies.maze_world.config import ACTING, Acting, Config
 from gpicljax.systems.maze_world.studies.maze_world.rules import NOISES, Rules
 
 
@@ -90,11 +90,20 @@ class Extras(NamedTuple):
         return np.asarray(earned(self.env, self.env.default_params, rewards))
 
 
-class Measured(NamedTuple):
-    """All measures by name, and the rules beside the models."""
+class Measures(NamedTuple):
+    """What is measured of every model; `RunResult.measured` has the results in the same places.
 
-    measures: dict[str, Measure]
-    rules: Rules
+    Attributes:
+      shown: on episodes of a demonstrator, by its noise: `Imitated`.
+      densities: on such episodes in mazes of other densities, by density: `Imitated`.
+      acted: by size of the mazes and way of acting: `Acted`.
+      ahead: by length of the context, in pictures: `OpenLoopError`.
+    """
+
+    shown: dict[str, Any]
+    densities: dict[float, Any]
+    acted: dict[tuple[int, str], Any]
+    ahead: dict[int, Any]
 
 
 def measures_of(
@@ -104,8 +113,8 @@ def measures_of(
     pictures: Autoencoder,
     known: jax.Array,
     params_of: Callable[..., Params],
-) -> Measured:
-    """What is measured of every model, all on the same mazes.
+) -> tuple[Measures, Rules]:
+    """What is measured of every model, all on the same mazes, and the rules beside the models.
 
     Args:
       config: the configuration.
@@ -213,20 +222,21 @@ def measures_of(
         """What was generated for the rules is given to the models."""
         return rules.mazes(size), *more
 
-    measures = {
-        f"shown, {name}": Measure(shown, functools.partial(rules.shown, name)) for name in groups
-    }
-    for density in config.evaluation_densities:
-        sparse = Measure(shown, functools.partial(rules.shown, next(iter(groups)), density))
-        measures[f"shown, density {density}"] = sparse
-    for size in config.sizes:
-        for name in config.acting:
-            cooling, where = ACTING[name], params_of(size, config.steps)
-            cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in cooling))
-            given = functools.partial(in_mazes, size, unseen, where, cooled)
-            measures[f"acted, n = {size}, {name}"] = Measure(acted, given)
-    for mark in config.marks:
-        given = functools.partial(in_mazes, config.size, np.int32(mark))
-        measures[f"ahead after {mark}"] = Measure(ahead, given)
+    def act(size: int, name: Acting) -> Measure:
+        cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in ACTING[name]))
+        given = unseen, params_of(size, config.steps), cooled
+        return Measure(acted, functools.partial(in_mazes, size, *given))
 
-    return Measured(measures, rules)
+    def demonstrated(name: str, *density: float) -> Measure:
+        return Measure(shown, functools.partial(rules.shown, name, *density))
+
+    measures = Measures(
+        shown={name: demonstrated(name) for name in groups},
+        densities={x: demonstrated(next(iter(groups)), x) for x in config.evaluation_densities},
+        acted={(size, name): act(size, name) for size in config.sizes for name in config.acting},
+        ahead={
+            mark: Measure(ahead, functools.partial(in_mazes, config.size, np.int32(mark)))
+            for mark in config.marks
+        },
+    )
+    return measures, rules

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +20,6 @@ from gpicljax.runtime import (
     RunResult,
     Sharding,
     named_key,
-    parse,
     run_experiment,
     save_agent,
 )
@@ -35,7 +33,7 @@ from gpicljax.systems.maze_world.studies.maze_world.start import (
     autoencoder_of,
     context_name,
     start_of,
-    trained_autoencoder,
+    with_autoencoder,
 )
 
 
@@ -143,7 +141,7 @@ def build(config: Config) -> Program:
     mazes = "each seen once" if config.tasks == (0,) else f"{config.tasks} different ones"
     if stored is not None:
         mazes = f"{len(stored.length):,} stored episodes"
-    measured = measures_of(config, env, network, pictures, known, params_of)
+    measures, rules = measures_of(config, env, network, pictures, known, params_of)
 
     return Program(
         title=f"{config.model.kind} models of mazes and of a way through them",
@@ -167,8 +165,8 @@ def build(config: Config) -> Program:
             for steps in config.contexts
             for tasks in config.tasks
         },
-        measures=measured.measures,
-        baselines=measured.rules.all,
+        measures=measures,
+        host_measures=rules.all,
         key_metric="policy_loss",
         save=lambda folder, cell, **about: save_agent(
             folder,
@@ -196,7 +194,7 @@ def build(config: Config) -> Program:
         )
         if config.train and len(config.tasks) == 1
         else None,
-        more=Extras(env, measured.rules),
+        more=Extras(env, rules),
     )
 
 
@@ -207,8 +205,4 @@ def cell_name(steps: int, tasks: int) -> str:
 
 def main(argv: list[str] | None = None) -> RunResult | None:
     """Runs the experiment; returns its outcome (None after a dry run)."""
-    config = parse(PRESETS, argv, prog="gpicljax run maze_world")
-    argv = list(sys.argv[1:] if argv is None else argv)
-    if config.autoencoder is None and not config.dry_run:
-        argv += ["--autoencoder", str(trained_autoencoder(config))]
-    return run_experiment("maze_world", PRESETS, build, report, argv)
+    return run_experiment("maze_world", PRESETS, build, report, argv, first=with_autoencoder)

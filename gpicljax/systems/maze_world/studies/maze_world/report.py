@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -16,13 +16,18 @@ from gpicljax.runtime.metrics import throughput
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, frames
 from gpicljax.systems.maze_world.env.textures import LANDMARK_COLOURS
+from gpicljax.systems.maze_world.experts.privileged import Rule
 from gpicljax.systems.maze_world.figures.episode_page import maze_episode_page
 from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode, trajectory_figure
 from gpicljax.systems.maze_world.measures.exploration import cells_visited
+from gpicljax.systems.maze_world.studies.maze_world.measures import Imitated, Measures
+from gpicljax.systems.maze_world.studies.maze_world.rules import RULES
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.pictures import picture_grid
 from gpicljax.viz.style import save_figure
 
+KeyT = TypeVar("KeyT")
+ResultT = TypeVar("ResultT")
 FULL = "full context"
 SHOWN_RULES = ("random", "privileged, p = 5 %", "privileged, p = 25 %", "privileged, p = 100 %")
 """Beside the models in figures; tables have them all."""
@@ -41,24 +46,24 @@ class Results:
 
     def __init__(self, outcome: RunResult) -> None:
         self.outcome, self.models = outcome, list(outcome.program.cells)
-        self.shown = self._kind("shown, ")
-        self.acted = self._kind("acted, ")
-        self.ahead = self._kind("ahead after ")
-        self.rules: Mapping[str, Mapping[str, Any]] = outcome.baselines
+        measured: Measures = outcome.measured
+        self.shown = self._by_model(measured.shown)
+        self.densities = self._by_model(measured.densities)
+        self.acted = self._by_model(measured.acted)
+        self.ahead = self._by_model(measured.ahead)
+        self.rules: Mapping[tuple[int, Rule], Mapping[str, MazeTrajectory]] = outcome.host_measured
 
-    def _kind(self, start: str) -> dict[str, dict[str, Any]]:
-        """Measures by name, then by model: leaves `[seeds, N, ...]`, of sound seeds alone."""
-        config, sound = self.outcome.config, self.outcome.sound
-        found: dict[str, dict[str, Any]] = {}
-        for name, measured in self.outcome.measured.items():
-            if not name.startswith(start):
-                continue
-            by_model = found[name[len(start) :]] = {}
-            for i, model in enumerate(self.models):
-                rows = np.arange(i * config.seeds, (i + 1) * config.seeds)
-                rows = rows[sound[rows]]
-                by_model[model] = jax.tree.map(lambda x, rows=rows: x[rows], measured)
-        return found
+    def _by_model(self, measured: Mapping[KeyT, ResultT]) -> dict[KeyT, dict[str, ResultT]]:
+        """Results of each kind by model: leaves `[seeds, N, ...]`, of sound seeds alone."""
+        lanes = np.arange(len(self.outcome.sound)).reshape(len(self.models), -1)
+        rows = [of_model[self.outcome.sound[of_model]] for of_model in lanes]
+        return {
+            key: {
+                model: jax.tree.map(lambda x, own=own: x[own], result)
+                for model, own in zip(self.models, rows, strict=True)
+            }
+            for key, result in measured.items()
+        }
 
     def position(self, pose: np.ndarray) -> np.ndarray:
         """Stored poses `[..., 3, T]` as places in cells, float `[..., T, 2]`."""
@@ -90,6 +95,12 @@ def late(values: np.ndarray) -> np.ndarray:
     """The mean over the last quarter of each maze's episode, all seeds together: `[N]`."""
     steps = values.shape[-1]
     return values[..., -(steps // LATE) :].astype(np.float64).mean((0, -1))
+
+
+def late_means(measured: Imitated) -> dict[str, float]:
+    """The means over the last quarter, by part."""
+    parts = measured._asdict().items()
+    return {part: float(late(np.asarray(x)).mean()) for part, x in parts if x is not None}
 
 
 def quarters(values: np.ndarray) -> str:
@@ -127,8 +138,7 @@ def density_table(results: Results) -> str:
     others = [model for model in results.models if model != FULL]
     head = ["density", FULL, *others, *(f"full / {model}" for model in others)]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for density in sorted(results.outcome.config.evaluation_densities):
-        each = results.shown[f"density {density}"]
+    for density, each in sorted(results.densities.items()):
         nats = {model: late(measured.policy) for model, measured in each.items()}
         cells = [f"{nats[model].mean():.3f}" for model in (FULL, *others)]
         for model in others:
@@ -139,9 +149,9 @@ def density_table(results: Results) -> str:
 
 def acted_table(results: Results, size: int) -> str:
     """The rewards of all agents in mazes of one size, and what is known beside them."""
-    config, n = results.outcome.config, f"n = {size}"
+    config = results.outcome.config
     lines = [
-        f"| {n} | how | rewards | cells explored | agrees, % | own L_pm by quarter |",
+        f"| n = {size} | how | rewards | cells explored | agrees, % | own L_pm by quarter |",
         "|---|---|---|---|---|---|",
     ]
 
@@ -155,20 +165,16 @@ def acted_table(results: Results, size: int) -> str:
             f"| {agent} | {how} | {earned.mean:.2f} ± {half:.2f} | {cells.mean:.1f} {more}"
         )
 
-    for key, by_model in results.acted.items():
-        if not key.startswith(f"{n}, "):
-            continue
-        for model, acted in by_model.items():
+    for how in config.acting:
+        for model, acted in results.acted[size, how].items():
             agrees = 100 * acted.agrees.mean()
             more = f"| {agrees:.1f} | {quarters(acted.policy)} |"
-            row(model, key[len(n) + 2 :], acted.reward, acted.pose, more)
-    for key, by_name in results.rules.items():
-        if not key.startswith(f"{n}, "):
-            continue
-        for name, episode in by_name.items():
-            if name == "random" or name.startswith("privileged"):
-                rewards = results.outcome.program.more.earned(episode.reward)
-                row(name, key[len(n) + 2 :], rewards, episode.pose)
+            row(model, how, acted.reward, acted.pose, more)
+    for rule in config.rules:
+        for name in RULES:
+            episode = results.rules[size, rule][name]
+            rewards = results.outcome.program.more.earned(episode.reward)
+            row(name, f"{rule} rule", rewards, episode.pose)
     return "\n".join(lines)
 
 
@@ -182,7 +188,7 @@ def ahead_table(results: Results) -> str:
         cells = []
         for k in steps:
             for mark in config.marks:
-                errors = results.ahead[str(mark)][model].error[..., k - 1]
+                errors = results.ahead[mark][model].error[..., k - 1]
                 found = mean_interval(errors.reshape(-1).astype(np.float64))
                 cells.append(f"{found.mean:.4f} ± {found.high - found.mean:.4f}")
         lines.append(f"| {model} | " + " | ".join(cells) + " |")
@@ -237,10 +243,10 @@ def draw(results: Results) -> None:
 
 def earned_figure(results: Results, size: int) -> Any:
     """Rewards of arrivals added up, with 95 % intervals over mazes (Figure 8)."""
-    n, extras, config = f"n = {size}", results.outcome.program.more, results.outcome.config
-    drawn = results.acted[f"{n}, {config.acting[0]}"]
+    extras, config = results.outcome.program.more, results.outcome.config
+    drawn = results.acted[size, config.acting[0]]
     earned = {model: np.cumsum(acted.reward.mean(0), axis=-1) for model, acted in drawn.items()}
-    rules = results.rules[f"{n}, {config.rules[0]} rule"]
+    rules = results.rules[size, config.rules[0]]
     for name in SHOWN_RULES:
         earned[name] = np.cumsum(extras.earned(rules[name].reward), axis=-1)
     return icl_figure(
@@ -257,7 +263,7 @@ def ahead_figure(results: Results, k: int) -> Any:
     marks = np.asarray(config.marks, np.float64)
     curves = {}
     for model in results.models:
-        each = [results.ahead[str(mark)][model].error[..., k - 1] for mark in config.marks]
+        each = [results.ahead[mark][model].error[..., k - 1] for mark in config.marks]
         errors = np.stack([x.reshape(-1) for x in each], axis=1).astype(np.float64)
         curves[model] = dataclasses.replace(icl_curve(errors), position=marks)
     return icl_figure(
@@ -274,7 +280,7 @@ def frames_figure(results: Results) -> Any:
     rows = []
     model = results.models[0]
     for mark in results.outcome.config.marks:
-        seen = jax.tree.map(lambda x: x[0], results.ahead[str(mark)][model])
+        seen = jax.tree.map(lambda x: x[0], results.ahead[mark][model])
         last = ("", seen.last[0])
         rows.append((f"after {mark}", [last, *(("", frame) for frame in seen.seen[0])]))
         errors = seen.error[0]
@@ -287,9 +293,8 @@ def trajectories_figure(results: Results) -> Any:
     """Ways through three mazes of the largest size (Figure 17)."""
     config = results.outcome.config
     size = config.sizes[-1]
-    n = f"n = {size}"
-    acted = results.acted[f"{n}, {config.acting[0]}"]
-    rules = results.rules[f"{n}, {config.rules[0]} rule"]
+    acted = results.acted[size, config.acting[0]]
+    rules = results.rules[size, config.rules[0]]
     tasks = results.outcome.program.more.rules.mazes(size)
     episodes, labels = [], []
     for maze in range(3):
@@ -309,7 +314,7 @@ def page(results: Results) -> str:
     env, rules = results.outcome.program.more.env, results.outcome.program.more.rules
     size = config.sizes[0]
     task = jax.tree.map(lambda x: np.asarray(x)[maze], rules.mazes(size))
-    played = results.acted[f"n = {size}, {config.acting[0]}"][model]
+    played = results.acted[size, config.acting[0]][model]
     pose, action, label, command, reward = (
         np.asarray(x)[0, maze]
         for x in (played.pose, played.action, played.label, played.command, played.reward)
@@ -347,10 +352,9 @@ def report(outcome: RunResult) -> Report:
         "values in [0, 1]. L_z: of its standardised latents. Late: the last quarter of an episode.",
         "",
     ]
-    densities = [name for name in results.shown if name.startswith("density ")]
-    for name in (name for name in results.shown if name not in densities):
+    for name in results.shown:
         text += [f"## Shown: {name}", "", shown_table(results, name), ""]
-    if densities and FULL in results.models:
+    if results.densities and FULL in results.models:
         text += ["## Shown: other densities, L_pm late", "", density_table(results), ""]
     if FULL in results.models:
         nats = next(iter(results.shown.values()))[FULL].policy.astype(np.float64)
@@ -366,20 +370,20 @@ def report(outcome: RunResult) -> Report:
         "steps": outcome.observations,
         "steps_per_s": throughput(outcome.history),
         "shown": {
-            name: {
-                model: {
-                    part: float(late(x).mean()) for part, x in m._asdict().items() if x is not None
-                }
-                for model, m in each.items()
-            }
-            for name, each in results.shown.items()
+            name: {model: late_means(m) for model, m in each.items()}
+            for name, each in [
+                *results.shown.items(),
+                *((f"density {x}", each) for x, each in results.densities.items()),
+            ]
         },
         "acted": {
-            name: {model: float(m.reward.sum(-1).mean()) for model, m in each.items()}
-            for name, each in results.acted.items()
+            f"n = {size}, {how}": {
+                model: float(m.reward.sum(-1).mean()) for model, m in each.items()
+            }
+            for (size, how), each in results.acted.items()
         },
         "ahead": {
-            mark: {model: m.error.mean((0, 1)).tolist() for model, m in each.items()}
+            str(mark): {model: m.error.mean((0, 1)).tolist() for model, m in each.items()}
             for mark, each in results.ahead.items()
         },
     }

@@ -65,12 +65,10 @@ class Rules:
         """The unseen mazes of one size, leaves `[N, ...]`."""
         return self._play(size, self._config.rules[0])["random"][1]
 
-    def all(self) -> dict[str, dict[str, MazeTrajectory]]:
+    def all(self) -> dict[tuple[int, Rule], dict[str, MazeTrajectory]]:
         """The episodes of all rules, by size and rule, then by name."""
         return {
-            f"n = {size}, {rule} rule": {
-                name: episodes for name, (episodes, _) in self._play(size, rule).items()
-            }
+            (size, rule): {name: episodes for name, (episodes, _) in self._play(size, rule).items()}
             for rule in self._config.rules
             for size in self._config.sizes
         }

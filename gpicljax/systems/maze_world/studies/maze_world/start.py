@@ -21,7 +21,6 @@ from gpicljax.runtime.distributed import log_once
 from gpicljax.runtime.experiment import cell_folder
 from gpicljax.runtime.run_directory import IRRELEVANT
 from gpicljax.runtime.stored_runs import read_run
-from gpicljax.storage.array_folder import SavedError
 from gpicljax.systems.maze_world.studies.maze_world.config import Config
 from gpicljax.systems.maze_world.studies.maze_world_autoencoder import (
     program as maze_world_autoencoder,
@@ -35,11 +34,15 @@ def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, An
         settings = maze_world_autoencoder.PRESETS[config.autoencoder_preset].model
         pictures = standardised(autoencoder(settings, resolution))
         return pictures, settings, pictures.init(named_key(config.seed, "autoencoder"))
-    try:
-        loaded = load_autoencoder(config.autoencoder, resolution)
-    except (SavedError, ValueError) as error:
-        raise ConfigError(f"autoencoder: {error}") from error
+    loaded = load_autoencoder(config.autoencoder, resolution)
     return loaded.autoencoder, loaded.settings, loaded.params
+
+
+def with_autoencoder(config: Config) -> Config:
+    """The configuration with an autoencoder, which is trained first if it is not there yet."""
+    if config.autoencoder is not None:
+        return config
+    return dataclasses.replace(config, autoencoder=trained_autoencoder(config))
 
 
 def trained_autoencoder(config: Config) -> Path:
@@ -61,11 +64,10 @@ def trained_autoencoder(config: Config) -> Path:
     }
     if config.mode == "survival" or config.actions == "continuous":
         fields["moments"] = "episodes"
-    # Nothing is checked, for that computes: devices are not set up yet.
-    wanted = to_json(dataclasses.replace(preset, **fields))
+    wanted = dataclasses.replace(preset, **fields)
     run = config.runs_dir / "maze_world_autoencoder" / fields["name"]
     stored, folder = read_run(run).config, run / "agents" / "seed_0"
-    differences = describe_difference(stored, wanted, ignore=IRRELEVANT) if stored else []
+    differences = describe_difference(stored, to_json(wanted), ignore=IRRELEVANT) if stored else []
     if folder.is_dir() and not differences:
         log_once(f"using the autoencoder in {folder}")
         return folder
@@ -73,10 +75,8 @@ def trained_autoencoder(config: Config) -> Path:
         differs = f"{run}, which differs (stored -> wanted): " + "; ".join(differences)
         accepted = "--overwrite to train it anew, another --name, or --autoencoder FOLDER"
         exit_with_error(ConfigError(refusal("autoencoder", differs, accepted)))
-    flags = ((name.replace("_", "-"), str(value)) for name, value in fields.items())
-    words = [word for name, value in flags for word in (f"--{name}", value)]
-    words.append("--overwrite" if differences else "--requeue")
-    maze_world_autoencoder.main([*words, *([] if config.progress else ["--no-progress"])])
+    way: dict[str, Any] = {"overwrite": True} if differences else {"requeue": True}
+    maze_world_autoencoder.run(dataclasses.replace(wanted, progress=config.progress, **way))
     return folder
 
 
@@ -95,8 +95,5 @@ def start_of(config: Config, steps: int) -> Any:
     for name in map(context_name, wanted):
         folder = agents / cell_folder(name) / "seed_0"
         if folder.is_dir():
-            try:
-                return load_agent(folder).params[MODEL]
-            except SavedError as error:
-                raise ConfigError(f"start_from: {error}") from error
+            return load_agent(folder).params[MODEL]
     raise ConfigError(f"start_from: got {config.start_from}; accepted: a run of maze_world.py")

@@ -16,7 +16,7 @@ from gpicljax.networks.autoencoder import (
     encode_in_parts,
     latent_statistics,
 )
-from gpicljax.runtime import Measure, Program, RunResult, Sharding, run_experiment
+from gpicljax.runtime import Measure, Program, RunResult, Sharding, run_config, run_experiment
 from gpicljax.runtime.saved_autoencoders import save_autoencoder
 from gpicljax.systems.maze_world.data.demonstrations import frames, sample_trajectories
 from gpicljax.systems.maze_world.data.sequences import FrameBatch, sample_frames
@@ -135,6 +135,11 @@ def build(config: Config) -> Program:
             trainer.partition,
         ),
     )
+
+
+def run(config: Config) -> RunResult | None:
+    """Runs the experiment with a configuration; returns its outcome (None after a dry run)."""
+    return run_config("maze_world_autoencoder", config, build, report)
 
 
 def main(argv: list[str] | None = None) -> RunResult | None:

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.agents.algorithm import Untrained
 from gpicljax.llm.chat import ChatModel
-from gpicljax.runtime import ConfigError, Program, RunResult, named_key, run_experiment
+from gpicljax.runtime import Program, RunResult, check_config, named_key, run_experiment
 from gpicljax.runtime.distributed import log_once
 from gpicljax.spaces import Box
 from gpicljax.storage import SavedError
@@ -44,16 +42,15 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling.report import OT
 
 
 def tasks_of(config: Config) -> dict[str, list[Path]]:
-    """Folders of episodes by task. ConfigError where there are none."""
+    """Folders of episodes by task; a ConfigError where there are none."""
     found: dict[str, list[Path]] = {}
     for card in sorted(config.data.glob("*/*/episodes.json")):
         found.setdefault(card.parent.parent.name, []).append(card.parent)
     known = ", ".join(found) or "a folder that `mental_modelling.py collect` wrote"
     for name in config.tasks or ("",):
-        if (name and name not in found) or not found:
-            raise ConfigError(
-                f"data: {config.data} has no episodes of {name or 'any task'}; {known}"
-            )
+        there = name in found if name else bool(found)
+        accepted = f"a folder with episodes of {name or 'any task'}; {known}"
+        check_config(there, "data", str(config.data), accepted)
     return {name: found[name] for name in config.tasks or found}
 
 
@@ -78,10 +75,7 @@ def build(config: Config) -> Program:
     return Program(
         title=f"Mental modelling of agents in {', '.join(tasks)}",
         details={"language model": model.name if model else "none"},
-        init=lambda key, cell: Untrained((), key, jnp.zeros((), jnp.int32)),
-        update=lambda state: (state, {}),
-        observations=0,
-        baselines=measured,
+        host_measures=measured,
     )
 
 
@@ -90,12 +84,7 @@ def _model(config: Config) -> ChatModel | None:
         return None
     from gpicljax.llm.client import OpenAICompatible
 
-    try:
-        return OpenAICompatible(
-            config.endpoint, config.model, key_variable=config.key_variable or None
-        )
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    return OpenAICompatible(config.endpoint, config.model, key_variable=config.key_variable or None)
 
 
 def split(config: Config, episodes: Episodes) -> tuple[Episodes | None, Episodes]:

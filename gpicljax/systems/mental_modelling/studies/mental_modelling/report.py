@@ -122,7 +122,7 @@ def beaten(
 
 def report(outcome: RunResult) -> Report:
     """Writes the rows, and draws from what was written."""
-    measured = outcome.baselines
+    measured = outcome.host_measured
     folder = outcome.run.path
     save_rows(folder / RESULTS, measured["rows"], tasks=measured["tasks"])
     return draw(folder)

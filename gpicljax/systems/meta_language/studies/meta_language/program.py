@@ -18,7 +18,6 @@ from gpicljax.evaluation.returns import Episode, record_episode
 from gpicljax.networks.language import language_model
 from gpicljax.networks.transformer import generate
 from gpicljax.runtime import (
-    ConfigError,
     Measure,
     Program,
     RunResult,
@@ -38,9 +37,9 @@ from gpicljax.systems.meta_language.data.text import SYMBOLS, SymbolMap, text_wi
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
 from gpicljax.systems.meta_language.studies.meta_language.config import PRESETS, Config
 from gpicljax.systems.meta_language.studies.meta_language.report import (
-    EPISODE,
     Demonstration,
     Extras,
+    Measures,
     report,
 )
 
@@ -169,17 +168,18 @@ def build(config: Config) -> Program:
         return Measure(languages, (np.int32(low), np.int32(high), seen))
 
     low, high = config.evaluation_orders
-    measures = {f"n = {order}": orders(order, order) for order in range(low, high + 1)}
+    kinds = {f"n = {order}": orders(order, order) for order in range(low, high + 1)}
     if config.tasks:
-        measures["seen languages"] = orders(*config.orders, seen=True)
-        measures["unseen languages"] = orders(*config.orders)
-    measures[EPISODE] = Measure(episode)
+        kinds["seen languages"] = orders(*config.orders, seen=True)
+        kinds["unseen languages"] = orders(*config.orders)
     windows, symbols = natural_text(config)
-    if windows is not None:
-        measures["text"] = Measure(text, (windows,))
     shown = demonstrations(config)
-    for one in shown:
-        measures[one.name] = Measure(continued, (one.prompts,))
+    measures = Measures(
+        languages=kinds,
+        text=None if windows is None else Measure(text, (windows,)),
+        continued={one.name: Measure(continued, (one.prompts,)) for one in shown},
+        episode=Measure(episode),
+    )
 
     languages_in_words = f"{config.tasks:,} different ones" if config.tasks else "each seen once"
     beyond = {
@@ -226,10 +226,7 @@ def natural_text(config: Config) -> tuple[np.ndarray | None, SymbolMap | None]:
     if config.text_dir is None:
         return None, None
     symbols = SymbolMap.draw(config.seed)
-    try:
-        windows = text_windows(config.text_dir, symbols, config.evaluation_context)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"text_dir: {error}") from error
+    windows = text_windows(config.text_dir, symbols, config.evaluation_context)
     most = config.text_windows or len(windows)
     keep = np.linspace(0, len(windows) - 1, min(len(windows), most)).astype(int)
     return windows[keep], symbols

@@ -23,7 +23,6 @@ from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.style import save_figure
 
 CURVES = "curves.json"
-EPISODE = "an episode"
 """The measure that is replayed token by token."""
 TEXT = "natural text"
 COUNTED = 64
@@ -90,6 +89,22 @@ class Demonstration(NamedTuple):
         return f"{self.kind} after {self.prompts.shape[1]}"
 
 
+class Measures(NamedTuple):
+    """What is measured of every model; `RunResult.measured` has the results in the same places.
+
+    Attributes:
+      languages: by kind of language: `Languages`.
+      text: nats of natural text, float `[N, T]`; None without text.
+      continued: by demonstration: tokens, int `[N, T]`.
+      episode: an unseen language, token by token: `Episode`.
+    """
+
+    languages: dict[str, Any]
+    text: Any
+    continued: dict[str, Any]
+    episode: Any
+
+
 class Extras(NamedTuple):
     """What the report needs to know besides measurements.
 
@@ -109,12 +124,12 @@ class Extras(NamedTuple):
 def languages(outcome: RunResult) -> list[dict[str, Curves]]:
     """Curves of every seed by kind of language."""
     found: list[dict[str, Curves]] = [{} for _ in outcome.sound]
-    for name, measured in outcome.measured.items():
-        if not hasattr(measured, "floor"):
-            continue
-        order = int(name[4:]) if name.startswith("n = ") else outcome.config.orders[1]
+    for name, measured in outcome.measured.languages.items():
+        _, order, _ = outcome.program.measures.languages[name].arguments
         nats, vocabulary = outcome.seeds(measured.nats), outcome.program.more.vocabulary
-        each = Curves.of_each(nats, measured.tokens[0], vocabulary, order - 1, measured.floor[0])
+        each = Curves.of_each(
+            nats, measured.tokens[0], vocabulary, int(order) - 1, measured.floor[0]
+        )
         for curves, one in zip(found, each, strict=True):
             curves[name] = one
     return found
@@ -122,12 +137,10 @@ def languages(outcome: RunResult) -> list[dict[str, Curves]]:
 
 def texts(outcome: RunResult) -> list[Curves]:
     """Curves of natural text for every seed; none without text."""
-    if "text" not in outcome.measured:
+    if outcome.measured.text is None:
         return []
-    given = outcome.program.measures["text"].arguments
-    assert isinstance(given, tuple)
-    windows = given[0]
-    nats = outcome.seeds(outcome.measured["text"])
+    (windows,) = outcome.program.measures.text.arguments
+    nats = outcome.seeds(outcome.measured.text)
     return Curves.of_each(nats, windows, outcome.program.more.vocabulary, 4)
 
 
@@ -173,7 +186,7 @@ def demonstration_table(outcome: RunResult) -> str:
     """Wrong items by length of the context, over all seeds that are sound."""
     lines = ["| demonstration | context | items | wrong, % | example |", "|---|---|---|---|---|"]
     for one in outcome.program.more.demonstrations:
-        continued = outcome.measured[one.name][outcome.sound]
+        continued = outcome.measured.continued[one.name][outcome.sound]
         said = [[m.decode(t) for m, t in zip(one.maps, seed, strict=True)] for seed in continued]
         if not said:
             continue
@@ -238,7 +251,7 @@ def _arrays(curve: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:
 
 def replay(outcome: RunResult) -> str:
     """Writes the page of an unseen language, token by token; says so in words."""
-    whose, episode = outcome.first_sound(outcome.measured[EPISODE])
+    whose, episode = outcome.first_sound(outcome.measured.episode)
     length = int(episode.length)
     came = episode.states.context[1 : length + 1, -1]
     chances = np.exp(episode.actions[:length])

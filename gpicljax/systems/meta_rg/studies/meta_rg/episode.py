@@ -13,13 +13,10 @@ from gpicljax.runtime import RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import LISTENER, SPEAKER
 
-EPISODE = "an episode"
-"""The measure that is replayed; all others are of many episodes."""
-
 
 def replay(outcome: RunResult, env: MetaRG) -> str:
     """Writes the page of a greedy episode of the first sound seed; says so in words."""
-    whose, episode = outcome.first_sound(outcome.measured[EPISODE])
+    whose, episode = outcome.first_sound(outcome.measured.episode)
     actions, more = moves(env, episode), readings(env, episode)
     return write_replay(outcome, env, episode, whose, actions=actions, readings=more)
 

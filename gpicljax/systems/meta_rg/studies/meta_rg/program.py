@@ -40,8 +40,7 @@ from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     env_options,
     make_env,
 )
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import EPISODE
-from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name, probed, report
+from gpicljax.systems.meta_rg.studies.meta_rg.report import Measures, cell_name, probed, report
 
 
 def make_auxiliaries(config: Config, env: MetaRG) -> tuple[r2d2.Auxiliary, ...]:
@@ -152,12 +151,14 @@ def build(config: Config) -> Program:
             cell_name(cell) if len(config.cells) > 1 else "": cell_params(config, env, cell)
             for cell in config.cells
         },
-        measures={
-            name: Measure(games, (CHANNELS.index(channel), explore, forget), groups)
-            for name, (channel, explore, forget) in CONDITIONS.items()
-        }
-        | {EPISODE: Measure(episode)},
-        baselines=lambda: calibrate(config),
+        measures=Measures(
+            games={
+                name: Measure(games, (CHANNELS.index(channel), explore, forget), groups)
+                for name, (channel, explore, forget) in CONDITIONS.items()
+            },
+            episode=Measure(episode),
+        ),
+        host_measures=lambda: calibrate(config),
         probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), probed),
         key_metric="query_accuracy",
         save=lambda folder, env_params, **about: save_agent(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,12 +18,24 @@ from gpicljax.systems.meta_rg.figures.messages import messages_figure, stimuli_f
 from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.games import Games, accuracy_by_seed
 from gpicljax.systems.meta_rg.measures.zsct import ZSCTAccuracy, hypothesis_table, hypothesis_tests
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import EPISODE, replay
+from gpicljax.systems.meta_rg.studies.meta_rg.episode import replay
 from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
 from gpicljax.viz.style import save_figure
 
 Cell = tuple[int, int]
 MEASURES = ("query by game", "query by episode", "support by game")
+
+
+class Measures(NamedTuple):
+    """What is measured of every agent; `RunResult.measured` has the results in the same places.
+
+    Attributes:
+      games: by condition: `Games`.
+      episode: one of the greedy agent's, step by step: `Episode`.
+    """
+
+    games: dict[str, Any]
+    episode: Any
 
 
 class Results:
@@ -41,11 +53,12 @@ class Results:
         """Computes the accuracies."""
         self.outcome = outcome
         self.cells: list[Cell] = outcome.config.cells
-        self.conditions = [name for name in outcome.measured if name != EPISODE]
+        measured: Measures = outcome.measured
+        self.conditions = list(measured.games)
         self.accuracies: dict[str, ZSCTAccuracy] = {
-            name: accuracy_by_seed(outcome.measured[name]) for name in self.conditions
+            name: accuracy_by_seed(games) for name, games in measured.games.items()
         }
-        self.rules: Mapping[Cell, Mapping[str, tuple[float, float]]] = outcome.baselines
+        self.rules: Mapping[Cell, Mapping[str, tuple[float, float]]] = outcome.host_measured
 
     def of_cell(self, values: Any, index: int) -> Any:
         """What belongs to a cell of arrays `[seeds of all cells, ...]`."""
@@ -207,7 +220,7 @@ def draw(results: Results) -> dict[Cell, ICLProfile]:
 
     curves: dict[Cell, tuple[ICLCurve, ICLProfile]] = {}
     for i, cell in enumerate(results.cells):
-        games = results.of_cell(outcome.measured["greedy"], i)
+        games = results.of_cell(outcome.measured.games["greedy"], i)
         curves[cell] = context_curve(games, results.of_cell(outcome.sound, i))
     by_name = {cell_name(cell): pair for cell, pair in curves.items()}
     curve, profile = next(iter(by_name.values()))

@@ -27,7 +27,6 @@ from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
 from gpicljax.systems.meta_rg.measures.games import Games, play_games
 from gpicljax.systems.meta_rg.measures.language import languages
 from gpicljax.systems.meta_rg.studies.meta_rg.config import coming_feedback
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import EPISODE
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name, probed
 from gpicljax.systems.meta_rg.studies.meta_rg_players import trainer as signalling
 from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
@@ -38,7 +37,7 @@ from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
     game,
 )
 from gpicljax.systems.meta_rg.studies.meta_rg_players.games import game_sequences, signalling_game
-from gpicljax.systems.meta_rg.studies.meta_rg_players.report import ACQUISITION, report
+from gpicljax.systems.meta_rg.studies.meta_rg_players.report import Measures, report
 
 CONDITIONS: dict[str, tuple[str, float]] = {
     "greedy": ("episode", 0.0),
@@ -169,15 +168,16 @@ def build(config: Config) -> Program:
         return language_acquisition(key, env, told, params, games, structures=taught).query
 
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
-    measures = {
-        name: Measure(games, (CHANNELS.index(channel), explore), groups)
-        for name, (channel, explore) in CONDITIONS.items()
-    }
-    if env.view == "players":
-        measures["language"] = Measure(language)
-        if config.taught:
-            measures[ACQUISITION] = Measure(acquisition)
-    measures[EPISODE] = Measure(episode)
+    speaks = env.view == "players"
+    measures = Measures(
+        games={
+            name: Measure(games, (CHANNELS.index(channel), explore), groups)
+            for name, (channel, explore) in CONDITIONS.items()
+        },
+        language=Measure(language) if speaks else None,
+        acquisition=Measure(acquisition) if speaks and config.taught else None,
+        episode=Measure(episode),
+    )
     return Program(
         title=f"Two players in {config.env}, {config.method}",
         details={"games": f"{', '.join(cells)}; V in {config.vmin} .. {config.vmax}"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,13 +15,29 @@ from gpicljax.systems.meta_rg.figures.languages import languages_figure
 from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.games import accuracy_by_seed
 from gpicljax.systems.meta_rg.measures.language import meanings
-from gpicljax.systems.meta_rg.studies.meta_rg.episode import EPISODE, replay
+from gpicljax.systems.meta_rg.studies.meta_rg.episode import replay
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
 
 LANGUAGE = ("topsim", "posdis", "bosdis")
 ACQUISITION = "ease of acquisition"
+
+
+class Measures(NamedTuple):
+    """What is measured of every pair; `RunResult.measured` has the results in the same places.
+
+    Attributes:
+      games: by condition: `Games`.
+      language: what speakers say: `Languages`; None without speakers to ask.
+      acquisition: how fast a new listener learns it, float `[structures, T]`; None where none is.
+      episode: one of the greedy players', step by step: `Episode`.
+    """
+
+    games: dict[str, Any]
+    language: Any
+    acquisition: Any
+    episode: Any
 
 
 class Results:
@@ -39,20 +55,19 @@ class Results:
     def __init__(self, outcome: RunResult) -> None:
         """Computes the accuracies."""
         self.outcome, self.cells = outcome, list(outcome.program.cells)
-        others = "language", ACQUISITION, EPISODE
-        self.conditions = [name for name in outcome.measured if name not in others]
-        accuracies = {name: accuracy_by_seed(outcome.measured[name]) for name in self.conditions}
+        measured: Measures = outcome.measured
+        self.conditions = list(measured.games)
+        accuracies = {name: accuracy_by_seed(games) for name, games in measured.games.items()}
         self.query = {name: self._by_cell(a.query.by_game) for name, a in accuracies.items()}
         self.support = {name: self._by_cell(a.support.by_game) for name, a in accuracies.items()}
-        asked = outcome.measured.get("language")
         self.language = {}
-        if asked is not None:
+        if (asked := measured.language) is not None:
             self.language = {
                 name: self._by_cell(np.asarray(getattr(asked, name)).reshape(len(asked.topsim), -1))
                 for name in LANGUAGE
             }
-        if (learnt := outcome.measured.get(ACQUISITION)) is not None:
-            self.language[ACQUISITION] = self._by_cell(learnt)
+        if measured.acquisition is not None:
+            self.language[ACQUISITION] = self._by_cell(measured.acquisition)
 
     def _by_cell(self, values: Any) -> np.ndarray:
         values = self.outcome.seeds(values).reshape(len(self.cells), self.outcome.config.seeds, -1)
@@ -149,7 +164,7 @@ def draw(results: Results) -> None:
         )
         save_figure(figure, figures / "learning.png")
     if results.language:
-        asked, space = outcome.measured["language"], meanings(env)
+        asked, space = outcome.measured.language, meanings(env)
         # The first seed's richest structure, as every seed of the first cell speaks about it.
         lanes = (len(results.cells) * seeds, config.structures, len(space))
         counts = np.asarray(asked.counts).reshape(lanes)[:seeds]

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import gpicljax
-from gpicljax.agents.algorithm import Untrained
 from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.runtime import (
     Program,
@@ -114,10 +113,7 @@ def build(config: Config) -> Program:
 
     return Program(
         title="Disentanglement of stimuli",
-        init=lambda key, cell: Untrained((), key, jnp.zeros((), jnp.int32)),
-        update=lambda state: (state, {}),
-        observations=0,
-        baselines=measured,
+        host_measures=measured,
     )
 
 
@@ -133,7 +129,7 @@ def report(outcome: RunResult) -> Report:
         "|---" * (4 + len(MEASURES)) + "|",
     ]
     results = {}
-    for (stimulus, samples, rows), found in outcome.baselines.items():
+    for (stimulus, samples, rows), found in outcome.host_measured.items():
         each = [mean_interval(values) for values in found.values()]
         words = " | ".join(f"{100 * x.mean:.1f} ± {100 * x.std:.1f}" for x in each)
         count = "all" if rows == 0 else f"{rows:,}"

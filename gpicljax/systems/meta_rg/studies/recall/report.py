@@ -61,7 +61,7 @@ def share_table(agents: dict[str, RecallAccuracy], rules: dict[str, RecallAccura
 
 def draw(outcome: RunResult, agents: dict[str, RecallAccuracy]) -> None:
     """The paper's figure for one representation, and the course of the first shot."""
-    config, rules = outcome.config, outcome.baselines
+    config, rules = outcome.config, outcome.host_measured
     lines = {name: float(of.second.by_game) for name, of in rules.items() if name in SHOWN}
     title = f"Recall, {config.stimulus.upper()}, {config.vmax} ways, {config.network.memory}"
     if len(outcome.steps) > 1:
@@ -89,7 +89,7 @@ def draw(outcome: RunResult, agents: dict[str, RecallAccuracy]) -> None:
 
 def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
-    config, agents, rules = outcome.config, accuracies(outcome), outcome.baselines
+    config, agents, rules = outcome.config, accuracies(outcome), outcome.host_measured
     draw(outcome, agents)
     text = [
         f"# Recall, {config.stimulus.upper()}: R2D2 with {config.network.memory}, "

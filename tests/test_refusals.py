@@ -108,7 +108,6 @@ WORDS = {
     "with_pose: got 'maybe'; accepted: True": make("MazeWorld-v0", with_pose="maybe"),
     "max_values: got 5.0; accepted: an integer >= 2": make("MetaRG-v0", max_values=5.0),
     "num_distractors: got 9; accepted: an integer": make("MetaRG-v1", num_distractors=9),
-    "query_penalty: got 'big'; accepted: a number": make("MetaRG-v0", query_penalty="big"),
     "vocab_size: got 1; accepted: an integer": make("MetaLanguage-v0", vocab_size=1),
     "hidden_size: got 64.0; accepted: an integer": make("MetaLanguage-v0", hidden_size=64.0),
     # Params.

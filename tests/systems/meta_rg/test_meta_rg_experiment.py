@@ -109,7 +109,7 @@ def test_refuses_to_resume_another_configuration(finished, capsys):
     with pytest.raises(SystemExit) as stop:
         meta_rg.main([*TINY, f"--runs-dir={finished[0]}", "--resume", "--vmax=4"])
     assert stop.value.code == 1
-    assert "vmax" in capsys.readouterr().err
+    assert "game.max_values" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_refuses_to_resume_another_configuration(finished, capsys):
     [
         (["--seeds", "0"], "seeds"),
         (["--preset", "quik"], "quick"),
-        (["--vmin", "4", "--vmax", "3"], "vmin"),
+        (["--vmin", "4", "--vmax", "3"], "min"),
         (["--vmax", "7"], "vocab_size"),
         (["--shots", "0"], "shots"),
-        (["--distractors", "9"], "distractors"),
-        (["--rounds", "0"], "rounds"),
+        (["--distractors", "9"], "game.num_distractors: got 9"),
+        (["--game.num-rounds", "0"], "game.num_rounds: got 0"),
         (["--agent.unroll", "0"], "unroll"),
         (["--auxiliary", "none"], "compare"),
         (["--env", "MetaRG-v9"], "env"),
@@ -147,7 +147,7 @@ def test_presets_are_consistent(preset):
 
 def test_paper_presets_have_the_paper_s_sizes():
     table3 = meta_rg.PRESETS["paper-table3"]
-    assert len(table3.cells) == 9 and table3.seeds == 6
+    assert len(table3.game.cells) == 9 and table3.seeds == 6
     agent = table3.agent
     assert (agent.num_envs, agent.unroll, agent.overlap, agent.burn_in) == (32, 20, 10, 10)
     assert (agent.n_step, agent.batch_size) == (3, 32)

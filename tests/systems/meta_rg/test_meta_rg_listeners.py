@@ -13,6 +13,7 @@ from compiling import OPTIMISED
 from variants import daily
 
 import gpicljax
+from gpicljax.systems.meta_rg.env.meta_rg import GameRules
 from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.measures.games import play_games
 from gpicljax.systems.meta_rg.measures.zsct import zsct_accuracy
@@ -121,7 +122,7 @@ def test_an_oracle_binds_what_is_told_in_two_rounds_about_multi_hot_stimuli():
 
 @pytest.mark.slow
 def test_balanced_nonmatches_alone_leave_the_any_feedback_rule():
-    measured = scores("MetaRG-v0", nonmatch="balanced")
+    measured = scores("MetaRG-v0", rules=GameRules(nonmatch="balanced"))
     assert abs(measured[LEAK].query.by_game - 50) <= 2
     left = measured[FEEDBACK].query
     assert_close(left.by_episode, left.by_episode_error, 58.0, its_error=0.6)
@@ -130,7 +131,7 @@ def test_balanced_nonmatches_alone_leave_the_any_feedback_rule():
 @pytest.mark.slow
 @pytest.mark.parametrize("permutation", ["none", "shared", "position"])
 def test_digitising_pair_is_defeated_by_a_permutation(permutation):
-    env = gpicljax.make("MetaRG-v0", speaker="digitising", permutation=permutation)
+    env = gpicljax.make("MetaRG-v0", speaker="digitising", rules=GameRules(permutation=permutation))
     vec = gpicljax.VectorEnv(env, EPISODES, resets="bank", bank_size=2048, privileged=True)
     agent = experts.rule_listener(env, experts.digitising_rule(env))
     sizes = {"max_games": env.max_games, "max_steps": int(env.horizon())}

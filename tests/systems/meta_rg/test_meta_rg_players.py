@@ -84,12 +84,12 @@ def test_presets_are_wired(preset):
 
 def test_contradictions_are_refused(capsys):
     for flags, word in (
-        (["--vmax=1"], "vmax"),
+        (["--vmax=1"], "--game.max-values: got 1"),
         (["--method=reinforce", "--players.copies=1"], "copies"),
         (["--network.predictions=feedback"], "network.predictions"),
         (["--samples=0"], "samples"),
-        (["--rounds=2"], "rounds"),
-        (["--replies", "--method=vdn"], "replies"),
+        (["--rounds=2"], "--game.num-rounds: got 2"),
+        (["--replies", "--method=vdn"], "--game.listener-speaks"),
     ):
         with pytest.raises(SystemExit) as stop:
             meta_rg_players.main([*flags, "--dry-run"])

@@ -11,6 +11,7 @@ from written_episodes import GAMES, QUERY, SUPPORT, play, written
 import gpicljax
 from gpicljax.systems.meta_rg.env import language, structure
 from gpicljax.systems.meta_rg.env.game import draw_game
+from gpicljax.systems.meta_rg.env.meta_rg import GameRules
 from gpicljax.systems.meta_rg.env.types import CHANNELS
 
 # Latent tuples of a 4 x 4 x 4 structure, support and query ones (two or more odd values).
@@ -185,7 +186,7 @@ def test_without_descriptive_the_target_is_always_there():
 
 def test_partial_observability_hides_the_distractors_from_the_speaker():
     make = functools.partial(gpicljax.make, "MetaRG-v0", view="players", num_distractors=1)
-    full, partial = (play(make(observability=o))[1] for o in ("full", "partial"))
+    full, partial = (play(make(rules=GameRules(observability=o)))[1] for o in ("full", "partial"))
     # [T, player, slot * N_dim]
     a, b = full["observation"]["stimulus"], partial["observation"]["stimulus"]
     np.testing.assert_array_equal(a[:, 1], b[:, 1])
@@ -274,7 +275,7 @@ def test_reference_actions_and_their_masks():
     large = gpicljax.make("MetaRG-v0", actions="reference", vocab_size=10, message_length=5)
     assert large.action_space().n == 222_223
     for masks in ("paper", "reference"):
-        env = gpicljax.make("MetaRG-v0", actions="reference", masks=masks)
+        env = gpicljax.make("MetaRG-v0", actions="reference", rules=GameRules(masks=masks))
         _, steps = play(env)
         legal = steps["observation"]["action_mask"]
         deciding = steps["round"] == 1
@@ -316,14 +317,10 @@ def test_bad_params(static, params, message):
     ("static", "message"),
     [
         ({"view": "speaker"}, "view: got 'speaker'"),
-        ({"permutation": "shuffled"}, "permutation: got 'shuffled'"),
-        ({"query_targets": "some"}, "query_targets: got 'some'"),
-        ({"nonmatch": "fair"}, "nonmatch: got 'fair'"),
+        ({"rules": "fair"}, "rules: got 'fair'"),
         ({"stimulus": "image"}, "stimulus: got 'image'"),
-        ({"observability": "none"}, "observability: got 'none'"),
         ({"speaker": "bosdis"}, "speaker: got 'bosdis'"),
         ({"actions": "all"}, "actions: got 'all'"),
-        ({"masks": "none"}, "masks: got 'none'"),
         ({"num_distractors": 9}, "num_distractors: got 9"),
         ({"num_distractors": -1}, "num_distractors: got -1"),
         ({"max_values": 1}, "max_values: got 1"),
@@ -340,6 +337,23 @@ def test_bad_params(static, params, message):
 def test_bad_configuration(static, message):
     with pytest.raises(ValueError, match=message):
         gpicljax.make("MetaRG-v0", **static)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"permutation": "shuffled"},
+        {"query_targets": "some"},
+        {"nonmatch": "fair"},
+        {"observability": "none"},
+        {"masks": "none"},
+        {"query_penalty": "big"},
+    ],
+)
+def test_bad_rules(wrong):
+    ((name, value),) = wrong.items()
+    with pytest.raises(ValueError, match=f"{name}: got '{value}'"):
+        GameRules(**wrong)
 
 
 def test_the_split_of_the_written_episode():

@@ -18,6 +18,7 @@ from variants import daily
 
 import gpicljax
 from gpicljax.systems.meta_rg.env import language, structure
+from gpicljax.systems.meta_rg.env.meta_rg import GameRules
 from gpicljax.systems.meta_rg.env.targets import sample_skeleton
 
 EPISODES = 5_000
@@ -266,9 +267,8 @@ def test_how_often_what_does_not_match_in_a_query_game_is_of_the_support_list(
 
 
 def test_the_games_of_episodes_without_the_leak():
-    skeleton = skeletons(
-        1, 1, PAPER, query_targets="iid", nonmatch="balanced", permutation="position"
-    )
+    rules = GameRules(query_targets="iid", nonmatch="balanced", permutation="position")
+    skeleton = skeletons(1, 1, PAPER, rules=rules)
     tuples = structure.combinations(3, 5)
     is_query = (tuples % 2 == 1).sum(1) >= 2
     _, query = places(skeleton)

@@ -9,6 +9,7 @@ import pytest
 from written_episodes import GAMES, SUPPORT, play
 
 import gpicljax
+from gpicljax.systems.meta_rg.env.meta_rg import GameRules
 
 TIME = np.arange(3 * GAMES - 1)
 TALKING, DECIDING, FEEDBACK = (stage == TIME % 3 for stage in range(3))
@@ -93,7 +94,7 @@ def test_what_is_announced_is_heard_beside_what_is_said_and_changes_nothing_else
 
 
 def test_messages_of_fixed_length():
-    env = make(fixed_length=True)
+    env = make(rules=GameRules(fixed_length=True))
     actions = choices()
     task, steps = play(env, actions)
     said = actions[:, 0, 1:]

@@ -70,8 +70,8 @@ def test_saved_agents_load(finished):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["--vmin", "6"], "vmin"),
-        (["--vmax", "26"], "vmax"),
+        (["--vmin", "6"], "min_values"),
+        (["--vmax", "26"], "max_values"),
         (["--stimulus", "mhe"], "stimulus"),
         (["--network.memory", "transformer"], "carries"),
         (["--network.predictions", "stimulus"], "predictions"),

@@ -5,7 +5,7 @@
 chance (`shortcut_free`).
 """
 
-from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.env.meta_rg import GameRules, MetaRG
 from gpicljax.systems.meta_rg.env.recall import Recall
 from gpicljax.systems.meta_rg.env.sequences import (
     GameSequence,
@@ -18,6 +18,7 @@ from gpicljax.systems.meta_rg.env.types import CHANNELS
 __all__ = [
     "CHANNELS",
     "GameSequence",
+    "GameRules",
     "MetaRG",
     "Recall",
     "game_observations",

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import spaces
-from gpicljax.checks import Range, Size, check
+from gpicljax.checks import Range, Size, check, check_fields
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import check_values
 from gpicljax.systems.meta_rg.env import language, structure
@@ -36,6 +36,52 @@ from gpicljax.systems.meta_rg.env.types import (
     State,
     Task,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class GameRules:
+    """What the paper's text and its reference code leave open, or decide differently.
+
+    Attributes:
+      permutation: of tokens: `"shared"` (one for all positions), `"position"` (one each) or
+        `"none"`.
+      query_targets: `"tss"`, `"all"` or `"iid"`; see `targets.sample_skeleton`.
+      nonmatch: `"reference"` or `"balanced"`; see `targets.sample_skeleton`.
+      fixed_length: messages have exactly L tokens.
+      same_view: whether a matching stimulus may be the speaker's very sample (see `game`).
+      observability: whether the speaker sees the distractors (`"full"`) or not (`"partial"`).
+      masks: for reference actions, `"paper"` (only decisions when deciding, else no-operation) or
+        `"reference"` (everything but no-operation when deciding).
+      query_penalty: reward of a wrong decision in the query phase.
+
+    Example:
+      >>> GameRules().permutation, SHORTCUT_FREE.permutation
+      ('shared', 'position')
+    """
+
+    permutation: Literal["shared", "position", "none"] = "shared"
+    query_targets: Literal["tss", "all", "iid"] = "tss"
+    nonmatch: Literal["reference", "balanced"] = "reference"
+    fixed_length: bool = False
+    same_view: bool = True
+    observability: Literal["full", "partial"] = "full"
+    masks: Literal["paper", "reference"] = "paper"
+    query_penalty: float = -2.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+SHORTCUT_FREE = GameRules(
+    permutation="position",
+    query_targets="iid",
+    nonmatch="balanced",
+    fixed_length=True,
+    same_view=False,
+)
+"""The rules of `MetaRG-v1`: in the query phase, a match cannot be told from a non-match by its kind
+or by having been seen; tokens of different positions share nothing; the length of a message tells
+nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,23 +102,15 @@ class MetaRG(Environment[Params, Task, State]):
       descriptive: whether the target may be absent.
       feedback: whether the listener sees the speaker's stimulus after deciding.
       stimulus: `"scs"` (continuous) or `"mhe"` (multi-hot over N_dim x max_values).
-      observability: whether the speaker sees the distractors (`"full"`) or not (`"partial"`).
       speaker: rule of the speaker in the listener's view.
       actions: the listener view's actions: `"compact"` (one per decision, and no-operation) or
         `"reference"` (every pair of decision and sentence, and no-operation: 519 by default).
-      masks: `"paper"` (only decisions when deciding, else no-operation) or `"reference"`
-        (everything but no-operation when deciding); they differ for reference actions only.
       listener_speaks: whether the listener's messages reach the speaker.
       announces: whether players also tell each other what they would have done if they did not
         explore (Hu & Foerster, 2020): their actions name all choices twice, first as made, then as
         announced, and messages are also heard as they were announced, through the same channel.
-      permutation: `"shared"` (one for all positions), `"position"` (one each) or `"none"`.
-      query_targets: `"tss"`, `"all"` or `"iid"`; see `targets.sample_skeleton`.
-      nonmatch: `"reference"` or `"balanced"`; see `targets.sample_skeleton`.
-      fixed_length: messages have exactly L tokens.
-      same_view: whether a matching stimulus may be the speaker's very sample (see `game`).
+      rules: those of the reference code, which are the default, or others.
       ablations: whether params may ablate the channel, at the price of drawing at every step.
-      query_penalty: reward of a wrong decision in the query phase.
 
     Raises:
       ValueError: for options that contradict each other.
@@ -98,19 +136,12 @@ class MetaRG(Environment[Params, Task, State]):
     descriptive: bool = True
     feedback: bool = True
     stimulus: Literal["scs", "mhe"] = "scs"
-    observability: Literal["full", "partial"] = "full"
     speaker: Literal["posdis", "digitising"] = "posdis"
     actions: Literal["compact", "reference"] = "compact"
-    masks: Literal["paper", "reference"] = "paper"
     listener_speaks: bool = False
     announces: bool = False
-    permutation: Literal["shared", "position", "none"] = "shared"
-    query_targets: Literal["tss", "all", "iid"] = "tss"
-    nonmatch: Literal["reference", "balanced"] = "reference"
-    fixed_length: bool = False
-    same_view: bool = True
+    rules: GameRules = GameRules()
     ablations: bool = False
-    query_penalty: float = -2.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,11 +188,11 @@ class MetaRG(Environment[Params, Task, State]):
     @property
     def max_query(self) -> int:
         """Cap of the query list."""
-        if self.query_targets == "tss":
+        if self.rules.query_targets == "tss":
             return self.max_support
         tuples = structure.combinations(self.num_dims, self.max_values)
         size = int(((tuples % 2 == 1).sum(-1) >= 2).sum())
-        return size * (self.max_samples if self.query_targets == "all" else 1)
+        return size * (self.max_samples if self.rules.query_targets == "all" else 1)
 
     @property
     def max_games(self) -> int:
@@ -229,7 +260,7 @@ class MetaRG(Environment[Params, Task, State]):
 
     def _permutation(self, key: jax.Array) -> jax.Array:
         return language.sample_permutation(
-            key, self.vocab_size, self.message_length, self.permutation
+            key, self.vocab_size, self.message_length, self.rules.permutation
         )
 
     def _num_values(self, key: jax.Array, params: Params) -> jax.Array:
@@ -257,8 +288,8 @@ class MetaRG(Environment[Params, Task, State]):
             max_values=self.max_values,
             max_support=self.max_support,
             max_query=self.max_query,
-            query_targets=self.query_targets,
-            nonmatch=self.nonmatch,
+            query_targets=self.rules.query_targets,
+            nonmatch=self.rules.nonmatch,
         )
 
     def sample_blueprint(self, key: jax.Array, params: Params) -> Skeleton:
@@ -312,7 +343,7 @@ class MetaRG(Environment[Params, Task, State]):
             task.samples,
             num_distractors=self.num_distractors,
             descriptive=self.descriptive,
-            same_view=self.same_view,
+            same_view=self.rules.same_view,
             scs=self.stimulus == "scs",
         )
 
@@ -347,7 +378,7 @@ class MetaRG(Environment[Params, Task, State]):
           >>> gpicljax.make("MetaRG-v1").payment(right, query).tolist()
           [1.0, -2.0, 0.0]
         """
-        earned = jnp.where(correct, 1.0, jnp.where(query, self.query_penalty, 0.0))
+        earned = jnp.where(correct, 1.0, jnp.where(query, self.rules.query_penalty, 0.0))
         return earned.astype(jnp.result_type(float))
 
     def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
@@ -418,7 +449,7 @@ class MetaRG(Environment[Params, Task, State]):
 
     def _sayable(self, messages: jax.Array) -> jax.Array:
         """What of both players' tokens `int32[2, L]` enters the channel."""
-        if self.fixed_length:  # a message with an end of sentence is not sent
+        if self.rules.fixed_length:  # a message with an end of sentence is not sent
             messages = jnp.where((messages > 0).all(-1, keepdims=True), messages, 0)
         messages = language.regularise(jnp.clip(messages, 0, self.vocab_size))
         return messages if self.listener_speaks else messages.at[LISTENER].set(0)
@@ -431,7 +462,7 @@ class MetaRG(Environment[Params, Task, State]):
             state.game.speaker_latents[0],
             self.message_length,
             offset=jnp.minimum(state.round, self.num_rounds - 1),
-            fixed_length=self.fixed_length,
+            fixed_length=self.rules.fixed_length,
         )
 
     # Observations ----------------------------------------------------------------------------
@@ -500,7 +531,7 @@ class MetaRG(Environment[Params, Task, State]):
                 "action_mask": self._listener_mask(state),
             }
         speaker = state.game.speaker
-        if self.observability == "partial":
+        if self.rules.observability == "partial":
             speaker = speaker.at[1:].set(0)
         announced = {}
         if self.announces:
@@ -518,7 +549,7 @@ class MetaRG(Environment[Params, Task, State]):
         actions = np.arange(self._num_actions)
         no_operation = actions == self._num_actions - 1
         decisions = ~no_operation
-        if self.actions == "reference" and self.masks == "paper":
+        if self.actions == "reference" and self.rules.masks == "paper":
             decisions = decisions & (actions % self._sentences == 0)
         talking = no_operation
         if self.actions == "reference" and self.listener_speaks:
@@ -533,7 +564,7 @@ class MetaRG(Environment[Params, Task, State]):
         width = max(self.num_decisions, self.vocab_size) + 1
         choice = np.arange(width)
         silent, token = choice == 0, choice <= self.vocab_size
-        if self.fixed_length:
+        if self.rules.fixed_length:
             token &= ~silent
         wait, decide = choice == self.num_decisions, choice < self.num_decisions
         quiet = np.stack([wait, *[silent] * self.message_length])
@@ -578,7 +609,7 @@ class MetaRG(Environment[Params, Task, State]):
             round=spaces.Discrete(self.num_rounds + 1 + self.feedback),
             phase=spaces.Discrete(2),
             previous_result=spaces.Discrete(3),
-            previous_reward=spaces.Box(min(self.query_penalty, 0.0), 1.0),
+            previous_reward=spaces.Box(min(self.rules.query_penalty, 0.0), 1.0),
             action_mask=spaces.Box(0, 1, mask, bool),
         )
         return one if listener else spaces.repeat(one, 2)
@@ -615,14 +646,5 @@ class MetaRG(Environment[Params, Task, State]):
         )
 
 
-shortcut_free = functools.partial(
-    MetaRG,
-    permutation="position",
-    query_targets="iid",
-    nonmatch="balanced",
-    fixed_length=True,
-    same_view=False,
-)
-"""The game without its shortcuts (`MetaRG-v1`): what matches in the query phase cannot be told
-from what does not by its kind or by having been seen; tokens of different positions share nothing;
-the length of a message tells nothing."""
+shortcut_free = functools.partial(MetaRG, rules=SHORTCUT_FREE)
+"""`MetaRG-v1`: the game without its shortcuts."""

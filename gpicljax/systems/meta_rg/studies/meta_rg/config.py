@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 import jax
+import tyro
 
 import gpicljax
 from gpicljax.agents import r2d2
+from gpicljax.checks import Count, Range
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
@@ -29,23 +30,92 @@ AUXILIARIES: dict[Auxiliary, tuple[str, ...]] = {
 }
 
 
+def also(flag: str) -> Any:
+    """Lets a field of the command line have a second, shorter flag."""
+    return tyro.conf.arg(aliases=(flag,))
+
+
 @dataclasses.dataclass(frozen=True)
-class Config(TrainingConfig):
-    """Trains listeners in Meta-Referential Games and puts their accuracy into proportion.
+class GameConfig:
+    """The games: an environment, its options, and its params by cell of the table.
 
     Attributes:
       env: MetaRG-v0 (reference rules) or MetaRG-v1 (without shortcuts).
       shots: S, one or several; every pair of shots and samples is a cell of the table.
       samples: O, one or several.
-      vmin: Smallest number of values per latent dimension.
-      vmax: Largest number of values per latent dimension.
+      min_values: Smallest number of values per latent dimension.
+      max_values: Largest number of values per latent dimension.
       vocab_size: Tokens besides the end of sentence.
       message_length: Positions of a message.
-      rounds: N, rounds of messages before the decision; a memory that stores what the feedback
-        shows has it in round N + 1.
-      distractors: K.
+      num_rounds: N, rounds of messages before the decision.
+      num_distractors: K.
       stimulus: Representation of stimuli: continuous (scs) or multi-hot (mhe).
       actions: Action layout: one action per decision, or the reference's 519.
+      listener_speaks: Whether the speaker hears what the listener says.
+    """
+
+    env: Annotated[Literal["MetaRG-v0", "MetaRG-v1"], also("--env")] = "MetaRG-v0"
+    shots: Annotated[tuple[Count, ...], also("--shots")] = (1,)
+    samples: Annotated[tuple[Count, ...], also("--samples")] = (1,)
+    min_values: Annotated[Count, also("--vmin")] = 2
+    max_values: Annotated[Count, also("--vmax")] = 5
+    vocab_size: Annotated[Count, also("--vocab-size")] = 6
+    message_length: Annotated[Count, also("--message-length")] = 3
+    num_rounds: Annotated[Count, also("--rounds")] = 1
+    num_distractors: Annotated[int, Range(0), also("--distractors")] = 0
+    stimulus: Annotated[Literal["scs", "mhe"], also("--stimulus")] = "scs"
+    actions: Annotated[Literal["compact", "reference"], also("--actions")] = "compact"
+    listener_speaks: Annotated[bool, also("--replies")] = False
+
+    def validate(self) -> None:
+        """Refuses empty grids, and what the environment refuses."""
+        for name in ("shots", "samples"):
+            value = getattr(self, name)
+            check_config(bool(value), name, value, "one or more integers >= 1")
+        env = self.make()
+        for cell in self.cells:
+            self.params(env, cell)
+
+    @property
+    def cells(self) -> list[tuple[int, int]]:
+        """The (S, O) cells of the table."""
+        return list(itertools.product(self.shots, self.samples))
+
+    @property
+    def values(self) -> str:
+        """The numbers of values, in words."""
+        return f"V in {self.min_values} .. {self.max_values}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Static options of the environment."""
+        names = ("vocab_size", "message_length", "num_rounds", "num_distractors", "stimulus")
+        return {
+            "max_values": max(self.max_values, 2),
+            "max_shots": max(self.shots),
+            "max_samples": max(self.samples),
+            **{name: getattr(self, name) for name in (*names, "actions", "listener_speaks")},
+        }
+
+    def make(self, **options: Any) -> MetaRG:
+        """The environment, with further static options."""
+        env = gpicljax.make(self.env, **self.options | options)
+        assert isinstance(env, MetaRG)
+        return env
+
+    def params(self, env: MetaRG, cell: tuple[int, int]) -> Any:
+        """The distribution over games of a cell (S, O)."""
+        shots, samples = cell
+        values = {"min_values": self.min_values, "max_values": self.max_values}
+        return env.make_params(shots=shots, samples=samples, **values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Trains listeners in Meta-Referential Games and puts their accuracy into proportion.
+
+    Attributes:
+      game: The games. A memory that stores what the feedback shows has it in round N + 1.
       auxiliary: What the core predicts: the coming feedback, the current stimulus, both or none.
       auxiliary_weight: Weight of that loss.
       network: Sizes of the network; what it predicts is `auxiliary`'s.
@@ -54,22 +124,12 @@ class Config(TrainingConfig):
       bank_size: Target lists kept ready for new episodes.
       renew_share: Share of them drawn anew at every log line.
       curriculum: Largest numbers of values to train with at first, one stage of equal length each;
-        the last half of the run, and every evaluation, uses vmax.
+        the last half of the run, and every evaluation, uses game.max_values.
       probe_episodes: Greedy episodes per log line, played together.
       evaluation_episodes: Episodes per seed and condition at the end, rounded up to such groups.
     """
 
-    env: Literal["MetaRG-v0", "MetaRG-v1"] = "MetaRG-v0"
-    shots: tuple[int, ...] = (1,)
-    samples: tuple[int, ...] = (1,)
-    vmin: int = 2
-    vmax: int = 5
-    vocab_size: int = 6
-    message_length: int = 3
-    rounds: int = 1
-    distractors: int = 0
-    stimulus: Literal["scs", "mhe"] = "scs"
-    actions: Literal["compact", "reference"] = "compact"
+    game: GameConfig = GameConfig()
     observations: int = 10_000_000
     log_lines: int = 313
     auxiliary: Auxiliary = "stimulus"
@@ -85,16 +145,11 @@ class Config(TrainingConfig):
 
     def default_name(self) -> str:
         """The preset and the environment."""
-        return f"{self.preset}-{self.env}"
+        return f"{self.preset}-{self.game.env}"
 
     def validate(self) -> None:
-        """Refuses empty grids, counts below 1 and what the environment refuses."""
+        """Refuses counts below 1, and networks that do not fit."""
         super().validate()
-        for name in ("shots", "samples"):
-            value = getattr(self, name)
-            check_config(
-                len(value) > 0 and min(value) > 0, name, value, "one or more integers >= 1"
-            )
         for name in ("bank_size", "probe_episodes", "evaluation_episodes"):
             check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
         compared, known = self.network.compare, AUXILIARIES[self.auxiliary]
@@ -105,16 +160,9 @@ class Config(TrainingConfig):
         )
         self.network.check_carries(self.agent.carries)
         stages = self.curriculum
-        inside = all(self.vmin <= value <= self.vmax for value in stages)
-        check_config(
-            inside, "curriculum", stages, f"values from vmin = {self.vmin} to vmax = {self.vmax}"
-        )
-        make_env(self)
-
-    @property
-    def cells(self) -> list[tuple[int, int]]:
-        """The (S, O) cells of the table."""
-        return list(itertools.product(self.shots, self.samples))
+        least, most = self.game.min_values, self.game.max_values
+        accepted = f"values from min_values = {least} to max_values = {most}"
+        check_config(all(least <= x <= most for x in stages), "curriculum", stages, accepted)
 
 
 LSTM = RecurrentQSettings(
@@ -161,8 +209,9 @@ MANY_STEPS = r2d2.R2D2HParams(
     importance_exponent=0.0,
 )
 """Many small steps on uniformly drawn sequences, which learn faster than few large ones."""
+V1, TABLE3 = GameConfig("MetaRG-v1"), GameConfig(shots=(1, 2, 4), samples=(1, 4, 16))
 QUICK = Config(
-    env="MetaRG-v1",
+    game=V1,
     observations=640_000,
     log_lines=10,
     evaluation_episodes=256,
@@ -174,7 +223,7 @@ QUICK = Config(
 )
 CPU_LSTM_V0 = dataclasses.replace(
     QUICK,
-    env="MetaRG-v0",
+    game=GameConfig(),
     network=LSTM,
     observations=2_304_000,
     log_lines=18,
@@ -184,7 +233,7 @@ CPU_LSTM_V0 = dataclasses.replace(
 CPU_TABLE2 = dataclasses.replace(
     CPU_LSTM_V0,
     seeds=3,
-    vmax=3,
+    game=GameConfig(max_values=3),
     observations=384_000,
     log_lines=6,
     evaluation_episodes=256,
@@ -192,22 +241,21 @@ CPU_TABLE2 = dataclasses.replace(
 CPU_TABLE3 = dataclasses.replace(
     QUICK,
     seeds=6,
-    shots=(1, 2, 4),
-    samples=(1, 4, 16),
+    game=dataclasses.replace(TABLE3, env="MetaRG-v1"),
     observations=1_280_000,
     log_lines=20,
     evaluation_episodes=64,
     network=dataclasses.replace(EVENTS, slots=128),
 )
-PAPER_TABLE2 = Config(seeds=3, vmax=3)
-PAPER_TABLE3 = Config(shots=(1, 2, 4), samples=(1, 4, 16), observations=5_000_000, log_lines=157)
+PAPER_TABLE2 = Config(seeds=3, game=GameConfig(max_values=3))
+PAPER_TABLE3 = Config(game=TABLE3, observations=5_000_000, log_lines=157)
 # Four stimuli to choose from, or none: appendix E.3, whose budget is not told.
-PAPER_FIGURE9 = Config(seeds=5, shots=(2,), distractors=3, observations=2_000_000, log_lines=63)
+FIGURE9 = GameConfig(shots=(2,), num_distractors=3)
+PAPER_FIGURE9 = Config(seeds=5, game=FIGURE9, observations=2_000_000, log_lines=63)
 CPU_FIGURE9 = dataclasses.replace(
     CPU_LSTM_V0,
     seeds=3,
-    shots=(2,),
-    distractors=3,
+    game=FIGURE9,
     observations=1_024_000,
     log_lines=16,
     auxiliary="stimulus",
@@ -220,7 +268,7 @@ PRESETS = {
     "cpu-lstm-v0": CPU_LSTM_V0,
     # Without shortcuts nothing rewards a first step towards binding: fewer values make it easier.
     "cpu-lstm-v1": dataclasses.replace(
-        CPU_LSTM_V0, env="MetaRG-v1", curriculum=(2, 3), observations=24_064_000, log_lines=188
+        CPU_LSTM_V0, game=V1, curriculum=(2, 3), observations=24_064_000, log_lines=188
     ),
     "cpu-table2": CPU_TABLE2,
     "cpu-table3": CPU_TABLE3,
@@ -229,54 +277,6 @@ PRESETS = {
     "paper-table2": PAPER_TABLE2,
     "paper-table3": PAPER_TABLE3,
 }
-
-
-def env_options(config: Config) -> dict[str, Any]:
-    """Static options of the game of a configuration."""
-    return {
-        "max_values": max(config.vmax, 2),
-        "max_shots": max(config.shots),
-        "max_samples": max(config.samples),
-        "vocab_size": config.vocab_size,
-        "message_length": config.message_length,
-        "num_rounds": config.rounds,
-        "num_distractors": config.distractors,
-        "stimulus": config.stimulus,
-        "actions": config.actions,
-    }
-
-
-_FLAGS = {
-    "max_values": "vmax",
-    "min_values": "vmin",
-    "max_shots": "shots",
-    "max_samples": "samples",
-    "num_rounds": "rounds",
-    "num_distractors": "distractors",
-}
-"""What the game calls otherwise."""
-
-
-@contextlib.contextmanager
-def refused_by_flag() -> Iterator[None]:
-    """What the game refuses is refused by the name of the flag that said it."""
-    try:
-        yield
-    except ValueError as error:
-        names, colon, rest = str(error).partition(":")
-        names = ", ".join(_FLAGS.get(name, name) for name in names.split(", "))
-        raise ValueError(f"{names}{colon}{rest}") from error
-
-
-def make_env(config: Config) -> MetaRG:
-    """The game of a configuration. ValueError where the configuration contradicts itself."""
-    with refused_by_flag():
-        env = gpicljax.make(config.env, **env_options(config))
-        assert isinstance(env, MetaRG)
-        values = {"min_values": config.vmin, "max_values": config.vmax}
-        for shots, samples in config.cells:
-            env.make_params(shots=shots, samples=samples, **values)
-    return env
 
 
 def coming_feedback(env: MetaRG) -> Callable[[Any, Any], tuple[jax.Array, jax.Array]]:

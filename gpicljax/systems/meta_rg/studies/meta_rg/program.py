@@ -37,8 +37,6 @@ from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     PRESETS,
     Config,
     coming_feedback,
-    env_options,
-    make_env,
 )
 from gpicljax.systems.meta_rg.studies.meta_rg.report import Measures, cell_name, probed, report
 
@@ -66,13 +64,15 @@ CONDITIONS: dict[str, tuple[str, float, bool]] = {
 
 def build(config: Config) -> Program:
     """Wires environment, network and trainer together."""
-    env = make_env(config)
+    env = config.game.make()
     vec = gpicljax.VectorEnv(
         env,
         config.agent.num_envs,
         bank_size=config.bank_size,
         renew_share=config.renew_share,
-        params=env.make_params(min_values=config.vmin, max_values=config.vmax),
+        params=env.make_params(
+            min_values=config.game.min_values, max_values=config.game.max_values
+        ),
     )
     settings = dataclasses.replace(config.network, predictions=AUXILIARIES[config.auxiliary])
     network = recurrent_q_network(settings, env.observation_space(), env.action_space())
@@ -83,7 +83,7 @@ def build(config: Config) -> Program:
 
     def stage(observations: jax.Array) -> jax.Array:
         """Largest number of values in force after so many observations, `int32[]`."""
-        stages = jnp.asarray([*config.curriculum, config.vmax], jnp.int32)
+        stages = jnp.asarray([*config.curriculum, config.game.max_values], jnp.int32)
         length = max(1, config.observations // (2 * max(1, len(config.curriculum))))
         return stages[jnp.minimum(observations // length, len(config.curriculum))]
 
@@ -138,18 +138,15 @@ def build(config: Config) -> Program:
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
 
     return Program(
-        title=f"R2D2 listeners in {config.env}",
-        details={
-            "cells": f"{', '.join(map(cell_name, config.cells))}; "
-            f"V in {config.vmin} .. {config.vmax}"
-        },
+        title=f"R2D2 listeners in {config.game.env}",
+        details={"cells": f"{', '.join(map(cell_name, config.game.cells))}; {config.game.values}"},
         init=init,
         update=trainer.update,
         observations=trainer.observations,
         between=between,
         cells={
-            cell_name(cell) if len(config.cells) > 1 else "": cell_params(config, env, cell)
-            for cell in config.cells
+            cell_name(cell) if len(config.game.cells) > 1 else "": config.game.params(env, cell)
+            for cell in config.game.cells
         },
         measures=Measures(
             games={
@@ -164,8 +161,8 @@ def build(config: Config) -> Program:
         save=lambda folder, env_params, **about: save_agent(
             folder,
             algorithm="r2d2",
-            env_id=config.env,
-            env_options=env_options(config),
+            env_id=config.game.env,
+            env_options=config.game.options,
             env_params=env_params,
             num_envs=config.agent.num_envs,
             config=config.agent,
@@ -177,17 +174,9 @@ def build(config: Config) -> Program:
     )
 
 
-def cell_params(config: Config, env: MetaRG, cell: tuple[int, int]) -> Any:
-    """The distribution over games of a cell."""
-    shots, samples = cell
-    return env.make_params(
-        shots=shots, samples=samples, min_values=config.vmin, max_values=config.vmax
-    )
-
-
 def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, float]]]:
     """Query and support accuracy of the rules that need no training, by cell."""
-    env = make_env(dataclasses.replace(config, actions="compact"))
+    env = config.game.make(actions="compact")
     longest = int(env.horizon())
     vec = gpicljax.VectorEnv(
         env,
@@ -211,8 +200,8 @@ def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, fl
         )
 
     results = {}
-    for cell in config.cells:
-        params = cell_params(config, env, cell)
+    for cell in config.game.cells:
+        params = config.game.params(env, cell)
         games = jax.tree.map(np.asarray, play(named_key(config.seed, "rules"), params))
         phases = [games.valid & games.query, games.valid & ~games.query]
         results[cell] = {

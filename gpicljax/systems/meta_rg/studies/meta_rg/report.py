@@ -52,7 +52,7 @@ class Results:
     def __init__(self, outcome: RunResult) -> None:
         """Computes the accuracies."""
         self.outcome = outcome
-        self.cells: list[Cell] = outcome.config.cells
+        self.cells: list[Cell] = outcome.config.game.cells
         measured: Measures = outcome.measured
         self.conditions = list(measured.games)
         self.accuracies: dict[str, ZSCTAccuracy] = {
@@ -103,7 +103,7 @@ def paper_table(results: Results) -> str:
     """The paper's numbers beside ours, cell by cell (query accuracy by episode, %)."""
     config = results.outcome.config
     table, where = dict(published.TABLE_3), "Table 3"
-    if config.vmax == 3:
+    if config.game.max_values == 3:
         of = config.network.memory.upper()
         of = of if of in published.TABLE_2 else "LSTM"
         table, where = {(1, 1): published.TABLE_2[of]}, f"Table 2, {of}"
@@ -201,7 +201,7 @@ def draw(results: Results) -> dict[Cell, ICLProfile]:
         "1-NN oracle": rules["1-NN oracle"][0],
     }
     single = len(results.cells) == 1
-    title = f"R2D2 listeners, {config.env}, V in {config.vmin} .. {config.vmax}"
+    title = f"R2D2 listeners, {config.game.env}, {config.game.values}"
     if len(outcome.steps) > 1:
         accuracy = outcome.curve("query_accuracy")
         lanes = {
@@ -257,9 +257,7 @@ def draw(results: Results) -> dict[Cell, ICLProfile]:
     save_figure(figure, figures / "listeners.png")
 
     shots, number = results.cells[0]
-    params = env.make_params(
-        shots=shots, samples=number, min_values=config.vmin, max_values=config.vmax
-    )
+    params = config.game.params(env, (shots, number))
     episode = play_one_episode(env, params, config.seed)
     messages, support = episode.pop("messages"), int(episode.pop("num_support"))
     if env.stimulus == "scs":
@@ -278,10 +276,10 @@ def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     results, config = Results(outcome), outcome.config
     profiles = draw(results)
-    parts = [f"# {config.env}: R2D2 listeners, preset {config.preset}", ""]
+    parts = [f"# {config.game.env}: R2D2 listeners, preset {config.preset}", ""]
     for index, cell in enumerate(results.cells):
         parts += [
-            f"## {cell_name(cell)}, V in {config.vmin} .. {config.vmax}",
+            f"## {cell_name(cell)}, {config.game.values}",
             "",
             f"Accuracy in %, {config.evaluation_episodes} fresh episodes per seed: mean ± standard "
             f"deviation [95 % t-interval] over {config.seeds} seed(s).",

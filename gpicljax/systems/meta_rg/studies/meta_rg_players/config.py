@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
-import gpicljax
 from gpicljax.agents import r2d2
 from gpicljax.agents.sequence import SequenceHParams
 from gpicljax.checks import Range
@@ -18,7 +16,7 @@ from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     EVENTS,
     MANY_STEPS,
     NEXT_REWARD,
-    refused_by_flag,
+    GameConfig,
 )
 from gpicljax.systems.meta_rg.studies.meta_rg_players import trainer as signalling
 
@@ -34,20 +32,12 @@ class Config(TrainingConfig):
     """Trains a speaker and a listener that have to agree on a language in every episode.
 
     Attributes:
-      env: MetaRG-v0 (reference rules) or MetaRG-v1 (without shortcuts).
+      game: The games. Several rounds, and a listener that speaks in them, are for R2D2's methods.
       method: How they learn: from whole episodes, the speaker by the score function (reinforce) or
         through its messages (straight-through), beside speakers that follow a rule; or as R2D2
         agents, independent, on the sum of their values (vdn), and announcing what they would do
         without exploration (vdn-sad).
       control: Whether learning speakers are compared with one that keeps its first code.
-      shots: S, one or several; every pair of shots and samples is a cell.
-      samples: O, one or several.
-      vmin: Smallest number of values per latent dimension.
-      vmax: Largest number of values per latent dimension.
-      vocab_size: Tokens besides the end of sentence.
-      message_length: Positions of a message.
-      rounds: N, rounds of messages before the decision.
-      replies: Whether the speaker hears what the listener says in them.
       network: The listener's network; with R2D2, that of both players.
       players: Sizes and switches of learning from whole episodes; its speaker is the method's.
       schedule: Hyper-parameters of learning from whole episodes; the rate falls till the end.
@@ -62,18 +52,10 @@ class Config(TrainingConfig):
         see how easily (ease of acquisition); 0 for none.
     """
 
-    env: Literal["MetaRG-v0", "MetaRG-v1"] = "MetaRG-v1"
+    game: GameConfig = GameConfig("MetaRG-v1", max_values=3)
     seeds: int = 3
     method: Method = "reinforce"
     control: bool = True
-    shots: tuple[int, ...] = (1,)
-    samples: tuple[int, ...] = (1,)
-    vmin: int = 2
-    vmax: int = 3
-    vocab_size: int = 6
-    message_length: int = 3
-    rounds: int = 1
-    replies: bool = False
     observations: int = 10_000_000
     log_lines: int = 20
     network: RecurrentQSettings = dataclasses.replace(EVENTS, slots=32)
@@ -95,16 +77,11 @@ class Config(TrainingConfig):
 
     def default_name(self) -> str:
         """The preset, the method and the environment."""
-        return f"{self.preset}-{self.method}-{self.env}"
+        return f"{self.preset}-{self.method}-{self.game.env}"
 
     def validate(self) -> None:
-        """Refuses empty grids, counts below 1 and what the environment refuses."""
+        """Refuses counts below 1 and what the environment refuses."""
         super().validate()
-        for name in ("shots", "samples"):
-            value = getattr(self, name)
-            check_config(
-                len(value) > 0 and min(value) > 0, name, value, "one or more integers >= 1"
-            )
         for name in ("bank_size", "probe_episodes", "evaluation_episodes", "structures"):
             check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
         check_config(
@@ -113,47 +90,21 @@ class Config(TrainingConfig):
         enough = self.method != "reinforce" or self.players.copies > 1
         check_config(enough, "players.copies", self.players.copies, "an integer >= 2 to reinforce")
         self.network.check_carries(self.agent.carries)
-        check_config(
-            self.rounds == 1 or self.method not in FROM_SEQUENCES,
-            "rounds",
-            self.rounds,
-            f"1, for method {self.method}: several are for R2D2's (independent, vdn, vdn-sad)",
+        rounds, replies = self.game.num_rounds, self.game.listener_speaks
+        accepted = (
+            f"1, for method {self.method}: several are for R2D2's (independent, vdn, vdn-sad)"
         )
-        check_config(
-            self.rounds > 1 or not self.replies,
-            "replies",
-            self.replies,
-            "False; True with rounds >= 2: nothing is said after the last one but the decision",
-        )
+        fits = rounds == 1 or self.method not in FROM_SEQUENCES
+        check_config(fits, "game.num_rounds", rounds, accepted)
+        accepted = "False; True with num_rounds >= 2: only the decision comes after the last round"
+        check_config(rounds > 1 or not replies, "game.listener_speaks", replies, accepted)
         game(self)
 
 
 def game(config: Config) -> MetaRG:
     """The players' view of the game, or the listener's where the speaker is the game's own."""
-    with refused_by_flag():
-        env = gpicljax.make(
-            config.env,
-            view="listener" if config.method == "rule" else "players",
-            max_values=config.vmax,
-            max_shots=max(config.shots),
-            max_samples=max(config.samples),
-            vocab_size=config.vocab_size,
-            message_length=config.message_length,
-            num_rounds=config.rounds,
-            listener_speaks=config.replies,
-            announces=config.method == "vdn-sad",
-        )
-        assert isinstance(env, MetaRG)
-        for shots, samples in itertools.product(config.shots, config.samples):
-            cell_params(config, env, shots, samples)
-    return env
-
-
-def cell_params(config: Config, env: MetaRG, shots: int, samples: int) -> Any:
-    """The distribution over games of a cell."""
-    return env.make_params(
-        shots=shots, samples=samples, min_values=config.vmin, max_values=config.vmax
-    )
+    view = "listener" if config.method == "rule" else "players"
+    return config.game.make(view=view, announces=config.method == "vdn-sad")
 
 
 QUICK = Config()
@@ -162,10 +113,7 @@ NO_NOISE = dataclasses.replace(QUICK.players, batch_size=32, copies=1, entropy=0
 # Sequences hold most episodes to their end, and the memory their support phases.
 TABLE_1 = dataclasses.replace(
     QUICK,
-    env="MetaRG-v0",
-    shots=(1, 2),
-    samples=(4,),
-    vmax=5,
+    game=GameConfig(shots=(1, 2), samples=(4,)),
     observations=500_000,
     log_lines=5,
     network=dataclasses.replace(EVENTS, slots=64),

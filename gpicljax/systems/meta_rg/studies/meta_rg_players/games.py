@@ -49,7 +49,7 @@ def signalling_game(env: MetaRG) -> SignallingGame:
         num_decisions=env.num_decisions,
         vocab_size=env.vocab_size,
         message_length=env.message_length,
-        fixed_length=env.fixed_length,
+        fixed_length=env.rules.fixed_length,
         decides=env.num_rounds,
         steps=env.num_rounds + 1 + env.feedback,
         quantised=lambda stimulus: language.digitise(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -33,7 +32,6 @@ from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
     FROM_SEQUENCES,
     PRESETS,
     Config,
-    cell_params,
     game,
 )
 from gpicljax.systems.meta_rg.studies.meta_rg_players.games import game_sequences, signalling_game
@@ -122,9 +120,8 @@ def build(config: Config) -> Program:
     longest = int(env.horizon())
 
     cells: dict[str, Any] = {}
-    for shots, samples in itertools.product(config.shots, config.samples):
-        params = cell_params(config, env, shots, samples)
-        where = cell_name((shots, samples))
+    for cell in config.game.cells:
+        params, where = config.game.params(env, cell), cell_name(cell)
         cells[where] = signalling.SignallingData(params, jnp.asarray(1.0)) if sequences else params
         if config.control and config.method in signalling.LEARNING:
             frozen = signalling.SignallingData(params, jnp.asarray(0.0))
@@ -179,8 +176,8 @@ def build(config: Config) -> Program:
         episode=Measure(episode),
     )
     return Program(
-        title=f"Two players in {config.env}, {config.method}",
-        details={"games": f"{', '.join(cells)}; V in {config.vmin} .. {config.vmax}"},
+        title=f"Two players in {config.game.env}, {config.method}",
+        details={"games": f"{', '.join(cells)}; {config.game.values}"},
         init=lambda key, cell: trainer.init(key, hparams, cell),
         update=trainer.update,
         observations=trainer.observations,

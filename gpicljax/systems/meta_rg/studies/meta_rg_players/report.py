@@ -148,7 +148,7 @@ def draw(results: Results) -> None:
     outcome = results.outcome
     config, env, figures = outcome.config, outcome.program.more, outcome.run.figures
     assert isinstance(env, MetaRG)
-    title = f"Two players in {config.env}, {config.method}, V in {config.vmin} .. {config.vmax}"
+    title = f"Two players in {config.game.env}, {config.method}, {config.game.values}"
     seeds = config.seeds
     if len(outcome.steps) > 1:
         accuracy = outcome.curve("query_accuracy")
@@ -187,9 +187,9 @@ def report(outcome: RunResult) -> Report:
     results, config = Results(outcome), outcome.config
     draw(results)
     parts = [
-        f"# {config.env}: two players, {config.method}, preset {config.preset}",
+        f"# {config.game.env}: two players, {config.method}, preset {config.preset}",
         "",
-        f"V in {config.vmin} .. {config.vmax}, {outcome.observations:,} observations per seed. "
+        f"{config.game.values}, {outcome.observations:,} observations per seed. "
         f"Accuracy in %, {config.evaluation_episodes} fresh episodes per seed: mean ± standard "
         f"deviation [95 % t-interval] over {config.seeds} seed(s).",
         "",
@@ -212,7 +212,7 @@ def report(outcome: RunResult) -> Report:
                 "structures; chance is 50 %.",
                 "",
             ]
-    if config.vmax == 5 and 4 in config.samples:
+    if config.game.max_values == 5 and 4 in config.game.samples:
         parts += ["Beside the paper's Table 1:", "", paper_table(results), ""]
     parts += [
         f"Players have {outcome.parameters:,} parameters together. Training ran at "

@@ -9,7 +9,7 @@ from gpicljax.agents import r2d2
 from gpicljax.checks import Range
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
-from gpicljax.systems.meta_rg.studies.meta_rg.config import MANY_STEPS, NEXT_REWARD
+from gpicljax.systems.meta_rg.studies.meta_rg.config import MANY_STEPS, NEXT_REWARD, also
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Config(TrainingConfig):
     Attributes:
       stimulus: Continuous values, whose sections have to be found out, or one-hot ones.
       rules: Which stimuli are shown, and what answers earn: the paper's text or its code.
-      vmin: Smallest number of values per latent dimension. With vmin = vmax continuous values name
-        themselves: their sections are always the same.
-      vmax: Largest number, and the number of answers: the "ways" of the paper.
+      min_values: Smallest number of values per latent dimension. With as many as max_values,
+        continuous values name themselves: their sections are always the same.
+      max_values: Largest number, and the number of answers: the "ways" of the paper.
       network: Kind and sizes of the network.
       agent: Sizes and switches of R2D2.
       hparams: Hyper-parameters of R2D2; decay_updates is set to the length of the run.
@@ -31,8 +31,8 @@ class Config(TrainingConfig):
 
     stimulus: Literal["scs", "ohe"] = "scs"
     rules: Literal["paper", "reference"] = "paper"
-    vmin: Annotated[int, Range(2)] = 2
-    vmax: Annotated[int, Range(2, 25)] = 5
+    min_values: Annotated[int, Range(2), also("--vmin")] = 2
+    max_values: Annotated[int, Range(2, 25), also("--vmax")] = 5
     network: RecurrentQSettings = RecurrentQSettings()
     agent: r2d2.R2D2Config = r2d2.R2D2Config()
     hparams: r2d2.R2D2HParams = r2d2.R2D2HParams()
@@ -46,12 +46,14 @@ class Config(TrainingConfig):
     @property
     def env_options(self) -> dict[str, Any]:
         """Static options of the task."""
-        return {"stimulus": self.stimulus, "rules": self.rules, "max_values": self.vmax}
+        return {"stimulus": self.stimulus, "rules": self.rules, "max_values": self.max_values}
 
     def validate(self) -> None:
         """Refuses empty ranges of values, and memories that a replay buffer cannot hold."""
         super().validate()
-        check_config(self.vmin <= self.vmax, "vmin", self.vmin, f"up to vmax = {self.vmax}")
+        accepted = f"up to max_values = {self.max_values}"
+        fits = self.min_values <= self.max_values
+        check_config(fits, "min_values", self.min_values, accepted)
         check_config(not self.network.predictions, "network.predictions", "names", "none")
         self.network.check_carries(self.agent.carries)
 

@@ -50,7 +50,7 @@ CONDITIONS: dict[str, tuple[float, bool]] = {
 def build(config: Config) -> Program:
     """Wires environment, network and trainer together."""
     env = Recall(**config.env_options)
-    env_params = env.make_params(min_values=config.vmin, max_values=config.vmax)
+    env_params = env.make_params(min_values=config.min_values, max_values=config.max_values)
     vec = VectorEnv(env, config.agent.num_envs, resets="fresh", params=env_params)
     network = recurrent_q_network(config.network, env.observation_space(), env.action_space())
     trainer = r2d2.make(config.agent, vec, network)
@@ -81,7 +81,10 @@ def build(config: Config) -> Program:
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
     return Program(
         title=f"R2D2 in the Recall task, {config.stimulus} stimuli",
-        details={"memory": config.network.memory, "values": f"{config.vmin} .. {config.vmax}"},
+        details={
+            "memory": config.network.memory,
+            "values": f"{config.min_values} .. {config.max_values}",
+        },
         init=lambda key, cell: trainer.init(key, hparams, cell),
         update=trainer.update,
         observations=trainer.observations,

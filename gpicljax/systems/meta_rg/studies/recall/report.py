@@ -63,7 +63,7 @@ def draw(outcome: RunResult, agents: dict[str, RecallAccuracy]) -> None:
     """The paper's figure for one representation, and the course of the first shot."""
     config, rules = outcome.config, outcome.host_measured
     lines = {name: float(of.second.by_game) for name, of in rules.items() if name in SHOWN}
-    title = f"Recall, {config.stimulus.upper()}, {config.vmax} ways, {config.network.memory}"
+    title = f"Recall, {config.stimulus.upper()}, {config.max_values} ways, {config.network.memory}"
     if len(outcome.steps) > 1:
         figure = learning_curves(
             outcome.steps,
@@ -95,7 +95,8 @@ def report(outcome: RunResult) -> Report:
         f"# Recall, {config.stimulus.upper()}: R2D2 with {config.network.memory}, "
         f"preset {config.preset}",
         "",
-        f"{config.vmax} answers, V in {config.vmin} .. {config.vmax}, the {config.rules}'s rules, "
+        f"{config.max_values} answers, V in {config.min_values} .. {config.max_values}, "
+        f"the {config.rules}'s rules, "
         f"{outcome.observations:,} observations per seed. Accuracy in %, "
         f"{config.evaluation_episodes} fresh episodes per seed: mean ± standard deviation "
         f"[95 % t-interval] over {config.seeds} seed(s).",

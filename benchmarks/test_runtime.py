@@ -8,10 +8,10 @@ import time
 import jax
 import pytest
 
+from gpicljax.runs.checkpoints import Checkpointer
+from gpicljax.runs.run_directory import open_run
 from gpicljax.runtime import FAST_COMPILE, RunConfig
-from gpicljax.runtime.checkpoints import Checkpointer
 from gpicljax.runtime.loop import run_chunks
-from gpicljax.runtime.run_directory import open_run
 
 IMPORT = """
 import resource, gpicljax

@@ -38,6 +38,7 @@ _PARTS = [
     "networks",
     "play",
     "rollout",
+    "runs",
     "runtime",
     "serve",
     "spaces",

@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def runs(arguments: Sequence[str]) -> int:
     """Lists, shows or compares runs: `gpicljax runs list | show | compare`."""
-    from gpicljax.runtime.command import main
+    from gpicljax.runs.command import main
 
     return main(arguments)
 

@@ -30,6 +30,7 @@ FLOORS = (
     {"evaluation"},
     {"viz"},
     {"llm"},
+    {"runs"},
     {"runtime"},
     {"play", "serve"},
     {"studies"},

@@ -14,7 +14,7 @@ import pytest
 
 import gpicljax
 from gpicljax import checks, registration, spaces
-from gpicljax.runtime import load_agent
+from gpicljax.runs import load_agent
 
 PENDULUM, BANDIT = gpicljax.make("Pendulum-v1"), gpicljax.make("BernoulliBandit-v0")
 CAR, LANDER = gpicljax.make("MountainCar-v0"), gpicljax.make("LunarLander-v3", continuous=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpicljax.environment import Environment
 from gpicljax.registration import make
-from gpicljax.runtime.config import assignments
+from gpicljax.runs.config import assignments
 
 
 def add_environment_arguments(parser: ArgumentParser, example: str) -> None:

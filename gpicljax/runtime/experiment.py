@@ -24,14 +24,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.data.shard_files import ShardError
-from gpicljax.runtime.config import (
+from gpicljax.runs.config import (
     TrainingConfig,
     as_config_error,
     exit_with_error,
     parse,
     validate,
 )
-from gpicljax.runtime.distributed import is_main, join_cluster, log_once, on_main, to_host
+from gpicljax.runs.distributed import is_main, join_cluster, log_once, on_main, to_host
+from gpicljax.runs.metrics import in_words, not_finite_since
+from gpicljax.runs.progress import Progress, announce
+from gpicljax.runs.provenance import provenance
+from gpicljax.runs.run_directory import RunDirectory, open_run, write_summary
 from gpicljax.runtime.dry_run import measure, parameter_count
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.loop import NOT_FINITE_CODE, run_chunks
@@ -42,7 +46,6 @@ from gpicljax.runtime.mesh import (
     one_device_per_core,
     per_replica,
 )
-from gpicljax.runtime.metrics import in_words, not_finite_since
 from gpicljax.runtime.program import (
     Measure,
     Program,
@@ -51,10 +54,7 @@ from gpicljax.runtime.program import (
     named_key,
     replica_names,
 )
-from gpicljax.runtime.progress import Progress, announce
-from gpicljax.runtime.provenance import provenance
 from gpicljax.runtime.replicas import Replicas
-from gpicljax.runtime.run_directory import RunDirectory, open_run, write_summary
 from gpicljax.runtime.training import Training, start_training
 from gpicljax.storage import SavedError
 

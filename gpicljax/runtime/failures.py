@@ -6,8 +6,8 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from gpicljax.runtime.checkpoints import CheckpointError
-from gpicljax.runtime.run_directory import RunError
+from gpicljax.runs.checkpoints import CheckpointError
+from gpicljax.runs.run_directory import RunError
 
 
 @contextlib.contextmanager

@@ -14,15 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.checks import check, check_at_least
-from gpicljax.runtime.checkpoints import Checkpointer
-from gpicljax.runtime.distributed import exchange, is_main, log_once, to_host
-from gpicljax.runtime.loggers import open_loggers
-from gpicljax.runtime.metrics import NOT_FINITE, MetricsLog, in_words, not_finite_since
+from gpicljax.runs.checkpoints import Checkpointer
+from gpicljax.runs.distributed import exchange, is_main, log_once, to_host
+from gpicljax.runs.loggers import open_loggers
+from gpicljax.runs.metrics import NOT_FINITE, MetricsLog, in_words, not_finite_since
+from gpicljax.runs.progress import Progress, duration
+from gpicljax.runs.provenance import provenance
+from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime.profiling import CompileClock, profile
-from gpicljax.runtime.progress import Progress, duration
-from gpicljax.runtime.provenance import provenance
 from gpicljax.runtime.replicas import Replicas
-from gpicljax.runtime.run_directory import RunDirectory
 from gpicljax.runtime.signals import StopRequest, catch_stop, exit_code
 from gpicljax.storage.atomic import to_json_text, write_atomically
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from gpicljax.runtime.config import TrainingConfig
-from gpicljax.runtime.run_directory import RunDirectory
+from gpicljax.runs.config import TrainingConfig
+from gpicljax.runs.run_directory import RunDirectory
 
 
 def named_key(seed: int, name: str) -> jax.Array:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from gpicljax.runtime.distributed import to_host
+from gpicljax.runs.distributed import to_host
 from gpicljax.runtime.mesh import shard_leading
 from gpicljax.storage.leaves import is_key
 

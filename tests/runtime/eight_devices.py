@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gpicljax.runs.checkpoints import Checkpointer
 from gpicljax.runtime import make_mesh, per_replica
-from gpicljax.runtime.checkpoints import Checkpointer
 from gpicljax.runtime.mesh import shard_leading
 from gpicljax.runtime.replicas import Replicas
 

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from gpicljax.runtime import read_metrics
+from gpicljax.runs import read_metrics
 
 
 def result(folder):

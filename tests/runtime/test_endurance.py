@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from resumed import assert_same, result, wait_for_lines
 
-from gpicljax.runtime import read_metrics
+from gpicljax.runs import read_metrics
 from gpicljax.storage.manifest import find_damage
 
 CHUNKS, KILLS = 60, 20
@@ -96,7 +96,7 @@ import jax, jax.numpy as jnp
 import gpicljax
 from gpicljax.runtime import RunConfig
 from gpicljax.runtime.loop import run_chunks
-from gpicljax.runtime.run_directory import open_run
+from gpicljax.runs.run_directory import open_run
 
 vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), 64)
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpicljax.runtime import RunConfig, read_metrics
-from gpicljax.runtime.distributed import join_cluster
+from gpicljax.runs import read_metrics
+from gpicljax.runs.distributed import join_cluster
+from gpicljax.runtime import RunConfig
 
 HERE = Path(__file__).parent
 # Warnings are errors, but for those that dependencies raise when they are imported.

@@ -13,7 +13,8 @@ import pytest
 import tiny_training
 
 from gpicljax import cli
-from gpicljax.runtime import named_key, read_metrics
+from gpicljax.runs import read_metrics
+from gpicljax.runtime import named_key
 
 CHUNK = 5 * tiny_training.EACH
 

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.runtime import RunConfig, enable_compilation_cache, read_metrics
-from gpicljax.runtime.checkpoints import Checkpointer
+from gpicljax.runs import read_metrics
+from gpicljax.runs.checkpoints import Checkpointer
+from gpicljax.runs.progress import Progress
+from gpicljax.runs.run_directory import open_run
+from gpicljax.runtime import RunConfig, enable_compilation_cache
 from gpicljax.runtime.loop import run_chunks
-from gpicljax.runtime.progress import Progress
-from gpicljax.runtime.run_directory import open_run
 
 
 @jax.jit
@@ -68,7 +69,7 @@ def test_a_signal_during_the_exchange_of_signals_is_heard(tmp_path, monkeypatch)
 def test_training_goes_on_when_saving_fails(tmp_path, monkeypatch, capsys):
     save = Checkpointer.save
     monkeypatch.setattr(
-        "gpicljax.runtime.checkpoints.write_manifest",
+        "gpicljax.runs.checkpoints.write_manifest",
         lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")),
     )
     monkeypatch.setattr(Checkpointer, "save", lambda self, step, state: save(self, step, state))
@@ -87,7 +88,7 @@ def test_no_checkpoint_is_ahead_of_the_log(tmp_path, monkeypatch):
     def update(state):
         # The disk is full while chunks 2 and 3 are logged.
         monkeypatch.setattr(
-            "gpicljax.runtime.metrics.os.fsync", full_disk if state in (1, 2) else os.fsync
+            "gpicljax.runs.metrics.os.fsync", full_disk if state in (1, 2) else os.fsync
         )
         return count_up(state)
 
@@ -96,7 +97,7 @@ def test_no_checkpoint_is_ahead_of_the_log(tmp_path, monkeypatch):
 
         def saved(step, _):
             steps_before.append((step, Checkpointer(run.checkpoints).steps()))
-            monkeypatch.setattr("gpicljax.runtime.metrics.os.fsync", fsync)
+            monkeypatch.setattr("gpicljax.runs.metrics.os.fsync", fsync)
 
         steps_before = []
         run_chunks(update, jnp.float32(0), num_chunks=4, run=run, on_metrics=saved)

@@ -12,7 +12,7 @@ import pytest
 from resumed import assert_same, result, wait_for_lines
 from variants import daily
 
-from gpicljax.runtime import read_metrics
+from gpicljax.runs import read_metrics
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from gpicljax.runs import checkpoints as checkpoints_module
+from gpicljax.runs import metrics as metrics_module
+from gpicljax.runs.checkpoints import Checkpointer
 from gpicljax.runtime import (
     Measure,
     Probe,
@@ -32,9 +35,6 @@ from gpicljax.runtime import (
     on_main,
     run_experiment,
 )
-from gpicljax.runtime import checkpoints as checkpoints_module
-from gpicljax.runtime import metrics as metrics_module
-from gpicljax.runtime.checkpoints import Checkpointer
 from gpicljax.runtime.loop import run_chunks
 
 CHUNKS = 12

@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from gpicljax.runtime import RunConfig, make_mesh, on_main, per_replica, to_host
-from gpicljax.runtime.checkpoints import Checkpointer, CheckpointError, CheckpointMismatchError
-from gpicljax.runtime.distributed import all_agree, exchange, is_main, join_cluster
-from gpicljax.runtime.mesh import devices_for, shard_leading
-from gpicljax.runtime.metrics import MetricsLog
-from gpicljax.runtime.run_directory import (
+from gpicljax.runs.checkpoints import Checkpointer, CheckpointError, CheckpointMismatchError
+from gpicljax.runs.distributed import all_agree, exchange, is_main, join_cluster
+from gpicljax.runs.metrics import MetricsLog
+from gpicljax.runs.run_directory import (
     ConfigMismatchError,
     RunError,
     RunExistsError,
@@ -26,6 +24,8 @@ from gpicljax.runtime.run_directory import (
     open_run,
     write_summary,
 )
+from gpicljax.runtime import RunConfig, make_mesh, on_main, per_replica, to_host
+from gpicljax.runtime.mesh import devices_for, shard_leading
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.storage.leaves import is_key
 

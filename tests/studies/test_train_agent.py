@@ -12,7 +12,8 @@ from PIL import Image
 import gpicljax
 from gpicljax import agents
 from gpicljax.evaluation.returns import EpisodeReturns, episode_returns
-from gpicljax.runtime import load_agent, named_key, parse
+from gpicljax.runs import load_agent
+from gpicljax.runtime import named_key, parse
 from gpicljax.studies.train_agent import program as train_agent
 from gpicljax.studies.train_agent import report as train_agent_report
 from gpicljax.studies.train_agent.config import GOALS, SETTINGS, default_algorithm

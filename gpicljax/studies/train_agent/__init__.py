@@ -4,7 +4,7 @@
 
 What `--env` and `--algo` name decides the defaults of all other flags (see
 `config.py`). The run's folder gets a table with intervals, the learning curve, a
-film and a page of an episode, and under `agents/` what `gpicljax.runtime.load_agent` loads again.
+film and a page of an episode, and under `agents/` what `gpicljax.runs.load_agent` loads again.
 """
 
 __all__: list[str] = []

@@ -22,7 +22,7 @@ from gpicljax.evaluation.returns import (
 )
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import Record, play, start_rollout
-from gpicljax.runtime.distributed import log_once
+from gpicljax.runs.distributed import log_once
 from gpicljax.task_set import tasks_vary
 
 

@@ -16,8 +16,8 @@ import gpicljax
 from gpicljax import agents
 from gpicljax.checks import check_fields, unknown
 from gpicljax.networks.memories import MemoryKind
+from gpicljax.runs.config import assignments
 from gpicljax.runtime import ConfigError, check_config
-from gpicljax.runtime.config import assignments
 
 
 def env_options(config: Any) -> dict[str, Any]:

@@ -16,6 +16,8 @@ import gpicljax
 from gpicljax import agents
 from gpicljax.agents.acting import random_agent
 from gpicljax.checks import refusal
+from gpicljax.runs import save_agent
+from gpicljax.runs.config import exit_with_error
 from gpicljax.runtime import (
     ConfigError,
     Measure,
@@ -25,9 +27,7 @@ from gpicljax.runtime import (
     TrainingConfig,
     check_config,
     run_experiment,
-    save_agent,
 )
-from gpicljax.runtime.config import exit_with_error
 from gpicljax.studies.train_agent.config import SETTINGS, bandit_rules, default_algorithm
 from gpicljax.studies.train_agent.measures import evaluator, is_bandit, probe_metrics
 from gpicljax.studies.train_agent.options import (

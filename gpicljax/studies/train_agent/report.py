@@ -13,8 +13,8 @@ from gpicljax.evaluation.icl import ICLCurve, icl_curve
 from gpicljax.evaluation.returns import EpisodeReturns
 from gpicljax.evaluation.statistics import Interval, bootstrap_interval, mean_interval
 from gpicljax.play.replay import write_replay
+from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
-from gpicljax.runtime.metrics import throughput
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.studies.train_agent.config import GOALS, SETTINGS
 from gpicljax.viz.curves import icl_figure, learning_curves
@@ -355,7 +355,7 @@ def report(outcome: RunResult) -> Report:
             + (f", {rate:,.0f} per second over all seeds, probes included" if rate > 0 else "")
             + f"; {outcome.parameters:,} parameters each."
         )
-    text += [film, "Every seed's agent is in `agents/`; `gpicljax.runtime.load_agent` reads it."]
+    text += [film, "Every seed's agent is in `agents/`; `gpicljax.runs.load_agent` reads it."]
     return Report("\n".join(text), numbers(outcome), evaluations(outcome))
 
 

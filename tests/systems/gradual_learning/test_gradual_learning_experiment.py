@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from gpicljax.runtime import load_agent, parse
+from gpicljax.runs import load_agent
+from gpicljax.runtime import parse
 from gpicljax.systems.gradual_learning.measures.streams import QUESTIONS, Streams
 from gpicljax.systems.gradual_learning.studies.gradual_learning import (
     config as gradual_learning_settings,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gpicljax.llm.chat import Message
-from gpicljax.runtime import load_agent, shipped_model
+from gpicljax.runs import load_agent, shipped_model
 from gpicljax.systems.in_context_rl.studies.in_context_rl import program as in_context_rl
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import win_stay_lose_shift
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpicljax.networks.autoencoder import AutoencoderSettings
-from gpicljax.runtime import load_autoencoder
+from gpicljax.runs import load_autoencoder
 from gpicljax.systems.maze_world.studies.maze_world_autoencoder import (
     program as maze_world_autoencoder,
 )

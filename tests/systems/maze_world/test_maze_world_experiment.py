@@ -14,9 +14,10 @@ import pytest
 from gpicljax.data.shards import ShardWriter
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, WINDOW
-from gpicljax.runtime import load_agent, parse
-from gpicljax.runtime.config_json import to_json
-from gpicljax.runtime.saved_autoencoders import save_autoencoder
+from gpicljax.runs import load_agent
+from gpicljax.runs.config_json import to_json
+from gpicljax.runs.saved_autoencoders import save_autoencoder
+from gpicljax.runtime import parse
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration
 from gpicljax.systems.maze_world.data.stored import collect_trajectories, metadata
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld

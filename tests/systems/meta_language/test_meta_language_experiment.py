@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from gpicljax.networks.language import LanguageModelSettings
-from gpicljax.runtime import Report, experiment, load_language_model
+from gpicljax.runs import load_language_model
+from gpicljax.runtime import Report, experiment
 from gpicljax.systems.meta_language.studies.meta_language import program as meta_language
 from gpicljax.systems.meta_language.studies.meta_language import report as meta_language_report
 from gpicljax.systems.meta_language.studies.meta_language_compare import (

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from gpicljax.runtime import load_agent
+from gpicljax.runs import load_agent
 from gpicljax.systems.meta_rg.studies.meta_rg import program as meta_rg
 
 TINY = [

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from gpicljax.runtime import load_agent
+from gpicljax.runs import load_agent
 from gpicljax.systems.meta_rg.studies.recall import program as recall
 
 TINY = [

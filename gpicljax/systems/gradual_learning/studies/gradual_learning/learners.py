@@ -14,7 +14,8 @@ from gpicljax import agents
 from gpicljax.agents import cloning
 from gpicljax.agents.acting import Params
 from gpicljax.interface import Trainer
-from gpicljax.runtime import check_config, load_agent
+from gpicljax.runs import load_agent
+from gpicljax.runtime import check_config
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import Config
 

@@ -12,14 +12,8 @@ import numpy as np
 import gpicljax
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.combinators import by_instance
-from gpicljax.runtime import (
-    Measure,
-    Program,
-    RunResult,
-    named_key,
-    run_experiment,
-    save_agent,
-)
+from gpicljax.runs import save_agent
+from gpicljax.runtime import Measure, Program, RunResult, named_key, run_experiment
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Task
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum

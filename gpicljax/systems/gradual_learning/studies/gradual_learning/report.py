@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve
+from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
-from gpicljax.runtime.metrics import throughput
 from gpicljax.systems.gradual_learning.figures import (
     efficiency_figure,
     prerequisites_figure,

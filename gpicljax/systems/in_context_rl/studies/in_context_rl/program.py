@@ -12,18 +12,16 @@ import jax
 import jax.numpy as jnp
 
 from gpicljax.checks import Count, check_choice
+from gpicljax.runs import LoadedAgent, load_agent, shipped_model
+from gpicljax.runs.distributed import log_once
 from gpicljax.runtime import (
     FAST_COMPILE,
-    LoadedAgent,
     Program,
     RunResult,
     TrainingConfig,
     check_config,
-    load_agent,
     run_experiment,
-    shipped_model,
 )
-from gpicljax.runtime.distributed import log_once
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
     language_row,
     tiny_language_model,

@@ -18,6 +18,7 @@ from gpicljax.agents.tabular import TUNED_Q_LEARNING, q_learner
 from gpicljax.checks import Count, Range
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
+from gpicljax.runs import save_agent
 from gpicljax.runtime import (
     Measure,
     Probe,
@@ -27,7 +28,6 @@ from gpicljax.runtime import (
     check_config,
     run_config,
     run_experiment,
-    save_agent,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
     CONDITIONS,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
-from gpicljax.runtime.metrics import throughput
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     LEGEND,
     draw,

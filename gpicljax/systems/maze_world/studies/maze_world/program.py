@@ -15,14 +15,8 @@ from gpicljax.agents.catalogue import TeacherCausalModelConfig, VisualCausalMode
 from gpicljax.interface import Trainer
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, UNLIMITED, WINDOW
 from gpicljax.networks.causal_model import causal_model as causal_network
-from gpicljax.runtime import (
-    Program,
-    RunResult,
-    Sharding,
-    named_key,
-    run_experiment,
-    save_agent,
-)
+from gpicljax.runs import save_agent
+from gpicljax.runtime import Program, RunResult, Sharding, named_key, run_experiment
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
 from gpicljax.systems.maze_world.studies.maze_world.config import PRESETS, Config

@@ -11,8 +11,8 @@ import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.statistics import mean_interval, ratio_interval
+from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
-from gpicljax.runtime.metrics import throughput
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, frames
 from gpicljax.systems.maze_world.env.textures import LANDMARK_COLOURS

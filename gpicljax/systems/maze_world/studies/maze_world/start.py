@@ -14,13 +14,14 @@ from gpicljax.networks.autoencoder import (
     standardised,
 )
 from gpicljax.networks.causal_model import MODEL
-from gpicljax.runtime import ConfigError, load_agent, load_autoencoder, named_key
-from gpicljax.runtime.config import exit_with_error
-from gpicljax.runtime.config_json import describe_difference, to_json
-from gpicljax.runtime.distributed import log_once
+from gpicljax.runs import load_agent, load_autoencoder
+from gpicljax.runs.config import exit_with_error
+from gpicljax.runs.config_json import describe_difference, to_json
+from gpicljax.runs.distributed import log_once
+from gpicljax.runs.run_directory import IRRELEVANT
+from gpicljax.runs.stored_runs import read_run
+from gpicljax.runtime import ConfigError, named_key
 from gpicljax.runtime.experiment import cell_folder
-from gpicljax.runtime.run_directory import IRRELEVANT
-from gpicljax.runtime.stored_runs import read_run
 from gpicljax.systems.maze_world.studies.maze_world.config import Config
 from gpicljax.systems.maze_world.studies.maze_world_autoencoder import (
     program as maze_world_autoencoder,

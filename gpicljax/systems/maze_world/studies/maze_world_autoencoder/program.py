@@ -16,8 +16,8 @@ from gpicljax.networks.autoencoder import (
     encode_in_parts,
     latent_statistics,
 )
+from gpicljax.runs.saved_autoencoders import save_autoencoder
 from gpicljax.runtime import Measure, Program, RunResult, Sharding, run_config, run_experiment
-from gpicljax.runtime.saved_autoencoders import save_autoencoder
 from gpicljax.systems.maze_world.data.demonstrations import frames, sample_trajectories
 from gpicljax.systems.maze_world.data.sequences import FrameBatch, sample_frames
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld

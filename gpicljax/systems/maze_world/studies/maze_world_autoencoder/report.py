@@ -8,8 +8,8 @@ import numpy as np
 
 from gpicljax.agents.autoencoder import DIVERGENCE, RECONSTRUCTION
 from gpicljax.evaluation.statistics import mean_interval
+from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
-from gpicljax.runtime.metrics import throughput
 from gpicljax.systems.maze_world.figures.reconstructions import reconstruction_figure
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure

@@ -13,11 +13,11 @@ import jax
 
 import gpicljax
 from gpicljax.data.shards import ShardError, ShardReader, ShardWriter
+from gpicljax.runs.distributed import log_once
+from gpicljax.runs.progress import Progress, announce, duration
 from gpicljax.runtime import RunConfig, check_config, enable_compilation_cache, parse
-from gpicljax.runtime.distributed import log_once
 from gpicljax.runtime.dry_run import measure
 from gpicljax.runtime.failures import failures_reported
-from gpicljax.runtime.progress import Progress, announce, duration
 from gpicljax.systems.maze_world import data as maze_world
 from gpicljax.systems.maze_world.data import stored
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration, MazeTrajectory

@@ -28,20 +28,13 @@ from gpicljax.environment import Environment
 from gpicljax.envs.fetch.env import Fetch
 from gpicljax.envs.fetch.experts import Script, script
 from gpicljax.interface import Agent
-from gpicljax.runtime import (
-    Program,
-    enable_compilation_cache,
-    load_agent,
-    make_mesh,
-    named_key,
-    parse,
-    save_agent,
-)
-from gpicljax.runtime.distributed import log_once
+from gpicljax.runs import load_agent, save_agent
+from gpicljax.runs.distributed import log_once
+from gpicljax.runs.progress import announce
+from gpicljax.runs.provenance import provenance
+from gpicljax.runtime import Program, enable_compilation_cache, make_mesh, named_key, parse
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.mesh import devices_for
-from gpicljax.runtime.progress import announce
-from gpicljax.runtime.provenance import provenance
 from gpicljax.runtime.replicas import Replicas
 from gpicljax.runtime.training import start_training
 from gpicljax.storage import SavedError

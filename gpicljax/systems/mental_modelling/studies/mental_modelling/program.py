@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpicljax.llm.chat import ChatModel
+from gpicljax.runs.distributed import log_once
 from gpicljax.runtime import Program, RunResult, check_config, named_key, run_experiment
-from gpicljax.runtime.distributed import log_once
 from gpicljax.spaces import Box
 from gpicljax.storage import SavedError
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes, take_episodes

@@ -17,15 +17,8 @@ from gpicljax.agents.sequence import Sequences
 from gpicljax.evaluation.returns import Episode, record_episode
 from gpicljax.networks.language import language_model
 from gpicljax.networks.transformer import generate
-from gpicljax.runtime import (
-    Measure,
-    Program,
-    RunResult,
-    Sharding,
-    named_key,
-    run_experiment,
-    save_agent,
-)
+from gpicljax.runs import save_agent
+from gpicljax.runtime import Measure, Program, RunResult, Sharding, named_key, run_experiment
 from gpicljax.systems.meta_language.data.faulty_text import (
     SUM_SYMBOLS,
     judge_sums,

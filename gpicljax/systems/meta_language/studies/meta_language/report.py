@@ -13,8 +13,8 @@ import numpy as np
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.play.replay import write_replay
+from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
-from gpicljax.runtime.metrics import throughput
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.systems.meta_language.data.text import SymbolMap
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage

@@ -11,9 +11,9 @@ import numpy as np
 import tyro
 
 from gpicljax.evaluation.icl import ICLCurve
-from gpicljax.runtime.distributed import log_once
+from gpicljax.runs.distributed import log_once
+from gpicljax.runs.stored_runs import StoredRun, find_run, read_run
 from gpicljax.runtime.failures import failures_reported
-from gpicljax.runtime.stored_runs import StoredRun, find_run, read_run
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.meta_language.studies.meta_language.report import (
     CURVES,

@@ -17,6 +17,7 @@ from gpicljax.agents.acting import q_agent
 from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.evaluation.returns import Episode, record_episode, single_trial_batch
 from gpicljax.networks.q_network import recurrent_q_network
+from gpicljax.runs import save_agent
 from gpicljax.runtime import (
     FAST_COMPILE,
     Measure,
@@ -25,7 +26,6 @@ from gpicljax.runtime import (
     RunResult,
     named_key,
     run_experiment,
-    save_agent,
 )
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import CHANNELS

@@ -11,8 +11,8 @@ import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
-from gpicljax.runtime.metrics import throughput
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.figures.messages import messages_figure, stimuli_figure
 from gpicljax.systems.meta_rg.measures import published

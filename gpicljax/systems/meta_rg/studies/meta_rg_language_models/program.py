@@ -13,8 +13,8 @@ import gpicljax
 from gpicljax.checks import Count, Range
 from gpicljax.llm.budget import Budget
 from gpicljax.llm.chat import ChatModel, FakeModel
+from gpicljax.runs.distributed import log_once
 from gpicljax.runtime import RunConfig, check_config, enable_compilation_cache, parse
-from gpicljax.runtime.distributed import log_once
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.storage import SavedError
 from gpicljax.storage.lock import LockedError

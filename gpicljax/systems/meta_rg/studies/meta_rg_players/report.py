@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpicljax.evaluation.statistics import mean_interval, welch_test
+from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
-from gpicljax.runtime.metrics import throughput
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.figures.languages import languages_figure
 from gpicljax.systems.meta_rg.measures import published

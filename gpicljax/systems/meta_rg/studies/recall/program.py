@@ -17,6 +17,7 @@ from gpicljax.agents.combinators import panel_agent, with_memory_reset
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.networks.q_network import recurrent_q_network
+from gpicljax.runs import save_agent
 from gpicljax.runtime import (
     FAST_COMPILE,
     Measure,
@@ -25,7 +26,6 @@ from gpicljax.runtime import (
     RunResult,
     named_key,
     run_experiment,
-    save_agent,
 )
 from gpicljax.systems.meta_rg.env.recall import Recall
 from gpicljax.systems.meta_rg.experts import recall as experts

@@ -9,8 +9,8 @@ import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve
 from gpicljax.evaluation.statistics import mean_interval
+from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
-from gpicljax.runtime.metrics import throughput
 from gpicljax.systems.meta_rg.measures.recall import RecallAccuracy, recall_accuracy
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.style import save_figure

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpicljax.checks import check
-from gpicljax.runtime.distributed import on_main
+from gpicljax.runs.distributed import on_main
 from gpicljax.storage.atomic import to_json_text, write_atomically
 
 MAX_VALUES = 65536

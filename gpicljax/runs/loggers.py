@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gpicljax.runtime.distributed import is_main
-from gpicljax.runtime.metrics import as_numbers
+from gpicljax.runs.distributed import is_main
+from gpicljax.runs.metrics import as_numbers
 from gpicljax.storage.atomic import plain, to_json_text, write_atomically
 from gpicljax.storage.nested import flatten
 
 if TYPE_CHECKING:
-    from gpicljax.runtime.run_directory import RunDirectory
+    from gpicljax.runs.run_directory import RunDirectory
 
 MAX_SEEDS = 16
 """Most values of a metric that are shown one by one; of more, only the mean is."""

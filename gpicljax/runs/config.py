@@ -41,7 +41,7 @@ class ConfigError(ValueError):
     Example:
       >>> RunConfig(seeds=0).validate()
       Traceback (most recent call last):
-      gpicljax.runtime.config.ConfigError: seeds: got 0; accepted: an integer >= 1
+      gpicljax.runs.config.ConfigError: seeds: got 0; accepted: an integer >= 1
     """
 
 
@@ -60,7 +60,7 @@ def check_config(condition: bool, argument: str, value: object, accepted: str) -
     Example:
       >>> check_config(0 >= 1, "seeds", 0, "an integer >= 1")
       Traceback (most recent call last):
-      gpicljax.runtime.config.ConfigError: seeds: got 0; accepted: an integer >= 1
+      gpicljax.runs.config.ConfigError: seeds: got 0; accepted: an integer >= 1
     """
     if not condition:
         raise ConfigError(refusal(argument, value, accepted))

@@ -40,7 +40,7 @@ from gpicljax.environment import Environment
 from gpicljax.interface import Agent
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model
-from gpicljax.runtime.config_json import from_json, to_json
+from gpicljax.runs.config_json import from_json, to_json
 from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
 from gpicljax.wrappers.settings import TrialSettings
 

@@ -18,7 +18,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from gpicljax.checks import check, check_at_least
-from gpicljax.runtime.distributed import all_agree, is_main, log_once, on_main
+from gpicljax.runs.distributed import all_agree, is_main, log_once, on_main
 from gpicljax.storage.leaves import (
     Spec,
     from_storage,

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpicljax.checks import refusal, unknown
-from gpicljax.runtime.metrics import (
+from gpicljax.runs.metrics import (
     NOT_FINITE,
     MetricsError,
     as_numbers,
     not_finite_since,
     read_metrics,
 )
-from gpicljax.runtime.run_directory import IRRELEVANT, PLAN
+from gpicljax.runs.run_directory import IRRELEVANT, PLAN
 from gpicljax.storage.lock import is_locked
 from gpicljax.storage.manifest import MANIFEST, find_damage
 from gpicljax.storage.nested import flatten

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from gpicljax.runtime.distributed import is_main
+from gpicljax.runs.distributed import is_main
 
 
 def duration(seconds: float) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 import optax
 import pytest
 
-from gpicljax.runtime import checkpoints as checkpoints_module
-from gpicljax.runtime.checkpoints import Checkpointer, CheckpointError, CheckpointMismatchError
+from gpicljax.runs import checkpoints as checkpoints_module
+from gpicljax.runs.checkpoints import Checkpointer, CheckpointError, CheckpointMismatchError
 
 
 @flax.struct.dataclass
@@ -200,7 +200,7 @@ def test_write_errors_leave_the_last_good_checkpoint(tmp_path, monkeypatch, plac
 SMALL_FILES_ONLY = """
 import resource, signal, sys
 import numpy as np
-from gpicljax.runtime.checkpoints import Checkpointer
+from gpicljax.runs.checkpoints import Checkpointer
 
 checkpointer = Checkpointer(sys.argv[1])
 state = lambda n: {"x": np.random.default_rng(0).random(n)}

@@ -19,13 +19,7 @@ from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.networks.experience import ExperienceSettings
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.rollout import play, rollout, start_rollout
-from gpicljax.runtime import (
-    load_agent,
-    load_language_model,
-    save_agent,
-    shipped_model,
-    shipped_models,
-)
+from gpicljax.runs import load_agent, load_language_model, save_agent, shipped_model, shipped_models
 from gpicljax.storage import array_folder
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.wrappers.settings import TrialSettings

@@ -30,8 +30,8 @@ from gpicljax.evaluation.aggregates import (
     probability_of_improvement,
 )
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.runtime.progress import count, duration
-from gpicljax.runtime.stored_runs import (
+from gpicljax.runs.progress import count, duration
+from gpicljax.runs.stored_runs import (
     StoredRun,
     UnknownRunError,
     by_method,

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
+from gpicljax.runs.config import validate
+from gpicljax.runs.config_json import describe_difference, from_json, to_json
 from gpicljax.runtime import ConfigError, RunConfig, check_config, parse
-from gpicljax.runtime.config import validate
-from gpicljax.runtime.config_json import describe_difference, from_json, to_json
 
 
 class Colour(enum.Enum):

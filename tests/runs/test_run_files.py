@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.runtime import RunConfig, read_metrics
-from gpicljax.runtime.metrics import MetricsError, MetricsLog
-from gpicljax.runtime.progress import Progress, announce, count, duration
-from gpicljax.runtime.provenance import provenance
-from gpicljax.runtime.run_directory import (
+from gpicljax.runs import read_metrics
+from gpicljax.runs.metrics import MetricsError, MetricsLog
+from gpicljax.runs.progress import Progress, announce, count, duration
+from gpicljax.runs.provenance import provenance
+from gpicljax.runs.run_directory import (
     ConfigMismatchError,
     RunError,
     RunExistsError,
@@ -22,6 +22,7 @@ from gpicljax.runtime.run_directory import (
     open_run,
     write_summary,
 )
+from gpicljax.runtime import RunConfig
 from gpicljax.storage import atomic
 from gpicljax.storage.atomic import write_atomically
 
@@ -127,13 +128,13 @@ def test_metrics_survive_a_full_disk(tmp_path, monkeypatch, capsys):
     log = MetricsLog(tmp_path / "m.jsonl")
     log.append(1, {})
     with monkeypatch.context() as patch:
-        patch.setattr("gpicljax.runtime.metrics.os.fsync", full_disk)
+        patch.setattr("gpicljax.runs.metrics.os.fsync", full_disk)
         log.append(2, {})
         assert not log.complete and [r["step"] for r in log.read()] == [1]
         assert "No space left" in capsys.readouterr().out
     log.append(3, {})
     assert log.complete and [r["step"] for r in log.read()] == [1, 2, 3]
-    monkeypatch.setattr("gpicljax.runtime.metrics.os.fsync", full_disk)
+    monkeypatch.setattr("gpicljax.runs.metrics.os.fsync", full_disk)
     log.append(4, {})
     log.append(5, {})
     with pytest.raises(OSError, match="No space"):

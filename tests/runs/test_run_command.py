@@ -16,11 +16,11 @@ from matplotlib.image import imread
 from gpicljax.cli import main
 from gpicljax.evaluation.aggregates import aggregate, interquartile_mean
 from gpicljax.evaluation.statistics import mean_interval
+from gpicljax.runs.progress import Progress
+from gpicljax.runs.run_directory import open_run, write_summary
+from gpicljax.runs.stored_runs import UnknownRunError, by_method, find_runs, read_run
 from gpicljax.runtime import RunConfig
 from gpicljax.runtime.loop import run_chunks
-from gpicljax.runtime.progress import Progress
-from gpicljax.runtime.run_directory import open_run, write_summary
-from gpicljax.runtime.stored_runs import UnknownRunError, by_method, find_runs, read_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +198,7 @@ def test_what_a_comparison_draws(ask, monkeypatch):
         drawn.append((steps, values, labels))
         return learning_curves(steps, values, **labels)
 
-    monkeypatch.setattr("gpicljax.runtime.command.learning_curves", spy)
+    monkeypatch.setattr("gpicljax.runs.command.learning_curves", spy)
     assert ask("compare", "slow", "other")[0] == 0
     steps, values, labels = drawn[0]
     assert list(steps) == ["mazes/slow", "bandits/other"]

@@ -18,8 +18,8 @@ import gpicljax
 from gpicljax.cli import main
 from gpicljax.interface import TimeStep
 from gpicljax.rollout import rollout, start_rollout
-from gpicljax.runtime import load_agent, load_autoencoder, load_language_model
-from gpicljax.runtime.stored_runs import find_runs, read_run
+from gpicljax.runs import load_agent, load_autoencoder, load_language_model
+from gpicljax.runs.stored_runs import find_runs, read_run
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 STORED = Path(__file__).parents[1] / "stored"

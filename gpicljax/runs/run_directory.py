@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from gpicljax.checks import unknown
-from gpicljax.runtime.config import RunConfig, validate
-from gpicljax.runtime.config_json import describe_difference, to_json
-from gpicljax.runtime.distributed import all_agree, exchange, is_main, on_main
-from gpicljax.runtime.metrics import NOT_FINITE, in_words, not_finite_since, read_metrics
-from gpicljax.runtime.provenance import provenance
+from gpicljax.runs.config import RunConfig, validate
+from gpicljax.runs.config_json import describe_difference, to_json
+from gpicljax.runs.distributed import all_agree, exchange, is_main, on_main
+from gpicljax.runs.metrics import NOT_FINITE, in_words, not_finite_since, read_metrics
+from gpicljax.runs.provenance import provenance
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.storage.lock import Held, LockedError, exclusive
 

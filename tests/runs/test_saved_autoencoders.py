@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder, standardised
-from gpicljax.runtime import load_agent, load_autoencoder, shipped_model
-from gpicljax.runtime.saved_autoencoders import save_autoencoder
+from gpicljax.runs import load_agent, load_autoencoder, shipped_model
+from gpicljax.runs.saved_autoencoders import save_autoencoder
 from gpicljax.storage.array_folder import SavedError
 
 SETTINGS, RESOLUTION = AutoencoderSettings("patches", latent=4, width=8), (8, 16)

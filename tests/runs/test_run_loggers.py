@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.runtime import ConfigError, RunConfig, read_metrics
-from gpicljax.runtime import loggers as loggers_module
-from gpicljax.runtime.config import LOG_PACKAGES, validate
-from gpicljax.runtime.loggers import MAX_SEEDS, scalars
+from gpicljax.runs import loggers as loggers_module
+from gpicljax.runs import read_metrics
+from gpicljax.runs.config import LOG_PACKAGES, validate
+from gpicljax.runs.loggers import MAX_SEEDS, scalars
+from gpicljax.runs.run_directory import open_run
+from gpicljax.runtime import ConfigError, RunConfig
 from gpicljax.runtime.loop import run_chunks
 from gpicljax.runtime.profiling import CompileClock, profile
-from gpicljax.runtime.run_directory import open_run
 
 needs_packages = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in LOG_PACKAGES.values()),
@@ -231,7 +232,7 @@ from pathlib import Path
 import jax.numpy as jnp
 from gpicljax.runtime import RunConfig
 from gpicljax.runtime.loop import run_chunks
-from gpicljax.runtime.run_directory import open_run
+from gpicljax.runs.run_directory import open_run
 
 def chunk(state):
     if state == 3 and sys.argv[2] == "die":

@@ -22,7 +22,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from gpicljax.checks import refusal
-from gpicljax.runtime.config import RunConfig, exit_with_error
+from gpicljax.runs.config import RunConfig, exit_with_error
 from gpicljax.storage.leaves import is_key, is_spread
 
 T = TypeVar("T")

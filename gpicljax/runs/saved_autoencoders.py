@@ -21,7 +21,7 @@ from gpicljax.networks.autoencoder import (
     autoencoder,
     standardised,
 )
-from gpicljax.runtime.config_json import from_json, to_json
+from gpicljax.runs.config_json import from_json, to_json
 from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
 
 FORMAT = 1

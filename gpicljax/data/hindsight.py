@@ -51,6 +51,33 @@ class HindsightState:
     size: jax.Array
 
 
+def _remaining(state: HindsightState, row: jax.Array, column: jax.Array, horizon: int) -> jax.Array:
+    """Steps from these to the end of the episode, `int32[N]`, themselves included."""
+    rows = state.valid.shape[0]
+    newer = (state.cursor - 1 - row) % rows
+    ahead = jnp.arange(min(horizon, rows), dtype=jnp.int32)
+    places = (row[:, None] + ahead) % rows, column[:, None]
+    there = state.valid[places] & (ahead <= newer[:, None])
+    # Nothing comes after the last step of the episode.
+    ended = jnp.cumsum(state.last[places], axis=1) - state.last[places] > 0
+    return jnp.cumprod(there & ~ended, axis=1, dtype=jnp.int32).sum(1, dtype=jnp.int32)
+
+
+def _empty(item: NStepTransition, rows: int, num_envs: int) -> HindsightState:
+    """Rings without any item; each leaf an array of its own, so that the state may be donated."""
+    blank = lambda x: jnp.zeros((rows, num_envs, *x.shape), x.dtype)  # noqa: E731
+    no, zero = lambda: jnp.zeros((rows, num_envs), bool), lambda: jnp.zeros((), jnp.int32)
+    return HindsightState(
+        items=jax.tree.map(blank, item),
+        valid=no(),
+        last=no(),
+        cursor=zero(),
+        queue=jnp.zeros(rows * num_envs, jnp.int32),
+        first=zero(),
+        size=zero(),
+    )
+
+
 def hindsight(
     capacity: int, horizon: int, reward: Reward, share: jax.Array | float = 0.8
 ) -> Replay:
@@ -92,19 +119,7 @@ def hindsight(
         _check_goals(item.observation)
         accepted = f"at least the {num_envs} environments"
         check(capacity >= num_envs, "capacity", capacity, accepted)
-        rows = capacity // num_envs
-        blank = lambda x: jnp.zeros((rows, num_envs, *x.shape), x.dtype)  # noqa: E731
-        # Each an array of its own, so that the state may be donated at once.
-        no, zero = lambda: jnp.zeros((rows, num_envs), bool), lambda: jnp.zeros((), jnp.int32)
-        return HindsightState(
-            items=jax.tree.map(blank, item),
-            valid=no(),
-            last=no(),
-            cursor=zero(),
-            queue=jnp.zeros(rows * num_envs, jnp.int32),
-            first=zero(),
-            size=zero(),
-        )
+        return _empty(item, capacity // num_envs, num_envs)
 
     def add(
         state: HindsightState, items: NStepTransition, valid: jax.Array, last: jax.Array
@@ -135,17 +150,6 @@ def hindsight(
             size=size + count[-1],
         )
 
-    def remaining(state: HindsightState, row: jax.Array, column: jax.Array) -> jax.Array:
-        """Steps from these to the end of the episode, `int32[N]`, themselves included."""
-        rows = state.valid.shape[0]
-        newer = (state.cursor - 1 - row) % rows
-        ahead = jnp.arange(min(horizon, rows), dtype=jnp.int32)
-        places = (row[:, None] + ahead) % rows, column[:, None]
-        there = state.valid[places] & (ahead <= newer[:, None])
-        # Behind the last step of the episode comes nothing.
-        ended = jnp.cumsum(state.last[places], axis=1) - state.last[places] > 0
-        return jnp.cumprod(there & ~ended, axis=1, dtype=jnp.int32).sum(1, dtype=jnp.int32)
-
     def sample(key: jax.Array, state: HindsightState, batch_size: int) -> NStepTransition:
         rows, columns = state.valid.shape
         draw_key, share_key, goal_key = jax.random.split(key, 3)
@@ -158,7 +162,11 @@ def hindsight(
         if isinstance(share, int | float) and share == 0:
             return batch
         steps = jax.random.randint(
-            goal_key, (batch_size,), 0, jnp.maximum(remaining(state, row, column), 1), jnp.int32
+            goal_key,
+            (batch_size,),
+            0,
+            jnp.maximum(_remaining(state, row, column, horizon), 1),
+            jnp.int32,
         )
         achieved = state.items.following["achieved_goal"]
         goal = achieved[(row + steps) % rows, column]

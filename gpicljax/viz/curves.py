@@ -181,6 +181,37 @@ def icl_figure(
     return figure
 
 
+def _draw_interval(axes: "Axes", row: int, low: float, high: float) -> None:
+    # A white edge keeps the interval legible on its own bar.
+    for ink, extra in (("white", 1.6), (style.INK, 0.0)):
+        axes.plot(
+            [low, high],
+            [row, row],
+            marker="|",
+            color=ink,
+            linewidth=1.3 + extra,
+            markersize=7 + extra,
+            markeredgewidth=1.3 + extra,
+            clip_on=False,
+            zorder=4,
+        )
+
+
+def _draw_seeds(axes: "Axes", row: int, seeds: np.ndarray) -> None:
+    # A fixed fan instead of random jitter: the same data give the same picture.
+    fan = np.linspace(-0.17, 0.17, seeds.size) if seeds.size > 1 else np.zeros(1)
+    axes.scatter(
+        seeds,
+        row + fan,
+        s=11,
+        color="white",
+        edgecolor=style.INK,
+        linewidth=0.6,
+        zorder=5,
+        clip_on=False,
+    )
+
+
 def results_bars(
     names: Sequence[str],
     means: ArrayLike,
@@ -242,33 +273,9 @@ def results_bars(
         colour = style.PALETTE[0] if strong else "#b7bec6"
         axes.barh(row, mean[row], height=0.62, color=colour, linewidth=0)
         if np.isfinite(low[row]) and np.isfinite(high[row]):
-            # A white edge keeps the interval legible on its own bar.
-            for ink, extra in (("white", 1.6), (style.INK, 0.0)):
-                axes.plot(
-                    [low[row], high[row]],
-                    [row, row],
-                    marker="|",
-                    color=ink,
-                    linewidth=1.3 + extra,
-                    markersize=7 + extra,
-                    markeredgewidth=1.3 + extra,
-                    clip_on=False,
-                    zorder=4,
-                )
+            _draw_interval(axes, row, low[row], high[row])
         if samples is not None:
-            seeds = np.asarray(samples[row], np.float64).ravel()
-            # A fixed fan instead of random jitter: the same data give the same picture.
-            fan = np.linspace(-0.17, 0.17, seeds.size) if seeds.size > 1 else np.zeros(1)
-            axes.scatter(
-                seeds,
-                row + fan,
-                s=11,
-                color="white",
-                edgecolor=style.INK,
-                linewidth=0.6,
-                zorder=5,
-                clip_on=False,
-            )
+            _draw_seeds(axes, row, np.asarray(samples[row], np.float64).ravel())
     axes.set_ylim(count - 0.45, -0.55)
     axes.set_yticks(rows, names, fontsize=style.BODY, color=style.INK)
     axes.tick_params(axis="y", length=0, labelcolor=style.INK, labelsize=style.BODY)

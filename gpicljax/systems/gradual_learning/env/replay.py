@@ -86,6 +86,30 @@ def _programs(corrected: bool) -> tuple:
     return hear, jax.jit(interpreter.speak), jax.jit(conversation.posed)
 
 
+def _row(pool: str, parts: Sequence[str], size: int) -> jax.Array:
+    """Texts as tokens: where in the pool each begins, and how long it is."""
+    tokens = np.zeros(size, np.int32)
+    for place, text in enumerate(parts):
+        tokens[place] = (pool.index(text) << 8) + len(text) if text else 0
+    return jnp.asarray(tokens)
+
+
+def _fields(pool: str, line: Line, said: Sequence[str]) -> dict[str, jax.Array]:
+    """The fields of a question, its cursor apart."""
+    pattern = np.zeros((4, 3), np.uint8)
+    for place, text in enumerate(line.patterns):
+        pattern[place, : len(text)] = list(text.encode("latin-1"))
+    return {
+        "text": _row(pool, said, TEXT),
+        "answer": _row(pool, _parts(line.answer), ANSWER),
+        "pattern": jnp.asarray(pattern.reshape(PATTERN)),
+        "acceptor": jnp.int32(_ACCEPTORS.index(line.accepts)),
+        "style": jnp.int32(0),
+        "key": jnp.int32(line.key),
+        "keys": jnp.int32(2**line.keys - 1),
+    }
+
+
 def replay(
     script: Sequence[tuple[str, Sequence[Line]]],
     learner: bytes,
@@ -115,26 +139,8 @@ def replay(
     data = jnp.asarray(np.frombuffer(pool.ljust(size).encode("latin-1"), np.uint8))
     table = tasks.table(corrected)
 
-    def row(parts: Sequence[str], size: int) -> jax.Array:
-        tokens = np.zeros(size, np.int32)
-        for place, text in enumerate(parts):
-            tokens[place] = (pool.index(text) << 8) + len(text) if text else 0
-        return jnp.asarray(tokens)
-
     def asked(line: Line, said: Sequence[str], cursor: jax.Array) -> Question:
-        pattern = np.zeros((4, 3), np.uint8)
-        for place, text in enumerate(line.patterns):
-            pattern[place, : len(text)] = list(text.encode("latin-1"))
-        return pose(
-            text=row(said, TEXT),
-            answer=row(_parts(line.answer), ANSWER),
-            pattern=jnp.asarray(pattern.reshape(PATTERN)),
-            cursor=cursor,
-            acceptor=jnp.int32(_ACCEPTORS.index(line.accepts)),
-            style=jnp.int32(0),
-            key=jnp.int32(line.key),
-            keys=jnp.int32(2**line.keys - 1),
-        )
+        return pose(**_fields(pool, line, said), cursor=cursor)
 
     def line_of(instance: int, number: int) -> Line:
         check(instance < len(script), "script", f"{len(script)} instances", "as many as are begun")

@@ -66,6 +66,16 @@ class CommonListener(nn.Module):
         return (dense(self.size)(read[-1]) * seen).sum(-1) / self.size**0.5
 
 
+def _check_shapes(messages: jax.Array, stimuli: jax.Array, **weights: jax.Array) -> None:
+    shape = messages.shape[:2]
+    whole = messages.ndim == 3 and 0 not in messages.shape
+    check_array(whole, "messages", messages, "int[M, O, L]")
+    fits = stimuli.ndim == 3 and stimuli.shape[:2] == shape
+    check_array(fits, "stimuli", stimuli, f"float[{shape[0]}, {shape[1]}, F]")
+    for name, each in weights.items():
+        check_array(each.shape == shape[:1], name, each, f"[{shape[0]}]")
+
+
 def ease_of_acquisition(
     key: jax.Array,
     messages: jax.Array,
@@ -120,15 +130,8 @@ def ease_of_acquisition(
     """
     check_at_least(1, epochs=epochs, batch_size=batch_size, questions=questions, size=size)
     check(0 <= descriptive_ratio <= 1, "descriptive_ratio", descriptive_ratio, "0 .. 1")
-    shape = messages.shape[:2]
-    check_array(
-        messages.ndim == 3 and 0 not in messages.shape, "messages", messages, "int[M, O, L]"
-    )
-    fits = stimuli.ndim == 3 and stimuli.shape[:2] == shape
-    check_array(fits, "stimuli", stimuli, f"float[{shape[0]}, {shape[1]}, F]")
-    for name, weights in (("support", support), ("query", query)):
-        check_array(weights.shape == shape[:1], name, weights, f"[{shape[0]}]")
-    count, samples = shape
+    _check_shapes(messages, stimuli, support=support, query=query)
+    count, samples = messages.shape[:2]
     listener, adam = CommonListener(vocab_size, size), optax.adam(learning_rate)
     places = -(-count // batch_size) * batch_size
     weights = {"support": jnp.asarray(support, float), "query": jnp.asarray(query, float)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -182,119 +182,172 @@ def joined(streams: list[Streams]) -> Streams:
     return jax.tree.map(lambda *x: np.concatenate(x), *streams)
 
 
-def report(outcome: RunResult) -> Report:
-    """Draws the figures, and says what was found."""
-    config, rules = outcome.config, outcome.host_measured
-    seeds = of_seeds(outcome)
-    everything = joined(seeds)
-    studies = studies_of(config, *ALL) * len(seeds)
-    simple = studies_of(config, "order", "alone")
-    tasks, name = config.curriculum, config.learner_name
+class Findings(NamedTuple):
+    """What a run comes to, all seeds together.
 
-    oracle = alone(rules["oracle"], simple, config).steps
+    Attributes:
+      agents: steps by agent, task sets in order.
+      single: likewise, every task set alone.
+      transfers: criterion B, by target.
+      held: criterion C, by task set.
+      hints: what hints are worth; None where that was not measured.
+      oracle: the oracle's steps on every task set alone.
+    """
+
+    agents: dict[str, Efficiency]
+    single: dict[str, Efficiency]
+    transfers: dict[str, Transfer]
+    held: dict[str, Retention]
+    hints: Transfer | None
+    oracle: np.ndarray
+
+
+def findings(
+    outcome: RunResult, everything: Streams, studies: list[Study], config: Config
+) -> Findings:
+    """Computes the criteria of the learner, and of the agents without training beside it."""
+    rules, simple = outcome.host_measured, studies_of(config, "order", "alone")
+    oracle, name = alone(rules["oracle"], simple, config).steps, config.learner_name
     learner = efficiency(in_order(everything, studies, config), oracle)
-    agents = {name: learner} | {
-        rule: efficiency(in_order(of, simple, config), oracle) for rule, of in rules.items()
-    }
-    single = {name: alone(everything, studies, config)} | {
-        rule: alone(of, simple, config) for rule, of in rules.items()
-    }
-    transfers = gains(everything, studies, config)
-    held = kept(everything, studies, config)
-    gain = hinted(everything, studies, config, oracle)
-    contestants = [
-        Entrant(
+    return Findings(
+        agents={name: learner}
+        | {rule: efficiency(in_order(of, simple, config), oracle) for rule, of in rules.items()},
+        single={name: alone(everything, studies, config)}
+        | {rule: alone(of, simple, config) for rule, of in rules.items()},
+        transfers=gains(everything, studies, config),
+        held=kept(everything, studies, config),
+        hints=hinted(everything, studies, config, oracle),
+        oracle=oracle,
+    )
+
+
+def places(found: Findings, config: Config) -> str:
+    """The challenge's ranking."""
+    contestants = []
+    for agent, each in found.agents.items():
+        gradual = remembers = None
+        if agent == config.learner_name:
+            gradual = learns_gradually([*found.transfers.values()])
+            remembers = bool(found.held) and all(x.kept.all() for x in found.held.values())
+        entrant = Entrant(
             agent,
             solved=each.tasks.mean,
             steps=each.total.mean,
-            gradual=learns_gradually([*transfers.values()]) if agent == name else None,
-            remembers=bool(held) and all(x.kept.all() for x in held.values())
-            if agent == name
-            else None,
+            gradual=gradual,
+            remembers=remembers,
         )
-        for agent, each in agents.items()
-    ]
-    draw(outcome, agents, oracle, transfers, everything, studies)
-
-    table = single["look-up table"].steps / single[name].steps
-    ratios = ", ".join(
-        f"{task} {'at least ' * bool(single['look-up table'].cleared[i] < 0.5)}{table[i]:.1f}"
-        for i, task in enumerate(tasks)
-        if single[name].cleared[i] >= 0.5
-    )
-    kept_rows = "\n".join(
-        f"| {task} | {each.ratio[0]:.2f} | {'yes' if each.kept[0] else 'no'} |"
-        if np.isfinite(each.ratio[0])
-        else f"| {task} | no stream came so far | |"
-        for task, each in held.items()
-    )
-    order = "\n".join(
-        f"{place}. {one.name}: {one.solved:g} of {len(tasks)} task sets in {one.steps:,.0f} steps"
+        contestants.append(entrant)
+    count = len(config.curriculum)
+    return "\n".join(
+        f"{place}. {one.name}: {one.solved:g} of {count} task sets in {one.steps:,.0f} steps"
         + (f"; learns gradually: {one.gradual}, forgets nothing: {one.remembers}")
         * (one.gradual is not None)
         for place, one in enumerate(ranking(contestants), 1)
     )
-    temperature = config.temperature
+
+
+def introduction(outcome: RunResult, seeds: int) -> str:
+    """What was taught, and how the agents were tested."""
+    config, temperature = outcome.config, outcome.config.temperature
     chosen = f"actions at temperature {temperature:g}" if temperature else "most probable actions"
-    text = [
-        f"# Gradual learning on streams of bytes: {name}, preset {config.preset}",
-        "",
+    return (
         f"{config.rules} rules; taught on {outcome.observations:,} steps per seed of "
         f"{', '.join(_mix(config.taught))}, {config.repeats} instances in a row of each draw; held "
         f"out whole: {', '.join(config.held_out) or 'none'}. "
         f"{config.runs} streams of at most {config.budget:,} steps for each study and seed, "
         + f"{config.rules_budget:,} for agents without training, "
         * bool(config.rules_budget)
-        + f"{len(seeds)} seed(s), weights frozen, {chosen}; {config.threshold} "
+        + f"{seeds} seed(s), weights frozen, {chosen}; {config.threshold} "
         "instances solved "
         "in a row clear a task set. Medians of steps; in brackets, where not all runs cleared it, "
-        "a lower bound and the share that did. A look-up table solves the sets marked so.",
-        "",
+        "a lower bound and the share that did. A look-up table solves the sets marked so."
+    )
+
+
+def sections(found: Findings, config: Config) -> list[str]:
+    """The summary's tables."""
+    tasks, ours = config.curriculum, found.single[config.learner_name]
+    table = found.single["look-up table"]
+    faster = table.steps / ours.steps
+    ratios = ", ".join(
+        f"{task} {'at least ' * bool(table.cleared[i] < 0.5)}{faster[i]:.1f}"
+        for i, task in enumerate(tasks)
+        if ours.cleared[i] >= 0.5
+    )
+    kept_rows = "\n".join(
+        f"| {task} | {each.ratio[0]:.2f} | {'yes' if each.kept[0] else 'no'} |"
+        if np.isfinite(each.ratio[0])
+        else f"| {task} | no stream came so far | |"
+        for task, each in found.held.items()
+    )
+    none = "No task set builds on another of these."
+    hints = found.hints
+    return [
         "## A. Steps until cleared, in order",
         "",
-        steps_table(agents, tasks),
+        steps_table(found.agents, tasks),
         "",
         "## Steps until cleared, each alone",
         "",
-        steps_table(single, tasks),
+        steps_table(found.single, tasks),
         "",
         f"Times faster than the look-up table, alone: {ratios or 'nothing was cleared'}.",
         "",
         "## B. Gradual learning",
         "",
-        transfer_table(transfers) if transfers else "No task set builds on another of these.",
+        transfer_table(found.transfers) if found.transfers else none,
         "",
-        *([] if gain is None else ["## Hints beside synonyms", "", hints_text(gain), ""]),
+        *([] if hints is None else ["## Hints beside synonyms", "", hints_text(hints), ""]),
         "## C. Not forgetting",
         "",
         "| task set | first / again | in no more steps |\n|---|---|---|\n" + kept_rows,
         "",
         "## The challenge's ranking",
         "",
-        order,
+        places(found, config),
         "",
-        f"Agents have {outcome.parameters:,} parameters. Training ran at "
-        f"{throughput(outcome.history):,.0f} steps/s over all seeds.",
     ]
-    results: dict[str, Any] = {
+
+
+def numbers_of(found: Findings) -> dict[str, Any]:
+    """The results for `summary.json`."""
+    numbers: dict[str, Any] = {
         agent: {
             "steps in order": each.steps.tolist(),
             "cleared in order": each.cleared.tolist(),
-            "steps alone": single[agent].steps.tolist(),
-            "cleared alone": single[agent].cleared.tolist(),
+            "steps alone": found.single[agent].steps.tolist(),
+            "cleared alone": found.single[agent].cleared.tolist(),
         }
-        for agent, each in agents.items()
+        for agent, each in found.agents.items()
     }
-    results["transfer"] = {task: vars(each) for task, each in transfers.items()}
-    if gain is not None:
-        results["hints"] = vars(gain)
-    results["retention"] = {task: float(each.ratio[0]) for task, each in held.items()}
-    results["steps_per_s"] = throughput(outcome.history)
+    numbers["transfer"] = {task: vars(each) for task, each in found.transfers.items()}
+    if found.hints is not None:
+        numbers["hints"] = vars(found.hints)
+    numbers["retention"] = {task: float(each.ratio[0]) for task, each in found.held.items()}
+    return numbers
+
+
+def report(outcome: RunResult) -> Report:
+    """Draws the figures, and says what was found."""
+    config, seeds = outcome.config, of_seeds(outcome)
+    everything, studies = joined(seeds), studies_of(config, *ALL) * len(seeds)
+    found = findings(outcome, everything, studies, config)
+    draw(outcome, found.agents, found.oracle, found.transfers, everything, studies)
+    speed = throughput(outcome.history)
+    text = [
+        f"# Gradual learning on streams of bytes: {config.learner_name}, preset {config.preset}",
+        "",
+        introduction(outcome, len(seeds)),
+        "",
+        *sections(found, config),
+        f"Agents have {outcome.parameters:,} parameters. Training ran at "
+        f"{speed:,.0f} steps/s over all seeds.",
+    ]
     own = studies_of(config, *ALL)
     evaluations = [
         {"cleared": float(in_order(of, own, config).cleared.sum(1).mean())} for of in seeds
     ]
-    return Report("\n".join(text), results, evaluations)
+    return Report("\n".join(text), numbers_of(found) | {"steps_per_s": speed}, evaluations)
 
 
 def draw(

@@ -177,6 +177,11 @@ class Config(TrainingConfig):
         return self.evaluation_length or self.demonstration.length
 
     @property
+    def longest(self) -> int:
+        """Steps of the longest episode, of training and evaluations."""
+        return max(self.demonstration.length, self.steps)
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         """Sizes of mazes to act in."""
         return self.evaluation_sizes or (self.size,)

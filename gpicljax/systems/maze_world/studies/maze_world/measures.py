@@ -15,9 +15,9 @@ from gpicljax.agents import causal_model
 from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagined_agent
 from gpicljax.agents.sequence import Sequences
 from gpicljax.evaluation.returns import single_trial_batch
-from gpicljax.interface import Agent
 from gpicljax.networks.autoencoder import Autoencoder
 from gpicljax.networks.contract import Network
+from gpicljax.networks.policies import Policy
 from gpicljax.rollout import RolloutState
 from gpicljax.runtime import Measure, named_key
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, sample_trajectories
@@ -106,6 +106,100 @@ class Measures(NamedTuple):
     ahead: dict[int, Any]
 
 
+def agrees_with(config: Config, policy: Policy, outputs: jax.Array, label: jax.Array) -> jax.Array:
+    """Whether the most probable action is the label, or within a tenth of it in each entry."""
+    said: Any = policy.distribution(outputs, None)
+    best = policy.to_action(said.mode())
+    if config.actions == "discrete":
+        return best == label
+    return (jnp.abs(best - label) < 0.1).all(-1)
+
+
+def shown_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., Imitated]:
+    """Measures a model on episodes of a demonstrator."""
+    policy = config.model.policy(env.action_space())
+    every = [
+        causal_model.imitation_loss(policy),
+        causal_model.latent_loss(),
+        causal_model.image_loss(),
+    ]
+    every += [causal_model.reward_loss()] if config.model.rewards else []
+
+    def shown(
+        key: jax.Array, params: Any, cell: Any, episodes: MazeTrajectory, mazes: Task
+    ) -> Imitated:
+        del key, cell
+
+        def some(episodes: MazeTrajectory, mazes: Task) -> Imitated:
+            seen = imitation_batch(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
+            outputs, _ = network.unroll(params, None, seen.inputs, None)
+            given = Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
+            nats, latent, image, *reward = (loss.at(outputs, given)[:, 0] for loss in every)
+            agrees = agrees_with(config, policy, outputs.policy[:, 0], seen.label[:, 0])
+            return Imitated(nats, agrees, latent, image, *(reward or [None]))
+
+        return jax.lax.map(lambda each: some(*each), (episodes, mazes))
+
+    return shown
+
+
+def acted_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., Acted]:
+    """Measures a model's own episodes."""
+    policy = config.model.policy(env.action_space())
+
+    def acted(
+        key: jax.Array,
+        params: Any,
+        cell: Any,
+        tasks: Task,
+        mazes: jax.Array,
+        where: Params,
+        cooling: Cooling,
+    ) -> Acted:
+        del cell
+        made, _ = sample_trajectories(
+            key,
+            env,
+            where,
+            len(mazes),
+            dataclasses.replace(config.demonstration, length=config.steps),
+            actor=causal_agent(network, policy, cooling=cooling),
+            actor_params=params,
+            tasks=jax.random.wrap_key_data(mazes),
+            generated=tasks,
+            noted=lambda aux: aux["policy"],
+        )
+        said: Any = policy.distribution(made.aux, None)
+        label = made.label.astype(jnp.int32 if config.actions == "discrete" else made.aux.dtype)
+        nats = -said.log_prob(policy.to_sample(label))
+        agrees = agrees_with(config, policy, made.aux, made.label)
+        earnings = earned(env, where, made.reward)
+        return Acted(earnings, nats, agrees, made.pose, made.action, made.label, made.command)
+
+    return acted
+
+
+def ahead_by(
+    config: Config, env: MazeWorld, network: Network, pictures: Autoencoder
+) -> Callable[..., OpenLoopError]:
+    """Measures what a model expects to see next, after `context` pictures."""
+    policy = config.model.policy(env.action_space())
+    asleep = imagined_agent(network, policy, pictures.latent)
+
+    def ahead(
+        key: jax.Array, params: Any, cell: Any, tasks: Task, context: jax.Array
+    ) -> OpenLoopError:
+        del cell
+        awake = causal_agent(network, policy, cooling=ACTING["drawn"])
+        count = config.evaluation_tasks
+        vec = single_trial_batch(env, count, config.steps)
+        start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
+        seen = open_loop_error(vec, awake, asleep, params, start, context, config.horizon)
+        return OpenLoopError(seen.error, *(x[:4] for x in seen[1:]))
+
+    return ahead
+
+
 def measures_of(
     config: Config,
     env: MazeWorld,
@@ -124,86 +218,6 @@ def measures_of(
       known: keys of the mazes that are trained on where their number is finite.
       params_of: from size and length of an episode, and density, to the distribution.
     """
-    policy = config.model.policy(env.action_space())
-    every = [
-        causal_model.imitation_loss(policy),
-        causal_model.latent_loss(),
-        causal_model.image_loss(),
-    ]
-    every += [causal_model.reward_loss()] if config.model.rewards else []
-
-    def agrees_with(outputs: jax.Array, label: jax.Array) -> jax.Array:
-        """Whether the most probable action is the label, or within a tenth of it in each entry."""
-        said: Any = policy.distribution(outputs, None)
-        best = policy.to_action(said.mode())
-        if config.actions == "discrete":
-            return best == label
-        return (jnp.abs(best - label) < 0.1).all(-1)
-
-    def shown(
-        key: jax.Array, params: Any, cell: Any, episodes: MazeTrajectory, mazes: Task
-    ) -> Imitated:
-        """On episodes of the demonstrator."""
-        del key, cell
-
-        def some(episodes: MazeTrajectory, mazes: Task) -> Imitated:
-            seen = imitation_batch(env, *jax.tree.map(lambda x: x[None], (episodes, mazes)))
-            outputs, _ = network.unroll(params, None, seen.inputs, None)
-            given = Sequences(seen.inputs, None, Targets(seen.label, seen.counts))
-            nats, latent, image, *reward = (loss.at(outputs, given)[:, 0] for loss in every)
-            agrees = agrees_with(outputs.policy[:, 0], seen.label[:, 0])
-            return Imitated(nats, agrees, latent, image, *(reward or [None]))
-
-        return jax.lax.map(lambda each: some(*each), (episodes, mazes))
-
-    def agent_of(cooling: Cooling) -> Agent:
-        return causal_agent(network, policy, cooling=cooling)
-
-    def acted(
-        key: jax.Array,
-        params: Any,
-        cell: Any,
-        tasks: Task,
-        mazes: jax.Array,
-        where: Params,
-        cooling: Cooling,
-    ) -> Acted:
-        """The model's own episodes."""
-        del cell
-        made, _ = sample_trajectories(
-            key,
-            env,
-            where,
-            len(mazes),
-            dataclasses.replace(config.demonstration, length=config.steps),
-            actor=agent_of(cooling),
-            actor_params=params,
-            tasks=jax.random.wrap_key_data(mazes),
-            generated=tasks,
-            noted=lambda aux: aux["policy"],
-        )
-        said: Any = policy.distribution(made.aux, None)
-        label = made.label.astype(jnp.int32 if config.actions == "discrete" else made.aux.dtype)
-        nats = -said.log_prob(policy.to_sample(label))
-        agrees = agrees_with(made.aux, made.label)
-        earnings = earned(env, where, made.reward)
-        return Acted(earnings, nats, agrees, made.pose, made.action, made.label, made.command)
-
-    asleep = imagined_agent(network, policy, pictures.latent)
-
-    def ahead(
-        key: jax.Array, params: Any, cell: Any, tasks: Task, context: jax.Array
-    ) -> OpenLoopError:
-        """What the model expects to see next, after `context` pictures."""
-        del cell
-        awake = agent_of(ACTING["drawn"])
-        count = config.evaluation_tasks
-        vec = single_trial_batch(env, count, config.steps)
-        start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
-        seen = open_loop_error(vec, awake, asleep, params, start, context, config.horizon)
-        return OpenLoopError(seen.error, *(x[:4] for x in seen[1:]))
-
-    # The arguments of all measures.
 
     def mazes(name: str, count: int) -> np.ndarray:
         keys = jax.random.split(named_key(config.seed, name), count)
@@ -221,6 +235,9 @@ def measures_of(
     def in_mazes(size: int, *more: Any) -> tuple[Any, ...]:
         """What was generated for the rules is given to the models."""
         return rules.mazes(size), *more
+
+    shown, acted = shown_by(config, env, network), acted_by(config, env, network)
+    ahead = ahead_by(config, env, network, pictures)
 
     def act(size: int, name: Acting) -> Measure:
         cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in ACTING[name]))

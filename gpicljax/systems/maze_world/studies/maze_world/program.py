@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +15,15 @@ import numpy as np
 import gpicljax
 from gpicljax.agents import causal_model, sequence
 from gpicljax.agents.catalogue import TeacherCausalModelConfig, VisualCausalModelSettings
+from gpicljax.agents.sequence import Loss
 from gpicljax.interface import Trainer
+from gpicljax.networks.autoencoder import AutoencoderSettings
 from gpicljax.networks.causal_model import AUTOENCODER, MODEL, UNLIMITED, WINDOW
 from gpicljax.networks.causal_model import causal_model as causal_network
+from gpicljax.networks.policies import Policy
 from gpicljax.runs import save_agent
 from gpicljax.runtime import Program, RunResult, Sharding, named_key, run_experiment
+from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
 from gpicljax.systems.maze_world.studies.maze_world.config import PRESETS, Config
@@ -49,14 +56,84 @@ class Cell(NamedTuple):
     episodes: Any
 
 
+def losses_of(config: Config, policy: Policy) -> list[Loss]:
+    """The losses that weigh something at some time; weights are read from `Data`."""
+    early = config.first_weights if config.first_share else config.weights
+    kinds: dict[str, Callable[..., Loss]] = {
+        "policy": functools.partial(causal_model.imitation_loss, policy),
+        "image": causal_model.image_loss,
+        "latent": causal_model.latent_loss,
+        "reward": causal_model.reward_loss,
+    }
+    return [
+        kind(weight=lambda data, name=name: getattr(data.weights, name))
+        for name, kind in kinds.items()
+        if getattr(config.weights, name) or getattr(early, name)
+    ]
+
+
+def grown(config: Config, updates: int, state: sequence.TrainState) -> sequence.TrainState:
+    """The contexts in force after as many updates as the state has had, of all."""
+    if not config.growth or config.start_from is not None:
+        return state
+    share = state.updates / max(config.growth * updates, 1)
+    doublings = jnp.floor(share * np.log2(config.demonstration.length / 2))
+    reach = jnp.where(share < 1, 2.0 ** (1 + doublings), UNLIMITED).astype(jnp.int32)
+    window = jnp.minimum(state.data.window, reach)
+    return dataclasses.replace(state, params={**state.params, WINDOW: window})
+
+
+def cells_of(config: Config, eyes: Any, stored: MazeTrajectory | None) -> dict[str, Cell]:
+    """The models by name: every context with every number of mazes."""
+    return {
+        cell_name(steps, tasks): Cell(
+            np.int32(steps or UNLIMITED),
+            np.int32(tasks),
+            eyes,
+            start_of(config, steps),
+            stored,
+        )
+        for steps in config.contexts
+        for tasks in config.tasks
+    }
+
+
+def save(
+    config: Config,
+    autoencoder: AutoencoderSettings,
+    env_params: Params,
+    folder: Path,
+    cell: Cell,
+    **about: Any,
+) -> None:
+    """Writes a model as an agent."""
+    del cell
+    network = VisualCausalModelSettings(**dataclasses.asdict(config.model), autoencoder=autoencoder)
+    save_agent(
+        folder,
+        algorithm="causal-model",
+        env_id="MazeWorld-v0",
+        env_options=config.env_options,
+        env_params=env_params,
+        num_envs=config.agent.batch_size,
+        config=TeacherCausalModelConfig(
+            **dataclasses.asdict(config.agent),
+            length=config.demonstration.length,
+            capacity=config.longest,
+        ),
+        network=network,
+        **about,
+    )
+
+
 def build(config: Config) -> Program:
     """Wires mazes, autoencoder, models and trainer together."""
     env = gpicljax.make("MazeWorld-v0", **config.env_options)
     assert isinstance(env, MazeWorld)
     pictures, settings, eyes = autoencoder_of(config)
     actions, policy = env.action_space(), config.model.policy(env.action_space())
-    longest, part = max(config.demonstration.length, config.steps), config.part or None
-    network = causal_network(config.model, pictures, actions, longest + config.horizon, part)
+    part = config.part or None
+    network = causal_network(config.model, pictures, actions, config.longest + config.horizon, part)
     updates = config.updates(config.observations_per_update)
     first = round(config.first_share * updates)
     hparams = dataclasses.replace(config.hparams, decay_updates=updates)
@@ -66,10 +143,9 @@ def build(config: Config) -> Program:
         return env.make_params(size=size, density=density, num_commands=10_000, horizon=length + 1)
 
     learnt_on = params_of(config.size, config.demonstration.length)
-
     stored, distributions = episodes_of(config, env)
     student = causal_model.causal_agent(network, policy)
-    sample = sampler(config, env, known, student, distributions)
+    sample, losses = sampler(config, env, known, student, distributions), losses_of(config, policy)
 
     def phase(data: Data, updates: jax.Array) -> Data:
         early = updates < first
@@ -77,17 +153,6 @@ def build(config: Config) -> Program:
             lambda now, then: jnp.where(early, then, now), data.weights, config.first_weights
         )
         return data._replace(weights=weights if first else data.weights)
-
-    losses = [
-        kind(weight=lambda data, name=name: getattr(data.weights, name))
-        for name, kind in (
-            ("policy", lambda weight: causal_model.imitation_loss(policy, weight=weight)),
-            ("image", causal_model.image_loss),
-            ("latent", causal_model.latent_loss),
-            ("reward", causal_model.reward_loss),
-        )
-        if getattr(config.weights, name) or (first and getattr(config.first_weights, name))
-    ]
 
     def make(devices: int = 1, axis: str | None = None, several: bool = False) -> Trainer:
         return sequence.make(
@@ -116,31 +181,24 @@ def build(config: Config) -> Program:
 
     def between(state: sequence.TrainState) -> sequence.TrainState:
         """What holds until the next log line."""
-        state = grown(state)
+        state = grown(config, updates, state)
         if not config.own_groups:
             return state
         actor = jax.tree.map(jnp.copy, state.params)
         return dataclasses.replace(state, data=state.data._replace(actor=actor))
 
-    def grown(state: sequence.TrainState) -> sequence.TrainState:
-        """The contexts in force after so many updates."""
-        if not config.growth or config.start_from is not None:
-            return state
-        share = state.updates / max(config.growth * updates, 1)
-        doublings = jnp.floor(share * np.log2(config.demonstration.length / 2))
-        reach = jnp.where(share < 1, 2.0 ** (1 + doublings), UNLIMITED).astype(jnp.int32)
-        window = jnp.minimum(state.data.window, reach)
-        return dataclasses.replace(state, params={**state.params, WINDOW: window})
-
-    mazes = "each seen once" if config.tasks == (0,) else f"{config.tasks} different ones"
-    if stored is not None:
-        mazes = f"{len(stored.length):,} stored episodes"
+    # Models that are trained on other mazes see other episodes.
+    sharding = Sharding(
+        config.agent.batch_size // config.agent.microbatches // config.group,
+        lambda devices, axis: make(devices, axis, several=True).update,
+        trainer.partition,  # type: ignore[arg-type]
+        together=True,
+    )
     measures, rules = measures_of(config, env, network, pictures, known, params_of)
-
     return Program(
         title=f"{config.model.kind} models of mazes and of a way through them",
         details={
-            "mazes": f"{config.size} x {config.size}, " + mazes,
+            "mazes": f"{config.size} x {config.size}, {mazes_in_words(config, stored)}",
             "episodes": f"{config.demonstration.length:,} steps",
             "contexts": ", ".join(context_name(steps) for steps in config.contexts),
         },
@@ -148,48 +206,21 @@ def build(config: Config) -> Program:
         update=trainer.update,
         observations=config.observations_per_update if config.train else 0,
         between=between,
-        cells={
-            cell_name(steps, tasks): Cell(
-                np.int32(steps or UNLIMITED),
-                np.int32(tasks),
-                eyes,
-                start_of(config, steps),
-                stored,
-            )
-            for steps in config.contexts
-            for tasks in config.tasks
-        },
+        cells=cells_of(config, eyes, stored),
         measures=measures,
         host_measures=rules.all,
         key_metric="policy_loss",
-        save=lambda folder, cell, **about: save_agent(
-            folder,
-            algorithm="causal-model",
-            env_id="MazeWorld-v0",
-            env_options=config.env_options,
-            env_params=learnt_on,
-            num_envs=config.agent.batch_size,
-            config=TeacherCausalModelConfig(
-                **dataclasses.asdict(config.agent),
-                length=config.demonstration.length,
-                capacity=longest,
-            ),
-            network=VisualCausalModelSettings(
-                **dataclasses.asdict(config.model), autoencoder=settings
-            ),
-            **about,
-        ),
-        # Models that are trained on other mazes see other episodes.
-        sharding=Sharding(
-            config.agent.batch_size // config.agent.microbatches // config.group,
-            lambda devices, axis: make(devices, axis, several=True).update,
-            trainer.partition,  # type: ignore[arg-type]
-            together=True,
-        )
-        if config.train and len(config.tasks) == 1
-        else None,
+        save=functools.partial(save, config, settings, learnt_on),
+        sharding=sharding if config.train and len(config.tasks) == 1 else None,
         more=Extras(env, rules),
     )
+
+
+def mazes_in_words(config: Config, stored: MazeTrajectory | None) -> str:
+    """How many mazes are learnt from."""
+    if stored is not None:
+        return f"{len(stored.length):,} stored episodes"
+    return "each seen once" if config.tasks == (0,) else f"{config.tasks} different ones"
 
 
 def cell_name(steps: int, tasks: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from gpicljax.agents import sequence
 from gpicljax.agents.language import LanguageModelConfig, language_agent
 from gpicljax.agents.sequence import Sequences
 from gpicljax.evaluation.returns import Episode, record_episode
+from gpicljax.networks.contract import Network
 from gpicljax.networks.language import language_model
 from gpicljax.networks.transformer import generate
 from gpicljax.runs import save_agent
@@ -61,61 +63,34 @@ class Languages(NamedTuple):
     floor: jax.Array
 
 
-def build(config: Config) -> Program:
-    """Wires generator, model and trainer together."""
-    options = {"slot_weights": config.slot_weights, "calibration": config.calibration}
-    env = gpicljax.make("MetaLanguage-v0", **options)
-    assert isinstance(env, MetaLanguage)
-    longest = max(config.context, config.evaluation_context)
-    network = language_model(config.model, VOCABULARY, longest)
-    updates = config.updates(config.observations_per_update)
-    # The same key is another language where orders are others: a finite set has one range of them.
-    warmup = 0 if config.tasks else round(config.warmup_share * updates)
-    hparams = dataclasses.replace(config.hparams, decay_updates=updates)
+def nats_by(network: Network, params: Any, tokens: jax.Array) -> jax.Array:
+    """Nats of each token but the first, float `[N, T]`, of tokens int `[N, T + 1]`."""
+    count = tokens.shape[0]
+    padded = jnp.pad(tokens, ((0, -count % GROUP), (0, 0)))
 
-    def data(updates: jax.Array) -> Any:
-        """The distribution over languages in force after so many updates."""
-        (low, high), (first_low, first_high) = config.orders, config.warmup_orders
-        warm = updates < warmup
-        return dataclasses.replace(
-            env.default_params,
-            min_order=jnp.where(warm, first_low, low).astype(jnp.int32),
-            max_order=jnp.where(warm, first_high, high).astype(jnp.int32),
-        )
+    def some(tokens: jax.Array) -> jax.Array:
+        tokens = tokens.T.astype(jnp.int32)
+        logits, _ = network.unroll(params, None, tokens[:-1], None)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[1:]).T
 
-    def known(keys: jax.Array) -> jax.Array:
-        """The keys of languages drawn from the finite set that is trained on."""
-        every = gpicljax.TaskSet.create(named_key(config.seed, "tasks"), config.tasks).keys
-        return every[jax.vmap(lambda key: jax.random.randint(key, (), 0, config.tasks))(keys)]
+    nats = jax.lax.map(some, padded.reshape(-1, GROUP, tokens.shape[1]))
+    return nats.reshape(-1, nats.shape[-1])[:count]
 
-    def sample(keys: jax.Array, params: Any) -> Sequences:
-        task_keys, keys = jax.vmap(jax.random.split, out_axes=1)(keys)
-        tasks = jax.vmap(env.sample_task, (0, None))(
-            known(task_keys) if config.tasks else task_keys, params
-        )
-        tokens = env.sample_sequences(keys, tasks, config.context)[:, 0].T
-        return Sequences(tokens[:-1], None, tokens[1:])
 
-    def make(devices: int = 1, axis: str | None = None) -> Any:
-        losses = [sequence.cross_entropy("nats")]
-        return sequence.make(config.agent, network, sample, losses, devices, axis)
+def known_languages(config: Config, keys: jax.Array) -> jax.Array:
+    """The keys of languages drawn from the finite set that is trained on."""
+    every = gpicljax.TaskSet.create(named_key(config.seed, "tasks"), config.tasks).keys
+    return every[jax.vmap(lambda key: jax.random.randint(key, (), 0, config.tasks))(keys)]
 
-    trainer = make()
 
-    # What is measured: all seeds on the same sequences.
-
-    def nats_of(params: Any, tokens: jax.Array) -> jax.Array:
-        """Nats of each token but the first, float `[N, T]`, of tokens int `[N, T + 1]`."""
-        count = tokens.shape[0]
-        padded = jnp.pad(tokens, ((0, -count % GROUP), (0, 0)))
-
-        def some(tokens: jax.Array) -> jax.Array:
-            tokens = tokens.T.astype(jnp.int32)
-            logits, _ = network.unroll(params, None, tokens[:-1], None)
-            return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[1:]).T
-
-        nats = jax.lax.map(some, padded.reshape(-1, GROUP, tokens.shape[1]))
-        return nats.reshape(-1, nats.shape[-1])[:count]
+def measures_of(
+    config: Config,
+    env: MetaLanguage,
+    network: Network,
+    windows: np.ndarray | None,
+    shown: Sequence[Demonstration],
+) -> Measures:
+    """What is measured of every model: all seeds on the same sequences."""
 
     def languages(
         key: jax.Array, params: Any, cell: Any, low: jax.Array, high: jax.Array, seen: jax.Array
@@ -126,18 +101,18 @@ def build(config: Config) -> Program:
         key, task_key = jax.random.split(root)
         task_keys = jax.random.split(task_key, config.evaluation_sequences)
         if config.tasks:
-            task_keys = jnp.where(seen, known(task_keys), task_keys)
+            task_keys = jnp.where(seen, known_languages(config, task_keys), task_keys)
         params_of = dataclasses.replace(env.default_params, min_order=low, max_order=high)
         tasks = jax.vmap(env.sample_task, (0, None))(task_keys, params_of)
         tokens, log_probs = env.sample_sequences(
             key, tasks, config.evaluation_context, with_log_probs=True
         )
         tokens = tokens[:, 0].astype(jnp.uint8)
-        return Languages(tokens, nats_of(params, tokens), -log_probs[:, 0])
+        return Languages(tokens, nats_by(network, params, tokens), -log_probs[:, 0])
 
     def text(key: jax.Array, params: Any, cell: Any, windows: jax.Array) -> jax.Array:
         del key, cell
-        return nats_of(params, windows)
+        return nats_by(network, params, windows)
 
     def continued(key: jax.Array, params: Any, cell: Any, prompts: jax.Array) -> jax.Array:
         del key, cell
@@ -165,15 +140,52 @@ def build(config: Config) -> Program:
     if config.tasks:
         kinds["seen languages"] = orders(*config.orders, seen=True)
         kinds["unseen languages"] = orders(*config.orders)
-    windows, symbols = natural_text(config)
-    shown = demonstrations(config)
-    measures = Measures(
+    return Measures(
         languages=kinds,
         text=None if windows is None else Measure(text, (windows,)),
         continued={one.name: Measure(continued, (one.prompts,)) for one in shown},
         episode=Measure(episode),
     )
 
+
+def build(config: Config) -> Program:
+    """Wires generator, model and trainer together."""
+    options = {"slot_weights": config.slot_weights, "calibration": config.calibration}
+    env = gpicljax.make("MetaLanguage-v0", **options)
+    assert isinstance(env, MetaLanguage)
+    longest = max(config.context, config.evaluation_context)
+    network = language_model(config.model, VOCABULARY, longest)
+    updates = config.updates(config.observations_per_update)
+    # The same key is another language where orders are others: a finite set has one range of them.
+    warmup = 0 if config.tasks else round(config.warmup_share * updates)
+    hparams = dataclasses.replace(config.hparams, decay_updates=updates)
+
+    def data(updates: jax.Array) -> Any:
+        """The distribution over languages in force after so many updates."""
+        (low, high), (first_low, first_high) = config.orders, config.warmup_orders
+        warm = updates < warmup
+        return dataclasses.replace(
+            env.default_params,
+            min_order=jnp.where(warm, first_low, low).astype(jnp.int32),
+            max_order=jnp.where(warm, first_high, high).astype(jnp.int32),
+        )
+
+    def sample(keys: jax.Array, params: Any) -> Sequences:
+        task_keys, keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+        tasks = jax.vmap(env.sample_task, (0, None))(
+            known_languages(config, task_keys) if config.tasks else task_keys, params
+        )
+        tokens = env.sample_sequences(keys, tasks, config.context)[:, 0].T
+        return Sequences(tokens[:-1], None, tokens[1:])
+
+    def make(devices: int = 1, axis: str | None = None) -> Any:
+        losses = [sequence.cross_entropy("nats")]
+        return sequence.make(config.agent, network, sample, losses, devices, axis)
+
+    trainer = make()
+
+    windows, symbols = natural_text(config)
+    shown = demonstrations(config)
     languages_in_words = f"{config.tasks:,} different ones" if config.tasks else "each seen once"
     beyond = {
         "note": f"evaluated on {config.evaluation_context:,} tokens of context, trained on "
@@ -189,7 +201,7 @@ def build(config: Config) -> Program:
         update=trainer.update,
         observations=config.observations_per_update,
         between=lambda state: dataclasses.replace(state, data=data(state.updates)),
-        measures=measures,
+        measures=measures_of(config, env, network, windows, shown),
         key_metric="nats",
         save=lambda folder, cell, **about: save_agent(
             folder,

@@ -16,6 +16,7 @@ from gpicljax.agents import r2d2
 from gpicljax.agents.acting import q_agent
 from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.evaluation.returns import Episode, record_episode, single_trial_batch
+from gpicljax.networks.contract import Network
 from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runs import save_agent
 from gpicljax.runtime import (
@@ -77,9 +78,9 @@ def build(config: Config) -> Program:
     settings = dataclasses.replace(config.network, predictions=AUXILIARIES[config.auxiliary])
     network = recurrent_q_network(settings, env.observation_space(), env.action_space())
     trainer = r2d2.make(config.agent, vec, network, make_auxiliaries(config, env))
-    longest = int(env.horizon())
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=steps)
+    measures, probe = measures_of(config, env, network, hparams)
 
     def stage(observations: jax.Array) -> jax.Array:
         """Largest number of values in force after so many observations, `int32[]`."""
@@ -99,6 +100,42 @@ def build(config: Config) -> Program:
         rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
         return dataclasses.replace(state, rollout=rollout)
 
+    return Program(
+        title=f"R2D2 listeners in {config.game.env}",
+        details={"cells": f"{', '.join(map(cell_name, config.game.cells))}; {config.game.values}"},
+        init=init,
+        update=trainer.update,
+        observations=trainer.observations,
+        between=between,
+        cells={
+            cell_name(cell) if len(config.game.cells) > 1 else "": config.game.params(env, cell)
+            for cell in config.game.cells
+        },
+        measures=measures,
+        host_measures=lambda: calibrate(config),
+        probe=probe,
+        key_metric="query_accuracy",
+        save=lambda folder, env_params, **about: save_agent(
+            folder,
+            algorithm="r2d2",
+            env_id=config.game.env,
+            env_options=config.game.options,
+            env_params=env_params,
+            num_envs=config.agent.num_envs,
+            config=config.agent,
+            network=settings,
+            **about,
+        ),
+        expected_seconds=200.0 if config.preset == "quick" else None,
+        more=env,
+    )
+
+
+def measures_of(
+    config: Config, env: MetaRG, network: Network, hparams: r2d2.R2D2HParams
+) -> tuple[Measures, Probe]:
+    """What is measured of every agent in the end, and after every chunk."""
+    longest = int(env.horizon())
     # One program for all conditions: what they differ in is traced.
     evaluated = dataclasses.replace(env, ablations=True)
     batch = single_trial_batch(evaluated, config.probe_episodes, longest)
@@ -136,42 +173,14 @@ def build(config: Config) -> Program:
         return record_episode(key, env, agent, params, max_steps=longest, env_params=env_params)
 
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
-
-    return Program(
-        title=f"R2D2 listeners in {config.game.env}",
-        details={"cells": f"{', '.join(map(cell_name, config.game.cells))}; {config.game.values}"},
-        init=init,
-        update=trainer.update,
-        observations=trainer.observations,
-        between=between,
-        cells={
-            cell_name(cell) if len(config.game.cells) > 1 else "": config.game.params(env, cell)
-            for cell in config.game.cells
+    measures = Measures(
+        games={
+            name: Measure(games, (CHANNELS.index(channel), explore, forget), groups)
+            for name, (channel, explore, forget) in CONDITIONS.items()
         },
-        measures=Measures(
-            games={
-                name: Measure(games, (CHANNELS.index(channel), explore, forget), groups)
-                for name, (channel, explore, forget) in CONDITIONS.items()
-            },
-            episode=Measure(episode),
-        ),
-        host_measures=lambda: calibrate(config),
-        probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), probed),
-        key_metric="query_accuracy",
-        save=lambda folder, env_params, **about: save_agent(
-            folder,
-            algorithm="r2d2",
-            env_id=config.game.env,
-            env_options=config.game.options,
-            env_params=env_params,
-            num_envs=config.agent.num_envs,
-            config=config.agent,
-            network=settings,
-            **about,
-        ),
-        expected_seconds=200.0 if config.preset == "quick" else None,
-        more=env,
+        episode=Measure(episode),
     )
+    return measures, Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), probed)
 
 
 def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, float]]]:

@@ -190,57 +190,70 @@ def play_one_episode(env: MetaRG, params: Any, seed: int) -> dict[str, np.ndarra
 
 def draw(results: Results) -> dict[Cell, ICLProfile]:
     """Draws every figure; returns the cells' ICL profiles."""
-    outcome = results.outcome
-    config, env, figures = outcome.config, outcome.program.more, outcome.run.figures
-    assert isinstance(env, MetaRG)
-    rules = results.rules[results.cells[0]]
+    config = results.outcome.config
+    title = f"R2D2 listeners, {config.game.env}, {config.game.values}"
+    if len(results.outcome.steps) > 1:
+        draw_learning(results, title)
+    profiles = draw_context(results, title)
+    draw_listeners(results, title)
+    draw_episode(results)
+    return profiles
+
+
+def draw_learning(results: Results, title: str) -> None:
+    """Query accuracy over the training, beside the rules."""
+    outcome, rules = results.outcome, results.rules[results.cells[0]]
     lines = {
         "chance": 0.5,
         "leak rule": rules["leak rule (message-free)"][0],
         "any-feedback rule": rules["any-feedback rule (message-free)"][0],
         "1-NN oracle": rules["1-NN oracle"][0],
     }
-    single = len(results.cells) == 1
-    title = f"R2D2 listeners, {config.game.env}, {config.game.values}"
-    if len(outcome.steps) > 1:
-        accuracy = outcome.curve("query_accuracy")
-        lanes = {
-            cell_name(cell): results.of_cell(accuracy, i) for i, cell in enumerate(results.cells)
-        }
-        figure = learning_curves(
-            outcome.steps,
-            next(iter(lanes.values())) if single else lanes,
-            baselines=lines,
-            xlabel="observations per seed",
-            ylabel="query accuracy, greedy",
-            title=title,
-            percent=True,
-        )
-        save_figure(figure, figures / "learning.png")
+    accuracy = outcome.curve("query_accuracy")
+    lanes = {cell_name(cell): results.of_cell(accuracy, i) for i, cell in enumerate(results.cells)}
+    figure = learning_curves(
+        outcome.steps,
+        next(iter(lanes.values())) if len(lanes) == 1 else lanes,
+        baselines=lines,
+        xlabel="observations per seed",
+        ylabel="query accuracy, greedy",
+        title=title,
+        percent=True,
+    )
+    save_figure(figure, outcome.run.figures / "learning.png")
 
-    curves: dict[Cell, tuple[ICLCurve, ICLProfile]] = {}
+
+def draw_context(results: Results, title: str) -> dict[Cell, ICLProfile]:
+    """Accuracy by position in the episode; returns the cells' ICL profiles."""
+    outcome = results.outcome
+    curves: dict[Cell, ICLCurve] = {}
+    profiles: dict[Cell, ICLProfile] = {}
     for i, cell in enumerate(results.cells):
         games = results.of_cell(outcome.measured.games["greedy"], i)
-        curves[cell] = context_curve(games, results.of_cell(outcome.sound, i))
-    by_name = {cell_name(cell): pair for cell, pair in curves.items()}
-    curve, profile = next(iter(by_name.values()))
+        curves[cell], profiles[cell] = context_curve(games, results.of_cell(outcome.sound, i))
+    single = len(curves) == 1
+    first = results.cells[0]
     figure = icl_figure(
-        curve if single else {name: pair[0] for name, pair in by_name.items()},
-        profile=profile if single else {name: pair[1] for name, pair in by_name.items()},
+        curves[first] if single else {cell_name(c): curve for c, curve in curves.items()},
+        profile=profiles[first] if single else {cell_name(c): p for c, p in profiles.items()},
         xlabel="games played before in the episode",
         ylabel="accuracy, greedy",
         title=title,
         percent=True,
     )
-    save_figure(figure, figures / "in_context_learning.png")
+    save_figure(figure, outcome.run.figures / "in_context_learning.png")
+    return profiles
 
+
+def draw_listeners(results: Results, title: str) -> None:
+    """Query accuracy of the agents, by condition, and of the rules, in the first cell."""
     names, intervals, samples = [], [], []
     for condition in results.conditions:
         seeds = results.measure(condition, MEASURES[0], 0)
         names.append(f"R2D2, {condition}")
         intervals.append(mean_interval(seeds))
         samples.append(seeds)
-    for name, (query, _) in rules.items():
+    for name, (query, _) in results.rules[results.cells[0]].items():
         names.append(name)
         intervals.append(Interval(query, np.nan, np.nan, np.nan, 1))
         samples.append(np.asarray([query]))
@@ -254,10 +267,15 @@ def draw(results: Results) -> dict[Cell, ICLProfile]:
         xlabel="query accuracy",
         title=f"{title}, {cell_name(results.cells[0])}",
     )
-    save_figure(figure, figures / "listeners.png")
+    save_figure(figure, results.outcome.run.figures / "listeners.png")
 
-    shots, number = results.cells[0]
-    params = config.game.params(env, (shots, number))
+
+def draw_episode(results: Results) -> None:
+    """What the rule-based speaker sees and says in one episode of the first cell."""
+    config, env = results.outcome.config, results.outcome.program.more
+    figures = results.outcome.run.figures
+    assert isinstance(env, MetaRG)
+    params = config.game.params(env, results.cells[0])
     episode = play_one_episode(env, params, config.seed)
     messages, support = episode.pop("messages"), int(episode.pop("num_support"))
     if env.stimulus == "scs":
@@ -269,7 +287,6 @@ def draw(results: Results) -> dict[Cell, ICLProfile]:
         messages, support, env.vocab_size, title="What the posdis speaker says in that episode"
     )
     save_figure(figure, figures / "messages.png")
-    return {cell: pair[1] for cell, pair in curves.items()}
 
 
 def report(outcome: RunResult) -> Report:

@@ -2,9 +2,10 @@
 
 A transcript is a text file of JSON lines: a header that says what the conversation is about, and a
 line for every turn. Lines are appended and flushed to the device one by one, each with a checksum
-of its own. A last line that was cut short (the process or the machine died while it was written) is
-left out and the conversation goes on from before it; any other damage is an error that names the
-line.
+of its own and that of the line before (`"previous"`). A last line that was cut short (the process
+or the machine died while it was written) is left out and the conversation goes on from before it;
+any other damage is an error that names the line, as is a line that was removed, swapped or doubled.
+Files of earlier versions, whose lines do not name the one before, are read as well.
 """
 
 from __future__ import annotations
@@ -19,24 +20,29 @@ from typing import Any
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import sync_folder, to_json_text
 
-_END = ', "crc": "'
+_END = b', "crc": "'
+_PREVIOUS = "previous"
 
 
-def _line(entry: Mapping[str, Any]) -> bytes:
-    """An entry with its checksum, as one line."""
-    text = to_json_text(entry)[:-1]
-    return f'{text}{_END}{zlib.crc32(text.encode()):08x}"}}\n'.encode()
+def _line(entry: Mapping[str, Any], previous: str) -> tuple[bytes, str]:
+    """An entry as one line, with the checksum of the line before and its own; and the latter."""
+    # Half a surrogate pair stays what it is: an escape of JSON.
+    text = to_json_text({**entry, _PREVIOUS: previous}).encode(errors="backslashreplace")[:-1]
+    own = f"{zlib.crc32(text):08x}"
+    return text + _END + f'{own}"}}\n'.encode(), own
 
 
-def _entry(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None if it is damaged."""
-    try:
-        text, _, rest = line.decode().rpartition(_END)
-        if rest.rstrip("\n") != f'{zlib.crc32(text.encode()):08x}"}}' or not rest.endswith("\n"):
-            return None
-        return json.loads(text + "}")
-    except ValueError:
+def _entry(line: bytes) -> tuple[dict[str, Any], str] | None:
+    """What a line says, and its checksum; None if it is damaged."""
+    text, _, rest = line.rpartition(_END)
+    own = f"{zlib.crc32(text):08x}"
+    if rest != f'{own}"}}\n'.encode():
         return None
+    try:
+        entry = json.loads(text.decode() + "}")
+    except (ValueError, RecursionError):
+        return None
+    return (entry, own) if isinstance(entry, dict) else None
 
 
 def read_transcript(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -54,22 +60,30 @@ def read_transcript(path: str | Path) -> tuple[dict[str, Any], list[dict[str, An
     return _read(Path(path))[:2]
 
 
-def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
-    """The same, and how many bytes of the file are whole."""
+def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], int, str]:
+    """The same, how many bytes of the file are whole, and the checksum of the last whole line."""
     lines = path.read_bytes().splitlines(keepends=True)
     entries: list[dict[str, Any]] = []
-    whole = 0
+    whole, last, chained = 0, "", False
     for number, line in enumerate(lines, 1):
-        entry = _entry(line)
-        if entry is None:
+        known = _entry(line)
+        if known is None:
             if number == len(lines) and number > 1:
                 break
             raise SavedError(f"{path}, line {number}: damaged, or no transcript")
+        entry, own = known
+        previous = entry.pop(_PREVIOUS, None)
+        chained = chained or previous is not None
+        if chained and previous != last:
+            raise SavedError(
+                f"{path}, line {number}: it does not follow the line before it; "
+                "a line was removed, swapped or doubled"
+            )
         entries.append(entry)
-        whole += len(line)
+        whole, last = whole + len(line), own
     if not entries or "transcript" not in entries[0]:
         raise SavedError(f"{path}, line 1: no transcript")
-    return entries[0]["transcript"], entries[1:], whole
+    return entries[0]["transcript"], entries[1:], whole, last
 
 
 class Transcript:
@@ -91,10 +105,10 @@ class Transcript:
         self.path = Path(path)
         about = json.loads(to_json_text(about))
         self.turns: list[dict[str, Any]] = []
-        whole = 0
+        whole, self._last = 0, ""
         # A header that was cut short has no turns behind it.
         if self.path.exists() and b"\n" in self.path.read_bytes():
-            known, self.turns, whole = _read(self.path)
+            known, self.turns, whole, self._last = _read(self.path)
             for name in sorted(known.keys() | about.keys()):
                 if known.get(name) != about.get(name):
                     raise SavedError(
@@ -108,14 +122,16 @@ class Transcript:
             sync_folder(self.path.parent)
 
     def append(self, turn: Mapping[str, Any]) -> None:
-        """Writes a turn; it is on the device once this returns."""
+        """Writes a turn; it is on the device once this returns. No entry of it is `"previous"`."""
         self._write(turn)
         self.turns.append(json.loads(to_json_text(turn)))
 
     def _write(self, entry: Mapping[str, Any]) -> None:
-        self._file.write(_line(entry))
+        line, last = _line(entry, self._last)
+        self._file.write(line)
         self._file.flush()
         os.fsync(self._file.fileno())
+        self._last = last
 
     def close(self) -> None:
         """Closes the file."""

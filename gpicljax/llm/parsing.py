@@ -2,7 +2,9 @@
 
 An answer stands in square brackets behind a word: `[SELECT: 2]`, or for several numbers
 `[SELECT: 0.5, -1.0]`. Strictly, it stands there once and exactly like this; leniently, capitals and
-blanks are as they come and the last one counts, which allows for reasoning before the answer.
+blanks are as they come and the last one counts, which allows for reasoning before the answer. So
+are brackets and emphasis around numbers, typographic minus signs and full-width characters, and an
+integer may be written with zeros behind its point.
 """
 
 from __future__ import annotations
@@ -18,6 +20,15 @@ from gpicljax.checks import check, check_choice
 
 Parsing = Literal["strict", "lenient"]
 WORD = "SELECT"
+# Minus signs and hyphens; full-width characters; brackets escaped for Markdown or LaTeX.
+_PLAIN = str.maketrans(
+    dict.fromkeys("\N{MINUS SIGN}\u2010\u2011\u2012\u2013\ufe63", "-")
+    | {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+    | {"\u3010": "[", "\u3011": "]", "\u3000": " ", "\\": ""}
+)
+_PAIRS = ("[]", "()", "<>", "{}")
+_AROUND = " \t\r\n*`'\"$_"
+_WHOLE = r"\+?[0-9]{1,9}(?:\.0*)?"
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 
 
@@ -33,8 +44,20 @@ def marked(text: str, parsing: Parsing = "strict", word: str = WORD) -> str | No
     if parsing == "strict":
         found = re.findall(rf"\[{re.escape(word)}: ([^\[\]]*)\]", text)
         return found[0] if len(found) == 1 else None
-    found = re.findall(rf"\[\s*{re.escape(word)}\s*:\s*([^\[\]]*?)\s*\]", text, re.IGNORECASE)
-    return found[-1] if found else None
+    # Vectors may have brackets of their own, and matrices those of their rows.
+    row = r"\[[^\[\]:]*\]"
+    inside = rf"(?:[^\[\]]|\[(?:[^\[\]:]|{row})*\])*"
+    marks = rf"\[\s*{re.escape(word)}\s*:({inside})\]"
+    found = re.findall(marks, text.translate(_PLAIN), re.IGNORECASE)
+    return _unwrapped(found[-1]) if found else None
+
+
+def _unwrapped(text: str) -> str:
+    """Without brackets, quotation marks or emphasis around the whole."""
+    text = text.strip(_AROUND)
+    while len(text) > 1 and text[0] + text[-1] in _PAIRS and text[0] not in text[1:-1]:
+        text = text[1:-1].strip(_AROUND)
+    return text
 
 
 def chosen(
@@ -60,15 +83,17 @@ def chosen(
     if inside is None:
         return None
     if isinstance(space, spaces.Discrete):
-        pattern = r"[0-9]{1,9}" if parsing == "strict" else r"\s*(?:action\s*)?[0-9]{1,9}\s*"
-        if not re.fullmatch(pattern, inside, re.IGNORECASE):
+        pattern = r"([0-9]{1,9})" if parsing == "strict" else rf"(?:action\s*)?({_WHOLE})"
+        found = re.fullmatch(pattern, inside, re.IGNORECASE)
+        if found is None:
             return None
-        number = int(re.sub(r"\D", "", inside))
+        number = int(float(found[1]))
         return np.asarray(number, np.int32) if number < space.n else None
     assert isinstance(space, spaces.MultiDiscrete | spaces.Box)
-    parts = re.split(r", " if parsing == "strict" else r"[,;\s]+", inside.strip())
+    strict = parsing == "strict"
+    parts = re.split(r", ", inside.strip()) if strict else re.findall(r"[^,;\s\[\]()]+", inside)
     whole = isinstance(space, spaces.MultiDiscrete)
-    pattern = r"\d{1,9}" if whole else _NUMBER
+    pattern = (r"\d{1,9}" if strict else _WHOLE) if whole else _NUMBER
     if len(parts) != math.prod(space.shape) or not all(re.fullmatch(pattern, p) for p in parts):
         return None
     values = np.asarray([float(part) for part in parts]).reshape(space.shape)

@@ -45,7 +45,19 @@ CHOICES = [
     ("[SELECT: action 1]", None, 1),
     ("[SELECT: 4]", None, None),
     ("[SELECT: -1]", None, None),
-    ("[SELECT: 1.0]", None, None),
+    ("[SELECT: 1.0]", None, 1),
+    ("[SELECT: 2.]", None, 2),
+    ("[SELECT: +3]", None, 3),
+    ("[SELECT: 1.5]", None, None),
+    ("[SELECT: -1.0]", None, None),
+    ("[SELECT: [2]]", None, 2),
+    ("[SELECT: <2>]", None, 2),
+    ("[SELECT: **2**]", None, 2),
+    (r"\[SELECT: 2\]", None, 2),
+    ("【SELECT：２】", None, 2),
+    ("[SELECT: [SELECT: 2]]", 2, 2),
+    ("[SELECT: [1], [2]]", None, None),
+    ("[SELECT: 1 2]", None, None),
     ("SELECT: 1", None, None),
     ("", None, None),
     ("[SELECT: " + "9" * 5000 + "]", None, None),
@@ -63,7 +75,15 @@ def test_choices_are_read_strictly_and_leniently(text, strict, lenient):
 def test_numbers_are_read_within_their_bounds():
     box = spaces.Box(-2.0, 2.0, (2,))
     assert chosen("[SELECT: 0.5, -1e-1]", box).tolist() == pytest.approx([0.5, -0.1])
-    assert chosen("[SELECT: 0.5 -2]", box, "lenient").tolist() == [0.5, -2]
+    for said in ("0.5 -2", "0.5, −2.0", "[0.5, -2]", "(0.5; –2)", "[[0.5], [-2]]", "**.5, －2**"):
+        text = f"[SELECT: {said}]"
+        assert chosen(text, box, "lenient").tolist() == [0.5, -2] and chosen(text, box) is None
+    rows = spaces.Box(-2.0, 2.0, (2, 2))
+    told = chosen("Thus [SELECT: [[0, 1], [−1, 2]]]", rows, "lenient")
+    assert told.tolist() == [[0, 1], [-1, 2]]
+    assert chosen("[SELECT: [2.0, 3]]", spaces.MultiDiscrete((3, 5)), "lenient").tolist() == [2, 3]
+    for text in ("[SELECT: " * 9999, "[SELECT:" + "[" * 9999, "[SELECT: [" + "[1]" * 9999):
+        assert chosen(text, box, "lenient") is None
     for text in ("[SELECT: 0.5]", "[SELECT: 0.5, 2.1]", "[SELECT: nan, 0]", "[SELECT: 1e999, 0]"):
         assert chosen(text, box) is None and chosen(text, box, "lenient") is None
     assert chosen("[SELECT: 1, 4]", spaces.MultiDiscrete((3, 5))).tolist() == [1, 4]

@@ -117,7 +117,9 @@ def test_the_last_answer_counts_and_nothing_else_is_one():
         ("[ANSWER: 3]", None),
         ("[ANSWER: -1]", None),
         ("[ANSWER: 1, 2]", None),
-        ("[ANSWER: 1.0]", None),
+        ("[ANSWER: 1.0]", [1.0]),
+        ("[ANSWER: [2.]]", [2.0]),
+        ("[ANSWER: 1.5]", None),
         ("2", None),
         ("", None),
         ("[ANSWER: " + "9" * 4000 + "]", None),
@@ -130,7 +132,8 @@ def test_the_last_answer_counts_and_nothing_else_is_one():
     bins = build_queries(swing, "next_action", history=1)
     numbers = build_queries(swing, "next_action", history=1, form="absolute")
     assert answer_in("[ANSWER: 9]", bins) == [9] and answer_in("[ANSWER: 10]", bins) is None
-    assert answer_in("[ANSWER: -1.25e0]", numbers) == [-1.25]
+    for text in ("[ANSWER: -1.25e0]", "[ANSWER: −1.25]", "[ANSWER: (-1.25)]"):
+        assert answer_in(text, numbers) == [-1.25]
     for text in ("[ANSWER: 2.1]", "[ANSWER: nan]", "[ANSWER: 1e999]"):
         assert answer_in(text, numbers) is None
     # What is read is what the part of the range is called in the question.

@@ -63,7 +63,8 @@ def test_a_speaker_says_what_can_be_said():
     session.decided(game(0, 0.5, result=2))
     text = session.question(game(0, 0.75))[1].content
     assert "You said [0, 0, 0]; your partner decided rightly." in text
-    assert message_in("[MESSAGE: 6 1 2]", 3, 6) == [6, 1, 2]
+    for text in ("[MESSAGE: 6 1 2]", "[MESSAGE: [6, 1, 2]]", "[MESSAGE: 6.0, 1., +2]"):
+        assert message_in(text, 3, 6) == [6, 1, 2]
     for text in ("[MESSAGE: 1, 2, 3, 4]", "[MESSAGE: a]", "6 1 2", "[MESSAGE: ]"):
         assert message_in(text, 3, 6) is None
 

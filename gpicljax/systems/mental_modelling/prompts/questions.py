@@ -167,7 +167,7 @@ def answer_in(text: str, queries: Queries) -> list[float] | None:
         pattern = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
     else:
         low, high = 0, _count(queries) - 1
-        pattern = r"\d{1,9}"
+        pattern = r"\+?\d{1,9}(?:\.0*)?"
     if not all(re.fullmatch(pattern, entry) for entry in entries):
         return None
     values = [float(entry) for entry in entries]

@@ -86,9 +86,11 @@ def message_in(text: str, length: int, vocab_size: int) -> list[int] | None:
     if inside is None:
         return None
     entries = re.split(r"[,\s]+", inside.strip())
-    if len(entries) > length or not all(re.fullmatch(r"\d{1,3}", entry) for entry in entries):
+    if len(entries) > length or not all(
+        re.fullmatch(r"\+?\d{1,3}(?:\.0*)?", entry) for entry in entries
+    ):
         return None
-    tokens = [int(entry) for entry in entries]
+    tokens = [int(float(entry)) for entry in entries]
     return tokens + [0] * (length - len(tokens)) if max(tokens) <= vocab_size else None
 
 

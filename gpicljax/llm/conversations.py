@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
+import queue
 import threading
+import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,16 @@ from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
 from gpicljax.llm.chat import ChatModel, Usage
 from gpicljax.storage.lock import exclusive
 
+_GRACE = 1.0  # seconds in which replies that have come are still written after Ctrl-C
+_Job = tuple[Future[Any], Callable[[], Any]]
+
 
 class Conversations:
     """Conversations with a model that share a folder and a budget; models are asked in threads.
 
     Use it in a `with` statement: while it lasts no other process uses the folder. At its end,
-    waits between retries are cut short, threads are joined, and transcripts are closed.
+    waits between retries are cut short, threads are joined, and transcripts are closed. After
+    Ctrl-C, requests under way are given up: their replies are not awaited.
 
     Args:
       model: the model.
@@ -52,12 +59,30 @@ class Conversations:
         self._max_tokens, self._at_once = max_tokens, at_once
         self._ledger, self._halted = Ledger(budget), threading.Event()
         self._all: list[Conversation] = []
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
 
     def __enter__(self) -> Conversations:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._held = exclusive(self._folder)
-        self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="language-model")
+        # Those of an executor would be joined when Python ends, however long a model takes.
+        self._threads = [
+            threading.Thread(target=self._work, name=f"language-model-{n}", daemon=True)
+            for n in range(self._at_once)
+        ]
+        for thread in self._threads:
+            thread.start()
         return self
+
+    def _work(self) -> None:
+        """Does what is submitted, until it is told to end."""
+        while (job := self._jobs.get()) is not None:
+            future, call = job
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
 
     def open(self, name: str, about: Mapping[str, Any], seed: int) -> Conversation:
         """A conversation; whose transcript has this name, and was begun about the same.
@@ -86,8 +111,11 @@ class Conversations:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Calls a function in one of the threads."""
+        future: Future[Any] = Future()
         # Harnesses keep limits and logs in the context they call from.
-        return self._pool.submit(contextvars.copy_context().run, function, *arguments)
+        call = functools.partial(contextvars.copy_context().run, function, *arguments)
+        self._jobs.put((future, call))
+        return future
 
     @property
     def usage(self) -> Usage:
@@ -99,9 +127,18 @@ class Conversations:
         """What went wrong in all of them, in words."""
         return tuple(fault for each in self._all for fault in each.faults)
 
-    def __exit__(self, *error: object) -> None:
-        with contextlib.closing(self._held):
-            self._halted.set()
-            self._pool.shutdown(wait=True, cancel_futures=True)
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        with contextlib.ExitStack() as closing:
+            closing.callback(self._held.close)
             for conversation in self._all:
-                conversation.close()
+                closing.callback(conversation.close)
+            self._halted.set()
+            with contextlib.suppress(queue.Empty):
+                while job := self._jobs.get_nowait():
+                    job[0].cancel()
+            for _ in self._threads:
+                self._jobs.put(None)
+            stopped = kind is not None and not issubclass(kind, Exception)
+            end = time.monotonic() + _GRACE
+            for thread in self._threads:
+                thread.join(max(end - time.monotonic(), 0) if stopped else None)

@@ -39,6 +39,21 @@ def test_decisions_by_cell_and_seed(tmp_path, capsys, monkeypatch):
     assert sum(fake.requests for fake in models) == 0
 
 
+def test_ctrl_c_writes_the_cells_that_are_whole(tmp_path, capsys, monkeypatch):
+    def model(config, settings):
+        if settings.different_first:
+            raise KeyboardInterrupt
+        return FakeModel('{"meaning": "same"}', name="stopped")
+
+    monkeypatch.setattr(experiment, "language_model", model)
+    with pytest.raises(SystemExit) as error:
+        experiment.main([*SMALL, "--runs-dir", str(tmp_path), "--name", "a"])
+    said = capsys.readouterr().out
+    assert error.value.code == 130 and "goes on where it was left" in said
+    written = [path.read_text() for path in tmp_path.rglob("*.md")]
+    assert any("O=1 S=1 same first" in text for text in (*written, said))
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +18,7 @@ from gpicljax.llm.chat import ChatModel, FakeModel
 from gpicljax.runs.distributed import log_once
 from gpicljax.runtime import RunConfig, check_config, enable_compilation_cache, parse
 from gpicljax.runtime.failures import failures_reported
+from gpicljax.runtime.signals import exit_code
 from gpicljax.storage import SavedError
 from gpicljax.storage.lock import LockedError
 from gpicljax.systems.meta_rg.measures.listening import Confusion
@@ -91,25 +94,36 @@ def main(argv: list[str] | None = None) -> dict[str, list[Confusion]]:
     found: dict[str, list[Confusion]] = {}
     name = ""
     with failures_reported(SavedError, LockedError, ValueError):
-        for samples in config.samples:
-            for shots in config.shots:
-                env = gpicljax.make(
-                    config.env, max_values=config.values, max_shots=shots, max_samples=samples
-                )
-                params = env.make_params(shots=shots, samples=samples)
-                vec = VectorEnv(env, config.episodes, resets="fresh", params=params)
-                for different_first in (False, True)[: 1 + config.orders]:
-                    settings = ListenerSettings(different_first=different_first)
-                    model = language_model(config, settings)
-                    name = model.name
-                    cell = f"O={samples} S={shots} {settings.order[0]} first"
-                    found[cell] = [
-                        _seed(config, vec, model, settings, folder / cell.replace(" ", "_"), seed)
-                        for seed in range(config.seeds)
-                    ]
-                    log_once(f"{cell}: {found[cell][0].in_words()} (first seed)")
+        try:
+            for cell, vec, settings in _cells(config):
+                model = language_model(config, settings)
+                name = model.name
+                place = folder / cell.replace(" ", "_")
+                found[cell] = [
+                    _seed(config, vec, model, settings, place, seed) for seed in range(config.seeds)
+                ]
+                log_once(f"{cell}: {found[cell][0].in_words()} (first seed)")
+        except KeyboardInterrupt:
+            log_once("stopped; the same command goes on where it was left")
+            if found:
+                log_once(report(folder, name, found))
+            raise SystemExit(exit_code(signal.SIGINT)) from None
         log_once(report(folder, name, found))
     return found
+
+
+def _cells(config: Config) -> Iterator[tuple[str, VectorEnv, ListenerSettings]]:
+    """The table's cells: name, episodes, and how they are asked about."""
+    for samples in config.samples:
+        for shots in config.shots:
+            env = gpicljax.make(
+                config.env, max_values=config.values, max_shots=shots, max_samples=samples
+            )
+            params = env.make_params(shots=shots, samples=samples)
+            vec = VectorEnv(env, config.episodes, resets="fresh", params=params)
+            for different_first in (False, True)[: 1 + config.orders]:
+                settings = ListenerSettings(different_first=different_first)
+                yield f"O={samples} S={shots} {settings.order[0]} first", vec, settings
 
 
 def _seed(

@@ -18,11 +18,29 @@ from typing import Annotated, Any
 
 from gpicljax.checks import Count, Range, check_fields
 from gpicljax.data.transcripts import Transcript
-from gpicljax.llm.budget import Ledger
-from gpicljax.llm.chat import ChatModel, Message, ModelError, Reply, Usage, usage_of
+from gpicljax.llm.budget import BudgetSpent, Ledger
+from gpicljax.llm.chat import (
+    ChatModel,
+    Fault,
+    Message,
+    ModelError,
+    Reply,
+    Usage,
+    sound_text,
+    usage_of,
+)
 from gpicljax.storage.array_folder import SavedError
 
 Seconds = Annotated[float, Range(0)]
+
+_ENDS: Mapping[str, tuple[str, Fault]] = {
+    "context": ("the conversation is too long for the model", "context"),
+    "unanswered": (
+        "the server refuses or spoils this question, however often it is asked",
+        "refused",
+    ),
+}
+"""How a turn on record finishes that ends its conversation."""
 
 
 class Interrupted(RuntimeError):
@@ -121,7 +139,14 @@ class Conversation:
         self.usage = Usage(0, 0, 0)
         self.recalled = 0
         self._number = self._said = 0
+        self._odd_before = False
         self._known: list[Mapping[str, Any]] = list(self.transcript.turns)
+        for turn in self._known:
+            spent = Usage(*turn.get("usage", (0, 0, 0)))
+            self.usage = self.usage + spent
+            ledger.book(spent)
+            if turn.get("finish", "unanswered") not in _ENDS:
+                ledger.answered(turn.get("prompt", spent.prompt))
 
     def ask(self, messages: Sequence[Message]) -> Reply:
         """The reply to a conversation, from the transcript or from the model.
@@ -129,7 +154,9 @@ class Conversation:
         Raises:
           BudgetSpent: if the request could cost more than is left.
           Interrupted: if there is none, however often it is tried.
-          ModelError: with the fault `"context"`, if the conversation is too long.
+          ModelError: with the fault `"context"`, if the conversation is too long; with `"refused"`,
+            if the server refuses or spoils this question for an unknown reason, while it answers
+            others. Neither is asked again.
           SavedError: if the transcript has another question in this place.
         """
         digest = _digest(messages)
@@ -137,6 +164,7 @@ class Conversation:
             turn = self._known.pop(0)
             self.faults.extend(turn["faults"])
             if "reply" not in turn:  # an earlier part was interrupted here
+                self._odd_before = self._odd_before or turn.get("odd", False)
                 continue
             return self._recall(turn, digest)
         return self._request(messages, digest)
@@ -145,66 +173,98 @@ class Conversation:
         if turn["question"] != digest:
             where = f"{self.transcript.path}, turn {self._number}"
             raise SavedError(f"{where}: the question was another one; it is of another run")
-        usage = Usage(*turn["usage"])
-        self.ledger.book(usage)
-        self._number += 1
-        self._said = turn["messages"]
         self.recalled += 1
-        self.usage = self.usage + usage
-        if turn["finish"] == "context":
-            raise ModelError("the conversation is too long for the model", "context")
-        return Reply(turn["reply"], usage, turn["finish"])
+        return self._told(turn)
+
+    def _told(self, turn: Mapping[str, Any]) -> Reply:
+        """The reply of a turn that is on record."""
+        self._number += 1
+        self._said, self._odd_before = turn["messages"], False
+        if turn["finish"] in _ENDS:
+            raise ModelError(*_ENDS[turn["finish"]])
+        return Reply(turn["reply"], Usage(*turn["usage"]), turn["finish"])
 
     def _request(self, messages: Sequence[Message], digest: str) -> Reply:
-        most = usage_of(messages, "")._replace(completion=self.max_tokens)
-        chance = random.Random(f"{self.seed} {self._number}")
+        chance, begun = random.Random(f"{self.seed} {self._number}"), time.monotonic()
         seed = chance.randrange(2**31)
+        most = usage_of(messages, "")._replace(completion=self.max_tokens)
+        reply, error = None, None
         faults: list[str] = []
-        self.ledger.reserve(most)
-        reply, begun = None, time.monotonic()
+        spent, tried = Usage(0, 0, 0), 0
         try:
-            for attempt in range(self.patience.attempts):
-                try:
-                    reply = self.model(messages, max_tokens=self.max_tokens, seed=seed)
-                    break
-                except ModelError as error:
-                    faults.append(f"turn {self._number}, attempt {attempt + 1}: {error}")
-                    if error.fault in ("context", "useless"):
-                        reply = Reply("", Usage(0, 0), error.fault)
+            while reply is None and tried < self.patience.attempts:
+                if error is not None:
+                    wait = self.patience.wait(tried - 1, error.wait, chance.random())
+                    if self._sleep(wait) is True:
                         break
+                tried += 1
+                reply, error, cost = self._attempt(messages, seed, most)
+                spent = spent + cost
+                if error is not None:
+                    faults.append(f"turn {self._number}, attempt {tried}: {error}")
                     if error.fault == "refused":
                         break
-                    if attempt + 1 < self.patience.attempts:
-                        wait = self.patience.wait(attempt, error.wait, chance.random())
-                        if self._sleep(wait) is True:
-                            break
-        finally:
-            self.ledger.settle(most, Usage(0, 0, 0) if reply is None else reply.usage)
-        self.faults.extend(faults)
+        except BudgetSpent:
+            if faults:
+                self._interrupt(faults, spent, odd=False)
+            raise
+        last = None if error is None or tried < self.patience.attempts else error.fault
+        odd = reply is None and last in ("unknown", "unreadable")
+        # A server that answers other questions refuses this one; or another run met the same.
+        if odd and (self._odd_before or (last == "unknown" and self.ledger.longest > 0)):
+            longer = last == "unknown" and most.prompt > self.ledger.longest > 0
+            reply = Reply("", spent, "context" if longer else "unanswered")
         if reply is None:
-            self.transcript.append({"number": self._number, "faults": faults})
+            self._interrupt(faults, spent, odd)
             raise Interrupted(faults[-1])
         # The part of the question that no earlier turn has shown.
         new = messages[self._said :] if len(messages) > self._said else messages
-        self.transcript.append(
-            {
-                "number": self._number,
-                "question": digest,
-                "messages": len(messages) + 1,
-                "asked": [list(message) for message in new],
-                "reply": reply.text,
-                "finish": reply.finish,
-                "usage": list(reply.usage),
-                "seconds": round(time.monotonic() - begun, 3),
-                "faults": faults,
-            }
-        )
-        self._number += 1
-        self._said = len(messages) + 1
-        self.usage = self.usage + reply.usage
-        if reply.finish == "context":
-            raise ModelError(faults[-1], "context")
-        return reply
+        turn = {
+            "number": self._number,
+            "question": digest,
+            "messages": len(messages) + 1,
+            "asked": [list(message) for message in new],
+            "reply": reply.text,
+            "finish": reply.finish,
+            "prompt": most.prompt,
+            "usage": list(spent),
+            "seconds": round(time.monotonic() - begun, 3),
+            "faults": faults,
+        }
+        self._keep(turn, spent)
+        if reply.finish not in _ENDS:
+            self.ledger.answered(most.prompt)
+        return self._told(turn)
+
+    def _attempt(
+        self, messages: Sequence[Message], seed: int, most: Usage
+    ) -> tuple[Reply | None, ModelError | None, Usage]:
+        """A reply, what is wrong, and the cost; a fault that ends the turn gives an empty reply."""
+        self.ledger.reserve(most)
+        spent, error = Usage(0, 0, 1), None
+        try:
+            reply = self.model(messages, max_tokens=self.max_tokens, seed=seed)
+            reply = reply._replace(text=sound_text(reply.text))
+            if reply.finish in (*_ENDS, "useless"):  # words of this module, not of a model
+                reply = reply._replace(finish="other")
+            spent = reply.usage
+        except ModelError as fault:
+            error, spent = fault, fault.usage
+            ends = fault.fault in ("context", "useless")
+            reply = Reply("", spent, fault.fault) if ends else None
+        finally:
+            self.ledger.settle(most, spent)
+        return reply, error, spent
+
+    def _interrupt(self, faults: list[str], spent: Usage, odd: bool) -> None:
+        turn = {"number": self._number, "faults": faults, "usage": list(spent), "odd": odd}
+        self._keep(turn, spent)
+
+    def _keep(self, turn: Mapping[str, Any], spent: Usage) -> None:
+        """Writes a turn and counts it."""
+        self.transcript.append(turn)
+        self.faults.extend(turn["faults"])
+        self.usage = self.usage + spent
 
     def close(self) -> None:
         """Closes the transcript."""
@@ -219,4 +279,4 @@ class Conversation:
 
 def _digest(messages: Sequence[Message]) -> str:
     text = json.dumps([list(message) for message in messages], ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()

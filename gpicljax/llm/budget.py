@@ -73,6 +73,7 @@ class Ledger:
 
     Attributes:
       spent: so far.
+      longest: tokens of the longest prompt that was answered; 0 before the first.
 
     Example:
       >>> ledger = Ledger(Budget(requests=1))
@@ -89,6 +90,7 @@ class Ledger:
         """Nothing is spent."""
         self.budget = budget
         self.spent = Usage(0, 0, 0)
+        self.longest = 0
         self._reserved = Usage(0, 0, 0)
         self._lock = threading.Lock()
 
@@ -116,3 +118,8 @@ class Ledger:
         """Counts what an earlier part of the run has spent."""
         with self._lock:
             self.spent = self.spent + usage
+
+    def answered(self, prompt: int) -> None:
+        """A prompt of so many tokens was answered."""
+        with self._lock:
+            self.longest = max(self.longest, prompt)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from gpicljax.checks import check
 
 Role = Literal["system", "user", "assistant"]
-Fault = Literal["transient", "context", "useless", "refused"]
+Fault = Literal["transient", "context", "useless", "refused", "unknown", "unreadable"]
 
 
 class Message(NamedTuple):
@@ -56,6 +56,9 @@ class Usage(NamedTuple):
         return self.prompt + self.completion
 
 
+_ONE_REQUEST = Usage()
+
+
 class Reply(NamedTuple):
     """A model's answer.
 
@@ -75,25 +78,41 @@ class Reply(NamedTuple):
     finish: str = "stop"
 
 
+def sound_text(text: str) -> str:
+    r"""A text that can be encoded: halves of surrogate pairs become U+FFFD, whole pairs are joined.
+
+    Decoders that work token by token write such halves.
+
+    Example:
+      >>> sound_text("One \ud83d, two \ud83d\ude00") == "One \ufffd, two \U0001f600"
+      True
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 class ModelError(RuntimeError):
     """A request that brought no reply.
 
     Attributes:
-      fault: `"transient"`: it may be asked again (busy, broken or silent servers, answers that
-        were cut off); `"context"`: the conversation is too long for the model; `"useless"`: the
-        answer cannot be used and would not be another (far too long): it counts as a reply that
-        says nothing; `"refused"`: asking again is of no use (key, model, request).
+      fault: `"transient"`: it may be asked again (busy, broken or silent servers); `"context"`: the
+        conversation is too long for the model; `"useless"`: the answer cannot be used and would not
+        be another (far too long): it counts as a reply that says nothing; `"refused"`: asking again
+        is of no use (key, model, request); `"unknown"`: a refusal for a reason that is not
+        understood; `"unreadable"`: an answer that is cut off or malformed.
       wait: seconds that the server asks to wait; None if it does not say.
+      usage: what the request has cost all the same; one request by default.
 
     Example:
       >>> ModelError("the server is busy (429)", "transient", wait=2.0).wait
       2.0
     """
 
-    def __init__(self, message: str, fault: Fault, wait: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, fault: Fault, wait: float | None = None, usage: Usage = _ONE_REQUEST
+    ) -> None:
+        super().__init__(sound_text(message))
         self.fault: Fault = fault
-        self.wait = wait
+        self.wait, self.usage = wait, usage
 
 
 class ChatModel(Protocol):
@@ -138,7 +157,7 @@ def estimated_tokens(text: str) -> int:
       >>> estimated_tokens("Which arm do you pull?")
       6
     """
-    return -(-len(text.encode()) // 4)
+    return -(-len(text.encode(errors="replace")) // 4)
 
 
 def usage_of(messages: Sequence[Message], text: str) -> Usage:
@@ -150,6 +169,32 @@ def usage_of(messages: Sequence[Message], text: str) -> Usage:
     """
     prompt = sum(4 + estimated_tokens(message.content) for message in messages)
     return Usage(prompt, estimated_tokens(text))
+
+
+def believed_usage(told: tuple[object, object], measured: Usage, max_tokens: int) -> Usage:
+    """Tokens as a server counts them, or as they are measured where its count cannot be right.
+
+    A count below an eighth of the estimate is not believed, so that a budget is spent in any case.
+    Templates add to prompts, and reasoning that is not shown adds to replies, within limits.
+
+    Args:
+      told: tokens read and written, as the server gives them.
+      measured: the estimate; see `usage_of`.
+      max_tokens: the longest reply.
+
+    Example:
+      >>> believed_usage((9, 0), Usage(7, 3), max_tokens=8)
+      Usage(prompt=9, completion=3, requests=1)
+    """
+
+    def one(count: object, estimate: int, extra: int) -> int:
+        if not isinstance(count, int) or isinstance(count, bool):
+            return estimate
+        return count if estimate <= 8 * count <= 8 * (4 * estimate + extra) else estimate
+
+    prompt = one(told[0], measured.prompt, 10_000)
+    completion = one(told[1], measured.completion, max(max_tokens, 100_000))
+    return Usage(prompt, completion, measured.requests)
 
 
 @dataclasses.dataclass
@@ -197,6 +242,7 @@ class FakeModel:
         if number in self.faults:
             raise self.faults[number]
         text = self.answer if isinstance(self.answer, str) else self.answer(messages, seed)
+        text = sound_text(text)
         usage = usage_of(messages, text)
         if self.context_tokens is not None and usage.prompt > self.context_tokens:
             raise ModelError(f"more than {self.context_tokens} tokens", "context")

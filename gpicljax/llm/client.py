@@ -4,20 +4,38 @@ Needs `httpx`: `pip install "gpicljax[llm]"`.
 
 The key is read from the environment when it is needed and is sent to the server alone: it stands in
 no attribute, and whatever a server says is cleaned of it before it is shown or kept.
+
+Servers differ in what they accept. A refused request is sent again in another form (the system's
+message within the user's first, `max_completion_tokens` in place of `max_tokens`); the form that is
+accepted is kept for all further requests.
 """
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+import re
+import warnings
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from gpicljax.checks import Count, Range, check, check_fields, missing, unknown
-from gpicljax.llm.chat import Message, ModelError, Reply, Usage, usage_of
+from gpicljax.llm.chat import (
+    Fault,
+    Message,
+    ModelError,
+    Reply,
+    Usage,
+    believed_usage,
+    sound_text,
+    usage_of,
+)
 
 try:
     import httpx
@@ -26,13 +44,84 @@ except ModuleNotFoundError as error:
 
 
 _QUOTED = 300  # characters of a server's words that a message repeats
-_TOO_LONG = (
-    "context_length",
-    "context length",
-    "context size",
-    "maximum context",
-    "too many token",
+_LIMITS = ("max_tokens", "max_completion_tokens")
+_FINISHES = ("stop", "length", "content_filter", "tool_calls", "function_call")
+_PROBE_TOKENS = 16
+# Names of errors, which are for programs; their words are not read.
+_CONTEXT_CODE = re.compile(r"context|too_?large|too_?long|max_?length|length_?exceeded", re.I)
+# Limits to a rate have a unit of time. They pass, a full context does not.
+_RATE = re.compile(
+    r"\bper[\s_-]*(?:sec|min|hour|day)|/\s*(?:s|sec|min|minute|h|hour|day)\b"
+    r"|\brate[\s_-]?limit|\b[rt]p[smd]\b|quota",
+    re.I,
 )
+_NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?![\w-]|\.\d)")
+_SYSTEM_HINT = re.compile(r"\bsystem[ _](?:role|message|prompt)|\broles?\b", re.I)
+
+_FAILURES = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, UnicodeError)
+
+Result = TypeVar("Result")
+
+
+class _Form(NamedTuple):
+    """How requests are written.
+
+    Attributes:
+      folded: whether the system's message is within the user's first.
+      limit: the name of the longest reply's length.
+    """
+
+    folded: bool = False
+    limit: str = _LIMITS[0]
+
+
+@dataclasses.dataclass
+class _Known:
+    """What a server has shown of itself, to all threads.
+
+    Attributes:
+      form: of the requests that it accepts.
+      longest: tokens of the longest prompt that it answered; 0 before the first.
+      probed: whether other forms were tried without a reason to.
+    """
+
+    form: _Form = _Form()
+    longest: int = 0
+    probed: bool = False
+
+
+class _Answer(NamedTuple):
+    """A server's answer.
+
+    Attributes:
+      status: of HTTP.
+      wait: what the server asks to wait, as it says it.
+      content: its bytes; not all of them where it is too long.
+      whole: whether it has all of them.
+      requests: how many were made for it.
+    """
+
+    status: int
+    wait: str | None
+    content: bytes
+    whole: bool
+    requests: int = 1
+
+
+class _Said(NamedTuple):
+    """What an answer says of an error.
+
+    Attributes:
+      error: whether it is one.
+      codes: names of the error, for programs.
+      status: of HTTP within it; 0 if there is none.
+      words: for people.
+    """
+
+    error: bool
+    codes: tuple[str, ...]
+    status: int
+    words: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +132,11 @@ class OpenAICompatible:
       endpoint: its address up to `/v1`, such as `http://127.0.0.1:8080/v1`.
       model: the model's name there.
       key_variable: of the environment, which has the key; None where none is needed.
-      timeout: seconds without a sign of life after which a request is given up.
+      timeout: seconds after which a request whose answer is not whole is given up.
       temperature: of its choices; None for the server's own.
       send_seed: whether to send seeds; some servers refuse them.
-      options: what else a request has, such as a grammar; JSON as text.
+      options: what else a request has, such as a grammar; JSON as text. Entries that are null are
+        left out. It may set the length of replies, but not the model, the messages or streaming.
       most_bytes: of an answer; longer ones are not read to their end.
 
     Raises:
@@ -69,6 +159,9 @@ class OpenAICompatible:
     send_seed: bool = True
     options: str = "{}"
     most_bytes: Count = 2_000_000
+    _known: _Known = dataclasses.field(
+        default_factory=_Known, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         try:
@@ -83,11 +176,10 @@ class OpenAICompatible:
         check(not secret, "endpoint", hidden, accepted)
         check(whole, "endpoint", self.endpoint, "an address such as http://127.0.0.1:8080/v1")
         check_fields(self)
-        try:
-            options = json.loads(self.options)
-        except ValueError:
-            options = None
+        options = _parsed(self.options)
         check(isinstance(options, dict), "options", self.options, "a JSON object, as text")
+        own = sorted(options.keys() & {"model", "messages", "stream"})
+        check(not own, "options", self.options, "entries other than model, messages and stream")
 
     @property
     def name(self) -> str:
@@ -102,30 +194,53 @@ class OpenAICompatible:
     # Before anything is spent ------------------------------------------------------------------
 
     def check(self) -> None:
-        """Refuses a missing key, an endpoint out of reach, a key it refuses, an unknown model.
+        """Refuses a missing key, an endpoint out of reach, a key or a model that it refuses.
 
-        It asks for the list of models, which costs nothing; a server that has none is believed.
+        It asks for the list of models, which costs nothing; a server that has none is believed. A
+        model that is not in the list may be known by another name: a request of a few tokens shows
+        whether the server accepts it.
+
+        Warns:
+          UserWarning: if the name is not in the list, and the server is too busy to say.
 
         Raises:
           ValueError: names the argument, what was given and what is accepted.
         """
         self._key()
         try:
-            with httpx.Client(timeout=min(self.timeout, 10.0), verify=self._verify) as client:
-                answer = client.get(f"{self._base}/models", headers=self._headers())
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            why = type(error).__name__
-            check(False, "endpoint", f"{self.endpoint} ({why})", "a server that can be reached")
+            answer = self._exchange("GET", "models", None, min(self.timeout, 10.0))
+        except _FAILURES as error:
+            found = f"{self.endpoint} ({self._failure(error)})"
+            check(False, "endpoint", found, "a server that can be reached")
             return
-        if answer.status_code in (401, 403):
-            found = f"a key that the server refuses ({answer.status_code})"
+        if answer.status in (401, 403):
+            found = f"a key that the server refuses ({answer.status})"
             check(False, str(self.key_variable), found, "one that it accepts")
         try:
-            names = [str(each["id"]) for each in answer.json()["data"]]
-        except (ValueError, KeyError, TypeError):
+            listed = [each["id"] for each in _parsed(answer.content)["data"]]
+        except (LookupError, TypeError):
             return
-        if answer.status_code == 200 and names and self.model not in names:
-            raise ValueError(self._clean(unknown("model", self.model, names)))
+        names = [each for each in listed if isinstance(each, str)]
+        if answer.status == 200 and names and self.model not in names:
+            self._probe(names)
+
+    def _probe(self, names: Sequence[str]) -> None:
+        """Asks whether a model is served that is not in the list."""
+        try:
+            self([Message("user", "Hello")], max_tokens=_PROBE_TOKENS, seed=0)
+        except ModelError as error:
+            refused = error.fault in ("refused", "unknown")
+            # A server without an answer to such requests is asked by the list alone.
+            silent = re.match(r"the server answers (?:405|501)\b", str(error))
+            bases = {name.partition(":")[0] for name in names}
+            if refused and not (silent and self.model.partition(":")[0] in bases):
+                words = f"{unknown('model', self.model, names)}; {error}"
+                raise ValueError(sound_text(self._clean(words))) from None
+            warnings.warn(
+                f"model {self.model!r} is not in the server's list, and a first request did not "
+                f"show whether it is served: {error}",
+                stacklevel=3,
+            )
 
     def _key(self) -> str:
         """The key, or nothing where none is needed."""
@@ -134,20 +249,16 @@ class OpenAICompatible:
         key = os.environ.get(self.key_variable, "").strip()
         accepted = f"a key in the environment variable {self.key_variable}, or key_variable=None"
         check(key, "key_variable", f"no {self.key_variable} in the environment", accepted)
+        sound = key.isascii() and key.isprintable()
+        found = f"a key in {self.key_variable} with characters that no header can have"
+        check(sound, "key_variable", found, "a key of printable ASCII characters")
         return key
 
     @property
-    def _verify(self) -> bool:
-        """Whether certificates are looked at; reading those that are known takes a while."""
-        return self.endpoint.startswith("https")
-
-    @property
-    def _base(self) -> str:
-        return self.endpoint.rstrip("/")
-
-    def _headers(self) -> dict[str, str]:
-        key = self._key()
-        return {"Authorization": f"Bearer {key}"} if key else {}
+    def _local(self) -> bool:
+        """Whether the server is on this machine, where no proxy leads to."""
+        host = urlsplit(self.endpoint).hostname or ""
+        return host in ("localhost", "::1") or host.startswith("127.")
 
     def _clean(self, text: str) -> str:
         """Without the key."""
@@ -158,67 +269,264 @@ class OpenAICompatible:
 
     def __call__(self, messages: Sequence[Message], *, max_tokens: int, seed: int) -> Reply:
         """See `chat.ChatModel`."""
+        answer = self._ask(messages, max_tokens, seed)
+        fault = self._fault(answer, messages, max_tokens)
+        if fault is not None:
+            raise fault
+        reply = self._reply(answer, messages, max_tokens)
+        self._known.longest = max(self._known.longest, usage_of(messages, "").prompt)
+        return reply
+
+    def _ask(self, messages: Sequence[Message], max_tokens: int, seed: int) -> _Answer:
+        """The answer to a request, in a form that the server accepts if there is one."""
+        others, tried = [self._known.form], list[_Form]()
+        answer = None
+        while others:
+            form = others.pop(0)
+            body = self._body(messages, max_tokens, seed, form)
+            tried.append(form)
+            try:
+                answer = self._exchange("POST", "chat/completions", body, self.timeout)
+            except ValueError as error:
+                raise ModelError(str(error), "refused", usage=Usage(0, 0, 0)) from None
+            except _FAILURES as error:
+                unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                read = Usage(0, 0) if unsent else usage_of(messages, "")
+                cost = read._replace(requests=len(tried))
+                raise ModelError(self._failure(error), "transient", usage=cost) from None
+            answer = answer._replace(requests=len(tried))
+            fault = self._fault(answer, messages, max_tokens)
+            if fault is None:
+                self._known.form = form
+                return answer
+            more = self._other_forms(form, answer, fault, messages)
+            others = [each for each in (*more, *others) if each not in tried]
+        assert answer is not None
+        return answer
+
+    def _other_forms(
+        self, form: _Form, answer: _Answer, fault: ModelError, messages: Sequence[Message]
+    ) -> list[_Form]:
+        """Forms in which a refused request may be accepted.
+
+        Before anything was accepted, all are tried once, whatever the server says. Later, its words
+        have to name what they differ in: a wrong guess costs no more than a request.
+        """
+        words = _said(answer.content).words
+        system = any(message.role == "system" for message in messages)
+        limit = not _parsed(self.options).keys() & set(_LIMITS)
+        by_system = system and _SYSTEM_HINT.search(words) is not None
+        if fault.fault != "unknown" and not (answer.status == 500 and by_system):
+            return []
+        by_limit = limit and any(name in words for name in _LIMITS)
+        folded = form._replace(folded=not form.folded)
+        renamed = form._replace(limit=_LIMITS[form.limit == _LIMITS[0]])
+        if by_system or by_limit:
+            return [folded] * by_system + [renamed] * by_limit
+        if self._known.longest or self._known.probed:
+            return []
+        self._known.probed = True
+        both = folded._replace(limit=renamed.limit)
+        return [renamed] * limit + [folded] * system + [both] * (limit and system)
+
+    def _body(
+        self, messages: Sequence[Message], max_tokens: int, seed: int, form: _Form
+    ) -> dict[str, Any]:
+        sent = _folded(messages) if form.folded else messages
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [message._asdict() for message in messages],
-            "max_tokens": max_tokens,
+            "messages": [{"role": role, "content": sound_text(content)} for role, content in sent],
         }
+        options = _parsed(self.options)
+        if not options.keys() & set(_LIMITS):
+            body[form.limit] = max_tokens
         if self.send_seed:
             body["seed"] = seed
         if self.temperature is not None:
             body["temperature"] = self.temperature
-        body |= json.loads(self.options)
+        return body | {name: value for name, value in options.items() if value is not None}
+
+    def _exchange(
+        self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float
+    ) -> _Answer:
+        """One request; the time for it includes that for the whole answer."""
+        key = self._key()
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        headers |= {"Authorization": f"Bearer {key}"} if key else {}
+        sent = None if body is None else json.dumps(body).encode()
+        address = f"{self.endpoint.rstrip('/')}/{path}"
+        # Reading the certificates that are known takes a while.
+        secure = self.endpoint.startswith("https")
+
+        async def exchange() -> _Answer:
+            async with (
+                asyncio.timeout(timeout),
+                httpx.AsyncClient(
+                    timeout=timeout, verify=secure, trust_env=not self._local
+                ) as client,
+                client.stream(method, address, content=sent, headers=headers) as answer,
+            ):
+                content, whole = bytearray(), True
+                async for part in answer.aiter_bytes():
+                    content += part
+                    whole = len(content) <= self.most_bytes
+                    if not whole:
+                        break
+                wait = answer.headers.get("retry-after")
+                return _Answer(answer.status_code, wait, bytes(content), whole)
+
+        return _waited(exchange)
+
+    def _failure(self, error: Exception) -> str:
+        """Why there is no answer. An error's own words may name headers: only its kind is told."""
+        why = type(error).__name__
+        if isinstance(error, TimeoutError):
+            why = f"ReadTimeout: it was not whole after {self.timeout:g} seconds"
+        proxy = ", through a proxy of the environment" if getproxies() and not self._local else ""
+        return f"no answer ({why}{proxy})"
+
+    def _fault(
+        self, answer: _Answer, messages: Sequence[Message], max_tokens: int
+    ) -> ModelError | None:
+        """What an answer refuses; None if it is no refusal."""
+        said = _said(answer.content)
+        status = answer.status
+        if 200 <= status < 300:
+            if not said.error:
+                return None
+            status = said.status
+        text = self._clean(answer.content[:4000].decode(errors="replace")).strip()
+        words = f"the server answers {answer.status}: {text[:_QUOTED]}"
+        prompt = usage_of(messages, "").prompt
+        fault = _kind(status, said, prompt, max_tokens, self._known.longest)
+        return ModelError(words, fault, _seconds(answer.wait), Usage(0, 0, answer.requests))
+
+    def _reply(self, answer: _Answer, messages: Sequence[Message], max_tokens: int) -> Reply:
+        measured = usage_of(messages, "")._replace(requests=answer.requests)
+        if not answer.whole:
+            words = f"an answer of more than {self.most_bytes} bytes"
+            cost = measured._replace(completion=max_tokens)
+            raise ModelError(words, "useless", usage=cost)
+        told = _parsed(answer.content)
         try:
-            status, headers, content = self._post(body)
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            # Its own words may name headers: only its kind is told.
-            raise ModelError(f"no answer ({type(error).__name__})", "transient") from None
-        if status != 200:
-            raise self._refusal(status, headers, content)
-        return self._reply(messages, content)
+            choice = told["choices"][0]
+            text = _text_of(choice["message"].get("content"))
+            finish, counts = choice.get("finish_reason"), told.get("usage")
+        except (LookupError, TypeError, AttributeError):
+            words = "an answer that is cut off or malformed"
+            raise ModelError(words, "unreadable", usage=measured) from None
+        text = sound_text(self._clean(text))
+        measured = measured._replace(completion=usage_of([], text).completion)
+        if isinstance(counts, dict):
+            pair = counts.get("prompt_tokens"), counts.get("completion_tokens")
+            measured = believed_usage(pair, measured, max_tokens)
+        if not (isinstance(finish, str) and finish in _FINISHES):
+            shown = sound_text(finish[:40]) if isinstance(finish, str) else type(finish).__name__
+            finish = f"other: {shown}" if finish else "stop"
+        return Reply(text, measured, finish)
 
-    def _post(self, body: Mapping[str, Any]) -> tuple[int, Any, bytes]:
-        """Status, headers and content of the answer."""
-        with (
-            httpx.Client(timeout=self.timeout, verify=self._verify) as client,
-            client.stream(
-                "POST", f"{self._base}/chat/completions", json=dict(body), headers=self._headers()
-            ) as answer,
-        ):
-            content = bytearray()
-            for part in answer.iter_bytes():
-                content += part
-                if len(content) > self.most_bytes:
-                    words = f"an answer of more than {self.most_bytes} bytes"
-                    raise ModelError(words, "useless")
-            return answer.status_code, answer.headers, bytes(content)
 
-    def _refusal(self, status: int, headers: Any, content: bytes) -> ModelError:
-        said = self._clean(content[:4000].decode(errors="replace")).strip()
-        words = f"the server answers {status}: {said[:_QUOTED]}"
-        if status in (400, 413, 422) and any(hint in said.lower() for hint in _TOO_LONG):
-            return ModelError(words, "context")
-        if status in (408, 409, 425, 429) or status >= 500:
-            return ModelError(words, "transient", _seconds(headers.get("retry-after")))
-        return ModelError(words, "refused")
+def _waited(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """The result of a coroutine, also where this thread has a running loop, as in notebooks."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(work())).result()
 
-    def _reply(self, messages: Sequence[Message], content: bytes) -> Reply:
-        try:
-            answer = json.loads(content)
-            choice = answer["choices"][0]
-            text = choice["message"].get("content") or ""
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise ModelError("an answer that is cut off or malformed", "transient") from None
-        if not isinstance(text, str):
-            raise ModelError("an answer without text", "transient")
-        text = self._clean(text)
-        usage = usage_of(messages, text)
-        told = answer.get("usage")
-        if isinstance(told, dict):
-            counts = (told.get("prompt_tokens"), told.get("completion_tokens"))
-            if all(isinstance(count, int) and count >= 0 for count in counts):
-                usage = Usage(*counts)  # type: ignore[arg-type]
-        return Reply(text, usage, str(choice.get("finish_reason") or "stop"))
+
+def _parsed(text: str | bytes) -> Any:
+    """JSON; None for what is not, or is nested too deeply."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text_of(content: Any) -> str:
+    """A message's text, which may come in parts; parts that are no text are left out."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise TypeError("no text")
+    texts = [part.get("text") if isinstance(part, dict) else part for part in content]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _folded(messages: Sequence[Message]) -> list[Message]:
+    """Messages without a system's: the first one of the user begins with it."""
+    told = [message.content for message in messages if message.role == "system"]
+    others = [message for message in messages if message.role != "system"]
+    if others and others[0].role == "user":
+        told.append(others.pop(0).content)
+    return [Message("user", "\n\n".join(told)), *others] if told else others
+
+
+def _said(content: bytes) -> _Said:
+    """What an answer says of an error, in the forms that servers have for it."""
+    whole = _parsed(content)
+    whole = whole[0] if isinstance(whole, list) and whole else whole
+    if not isinstance(whole, dict):
+        return _Said(False, (), 0, content[:4000].decode(errors="replace"))
+    found = whole.get("error")
+    choices = whole.get("choices")
+    if not found and isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        found = choices[0].get("error")
+    error = bool(found) or "error" in (whole.get("object"), whole.get("type"))
+    entries = [each for each in (found, whole) if isinstance(each, dict)]
+    names = [
+        each[key]
+        for each in entries
+        for key in ("code", "type", "error_type", "status")
+        if isinstance(each.get(key), str | int)
+    ]
+    numbers = [int(x) for x in names if re.fullmatch(r"[45]\d\d", str(x))]
+    codes = tuple(x for x in names if isinstance(x, str))
+    words = " ".join(_strings({"error": found, **whole}, 6))
+    return _Said(error, codes, numbers[0] if numbers else 0, words)
+
+
+def _strings(value: Any, depth: int) -> list[str]:
+    """An error's words. What it repeats of the request is left out."""
+    if isinstance(value, str):
+        return [value]
+    if depth == 0:
+        return []
+    if isinstance(value, list):
+        return [text for each in value for text in _strings(each, depth - 1)]
+    if not isinstance(value, dict):
+        return []
+    keys = ("error", "errors", "message", "msg", "detail", "param", "loc", "metadata", "raw")
+    return [text for key in keys for text in _strings(value.get(key), depth - 1)]
+
+
+def _kind(status: int, said: _Said, prompt: int, max_tokens: int, longest: int) -> Fault:
+    """What a refusal is: by its status, its codes, and the length of what was sent.
+
+    Args:
+      status: of HTTP; 0 if there is none.
+      said: what the answer says.
+      prompt: tokens that were sent, estimated.
+      max_tokens: the longest reply.
+      longest: tokens of the longest prompt that was answered before; 0 if none was.
+    """
+    if status in (401, 402, 403, 404, 405, 501) or 100 <= status < 400:
+        return "refused"
+    if status in (408, 409, 425, 429) or _RATE.search(" ".join((*said.codes, said.words))):
+        return "transient"
+    if status == 413 or any(_CONTEXT_CODE.search(code) for code in said.codes):
+        return "context"
+    if status >= 500:
+        return "transient"
+    # Windows are stated in tokens. An estimate may be wrong by a factor of two.
+    stated = [int(text.replace(",", "")) for text in _NUMBER.findall(said.words[:4000])]
+    windows = [n for n in stated if max(max_tokens, 255) < n <= 10_000_000 and n != status]
+    most = 2 * prompt + max_tokens
+    exceeded = any(n <= most for n in windows) or (windows and prompt > longest > 0)
+    return "context" if status in (0, 400, 422) and exceeded else "unknown"
 
 
 def _seconds(header: str | None) -> float | None:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from gpicljax.checks import missing
-from gpicljax.llm.chat import Message, ModelError, Reply, Usage, usage_of
+from gpicljax.llm.chat import Message, ModelError, Reply, believed_usage, sound_text, usage_of
 
 try:
     from inspect_ai.model import (  # pyright: ignore[reportMissingImports]
@@ -109,11 +109,13 @@ class InspectModel:
         output = asked.result()
         if output.stop_reason == "model_length":
             raise ModelError("the conversation is too long for the model", "context")
-        usage = usage_of(messages, output.completion)
+        text = sound_text(output.completion)
+        usage = usage_of(messages, text)
         if output.usage is not None:
-            usage = Usage(output.usage.input_tokens, output.usage.output_tokens)
-        self.said = [*messages, Message("assistant", output.completion)]
-        return Reply(output.completion, usage, str(output.stop_reason))
+            told = output.usage.input_tokens, output.usage.output_tokens
+            usage = believed_usage(told, usage, max_tokens)
+        self.said = [*messages, Message("assistant", text)]
+        return Reply(text, usage, str(output.stop_reason))
 
 
 async def with_model(

@@ -36,10 +36,13 @@ def misbehaving(faults):
             self.reply(200, json.dumps({"data": [{"id": "tiny"}]}).encode())
 
         def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if body["model"] != "tiny":
+                self.reply(404, b"no such model")
+                return
             with lock:
                 number = count[0]
                 count[0] += 1
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             seen.append(self.headers.get("authorization"))
             fault = faults.get(number, faults.get("all"))
             model = FakeModel(f"[SELECT: {len(body['messages']) // 2 % 2}]")
@@ -142,7 +145,8 @@ def test_a_server_that_dies_loses_no_turn(bandits, undisturbed, secret, tmp_path
     dead = dict.fromkeys(range(7, 1000), "hang up")
     with misbehaving(dead) as (endpoint, _):
         part = play_trials(jax.random.key(1), bandits, client(endpoint), tmp_path, patience=HASTE)
-    assert not part.complete and part.usage.requests == 7
+    # Every attempt counts; four for each of three trials found the server dead.
+    assert not part.complete and part.usage.requests == 7 + 12
     assert {report.status for report in part.reports} == {"interrupted"}
     assert "RemoteProtocolError" in part.in_words()
     # Started again while it is still down: refused at once. Then the same server is back.

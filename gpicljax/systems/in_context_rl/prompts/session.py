@@ -18,7 +18,13 @@ from gpicljax.llm.parsing import chosen
 from gpicljax.llm.prompts import PromptSettings, answer_form, corrective, introduction, pay, written
 
 Status = Literal[
-    "playing", "finished", "invalid answers", "context full", "budget spent", "interrupted"
+    "playing",
+    "finished",
+    "invalid answers",
+    "context full",
+    "unanswered",
+    "budget spent",
+    "interrupted",
 ]
 
 

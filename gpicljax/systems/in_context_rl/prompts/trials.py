@@ -55,8 +55,9 @@ class TrialReport(NamedTuple):
 
     Attributes:
       status: `"finished"`, or why it is not: too many invalid answers in a row, a context that is
-        full (both are ends of a trial), or a budget that is spent or a model that does not answer:
-        then `play_trials` goes on, if it is called again.
+        full, a question that the server refuses for an unknown reason while it answers others
+        (these are ends of a trial), or a budget that is spent or a model that does not answer: then
+        `play_trials` goes on, if it is called again.
       replies: answers heard.
       invalid: those that named no action.
       invalid_strict: those that would name none, read strictly.
@@ -255,8 +256,8 @@ class _Player:
                 self.conversation.faults.append(str(error))
             except Interrupted:
                 session.status = "interrupted"
-            except ModelError:
-                session.status = "context full"
+            except ModelError as error:
+                session.status = "context full" if error.fault == "context" else "unanswered"
             else:
                 action = session.hear(reply.text)
                 if action is not None:

@@ -123,7 +123,7 @@ def ask_questions(
                 return
             except Interrupted:
                 return
-            except ModelError:  # too long for the model: no answer, and none to come
+            except ModelError:  # too long, or refused for good: no answer, and none to come
                 replies[number] = ""
             else:
                 replies[number] = reply.text

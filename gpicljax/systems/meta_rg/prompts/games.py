@@ -8,6 +8,7 @@ matrix stands beside the accuracy, answers are bounded, and their order can be t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping
@@ -256,16 +257,19 @@ def _play(
     model.check()
     key_words = jax.random.key_data(key).tolist()
     conversations: list[Conversation] = []
+    ended: set[int] = set()
 
     def one(n: int, moment: ActionRequest) -> Any:
         seen = jax.tree.map(np.asarray, moment.timestep.observation)
         conversation = conversations[n]
 
         def ask(messages: list[Message]) -> str:
-            try:
-                return conversation.ask(messages).text
-            except ModelError:  # too long for the model: an answer that cannot be read
-                return ""
+            # Too long for the model, or spoilt: an answer that cannot be read. Questions only grow.
+            with contextlib.suppress(ModelError):
+                if n not in ended:
+                    return conversation.ask(messages).text
+            ended.add(n)
+            return ""
 
         try:
             return act(n, seen, ask)

@@ -1,35 +1,65 @@
 """A model behind a small server with OpenAI's chat interface, for other programs on this machine.
 
 It is what clients are tested against, and how a small model of our own is put where any harness can
-reach it. It is no server for strangers: it has no limits, and listens on this machine alone.
+reach it. It is no server for strangers: it listens on this machine alone, and answers only requests
+for the names of this machine, so that no page in a browser can ask it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast, get_args
+from urllib.parse import urlsplit
 
-from gpicljax.checks import check
-from gpicljax.llm.chat import ChatModel, Message, ModelError
+from gpicljax.checks import check, refusal
+from gpicljax.llm.chat import ChatModel, Message, ModelError, Role, sound_text
+
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+_MOST_BYTES = 16_000_000
+_SECONDS = 60.0  # without a byte of a request, after which its connection is closed
+_LINGER = 0.5  # seconds in which the rest of a refused request may come
+_DEFAULT_TOKENS = 512
+_STATUS = {
+    "context": (400, "context_length_exceeded"),
+    "transient": (503, "transient"),
+    "useless": (500, "useless"),
+    "refused": (403, "refused"),
+    "unknown": (400, "unknown"),
+    "unreadable": (502, "unreadable"),
+}
+_Answer = tuple[int, dict[str, Any]]
 
 
-def answer_to(model: ChatModel, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Status and body of the answer to a request for a chat completion."""
+def answer_to(model: ChatModel, body: Mapping[str, Any]) -> _Answer:
+    """Status and body of the answer to a request for a chat completion.
+
+    Contents in parts are joined. What cannot be done is refused with status 400: other roles,
+    contents without text, streaming, several choices.
+    """
     try:
-        messages = [Message(m["role"], str(m["content"])) for m in body["messages"]]
-        limit, seed = int(body.get("max_tokens") or 512), int(body.get("seed") or 0)
-    except (LookupError, TypeError, ValueError):
-        return 400, {"error": {"message": "a list of messages with role and content is needed"}}
+        messages = _messages(body.get("messages"))
+        check(not body.get("stream"), "stream", body.get("stream"), "false: answers come whole")
+        check(body.get("n") in (None, 1), "n", body.get("n"), "1")
+        # The newer name counts where both are given.
+        limit = _integer(body, "max_completion_tokens", _integer(body, "max_tokens", None))
+        seed = _integer(body, "seed", 0)
+        limit = _DEFAULT_TOKENS if limit is None else limit
+        check(limit >= 1, "max_tokens", limit, "an integer >= 1")
+    except (ValueError, RecursionError) as error:
+        return _refused(400, str(error), "invalid_request_error")
     try:
-        reply = model(messages, max_tokens=limit, seed=seed)
+        reply = model(messages, max_tokens=limit, seed=(seed or 0) % 2**31)
     except ModelError as error:
-        status = {"context": 400, "transient": 503, "useless": 500, "refused": 403}[error.fault]
-        code = "context_length_exceeded" if error.fault == "context" else error.fault
-        return status, {"error": {"message": str(error), "code": code}}
+        status, code = _STATUS[error.fault]
+        return _refused(status, str(error), code)
+    except Exception as error:  # one request's, whatever it is
+        return _refused(500, f"the model failed: {type(error).__name__}: {error}", "server_error")
     read, wrote, _ = reply.usage
     message = {"role": "assistant", "content": reply.text}
     return 200, {
@@ -40,13 +70,131 @@ def answer_to(model: ChatModel, body: Mapping[str, Any]) -> tuple[int, dict[str,
     }
 
 
+def _refused(status: int, words: str, code: str) -> _Answer:
+    return status, {"error": {"message": words, "code": code}}
+
+
+def _messages(given: Any) -> list[Message]:
+    whole = isinstance(given, list) and given and all(isinstance(each, dict) for each in given)
+    check(whole, "messages", given, "a list of objects with role and content, one or more")
+    messages = []
+    for number, each in enumerate(given):
+        place, role, content = f"messages[{number}]", each.get("role"), each.get("content")
+        known = get_args(Role)
+        check(isinstance(role, str) and role in known, f"{place}.role", role, ", ".join(known))
+        parts = content if isinstance(content, list) else [content]
+        texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+        told = [text for text in texts if isinstance(text, str)]
+        sound = len(told) == len(texts)
+        check(sound, f"{place}.content", content, "text, or a list of parts that have a text")
+        messages.append(Message(cast(Role, role), sound_text("".join(told))))
+    return messages
+
+
+def _integer(body: Mapping[str, Any], name: str, default: int | None) -> int | None:
+    value = body.get(name)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    check(value is None or whole, name, value, "an integer")
+    return default if value is None else value
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    timeout = _SECONDS
+    model: ChatModel
+    hosts: tuple[str, ...]
+
+    def do_GET(self) -> None:
+        listed = {"object": "list", "data": [{"id": self.model.name, "object": "model"}]}
+        self._send(*(self._stranger("/v1/models") or (200, listed)))
+
+    def do_POST(self) -> None:
+        # Also read where it is refused: a connection that is closed on it would lose the answer.
+        try:
+            content = self._content()
+        except ValueError as error:
+            self._send(*_refused(400, str(error), "invalid_request_error"))
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(socket.SHUT_WR)
+                self.connection.settimeout(_LINGER)
+                while self.rfile.read1():
+                    pass
+            return
+        self._send(*(self._stranger("/v1/chat/completions") or self._answer(content)))
+
+    def _content(self) -> bytes:
+        """The body of a request; a ValueError says what is wrong with it."""
+        coding, size = self.headers.get("Transfer-Encoding"), self.headers.get("Content-Length", "")
+        if coding is None:
+            whole = size.isascii() and size.isdigit() and len(size) < 10
+            accepted = f"the number of bytes of the body, at most {_MOST_BYTES}"
+            check(whole and int(size) <= _MOST_BYTES, "Content-Length", size, accepted)
+            return self.rfile.read(int(size))
+        check(coding.strip().lower() == "chunked", "Transfer-Encoding", coding, "chunked")
+        content = bytearray()
+        while size := int(self.rfile.readline(64).partition(b";")[0], 16):
+            fits = 0 < size <= _MOST_BYTES - len(content)
+            check(fits, "chunk", size, f"at most {_MOST_BYTES} bytes in all")
+            content += self.rfile.read(size)
+            self.rfile.readline(64)
+        while self.rfile.readline(1024).strip():  # what may follow the last chunk
+            pass
+        return bytes(content)
+
+    def _answer(self, content: bytes) -> _Answer:
+        try:
+            body = json.loads(content)
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict):
+            return _refused(400, "a JSON object is needed", "invalid_request_error")
+        return answer_to(self.model, body)
+
+    def _stranger(self, path: str) -> _Answer | None:
+        """What is answered to a request from elsewhere, or for another path; None for others."""
+        # A page's requests have its Origin, or reach this machine by another name.
+        hosts = [("Host", f"http://{host}") for host in self.headers.get_all("Host") or [""]]
+        for name, address in [*hosts, *(("Origin", x) for x in self.headers.get_all("Origin", []))]:
+            try:
+                known = urlsplit(address).hostname in self.hosts and "@" not in address
+            except ValueError:
+                known = False
+            if not known:
+                words = refusal(name, address, f"names of this machine: {', '.join(self.hosts)}")
+                return _refused(403, words, "forbidden")
+        if self.path.partition("?")[0].rstrip("/") == path:
+            return None
+        return _refused(404, f"{refusal('path', self.path, path)}", "not_found")
+
+    def _send(self, status: int, body: dict[str, Any]) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: requests are on their asker's record."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a client that goes away is no concern of the others."""
+
+
 @contextmanager
-def serve_chat_model(model: ChatModel, port: int = 0) -> Iterator[str]:
+def serve_chat_model(model: ChatModel, port: int = 0, hosts: Sequence[str] = ()) -> Iterator[str]:
     """Serves a model until the block is left.
 
     Args:
       model: the model; it is asked from several threads.
       port: on this machine; any free one by default.
+      hosts: names by which clients may reach the server, or web pages which may ask it, beside
+        those of this machine (`localhost`, `127.0.0.1`, `::1`). Requests for others are refused.
 
     Yields:
       The endpoint's address, up to `/v1`.
@@ -61,39 +209,9 @@ def serve_chat_model(model: ChatModel, port: int = 0) -> Iterator[str]:
       True
     """
     check(0 <= port < 2**16, "port", port, "0 .. 65535")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = self.path.rstrip("/") == "/v1/models"
-            listed = {"object": "list", "data": [{"id": model.name, "object": "model"}]}
-            self._send(*((200, listed) if known else (404, {"error": {"message": "not here"}})))
-
-        def do_POST(self) -> None:
-            if self.path.rstrip("/") != "/v1/chat/completions":
-                self._send(404, {"error": {"message": "not here"}})
-                return
-            try:
-                size = int(self.headers.get("content-length") or 0)
-                body = json.loads(self.rfile.read(size))
-                assert isinstance(body, dict)
-            except (ValueError, AssertionError):
-                self._send(400, {"error": {"message": "a JSON object is needed"}})
-                return
-            self._send(*answer_to(model, body))
-
-        def _send(self, status: int, body: dict[str, Any]) -> None:
-            content = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: requests are on their asker's record."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    server.daemon_threads = True
+    check(not isinstance(hosts, str), "hosts", hosts, "a sequence of names")
+    known = (*_LOCAL, *(host.lower() for host in hosts))
+    server = _Server(("127.0.0.1", port), type("_", (_Handler,), {"model": model, "hosts": known}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -209,7 +209,7 @@ class Conversation:
                 self._interrupt(faults, spent, odd=False)
             raise
         last = None if error is None or tried < self.patience.attempts else error.fault
-        odd = reply is None and last in ("unknown", "unreadable")
+        odd = reply is None and last in ("unknown", "broken")
         # A server that answers other questions refuses this one; or another run met the same.
         if odd and (self._odd_before or (last == "unknown" and self.ledger.longest > 0)):
             longer = last == "unknown" and most.prompt > self.ledger.longest > 0

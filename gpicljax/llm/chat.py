@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from gpicljax.checks import check
 
 Role = Literal["system", "user", "assistant"]
-Fault = Literal["transient", "context", "useless", "refused", "unknown", "unreadable"]
+Fault = Literal["transient", "context", "useless", "refused", "unknown", "broken"]
 
 
 class Message(NamedTuple):
@@ -90,6 +90,26 @@ def sound_text(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def part_texts(content: Any) -> list[str | None]:
+    """The texts of the parts of a message's content; None for a part that is something else.
+
+    Args:
+      content: as JSON has it: a text, or a list of texts and of objects with a text.
+
+    Example:
+      >>> part_texts([{"type": "text", "text": "Which arm?"}, {"type": "image_url"}])
+      ['Which arm?', None]
+    """
+    texts = ("text", "input_text", "output_text")
+
+    def one(part: Any) -> str | None:
+        if isinstance(part, dict) and part.get("type", "text") in texts:
+            part = part.get("text")
+        return part if isinstance(part, str) else None
+
+    return [one(part) for part in (content if isinstance(content, list) else [content])]
+
+
 class ModelError(RuntimeError):
     """A request that brought no reply.
 
@@ -98,7 +118,8 @@ class ModelError(RuntimeError):
         conversation is too long for the model; `"useless"`: the answer cannot be used and would not
         be another (far too long): it counts as a reply that says nothing; `"refused"`: asking again
         is of no use (key, model, request); `"unknown"`: a refusal for a reason that is not
-        understood; `"unreadable"`: an answer that is cut off or malformed.
+        understood; `"broken"`: an answer that is cut off or malformed, or an internal error of the
+        server, which may pass or come of this very question.
       wait: seconds that the server asks to wait; None if it does not say.
       usage: what the request has cost all the same; one request by default.
 

@@ -33,6 +33,7 @@ from gpicljax.llm.chat import (
     Reply,
     Usage,
     believed_usage,
+    part_texts,
     sound_text,
     usage_of,
 )
@@ -82,7 +83,7 @@ class _Known:
     Attributes:
       form: of the requests that it accepts.
       longest: tokens of the longest prompt that it answered; 0 before the first.
-      probed: whether other forms were tried without a reason to.
+      probed: whether all forms were tried in vain.
     """
 
     form: _Form = _Form()
@@ -207,10 +208,11 @@ class OpenAICompatible:
           ValueError: names the argument, what was given and what is accepted.
         """
         self._key()
+        timeout = min(self.timeout, 10.0)
         try:
-            answer = self._exchange("GET", "models", None, min(self.timeout, 10.0))
+            answer = self._exchange("GET", "models", None, timeout)
         except _FAILURES as error:
-            found = f"{self.endpoint} ({self._failure(error)})"
+            found = f"{self.endpoint} ({self._failure(error, timeout)})"
             check(False, "endpoint", found, "a server that can be reached")
             return
         if answer.status in (401, 403):
@@ -279,10 +281,8 @@ class OpenAICompatible:
 
     def _ask(self, messages: Sequence[Message], max_tokens: int, seed: int) -> _Answer:
         """The answer to a request, in a form that the server accepts if there is one."""
-        others, tried = [self._known.form], list[_Form]()
-        answer = None
-        while others:
-            form = others.pop(0)
+        form, tried, others = self._known.form, list[_Form](), list[_Form]()
+        while True:
             body = self._body(messages, max_tokens, seed, form)
             tried.append(form)
             try:
@@ -293,24 +293,29 @@ class OpenAICompatible:
                 unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                 read = Usage(0, 0) if unsent else usage_of(messages, "")
                 cost = read._replace(requests=len(tried))
-                raise ModelError(self._failure(error), "transient", usage=cost) from None
+                raise ModelError(
+                    self._failure(error, self.timeout), "transient", usage=cost
+                ) from None
             answer = answer._replace(requests=len(tried))
             fault = self._fault(answer, messages, max_tokens)
             if fault is None:
                 self._known.form = form
                 return answer
-            more = self._other_forms(form, answer, fault, messages)
-            others = [each for each in (*more, *others) if each not in tried]
-        assert answer is not None
-        return answer
+            others = [*self._other_forms(form, answer, fault, messages), *others]
+            others = [each for each in others if each not in tried]
+            if not others:
+                self._known.probed = self._known.probed or fault.fault == "unknown"
+                return answer
+            form = others.pop(0)
 
     def _other_forms(
         self, form: _Form, answer: _Answer, fault: ModelError, messages: Sequence[Message]
     ) -> list[_Form]:
         """Forms in which a refused request may be accepted.
 
-        Before anything was accepted, all are tried once, whatever the server says. Later, its words
-        have to name what they differ in: a wrong guess costs no more than a request.
+        The first is the one that another thread may have found meanwhile. Before anything was
+        accepted, all are tried once, whatever the server says. Later, its words have to name what
+        they differ in: a wrong guess costs no more than a request.
         """
         words = _said(answer.content).words
         system = any(message.role == "system" for message in messages)
@@ -321,13 +326,11 @@ class OpenAICompatible:
         by_limit = limit and any(name in words for name in _LIMITS)
         folded = form._replace(folded=not form.folded)
         renamed = form._replace(limit=_LIMITS[form.limit == _LIMITS[0]])
-        if by_system or by_limit:
-            return [folded] * by_system + [renamed] * by_limit
-        if self._known.longest or self._known.probed:
-            return []
-        self._known.probed = True
+        named = [self._known.form] + [folded] * by_system + [renamed] * by_limit
+        if by_system or by_limit or self._known.longest or self._known.probed:
+            return named
         both = folded._replace(limit=renamed.limit)
-        return [renamed] * limit + [folded] * system + [both] * (limit and system)
+        return named + [renamed] * limit + [folded] * system + [both] * (limit and system)
 
     def _body(
         self, messages: Sequence[Message], max_tokens: int, seed: int, form: _Form
@@ -377,13 +380,17 @@ class OpenAICompatible:
 
         return _waited(exchange)
 
-    def _failure(self, error: Exception) -> str:
+    def _failure(self, error: Exception, timeout: float) -> str:
         """Why there is no answer. An error's own words may name headers: only its kind is told."""
         why = type(error).__name__
         if isinstance(error, TimeoutError):
-            why = f"ReadTimeout: it was not whole after {self.timeout:g} seconds"
+            why = f"ReadTimeout: it was not whole after {timeout:g} seconds"
         proxy = ", through a proxy of the environment" if getproxies() and not self._local else ""
         return f"no answer ({why}{proxy})"
+
+    def _quoted(self, answer: _Answer) -> str:
+        """The beginning of an answer, without the key."""
+        return self._clean(answer.content[:4000].decode(errors="replace")).strip()[:_QUOTED]
 
     def _fault(
         self, answer: _Answer, messages: Sequence[Message], max_tokens: int
@@ -395,8 +402,7 @@ class OpenAICompatible:
             if not said.error:
                 return None
             status = said.status
-        text = self._clean(answer.content[:4000].decode(errors="replace")).strip()
-        words = f"the server answers {answer.status}: {text[:_QUOTED]}"
+        words = f"the server answers {answer.status}: {self._quoted(answer)}"
         prompt = usage_of(messages, "").prompt
         fault = _kind(status, said, prompt, max_tokens, self._known.longest)
         return ModelError(words, fault, _seconds(answer.wait), Usage(0, 0, answer.requests))
@@ -410,12 +416,15 @@ class OpenAICompatible:
         told = _parsed(answer.content)
         try:
             choice = told["choices"][0]
-            text = _text_of(choice["message"].get("content"))
+            content = choice["message"].get("content")
             finish, counts = choice.get("finish_reason"), told.get("usage")
+            if not isinstance(content, str | list | None):
+                raise TypeError("no text")
         except (LookupError, TypeError, AttributeError):
-            words = "an answer that is cut off or malformed"
-            raise ModelError(words, "unreadable", usage=measured) from None
-        text = sound_text(self._clean(text))
+            words = f"an answer that is cut off or malformed: {self._quoted(answer)}"
+            raise ModelError(words, "broken", usage=measured) from None
+        # Parts that are no text are reasoning, or meant for programs.
+        text = sound_text(self._clean("".join(text for text in part_texts(content) if text)))
         measured = measured._replace(completion=usage_of([], text).completion)
         if isinstance(counts, dict):
             pair = counts.get("prompt_tokens"), counts.get("completion_tokens")
@@ -442,18 +451,6 @@ def _parsed(text: str | bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _text_of(content: Any) -> str:
-    """A message's text, which may come in parts; parts that are no text are left out."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise TypeError("no text")
-    texts = [part.get("text") if isinstance(part, dict) else part for part in content]
-    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _folded(messages: Sequence[Message]) -> list[Message]:
@@ -520,7 +517,7 @@ def _kind(status: int, said: _Said, prompt: int, max_tokens: int, longest: int) 
     if status == 413 or any(_CONTEXT_CODE.search(code) for code in said.codes):
         return "context"
     if status >= 500:
-        return "transient"
+        return "broken" if status == 500 else "transient"
     # Windows are stated in tokens. An estimate may be wrong by a factor of two.
     stated = [int(text.replace(",", "")) for text in _NUMBER.findall(said.words[:4000])]
     windows = [n for n in stated if max(max_tokens, 255) < n <= 10_000_000 and n != status]

@@ -37,7 +37,7 @@ def conversation_text(messages: Sequence[Message], answering: bool = True) -> np
     """
     tokens: list[int] = []
     for message in messages:
-        tokens += [_MARKS[message.role], *message.content.encode()]
+        tokens += [_MARKS[message.role], *message.content.encode(errors="replace")]
     return np.asarray([*tokens, _MARKS["assistant"]] if answering else tokens, np.int32)
 
 

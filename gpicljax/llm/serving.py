@@ -18,7 +18,7 @@ from typing import Any, cast, get_args
 from urllib.parse import urlsplit
 
 from gpicljax.checks import check, refusal
-from gpicljax.llm.chat import ChatModel, Message, ModelError, Role, sound_text
+from gpicljax.llm.chat import ChatModel, Message, ModelError, Role, part_texts, sound_text
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _MOST_BYTES = 16_000_000
@@ -31,7 +31,7 @@ _STATUS = {
     "useless": (500, "useless"),
     "refused": (403, "refused"),
     "unknown": (400, "unknown"),
-    "unreadable": (502, "unreadable"),
+    "broken": (502, "broken"),
 }
 _Answer = tuple[int, dict[str, Any]]
 
@@ -82,8 +82,7 @@ def _messages(given: Any) -> list[Message]:
         place, role, content = f"messages[{number}]", each.get("role"), each.get("content")
         known = get_args(Role)
         check(isinstance(role, str) and role in known, f"{place}.role", role, ", ".join(known))
-        parts = content if isinstance(content, list) else [content]
-        texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+        texts = part_texts(content)
         told = [text for text in texts if isinstance(text, str)]
         sound = len(told) == len(texts)
         check(sound, f"{place}.content", content, "text, or a list of parts that have a text")
@@ -181,6 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # more conversations than by default may begin at the same time
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Nothing: a client that goes away is no concern of the others."""

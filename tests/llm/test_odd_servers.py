@@ -1,5 +1,6 @@
 """Servers with ways of their own: what is understood, what ends one trial, what it costs."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -59,8 +60,10 @@ def server(answer, listed=("m",)):
         def log_message(self, *args):
             pass
 
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    running.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads, request_queue_size = True, 64
+
+    running = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -108,6 +111,7 @@ def test_halves_of_surrogate_pairs_are_replaced():
         said(finish={"why": [[]]}),
         said([{"type": "thinking", "thinking": []}, {"type": "text", "text": "[SELECT: 1]"}]),
         said(["[SELECT:", " 1]"]),
+        said([{"text": "[SELECT: 1]"}, {"type": "reasoning", "text": "or [SELECT: 0]"}, None]),
         said(error=None, usage={"prompt_tokens": "many", "completion_tokens": None}),
         said(usage=[1, 2]),
     ],
@@ -138,15 +142,16 @@ def test_an_answer_that_cannot_be_read_ends_one_trial_and_a_resume_goes_on(
     with server(spoilt) as (endpoint, log):
         result = play(bandits, client(endpoint), tmp_path)
         assert sorted(statuses(result)) == ["finished", "interrupted"]
-        assert "cut off or malformed" in result.in_words()
+        assert f"cut off or malformed: {content[:9]}" in result.in_words()
         # What was sent was read, so that it has a price, though nothing came of it.
         assert result.usage.requests == len(log)
         whole = play(bandits, client(endpoint), tmp_path)
     assert statuses(whole) == ["finished"] * 2 and whole.usage.requests == len(log) == 10
 
 
-def test_an_answer_that_is_never_readable_ends_the_trial_at_the_second_call(bandits, tmp_path):
-    with server(lambda body: (200, DEEP)) as (endpoint, _):
+@pytest.mark.parametrize("answer", [(200, DEEP), (500, "malformed prompt")])
+def test_what_is_never_answered_ends_the_trial_at_the_second_call(bandits, tmp_path, answer):
+    with server(lambda body: answer) as (endpoint, _):
         assert statuses(play(bandits, client(endpoint), tmp_path)) == ["interrupted"] * 2
         over = play(bandits, client(endpoint), tmp_path)
         assert over.complete and statuses(over) == ["unanswered"] * 2
@@ -293,6 +298,21 @@ def test_servers_without_a_system_role_or_with_another_limit(bandits, tmp_path, 
     assert "The game begins." in first["content"]
 
 
+def test_many_first_requests_at_once_find_out_the_form(tmp_path):
+    env = Trial(gpicljax.make("BanditTwoArmedHighLowFixed-v0"), 2)
+    many = gpicljax.VectorEnv(env, 16, resets="fresh")
+
+    def answer(body):
+        wrong = body["messages"][0]["role"] == "system" or "max_tokens" in body
+        return (400, "No.") if wrong else said()
+
+    with server(answer) as (endpoint, log):
+        once = RetryPolicy(attempts=1)
+        result = play(many, client(endpoint), tmp_path, at_once=16, patience=once)
+        assert statuses(result) == ["finished"] * 16, result.in_words()
+        assert result.usage.requests == len(log)
+
+
 def test_an_error_in_an_answer_of_status_200_is_shown_in_its_own_words(bandits, tmp_path):
     for error, status in (
         ({"error": {"message": "insufficient credits", "code": 402}}, "interrupted"),
@@ -437,8 +457,6 @@ def test_a_server_on_this_machine_is_reached_past_a_proxy(monkeypatch):
 
 
 def test_models_can_be_asked_from_a_running_loop():
-    import asyncio
-
     async def ask(endpoint):
         return client(endpoint)(HELLO, max_tokens=8, seed=0).text
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from gpicljax.systems.gradual_learning.env import bits
 from gpicljax.systems.gradual_learning.env.pool import laid_in_two, row_of, shared
 
 SPACE, PERIOD = 32, 46
@@ -114,44 +115,31 @@ class Question:
     @property
     def cursor(self) -> jax.Array:
         """How much of the text was said, `int32[]`."""
-        return _part(self.marks, _MARKS, 0)
+        return bits.part(self.marks, _MARKS, 0)
 
     @property
     def acceptor(self) -> jax.Array:
         """What is accepted, `int32[]`, see above."""
-        return _part(self.marks, _MARKS, 1)
+        return bits.part(self.marks, _MARKS, 1)
 
     @property
     def style(self) -> jax.Array:
         """Which feedback, `int32[]`."""
-        return _part(self.marks, _MARKS, 2)
+        return bits.part(self.marks, _MARKS, 2)
 
     @property
     def key(self) -> jax.Array:
         """Which key of a mapping, `int32[]`."""
-        return _part(self.marks, _MARKS, 3)
+        return bits.part(self.marks, _MARKS, 3)
 
     @property
     def keys(self) -> jax.Array:
         """Bits of the keys that the mapping has, `int32[]`."""
-        return _part(self.marks, _MARKS, 4)
+        return bits.part(self.marks, _MARKS, 4)
 
 
 _MARKS = (8, 2, 4, 4, 12)
 """How many bits the cursor, the acceptor, the style, the key and the keys of a question take."""
-
-
-def _part(number: jax.Array, widths: tuple[int, ...], place: int) -> jax.Array:
-    """One of the numbers that `_side_by_side` has put into one."""
-    return (number >> sum(widths[:place])) & (2 ** widths[place] - 1)
-
-
-def _side_by_side(values: Any, widths: tuple[int, ...]) -> jax.Array:
-    """Numbers that are not negative as one of so many bits each, the first ones lowest."""
-    number, shift = jnp.zeros((), jnp.int32), 0
-    for value, width in zip(values, widths, strict=True):
-        number, shift = number | (jnp.asarray(value).astype(jnp.int32) << shift), shift + width
-    return number
 
 
 def posed(
@@ -185,7 +173,7 @@ def posed(
     """
     row = jnp.concatenate([text, answer]).astype(jnp.int32)
     tokens, ends = laid_in_two(row, TEXT)
-    marks = _side_by_side([cursor, acceptor, style, key, keys], _MARKS)
+    marks = bits.pack([cursor, acceptor, style, key, keys], _MARKS)
     return Question(tokens, jnp.concatenate([ends, pattern]), marks)
 
 
@@ -287,24 +275,29 @@ class Kept:
     @property
     def talk(self) -> Talk:
         """The numbers, one by one."""
-        low, marks = np.int32(2**16 - 1), [_part(self.marks, _TALK, i) for i in range(6)]
+        time, asked = bits.unpack(self.clock, _HALVES)
+        said, waited = bits.unpack(self.answer, _HALVES)
+        final, limit = bits.unpack(self.ends, _HALVES)
+        matched, streak, periods, known, ended, result = bits.unpack(self.marks, _TALK)
         return Talk(
-            time=self.clock & low,
-            said=self.answer & low,
-            waited=self.answer >> 16,
-            matched=marks[0],
-            streak=marks[1],
-            periods=marks[2],
-            asked=self.clock >> 16,
-            limit=self.ends >> 16,
-            final=self.ends & low,
-            known=marks[3],
+            time=time,
+            said=said,
+            waited=waited,
+            matched=matched,
+            streak=streak,
+            periods=periods,
+            asked=asked,
+            limit=limit,
+            final=final,
+            known=known,
             memory=self.memory,
-            ended=marks[4],
-            result=marks[5] - 1,
+            ended=ended,
+            result=result - 1,
         )
 
 
+_HALVES = (16, 15)
+"""How many bits two counts take that are carried in one number."""
 _TALK = (PATTERN + 1, 4, 3, 1, 2, 2)
 """How many bits these take: matched, streak, periods, known, ended and result."""
 MOST_PERIODS = 7
@@ -315,31 +308,27 @@ def kept(talk: Talk) -> Kept:
     """A talk as it is carried: counts stay below 2**15, for no instance lasts that long."""
     marks = talk.matched, talk.streak, talk.periods, talk.known, talk.ended, talk.result + 1
     return Kept(
-        clock=talk.time | talk.asked << 16,
-        answer=talk.said | talk.waited << 16,
-        ends=talk.final | talk.limit << 16,
-        marks=_side_by_side(marks, _TALK),
+        clock=bits.pack([talk.time, talk.asked], _HALVES),
+        answer=bits.pack([talk.said, talk.waited], _HALVES),
+        ends=bits.pack([talk.final, talk.limit], _HALVES),
+        marks=bits.pack(marks, _TALK),
         memory=talk.memory,
     )
 
 
 def packed(rules: Rules) -> np.ndarray:
     """Rules as one number, `int32[...]`."""
-    number, shift = np.zeros(np.shape(rules[0]), np.int32), 0
-    for value, bits, scale in zip(rules, _WIDTHS, _SCALES, strict=True):
-        units = np.asarray(value, np.int32) // scale
-        assert (units < 2**bits).all() and (units * scale == value).all(), (value, bits)
-        number, shift = number | (units << shift), shift + bits
-    return number.astype(np.int32)
+    units = [np.asarray(value) // scale for value, scale in zip(rules, _SCALES, strict=True)]
+    for value, unit, width, scale in zip(rules, units, _WIDTHS, _SCALES, strict=True):
+        assert (unit < 2**width).all() and (unit * scale == value).all(), (value, width)
+    with jax.ensure_compile_time_eval():
+        return np.asarray(bits.pack(units, _WIDTHS))
 
 
 def unpacked(number: jax.Array) -> Rules:
     """Rules from their number, see `packed`."""
-    values, shift = [], 0
-    for bits, scale in zip(_WIDTHS, _SCALES, strict=True):
-        values.append(((number >> shift) & (2**bits - 1)) * scale)
-        shift += bits
-    return Rules(*values)
+    units = bits.unpack(number, _WIDTHS)
+    return Rules(*(unit * scale for unit, scale in zip(units, _SCALES, strict=True)))
 
 
 # For each of the rules, how many bits it takes, and in what unit.

@@ -13,6 +13,7 @@ import numpy as np
 from gpicljax.batching import make_switch_compacted, select
 from gpicljax.systems.gradual_learning.env import (
     arithmetic,
+    bits,
     blocks,
     mapping,
     mini,
@@ -66,7 +67,7 @@ class Due(NamedTuple):
 
 def _packed(due: Due) -> jax.Array:
     """What is due as one row, `int32[8]`: one array to gather from, and seeds drawn once."""
-    flags = sum(flag.astype(jnp.int32) << place for place, flag in enumerate(due[-_FLAGS:]))
+    flags = bits.pack(due[-_FLAGS:], (1,) * _FLAGS)
     words = [jax.lax.bitcast_convert_type(part, jnp.int32) for part in (*due.seed, *due.series)]
     return jnp.stack([*words, *due[2:-_FLAGS], flags])
 
@@ -74,7 +75,7 @@ def _packed(due: Due) -> jax.Array:
 def _unpacked(row: jax.Array) -> Due:
     """What is due, from its row."""
     words = jax.lax.bitcast_convert_type(row[:4], jnp.uint32)
-    flags = (row[-1] >> np.arange(_FLAGS)) & 1 == 1
+    flags = [flag == 1 for flag in bits.unpack(row[-1], (1,) * _FLAGS)]
     return Due(Seed(*words[:2]), Seed(*words[2:]), *row[4:-1], *flags)
 
 
@@ -148,13 +149,13 @@ def _joined(due: Due, old: Question, before: jax.Array, told: Any, asked: Asked)
     """
     says = due.feedback & (told >= 0)
     has = [says, says & (told > 0), says & (told == 2), says & (old.style != tasks.BARE), due.ask]
-    bits = sum(part.astype(jnp.int32) << number for number, part in enumerate(has))
+    whole = sum(part.astype(jnp.int32) << number for number, part in enumerate(has))
     answer = taken(*old.answer)
     text = _text(before, answer, shared().token(";"), asked.text)
     # To which of the five parts each token belongs.
     part = np.full(TEXT, 4, np.int32)
     part[: len(before) + ANSWER + 1] = [0] * len(before) + [1] * (ANSWER - 1) + [2, 3]
-    return _put(due, old, jnp.where(bits >> part & 1 == 1, text, 0), answer, asked)
+    return _put(due, old, jnp.where(whole >> part & 1 == 1, text, 0), answer, asked)
 
 
 def _mapping(corrected: bool, due: Due, old: Question) -> Question:

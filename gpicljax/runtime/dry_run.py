@@ -1,4 +1,4 @@
-"""What a run would take, found out without running it."""
+"""What a run would take, found out without running it; what does not fit is refused."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ class Cost(NamedTuple):
     Attributes:
       compile_s: seconds to trace and compile.
       argument_bytes: of the arguments.
-      temporary_bytes: scratch space while it runs.
-      seconds: wall time of one call, after one that is not counted; NaN where it does not fit.
+      temporary_bytes: scratch space while it runs, and results that do not replace arguments.
+      seconds: wall time of one call, after one that is not counted; NaN where it was not called.
       free_bytes: memory of a device before its first use; 0 where that is not known.
+      margin: how many times the temporary bytes are to be free.
 
     Example:
       >>> Cost(compile_s=2.0, argument_bytes=2**30, temporary_bytes=2**29, seconds=0.1).total_gib
@@ -28,13 +29,20 @@ class Cost(NamedTuple):
     compile_s: float
     argument_bytes: int
     temporary_bytes: int
-    seconds: float
+    seconds: float = math.nan
     free_bytes: int = 0
+    margin: float = 1.0
 
     @property
     def fits(self) -> bool:
         """Whether there is memory for it, as far as is known."""
-        return self.free_bytes == 0 or self.temporary_bytes <= self.free_bytes
+        return self.free_bytes == 0 or self.margin * self.temporary_bytes <= self.free_bytes
+
+    @property
+    def in_words(self) -> str:
+        """What it needs beside its arguments, and what is free."""
+        need = f"{self.margin * self.temporary_bytes / 2**30:.2f} GiB"
+        return f"{need} of the {self.free_bytes / 2**30:.2f} GiB free" if self.free_bytes else need
 
     @property
     def total_gib(self) -> float:
@@ -42,37 +50,60 @@ class Cost(NamedTuple):
         return (self.argument_bytes + self.temporary_bytes) / 2**30
 
 
-def measure(function: Any, argument: Any, *more: Any) -> Cost:
-    """Compiles a function of one pytree, asks for its memory analysis and times one call.
+class TooLargeError(RuntimeError):
+    """A program needs more memory than is free."""
 
-    It is not called where its scratch space is more than what is free.
+
+def compile_within_memory(function: Any, what: str, *arguments: Any) -> tuple[Any, Cost]:
+    """Compiles a function, and refuses one that needs more memory than is free.
+
+    XLA's CPU backend takes up to half as much again as its analysis says, so there the margin is 2.
 
     Args:
-      function: a jitted function that maps the argument to `(argument of the next call,
-        anything)`, such as one update.
-      argument: the first one; it is consumed if the function donates.
-      *more: further arguments, the same at every call.
+      function: a jitted function.
+      what: it is, for the message.
+      *arguments: of the call.
 
     Returns:
-      The cost.
+      The compiled function and its cost, not yet timed.
+
+    Raises:
+      TooLargeError: if it does not fit.
     """
     start = time.monotonic()
-    compiled = function.lower(argument, *more).compile()
-    compile_s = time.monotonic() - start
+    compiled = function.lower(*arguments).compile()
     memory = compiled.memory_analysis()
+
+    def size(name: str) -> int:
+        return int(getattr(memory, f"{name}_size_in_bytes", 0))
+
     cost = Cost(
-        compile_s,
-        int(getattr(memory, "argument_size_in_bytes", 0)),
-        int(getattr(memory, "temp_size_in_bytes", 0)),
-        math.nan,
-        free_bytes((argument, more)),
+        compile_s=time.monotonic() - start,
+        argument_bytes=size("argument"),
+        temporary_bytes=size("temp") + max(0, size("output") - size("alias")),
+        free_bytes=free_bytes(arguments),
+        margin=2.0 if jax.default_backend() == "cpu" else 1.0,
     )
     if not cost.fits:
-        return cost
+        raise TooLargeError(
+            f"{what} needs {cost.in_words} on each device; fewer seeds, environments or steps at "
+            "once need less (--seeds, --num-envs, --agent.unroll and the like)"
+        )
+    return compiled, cost
+
+
+def timed(compiled: Any, argument: Any, *more: Any) -> float:
+    """Seconds of one call, after one that is not counted.
+
+    Args:
+      compiled: maps the argument to `(argument of the next call, anything)`, such as one update.
+      argument: the first one; it is consumed if the function donates.
+      *more: further arguments, the same at every call.
+    """
     argument, _ = jax.block_until_ready(compiled(argument, *more))
     start = time.monotonic()
     jax.block_until_ready(compiled(argument, *more))
-    return cost._replace(seconds=time.monotonic() - start)
+    return time.monotonic() - start
 
 
 def free_bytes(tree: Any) -> int:
@@ -98,7 +129,20 @@ def _free_on_host() -> int:
     except OSError:  # not Linux
         return 0
     found = {name: rest for name, _, rest in (line.partition(":") for line in lines)}
-    return 1024 * int(found.get("MemAvailable", "0 kB").split()[0])
+    free = 1024 * int(found.get("MemAvailable", "0 kB").split()[0])
+    limit, used = (_number(CONTROL_GROUP / name) for name in ("memory.max", "memory.current"))
+    return free if limit is None or used is None else max(1, min(free, limit - used))
+
+
+CONTROL_GROUP = Path("/sys/fs/cgroup")
+"""Where a container's limits are, below those of its machine."""
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):  # no such limit: "max"
+        return None
 
 
 def parameter_count(params: Any) -> int:

@@ -36,7 +36,7 @@ from gpicljax.runs.metrics import in_words, not_finite_since
 from gpicljax.runs.progress import Progress, announce
 from gpicljax.runs.provenance import provenance
 from gpicljax.runs.run_directory import RunDirectory, open_run, write_summary
-from gpicljax.runtime.dry_run import measure, parameter_count
+from gpicljax.runtime.dry_run import compile_within_memory, parameter_count, timed
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.loop import NOT_FINITE_CODE, run_chunks
 from gpicljax.runtime.mesh import (
@@ -235,11 +235,15 @@ def _trained(
         return None, []
     per_chunk, num_chunks = config.chunks(program.observations)
     training = _training(config, program, replicas, per_chunk)
+    advance, cost = compile_within_memory(
+        training.advance, "one update of all seeds", training.running, np.int32(1)
+    )
+    log_once(f"an update takes {cost.in_words}, beside {cost.argument_bytes / 2**30:.2f} GiB kept")
     progress = Progress(num_chunks, key_metric=program.key_metric) if config.progress else None
     state, history = run_chunks(
         training.finish,
         training.running,
-        advance=training.advance,
+        advance=advance,
         updates=per_chunk,
         num_chunks=num_chunks,
         run=run,
@@ -275,7 +279,7 @@ def _params(state: Any, replicas: Replicas, training: Training) -> Any:
 
 def _measurer(config: TrainingConfig, program: Program, replicas: Replicas) -> Take:
     """Takes measures; every function is compiled once."""
-    compiled: dict[Callable[..., Any], Callable[..., Any]] = {}
+    compiled: dict[Any, Callable[..., Any]] = {}
     keys: dict[str, jax.Array] = {}
     cells = replicas.spread(_cells(config, program))
 
@@ -283,14 +287,23 @@ def _measurer(config: TrainingConfig, program: Program, replicas: Replicas) -> T
         given = each.arguments() if callable(each.arguments) else each.arguments
         if use not in keys:
             keys[use] = replicas.spread(_keys(config, program, use))
-        if each.function not in compiled:
+        which = each.function, _signature(given)
+        if which not in compiled:
 
             def one(key: jax.Array, number: Any, params: Any, cell: Any, *arguments: Any) -> Any:
                 return each.function(jax.random.fold_in(key, number), params, cell, *arguments)
 
             axes = (0, None, 0, 0, *[None] * len(given))
-            compiled[each.function] = per_replica(one, replicas.mesh, axes)
-        function = compiled[each.function]
+            compiled[which], _ = compile_within_memory(
+                per_replica(one, replicas.mesh, axes),
+                "an evaluation",
+                keys[use],
+                np.uint32(0),
+                params,
+                cells,
+                *given,
+            )
+        function = compiled[which]
         parts = [
             replicas.fetch(function(keys[use], np.uint32(i), params, cells, *given))
             for i in numbers
@@ -298,6 +311,13 @@ def _measurer(config: TrainingConfig, program: Program, replicas: Replicas) -> T
         return parts[0] if len(parts) == 1 else jax.tree.map(_joined, *parts)
 
     return take
+
+
+def _signature(tree: Any) -> Any:
+    """What the arguments of programs have in common that are the same."""
+    leaves, structure = jax.tree.flatten(tree)
+    kinds = [jax.typeof(leaf) for leaf in leaves]
+    return structure, tuple((each.shape, each.dtype, each.weak_type) for each in kinds)
 
 
 def _taken(take: Callable[[Measure], Any], measures: Any) -> Any:
@@ -417,20 +437,20 @@ def _dry_run(config: TrainingConfig, program: Program, replicas: Replicas) -> No
     announce(f"dry run of {config.run_name}: {program.title}", {**program.details, **sizes})
     if program.init is None or not chunks:
         return
-    log_once("compiling the start of the training ...")
-    training = _training(config, program, replicas, 1)
-    log_once("compiling one update ...")
-    cost = measure(training.advance, training.running, np.int32(1))
-    say_cost = {
-        "memory per device": f"{cost.total_gib:.3f} GiB",
-        "compilation": f"{cost.compile_s:.1f} s",
-    }
-    if cost.fits:
-        rate = program.observations * replicas.count / cost.seconds
-        say_cost |= {
-            "time": f"{cost.seconds:.4f} s ({rate:,.0f} observations/s)",
-            "projected training": f"{cost.seconds * each * chunks / 3600:.3f} hours",
-        }
-    else:
-        say_cost["time"] = f"not taken: {cost.free_bytes / 2**30:.3f} GiB are free"
-    announce("one update of all seeds", say_cost)
+    with failures_reported():
+        log_once("compiling the start of the training ...")
+        training = _training(config, program, replicas, 1)
+        log_once("compiling one update ...")
+        update, one = "one update of all seeds", np.int32(1)
+        advance, cost = compile_within_memory(training.advance, update, training.running, one)
+    seconds = timed(advance, training.running, one)
+    rate = program.observations * replicas.count / seconds
+    announce(
+        update,
+        {
+            "memory per device": f"{cost.total_gib:.3f} GiB; set aside {cost.in_words}",
+            "compilation": f"{cost.compile_s:.1f} s",
+            "time": f"{seconds:.4f} s ({rate:,.0f} observations/s)",
+            "projected training": f"{seconds * each * chunks / 3600:.3f} hours",
+        },
+    )

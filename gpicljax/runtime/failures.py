@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from gpicljax.runs.checkpoints import CheckpointError
 from gpicljax.runs.run_directory import RunError
+from gpicljax.runtime.dry_run import TooLargeError
 
 
 @contextlib.contextmanager
@@ -28,6 +29,6 @@ def failures_reported(*others: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except (RunError, CheckpointError, OSError, *others) as error:
+    except (RunError, CheckpointError, TooLargeError, OSError, *others) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from error

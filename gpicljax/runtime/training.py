@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from gpicljax.runtime.dry_run import compile_within_memory
 from gpicljax.runtime.loop import watched
 from gpicljax.runtime.mesh import (
     AXIS,
@@ -101,6 +102,12 @@ def _begin(program: Program, key: jax.Array, cell: Any) -> _Running:
     return _Running(state, {n: jnp.zeros(x.shape, dtypes[n]) for n, x in metrics.items()})
 
 
+def _begun(begin: Any, *arguments: Any) -> Any:
+    """What is running at the start; a start that does not fit in memory is refused."""
+    compiled, _ = compile_within_memory(begin, "the start of the training", *arguments)
+    return compiled(*arguments)
+
+
 def _advance(update: Callable[[Any], Any] | None) -> Callable[..., tuple[_Running, tuple[()]]]:
     if update is None:
         return lambda running, n: (running, ())
@@ -127,11 +134,11 @@ def _side_by_side(
     program: Program, replicas: Replicas, keys: jax.Array, cells: Any, updates: int
 ) -> Training:
     """All runs, each on one device."""
-    begin = functools.partial(_begin, program)
+    begin = per_replica(
+        functools.partial(_begin, program), replicas.mesh, compiler_options=ENVIRONMENT_COMPILE
+    )
     return Training(
-        per_replica(begin, replicas.mesh, compiler_options=ENVIRONMENT_COMPILE)(
-            *replicas.spread((keys, cells))
-        ),
+        _begun(begin, *replicas.spread((keys, cells))),
         per_replica(_advance(program.update), replicas.mesh, (0, None), donate_argnums=0),
         per_replica(_finish(program, updates), replicas.mesh, donate_argnums=0),
         replicas,
@@ -149,9 +156,8 @@ def _together(
     """All runs on all devices; the cells of a seed share what its update makes once."""
     mesh = make_mesh(math.gcd(sharding.instances, len(jax.devices())))
     count, update = len(program.cells), sharding.update(mesh.size, AXIS)
-    running = jax.jit(
-        jax.vmap(functools.partial(_begin, program)), compiler_options=ENVIRONMENT_COMPILE
-    )(keys, cells)
+    begin = jax.vmap(functools.partial(_begin, program))
+    running = _begun(jax.jit(begin, compiler_options=ENVIRONMENT_COMPILE), keys, cells)
 
     def of_all(state: Any) -> Any:
         """Runs lie cell by cell; seeds come one after the other."""
@@ -172,9 +178,8 @@ def _one_run(program: Program, sharding: Sharding, key: jax.Array, updates: int)
     """A single run sharding over all devices."""
     mesh = make_mesh(math.gcd(sharding.instances, len(jax.devices())))
     cell = next(iter(program.cells.values()))
-    running = jax.jit(functools.partial(_begin, program), compiler_options=ENVIRONMENT_COMPILE)(
-        key, cell
-    )
+    begin = functools.partial(_begin, program)
+    running = _begun(jax.jit(begin, compiler_options=ENVIRONMENT_COMPILE), key, cell)
     update, finish = sharding.update(mesh.size, AXIS), _finish(program, updates)
     return Training(*_on_all_devices(sharding, mesh, running, update, finish), None)
 

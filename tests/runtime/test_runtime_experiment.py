@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_training
@@ -15,6 +16,7 @@ import tiny_training
 from gpicljax import cli
 from gpicljax.runs import read_metrics
 from gpicljax.runtime import named_key
+from gpicljax.runtime.dry_run import free_bytes
 
 CHUNK = 5 * tiny_training.EACH
 
@@ -161,9 +163,21 @@ def test_a_dry_run_leaves_no_trace(tmp_path, capsys):
     assert not os.listdir(tmp_path)
 
 
-def test_a_dry_run_does_not_run_what_does_not_fit(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("flags", [["--dry-run"], []])
+def test_what_does_not_fit_in_memory_is_refused(flags, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("gpicljax.runtime.dry_run.free_bytes", lambda tree: 1)
-    tiny_training.main([str(tmp_path), "--dry-run"])
-    told = capsys.readouterr().out
-    assert "memory per device" in told and "not taken: 0.000 GiB are free" in told
-    assert "projected training" not in told
+    with pytest.raises(SystemExit) as stop:
+        tiny_training.main([str(tmp_path), *flags])
+    told = capsys.readouterr()
+    assert stop.value.code == 1 and "projected training" not in told.out
+    assert "error: the start of the training needs 0.00 GiB of the 0.00 GiB free" in told.err
+
+
+def test_a_container_s_limit_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpicljax.runtime.dry_run.CONTROL_GROUP", tmp_path)
+    whole = free_bytes(jnp.zeros(1)) * len(jax.devices("cpu"))
+    (tmp_path / "memory.max").write_text("3000000\n")
+    (tmp_path / "memory.current").write_text("1000000\n")
+    assert free_bytes(jnp.zeros(1)) == 2_000_000 < whole
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_bytes(jnp.zeros(1)) > 2_000_000

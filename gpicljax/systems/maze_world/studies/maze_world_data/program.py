@@ -16,7 +16,7 @@ from gpicljax.data.shards import ShardError, ShardReader, ShardWriter
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.progress import Progress, announce, duration
 from gpicljax.runtime import RunConfig, check_config, enable_compilation_cache, parse
-from gpicljax.runtime.dry_run import measure
+from gpicljax.runtime.dry_run import compile_within_memory, timed
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.systems.maze_world import data as maze_world
 from gpicljax.systems.maze_world.data import stored
@@ -104,11 +104,12 @@ def dry_run(config: Config) -> None:
     def some(key: jax.Array) -> tuple[jax.Array, MazeTrajectory]:
         return key, maze_world.sample_trajectories(key, env, params, batch, short)[0]
 
-    make = jax.jit(some)
-    cost = measure(make, jax.random.key(config.seed))
+    key = jax.random.key(config.seed)
+    make, cost = compile_within_memory(jax.jit(some), "a batch of episodes", key)
+    seconds = timed(make, key)
     steps = batch * short.length
     with tempfile.TemporaryDirectory() as folder, ShardWriter(folder) as writer:
-        writer.append(make(jax.random.key(config.seed))[1])
+        writer.append(make(key)[1])
         stored = sum(size for size, _ in writer.shards[0].files.values())
     total = config.episodes * config.demonstration.length
     announce(
@@ -116,8 +117,8 @@ def dry_run(config: Config) -> None:
         {
             "episodes": f"{config.episodes:,} of {config.demonstration.length:,} steps",
             "compilation": f"{cost.compile_s:.1f} s",
-            "speed": f"{steps / cost.seconds:,.0f} steps/s",
-            "projected time": f"{total / steps * cost.seconds / 3600:.2f} hours",
+            "speed": f"{steps / seconds:,.0f} steps/s",
+            "projected time": f"{total / steps * seconds / 3600:.2f} hours",
             "projected size": f"{total / steps * stored / 1e9:.2f} GB "
             f"({stored / steps:.2f} bytes per step; as frames {total * 49_152 / 1e12:.1f} TB)",
         },

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 from rich.console import Console
 from rich.markup import escape
 
-from gpicljax.checks import unknown
+from gpicljax.checks import numbers, unknown
 from gpicljax.environment import Environment
-from gpicljax.registration import make, registered
+from gpicljax.registration import import_from_here, make, registered
 from gpicljax.studies.registry import STUDIES, run_study, study_summary
 
 
@@ -74,8 +74,8 @@ def environments(arguments: Sequence[str]) -> int:
             lines = {
                 "observations": env.observation_space(),
                 "actions": env.action_space(),
-                "options": ", ".join(vars(env)) or "none",
-                "params": ", ".join(_params(env).__dataclass_fields__),
+                "options": _listed(vars(env)),
+                "params": _listed(vars(env.default_params)),
             }
             for name, line in lines.items():
                 out.print(f"    {name}: {escape(str(line))}", soft_wrap=True)
@@ -92,7 +92,9 @@ def environments(arguments: Sequence[str]) -> int:
     except (ValueError, ModuleNotFoundError) as error:
         return _refused(str(error))
     out.print(f"[bold]{escape(env_id)}[/]\n\n{escape(_about(type(env)))}")
+    out.print(f"Options: {escape(_listed(vars(env)))}", soft_wrap=True)
     out.print(f"\n[bold]Params[/]\n\n{escape(_about(_params(env)))}")
+    out.print(f"Defaults: {escape(_listed(vars(env.default_params)))}", soft_wrap=True)
     return 0
 
 
@@ -126,6 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if name not in COMMANDS:
         return _refused(unknown("command", name, COMMANDS))
+    import_from_here()
     try:
         return COMMANDS[name](arguments)
     except BrokenPipeError:  # `gpicljax environments | head`
@@ -140,6 +143,14 @@ def _refused(message: str) -> int:
 def _params(env: Environment) -> Any:
     """The class of an environment's params; no array is made."""
     return type(jax.eval_shape(lambda: env.default_params))
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    """Names and values, arrays as numbers."""
+    said = {
+        name: numbers(value) if hasattr(value, "shape") else value for name, value in values.items()
+    }
+    return ", ".join(f"{name}={value}" for name, value in said.items()) or "none"
 
 
 def _about(kind: type) -> str:

@@ -18,6 +18,9 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import os
+import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +43,9 @@ def register(env_id: str, factory: Factory | str, needs: tuple[str, str] | None 
       needs: a package without which it cannot be made, and what to install for it; `registered()`
         has the id where the package is installed.
 
+    A factory of the same module and qualified name, as a notebook's cell that is run again makes,
+    replaces the one before, with a warning.
+
     Raises:
       ValueError: if the id is taken by another factory, or the factory is none.
 
@@ -53,11 +59,23 @@ def register(env_id: str, factory: Factory | str, needs: tuple[str, str] | None 
     module, colon, attribute = factory.partition(":") if isinstance(factory, str) else ("",) * 3
     named = bool(module and colon and attribute.isidentifier())
     check(named or callable(factory), "factory", factory, "a callable, or 'module:attribute'")
-    if _FACTORIES.get(env_id, factory) != factory:
-        raise ValueError(f"env_id: got {env_id!r}, which is registered already; accepted: a new id")
+    before = _FACTORIES.get(env_id, factory)
+    if before != factory:
+        if not same_origin(before, factory):
+            taken = f"env_id: got {env_id!r}, which is registered already; accepted: a new id"
+            raise ValueError(taken)
+        warnings.warn(f"{env_id} is registered anew and replaces what was there", stacklevel=2)
     _FACTORIES[env_id] = factory
     if needs is not None:
         _NEEDS[env_id] = needs
+
+
+def same_origin(one: Any, other: Any) -> bool:
+    """Whether two classes or functions come from the same place of the same module."""
+    places = [
+        (getattr(x, "__module__", None), getattr(x, "__qualname__", None)) for x in (one, other)
+    ]
+    return None not in places[0] and places[0] == places[1]
 
 
 def _lacks(env_id: str) -> str | None:
@@ -122,6 +140,16 @@ def make(env_id: str, **static: Any) -> Environment:
         if name not in options and not anything:
             raise ValueError(unknown(f"option of {env_id}", name, options or ["none"]))
     return factory(**static)
+
+
+def import_from_here() -> None:
+    """Lets commands import modules of the current folder, as `python -m` does: `mymaze:Maze-v0`.
+
+    Installed modules come first.
+    """
+    here = os.getcwd()
+    if not {"", here} & {*sys.path}:
+        sys.path.append(here)
 
 
 def _imported(env_id: str) -> Factory:

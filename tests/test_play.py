@@ -16,7 +16,7 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment, Transition
 from gpicljax.play import command
-from gpicljax.play.browser import server
+from gpicljax.play.browser import server, situation
 from gpicljax.play.game import CONTROLS, NotPlayableError, PlaySession
 from gpicljax.play.stream import Stream, play_stream
 from gpicljax.play.terminal import half_blocks, play_in_terminal, screen
@@ -117,10 +117,29 @@ def test_names_and_keys_fit_the_mazes_actions():
     assert isinstance(space, spaces.Discrete) and space.n == 5
 
 
-@pytest.mark.parametrize("env_id", ["Pendulum-v1", "BernoulliBandit-v0", "MetaRG-v0"])
-def test_what_cannot_be_played_is_refused(env_id):
+def test_what_cannot_be_played_is_refused():
     with pytest.raises(NotPlayableError, match="accepted"):
-        PlaySession(gpicljax.make(env_id))
+        PlaySession(gpicljax.make("Pendulum-v1"))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "words"),
+    [("BernoulliBandit-v0", "0 of 100 pulls made"), ("MetaRG-v1", "support game 1/")],
+)
+def test_what_draws_no_pictures_is_played_in_words(env_id, words):
+    game = PlaySession(gpicljax.make(env_id))
+    assert game.pictures() == {} and words in game.said()
+    game.press("1")
+    assert game.steps == 1 and words in screen(game, 200, 24).replace("1 of", "0 of")
+    assert situation(game)["said"] == game.said()
+
+
+def test_without_words_the_observation_is_shown():
+    class Silent(type(gpicljax.make("BernoulliBandit-v0"))):
+        def describe(self, state, task):
+            raise NotImplementedError
+
+    assert PlaySession(Silent()).said() == "observation: [0.0]"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +147,6 @@ def test_what_cannot_be_played_is_refused(env_id):
     [
         (["FrozenLak-v1"], "did you mean 'FrozenLake-v1'"),
         (["Pendulum-v1"], "Discrete actions"),
-        (["GaussianBandit-v0"], "cannot be seen"),
         (["FrozenLake-v1", "--set", "width=3"], "width"),
         (["FrozenLake-v1", "--set", "size"], "name=value"),
         (["FrozenLake-v1", "--params", "horizon=-1"], "horizon"),

@@ -4,7 +4,8 @@ import sys
 import pytest
 
 import gpicljax
-from gpicljax import registration
+from gpicljax import agents, registration
+from gpicljax.agents.acting import random_agent
 from gpicljax.envs.frozen_lake import FrozenLake
 
 
@@ -35,6 +36,31 @@ def test_a_hopeless_id_lists_the_known_ones():
 def test_bad_static_configuration_names_the_id_and_the_argument():
     with pytest.raises(ValueError, match=r"FrozenLake-v1: .*'colour'"):
         gpicljax.make("FrozenLake-v1", colour="red")
+
+
+CELL = """
+class Chain(FrozenLake):
+    pass
+
+gpicljax.register("Chain-v0", Chain)
+stay = agents.algorithm_from_agent("stay", lambda config, env: random_agent(env))
+agents.register_algorithm(stay)
+"""
+
+
+def test_a_cell_of_a_notebook_that_is_run_again_replaces_what_it_registered(monkeypatch):
+    monkeypatch.setattr(registration, "_FACTORIES", {})
+    monkeypatch.setattr(agents.algorithm, "CATALOGUE", {})
+    names = {"gpicljax": gpicljax, "agents": agents, "FrozenLake": FrozenLake}
+    names |= {"random_agent": random_agent, "__name__": "__main__"}
+    exec(CELL, names)
+    first = names["Chain"]
+    with pytest.warns(UserWarning, match="is registered anew") as warned:
+        exec(CELL, names)
+    assert [str(each.message).split()[0] for each in warned] == ["Chain-v0", "stay"]
+    assert names["Chain"] is not first and type(gpicljax.make("Chain-v0")) is names["Chain"]
+    with pytest.raises(ValueError, match="Chain-v0"):
+        gpicljax.register("Chain-v0", FrozenLake)
 
 
 def test_register(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from gpicljax import spaces
 from gpicljax.checks import check, unknown
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Trainer
+from gpicljax.registration import same_origin
 from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv
 
@@ -173,6 +175,9 @@ CATALOGUE: dict[str, Algorithm] = {}
 def register_algorithm(algorithm: Algorithm) -> Algorithm:
     """Adds an algorithm to the catalogue.
 
+    One whose `make` is of the same module and qualified name, as a notebook's cell that is run
+    again makes, replaces the one before, with a warning.
+
     Raises:
       ValueError: if there is another one of this name.
 
@@ -185,8 +190,11 @@ def register_algorithm(algorithm: Algorithm) -> Algorithm:
       Traceback (most recent call last):
       ValueError: algorithm: got 'ppo'; accepted: a name that is not taken
     """
-    new = CATALOGUE.get(algorithm.name, algorithm) == algorithm
-    check(new, "algorithm", algorithm.name, "a name that is not taken")
+    before = CATALOGUE.get(algorithm.name, algorithm)
+    if before != algorithm:
+        again = before.make is not algorithm.make and same_origin(before.make, algorithm.make)
+        check(again, "algorithm", algorithm.name, "a name that is not taken")
+        warnings.warn(f"{algorithm.name} is registered anew and replaces what was there", None, 2)
     CATALOGUE[algorithm.name] = algorithm
     return algorithm
 
@@ -226,6 +234,8 @@ def algorithm_from_agent(
         made = agent(config, vec.env)
         return Trainer(init, lambda state: (state, {}), lambda greedy=False: made, 0)
 
+    # Of its place, too: what is registered again from there is the same algorithm.
+    make.__module__, make.__qualname__ = agent.__module__, agent.__qualname__
     return Algorithm(
         name, make, fits, config, trains=False, multi_agent=multi_agent, privileged=privileged
     )

@@ -5,9 +5,9 @@
     gpicljax play FrozenLake-v1 --terminal
     gpicljax play ByteStream-v0 --terminal
 
-Any environment will do that one agent acts in with a Discrete action space, and that can be seen:
-its observation is a picture, or it has `render`; or it is a stream of bytes, which is played in a
-terminal. Time stands still between two keys.
+Any environment will do that one agent acts in with a Discrete action space. What is shown is an
+observation that is a picture, `render`, or else words. A stream of bytes is played in a terminal.
+Time stands still between two keys.
 """
 
 from __future__ import annotations

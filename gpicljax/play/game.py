@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -83,7 +84,7 @@ def controls(env: Environment, count: int) -> tuple[tuple[str, str], ...]:
 
 
 class NotPlayableError(ValueError):
-    """The environment cannot be played by hand, or not seen."""
+    """The environment cannot be played by hand."""
 
 
 class PlaySession:
@@ -103,7 +104,7 @@ class PlaySession:
       over: how the episode ended; empty while it goes on.
 
     Raises:
-      NotPlayableError: if there are several agents, actions are not Discrete, or nothing is seen.
+      NotPlayableError: if there are several agents, or actions are not Discrete.
 
     Example:
       >>> import gpicljax
@@ -121,7 +122,7 @@ class PlaySession:
         self._params = env.default_params if params is None else params
         self._key = jax.random.key(seed)
         self._views = _views(env)
-        self.map_shown = len(self._views) == 1
+        self.map_shown = len(self._views) < 2
         space = env.action_space()
         if env.num_agents is not None or not isinstance(space, spaces.Discrete):
             what = f"{env.num_agents} agents" if env.num_agents is not None else f"actions {space}"
@@ -183,15 +184,19 @@ class PlaySession:
         }
 
     def said(self) -> str:
-        """The situation in words, where the environment has some."""
-        try:
+        """The situation in words; what the agent observes where there is nothing else to show."""
+        with contextlib.suppress(NotImplementedError):
             return self.env.describe(self.state, self.task)
-        except NotImplementedError:
+        if self._views:
             return ""
+        seen = self._instance.moment.timestep.observation
+        paths, _ = jax.tree_util.tree_flatten_with_path(seen)
+        parts = [(jax.tree_util.keystr(path, simple=True, separator="."), x) for path, x in paths]
+        return "\n".join(f"{name or 'observation'}: {np.asarray(x).tolist()}" for name, x in parts)
 
 
 def _views(env: Environment) -> dict[str, Callable[[Any, Any], jax.Array]]:
-    """What can be seen of an environment, compiled, by name."""
+    """What can be seen of an environment, compiled, by name; nothing where it is told in words."""
     views: dict[str, Callable[[Any, Any], jax.Array]] = {}
     space = env.observation_space()
     if _is_picture(space):
@@ -204,11 +209,6 @@ def _views(env: Environment) -> dict[str, Callable[[Any, Any], jax.Array]]:
                 )[name]
     if env.can_render:
         views["from above" if views else "picture"] = env.render
-    if not views:
-        raise NotPlayableError(
-            f"{env.name} cannot be seen; accepted: observations uint8[H, W, 3], or `render`; "
-            "or a stream of bytes, with --terminal"
-        )
     return {name: jax.jit(view) for name, view in views.items()}
 
 

@@ -63,7 +63,7 @@ def _sixth(level: int) -> int:
 
 
 def screen(game: PlaySession, columns: int, lines: int, *, true_colour: bool = True) -> str:
-    """One screenful: the pictures side by side, the numbers, and the keys."""
+    """One screenful: the pictures side by side, or words, then the numbers and the keys."""
     pictures = list(game.pictures().values())
     keys = {_SIGNS.get(key, key): what for key, what in game.names.items()} | {QUIT: "quit"}
     # Words stay with their keys where lines are wrapped.
@@ -73,6 +73,9 @@ def screen(game: PlaySession, columns: int, lines: int, *, true_colour: bool = T
     below += textwrap.wrap("   ".join(pairs), columns)
     below = [line.replace("\xa0", " ") for line in below[: max(0, lines - 2)]]
     room = max(1, lines - len(below) - 1)
+    if not pictures:
+        words = [row for line in game.said().splitlines() for row in textwrap.wrap(line, columns)]
+        return _whole([*words[:room], *below])
     columns_each = (columns - 2 * (len(pictures) - 1)) // len(pictures)
     blocks = [
         half_blocks(picture, max(1, columns_each), room, true_colour=true_colour).split("\r\n")
@@ -80,8 +83,12 @@ def screen(game: PlaySession, columns: int, lines: int, *, true_colour: bool = T
     ]
     tall = max(len(block) for block in blocks)
     rows = ["  ".join(b[i] if i < len(b) else "" for b in blocks) for i in range(tall)]
-    text = [*rows, *below]
-    return "\x1b[H" + "\r\n".join(line + "\x1b[K" for line in text) + "\x1b[J"
+    return _whole([*rows, *below])
+
+
+def _whole(lines: list[str]) -> str:
+    """Lines as a screenful that replaces what was there."""
+    return "\x1b[H" + "\r\n".join(line + "\x1b[K" for line in lines) + "\x1b[J"
 
 
 def play_in_terminal(

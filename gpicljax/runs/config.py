@@ -275,6 +275,9 @@ def parse(
         raise ValueError(
             "presets: got an empty mapping; accepted: at least one named configuration"
         )
+    from gpicljax.registration import import_from_here
+
+    import_from_here()
     arguments = list(sys.argv[1:] if argv is None else argv)
     default = "quick" if "quick" in presets else next(iter(presets))
     # Only the preset is read here: it decides the defaults of everything else. The flag stays in

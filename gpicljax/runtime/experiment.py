@@ -251,6 +251,7 @@ def _trained(
         probe=_probe(program, replicas, take, training),
         checkpoint_every=config.checkpoint_every,
         progress=progress,
+        key_metric=program.key_metric,
         observations_per_chunk=per_chunk * program.observations * replicas.count,
     )
     return _params(state, replicas, training), history

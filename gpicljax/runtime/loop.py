@@ -72,6 +72,7 @@ def run_chunks(
     checkpoint_every: int = 1,
     on_metrics: Callable[[int, Metrics], None] | None = None,
     progress: Progress | None = None,
+    key_metric: str | None = None,
     observations_per_chunk: int = 0,
 ) -> tuple[StateT, list[dict[str, Any]]]:
     """Trains for a number of chunks, or for those that a resumed run still lacks.
@@ -111,6 +112,7 @@ def run_chunks(
       on_metrics: called with the step and the metrics (on the host, whole) after each chunk
         is logged; a chunk that is repeated after a resume is reported again.
       progress: the progress line; None for silence.
+      key_metric: what `gpicljax runs` shows of the run first.
       observations_per_chunk: observations that one chunk processes, over all runs.
 
     Returns:
@@ -133,6 +135,7 @@ def run_chunks(
         run=run,
         replicas=replicas,
         progress=progress,
+        key_metric=key_metric,
         num_chunks=num_chunks,
         updates=updates,
         checkpoint_every=checkpoint_every,
@@ -152,6 +155,7 @@ class _Loop:
     run: RunDirectory
     replicas: Replicas | None
     progress: Progress | None
+    key_metric: str | None
     num_chunks: int
     updates: int
     checkpoint_every: int
@@ -197,7 +201,7 @@ class _Loop:
                 self.run,
                 num_chunks=self.num_chunks,
                 observations_per_chunk=self.observations,
-                key_metric=None if self.progress is None else self.progress.key_metric,
+                key_metric=self.key_metric,
             )
         return records
 

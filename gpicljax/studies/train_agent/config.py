@@ -6,10 +6,11 @@ default. `GOALS` are the mean returns that they are to reach.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import gpicljax
-from gpicljax import agents
+from gpicljax import agents, spaces
 from gpicljax.agents import dqn, ppo, sac, tabular, td3
 
 GOALS: dict[str, float] = {
@@ -159,6 +160,79 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "log_lines": 10,
     },
 }
+
+for _env in ("CliffWalking", "InvertedDoublePendulum"):
+    _old, _new = {"CliffWalking": ("v1", "v0"), "InvertedDoublePendulum": ("v4", "v5")}[_env]
+    SETTINGS |= {
+        (f"{_env}-{_new}", algo): fields
+        for (env, algo), fields in SETTINGS.items()
+        if env == f"{_env}-{_old}"
+    }
+
+# A memory of what was pulled. With a discount nearer to 1 it learns within a trial far later.
+_WITHIN_TRIALS: dict[str, Any] = {
+    "network": agents.RecurrentSettings(sizes=(), core=(64,)),
+    "agent": ppo.PPOConfig(unroll=64),
+    "hparams": ppo.PPOHParams(
+        learning_rate=3e-3, final_share=0.1, discount=0.95, entropy_coefficient=0.0
+    ),
+}
+_BANDIT: dict[str, Any] = {
+    **_WITHIN_TRIALS,
+    "observations": 500_000,
+    "evaluation_episodes": 1_000,
+    "probe_episodes": 100,
+}
+SETTINGS |= {
+    (f"{name}Bandit-v0", "recurrent-ppo"): {**_BANDIT} for name in ("Bernoulli", "Gaussian")
+} | {
+    (env, "recurrent-ppo"): {
+        **_BANDIT,
+        # Every pull ends an episode, and a step in which nothing is chosen comes after it.
+        "episodes_per_trial": 20,
+        "agent": ppo.PPOConfig(unroll=80, horizon="trial"),
+    }
+    for env in gpicljax.registered()
+    if re.match(r"Bandit(Two|Ten)Armed", env)
+}
+
+GENERAL: dict[str, dict[str, Any]] = {"recurrent-ppo": _WITHIN_TRIALS}
+"""What an algorithm starts from where nothing is tuned, if not from its own defaults."""
+PIXELS: dict[str, Any] = {
+    "num_envs": 8,
+    "seeds": 1,
+    "probe_episodes": 4,
+    "evaluation_episodes": 16,
+    "log_lines": 10,
+}
+"""Where observations are pictures: what a laptop has memory for."""
+
+OWN_STUDY = {
+    "ByteStream-v0": "gradual_learning",
+    "MazeWorld-v0": "maze_world",
+    "MetaLanguage-v0": "meta_language",
+    "MetaRG-v0": "meta_rg",
+    "MetaRG-v1": "meta_rg",
+    "Recall-v0": "recall",
+}
+"""Environments for which nothing is tuned here: the study of their system trains on them."""
+
+
+def settings(env_id: str, algo: str) -> dict[str, Any]:
+    """What a run starts from: what is tuned for the pair, or what suits the algorithm and the
+    observations in general."""
+    if (env_id, algo) in SETTINGS:
+        return SETTINGS[env_id, algo]
+    return GENERAL.get(algo, {}) | (PIXELS if sees_pictures(env_id) else {})
+
+
+def sees_pictures(env_id: str) -> bool:
+    """Whether the observations of a registered environment have a picture in them."""
+    if env_id not in gpicljax.registered():
+        return False
+    space = gpicljax.make(env_id).observation_space()
+    parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+    return any(isinstance(part, spaces.Box) and len(part.shape) > 2 for part in parts.values())
 
 
 def bandit_rules(env: gpicljax.Environment, env_id: str) -> dict[str, gpicljax.Agent]:

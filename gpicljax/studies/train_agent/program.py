@@ -28,7 +28,13 @@ from gpicljax.runtime import (
     check_config,
     run_experiment,
 )
-from gpicljax.studies.train_agent.config import SETTINGS, bandit_rules, default_algorithm
+from gpicljax.studies.train_agent.config import (
+    OWN_STUDY,
+    SETTINGS,
+    bandit_rules,
+    default_algorithm,
+    settings,
+)
 from gpicljax.studies.train_agent.measures import evaluator, is_bandit, probe_metrics
 from gpicljax.studies.train_agent.options import (
     cells,
@@ -130,6 +136,12 @@ def starting_point(argv: Sequence[str]) -> Config:
     finder.add_argument("--algo")
     finder.add_argument("--network.memory", dest="memory")
     given = finder.parse_known_args(argv)[0]
+    if given.algo is None and given.env in OWN_STUDY:
+        accepted = (
+            f"it with --algo NAME, on settings that are not tuned; `gpicljax run "
+            f"{OWN_STUDY[given.env]}` trains on it as its paper does"
+        )
+        exit_with_error(refusal("--env", given.env, accepted))
     algo = given.algo or default_algorithm(given.env)
     try:
         kind = config_type(agents.get_algorithm(algo))
@@ -137,7 +149,7 @@ def starting_point(argv: Sequence[str]) -> Config:
         exit_with_error(f"--algo: {error}")
     if given.memory is not None and not has_choice_of_memory(algo):
         exit_with_error(f"--network.memory: {refusal(algo, given.memory, memories())}")
-    return kind(env=given.env, algo=algo, **SETTINGS.get((given.env, algo), {}))
+    return kind(env=given.env, algo=algo, **settings(given.env, algo))
 
 
 def build(config: Config) -> Program:

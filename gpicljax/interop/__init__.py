@@ -4,8 +4,8 @@ Each loads its library when first used.
 
 | function | gives | for |
 |---|---|---|
-| `to_gymnax` | gymnax's interface, 5- or 6-valued `step` | rejax, purejaxrl, gymnax's wrappers |
-| `to_gymnasium` | `gymnasium.Env` | plain Python loops, Stable-Baselines3 |
+| `to_gymnax` | gymnax's interface, 5- or 6-valued `step` | rejax, gymnax's wrappers |
+| `to_gymnasium` | `gymnasium.Env` | plain Python loops, Gymnasium's wrappers |
 | `to_gymnasium_vector` | `gymnasium.vector.VectorEnv` | batched Python loops |
 | `from_gymnasium` | a batch for `rollout.host_play` | a user's own `gymnasium.Env` |
 | `to_jaxmarl` | `jaxmarl`'s `MultiAgentEnv` | JaxMARL's baselines and wrappers |

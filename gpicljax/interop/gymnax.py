@@ -24,7 +24,7 @@ from gpicljax.interop._constant import Constant
 try:
     from gymnax.environments import spaces as gymnax_spaces
 except ImportError as error:
-    raise missing("gymnax", "interop") from error
+    raise missing("gymnax", "gymnax") from error
 
 
 @struct.dataclass

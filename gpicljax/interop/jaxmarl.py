@@ -22,7 +22,7 @@ try:
     from jaxmarl.environments import MultiAgentEnv, State
     from jaxmarl.environments import spaces as jaxmarl_spaces
 except ImportError as error:
-    raise missing("jaxmarl", "interop") from error
+    raise missing("jaxmarl", "gymnax") from error
 
 ByAgent = dict[str, Any]
 

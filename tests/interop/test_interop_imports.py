@@ -27,15 +27,15 @@ def test_importing_the_adapters_loads_no_other_library():
 
 
 @pytest.mark.parametrize(
-    ("function", "package"),
+    ("function", "package", "extra"),
     [
-        ("to_gymnax", "gymnax"),
-        ("to_gymnasium", "gymnasium"),
-        ("to_gymnasium_vector", "gymnasium"),
-        ("to_jaxmarl", "jaxmarl"),
+        ("to_gymnax", "gymnax", "gymnax"),
+        ("to_gymnasium", "gymnasium", "interop"),
+        ("to_gymnasium_vector", "gymnasium", "interop"),
+        ("to_jaxmarl", "jaxmarl", "gymnax"),
     ],
 )
-def test_a_missing_library_is_named_with_the_command_that_brings_it(function, package):
+def test_a_missing_library_is_named_with_the_command_that_brings_it(function, package, extra):
     script = f"""
 import sys
 sys.modules[{package!r}] = None
@@ -46,7 +46,7 @@ except ImportError as error:
 """
     said = run(script)
     assert f"{package} is not installed" in said
-    assert 'pip install "gpicljax[interop]"' in said
+    assert f'pip install "gpicljax[{extra}]"' in said
 
 
 def test_an_unknown_adapter_is_an_attribute_error():

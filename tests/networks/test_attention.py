@@ -194,8 +194,10 @@ def equations(jaxpr):
         if equation.primitive.name == "while":
             inner = equation.params["cond_jaxpr"].jaxpr.eqns
             yield "while condition", [x.aval.shape for e in inner for x in e.outvars]
-        for inner in jax.core.jaxprs_in_params(equation.params):
-            yield from equations(inner)
+        for value in jax.tree.leaves(list(equation.params.values())):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from equations(inner)
 
 
 def test_batched_loops_keep_scalar_bounds():

@@ -234,7 +234,7 @@ def algorithm_from_agent(
         made = agent(config, vec.env)
         return Trainer(init, lambda state: (state, {}), lambda greedy=False: made, 0)
 
-    # Of its place, too: what is registered again from there is the same algorithm.
+    # The place of its source decides whether an algorithm is registered again or another one.
     make.__module__, make.__qualname__ = agent.__module__, agent.__qualname__
     return Algorithm(
         name, make, fits, config, trains=False, multi_agent=multi_agent, privileged=privileged

@@ -10,7 +10,7 @@ Each loads its library when first used.
 | `from_gymnasium` | a batch for `rollout.host_play` | a user's own `gymnasium.Env` |
 | `to_jaxmarl` | `jaxmarl`'s `MultiAgentEnv` | JaxMARL's baselines and wrappers |
 
-The libraries come with `pip install "gpicljax[interop]"`.
+`pip install "gpicljax[interop]"` brings Gymnasium, `"gpicljax[gymnax]"` gymnax, rejax and JaxMARL.
 """
 
 from typing import TYPE_CHECKING

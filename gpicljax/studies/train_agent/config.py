@@ -6,6 +6,7 @@ default. `GOALS` are the mean returns that they are to reach.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -179,7 +180,10 @@ _WITHIN_TRIALS: dict[str, Any] = {
 }
 _BANDIT: dict[str, Any] = {
     **_WITHIN_TRIALS,
-    "observations": 500_000,
+    "agent": ppo.PPOConfig(unroll=101),
+    # What an arm has paid is told at the next pull: little has to be looked ahead.
+    "hparams": dataclasses.replace(_WITHIN_TRIALS["hparams"], discount=0.8, gae_lambda=0.9),
+    "observations": 2_000_000,
     "evaluation_episodes": 1_000,
     "probe_episodes": 100,
 }

@@ -159,23 +159,60 @@ class Box(Space):
         return jnp.result_type(float) if self.dtype is None else jnp.dtype(self.dtype)
 
     def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
-        """Uniform where both bounds are finite, normal where neither is; `mask` must be None."""
+        """Uniform where both bounds are finite or its dtype's; `mask` must be None.
+
+        Floats with an infinite bound are normal, and beyond the other bound the nearest member.
+        """
         check(mask is None, "mask", mask, "None: a Box has no single choices")
         dtype = self.jax_dtype
         if dtype == jnp.dtype(bool):
-            return jax.random.bernoulli(key, 0.5, self.shape)
+            drawn = jax.random.bernoulli(key, 0.5, self.shape)
+            return (drawn | (self.low > 0)) & (self.high >= 1)
         if jnp.issubdtype(dtype, jnp.integer):
-            return jax.random.randint(key, self.shape, int(self.low), int(self.high) + 1, dtype)
-        if math.isfinite(self.low) and math.isfinite(self.high):
-            return jax.random.uniform(key, self.shape, dtype, self.low, self.high)
-        return jnp.clip(jax.random.normal(key, self.shape, dtype), self.low, self.high)
+            return _integers(key, self.shape, dtype, *self.limits(dtype))
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            return jnp.clip(jax.random.normal(key, self.shape, dtype), self.low, self.high)
+        low, high = self.limits(dtype)
+        if high - low <= float(jnp.finfo(dtype).max):
+            return jax.random.uniform(key, self.shape, dtype, low, high)
+        # The distance of the bounds is infinite in this dtype.
+        share = jax.random.uniform(key, self.shape, dtype)
+        return jnp.clip(low * (1 - share) + high * share, low, high)
+
+    def limits(self, dtype: Any) -> tuple[Any, Any]:
+        """The bounds as Python numbers; those beyond a dtype's range, its least or greatest."""
+        if jnp.issubdtype(dtype, jnp.integer):
+            low, high = int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
+            return (
+                max(low, math.ceil(self.low)) if self.low > low else low,
+                min(high, math.floor(self.high)) if self.high < high else high,
+            )
+        largest = float(jnp.finfo(dtype).max)
+        return max(self.low, -largest), min(self.high, largest)
 
     def contains(self, value: Any) -> jax.Array:
         """Whether `value` has the shape and dtype and lies within the bounds (NaN does not)."""
         value = jnp.asarray(value)
         if value.shape != self.shape or value.dtype != self.jax_dtype:
             return jnp.zeros((), bool)
-        return jnp.all((value >= self.low) & (value <= self.high))
+        low, high = self.low, self.high
+        if jnp.issubdtype(value.dtype, jnp.integer):
+            low, high = (np.array(end, value.dtype) for end in self.limits(value.dtype))
+        return jnp.all((value >= low) & (value <= high))
+
+
+def _integers(key: jax.Array, shape: tuple[int, ...], dtype: Any, low: int, high: int) -> jax.Array:
+    """Integers uniform over low .. high, both included, whatever the dtype can hold."""
+    if low >= -(2**31) and high < 2**31 - 1:
+        return jax.random.randint(key, shape, low, high + 1, dtype)
+    least, greatest = int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
+    if (low, high) == (least, greatest):
+        unsigned = jnp.dtype(f"uint{jnp.iinfo(dtype).bits}")
+        return jax.lax.bitcast_convert_type(jax.random.bits(key, shape, unsigned), dtype)
+    # `randint` leaves out the upper end, and that must be within the dtype too.
+    shift = int(high == greatest)
+    start, stop = (np.array(end, dtype) for end in (low - shift, high + 1 - shift))
+    return jax.random.randint(key, shape, start, stop, dtype) + np.array(shift, dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,9 +300,11 @@ def nearest(space: Space, value: Any) -> Any:
     if isinstance(space, Dict):
         return {name: nearest(entry, value[name]) for name, entry in space.items}
     if isinstance(space, Box):
-        if space.dtype == bool or math.isinf(space.high - space.low):
+        if space.dtype == bool or (math.isinf(space.low) and math.isinf(space.high)):
             return value
-        low, high = space.low, space.high
+        low, high = space.limits(value.dtype)
+        if jnp.issubdtype(value.dtype, jnp.floating):
+            low, high = space.low, space.high  # infinite ones may stay so
     elif (counts := getattr(space, "n", None) or getattr(space, "nvec", None)) is not None:
         low, high = 0, np.asarray(counts) - 1
     else:

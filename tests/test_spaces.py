@@ -141,3 +141,51 @@ def test_flatten_values():
 def test_bad_spaces(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+LARGEST = float(np.finfo(np.float32).max)
+WIDEST = [
+    spaces.Box(-LARGEST, LARGEST, (3,)),
+    spaces.Box(-1e300, 1e300, (3,), "float32"),
+    spaces.Box(0, LARGEST, (3,)),
+    spaces.Box(-LARGEST, 0, (3,)),
+    spaces.Box(-65504, 65504, (3,), "float16"),
+    spaces.Box(float("-inf"), -5, (3,)),
+    spaces.Box(0, float("inf"), (3,), "int32"),
+    *(
+        spaces.Box(int(low), int(high), (3,), dtype)
+        for dtype in ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+        for least, greatest in [(np.iinfo(dtype).min, np.iinfo(dtype).max)]
+        for low, high in [(least, greatest), (least + 1, greatest), (least, greatest - 1)]
+    ),
+    spaces.Box(2**31, 2**32 - 1, (3,), "uint32"),
+    spaces.Box(1, 1, (3,), bool),
+]
+
+
+@pytest.mark.parametrize("space", WIDEST, ids=str)
+def test_the_widest_bounds_have_members(space, key):
+    members = jax.vmap(space.sample)(jax.random.split(key, 50))
+    assert jax.vmap(space.contains)(members).all()
+    finite = np.asarray(members, float)
+    assert np.isfinite(finite).all()
+    if space.high > max(space.low, 1) and space.low > float("-inf"):
+        assert finite.std() > 0.1 * (min(space.high, finite.max()) - max(space.low, finite.min()))
+
+
+def test_the_widest_integers_of_64_bits():
+    with jax.enable_x64(True):
+        for dtype in ("int64", "uint64"):
+            least, greatest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+            for low, high in [(least, greatest), (least + 1, greatest), (greatest - 1, greatest)]:
+                space = spaces.Box(low, high, (100,), dtype)
+                members = space.sample(jax.random.key(0))
+                assert space.contains(members) and len(np.unique(members)) > 1
+
+
+def test_numbers_beyond_a_wide_box_become_the_nearest():
+    whole = spaces.Box(0, 2**32 - 1, (3,), "uint32")
+    assert spaces.nearest(whole, jnp.array([-5, 0, 7])).tolist() == [0, 0, 7]
+    half = spaces.Box(0, float("inf"), (3,))
+    near = spaces.nearest(half, jnp.array([-5.0, 7.0, float("nan")]))
+    assert near[:2].tolist() == [0, 7] and jnp.isnan(near[2])

@@ -99,18 +99,29 @@ def add(replay: ReplayState, items: Any, valid: jax.Array | bool = True) -> Repl
 def sample(key: jax.Array, replay: ReplayState, batch_size: int) -> ReplaySample:
     """Draws items with replacement, each with probability proportional to its priority.
 
-    Stratified: one draw from each of `batch_size` equal parts of the total priority. An empty
-    replay returns items of zeros with probability 0.
+    Stratified: one draw from each of `batch_size` equal parts of the total priority. Items of
+    priority 0 are never drawn. An empty replay returns items of zeros with probability 0.
     """
     total = jnp.cumsum(replay.priorities)
     strata = jnp.arange(batch_size) + jax.random.uniform(key, (batch_size,), jnp.float32)
     points = strata / batch_size * total[-1]
     indices = jnp.searchsorted(total, points, side="right").astype(jnp.int32)
-    last = jnp.argmax(jnp.where(replay.priorities > 0, jnp.arange(replay.capacity), -1))
-    indices = jnp.minimum(indices, last.astype(jnp.int32))  # rounding at the upper end
+    indices = _filled_place(replay.priorities, jnp.minimum(indices, replay.capacity - 1))
     items = jax.tree.map(lambda x: x[indices], replay.items)
     probabilities = replay.priorities[indices] / jnp.maximum(total[-1], 1e-30)
     return ReplaySample(items, indices, probabilities)
+
+
+def _filled_place(priorities: jax.Array, indices: jax.Array) -> jax.Array:
+    """The nearest places up to these that have a priority, else the first that has, `int32[B]`.
+
+    Rounded sums neither rise steadily nor stand still at an empty place, so that a draw may meet
+    one.
+    """
+    filled = priorities > 0
+    places = jnp.arange(priorities.shape[0], dtype=jnp.int32)
+    nearest = jax.lax.cummax(jnp.where(filled, places, -1))[indices]
+    return jnp.where(nearest < 0, jnp.argmax(filled).astype(jnp.int32), nearest)
 
 
 def set_priorities(

@@ -321,3 +321,20 @@ def test_uniform_replay_refuses_sizes_that_do_not_fit():
     replay = r.uniform(3)
     with pytest.raises(ValueError, match="capacity: got 3; accepted: at least the 4 items"):
         replay.add(replay.init(item(), 2), *grid(0, [[1, 1], [1, 1]]))
+
+
+@pytest.mark.parametrize("capacity", [50_000, 1_000_000])
+def test_empty_places_among_many_are_never_drawn(capacity):
+    """Float32 prefix sums of so many priorities fall here and there."""
+    chance = np.random.default_rng(0)
+    priorities = (chance.exponential(0.3, capacity) + 1e-3) ** 0.6
+    priorities[chance.random(capacity) < 0.5] = 0
+    priorities[[0, 1, -1]] = 0
+    replay = r.init(jnp.zeros(()), capacity).replace(
+        priorities=jnp.asarray(priorities, jnp.float32)
+    )
+    drawn = jax.jit(r.sample, static_argnums=2)(jax.random.key(1), replay, 2**20)
+    assert (drawn.probabilities > 0).all()
+    # Also where all sums are off by rounding: places at both ends, and an empty one between.
+    places = r._filled_place(jnp.asarray([0.0, 0, 3, 0, 2, 0]), jnp.arange(6))
+    assert places.tolist() == [2, 2, 2, 2, 4, 4]

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.custom_batching import custom_vmap
 
 __all__ = ["strip_weak_types"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def select(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
@@ -40,6 +44,45 @@ def strip_weak_types(tree: Any) -> Any:
         return jax.lax.convert_element_type(x, jnp.asarray(x).dtype)
 
     return jax.tree.map(leaf, tree)
+
+
+def unshared(tree: T, *others: Any) -> T:
+    """The tree with a buffer of its own for every leaf, so that it can be donated.
+
+    Without `jit`, functions that pass an argument on, or return one array twice, share buffers; a
+    donated state can have none twice, and takes those of its arguments along.
+
+    Args:
+      tree: pytree of arrays.
+      *others: pytrees whose leaves the tree must not share.
+
+    Example:
+      >>> x = jnp.zeros(2)
+      >>> a, b, c = unshared((jnp.ones(2), x, x))
+      >>> b is x, c is x
+      (True, False)
+    """
+    taken = {id(x) for x in jax.tree.leaves(others)}
+
+    def own(x: Any) -> Any:
+        if isinstance(x, Tracer):
+            return x
+        if id(x) in taken:
+            return jnp.copy(x)
+        taken.add(id(x))
+        return x
+
+    return jax.tree.map(own, tree)
+
+
+def donatable(init: Callable[P, T]) -> Callable[P, T]:
+    """The function, whose result can be donated; see `unshared`."""
+
+    @functools.wraps(init)
+    def start(*arguments: P.args, **named: P.kwargs) -> T:
+        return unshared(init(*arguments, **named), arguments, named)
+
+    return start
 
 
 @custom_vmap

@@ -20,7 +20,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.batching import strip_weak_types, update_compacted
+from gpicljax.batching import strip_weak_types, unshared, update_compacted
 from gpicljax.checks import Count, Share, check, check_fields
 from gpicljax.environment import Environment, Transition
 from gpicljax.interface import TimeStep
@@ -226,7 +226,7 @@ class VectorEnv:
             bank_key=None if bank is None else renewal_key,
             cursor=jnp.zeros((), jnp.int32),
         )
-        return vstate, self._first(vstate)
+        return unshared((vstate, self._first(vstate)), key, self.params, params, task)
 
     def _begin(self, keys: jax.Array, index: Any, bank: Any, params: Any) -> tuple[Any, Any]:
         if bank is None:

@@ -28,7 +28,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.agents.acting import AgentCarry, agent_input, check_whole_trials, policy_agent
 from gpicljax.agents.optimisation import AdamHParams, clipped_adam
-from gpicljax.batching import strip_weak_types
+from gpicljax.batching import donatable, strip_weak_types
 from gpicljax.checks import Rate, Share, check, check_at_least, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network
@@ -190,6 +190,7 @@ class Cloning:
     axis: str | None
     space: spaces.Discrete
 
+    @donatable
     def init(self, key: jax.Array, hparams: CloningHParams, env_params: Any = None) -> TrainState:
         """See `interface.Trainer`."""
         hparams = strip_weak_types(hparams)
@@ -294,7 +295,7 @@ class Cloning:
     def _loss(self, params: Any, memory: Any, kept: Any) -> tuple[jax.Array, Metrics]:
         """This device's part of the loss; summed over devices it is a mean."""
         noted, starts, asked, rewards = kept
-        weights = asked / self._total(asked.sum())
+        weights = asked / jnp.maximum(self._total(asked.sum()), 1)
         starts = None if self.config.whole_trials else starts
         output, _ = self.network.unroll(params, memory, noted.inputs, starts)
         legal = legal_actions(noted.inputs.observation, self.space)
@@ -304,6 +305,5 @@ class Cloning:
         else:
             losses = optax.softmax_cross_entropy(logits, noted.shares)
         agreement = (logits.argmax(-1) == noted.label) * weights
-        loss = (losses * weights).sum()
-        paid = (rewards * weights).sum()
+        loss, paid = ((jnp.where(asked, x, 0) * weights).sum() for x in (losses, rewards))
         return loss, {"loss": loss, "agreement": agreement.sum(), "reward": paid}

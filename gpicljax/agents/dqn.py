@@ -27,9 +27,11 @@ from gpicljax.agents.optimisation import (
     clipped_adam,
     counted,
     learnt_if,
+    progress,
     target_update,
 )
-from gpicljax.batching import strip_weak_types
+from gpicljax.agents.returns import one_step_target
+from gpicljax.batching import donatable, strip_weak_types
 from gpicljax.checks import Count, Rate, Share, check, check_at_least, check_choice
 from gpicljax.data import replay as replay_buffer
 from gpicljax.data.transitions import NStepTransition, collect, initial_window
@@ -146,8 +148,8 @@ class TrainState:
 
 def exploration(hparams: DQNHParams, observations: jax.Array) -> jax.Array:
     """The exploration rate after so many environment steps, float `[]`."""
-    progress = jnp.minimum(observations / hparams.exploration_steps, 1.0)
-    return hparams.epsilon + (hparams.final_epsilon - hparams.epsilon) * progress
+    share = progress(observations, hparams.exploration_steps)
+    return hparams.epsilon + (hparams.final_epsilon - hparams.epsilon) * share
 
 
 def make(config: DQNConfig, vec: VectorEnv, network: Network) -> Trainer:
@@ -214,6 +216,7 @@ class DQN:
         """See `interface.Trainer`."""
         return q_agent(self.network, self.actions, 0.0 if greedy else DQNHParams.final_epsilon)
 
+    @donatable
     def init(self, key: jax.Array, hparams: DQNHParams, env_params: Any = None) -> TrainState:
         """See `interface.Trainer`."""
         hparams = strip_weak_types(hparams)
@@ -306,7 +309,7 @@ class DQN:
         selector = self.q_values(params, batch.following) if self.config.double else following
         legal = legal_actions(batch.following, self.actions)
         best = chosen_value(self.actions, following, greedy(selector, legal))
-        target = jax.lax.stop_gradient(batch.reward + batch.discount * best)
+        target = jax.lax.stop_gradient(one_step_target(batch.reward, batch.discount, best))
         value = chosen_value(self.actions, self.q_values(params, batch.observation), batch.action)
         losses = optax.huber_loss(value, target, delta=state.hparams.huber_delta)
         loss = (losses * weights).mean()

@@ -8,13 +8,17 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+# How many times the new values the old ones count at most. With more, what the new ones change is
+# lost in rounding; beyond 2**24 a float32 count itself stands still while squares are added.
+_MOST = 2.0**16
+
 
 @struct.dataclass
 class Moments:
     """Statistics of every entry of what was seen so far.
 
     Attributes:
-      count: float `[]`, values seen.
+      count: float `[]`, values seen; a float32 stands still at 2**24 times the values of an update.
       mean: pytree of float leaves.
       variance: likewise; 1 before anything was seen.
     """
@@ -50,7 +54,8 @@ def update_moments(
       axis: mesh axis over which values are spread.
 
     Returns:
-      The moments; the same on all devices.
+      The moments; the same on all devices. From 2**16 times the values of an update on, old values
+      fade: the new ones get a share of 2**-16.
 
     Source: Chan, Golub & LeVeque (1979), on combining the moments of two samples.
     """
@@ -59,17 +64,19 @@ def update_moments(
         return x if axis is None else jax.lax.psum(x, axis)
 
     new = total(weights.sum())
-    count = moments.count + new
+    before = jnp.minimum(moments.count, _MOST * new)
+    count = before + new
 
     def combine(mean: jax.Array, variance: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         if not _is_float(x):
             return mean, variance
         weighted = weights.reshape(-1, *(1,) * (x.ndim - 1))
+        x = jnp.where(weighted > 0, x, 0)
         own_mean = total((weighted * x).sum(0)) / jnp.maximum(new, 1)
         own_squares = total((weighted * jnp.square(x - own_mean)).sum(0))
         gap = own_mean - mean
-        squares = variance * moments.count + own_squares
-        squares = squares + jnp.square(gap) * moments.count * new / jnp.maximum(count, 1)
+        squares = variance * before + own_squares
+        squares = squares + jnp.square(gap) * before * new / jnp.maximum(count, 1)
         return (
             mean + gap * new / jnp.maximum(count, 1),
             jnp.where(new > 0, squares / jnp.maximum(count, 1), variance),
@@ -79,7 +86,7 @@ def update_moments(
     variances, samples = tree.flatten_up_to(moments.variance), tree.flatten_up_to(values)
     pairs = [combine(*each) for each in zip(leaves, variances, samples, strict=True)]
     return Moments(
-        count.astype(moments.count.dtype),
+        (moments.count + new).astype(moments.count.dtype),
         tree.unflatten([mean.astype(x.dtype) for (mean, _), x in zip(pairs, leaves, strict=True)]),
         tree.unflatten([v.astype(x.dtype) for (_, v), x in zip(pairs, variances, strict=True)]),
     )

@@ -23,7 +23,7 @@ class AdamHParams:
       learning_rate: Adam's learning rate at the start.
       final_share: share of the learning rate that is left after `decay_updates`.
       decay_updates: updates (for DQN, steps of the optimiser) over which the learning rate falls
-        linearly.
+        linearly; 0: it is the final one from the start.
       adam_epsilon: Adam's epsilon.
       max_gradient_norm: global norm at which gradients are clipped; infinite for no clipping.
     """
@@ -42,6 +42,20 @@ class TargetHParams(Protocol):
     target_rate: Any
 
 
+def progress(count: Any, steps: Any) -> jax.Array:
+    """The share of a schedule of so many steps that is over after `count`, float in [0, 1].
+
+    A schedule of 0 steps is over from the start.
+
+    Example:
+      >>> progress(5, 10).item(), progress(0, 0).item()
+      (0.5, 1.0)
+    """
+    steps = jnp.asarray(steps)
+    share = count / jnp.where(steps > 0, steps, 1)
+    return jnp.where(steps > 0, jnp.minimum(share, 1.0), 1.0)
+
+
 def clipped_adam(hparams: AdamHParams, steps_per_update: int = 1) -> optax.GradientTransformation:
     """Gradients clipped by their global norm, then Adam at a rate that falls linearly.
 
@@ -51,8 +65,8 @@ def clipped_adam(hparams: AdamHParams, steps_per_update: int = 1) -> optax.Gradi
     """
 
     def schedule(count: Any) -> Any:
-        progress = jnp.minimum(count // steps_per_update / hparams.decay_updates, 1.0)
-        return hparams.learning_rate * (1 - (1 - hparams.final_share) * progress)
+        share = progress(count // steps_per_update, hparams.decay_updates)
+        return hparams.learning_rate * (1 - (1 - hparams.final_share) * share)
 
     return optax.chain(
         optax.clip_by_global_norm(hparams.max_gradient_norm),

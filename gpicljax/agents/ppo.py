@@ -52,7 +52,7 @@ from gpicljax.agents.normalisation import (
 from gpicljax.agents.optimisation import AdamHParams, clipped_adam
 from gpicljax.agents.ppo_loss import Batch, into_windows, loss, minibatches
 from gpicljax.agents.returns import generalised_advantages
-from gpicljax.batching import strip_weak_types
+from gpicljax.batching import donatable, strip_weak_types
 from gpicljax.checks import Rate, Share, check, check_at_least, check_choice, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.actor_critic import PolicyOutput
@@ -280,6 +280,7 @@ class PPO:
     windows: int
     axis: str | None
 
+    @donatable
     def init(self, key: jax.Array, hparams: PPOHParams, env_params: Any = None) -> TrainState:
         """See `interface.Trainer`."""
         hparams = strip_weak_types(hparams)
@@ -338,7 +339,8 @@ class PPO:
             ),
         )
         network_params, opt_state, metrics = self.learn(state, batch)
-        metrics["reward"] = self._total((steps.reward * acted).sum()) / self._total(acted.sum())
+        paid = jnp.where(acted > 0, steps.reward, 0).sum()
+        metrics["reward"] = self._total(paid) / jnp.maximum(self._total(acted.sum()), 1)
         metrics["episodes"] = self._total(steps.ends.sum(dtype=jnp.int32))
         params = self.with_scale_of(state.params, steps)._replace(network=network_params)
         return dataclasses.replace(

@@ -116,12 +116,16 @@ def loss(
     def total(x: jax.Array) -> jax.Array:
         return x if axis is None else jax.lax.psum(x, axis)
 
-    log_ratio = distribution.log_prob(batch.sample) - batch.log_prob
+    def counting(x: jax.Array, where: jax.Array) -> jax.Array:
+        # Before anything is multiplied: what does not count may not be finite, and 0 * NaN is NaN.
+        return jnp.where(where > 0, x, 0)
+
+    log_ratio = counting(distribution.log_prob(batch.sample) - batch.log_prob, batch.acted)
     ratio = jnp.exp(log_ratio)
     acted = batch.acted / jnp.maximum(total(batch.acted.sum()), 1)
     valued = batch.valued / jnp.maximum(total(batch.valued.sum()), 1)
 
-    advantage = batch.advantage
+    advantage = counting(batch.advantage, batch.acted)
     if normalise_advantages:
         advantage = advantage - total((advantage * acted).sum())
         variance = total((jnp.square(advantage) * acted).sum())
@@ -129,14 +133,14 @@ def loss(
     clipped = jnp.clip(ratio, 1 - hparams.clip, 1 + hparams.clip)
     policy_loss = -(jnp.minimum(ratio * advantage, clipped * advantage) * acted).sum()
 
-    target = batch.advantage + batch.value
-    change = jnp.clip(output.value - batch.value, -hparams.value_clip, hparams.value_clip)
-    errors = jnp.maximum(
-        jnp.square(output.value - target), jnp.square(batch.value + change - target)
-    )
+    value = counting(output.value, batch.valued)
+    before = counting(batch.value, batch.valued)
+    target = counting(batch.advantage, batch.valued) + before
+    change = jnp.clip(value - before, -hparams.value_clip, hparams.value_clip)
+    errors = jnp.maximum(jnp.square(value - target), jnp.square(before + change - target))
     value_loss = 0.5 * (errors * valued).sum()
 
-    entropy = (distribution.entropy() * acted).sum()
+    entropy = (counting(distribution.entropy(), batch.acted) * acted).sum()
     loss = policy_loss + hparams.value_coefficient * value_loss
     metrics = {
         "policy_loss": policy_loss,

@@ -42,7 +42,7 @@ from gpicljax.agents.optimisation import (
     target_update,
 )
 from gpicljax.agents.returns import n_step_targets
-from gpicljax.batching import strip_weak_types
+from gpicljax.batching import donatable, strip_weak_types
 from gpicljax.checks import Count, Rate, Share, check, check_at_least, check_choice
 from gpicljax.data import replay as replay_buffer
 from gpicljax.environment import Environment
@@ -345,6 +345,7 @@ class R2D2:
         agents, announce = self.vec.env.num_agents, self.config.announce
         return q_agent(self.network, self.actions, epsilons, agents, announce)
 
+    @donatable
     def init(self, key: jax.Array, hparams: R2D2HParams, env_params: Any = None) -> TrainState:
         """See `interface.Trainer`."""
         config = self.config
@@ -501,8 +502,6 @@ class R2D2:
         targets = n_step_targets(
             rewards, discounts, continues, values, config.n_step, config.rescale
         )
-        errors = targets - value
-
         # No transition leads out of an ended episode, nor over a renewal into another trial.
         real = ~(timestep.last[:-1] | timestep.trial_start[1:])
         if not config.bootstrap and config.n_step > 1:
@@ -512,15 +511,16 @@ class R2D2:
             real &= known[:, None] | ends
         if config.carries == "none":
             real &= jnp.cumsum(timestep.trial_start[:-1], axis=0) > 0
-        counts = _like(real, errors)
+        counts = _like(real, value)
         if not config.forced_steps:
             free = legal[:-1].sum(-1) > 1
-            counts = counts & free.reshape(*errors.shape, -1).any(-1)
+            counts = counts & free.reshape(*value.shape, -1).any(-1)
+        errors = jnp.where(counts, targets - value, 0)
         mask = jnp.broadcast_to(counts, errors.shape).astype(errors.dtype)
-        weighted = 0.5 * jnp.square(errors) * mask * _like(weights, errors[0])
+        weighted = 0.5 * jnp.square(errors) * _like(weights, errors[0])
         q_loss = weighted.sum() / jnp.maximum(mask.sum(), 1)
         loss, metrics = self.auxiliary_losses(online, timestep.observation, real)
-        size = jnp.abs(errors) * mask
+        size = jnp.abs(errors)
         mean = size.sum(0) / jnp.maximum(mask.sum(0), 1)
         eta = hparams.priority_eta
         priorities = eta * size.max(0) + (1 - eta) * mean + 1e-4
@@ -555,7 +555,8 @@ class R2D2:
             target, weight = auxiliary.target(here, following)
             weight = weight * _like(real, weight)
             predicted = online.predictions[auxiliary.name][:-1]
-            distance, total = jnp.abs(predicted - target), jnp.maximum(weight.sum(), 1)
+            difference = jnp.where(weight[..., None] > 0, predicted - target, 0)
+            distance, total = jnp.abs(difference), jnp.maximum(weight.sum(), 1)
             value = (jnp.square(distance).mean(-1) * weight).sum() / total
             close = (distance <= auxiliary.tolerance).mean(-1, dtype=distance.dtype)
             loss = loss + auxiliary.coefficient * value

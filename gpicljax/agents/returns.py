@@ -59,6 +59,23 @@ def generalised_advantages(
     return _batched(estimate, reward.astype(dtype), *factors, values)
 
 
+def one_step_target(reward: jax.Array, discount: jax.Array, value: jax.Array) -> jax.Array:
+    """`reward + discount * value`, in which a value whose discount is 0 has no part.
+
+    A terminal observation may be one for which the network has no finite value.
+
+    Args:
+      reward: float `[...]`.
+      discount: float `[...]`, 0 where nothing follows.
+      value: float `[...]`, of what follows.
+
+    Example:
+      >>> one_step_target(jnp.array(1.0), jnp.array(0.0), jnp.array(jnp.nan)).item()
+      1.0
+    """
+    return reward + discount * jnp.where(discount == 0, 0, value)
+
+
 def rescale(x: Any) -> Any:
     """h(x), which shrinks large values. Source: Pohlen et al. (2018), proposition 2."""
     import rlax
@@ -96,6 +113,7 @@ def n_step_targets(
         reward, discount, going, value = of_one
         return rlax.n_step_bootstrapped_returns(reward, discount, value, n_step, going)  # type: ignore[arg-type]
 
+    values = jnp.where(discounts == 0, 0, values)  # see `one_step_target`
     if rescaled:
         unscale: Any = rlax.signed_parabolic
         values = unscale(values)

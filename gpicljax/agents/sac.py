@@ -23,7 +23,8 @@ from flax import struct
 from gpicljax.agents.acting import box_agent
 from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
 from gpicljax.agents.optimisation import adam, polyak
-from gpicljax.batching import strip_weak_types
+from gpicljax.agents.returns import one_step_target
+from gpicljax.batching import donatable, strip_weak_types
 from gpicljax.checks import Rate, Share
 from gpicljax.data.replay import Replay
 from gpicljax.interface import Agent, Trainer
@@ -155,6 +156,7 @@ def temperature_optimiser(hparams: SACHParams) -> optax.GradientTransformation:
 class SAC(OffPolicy[TrainState]):
     """The algorithm; see `OffPolicy`, which has the arguments and checks them."""
 
+    @donatable
     def init(self, key: jax.Array, hparams: SACHParams, env_params: Any = None) -> TrainState:
         """See `interface.Trainer`."""
         hparams = strip_weak_types(hparams)
@@ -195,7 +197,8 @@ class SAC(OffPolicy[TrainState]):
         outputs = self.act(state.params.network, batch.following)
         action, log_prob = self.policy.sample_and_log_prob(target_key, outputs)
         values = self.q_values(state.target_critic_params, batch.following, action).min(-1)
-        target = batch.reward + batch.discount * (values - temperature * log_prob)
+        worth = values - temperature * log_prob
+        target = one_step_target(batch.reward, batch.discount, worth)
         state, metrics = self.fit_critics(state, batch, target)
 
         def actor_loss_fn(network_params: Any) -> tuple[jax.Array, Metrics]:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from gpicljax.batching import strip_weak_types
+from gpicljax.batching import donatable, strip_weak_types
 from gpicljax.checks import Rate, Share, check, check_at_least, check_choice, refusal
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
@@ -120,7 +120,11 @@ def squared_error(
     """
 
     def at(out: Any, sequences: Sequences) -> jax.Array:
-        return jnp.square(outputs(out) - target(sequences.targets)).mean(-1)
+        difference = outputs(out) - target(sequences.targets)
+        if counts is not None:
+            # A target that is none may be NaN, and so would be the gradient of its square.
+            difference = jnp.where(counts(sequences)[..., None], difference, 0)
+        return jnp.square(difference).mean(-1)
 
     return Loss(name, at, weight, counts)
 
@@ -349,6 +353,7 @@ class SequenceTrainer:
     prepare: Prepare
     several: bool
 
+    @donatable
     def init(self, key: jax.Array, hparams: SequenceHParams, data: Any = None) -> TrainState:
         """See `interface.Trainer`."""
         hparams = strip_weak_types(hparams)

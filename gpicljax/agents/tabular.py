@@ -19,7 +19,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.agents.optimisation import counted
-from gpicljax.batching import select, strip_weak_types
+from gpicljax.batching import donatable, select, strip_weak_types
 from gpicljax.checks import Rate, Share, check, check_at_least, check_choice
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.rollout import RolloutState, agent_step, start_rollout
@@ -401,6 +401,7 @@ def make(config: TabularConfig, vec: VectorEnv) -> Trainer:
             observations=counted(state.observations, acted),
         ), metrics
 
+    @donatable
     def init(key: jax.Array, hparams: TabularHParams, env_params: Any = None) -> TrainState:
         hparams = strip_weak_types(hparams)
         env_key, key = jax.random.split(key)

@@ -25,7 +25,8 @@ from flax import struct
 from gpicljax.agents.acting import box_agent
 from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyState
 from gpicljax.agents.optimisation import polyak
-from gpicljax.batching import strip_weak_types
+from gpicljax.agents.returns import one_step_target
+from gpicljax.batching import donatable, strip_weak_types
 from gpicljax.checks import Rate, Share, check
 from gpicljax.data.replay import Replay
 from gpicljax.data.transitions import NStepTransition
@@ -167,6 +168,7 @@ class TD3(OffPolicy[TrainState]):
 
     config: TD3Config
 
+    @donatable
     def init(self, key: jax.Array, hparams: TD3HParams, env_params: Any = None) -> TrainState:
         """See `interface.Trainer`."""
         common = self.start(key, strip_weak_types(hparams), env_params, self.policy.size)
@@ -224,7 +226,7 @@ class TD3(OffPolicy[TrainState]):
             limit = state.hparams.target_clip
             action = jnp.clip(action + jnp.clip(noise, -limit, limit), -1, 1)
         values = self.q_values(state.target_critic_params, batch.following, action)
-        return batch.reward + batch.discount * values.min(-1)
+        return one_step_target(batch.reward, batch.discount, values.min(-1))
 
     def actor_step(
         self, state: TrainState, key: jax.Array, replay: Any

@@ -181,7 +181,11 @@ class CategoricalPolicy:
 
         logits = by_choice(self.space, outputs)
         if isinstance(observation, dict) and "action_mask" in observation:
-            logits = jnp.where(legal_actions(observation, self.space), logits, -jnp.inf)
+            legal = legal_actions(observation, self.space)
+            # Where nothing is legal, as at the end of a board game, whose action is ignored, there
+            # is still a distribution: a NaN would pass through every mask.
+            allowed = legal | ~legal.any(-1, keepdims=True)
+            logits = jnp.where(allowed, logits, -jnp.inf)
         distribution = distrax.Categorical(logits, dtype=jnp.int32)
         if isinstance(self.space, spaces.Discrete):
             return distribution
@@ -351,7 +355,7 @@ def _within(space: spaces.Box, sample: jax.Array, scaled: bool) -> jax.Array:
     """Samples `[..., D]`, from [-1, 1] if `scaled`, as members of the space."""
     low, high = space.low, space.high
     if scaled:
-        sample = (high + low) / 2 + (high - low) / 2 * sample
+        sample = (high / 2 + low / 2) + (high / 2 - low / 2) * sample
     action = jnp.clip(sample, low, high).reshape(*sample.shape[:-1], *space.shape)
     return action.astype(space.dtype or jnp.result_type(float))
 
@@ -361,7 +365,7 @@ def _unscaled(space: spaces.Box, action: jax.Array, scaled: bool) -> jax.Array:
     leading = action.shape[: action.ndim - len(space.shape)]
     flat = action.reshape(*leading, spaces.flat_size(space)).astype(jnp.result_type(float))
     low, high = space.low, space.high
-    return (flat - (high + low) / 2) / ((high - low) / 2) if scaled else flat
+    return (flat - (high / 2 + low / 2)) / (high / 2 - low / 2) if scaled else flat
 
 
 Policy = CategoricalPolicy | GaussianPolicy | BinnedPolicy

@@ -243,3 +243,21 @@ def test_the_catalogue_is_open():
         cloning.make(agents.TeacherCloningConfig(teacher="ppo"), vec, cloning.network())
     with pytest.raises(ValueError, match="vec: got 'no privileged views'"):
         cloning.make(config, dataclasses.replace(vec, privileged=False), cloning.network())
+
+
+TRAINERS = [name for name in ALGORITHMS if agents.get_algorithm(name).trains]
+
+
+@pytest.mark.parametrize(
+    "name", daily(["recurrent-ppo", "td3", "q-learning", "cloning", "language-model"], TRAINERS)
+)
+def test_a_state_made_without_jit_can_be_donated(name):
+    """No buffer is in it twice, and none belongs to the caller or the environments."""
+    algorithm = agents.get_algorithm(name)
+    env = gpicljax.make(FITS[name][-1])
+    vec = gpicljax.VectorEnv(env, 4, resets="fresh", privileged=algorithm.privileged)
+    trainer = algorithm.make(algorithm.to_act(algorithm.config()), vec, algorithm.network())
+    key, hparams = jax.random.key(0), jax.tree.map(jnp.asarray, algorithm.hparams())
+    state = trainer.init(key, hparams)
+    jax.block_until_ready(jax.jit(lambda state: state, donate_argnums=0)(state))
+    assert not any(x.is_deleted() for x in jax.tree.leaves((key, hparams, vec.params)))

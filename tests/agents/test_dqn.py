@@ -15,6 +15,7 @@ from variants import daily
 import gpicljax
 from gpicljax import spaces
 from gpicljax.agents import dqn
+from gpicljax.agents.optimisation import clipped_adam
 from gpicljax.agents.returns import n_step_targets
 from gpicljax.data import replay as replay_buffer
 from gpicljax.data.transitions import transitions
@@ -305,3 +306,13 @@ def test_what_does_not_fit_is_refused():
 
     with pytest.raises(ValueError, match="actions: got Box.*accepted: Discrete"):
         dqn.make(dqn.DQNConfig(), gpicljax.VectorEnv(Continuous(), 3), NETWORK)
+
+
+def test_schedules_over_no_steps_are_over_from_the_start():
+    for exploration_steps in (0, jnp.int32(0)):
+        hparams = dqn.DQNHParams(exploration_steps=exploration_steps, final_epsilon=0.25)
+        assert dqn.exploration(hparams, jnp.int32(0)) == 0.25
+    hparams = dqn.DQNHParams(learning_rate=0.5, final_share=0.5, decay_updates=0)
+    optimiser = clipped_adam(hparams)
+    step, _ = jax.jit(optimiser.update)(jnp.ones(2), optimiser.init(jnp.ones(2)))
+    np.testing.assert_allclose(step, -0.25, rtol=1e-5)

@@ -298,3 +298,10 @@ def test_eight_devices_train_as_one(on_eight_devices):
 def test_configurations_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         SequenceConfig().ramp = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("schedule", ["noam", "cosine", "constant"])
+def test_schedules_over_no_updates_are_finite(schedule):
+    hparams = SequenceHParams(learning_rate=0.5, warmup_updates=0, decay_updates=0)
+    rates = jax.vmap(lambda n: sequence.learning_rate(schedule, hparams, n))(jnp.arange(4))
+    assert jnp.isfinite(rates).all() and (rates[0] > 0)

@@ -258,6 +258,8 @@ class Environment(Generic[Params, Task, State]):
         """
         default: Any = self.default_params
         if params is None:
+            if not any(isinstance(x, Tracer) for x in jax.tree.leaves(default)):
+                self.validate(default)
             return default
         self.validate(params)
         for field in declared(type(default)):

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax.core import Tracer
 
 from gpicljax.checks import Count
 from gpicljax.environment import TransitionModel
 from gpicljax.wrappers._own_tasks import OwnTasks
+
+_DRAWS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class HeldOutTasks(OwnTasks):
     """A part of the tasks: those to train on, or those that are held out.
 
-    Tasks are drawn again until one is in the part. Which are held out is decided by a number that
-    the task itself gives, so that no task is ever in both, however often it is drawn.
+    Tasks are drawn again until one is in the part, up to 10,000 times. Which are held out is decided
+    by a number that the task itself gives, so that no task is ever in both, however often it is
+    drawn.
 
     Attributes:
       number: `task -> uint32[]` (or int32), the same for what counts as the same task; one in
         `parts` is held out, and so is every task whose number is 0.
       held_out: whether this is the part that is held out.
       parts: see `number`.
+
+    Raises:
+      ValueError: from `validate`, if no task of 10,000 is in the part, so that a batch of it cannot
+        be built; and from `sample_task`, outside of compiled programs. Inside, where the parameters
+        of the distribution are traced, the last task is given although it is not in the part.
 
     Example:
       >>> import gpicljax
@@ -44,17 +55,42 @@ class HeldOutTasks(OwnTasks):
 
     def sample_task(self, key: jax.Array, params: Any) -> Any:
         """As the other's, if it is in this part."""
+        task, found = self._search(key, params)
+        self._check(found)
+        return task
+
+    def validate(self, params: Any) -> None:
+        """As the other's; and some task must be in this part."""
+        super().validate(params)
+        if not any(isinstance(x, Tracer) for x in jax.tree.leaves(params)):
+            self._check(_found(self, jax.random.key(0), params))
+
+    def _search(self, key: jax.Array, params: Any) -> tuple[Any, jax.Array]:
+        """The first task in the part, or the last one drawn; `bool[]`, whether it is in it."""
 
         def fits(task: Any) -> jax.Array:
             number = self.number(task)
             return (number % self.parts == 0) == self.held_out
 
-        def again(loop: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
+        def again(loop: tuple[jax.Array, Any, Any]) -> tuple[jax.Array, Any, Any]:
             key, draw_key = jax.random.split(loop[0])
-            return key, self.env.sample_task(draw_key, params)
+            return key, self.env.sample_task(draw_key, params), loop[2] + 1
 
-        first = again((key, None))
-        return jax.lax.while_loop(lambda loop: ~fits(loop[1]), again, first)[1]
+        def sought(loop: tuple[jax.Array, Any, jax.Array]) -> jax.Array:
+            return ~fits(loop[1]) & (loop[2] < _DRAWS)
+
+        _, task, _ = jax.lax.while_loop(sought, again, again((key, None, jnp.zeros((), jnp.int32))))
+        return task, fits(task)
+
+    def _check(self, found: jax.Array) -> None:
+        if isinstance(found, Tracer):
+            return
+        wanted = "a multiple of parts" if self.held_out else "no multiple of parts"
+        name = getattr(self.number, "__qualname__", repr(self.number))
+        accepted = f"parts and number such that number(task) is {wanted} for some task"
+        given = f"{self.parts} and number = {name}, with none of {_DRAWS:,} tasks in the part"
+        if not found:
+            raise ValueError(f"parts: got {given}; accepted: {accepted}")
 
     @property
     def has_transition_model(self) -> bool:
@@ -64,3 +100,8 @@ class HeldOutTasks(OwnTasks):
     def transition_model(self, task: Any) -> TransitionModel:
         """As the other's."""
         return self.env.transition_model(task)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _found(env: HeldOutTasks, key: jax.Array, params: Any) -> jax.Array:
+    return env._search(key, params)[1]

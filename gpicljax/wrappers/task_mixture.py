@@ -80,7 +80,7 @@ class TaskMixture(Environment):
     def params_or_default(self, params: Any) -> Any:
         """Params for one batch."""
         if params is None:
-            return self.default_params
+            return tuple(env.params_or_default(None) for env in self.envs)
         self.validate(params)
         return params
 

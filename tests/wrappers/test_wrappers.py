@@ -11,6 +11,7 @@ import pytest
 import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import NO_LIMIT, Environment, Transition
+from gpicljax.wrappers.held_out_tasks import HeldOutTasks
 from gpicljax.wrappers.wrapper import (
     ActionRepeat,
     FrameStackObservation,
@@ -184,3 +185,25 @@ def test_bad_input_is_refused():
         ActionRepeat(CAR, 0)
     with pytest.raises(ValueError, match="size: got 1.5"):
         FrameStackObservation(CAR, 1.5)
+
+
+def test_a_search_for_tasks_that_do_not_exist_ends_with_their_name(key):
+    """The fixed lake is one task: whatever its number, one of the two parts is empty."""
+    lake = gpicljax.make("FrozenLake-v1")
+    parts = [HeldOutTasks(lake, _twelve, held_out=held_out, parts=8) for held_out in (False, True)]
+    assert parts[0].sample_task(key, lake.default_params).cells.sum() == 12
+    message = "parts: got 8 and number = _twelve, with none of 10,000 tasks"
+    for refused in (
+        lambda: parts[1].sample_task(key, lake.default_params),
+        lambda: gpicljax.VectorEnv(parts[1], 2),
+        lambda: gpicljax.VectorEnv(gpicljax.wrappers.Trial(parts[1], 5), 2),
+    ):
+        with pytest.raises(ValueError, match=message):
+            refused()
+    # Params that are traced are not known in time: the search ends all the same.
+    task = jax.jit(parts[1].sample_task)(key, lake.default_params)
+    assert task.cells.sum() == 12
+
+
+def _twelve(task):
+    return task.cells.sum()

@@ -22,9 +22,9 @@ _DRAWS = 10_000
 class HeldOutTasks(OwnTasks):
     """A part of the tasks: those to train on, or those that are held out.
 
-    Tasks are drawn again until one is in the part, up to 10,000 times. Which are held out is decided
-    by a number that the task itself gives, so that no task is ever in both, however often it is
-    drawn.
+    Tasks are drawn again until one is in the part, up to 10,000 times. Which are held out is
+    decided by a number that the task itself gives, so that no task is ever in both, however often
+    it is drawn.
 
     Attributes:
       number: `task -> uint32[]` (or int32), the same for what counts as the same task; one in

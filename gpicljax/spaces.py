@@ -201,6 +201,40 @@ class Box(Space):
         return jnp.all((value >= low) & (value <= high))
 
 
+@dataclasses.dataclass(frozen=True)
+class UnevenBox(Box):
+    """A Box whose entries have bounds of their own, within `low` and `high`.
+
+    Attributes:
+      bounds: the least and the greatest value of every entry, all entries in one row.
+
+    Example:
+      >>> space = UnevenBox(-1.0, 100.0, (2,), bounds=((-1.0, 1.0), (0.0, 100.0)))
+      >>> [bool(space.contains(np.array(x, np.float32))) for x in ([0.5, 50], [50, 50])]
+      [True, False]
+    """
+
+    bounds: tuple[tuple[float, float], ...] = ()
+
+    def _ends(self) -> tuple[jax.Array, jax.Array]:
+        dtype = self.jax_dtype
+        within = [Box(low, high).limits(dtype) for low, high in self.bounds]
+        low, high = (jnp.asarray(np.array(end, dtype)) for end in zip(*within, strict=True))
+        return low.reshape(self.shape), high.reshape(self.shape)
+
+    def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
+        """As a Box; beyond an entry's bounds, the nearest value."""
+        return jnp.clip(super().sample(key, mask), *self._ends())
+
+    def contains(self, value: Any) -> jax.Array:
+        """As a Box, and every entry lies within its bounds."""
+        value = jnp.asarray(value)
+        if value.shape != self.shape:
+            return jnp.zeros((), bool)
+        low, high = self._ends()
+        return super().contains(value) & jnp.all((value >= low) & (value <= high))
+
+
 def _integers(key: jax.Array, shape: tuple[int, ...], dtype: Any, low: int, high: int) -> jax.Array:
     """Integers uniform over low .. high, both included, whatever the dtype can hold."""
     if low >= -(2**31) and high < 2**31 - 1:

@@ -59,11 +59,14 @@ class _Space(NamedTuple):
     theirs: Any
 
     def read(self, value: Any) -> Any:
-        """A member of theirs as a native one."""
+        """A member of theirs as a native one: a copy, since environments reuse their arrays."""
         if isinstance(self.native, spaces.Discrete):
-            return np.asarray(int(value) - int(self.theirs.start), np.int32)
+            return np.asarray(int(_number("observation", value)) - int(self.theirs.start), np.int32)
         dtype = np.int32 if isinstance(self.native, spaces.MultiDiscrete) else None
-        return np.asarray(value, dtype or self.native.jax_dtype)  # type: ignore[attr-defined]
+        copied = np.array(value, dtype or self.native.jax_dtype)  # type: ignore[attr-defined]
+        shape = self.native.shape  # type: ignore[attr-defined]
+        check(copied.shape == shape, "observation.shape", copied.shape, f"{shape}")
+        return copied
 
     def write(self, value: Any) -> Any:
         """A native member as one of theirs; numbers beyond its bounds as the nearest within."""
@@ -76,7 +79,7 @@ class _Space(NamedTuple):
 
 
 def native_space(space: Any, argument: str = "space") -> spaces.Space:
-    """The native space like one of Gymnasium's; a Box is bounded by the extremes of its bounds.
+    """The native space like one of Gymnasium's; a Box whose bounds differ is an `UnevenBox`.
 
     Raises:
       ValueError: for another kind than Discrete, MultiDiscrete, MultiBinary and Box.
@@ -97,11 +100,22 @@ def native_space(space: Any, argument: str = "space") -> spaces.Space:
     dtype = np.dtype(space.dtype)
     # 64-bit numbers are what JAX makes of them.
     kept = None if dtype.kind == "f" else str(jnp.zeros((), dtype).dtype)
-    return spaces.Box(float(space.low.min()), float(space.high.max()), tuple(space.shape), kept)
+    low, high = float(space.low.min()), float(space.high.max())
+    bounds = tuple(zip(space.low.ravel().tolist(), space.high.ravel().tolist(), strict=True))
+    if len(set(bounds)) > 1:
+        return spaces.UnevenBox(low, high, tuple(space.shape), kept, bounds)
+    return spaces.Box(low, high, tuple(space.shape), kept)
 
 
 def _nested(value: Any) -> Any:
     return tuple(_nested(x) for x in value) if isinstance(value, list) else value
+
+
+def _number(what: str, value: Any) -> float:
+    """A number, also where it comes as an array of one entry."""
+    array = np.asarray(value)
+    check(array.size == 1 and array.dtype.kind in "biuf", what, value, "one number")
+    return array.reshape(()).item()
 
 
 def _one(tree: Any) -> Any:
@@ -176,8 +190,10 @@ class GymnasiumInstance:
         reached = self._batch.observations.read(seen)
         now = self._reset() if over or cut else reached
         where = before.observation["now"]
-        self._timestep = self._seen(now, where, reached, float(reward), bool(over), bool(cut))
-        action = np.asarray(action, self._batch.no_action.dtype)
+        paid, ended = _number("reward", reward), bool(_number("terminated", over))
+        cut = bool(_number("truncated", cut))
+        self._timestep = self._seen(now, where, reached, paid, ended, cut)
+        action = np.array(action, self._batch.no_action.dtype)
         self.record = blank._replace(action=action[None], next_timestep=_one(self._timestep))
         return self._timestep
 
@@ -205,6 +221,7 @@ class GymnasiumBatch:
         self.num_envs, self.episodes_per_trial = num_envs, 1
         self.actions, self.replay_noise = actions, replay_noise
         self._make = make
+        self._open: list[Any] = []
         env = make()
         given = isinstance(env, gymnasium.Env)
         check(given, "make", type(env).__name__, "a function that makes a gymnasium.Env")
@@ -224,13 +241,23 @@ class GymnasiumBatch:
         return trial_space(self.observations.native)
 
     def start(self, key: jax.Array, env_params: Any = None) -> list[GymnasiumInstance]:
-        """All trials at their start, each seeded from the key and its number."""
+        """All trials at their start, each seeded from the key and its number.
+
+        Environments of an earlier start are closed.
+        """
         check_key("key", key)
         check(env_params is None, "env_params", env_params, "None: there is no distribution")
-        return [
-            GymnasiumInstance(self, self._make(), jax.random.fold_in(key, i))
-            for i in range(self.num_envs)
-        ]
+        self.close()
+        instances = []
+        for i in range(self.num_envs):
+            self._open.append(self._make())
+            instances.append(GymnasiumInstance(self, self._open[-1], jax.random.fold_in(key, i)))
+        return instances
+
+    def close(self) -> None:
+        """Closes the environments; `host_play` does so at its end."""
+        while self._open:
+            self._open.pop().close()
 
 
 def from_gymnasium(

@@ -144,6 +144,9 @@ def actions_in_words(actions: spaces.Space) -> str:
     if isinstance(actions, spaces.MultiDiscrete):
         each = "; ".join(f"0 to {n - 1}" for n in actions.sizes)
         return f"An action is {len(actions.sizes)} whole numbers, in this order: {each}."
+    if isinstance(actions, spaces.UnevenBox):
+        each = "; ".join(f"{low:g} to {high:g}" for low, high in actions.bounds)
+        return f"An action is {len(actions.bounds)} numbers, in this order: {each}."
     low, high = actions.low, actions.high  # type: ignore[attr-defined]
     count = int(np.prod(actions.shape))  # type: ignore[attr-defined]
     numbers = "a number" if count == 1 else f"{count} numbers, each"

@@ -123,7 +123,8 @@ class Instance:
     def step(self, action: Any) -> TimeStep:
         """Acts once; returns what is seen then, unbatched NumPy arrays."""
         # One program a step, and no array operation beside it: each would cost as much as it does.
-        batched = jax.tree.map(lambda x: np.asarray(x)[None], action)
+        # A copy is recorded: agents reuse their arrays.
+        batched = jax.tree.map(lambda x: np.array(x)[None], action)
         place = self._place
         self._before = place, batched
         if place.step + 1 < self._batch.ahead and _same(batched, self._batch.usual):
@@ -167,6 +168,10 @@ class HostSource(Protocol):
 
     def start(self, key: jax.Array, env_params: Any = None) -> Sequence[Any]:
         """The instances as their trials begin: `moment`, `step`, `record`, `blank_record`."""
+        ...
+
+    def close(self) -> None:
+        """Frees what the instances hold; nothing is played in them any more."""
         ...
 
 
@@ -300,23 +305,45 @@ def host_play(
         after = record.next_timestep
         return keep(record), (after.terminated, after.truncated), record.vstate.episode
 
-    compiled = isinstance(vec, VectorEnv)
-    batch: Any = HostBatch(vec, marked, usual) if isinstance(vec, VectorEnv) else vec
+    if isinstance(vec, VectorEnv):
+        batch = HostBatch(vec, marked, usual)
+        instances = batch.start(key, env_params)
+        return _played(batch, instances, agent, max_steps, trials, lambda one: one.kept, keep)
     mark = jax.jit(marked)
-    instances = batch.start(key, env_params)
-    shape = (vec.num_envs, trials, vec.episodes_per_trial)
+    outcome = lambda one: jax.device_get(mark(one.record))  # noqa: E731
+    try:
+        instances = vec.start(key, env_params)
+        return _played(vec, instances, agent, max_steps, trials, outcome, keep)
+    finally:
+        vec.close()
+
+
+def _played(
+    batch: HostBatch | HostSource,
+    instances: Sequence[Any],
+    agent: HostAgent,
+    max_steps: int,
+    trials: int,
+    outcome: Callable[[Any], Any],
+    keep: Keep,
+) -> PlayedEpisodes:
+    """`host_play` in instances at the start of their trials.
+
+    `outcome` of an instance says what its last step is recorded as, how it ended, and its episode.
+    """
+    shape = (batch.num_envs, trials, batch.episodes_per_trial)
     length = np.zeros(shape, np.int32)
     terminated, truncated = np.zeros(shape, bool), np.zeros(shape, bool)
-    trial = np.zeros(vec.num_envs, int)
-    time = np.zeros(vec.num_envs, int)
-    over = np.zeros(vec.num_envs, bool)
-    limit = trials * vec.episodes_per_trial * (max_steps + 1)
+    trial = np.zeros(batch.num_envs, int)
+    time = np.zeros(batch.num_envs, int)
+    over = np.zeros(batch.num_envs, bool)
+    limit = trials * batch.episodes_per_trial * (max_steps + 1)
     records: Any = None
 
     def blank(kept: Any) -> Any:
         return jax.tree.map(lambda x: np.zeros((*shape, max_steps, *x.shape[1:]), x.dtype), kept)
 
-    while waiting := [i for i in range(vec.num_envs) if trial[i] < trials and time[i] < limit]:
+    while waiting := [i for i in range(batch.num_envs) if trial[i] < trials and time[i] < limit]:
         answers = agent({i: instances[i].moment for i in waiting})
         some = answers and set(answers) <= set(waiting)
         check(some, "agent", sorted(answers), f"actions for one or more of {waiting}")
@@ -325,8 +352,7 @@ def host_play(
                 trial[i] = trials
                 continue
             instances[i].step(action)
-            outcome = instances[i].kept if compiled else mark(instances[i].record)
-            kept, (ended, cut), episode = outcome if compiled else jax.device_get(outcome)
+            kept, (ended, cut), episode = outcome(instances[i])
             if records is None:
                 records = blank(kept)
             time[i] += 1
@@ -341,7 +367,7 @@ def host_play(
                 )
                 length[which] += 1
                 terminated[which], truncated[which] = ended[0], cut[0]
-            trial[i] += bool(over[i]) and episode[0] + 1 >= vec.episodes_per_trial
+            trial[i] += bool(over[i]) and episode[0] + 1 >= batch.episodes_per_trial
     if records is None:  # every instance gave up at once
         records = blank(jax.eval_shape(keep, instances[0].blank_record))
     played = PlayedEpisodes(records, length, terminated, truncated)

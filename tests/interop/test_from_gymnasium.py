@@ -1,5 +1,6 @@
 """A user's own environments on the host, beside the same ones of ours."""
 
+import contextlib
 import functools
 
 import jax
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpicljax
+from gpicljax.llm.prompts import actions_in_words
 from gpicljax.rollout import GIVE_UP, host_play
 from gpicljax.systems.in_context_rl.measures import keep_trial_step, measure_trials, trial_records
 from gpicljax.wrappers.trial import Trial
@@ -111,3 +113,75 @@ def test_refusals():
 
     with pytest.raises(ValueError, match="observation_space: got"):
         from_gymnasium(Text, num_envs=1, actions=5)
+
+
+class Clock(gymnasium.Env):
+    """Changes the array that it returned; pays an array of one entry; says when it is closed."""
+
+    observation_space = gymnasium.spaces.Box(0, 100, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(
+        np.array([-1, 0], np.float32), np.array([1, 100], np.float32), dtype=np.float32
+    )
+    opened, closed = [], []
+
+    def __init__(self):
+        self.hands = np.zeros(1, np.float32)
+        self.opened.append(self)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.hands[:] = 0
+        return self.hands, {}
+
+    def step(self, action):
+        self.hands += 1
+        if self.hands[0] == 50:
+            return np.zeros(2, np.float32), 0.0, False, False, {}
+        return self.hands, np.array([1.0]), np.array([self.hands[0] == 3]), False, {}
+
+    def close(self):
+        self.closed.append(self)
+
+
+def test_what_an_environment_changes_in_place_was_copied():
+    (instance,) = from_gymnasium(Clock, 1, actions=5).start(jax.random.key(0))
+    found, action = [], np.zeros(2, np.float32)
+    for number in range(5):
+        action[:] = number
+        seen = instance.step(action)
+        assert seen.reward == 1
+        found.append([float(seen.observation[name][0]) for name in ("before", "reached", "now")])
+    assert found == [[0, 1, 1], [1, 2, 2], [2, 3, 0], [0, 1, 1], [1, 2, 2]]
+    action[:] = 7
+    assert instance.record.action[0].tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("fault", [None, RuntimeError("the agent failed")])
+def test_every_environment_is_closed_at_the_end(fault):
+    Clock.opened.clear()
+    Clock.closed.clear()
+
+    def agent(moments):
+        if fault is not None:
+            raise fault
+        return {i: np.zeros(2, np.float32) for i in moments}
+
+    batch = from_gymnasium(Clock, num_envs=3, actions=2)
+    with pytest.raises(RuntimeError) if fault else contextlib.nullcontext():
+        host_play(jax.random.key(0), batch, agent, max_steps=2, keep=keep)
+    assert len(Clock.opened) == 4 and set(Clock.closed) == set(Clock.opened)
+
+
+def test_entries_with_bounds_of_their_own_are_told_one_by_one(key):
+    space = from_gymnasium(Clock, 1, actions=1).action_space()
+    assert actions_in_words(space) == "An action is 2 numbers, in this order: -1 to 1; 0 to 100."
+    members = jax.vmap(space.sample)(jax.random.split(key, 50))
+    assert jax.vmap(space.contains)(members).all()
+    assert not space.contains(np.array([50, 50], np.float32))
+
+
+def test_values_of_another_shape_are_refused_by_name():
+    (instance,) = from_gymnasium(Clock, 1, actions=60).start(jax.random.key(0))
+    instance._env.hands[:] = 49
+    with pytest.raises(ValueError, match=r"observation.shape: got \(2,\); accepted: \(1,\)"):
+        instance.step(np.zeros(2, np.float32))

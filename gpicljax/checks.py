@@ -20,6 +20,7 @@ import difflib
 import functools
 import graphlib
 import math
+import os
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -314,3 +315,36 @@ def numbers(values: Any) -> Any:
     if values.dtype != np.float32:
         return values.tolist()
     return np.reshape([float(str(x)) for x in values.ravel()], values.shape).tolist()
+
+
+class Process:
+    """Says which process works with a library whose threads do not survive a fork.
+
+    Args:
+      library: its name, for the message.
+
+    Example:
+      >>> jax = Process("JAX")
+      >>> jax.enter()
+    """
+
+    def __init__(self, library: str) -> None:
+        """Starts without a process."""
+        self._library = library
+        self._process: int | None = None
+
+    def enter(self) -> None:
+        """The first caller's process is the one.
+
+        Raises:
+          RuntimeError: in a process that was forked from it.
+        """
+        here = os.getpid()
+        if self._process is None:
+            self._process = here
+        elif self._process != here:
+            raise RuntimeError(
+                f"this process was forked from one that uses {self._library}, whose threads a fork "
+                'leaves behind: it would hang. Start worker processes with "spawn", such as '
+                'multiprocessing.get_context("spawn") or AsyncVectorEnv(..., context="spawn")'
+            )

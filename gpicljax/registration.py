@@ -187,6 +187,19 @@ def resolve(env: Environment | str) -> Environment:
     return env
 
 
+def registered_id(env: Environment) -> str | None:
+    """The id with which `make`, without options, gives an environment equal to this one.
+
+    Example:
+      >>> registered_id(make("CliffWalking-v1")), registered_id(make("FrozenLake-v1", size=4))
+      ('CliffWalking-v1', None)
+    """
+    home = f"{type(env).__module__}:"
+    # Nothing else is imported for it.
+    near = [name for name in registered() if str(_FACTORIES[name]).startswith(home)]
+    return next((name for name in reversed(near) if make(name) == env), None)
+
+
 _BANDITS = (
     "TwoArmedDeterministicFixed",
     "TwoArmedHighHighFixed",

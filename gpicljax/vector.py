@@ -12,15 +12,17 @@ into small groups for which alone the work is done (`update_compacted`).
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.core import Tracer
 
 from gpicljax import spaces
-from gpicljax.batching import strip_weak_types, unshared, update_compacted
+from gpicljax.batching import Constant, strip_weak_types, unshared, update_compacted
 from gpicljax.checks import Count, Share, check, check_fields
 from gpicljax.environment import Environment, Transition
 from gpicljax.interface import TimeStep
@@ -81,6 +83,9 @@ def _folded(keys: jax.Array, number: Any) -> jax.Array:
 class VectorEnv:
     """A batch of `num_envs` instances of one environment.
 
+    It is compared by value, with the numbers of `params` and `tasks`: equal batches share compiled
+    programs of which they are static arguments.
+
     Args:
       env: the environment, or its id.
       num_envs: batch size B.
@@ -129,6 +134,22 @@ class VectorEnv:
         fits = (self.resets == "synchronous") == (steps is not None)
         check(fits, "steps_per_trial", steps, 'an integer with resets="synchronous", else None')
         object.__setattr__(self, "params", self.env.params_or_default(self.params))
+
+    @functools.cached_property
+    def _content(self) -> tuple[Any, ...]:
+        """What it is compared by: all fields, arrays by their numbers."""
+        arrays = self.params, self.tasks and jax.random.key_data(self.tasks.keys)
+        if any(isinstance(x, Tracer) for x in jax.tree.leaves(arrays)):
+            return (object(),)  # like no other
+        kind = self.tasks and self.tasks.keys.dtype
+        sizes = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return *(sizes | {"params": None, "tasks": None}).values(), kind, Constant.of(arrays)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VectorEnv) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
 
     # Generation ------------------------------------------------------------------------------
 

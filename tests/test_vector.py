@@ -463,3 +463,28 @@ def test_time_steps_have_the_batch_axis_and_their_types(kind, key):
     chex.assert_tree_shape_prefix(first, (4,))
     for flag in (first.terminated, first.truncated, first.episode_start, first.trial_start):
         assert flag.dtype == bool
+
+
+def test_batches_are_compared_by_value(key):
+    def batch(**options):
+        return gpicljax.VectorEnv("BernoulliBandit-v0", 4, **options)
+
+    env, other = gpicljax.make("BernoulliBandit-v0"), jax.random.key(1)
+    same = [{}, {"params": env.make_params(horizon=3)}, {"tasks": TaskSet.create(key, 3)}]
+    for options in same:
+        assert batch(**options) == batch(**options)
+        assert hash(batch(**options)) == hash(batch(**options))
+    different = [
+        *same,
+        {"resets": "fresh"},
+        {"params": env.make_params(horizon=4)},
+        {"tasks": TaskSet.create(other, 3)},
+        {"tasks": TaskSet.create(key, 4)},
+    ]
+    assert len({batch(**options) for options in different}) == len(different)
+    # Where the default params are traced nothing is known of them.
+    jax.jit(lambda: differ(batch(), batch()))()
+
+
+def differ(one, other):
+    assert one == one and one != other and hash(one) != hash(other)

@@ -6,18 +6,21 @@ one line, `gymnasium.make("gpicljax.interop.gymnasium:gpicljax/MountainCar-v0")`
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import jax
 import numpy as np
 
 from gpicljax import spaces
-from gpicljax.checks import check, check_at_least, check_choice, missing, refusal
+from gpicljax.batching import Constant
+from gpicljax.checks import Process, check, check_at_least, check_choice, missing, refusal
 from gpicljax.environment import Environment
 from gpicljax.interop._spaces import of_one_agent
-from gpicljax.registration import registered
+from gpicljax.registration import registered, registered_id
 
 try:
     import gymnasium
@@ -27,6 +30,7 @@ except ImportError as error:
     raise missing("gymnasium", "interop") from error
 
 RENDER_FPS = 4
+in_one_process = Process("JAX")
 _jit = functools.partial(jax.jit, static_argnums=0)
 
 
@@ -61,6 +65,38 @@ def _render(env: Any, state: Any, task: Any) -> jax.Array:
     return env.render(state, task)
 
 
+class _Spec(EnvSpec):
+    """A specification that says why it cannot be written as JSON."""
+
+    def to_json(self) -> str:
+        """As Gymnasium's.
+
+        Raises:
+          ValueError: unless the environment is one of the registered ids, without options.
+        """
+        env, params = self.kwargs["env"], self.kwargs["params"]
+        named = isinstance(env, str) and (params is None or isinstance(params, dict))
+        accepted = "one of gpicljax.registered() without options, and params that are a dataclass"
+        check(named, "env", env, f"{accepted}, for a specification in JSON")
+        return super().to_json()
+
+
+def _changed(env: Environment, params: Any) -> Any:
+    """None for the default params; else the fields that differ, as numbers and lists."""
+    default = env.default_params
+    if Constant.of(params) == Constant.of(default):
+        return None
+    if not dataclasses.is_dataclass(params):
+        return params
+    pairs = {
+        f.name: (getattr(params, f.name), getattr(default, f.name))
+        for f in dataclasses.fields(params)
+    }
+    return {
+        name: np.asarray(a).tolist() for name, (a, b) in pairs.items() if not np.array_equal(a, b)
+    }
+
+
 class GymnasiumEnv(gymnasium.Env):
     """An environment behind Gymnasium's interface; `to_gymnasium` makes one.
 
@@ -82,6 +118,7 @@ class GymnasiumEnv(gymnasium.Env):
     def __init__(
         self, env: Environment, params: Any, episodes_per_trial: int | None, render_mode: str | None
     ) -> None:
+        in_one_process.enter()
         self.env = env
         self.params = params
         self.episodes_per_trial = episodes_per_trial
@@ -91,10 +128,14 @@ class GymnasiumEnv(gymnasium.Env):
         self._native_actions = env.action_space()
         self.observation_space = observations_of(env, params)
         self.action_space = converted(self._native_actions)
-        self.spec = EnvSpec(
+        self.spec = _Spec(
             "gpicljax/" + "-".join(re.findall(r"[\w:.]+", env.name)),  # no brackets in ids
             "gpicljax.interop.gymnasium:to_gymnasium",
-            kwargs={"env": env, "params": params, "episodes_per_trial": episodes_per_trial},
+            kwargs={
+                "env": registered_id(env) or env,
+                "params": _changed(env, params),
+                "episodes_per_trial": episodes_per_trial,
+            },
             vector_entry_point="gpicljax.interop.gymnasium_vector:to_gymnasium_vector",
         )
         self.task = self.state = self.episode_key = None
@@ -116,9 +157,10 @@ class GymnasiumEnv(gymnasium.Env):
         Returns:
           The observation and `{"trial_start": bool}`.
         """
+        in_one_process.enter()
         whole = seed is None or (isinstance(seed, int | np.integer) and seed >= 0)
         check(whole, "seed", seed, "an integer >= 0, or None")
-        super().reset(seed=seed)
+        super().reset(seed=None if seed is None else int(seed))
         options = options or {}
         known = set(options) <= {"task_key"}
         check(known, "options", options, "{'task_key': an integer or a typed key}")
@@ -183,9 +225,13 @@ def to_gymnasium(
     Every call is one compiled program, so a step costs tens of microseconds however simple the
     environment: for throughput take `to_gymnasium_vector` or `VectorEnv`.
 
+    Worker processes, such as those of `gymnasium.vector.AsyncVectorEnv`, must be started with
+    `context="spawn"`: JAX has threads, and a process that is forked from one that uses it hangs.
+
     Args:
       env: an environment of one agent, or its id.
-      params: the distribution over tasks; `env.default_params` if None.
+      params: the distribution over tasks, or a dictionary of the fields to change; by default
+        `env.default_params`.
       episodes_per_trial: episodes of one task before `reset` draws a new one; None keeps the first
         until a reset is seeded or given a `task_key`.
       render_mode: `"rgb_array"` (where the environment draws), `"ansi"` (words) or None.
@@ -215,6 +261,8 @@ def checked(
     """The environment and the params to use; ValueError where they or the mode do not fit."""
     env = of_one_agent(env)
     check_choice("render_mode", render_mode, [*render_modes(env), None])
+    if isinstance(params, Mapping):
+        params = env.make_params(**params)
     return env, env.params_or_default(params)
 
 

@@ -93,7 +93,10 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         renew_every: int,
         render_mode: str | None,
     ) -> None:
+        single.in_one_process.enter()
         self.vec = vec
+        # The state carries the params: one set of compiled programs serves all of them.
+        self._programs = dataclasses.replace(vec, params=None)
         self.num_envs = vec.num_envs
         self.autoreset_mode = autoreset_mode
         self.renew_every = renew_every
@@ -125,6 +128,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         Returns:
           The observations and `{"trial_start": bool[B]}`.
         """
+        single.in_one_process.enter()
         whole = seed is None or (isinstance(seed, int | np.integer) and seed >= 0)
         check(whole, "seed", seed, "one integer >= 0 for the whole batch, or None")
         super().reset(seed=None if seed is None else int(seed))
@@ -134,7 +138,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
             self._resets = 0
         self._resets += 1
         key = jax.random.fold_in(self._root, self._resets)
-        self.state, timestep = _init(self.vec, key, self.vec.params)
+        self.state, timestep = _init(self._programs, key, self.vec.params)
         self._steps = 0
         timestep = single.to_host(timestep)
         return self._observations(timestep), _started(timestep)
@@ -159,13 +163,13 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
             raise ResetNeeded("no episode has begun: call reset()")
         actions = single.to_action(self._native_actions, actions, (self.num_envs,))
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            self.state, arrived, following = _step_and_restart(self.vec, self.state, actions)
+            self.state, arrived, following = _step_and_restart(self._programs, self.state, actions)
         else:
-            self.state, arrived = _step(self.vec, self.state, actions)
+            self.state, arrived = _step(self._programs, self.state, actions)
             following = arrived
         self._steps += 1
         if self.vec.resets == "bank" and self._steps % self.renew_every == 0:
-            self.state = _renew(self.vec, self.state, following)
+            self.state = _renew(self._programs, self.state, following)
         if following is arrived:
             arrived = following = single.to_host(arrived)
             infos = _masked(arrived.info, ~arrived.episode_start)

@@ -15,11 +15,10 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.batching import restart, strip_weak_types
+from gpicljax.batching import Constant, restart, strip_weak_types
 from gpicljax.checks import check, check_choice, missing, refusal
 from gpicljax.environment import Environment, Info
 from gpicljax.interop import _spaces
-from gpicljax.interop._constant import Constant
 
 try:
     from gymnax.environments import spaces as gymnax_spaces

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.batching import restart
+from gpicljax.batching import Constant, restart
 from gpicljax.checks import missing, refusal
 from gpicljax.environment import Environment
 from gpicljax.interop import _spaces
-from gpicljax.interop._constant import Constant
 from gpicljax.registration import resolve
 
 try:

@@ -1,6 +1,9 @@
 """Gymnasium's contract for one environment: its checker, layer 1, and a plain Python loop."""
 
 import copy
+import os
+import signal
+import warnings
 
 import jax
 import numpy as np
@@ -307,3 +310,38 @@ def test_bounds_of_observations_are_gymnasiums(env_id):
 def test_bounds_follow_the_params():
     params = gpicljax.make("Pendulum-v1").make_params(max_speed=(4.0, 12.0))
     assert to_gymnasium("Pendulum-v1", params).observation_space.high[2] == 12
+
+
+@pytest.mark.parametrize("overrides", [{}, {"horizon": 2, "reward_schedule": [2.0, 0.0, -1.0]}])
+def test_a_spec_survives_json(overrides):
+    env = gpicljax.make("FrozenLake-v1")
+    spec = to_gymnasium(env, env.make_params(**overrides), episodes_per_trial=None).spec
+    read = gymnasium.envs.registration.EnvSpec.from_json(spec.to_json())
+    again = gymnasium.make(read).unwrapped
+    assert again.env == env and again.episodes_per_trial is None
+    jax.tree.map(np.testing.assert_array_equal, again.params, env.make_params(**overrides))
+    with pytest.raises(ValueError, match="registered.. without options"):
+        to_gymnasium(gpicljax.make("FrozenLake-v1", size=4)).spec.to_json()
+
+
+def test_numpy_integers_are_seeds():
+    env = to_gymnasium("FrozenLake-v1")
+    assert env.reset(seed=np.int64(3)) == env.reset(seed=3)
+
+
+def test_a_forked_process_is_refused_before_it_hangs():
+    """JAX's threads do not follow a fork."""
+    env = to_gymnasium("FrozenLake-v1")
+    env.reset(seed=0)
+    for use in (lambda: env.reset(seed=1), lambda: to_gymnasium("CliffWalking-v1")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # JAX's, about the fork
+            child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                use()
+            except RuntimeError as error:
+                os._exit("spawn" in str(error))
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1

@@ -308,3 +308,27 @@ def test_bad_input_is_refused():
     for actions in (np.zeros(2, int), np.full(3, 3), np.zeros(3)):
         with pytest.raises(ValueError, match=r"a batch \[3\] of members of Discrete"):
             envs.step(actions)
+
+
+def test_making_it_again_compiles_nothing():
+    """Whatever the params are: they are arguments of the compiled programs."""
+    compiled = []
+
+    def heard(name, duration, **more):
+        compiled.extend([name] * name.endswith("backend_compile_duration"))
+
+    env = gpicljax.make("FrozenLake-v1")
+    counts = []
+    jax.monitoring.register_event_duration_secs_listener(heard)
+    try:
+        for horizon in (100, 100, 7):
+            envs = to_gymnasium_vector("FrozenLake-v1", 5, env.make_params(horizon=horizon))
+            envs.reset(seed=0)
+            for _ in range(7):
+                *_, truncated, _ = envs.step(np.zeros(5, int))
+            assert truncated.any() == (horizon == 7)
+            envs.close()
+            counts.append(len(compiled))
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert 0 < counts[0] == counts[1] == counts[2]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from gpicljax.checks import Process
 from gpicljax.storage.atomic import sync_folder, write_atomically
 from gpicljax.storage.lock import LockedError
 from gpicljax.storage.manifest import MANIFEST, Files, find_problems
@@ -136,10 +137,14 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     write_atomically(path / MANIFEST, text)
 
 
+in_one_process = Process("TensorStore")
+
+
 def tensorstore() -> Any:
     """The library, imported with the first store."""
     import tensorstore
 
+    in_one_process.enter()
     return tensorstore
 
 

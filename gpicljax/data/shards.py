@@ -39,6 +39,7 @@ from gpicljax.data.shard_files import (
     ShardError,
     StoreLockedError,
     find_damage,
+    in_one_process,
     location,
     read_manifest,
     tensorstore,
@@ -175,6 +176,10 @@ class ShardReader:
     Opening compares the sizes of all files with the manifest; a changed byte shows when it is read
     (each chunk has its checksum), or in `find_damage`. New shards are seen by a new reader.
 
+    A reader can be sent to worker processes that are started with "spawn". In a process that is
+    forked from one that reads or writes shards, TensorStore's threads are missing: reading is
+    refused there.
+
     Args:
       path: the store's folder.
       skip_damaged: leave damaged shards out instead of refusing the store. All checksums are then
@@ -189,6 +194,7 @@ class ShardReader:
     Raises:
       DamagedShardError: if there is damage (and `skip_damaged` is false), or no manifest; it names
         every damaged file.
+      RuntimeError: from reading in a forked process.
 
     Example:
       >>> import tempfile
@@ -311,6 +317,7 @@ class ShardReader:
         return _nested(out)
 
     def _array(self, shard: int, leaf: Leaf, folder: Path) -> Any:
+        in_one_process.enter()
         if (shard, leaf.name) not in self._arrays:
             array = tensorstore().open(location(folder), open=True, read=True).result()
             if (array.shape[1:], str(array.dtype.numpy_dtype)) != (leaf.shape, leaf.dtype):

@@ -72,6 +72,10 @@ class LoadedAgent(NamedTuple):
     params: Any
     info: dict[str, Any]
 
+    def __reduce__(self) -> Any:
+        """Pickled without its functions, which are made again from the settings."""
+        return _assembled, (self.env, self.env_params, self.params, self.info)
+
 
 def save_agent(
     folder: str | Path,
@@ -195,8 +199,7 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
     if env is None or env == own:
         env_params = restore(folder, arrays, "env_params", own.default_params)
         return LoadedAgent(own, env_params, agent, params, card)
-    agent = algorithm.acting(env, num_envs, config, network).agent
-    return LoadedAgent(env, env.default_params, agent, params, card)
+    return _assembled(env, env.default_params, params, card)
 
 
 class LoadedLanguageModel(NamedTuple):
@@ -293,6 +296,14 @@ def _hash(identity: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def _assembled(env: Environment, env_params: Any, params: Any, info: dict[str, Any]) -> LoadedAgent:
+    algorithm = agents.get_algorithm(info["algorithm"])
+    config = from_json(algorithm.config, info["config"])
+    network = from_json(algorithm.network, info["network"])
+    agent = algorithm.acting(env, info["num_envs"], config, network).agent
+    return LoadedAgent(env, env_params, agent, params, info)
 
 
 def _environment(

@@ -2,7 +2,10 @@
 
 import json
 import os
+import pickle
 import shutil
+import signal
+import warnings
 from typing import NamedTuple
 
 import jax
@@ -277,3 +280,21 @@ def test_bad_requests_are_refused(store, tmp_path):
         ShardReader(tmp_path / "nowhere")
     with pytest.raises(TypeError, match="JSON"):
         ShardWriter(tmp_path / "other", {"a": np.zeros(2)})
+
+
+def test_a_reader_in_a_forked_process_is_refused_before_it_hangs(tmp_path):
+    with ShardWriter(tmp_path) as writer:
+        writer.append({"x": np.arange(4)})
+    reader = ShardReader(tmp_path)
+    assert pickle.loads(pickle.dumps(reader))[3]["x"] == reader[3]["x"] == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX's, about the fork
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            reader[0]
+        except RuntimeError as error:
+            os._exit("spawn" in str(error))
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -380,3 +381,20 @@ def test_who_learns_within_whole_trials_acts_in_any_of_the_same_spaces(tmp_path,
 
     drawn = set(first(key).tolist())
     assert len(drawn) > 1 and drawn <= {0, 1, 2, 3}
+
+
+def test_a_loaded_agent_can_be_pickled():
+    loaded = load_agent(shipped_model("meta_language_tiny"))
+    again = pickle.loads(pickle.dumps(loaded))
+    assert (again.env, again.info) == (loaded.env, loaded.info)
+    jax.tree.map(np.testing.assert_array_equal, again.params, loaded.params)
+    vec = gpicljax.VectorEnv(loaded.env, 2, resets="fresh", params=loaded.env_params)
+
+    def actions(one):
+        def some(key):
+            start = start_rollout(key, vec, one.agent)
+            return rollout(vec, one.agent, one.params, start, 3, lambda record: record.action)[1]
+
+        return jax.jit(some)(jax.random.key(0))
+
+    np.testing.assert_array_equal(actions(again), actions(loaded))

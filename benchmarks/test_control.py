@@ -44,7 +44,7 @@ def compiled(function, *arguments):
 
 def our_chunk(env, num_envs, **kwargs):
     """A function that does `LENGTH` steps of `num_envs` instances; its compile time."""
-    vec = gpicljax.VectorEnv(env, num_envs, **kwargs)
+    vec = gpicljax.VectorEnv(env, num_envs, resets="bank", **kwargs)
     start = time.process_time()
     init = jax.jit(vec.init, compiler_options=FAST_COMPILE).lower(jax.random.key(0)).compile()
     init_s = time.process_time() - start

@@ -36,7 +36,7 @@ PROBABILITIES = (0.05, 0.25, 0.5, 1.0)
 )
 def test_steps(benchmark, one_core, size, static, rule, num_envs):
     env = gpicljax.make("MazeWorld-v0", size=size, resolution=(1, 128), **static)
-    vec = gpicljax.VectorEnv(env, num_envs, bank_size=256, privileged=True)
+    vec = gpicljax.VectorEnv(env, num_envs, resets="bank", bank_size=256, privileged=True)
     probability = jnp.resize(jnp.asarray(PROBABILITIES), num_envs)
     agent = experts.privileged_agent(env, probability, rule)
 

@@ -41,7 +41,7 @@ def test_new_tasks(benchmark, one_core, size):
 
 def chunk_of(env, num_envs, length, observe):
     """A function that does `length` steps of all instances with random actions; compile time."""
-    vec = gpicljax.VectorEnv(env, num_envs)
+    vec = gpicljax.VectorEnv(env, num_envs, resets="bank")
     keys = jax.random.split(jax.random.key(0), length)
     init, init_s = compiled(vec.init, jax.random.key(0))
     space = env.action_space()

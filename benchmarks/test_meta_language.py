@@ -78,7 +78,7 @@ def test_sequences_of_fresh_languages(benchmark, one_core, each):
 def test_environment_steps(benchmark, one_core):
     """Rewards included, for a prediction of 32 random numbers."""
     num_envs, length = 1024, 256
-    vec = gpicljax.VectorEnv(gpicljax.make("MetaLanguage-v0"), num_envs)
+    vec = gpicljax.VectorEnv(gpicljax.make("MetaLanguage-v0"), num_envs, resets="bank")
 
     def chunk(carry, key):
         def step(carry, key):

@@ -101,7 +101,7 @@ def measure(benchmark, programs, states, steps):
 @pytest.mark.parametrize("env_id", SETTINGS)
 def test_between_resets(benchmark, one_core, env_id):
     static, length = SETTINGS[env_id]
-    vec = gpicljax.VectorEnv(gpicljax.make(env_id, **static), NUM_ENVS)
+    vec = gpicljax.VectorEnv(gpicljax.make(env_id, **static), NUM_ENVS, resets="bank")
     vstate, _ = jax.jit(vec.init)(jax.random.key(0))
     after, _ = jax.jit(make_programs(vec, length)[0])(vstate, jax.random.key(1))
     assert not after.ended.any() and not after.episode.any() and int(after.time) == length

@@ -90,10 +90,13 @@ class VectorEnv:
       env: the environment, or its id.
       num_envs: batch size B.
       episodes_per_trial: episodes of one task before a new one is drawn.
-      resets: where the tasks of new trials come from. `"fresh"`: each is drawn when a trial ends.
-        `"bank"`: blueprints drawn at random from a pool, of which `renew` replaces a share.
-        `"synchronous"`: all trials end together after `steps_per_trial` steps and `renew` starts
-        the next ones; nothing is generated inside `step` but further episodes of the same task.
+      resets: where the tasks of new trials come from; None is `"fresh"`, or `"bank"` where a
+        `bank_size` is given. `"fresh"`: each is drawn when a trial ends. `"bank"`: blueprints drawn
+        at random from a pool, of which `renew` replaces a share. That costs less where starts are
+        expensive and trials short; without `renew` the pool stays as it is, so that no more than
+        `bank_size` blueprints are ever met. `"synchronous"`: all trials end together after
+        `steps_per_trial` steps and `renew` starts the next ones; nothing is generated inside `step`
+        but further episodes of the same task.
       params: the distribution over tasks; `env.default_params` if None.
       tasks: a finite set to draw from instead of the whole distribution.
       bank_size: blueprints P in the bank; by default `max(1024, 4 * num_envs)`.
@@ -118,7 +121,7 @@ class VectorEnv:
     env: Environment
     num_envs: Count
     episodes_per_trial: Count = 1
-    resets: Resets = "bank"
+    resets: Resets | None = None
     params: Any = None
     tasks: TaskSet | None = None
     bank_size: Count | None = None
@@ -130,6 +133,8 @@ class VectorEnv:
     def __post_init__(self) -> None:
         object.__setattr__(self, "env", resolve(self.env))
         check_fields(self)
+        if self.resets is None:
+            object.__setattr__(self, "resets", "fresh" if self.bank_size is None else "bank")
         steps = self.steps_per_trial
         fits = (self.resets == "synchronous") == (steps is not None)
         check(fits, "steps_per_trial", steps, 'an integer with resets="synchronous", else None')

@@ -476,7 +476,7 @@ def test_batches_are_compared_by_value(key):
         assert hash(batch(**options)) == hash(batch(**options))
     different = [
         *same,
-        {"resets": "fresh"},
+        {"resets": "bank"},
         {"params": env.make_params(horizon=4)},
         {"tasks": TaskSet.create(other, 3)},
         {"tasks": TaskSet.create(key, 4)},
@@ -488,3 +488,18 @@ def test_batches_are_compared_by_value(key):
 
 def differ(one, other):
     assert one == one and one != other and hash(one) != hash(other)
+
+
+def test_a_loop_that_never_renews_meets_a_new_task_in_every_trial(key):
+    """As a user writes it: nothing said of resets."""
+    env = gpicljax.make("BernoulliBandit-v0", num_arms=2)
+    vec = gpicljax.VectorEnv(env, 64, params=env.make_params(horizon=2))
+
+    def step(vstate, _):
+        vstate, timestep = vec.step(vstate, jnp.zeros(64, jnp.int32))
+        return vstate, (vstate.task.probabilities[:, 0], timestep.trial_start)
+
+    tasks, begun = jax.jit(lambda key: jax.lax.scan(step, vec.init(key)[0], None, 120)[1])(key)
+    assert len(np.unique(tasks[begun])) == begun.sum() == 64 * 40
+    kinds = [gpicljax.VectorEnv(env, 4, bank_size=size).resets for size in (None, 8)]
+    assert kinds == ["fresh", "bank"]

@@ -98,7 +98,7 @@ from gpicljax.runtime import RunConfig
 from gpicljax.runtime.loop import run_chunks
 from gpicljax.runs.run_directory import open_run
 
-vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), 64)
+vec = gpicljax.VectorEnv(gpicljax.make("FrozenLake-v1"), 64, resets="bank")
 
 @jax.jit
 def chunk(state):

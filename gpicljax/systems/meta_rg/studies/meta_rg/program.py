@@ -69,6 +69,7 @@ def build(config: Config) -> Program:
     vec = gpicljax.VectorEnv(
         env,
         config.agent.num_envs,
+        resets="bank",
         bank_size=config.bank_size,
         renew_share=config.renew_share,
         params=env.make_params(

@@ -87,7 +87,8 @@ def learner(config: Config, env: MetaRG) -> Learner:
     network = recurrent_q_network(
         dataclasses.replace(config.network, predictions=("feedback",)), observation, actions
     )
-    vec = gpicljax.VectorEnv(env, settings.num_envs, bank_size=config.bank_size, renew_share=0.5)
+    bank = {"resets": "bank", "bank_size": config.bank_size, "renew_share": 0.5}
+    vec = gpicljax.VectorEnv(env, settings.num_envs, **bank)
 
     expects = r2d2.Auxiliary("feedback", coming_feedback(env), config.feedback_weight)
     trainer = r2d2.make(settings, vec, network, (expects,))

@@ -5,7 +5,7 @@
     gpicljax serve ByteStream-v0 --set rules=reference --results results.json
 
 Learners connect to port 5556 and the ports behind it (see `gpicljax.serve.remote`). Results are
-written every ten seconds and at the end, however it comes.
+written at the start, every ten seconds and at the end, also where SIGTERM or Ctrl-C brings it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,9 +22,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from gpicljax.checks import check, refusal
 from gpicljax.rollout import GIVE_UP, ActionRequest, Record, host_play
 from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.runtime.mesh import enable_compilation_cache
+from gpicljax.runtime.signals import catch_stop, exit_code
 from gpicljax.serve.remote import PORT, RemoteLearners, check_bytes
 from gpicljax.storage import write_atomically
 from gpicljax.storage.atomic import to_json_text
@@ -110,7 +113,10 @@ def serve(
       learners: the connected learners.
       steps: of each learner at most.
       seconds: of the whole at most; any number if None.
-      results: file to be kept up to date; none if None.
+      results: file to be kept up to date; none if None. Where it cannot be written, a warning is
+        printed and the learners play on.
+
+    `learners.stop` ends the run: learners are given up at their next step.
 
     Returns:
       What the file says: how it ended, and steps, reward and tasks of every learner.
@@ -126,7 +132,12 @@ def serve(
 
     def write() -> None:
         if results is not None:
-            write_atomically(results, to_json_text(account.summary()))
+            try:
+                write_atomically(results, to_json_text(account.summary()))
+            except OSError as error:
+                print(f"warning: {results} was not written: {error}", file=sys.stderr)
+
+    write()
 
     def agent(moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
         nonlocal written
@@ -134,6 +145,10 @@ def serve(
             if not noted[i]:
                 account.note(i, moment.timestep.reward, moment.timestep.info)
                 noted[i] = True
+        if learners.stop.signal:
+            for i in moments:
+                account.ended[i] = f"stopped by {learners.stop.signal.name}"
+            return dict.fromkeys(moments, GIVE_UP)
         now = time.monotonic()
         if seconds is not None and now - began > seconds:
             for i in moments:
@@ -168,6 +183,21 @@ def serve(
     return account.summary()
 
 
+def check_results(path: Path) -> None:
+    """Refuses a file that cannot be written, before anything is played.
+
+    Raises:
+      ValueError: where it is a folder, or no file can be made beside it.
+    """
+    accepted = "a file in a folder that exists and can be written"
+    check(not path.is_dir(), "--results", str(path), accepted)
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise ValueError(refusal("--results", str(path), f"{accepted} ({error})")) from None
+
+
 def one_thread() -> None:
     """Tells XLA, before its first use, that programs are small and run one after the other.
 
@@ -197,6 +227,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     enable_compilation_cache()
     try:
+        check_results(options.results)
         env, params = make_environment(options)
         check_bytes(env)
         vec = VectorEnv(env, options.learners, resets="fresh", params=params)
@@ -204,7 +235,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    with learners:
+    with learners, catch_stop() as learners.stop:
         print("waiting for learners at ports", *learners.ports, "(Ctrl-C ends)", flush=True)
         try:
             learners.greet()
@@ -219,11 +250,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         except ConnectionError as error:
             print(f"error: {error}", file=sys.stderr)
-            return 1
-        except KeyboardInterrupt:
-            print(f"stopped; what there is, is in {options.results}", file=sys.stderr)
-            return 130
+            return exit_code(learners.stop.signal) if learners.stop.signal else 1
     for i, learner in enumerate(summary["learners"]):
         print(f"learner {i}: " + ", ".join(f"{what} {value}" for what, value in learner.items()))
     print(f"results in {options.results}")
+    if learners.stop.signal:
+        return exit_code(learners.stop.signal)
     return 0 if all(learner["ended"] == THROUGH for learner in summary["learners"]) else 1

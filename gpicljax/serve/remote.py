@@ -10,6 +10,7 @@ the bytes 0 to 255 by their number and travel in UTF-8. The first reward is 0.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -20,10 +21,15 @@ from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment
 from gpicljax.play.stream import is_stream
 from gpicljax.rollout import GIVE_UP, ActionRequest
+from gpicljax.runtime.signals import StopRequest
 
 PORT = 5556
 HELLO = "hello"
 _SLICE = 200  # milliseconds between two looks at whether a learner is still there
+_EVERY = 1.0  # seconds between two looks at who comes and goes while learners are quick
+_LONGEST = 1024  # bytes of a message; a learner that sends more is disconnected
+_CLOSED = "the connection was closed"
+_LOG = logging.getLogger(__name__)
 
 
 def check_bytes(env: Environment) -> None:
@@ -46,6 +52,56 @@ class _LeftError(Exception):
     """A learner is of no further use."""
 
 
+class _Peers:
+    """The connections of one socket, and which of them is the learner's: the one that greeted.
+
+    Others come and go, port probes and second learners among them, and change nothing.
+    """
+
+    def __init__(self, socket: Any) -> None:
+        """Listens for the socket's events; it is not bound yet."""
+        from zmq import Event
+
+        self._kinds, self.port = Event, 0
+        events = Event.ACCEPTED | Event.DISCONNECTED | Event.HANDSHAKE_SUCCEEDED
+        self._monitor = socket.get_monitor_socket(events)
+        self._open: set[int] = set()
+        self._learner: int | None = None
+        self._left = False
+
+    def greeted(self, connection: int) -> None:
+        """The learner has this connection."""
+        self.look()
+        self._learner, self._left = connection, connection not in self._open
+
+    def is_learner(self, connection: int) -> bool:
+        """Whether the learner has this connection; any one where none was asked to greet."""
+        return self._learner is None or connection == self._learner
+
+    def has_left(self) -> bool:
+        """Whether the learner's connection was closed."""
+        self.look()
+        return self._left
+
+    def look(self) -> None:
+        """Takes in what has happened."""
+        from zmq.utils.monitor import recv_monitor_message
+
+        while self._monitor.poll(0):
+            event: Any = recv_monitor_message(self._monitor)
+            if event["event"] == self._kinds.ACCEPTED:
+                self._open.add(event["value"])
+            elif event["event"] == self._kinds.DISCONNECTED:
+                self._open.discard(event["value"])
+                self._left |= event["value"] == self._learner
+            elif self._learner is not None and not self._left:
+                _LOG.warning("port %d: turned another learner away; it has one", self.port)
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._monitor.close()
+
+
 class RemoteLearners:
     """A learner at the other end of a socket for each instance; see the module.
 
@@ -55,13 +111,14 @@ class RemoteLearners:
     Args:
       count: learners, on ports that follow one another.
       port: the first learner's; 0 takes free ones, see `ports`.
-      address: interface that the sockets are bound to.
+      address: interface that the sockets are bound to, IPv4 or IPv6.
       patience: seconds to wait for a learner's next message.
 
     Attributes:
       ports: where each learner is to connect.
       steps: how many actions each has sent.
       left: why some were given up, by number.
+      stop: the request to stop that waiting heeds, as `runtime.signals.catch_stop` yields it.
 
     Raises:
       ImportError: if `pyzmq` is not installed (`pip install "gpicljax[serve]"`).
@@ -90,39 +147,45 @@ class RemoteLearners:
         self.ports: list[int] = []
         self.steps = [0] * count
         self.left: dict[int, str] = {}
+        self.stop = StopRequest()
+        self._looked = time.monotonic()
         self._zmq = zmq
         self._context = zmq.Context()
         self._sockets: list[Any] = []
-        self._monitors: list[Any] = []
+        self._peers: list[_Peers] = []
         self._asked = [False] * count
         try:
             for i in range(count):
-                self._bind(f"tcp://{address}", port + i if port else 0)
+                self._bind(address, port + i if port else 0)
         except zmq.ZMQError as error:
             self.close()
             raise ValueError(
                 f"port: got {port + len(self.ports)} at {address}: {error}; accepted: a free one"
             ) from None
 
-    def _bind(self, endpoint: str, port: int) -> None:
+    def _bind(self, address: str, port: int) -> None:
         socket = self._context.socket(self._zmq.PAIR)
         self._sockets.append(socket)
-        socket.linger = 0
-        self._monitors.append(socket.get_monitor_socket(self._zmq.EVENT_DISCONNECTED))
+        socket.linger, socket.maxmsgsize = 0, _LONGEST
+        socket.ipv6 = ":" in address
+        host = address.strip("[]")
+        endpoint = f"tcp://[{host}]" if socket.ipv6 else f"tcp://{host}"
+        self._peers.append(_Peers(socket))
         if port:
             socket.bind(f"{endpoint}:{port}")
         else:
             port = socket.bind_to_random_port(endpoint)
         self.ports.append(port)
+        self._peers[-1].port = port
 
     def close(self) -> None:
         """Closes the sockets."""
         for socket in self._sockets:
             socket.disable_monitor()
             socket.close()
-        for monitor in self._monitors:
-            monitor.close()
-        self._sockets, self._monitors = [], []
+        for peers in self._peers:
+            peers.close()
+        self._sockets, self._peers = [], []
         self._context.term()
 
     def __enter__(self) -> RemoteLearners:
@@ -142,11 +205,12 @@ class RemoteLearners:
         """
         for i in range(len(self._sockets)):
             try:
-                said = self._message(i, patience)
+                said, connection = self._message(i, patience)
             except _LeftError as error:
                 raise ConnectionError(f"learner {i}: {error}") from None
             if said != HELLO:
                 raise ConnectionError(f"learner {i}: said {said[:40]!r}; accepted: {HELLO!r}")
+            self._peers[i].greeted(connection)
 
     def __call__(self, moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
         """Sends pending observations to the learners; returns the actions received."""
@@ -156,6 +220,11 @@ class RemoteLearners:
                 self._send(i, str(int(np.asarray(seen.reward))))
                 self._send(i, chr(int(np.asarray(seen.observation))))
                 self._asked[i] = True
+        if time.monotonic() - self._looked > _EVERY:
+            # Events that nothing reads would block the sockets in the end.
+            self._looked = time.monotonic()
+            for peers in self._peers:
+                peers.look()
         # Asking a poller costs as much as a message: one learner alone is just waited for.
         ready = self._ready(list(moments)) if len(moments) > 1 else moments
         return {i: self._answer(i) for i in ready}
@@ -167,7 +236,9 @@ class RemoteLearners:
 
     def _answer(self, i: int) -> Any:
         try:
-            said = self._message(i, self.patience)
+            said, connection = self._message(i, self.patience)
+            if not self._peers[i].is_learner(connection):
+                raise _LeftError(_CLOSED)
             if len(said) != 1 or ord(said) > 255:
                 raise _LeftError(
                     f"sent {said[:40]!r}; accepted: one character with a number in 0 .. 255"
@@ -186,22 +257,27 @@ class RemoteLearners:
             poller.register(self._sockets[i], self._zmq.POLLIN)
         until = time.monotonic() + self.patience
         while not (heard := dict(poller.poll(_SLICE))):
-            if gone := [i for i in some if self._monitors[i].poll(0)]:
+            if gone := [i for i in some if self._peers[i].has_left()]:
                 return gone
-            if time.monotonic() > until:
+            if time.monotonic() > until or self.stop.signal:
                 return some[:1]
         return [i for i in some if self._sockets[i] in heard]
 
-    def _message(self, i: int, patience: float | None) -> str:
+    def _message(self, i: int, patience: float | None) -> tuple[str, int]:
+        """The next message, and the number of the connection that it came by."""
         until = None if patience is None else time.monotonic() + patience
         socket = self._sockets[i]
         while not socket.poll(_SLICE, self._zmq.POLLIN):
-            if self._monitors[i].poll(0):
-                raise _LeftError("the connection was closed")
+            if self.stop.signal:
+                raise _LeftError(f"stopped by {self.stop.signal.name}")
+            if self._peers[i].has_left():
+                raise _LeftError(_CLOSED)
             if until is not None and time.monotonic() > until:
                 raise _LeftError(f"no message for {patience:g} seconds")
-        message = socket.recv()
+        first, *others = socket.recv_multipart(copy=False)
+        if others:
+            raise _LeftError(f"sent a message of {1 + len(others)} parts; accepted: one part")
         try:
-            return message.decode()
+            return first.bytes.decode(), first.get(self._zmq.SRCFD)
         except UnicodeDecodeError:
-            raise _LeftError(f"sent {message[:40]!r}; accepted: UTF-8") from None
+            raise _LeftError(f"sent {first.bytes[:40]!r}; accepted: UTF-8") from None

@@ -2,6 +2,9 @@
 
 import contextlib
 import json
+import os
+import signal
+import socket
 import threading
 import time
 
@@ -21,12 +24,12 @@ def start(learner, port):
     """Runs `learner(socket)` in a thread of its own, connected."""
 
     def run():
-        with zmq.Context() as context, context.socket(zmq.PAIR) as socket:
-            socket.linger = 200
-            socket.rcvtimeo = 5000
-            socket.connect(f"tcp://127.0.0.1:{port}")
+        with zmq.Context() as context, context.socket(zmq.PAIR) as mine:
+            mine.linger = 200
+            mine.rcvtimeo = 5000
+            mine.connect(f"tcp://127.0.0.1:{port}")
             with contextlib.suppress(zmq.Again):  # a run may end without a word
-                learner(socket)
+                learner(mine)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -124,6 +127,121 @@ def test_who_does_not_greet_is_not_served():
         start(lambda socket: socket.send_string("bonjour"), learners.ports[0])
         with pytest.raises(ConnectionError, match="said 'bonjour'; accepted: 'hello'"):
             learners.greet(5)
+
+
+def probe(port):
+    """Looks whether the port is open, in two ways, and goes away again."""
+    socket.create_connection(("127.0.0.1", port)).close()
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+
+
+def test_strangers_change_nothing(one, caplog):
+    def learner(mine):
+        mine.send_string("hello")
+        for step in range(4):
+            mine.recv_string(), mine.recv_string()
+            if step == 1:
+                probe(port)
+                start(lambda second: second.send_string("hello"), port)
+            time.sleep(0.5 if step in (1, 2) else 0)  # longer than between two looks
+            mine.send_string(" ")
+        mine.poll(300)
+
+    with RemoteLearners(port=0, patience=5) as learners:
+        port = learners.ports[0]
+        probe(port)
+        timer = threading.Timer(0.5, start, (learner, port))
+        timer.start()
+        learners.greet(5)
+        summary = command.serve(jax.random.key(0), one, learners, steps=4)
+        timer.join()
+    assert summary["learners"][0]["ended"] == "through"
+    assert summary["learners"][0]["steps"] == 4
+    assert f"port {port}: turned another learner away" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("message", "ended"),
+    [
+        ([b"a", b"b"], "step 1: sent a message of 2 parts; accepted: one part"),
+        ([b"x" * 2000], "step 1: the connection was closed"),
+    ],
+)
+def test_messages_of_another_form_are_refused(message, ended, one):
+    after = lambda socket: (socket.send_multipart(message), socket.poll(1000))  # noqa: E731
+    with RemoteLearners(port=0, patience=5) as learners:
+        start(echo(1, after=after), learners.ports[0])
+        learners.greet(5)
+        summary = command.serve(jax.random.key(0), one, learners, steps=6)
+    assert summary["learners"][0]["ended"] == ended
+
+
+def test_another_one_in_a_learners_place_is_not_taken_for_it(one):
+    """The one left, and the next one connects before this is noticed."""
+    gone = threading.Event()
+
+    def second(socket):
+        socket.send_string("hello")
+        socket.poll(1000)
+
+    with RemoteLearners(port=0, patience=5) as learners:
+        first = start(echo(0, after=lambda socket: gone.wait(5)), learners.ports[0])
+        learners.greet(5)
+        gone.set()
+        first.join()
+        start(second, learners.ports[0])
+        time.sleep(0.3)
+        summary = command.serve(jax.random.key(0), one, learners, steps=6)
+    assert summary["learners"][0]["ended"] == "step 0: the connection was closed"
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="without IPv6")
+@pytest.mark.parametrize("address", ["::1", "[::1]"])
+def test_addresses_of_ipv6(address):
+    with (
+        RemoteLearners(port=0, address=address) as learners,
+        zmq.Context() as context,
+        context.socket(zmq.PAIR) as mine,
+    ):
+        mine.ipv6, mine.linger = True, 0
+        mine.connect(f"tcp://[::1]:{learners.ports[0]}")
+        mine.send_string("hello")
+        learners.greet(5)
+
+
+def test_results_that_cannot_be_written(one, tmp_path, capsys):
+    for path in (tmp_path, tmp_path / "none" / "results.json"):
+        assert command.main(["ByteStream-v0", "--results", str(path)]) == 2
+        assert "error: --results: got" in capsys.readouterr().err
+    folder = tmp_path / "taken away"
+    with RemoteLearners(port=0, patience=5) as learners:
+        start(echo(2), learners.ports[0])
+        learners.greet(5)
+        results = folder / "results.json"
+        folder.write_text("a file where the folder was")
+        summary = command.serve(jax.random.key(0), one, learners, steps=2, results=results)
+    assert summary["learners"][0]["ended"] == "through"
+    assert f"warning: {results} was not written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_end_the_command_with_results(number, code, tmp_path, monkeypatch):
+    """Also while it waits for a learner that is silent."""
+    parrots = lambda env_id, **static: parrot.Parrot(**static)  # noqa: E731
+    monkeypatch.setattr(environment_arguments, "make", parrots)
+    with RemoteLearners(port=0) as free:
+        port = free.ports[0]
+
+    def stop(socket):
+        os.kill(os.getpid(), number)
+        time.sleep(1)
+
+    start(echo(2, after=stop), port)
+    results = tmp_path / "results.json"
+    assert command.main(["Parrot", "--port", str(port), "--results", str(results)]) == code
+    (learner,) = json.loads(results.read_text())["learners"]
+    assert learner["steps"] == 2 and f"stopped by {number.name}" in learner["ended"]
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from gpicljax.batching import any_across_vmap
 from gpicljax.checks import check
 
 
@@ -115,13 +116,19 @@ def sample(key: jax.Array, replay: ReplayState, batch_size: int) -> ReplaySample
 def _filled_place(priorities: jax.Array, indices: jax.Array) -> jax.Array:
     """The nearest places up to these that have a priority, else the first that has, `int32[B]`.
 
-    Rounded sums neither rise steadily nor stand still at an empty place, so that a draw may meet
-    one.
+    Rounded sums neither rise steadily nor stand still at an empty place, so that one draw of a
+    hundred thousand meets one. Only then are all places looked at.
     """
-    filled = priorities > 0
-    places = jnp.arange(priorities.shape[0], dtype=jnp.int32)
-    nearest = jax.lax.cummax(jnp.where(filled, places, -1))[indices]
-    return jnp.where(nearest < 0, jnp.argmax(filled).astype(jnp.int32), nearest)
+
+    def moved(loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        filled = priorities > 0
+        places = jnp.arange(priorities.shape[0], dtype=jnp.int32)
+        nearest = jax.lax.cummax(jnp.where(filled, places, -1))[loop[1]]
+        first = jnp.argmax(filled).astype(jnp.int32)
+        return jnp.zeros((), bool), jnp.where(nearest < 0, first, nearest)
+
+    met = (priorities[indices] <= 0).any()
+    return jax.lax.while_loop(lambda loop: any_across_vmap(loop[0]), moved, (met, indices))[1]
 
 
 def set_priorities(

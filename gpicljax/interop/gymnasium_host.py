@@ -18,6 +18,7 @@ Example:
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -222,6 +223,7 @@ class GymnasiumBatch:
         self.actions, self.replay_noise = actions, replay_noise
         self._make = make
         self._open: list[Any] = []
+        weakref.finalize(self, _close_all, self._open)
         env = make()
         given = isinstance(env, gymnasium.Env)
         check(given, "make", type(env).__name__, "a function that makes a gymnasium.Env")
@@ -255,9 +257,13 @@ class GymnasiumBatch:
         return instances
 
     def close(self) -> None:
-        """Closes the environments; `host_play` does so at its end."""
-        while self._open:
-            self._open.pop().close()
+        """Closes the environments, as `host_play` does at its end, and the collector of garbage."""
+        _close_all(self._open)
+
+
+def _close_all(environments: list[Any]) -> None:
+    while environments:
+        environments.pop().close()
 
 
 def from_gymnasium(

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 
 import jax
 import numpy as np
@@ -170,6 +171,12 @@ def test_every_environment_is_closed_at_the_end(fault):
     with pytest.raises(RuntimeError) if fault else contextlib.nullcontext():
         host_play(jax.random.key(0), batch, agent, max_steps=2, keep=keep)
     assert len(Clock.opened) == 4 and set(Clock.closed) == set(Clock.opened)
+    # Without `host_play`: with the batch and its instances.
+    instances = from_gymnasium(Clock, num_envs=2, actions=2).start(jax.random.key(0))
+    instances[0].step(np.zeros(2, np.float32))
+    del instances
+    gc.collect()
+    assert len(Clock.opened) == 7 and set(Clock.closed) == set(Clock.opened)
 
 
 def test_entries_with_bounds_of_their_own_are_told_one_by_one(key):

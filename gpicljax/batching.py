@@ -69,15 +69,16 @@ class Constant:
         """The pytree, its leaves as JAX arrays."""
         return jax.tree.map(jnp.asarray, self.tree)
 
-    def _content(self) -> tuple:
+    @functools.cached_property
+    def _content(self) -> tuple[Any, ...]:
         leaves, structure = jax.tree.flatten(self.tree)
         return structure, tuple((leaf.shape, leaf.dtype.str, leaf.tobytes()) for leaf in leaves)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Constant) and self._content() == other._content()
+        return isinstance(other, Constant) and self._content == other._content
 
     def __hash__(self) -> int:
-        return hash(self._content())
+        return hash(self._content)
 
 
 def unshared(tree: T, *others: Any) -> T:

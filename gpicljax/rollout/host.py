@@ -259,6 +259,9 @@ class HostBatch:
         begun = self._init(key, env_params, task)
         return [Instance(self, *self._enter(*begun, np.int32(i))) for i in range(self.num_envs)]
 
+    def close(self) -> None:
+        """Nothing: instances of JAX hold nothing open."""
+
 
 def host_play(
     key: jax.Array,

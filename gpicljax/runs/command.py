@@ -35,6 +35,7 @@ from gpicljax.runs.stored_runs import (
     StoredRun,
     UnknownRunError,
     by_method,
+    cells_of,
     config_differences,
     find_run,
     find_runs,
@@ -63,7 +64,7 @@ class ListRuns:
 
     def __call__(self, out: Console) -> None:
         """Prints the table."""
-        runs = [read_run(path) for path in find_runs(self.runs_dir)]
+        runs = [cell for path in find_runs(self.runs_dir) for cell in cells_of(read_run(path))]
         if not runs:
             out.print(f"no runs in {self.runs_dir}")
             return
@@ -111,11 +112,14 @@ class ShowRun:
                 table.add_row(escape(name), escape(str(value)))
             _print(out, table)
         if run.metrics:
-            table = _table("metric, last chunk", "mean", "95 % interval", "seeds", right=(1,))
+            cells, columns = cells_of(run), ("metric, last chunk", "mean", "95 % interval", "seeds")
+            table = _table(*["cell"] * (len(cells) > 1), *columns)
             for name in run.metrics:
-                seeds = run.seeds(name)
-                each = " ".join(f"{x:.4g}" for x in seeds) if seeds.size > 1 else ""
-                table.add_row(escape(name), _mean(seeds), _bounds(seeds), each)
+                for cell in cells:
+                    seeds = cell.seeds(name)
+                    each = " ".join(f"{x:.4g}" for x in seeds) if seeds.size > 1 else ""
+                    row = escape(name), _mean(seeds), _bounds(seeds), each
+                    table.add_row(*[escape(cell.cell)] * (len(cells) > 1), *row)
             _print(out, table)
             _print_not_finite(out, [run])
         checkpoints = run.checkpoints()
@@ -139,7 +143,8 @@ class CompareRuns:
     """Compares runs: configurations, last metrics over seeds, and learning curves in one figure."""
 
     runs: tyro.conf.Positional[tuple[str, ...]]
-    """Two or more runs, EXPERIMENT/NAME; names alone or paths of their folders will do."""
+    """Two or more runs, or one of several cells, EXPERIMENT/NAME; names alone or paths of their
+    folders will do. The cells of a sweep are compared as runs of their own."""
     metric: str | None = None
     """What to draw; by default what the first run's progress line showed."""
     out: Path = Path("comparison.png")
@@ -156,9 +161,9 @@ class CompareRuns:
     def __call__(self, out: Console) -> None:
         """Prints the tables and draws the figure."""
         paths = dict.fromkeys(find_run(self.runs_dir, name) for name in self.runs)
-        if len(paths) < 2:
+        runs = [cell for path in paths for cell in cells_of(read_run(path))]
+        if len(runs) < 2:
             raise UnknownRunError(refusal("runs", self.runs, "two or more different runs"))
-        runs = [read_run(path) for path in paths]
         names = _labels(runs)
         metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
         metric = self.metric or next((r.key_metric for r in runs if r.key_metric), None)
@@ -184,13 +189,13 @@ class CompareRuns:
             _print(out, table)
             out.print("mean over seeds ± half of its 95 % t-interval (number of seeds)")
             _print_not_finite(out, runs)
-        if self.by is not None and metric is not None:
-            _print(out, self._aggregates(runs, metric))
         if self.csv is not None:
             write_values(self.csv, runs)
             out.print(f"values: {escape(str(self.csv))}")
         if metric is not None:
             self._draw(out, dict(zip(names, runs, strict=True)), metric)
+        if self.by is not None and metric is not None:  # last: what it refuses loses nothing else
+            _print(out, self._aggregates(runs, metric))
 
     def _aggregates(self, runs: Sequence[StoredRun], metric: str) -> Table:
         """Methods, their interquartile means, and how likely each beats the first."""
@@ -334,9 +339,8 @@ def _facts(runs: Sequence[StoredRun], names: Sequence[str] = ("",)) -> Table:
 
 def _labels(runs: Sequence[StoredRun]) -> list[str]:
     """Names short enough for a figure: without the experiment, if there is only one."""
-    short = [run.path.name for run in runs]
     same = len({run.path.parent.name for run in runs}) == 1
-    return short if same else [run.name for run in runs]
+    return [run.name.partition("/")[2] if same else run.name for run in runs]
 
 
 def _status(run: StoredRun) -> str:

@@ -45,6 +45,7 @@ class StoredRun:
       summary: `summary.json`; empty until the experiment has finished.
       problems: what is damaged, for people.
       running: whether a process has the run open.
+      cell: which cell of a grid this is, see `cells_of`; empty for the whole run.
 
     Example:
       >>> records = [{"step": 1, "return": [0.25, 0.75]}]
@@ -60,11 +61,12 @@ class StoredRun:
     summary: dict[str, Any]
     problems: tuple[str, ...]
     running: bool
+    cell: str = ""
 
     @property
     def name(self) -> str:
-        """`experiment/name`."""
-        return f"{self.path.parent.name}/{self.path.name}"
+        """`experiment/name`, and the cell in brackets."""
+        return f"{self.path.parent.name}/{self.path.name}{f' [{self.cell}]' * bool(self.cell)}"
 
     @property
     def done(self) -> int:
@@ -220,6 +222,53 @@ def read_run(path: Path) -> StoredRun:
     return StoredRun(path, config, plan, records, summary, tuple(problems), running)
 
 
+def cells_of(run: StoredRun) -> list[StoredRun]:
+    """A run of several cells as one run for each, with its own seeds; any other as it is.
+
+    The configuration of each has the cell's settings under `cell`.
+
+    Example:
+      >>> names = [f"rate={rate}, seed {seed}" for rate in (1, 2) for seed in (0, 1)]
+      >>> records = [{"step": 1, "observations": 400, "return": [0.0, 0.5, 1.0, 2.0]}]
+      >>> run = StoredRun(Path("bandits/sweep"), {}, {"replicas": names}, records, {}, (), False)
+      >>> [(each.name, each.seeds("return").tolist()) for each in cells_of(run)]
+      [('bandits/sweep [rate=1]', [0.0, 0.5]), ('bandits/sweep [rate=2]', [1.0, 2.0])]
+    """
+    names = run.plan.get("replicas")
+    names = [str(name) for name in names] if isinstance(names, list | tuple) else []
+    lanes: dict[str, list[int]] = {}
+    for lane, name in enumerate(names):
+        lanes.setdefault(name.rpartition(", seed ")[0], []).append(lane)
+    if len(lanes) < 2:
+        return [run]
+    found = []
+    for cell, own in lanes.items():
+        parts = [part.partition("=") for part in cell.split(", ")]
+        settings = {name: value for name, equals, value in parts if equals} or cell
+        records = [_of_lanes(record, names, own) for record in run.records]
+        config = run.config | {"cell": settings}
+        found.append(dataclasses.replace(run, cell=cell, config=config, records=records))
+    return found
+
+
+def _of_lanes(record: dict[str, Any], names: list[str], own: list[int]) -> dict[str, Any]:
+    """A record of some of the seeds: what has a value for each, and their share of the rest."""
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: cut(each) for name, each in value.items()}
+        if isinstance(value, list) and len(value) == len(names):
+            return [value[lane] for lane in own]
+        return value
+
+    kept = {name: x if name in BOOKKEEPING else cut(x) for name, x in record.items()}
+    if isinstance(count := record.get("observations"), int):
+        kept["observations"] = count * len(own) // len(names)
+    if isinstance(broken := record.get(NOT_FINITE), list):
+        kept[NOT_FINITE] = [name for name in broken if name in {names[lane] for lane in own}]
+    return kept
+
+
 def find_runs(runs_dir: Path) -> list[Path]:
     """The run folders below `runs_dir`, `<experiment>/<name>`, sorted by name."""
     if not runs_dir.is_dir():
@@ -321,7 +370,10 @@ def by_method(runs: Sequence[StoredRun], field: str, metric: str) -> dict[str, l
 
 
 def write_values(path: Path, runs: Sequence[StoredRun]) -> None:
-    """Every value of every metric as a CSV file: one row for each run, chunk, metric and seed.
+    """Every value of every metric as a CSV file: a row for each run, cell, chunk, metric and seed.
+
+    Results of the summary are the chunk `final`; where a result is a list, its entries have the
+    numbers 0, 1 and so on in the place of seeds.
 
     Example:
       >>> import tempfile
@@ -330,15 +382,26 @@ def write_values(path: Path, runs: Sequence[StoredRun]) -> None:
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     write_values(Path(folder) / "values.csv", [run])
       ...     (Path(folder) / "values.csv").read_text().split()
-      ['run,chunk,observations,metric,seed,value', 'bandits/quick,1,100,return,0,0.5']
+      ['run,cell,chunk,observations,metric,seed,value', 'bandits/quick,,1,100,return,0,0.5']
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow(["run", "chunk", "observations", "metric", "seed", "value"])
+        rows.writerow(["run", "cell", "chunk", "observations", "metric", "seed", "value"])
+        finals: dict[Path, StoredRun] = {}
         for run in runs:
+            name = f"{run.path.parent.name}/{run.path.name}"
+            finals.setdefault(run.path, run)
             for index, record in enumerate(run.records):
-                place = [run.name, record["step"], record.get("observations", "")]
+                place = [name, run.cell, record["step"], record.get("observations", "")]
                 for metric in run.metrics:
                     for seed, value in enumerate(run.seeds(metric, index)):
                         rows.writerow([*place, metric, seed, repr(float(value))])
+        for path, run in finals.items():
+            place = [f"{path.parent.name}/{path.name}", "", "final", ""]
+            results = run.summary.get("results")
+            for name, found in (flatten(results, separator="/") if results else {}).items():
+                values = as_numbers(found)
+                for number, value in enumerate(() if values is None else np.ravel(values)):
+                    seed = number if values is not None and values.ndim else ""
+                    rows.writerow([*place, name, seed, repr(float(value))])

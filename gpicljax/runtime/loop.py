@@ -112,7 +112,7 @@ def run_chunks(
       on_metrics: called with the step and the metrics (on the host, whole) after each chunk
         is logged; a chunk that is repeated after a resume is reported again.
       progress: the progress line; None for silence.
-      key_metric: what `gpicljax runs` shows of the run first.
+      key_metric: what `gpicljax runs` shows of the run first; by default that of the progress line.
       observations_per_chunk: observations that one chunk processes, over all runs.
 
     Returns:
@@ -135,7 +135,7 @@ def run_chunks(
         run=run,
         replicas=replicas,
         progress=progress,
-        key_metric=key_metric,
+        key_metric=key_metric if progress is None else key_metric or progress.key_metric,
         num_chunks=num_chunks,
         updates=updates,
         checkpoint_every=checkpoint_every,
@@ -202,6 +202,7 @@ class _Loop:
                 num_chunks=self.num_chunks,
                 observations_per_chunk=self.observations,
                 key_metric=self.key_metric,
+                replicas=self._names,
             )
         return records
 

@@ -77,7 +77,10 @@ def learning_curves(
         x, curve = axis[name], icl_curve(run, np.isfinite(run), confidence=confidence)
         for seed in run:
             axes.plot(x, seed, color=colour, linewidth=0.8, alpha=0.3)
+        # The interval of a few seeds may be far wider than what they differ in: it sets no axis.
+        before = axes.dataLim.frozen()
         axes.fill_between(x, curve.low, curve.high, color=colour, alpha=0.14, linewidth=0)
+        axes.dataLim.set(before)
         axes.plot(x, curve.mean, color=colour, linewidth=2.2, solid_capstyle="round")
         if name:
             labels.append(Label(name, _last(curve.mean), colour, bold=True))

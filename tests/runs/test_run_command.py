@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,9 @@ from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.runs.progress import Progress
 from gpicljax.runs.run_directory import open_run, write_summary
 from gpicljax.runs.stored_runs import UnknownRunError, by_method, find_runs, read_run
-from gpicljax.runtime import RunConfig
+from gpicljax.runtime import RunConfig, make_mesh
 from gpicljax.runtime.loop import run_chunks
+from gpicljax.runtime.replicas import Replicas
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +173,8 @@ def test_a_comparison_pools_runs_by_method_and_writes_values(ask, runs):
     assert f"{share:.0%}" in line(lines, "0.5")
     with (runs.parent / "tables" / "values.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == (12 + 8) * (1 + 3 + 3)  # a loss, three rewards and three norms a chunk
+    # A loss, three rewards and three norms a chunk; the summary of each run has one result.
+    assert len(rows) == (12 + 8) * (1 + 3 + 3) + 2
     last = [r for r in rows if (r["run"], r["chunk"], r["metric"]) == ("mazes/fast", "8", "reward")]
     np.testing.assert_allclose([float(r["value"]) for r in last], seeds[0.5], rtol=1e-6)
     assert [r["seed"] for r in last] == ["0", "1", "2"] and last[0]["observations"] == "2400"
@@ -300,3 +303,50 @@ def test_the_command_touches_no_device(runs, child_environment):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (runs.parent / "comparison.png").exists()
+
+
+@pytest.fixture
+def sweep(runs):
+    """A run of two cells with two seeds each, as `--sweep` makes it."""
+    config = Config(runs_dir=runs, name="sweep")
+    names = tuple(f"rate={rate}, seed {seed}" for rate in (0.1, 0.5) for seed in (0, 1))
+    values = jnp.array([0.1, 0.2, 1.0, 1.2])
+    with open_run("mazes", config) as run:
+        run_chunks(
+            lambda state: (state + 1, {"reward": values * state}),
+            jnp.ones(4),
+            num_chunks=2,
+            run=run,
+            replicas=Replicas(names, make_mesh(1)),
+            key_metric="reward",
+            observations_per_chunk=400,
+        )
+        write_summary(run, {"return": {"seeds": [3.0, 4.0], "mean": 3.5}}, "# A sweep")
+
+
+def test_the_cells_of_a_sweep_are_runs_of_their_own(ask, sweep):
+    _, lines, _ = ask("list")
+    assert "reward 0.3" in line(lines, "mazes/sweep [rate=0.1]")
+    assert "reward 2.2" in line(lines, "mazes/sweep [rate=0.5]")
+    _, lines, _ = ask("show", "mazes/sweep")
+    cells = [words.split()[:3] for words in lines if words.startswith("rate=")]
+    assert cells == [["rate=0.1", "reward", "0.3"], ["rate=0.5", "reward", "2.2"]]
+    code, lines, _ = ask("compare", "sweep", "--by", "cell.rate", "--csv", "values.csv")
+    assert code == 0
+    assert line(lines, "0.1").split()[1:4] == ["1", "2", "0.3"]
+    assert line(lines, "0.5").split()[1:4] == ["1", "2", "2.2"]
+    table = list(csv.DictReader(Path("values.csv").read_text().splitlines()))
+    last = [row for row in table if row["chunk"] == "2"]
+    assert [(row["cell"], row["seed"]) for row in last] == [
+        ("rate=0.1", "0"), ("rate=0.1", "1"), ("rate=0.5", "0"), ("rate=0.5", "1"),
+    ]  # fmt: skip
+    assert {row["observations"] for row in last} == {"400"}
+    final = [(row["metric"], row["seed"], row["value"]) for row in table if row["chunk"] == "final"]
+    assert ("return/seeds", "1", "4.0") in final and ("return/mean", "", "3.5") in final
+
+
+def test_what_by_refuses_loses_nothing_else(ask, sweep, runs):
+    flags = ["--by", "nonsense", "--csv", "values.csv", "--out", "drawn.png"]
+    code, _, error = ask("compare", "slow", "fast", *flags)
+    assert code == 2 and "--by: got 'nonsense'" in error
+    assert Path("values.csv").stat().st_size > 0 and Path("drawn.png").stat().st_size > 5_000

@@ -16,11 +16,13 @@ from gpicljax.agents import dqn, ppo, sac, tabular, td3
 
 GOALS: dict[str, float] = {
     "FrozenLake-v1": 1.0,
+    "CliffWalking-v0": -13.0,
     "CliffWalking-v1": -13.0,
     "MountainCar-v0": -120.0,
     "Acrobot-v1": -90.0,
     "Pendulum-v1": -200.0,
     "InvertedDoublePendulum-v4": 8_000.0,
+    "InvertedDoublePendulum-v5": 8_000.0,
     "LunarLander-v3": 200.0,
 }
 

@@ -45,6 +45,7 @@ _PARTS = [
     "storage",
     "studies",
     "systems",
+    "testing",
     "viz",
     "wrappers",
 ]

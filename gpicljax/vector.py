@@ -29,6 +29,7 @@ from gpicljax.interface import TimeStep
 from gpicljax.random import check_key
 from gpicljax.registration import resolve
 from gpicljax.task_set import TaskSet
+from gpicljax.testing import check_interface
 
 Resets = Literal["fresh", "bank", "synchronous"]
 
@@ -107,7 +108,8 @@ class VectorEnv:
         teachers, never for learners.
 
     Raises:
-      ValueError: for an unknown id, a bad size, or `params` that `env.validate` refuses.
+      ValueError: for an unknown id, a bad size, `params` that `env.validate` refuses, or an
+        environment whose shapes or dtypes are not as `testing.check_interface` wants them.
 
     Example:
       >>> import gpicljax, jax, jax.numpy as jnp
@@ -133,6 +135,7 @@ class VectorEnv:
     def __post_init__(self) -> None:
         object.__setattr__(self, "env", resolve(self.env))
         check_fields(self)
+        check_interface(self.env)
         if self.resets is None:
             object.__setattr__(self, "resets", "fresh" if self.bank_size is None else "bank")
         steps = self.steps_per_trial

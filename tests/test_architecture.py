@@ -22,7 +22,7 @@ PACKAGE = Path(gpicljax.__file__).parent
 FLOORS = (
     {"batching", "checks", "random", "storage"},
     {"environment", "interface", "spaces", "registration"},
-    {"envs"},
+    {"envs", "testing"},
     {"vector", "task_set", "wrappers", "interop"},
     {"networks"},
     {"rollout", "data"},

@@ -28,6 +28,7 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.envs.one_pull_bandits import KINDS
+from gpicljax.testing import check_interface, finite, legal_action, life, type_problems
 
 # Every id has an entry in each of the three tables.
 
@@ -162,59 +163,6 @@ def build(case):
     return gpicljax.make(env_id, **static)
 
 
-def legal_action(env, key, observation):
-    mask = observation.get("action_mask") if isinstance(observation, dict) else None
-    return env.action_space().sample(key, mask)
-
-
-def finite(tree):
-    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
-    return jnp.asarray([jnp.isfinite(x).all() for x in floats]).all()
-
-
-def life(env, key, params, length):
-    """A task and `length` random steps on it, episode after episode: everything layer 1 returns.
-
-    Returns:
-      The task; the first observation and state; the last step; and flags of the first `MANY` steps.
-    """
-    task_key, reset_key, space_key, key = jax.random.split(key, 4)
-    task = env.sample_task(task_key, params)
-    first, state = env.reset(reset_key, task)
-    action = legal_action(env, space_key, first)
-    blank = jax.eval_shape(env.step, key, state, action, task)
-    blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), blank)
-    blank = blank._replace(observation=first, state=state)
-    drawn = env.observation_space().sample(space_key)
-    flags = {
-        name: jnp.ones(MANY, bool)
-        for name in ("action", "observation", "finite", "space of observations")
-    } | {"ended": jnp.zeros(MANY, bool)}
-
-    def body(t, loop):
-        step, flags = loop
-        action_key, step_key = jax.random.split(jax.random.fold_in(key, t))
-        action = legal_action(env, action_key, step.observation)
-
-        def reset():
-            observation, state = env.reset(step_key, task)
-            return blank._replace(observation=observation, state=state)
-
-        over = step.terminated | step.truncated
-        step = jax.lax.cond(over, reset, lambda: env.step(step_key, step.state, action, task))
-        now = {
-            "action": env.action_space().contains(action),
-            "observation": env.observation_space().contains(step.observation),
-            "finite": finite(step),
-            "space of observations": env.observation_space().contains(drawn),
-            "ended": step.terminated | step.truncated,
-        }
-        return step, {name: flags[name].at[t].set(now[name]) for name in flags}
-
-    step, flags = jax.lax.fori_loop(0, length, body, (blank, flags))
-    return (task, (first, state), step), flags
-
-
 def play_long(env, key, params):
     """A million random steps of a batch that draws a new task for every episode; what held."""
     num_envs, length = LONG_PLAY
@@ -266,7 +214,7 @@ def subject_of(case):
     env = build(case)
     params, other = env.default_params, env.make_params(**OTHER_PARAMS[env_id])
     started = time.process_time()
-    program = jax.jit(functools.partial(life, env)).lower(make_key(0), params, FEW).compile()
+    program = jax.jit(functools.partial(life, env, MANY)).lower(make_key(0), params, FEW).compile()
     return Subject(case, env, params, other, program, time.process_time() - started)
 
 
@@ -324,7 +272,7 @@ def test_equal_keys_give_equal_results_in_any_batch_and_others_do_not(subject):
     if subject.env.name in BATCHED_ELSEWHERE:
         return
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *grid)
-    many = jax.jit(jax.vmap(functools.partial(life, subject.env), (0, 0, None)))
+    many = jax.jit(jax.vmap(functools.partial(life, subject.env, MANY), (0, 0, None)))
     many = many(jnp.stack(keys), stacked, FEW)[0]
     for i, one in enumerate(ones):
         assert_equal(jax.tree.map(lambda x, i=i: x[i], many), one, rounding=1e-5)
@@ -448,39 +396,16 @@ def test_spaces_and_views(subject, key):
             env.physical_state(state)
 
 
-def type_problems(env):
-    """Weak types, types that change over a step, and types at odds with the float in force."""
-    key, params = jax.random.key(0), env.default_params
-    task = jax.eval_shape(env.sample_task, key, params)
-    first, state = jax.eval_shape(env.reset, key, task)
-    action = jax.eval_shape(env.action_space().sample, key)
-    moved = jax.eval_shape(env.step, key, state, action, task)
-    problems = []
-
-    def kinds(tree):
-        return [(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(tree)]
-
-    if kinds(state) != kinds(moved.state) or kinds(first) != kinds(moved.observation):
-        problems.append("types change over a step")
-    default = jnp.result_type(float)
-    everything = {"task": task, "state": state, "observation": first, "step": moved._asdict()}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(everything):
-        wrong_float = jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != default
-        if leaf.weak_type or wrong_float or leaf.dtype in (jnp.int64, jnp.uint64):
-            name = jax.tree_util.keystr(path)
-            problems.append(f"{name} is {'weak ' if leaf.weak_type else ''}{leaf.dtype}")
-    for flag in (moved.terminated, moved.truncated):
-        if flag.dtype != bool or flag.shape != ():
-            problems.append("terminated and truncated are bool[]")
-    if moved.reward.dtype != default:
-        problems.append(f"the reward is {moved.reward.dtype}")
+def problems_of(env):
+    """What is wrong with its types, in the precision in force."""
+    check_interface(env)
     if jax.config.jax_enable_x64 and env.name in IN_DOUBLE:
-        jax.eval_shape(functools.partial(batch, env), key, params)
-    return sorted(set(problems))
+        jax.eval_shape(functools.partial(batch, env), jax.random.key(0), env.default_params)
+    return type_problems(env, env.default_params)
 
 
 def test_carried_types_are_strong_and_stable(case):
-    assert type_problems(build(case)) == []
+    assert problems_of(build(case)) == []
 
 
 @functools.cache
@@ -509,7 +434,7 @@ def report_x64(cases):
     report = {}
     for case in cases:
         try:
-            report[case] = type_problems(build(case))
+            report[case] = problems_of(build(case))
         except Exception as error:  # one environment's failure must not hide the others'
             report[case] = [repr(error)]
     print(json.dumps(report))

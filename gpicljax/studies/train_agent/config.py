@@ -7,7 +7,6 @@ default. `GOALS` are the mean returns that they are to reach.
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import Any
 
 import gpicljax
@@ -182,25 +181,25 @@ _WITHIN_TRIALS: dict[str, Any] = {
 }
 _BANDIT: dict[str, Any] = {
     **_WITHIN_TRIALS,
-    "agent": ppo.PPOConfig(unroll=101),
     # What an arm has paid is told at the next pull: little has to be looked ahead.
     "hparams": dataclasses.replace(_WITHIN_TRIALS["hparams"], discount=0.8, gae_lambda=0.9),
     "observations": 2_000_000,
     "evaluation_episodes": 1_000,
     "probe_episodes": 100,
 }
-SETTINGS |= {
-    (f"{name}Bandit-v0", "recurrent-ppo"): {**_BANDIT} for name in ("Bernoulli", "Gaussian")
-} | {
-    (env, "recurrent-ppo"): {
+for _env in gpicljax.registered():
+    if "Bandit" not in _env:
+        continue
+    # Payments of a bandit with noise are not within 0 and 1.
+    _fields = {"unroll": 101, "normalise_rewards": "Gaussian" in _env}
+    _one_pull = _env.startswith("Bandit")
+    if _one_pull:  # every pull ends an episode, and a step in which nothing is chosen follows it
+        _fields |= {"unroll": 100, "horizon": "trial"}
+    SETTINGS[_env, "recurrent-ppo"] = {
         **_BANDIT,
-        # Every pull ends an episode, and a step in which nothing is chosen comes after it.
-        "episodes_per_trial": 20,
-        "agent": ppo.PPOConfig(unroll=80, horizon="trial"),
+        "agent": ppo.PPOConfig(**_fields),
+        "episodes_per_trial": 50 if _one_pull else 1,
     }
-    for env in gpicljax.registered()
-    if re.match(r"Bandit(Two|Ten)Armed", env)
-}
 
 GENERAL: dict[str, dict[str, Any]] = {"recurrent-ppo": _WITHIN_TRIALS}
 """What an algorithm starts from where nothing is tuned, if not from its own defaults."""

@@ -1,0 +1,275 @@
+"""What every environment has to be like: checks for one of your own.
+
+`check_environment` is the whole suite for one environment; a project's tests call it once.
+`check_interface` looks at shapes and dtypes alone, and `VectorEnv` calls it.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import pickle
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.batching import strip_weak_types
+from gpicljax.checks import check
+from gpicljax.environment import Environment
+
+__all__ = ["check_environment", "check_interface"]
+
+
+class NotAnEnvironmentError(ValueError):
+    """An environment that is not as all others are."""
+
+
+def _refuse(condition: bool, env: Environment, what: str, found: Any, accepted: str) -> None:
+    if not condition:
+        raise NotAnEnvironmentError(f"{env.name}: {what}: got {found}; accepted: {accepted}")
+
+
+def _kind(leaf: Any) -> str:
+    return f"{'weakly typed ' * bool(leaf.weak_type)}{leaf.dtype}{[*leaf.shape]}"
+
+
+def _kinds(tree: Any) -> dict[str, str]:
+    """Shape and dtype of every leaf, by its path."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path) or "it": _kind(leaf) for path, leaf in leaves}
+
+
+def _same(env: Environment, what: str, found: Any, wanted: Any, source: str) -> None:
+    """Refuses trees whose leaves have other paths, shapes or dtypes."""
+    mine, theirs = _kinds(found), _kinds(wanted)
+    for path in theirs.keys() | mine.keys():
+        fits = mine.get(path) == theirs.get(path)
+        place = what if path == "it" else f"{what}{path}"
+        _refuse(fits, env, place, mine.get(path, "nothing"), f"{theirs.get(path)}, {source}")
+
+
+@functools.lru_cache(maxsize=256)
+def check_interface(env: Environment) -> None:
+    """Refuses an environment whose functions return other shapes or dtypes than they are to.
+
+    Nothing is computed: everything is traced abstractly, once for each environment.
+
+    Args:
+      env: the environment.
+
+    Raises:
+      ValueError: unless observations are what `observation_space` says; the state keeps its
+        structure, shapes and dtypes over a step; the reward is a float `[]` (`[A]` of A agents);
+        `terminated` and `truncated` are `bool[]`; and `info` is a dictionary of such scalars.
+
+    Example:
+      >>> import gpicljax
+      >>> check_interface(gpicljax.make("FrozenLake-v1"))
+    """
+    key = jax.random.key(0)
+    task = jax.eval_shape(env.sample_task, key, env.default_params)
+    observation, state = jax.eval_shape(env.reset, key, task)
+    action = jax.eval_shape(env.action_space().sample, key)
+    step = jax.eval_shape(env.step, key, state, action, task)
+    space = env.observation_space()
+    drawn = jax.eval_shape(lambda key: strip_weak_types(space.sample(key)), key)
+    _same(env, "observation", observation, drawn, f"as in {space}")
+    _same(env, "state after a step", step.state, state, "as after reset")
+    _same(env, "observation after a step", step.observation, observation, "as after reset")
+    agents = () if env.num_agents is None else (env.num_agents,)
+    default = jnp.result_type(float)
+    fits = step.reward.shape == agents and step.reward.dtype == default
+    _refuse(fits, env, "reward", _kind(step.reward), f"{default}{[*agents]}")
+    for name in ("terminated", "truncated"):
+        flag = getattr(step, name)
+        fits = flag.shape == () and flag.dtype == bool
+        _refuse(fits, env, name, _kind(flag), "bool[]")
+    _refuse(isinstance(step.info, dict), env, "info", type(step.info).__name__, "a dictionary")
+    for path, leaf in jax.tree_util.tree_flatten_with_path(step.info)[0]:
+        place = f"info{jax.tree_util.keystr(path)}"
+        accepted = f"an array {[*agents]}" if agents else "a scalar []"
+        _refuse(leaf.shape in ((), agents), env, place, _kind(leaf), accepted)
+
+
+def check_environment(
+    env: Environment, params: Any = None, *, steps: int = 1_000, seed: int = 0
+) -> None:
+    """The suite that every environment of this package passes, for one of your own.
+
+    It compiles one program that plays random legal actions on a task, episode after episode.
+
+    Args:
+      env: the environment.
+      params: the distribution over tasks; the environment's default if None.
+      steps: how many to play.
+      seed: of task and actions.
+
+    Raises:
+      ValueError: if the environment is not hashable, compared by value, picklable and frozen; as
+        `check_interface`; if an observation lies outside its space, a number is not finite, an
+        episode is longer than `horizon`, equal keys give different results, a batch gives others
+        than single instances, or `describe` says nothing.
+
+    Example:
+      >>> import gpicljax
+      >>> check_environment(gpicljax.make("FrozenLake-v1"), steps=100)
+    """
+    check(steps >= 1, "steps", steps, "an integer >= 1")
+    _check_value(env)
+    check_interface(env)
+    params = env.params_or_default(params)
+    _check_types(env, params)
+    key, length = jax.random.key(seed), jnp.int32(steps)
+    program = jax.jit(functools.partial(life, env, steps))
+    seen, flags = jax.device_get(program(key, params, length))
+    horizon = int(env.horizon(params))
+    ends = np.flatnonzero(flags.pop("ended"))
+    for name, held in flags.items():
+        _refuse(bool(held.all()), env, name, f"no at step {held.argmin()}", "yes at every step")
+    longest = int(np.diff(ends, prepend=-1).max(initial=0))
+    accepted = f"at most horizon(params) = {horizon}"
+    _refuse(longest <= horizon + 1, env, "steps of an episode", longest - 1, accepted)
+    _refuse(len(ends) > 0 or steps <= horizon, env, "ends of episodes", 0, accepted)
+    again = jax.device_get(program(key, params, length)[0])
+    _equal(env, "two plays of one key", again, seen, exact=True)
+    few = jnp.int32(min(steps, 6))
+    keys = jax.random.split(key, 2)
+    one, many = program(keys[1], params, few)[0], jax.vmap(program, (0, None, None))
+    both = jax.tree.map(lambda x: x[1], many(keys, params, few)[0])
+    _equal(env, "an instance of a batch", both, one, exact=False)
+    task, (_, state), _ = seen
+    words = env.describe(state, task)
+    _refuse(bool(words.strip()), env, "describe", repr(words), "words about the state")
+
+
+def legal_action(env: Environment, key: jax.Array, observation: Any) -> Any:
+    """An action drawn uniformly; from the legal ones where the observation has a mask."""
+    mask = observation.get("action_mask") if isinstance(observation, dict) else None
+    return env.action_space().sample(key, mask)
+
+
+def finite(tree: Any) -> jax.Array:
+    """Whether all floats of a pytree are finite, `bool[]`."""
+    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
+    return jnp.asarray([jnp.isfinite(x).all() for x in floats]).all()
+
+
+def life(env: Environment, most: int, key: jax.Array, params: Any, length: jax.Array) -> Any:
+    """A task and `length` random steps on it, episode after episode: everything layer 1 returns.
+
+    Args:
+      env: the environment.
+      most: N, the most steps there may be.
+      key: a typed key.
+      params: the distribution over tasks.
+      length: `int32[]`.
+
+    Returns:
+      The task; the first observation and state; the last step; and flags `bool[N]` by name.
+    """
+    task_key, reset_key, space_key, key = jax.random.split(key, 4)
+    task = env.sample_task(task_key, params)
+    first, state = env.reset(reset_key, task)
+    action = legal_action(env, space_key, first)
+    blank = jax.eval_shape(env.step, key, state, action, task)
+    blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), blank)
+    blank = blank._replace(observation=first, state=state)
+    drawn = env.observation_space().sample(space_key)
+    held = (
+        "an action is in its space",
+        "an observation is in its space",
+        "a drawn observation is in its space",
+        "everything is finite",
+    )
+    flags = {name: jnp.ones(most, bool) for name in held} | {"ended": jnp.zeros(most, bool)}
+
+    def body(t: jax.Array, loop: Any) -> Any:
+        step, flags = loop
+        action_key, step_key = jax.random.split(jax.random.fold_in(key, t))
+        action = legal_action(env, action_key, step.observation)
+
+        def reset() -> Any:
+            observation, state = env.reset(step_key, task)
+            return blank._replace(observation=observation, state=state)
+
+        over = step.terminated | step.truncated
+        step = jax.lax.cond(over, reset, lambda: env.step(step_key, step.state, action, task))
+        space = env.observation_space()
+        now = {
+            "an action is in its space": env.action_space().contains(action),
+            "an observation is in its space": space.contains(step.observation),
+            "a drawn observation is in its space": space.contains(drawn),
+            "everything is finite": finite(step),
+            "ended": step.terminated | step.truncated,
+        }
+        return step, {name: flag.at[t].set(now[name]) for name, flag in flags.items()}
+
+    step, flags = jax.lax.fori_loop(0, length, body, (blank, flags))
+    return (task, (first, state), step), flags
+
+
+def type_problems(env: Environment, params: Any) -> list[str]:
+    """Weak types, and floats or integers at odds with the widths in force."""
+    key, default = jax.random.key(0), jnp.result_type(float)
+    task = jax.eval_shape(env.sample_task, key, params)
+    first, state = jax.eval_shape(env.reset, key, task)
+    action = jax.eval_shape(env.action_space().sample, key)
+    moved = jax.eval_shape(env.step, key, state, action, task)
+    everything = {"task": task, "state": state, "observation": first, "step": moved._asdict()}
+    problems = set()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(everything):
+        wrong_float = jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != default
+        if leaf.weak_type or wrong_float or leaf.dtype in (jnp.int64, jnp.uint64):
+            problems.add(f"{jax.tree_util.keystr(path)} is {_kind(leaf)}")
+    return sorted(problems)
+
+
+def _check_types(env: Environment, params: Any) -> None:
+    problems = type_problems(env, params)
+    accepted = f"strong types; floats are {jnp.result_type(float)}, integers int32 or narrower"
+    _refuse(not problems, env, "types", "; ".join(problems), accepted)
+
+
+def _check_value(env: Environment) -> None:
+    """It is a value: frozen, hashable, picklable, and without arrays."""
+    for what, twin in (("a copy", copy.deepcopy(env)), ("a pickled one", _pickled(env))):
+        same = twin == env and hash(twin) == hash(env)
+        _refuse(same, env, what, "another value", "an equal environment with an equal hash")
+    frozen = dataclasses.is_dataclass(env) and type(env).__dataclass_params__.frozen  # type: ignore[attr-defined]
+    _refuse(frozen, env, "its class", type(env).__name__, "a frozen dataclass")
+    for field, value in vars(env).items():
+        arrays = [x for x in jax.tree.leaves(value) if isinstance(x, jax.Array | np.ndarray)]
+        _refuse(not arrays, env, field, "an array", "numbers, text or tuples; arrays are params")
+
+
+def _pickled(env: Environment) -> Any:
+    try:
+        return pickle.loads(pickle.dumps(env))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        text = f"{env.name}: pickle: got {error}; accepted: a class of an importable module"
+        raise NotAnEnvironmentError(text) from error
+
+
+def _equal(env: Environment, what: str, found: Any, wanted: Any, *, exact: bool) -> None:
+    for path, (mine, theirs) in _pairs(found, wanted):
+        if exact or not jnp.issubdtype(mine.dtype, jnp.floating):
+            same = np.array_equal(mine, theirs)
+        else:
+            same = np.allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+        _refuse(same, env, f"{what}, {path}", mine.tolist(), f"the same as before, {theirs}")
+
+
+def _pairs(found: Any, wanted: Any) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    def plain(leaf: Any) -> np.ndarray:
+        key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(leaf) if key else leaf)
+
+    mine = jax.tree_util.tree_leaves_with_path(found)
+    theirs = jax.tree.leaves(wanted)
+    return [
+        (jax.tree_util.keystr(path), (plain(a), plain(b)))
+        for (path, a), b in zip(mine, theirs, strict=True)
+    ]

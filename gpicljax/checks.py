@@ -158,13 +158,14 @@ def unknown(argument: str, given: Any, known: Iterable[Any]) -> str:
 class Range:
     """Which numbers are accepted; in an annotation, `Annotated[int, Range(1)]`.
 
-    NaN and infinities never are.
+    NaN never is.
 
     Attributes:
       least: the least number,
       most: the greatest.
       above: or what numbers must exceed,
       below: or stay below.
+      infinite: whether infinity is accepted too, for a limit that is none.
 
     Example:
       >>> Range(1).of("integers"), Range(0, 1).of("numbers"), Range(above=0).of("numbers")
@@ -175,16 +176,21 @@ class Range:
     most: float = math.inf
     above: float = -math.inf
     below: float = math.inf
+    infinite: bool = False
 
     def accepts(self, values: Any) -> bool:
         """Whether all of the numbers are accepted."""
         values = np.asarray(values)
         low = (values >= self.least) if self.least > -math.inf else (values > self.above)
         high = (values <= self.most) if self.most < math.inf else (values < self.below)
-        return bool(np.all(low & high))
+        endless = (values == math.inf) & self.infinite
+        return bool(np.all(low & high | endless))
 
     def of(self, numbers: str) -> str:
         """The numbers that are accepted, in words."""
+        return f"{self._finite(numbers)}, or infinity" if self.infinite else self._finite(numbers)
+
+    def _finite(self, numbers: str) -> str:
         low, high = max(self.least, self.above), min(self.most, self.below)
         left, right = low == self.least, high == self.most
         if math.isfinite(low) and math.isfinite(high):
@@ -198,9 +204,15 @@ class Range:
 
 
 Count = Annotated[int, Range(1)]
+Natural = Annotated[int, Range(0)]
 Size = Annotated[int, Range(1, 2**16)]
+Updates = Annotated[int, Range(1, 2**31 - 1)]
 Share = Annotated[float, Range(0, 1)]
+BelowOne = Annotated[float, Range(0, below=1)]
 Rate = Annotated[float, Range(0)]
+Positive = Annotated[float, Range(above=0)]
+Limit = Annotated[float, Range(above=0, infinite=True)]
+Number = Annotated[float, Range()]
 
 _NUMBERS = {int: "an integer", float: "a number", bool: "True or False", str: "text"}
 

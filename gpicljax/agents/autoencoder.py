@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from gpicljax.agents import sequence
 from gpicljax.agents.sequence import Loss, SequenceConfig, Sequences
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import Natural, Rate, check, check_at_least
 from gpicljax.interface import Trainer
 from gpicljax.networks.autoencoder import Autoencoder
 from gpicljax.networks.contract import Network
@@ -43,9 +43,9 @@ class Schedules:
       ValueError: for updates that are not in order, other numbers of values, or negative ones.
     """
 
-    updates: tuple[int, ...] = (0, 1000, 2000, 3000)
-    divergence: tuple[float, ...] = (0.0, 1e-7, 1e-6, 1e-5)
-    noise: tuple[float, ...] = (0.0, 0.1, 0.2, 1.0)
+    updates: tuple[Natural, ...] = (0, 1000, 2000, 3000)
+    divergence: tuple[Rate, ...] = (0.0, 1e-7, 1e-6, 1e-5)
+    noise: tuple[Rate, ...] = (0.0, 0.1, 0.2, 1.0)
 
     def __post_init__(self) -> None:
         count = len(self.updates)

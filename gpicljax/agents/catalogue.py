@@ -43,7 +43,7 @@ from gpicljax.agents.algorithm import (
     register_algorithm,
 )
 from gpicljax.agents.sequence import SequenceHParams
-from gpicljax.checks import Size, check, refusal
+from gpicljax.checks import Count, Natural, Rate, Size, check, check_fields, refusal
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.actor_critic import ActorCritic, RecurrentActorCritic
@@ -111,10 +111,11 @@ class RecurrentSettings(MemorySettings):
     sizes: tuple[Size, ...] = (128,)
     context: Size = 4
     following: Size = 8
-    silence: int | None = None
+    silence: Natural | None = None
     tables: ExperienceSettings = ExperienceSettings()
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.memory == "tables":
             return
         if self.memory != "continuations":
@@ -202,8 +203,8 @@ class DDPGConfig(td3.TD3Config):
       (1, 1, False)
     """
 
-    critics: int = 1
-    policy_delay: int = 1
+    critics: Count = 1
+    policy_delay: Count = 1
     smooth_targets: bool = False
 
 
@@ -222,7 +223,7 @@ class UCB1Config:
       (4, 10)
     """
 
-    exploration: float = 2.0
+    exploration: Rate = 2.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from gpicljax.agents import sequence
 from gpicljax.agents.acting import AgentCarry, agent_input, initial_memory
 from gpicljax.agents.sequence import ActingConfig, Loss, Sequences, Weight
 from gpicljax.batching import select
-from gpicljax.checks import Share, check
+from gpicljax.checks import Rate, Share, check
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.autoencoder import Autoencoder, encode_in_parts
@@ -360,10 +360,10 @@ class CausalModelConfig(ActingConfig):
 
     explore: Share = 0.4
     joint: bool = False
-    policy_weight: float = 0.25
-    image_weight: float = 0.70
-    latent_weight: float = 0.05
-    reconstruction_weight: float = 1.0
+    policy_weight: Rate = 0.25
+    image_weight: Rate = 0.70
+    latent_weight: Rate = 0.05
+    reconstruction_weight: Rate = 1.0
 
 
 def make(

@@ -29,7 +29,7 @@ from gpicljax import spaces
 from gpicljax.agents.acting import AgentCarry, agent_input, check_whole_trials, policy_agent
 from gpicljax.agents.optimisation import AdamHParams, clipped_adam
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import Rate, Share, check, check_at_least, check_fields
+from gpicljax.checks import Count, Limit, Rate, Share, check, check_at_least, check_fields
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import legal_actions
@@ -52,8 +52,8 @@ class CloningConfig:
       temperature: of the agent's choices where it is to be greedy; 0 takes the most probable one.
     """
 
-    unroll: int = 32
-    minibatches: int = 1
+    unroll: Count = 32
+    minibatches: Count = 1
     whole_trials: bool = False
     temperature: Rate = 0.0
 
@@ -78,7 +78,7 @@ class CloningHParams(AdamHParams):
     """
 
     learning_rate: Rate = 1e-3
-    max_gradient_norm: float = 1.0
+    max_gradient_norm: Limit = 1.0
     teacher_share: Share = 0.0
     teacher_instances: Share = 0.0
 

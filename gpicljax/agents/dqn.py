@@ -32,7 +32,17 @@ from gpicljax.agents.optimisation import (
 )
 from gpicljax.agents.returns import one_step_target
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import Count, Rate, Share, check, check_at_least, check_choice
+from gpicljax.checks import (
+    Count,
+    Limit,
+    Positive,
+    Rate,
+    Share,
+    Updates,
+    check,
+    check_at_least,
+    check_choice,
+)
 from gpicljax.data import replay as replay_buffer
 from gpicljax.data.transitions import NStepTransition, collect, initial_window
 from gpicljax.interface import Agent, Trainer
@@ -67,12 +77,12 @@ class DQNConfig:
       ValueError: target: got 'soft'; accepted: hard, polyak
     """
 
-    period: int = 4
-    n_step: int = 1
-    replay_capacity: int = 50_000
-    min_replay: int = 1_000
-    batch_size: int = 128
-    updates_per_collect: int = 1
+    period: Count = 4
+    n_step: Count = 1
+    replay_capacity: Count = 50_000
+    min_replay: Count = 1_000
+    batch_size: Count = 128
+    updates_per_collect: Count = 1
     double: bool = True
     target: Target = "hard"
 
@@ -105,16 +115,16 @@ class DQNHParams(AdamHParams):
     """
 
     learning_rate: Rate = 5e-4
-    max_gradient_norm: float = 10.0
+    max_gradient_norm: Limit = 10.0
     discount: Share = 0.99
-    huber_delta: float = 1.0
-    target_period: Count = 200
+    huber_delta: Positive = 1.0
+    target_period: Updates = 200
     target_rate: Share = 5e-3
     epsilon: Share = 1.0
     final_epsilon: Share = 0.05
-    exploration_steps: int = 10_000
-    priority_exponent: float = 0.0
-    importance_exponent: float = 0.4
+    exploration_steps: Updates = 10_000
+    priority_exponent: Rate = 0.0
+    importance_exponent: Rate = 0.4
 
 
 @struct.dataclass

@@ -17,7 +17,7 @@ from gpicljax import spaces
 from gpicljax.agents import sequence
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.sequence import ActingConfig, Sequences
-from gpicljax.checks import check
+from gpicljax.checks import Count, check
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import Network
@@ -34,7 +34,7 @@ class LanguageModelConfig(ActingConfig):
       512
     """
 
-    length: int = 512
+    length: Count = 512
 
 
 def fits(observations: spaces.Space, actions: spaces.Space) -> str | None:

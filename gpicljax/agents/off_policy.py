@@ -15,7 +15,7 @@ from gpicljax.agents.acting import Params, agent_input, first_input
 from gpicljax.agents.normalisation import no_moments, update_moments
 from gpicljax.agents.optimisation import adam, counted, learnt_if
 from gpicljax.batching import strip_weak_types
-from gpicljax.checks import Share, check, check_at_least, check_fields
+from gpicljax.checks import Count, Natural, Share, check, check_at_least, check_fields
 from gpicljax.data.hindsight import hindsight
 from gpicljax.data.replay import Replay, uniform
 from gpicljax.data.transitions import NStepTransition, collect, initial_window
@@ -58,14 +58,14 @@ class OffPolicyConfig:
       ValueError: min_replay: got 1000; accepted: at most replay_capacity = 500
     """
 
-    period: int = 1
-    updates_per_collect: int = 2
-    batch_size: int = 256
-    replay_capacity: int = 100_000
-    min_replay: int = 1_000
-    warm_up: int = 1_000
-    n_step: int = 1
-    critics: int = 2
+    period: Count = 1
+    updates_per_collect: Count = 2
+    batch_size: Count = 256
+    replay_capacity: Count = 100_000
+    min_replay: Count = 1_000
+    warm_up: Natural = 1_000
+    n_step: Count = 1
+    critics: Count = 2
     normalise_observations: bool = False
     replay: Literal["uniform", "hindsight"] = "uniform"
     hindsight_share: Share = 0.8

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from gpicljax.checks import Rate, Share
+from gpicljax.checks import Limit, Rate, Share, Updates
 
 T = TypeVar("T")
 Target = Literal["hard", "polyak"]
@@ -30,9 +30,9 @@ class AdamHParams:
 
     learning_rate: Rate = 3e-4
     final_share: Share = 1.0
-    decay_updates: int = 1
+    decay_updates: Updates = 1
     adam_epsilon: Rate = 1e-8
-    max_gradient_norm: float = float("inf")
+    max_gradient_norm: Limit = float("inf")
 
 
 class TargetHParams(Protocol):

@@ -53,7 +53,16 @@ from gpicljax.agents.optimisation import AdamHParams, clipped_adam
 from gpicljax.agents.ppo_loss import Batch, into_windows, loss, minibatches
 from gpicljax.agents.returns import generalised_advantages
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import Rate, Share, check, check_at_least, check_choice, check_fields
+from gpicljax.checks import (
+    Count,
+    Limit,
+    Rate,
+    Share,
+    check,
+    check_at_least,
+    check_choice,
+    check_fields,
+)
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.actor_critic import PolicyOutput
 from gpicljax.networks.contract import AgentInput, Network, over_agents
@@ -95,10 +104,10 @@ class PPOConfig:
       ValueError: window: got 10; accepted: a divisor of unroll = 64
     """
 
-    unroll: int = 128
-    epochs: int = 4
-    minibatches: int = 4
-    window: int | None = None
+    unroll: Count = 128
+    epochs: Count = 4
+    minibatches: Count = 4
+    window: Count | None = None
     horizon: Horizon = "episode"
     normalise_advantages: bool = True
     normalise_observations: bool = False
@@ -137,13 +146,13 @@ class PPOHParams(AdamHParams):
     """
 
     adam_epsilon: Rate = 1e-5
-    max_gradient_norm: float = 0.5
+    max_gradient_norm: Limit = 0.5
     discount: Share = 0.99
     gae_lambda: Share = 0.95
     clip: Rate = 0.2
-    value_clip: float = float("inf")
-    value_coefficient: float = 0.5
-    entropy_coefficient: float = 0.01
+    value_clip: Limit = float("inf")
+    value_coefficient: Rate = 0.5
+    entropy_coefficient: Rate = 0.01
 
 
 @struct.dataclass

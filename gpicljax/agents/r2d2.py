@@ -43,7 +43,16 @@ from gpicljax.agents.optimisation import (
 )
 from gpicljax.agents.returns import n_step_targets
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import Count, Rate, Share, check, check_at_least, check_choice
+from gpicljax.checks import (
+    Count,
+    Natural,
+    Rate,
+    Share,
+    Updates,
+    check,
+    check_at_least,
+    check_choice,
+)
 from gpicljax.data import replay as replay_buffer
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
@@ -116,16 +125,16 @@ class R2D2Config:
       (10, 5024)
     """
 
-    num_envs: int = 32
-    unroll: int = 20
-    overlap: int = 10
-    burn_in: int = 10
+    num_envs: Count = 32
+    unroll: Count = 20
+    overlap: Natural = 10
+    burn_in: Natural = 10
     carries: Carries = "stored"
-    n_step: int = 3
-    replay_capacity: int = 5_000
-    min_replay: int = 320
-    batch_size: int = 32
-    updates_per_collect: int = 10
+    n_step: Count = 3
+    replay_capacity: Count = 5_000
+    min_replay: Count = 320
+    batch_size: Count = 32
+    updates_per_collect: Count = 10
     bootstrap: bool = True
     target: Target = "hard"
     rescale: bool = False
@@ -188,13 +197,13 @@ class R2D2HParams(AdamHParams):
     learning_rate: Rate = 6.25e-5
     adam_epsilon: Rate = 1e-12
     discount: Share = 0.997
-    target_period: Count = 2500
+    target_period: Updates = 2500
     target_rate: Share = 4e-4
-    priority_exponent: float = 0.9
-    importance_exponent: float = 0.6
-    priority_eta: float = 0.9
-    epsilon_base: float = 0.4
-    epsilon_alpha: float = 2.0
+    priority_exponent: Rate = 0.9
+    importance_exponent: Rate = 0.6
+    priority_eta: Share = 0.9
+    epsilon_base: Share = 0.4
+    epsilon_alpha: Rate = 2.0
 
 
 class Sequence(NamedTuple):

@@ -25,7 +25,7 @@ from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyStat
 from gpicljax.agents.optimisation import adam, polyak
 from gpicljax.agents.returns import one_step_target
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import Rate, Share
+from gpicljax.checks import Limit, Number, Positive, Rate, Share
 from gpicljax.data.replay import Replay
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
@@ -71,11 +71,11 @@ class SACHParams:
     critic_learning_rate: Rate = 3e-4
     temperature_learning_rate: Rate = 3e-4
     adam_epsilon: Rate = 1e-8
-    max_gradient_norm: float = float("inf")
+    max_gradient_norm: Limit = float("inf")
     discount: Share = 0.99
     target_rate: Share = 5e-3
-    temperature: float = 1.0
-    entropy_scale: float = 1.0
+    temperature: Positive = 1.0
+    entropy_scale: Number = 1.0
 
 
 @struct.dataclass

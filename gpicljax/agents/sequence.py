@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,20 @@ import optax
 from flax import struct
 
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import Rate, Share, check, check_at_least, check_choice, refusal
+from gpicljax.checks import (
+    BelowOne,
+    Count,
+    Limit,
+    Natural,
+    Range,
+    Rate,
+    Share,
+    Updates,
+    check,
+    check_at_least,
+    check_choice,
+    refusal,
+)
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
 
@@ -144,10 +157,10 @@ class SequenceConfig:
         cannot be known yet teaches little.
     """
 
-    batch_size: int = 16
-    microbatches: int = 1
+    batch_size: Count = 16
+    microbatches: Count = 1
     schedule: Schedule = "noam"
-    ramp: int = 0
+    ramp: Natural = 0
 
     def __post_init__(self) -> None:
         check_at_least(1, batch_size=self.batch_size, microbatches=self.microbatches)
@@ -171,8 +184,8 @@ class ActingConfig(SequenceConfig):
       512
     """
 
-    length: int = 128
-    capacity: int = 0
+    length: Count = 128
+    capacity: Natural = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -207,14 +220,14 @@ class SequenceHParams:
     """
 
     learning_rate: Rate = 1e-3
-    warmup_updates: int = 1_000
-    decay_updates: int = 100_000
+    warmup_updates: Annotated[int, Range(0, 2**31 - 1)] = 1_000
+    decay_updates: Updates = 100_000
     final_share: Share = 0.1
-    adam_b1: float = 0.9
-    adam_b2: float = 0.999
+    adam_b1: BelowOne = 0.9
+    adam_b2: BelowOne = 0.999
     adam_epsilon: Rate = 1e-8
     weight_decay: Rate = 0.0
-    max_gradient_norm: float = 1.0
+    max_gradient_norm: Limit = 1.0
 
 
 @struct.dataclass

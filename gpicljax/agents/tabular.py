@@ -20,7 +20,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.agents.optimisation import counted
 from gpicljax.batching import donatable, select, strip_weak_types
-from gpicljax.checks import Rate, Share, check, check_at_least, check_choice
+from gpicljax.checks import Count, Number, Rate, Share, check, check_at_least, check_choice
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.rollout import RolloutState, agent_step, start_rollout
 from gpicljax.vector import VectorEnv
@@ -55,12 +55,12 @@ class TabularHParams:
       (16, 4)
     """
 
-    learning_rate: Rate = 0.7
+    learning_rate: Share = 0.7
     discount: Share = 0.95
     epsilon: Share = 0.1
     final_epsilon: Share = 0.0
-    decay: float = 0.1
-    initial_value: float = 1.0
+    decay: Rate = 0.1
+    initial_value: Number = 1.0
 
 
 REFERENCE = TabularHParams(
@@ -285,7 +285,7 @@ class TabularConfig:
       ValueError: decay: got 'trial'; accepted: episode, step
     """
 
-    unroll: int = 128
+    unroll: Count = 128
     decay: Decay = "episode"
 
     def __post_init__(self) -> None:

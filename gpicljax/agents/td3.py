@@ -27,7 +27,7 @@ from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyStat
 from gpicljax.agents.optimisation import polyak
 from gpicljax.agents.returns import one_step_target
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import Rate, Share, check
+from gpicljax.checks import Count, Limit, Rate, Share, check
 from gpicljax.data.replay import Replay
 from gpicljax.data.transitions import NStepTransition
 from gpicljax.interface import Agent, Trainer
@@ -53,7 +53,7 @@ class TD3Config(OffPolicyConfig):
       ValueError: policy_delay: got 2; accepted: a divisor of updates_per_collect = 3
     """
 
-    policy_delay: int = 2
+    policy_delay: Count = 2
     smooth_targets: bool = True
 
     def __post_init__(self) -> None:
@@ -96,13 +96,13 @@ class TD3HParams:
     actor_learning_rate: Rate = 3e-4
     critic_learning_rate: Rate = 3e-4
     adam_epsilon: Rate = 1e-8
-    max_gradient_norm: float = float("inf")
+    max_gradient_norm: Limit = float("inf")
     discount: Share = 0.99
     target_rate: Share = 5e-3
     exploration_noise: Rate = 0.1
     random_share: Share = 0.0
     target_noise: Rate = 0.2
-    target_clip: float = 0.5
+    target_clip: Limit = 0.5
 
 
 @struct.dataclass

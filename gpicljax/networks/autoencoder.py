@@ -19,7 +19,7 @@ import numpy as np
 from flax import linen as nn
 
 from gpicljax import random
-from gpicljax.checks import Count, check, check_array, check_at_least, check_fields
+from gpicljax.checks import Count, Natural, check, check_array, check_at_least, check_fields
 from gpicljax.networks.layers import Linear, default_float
 
 _CELL = 8
@@ -84,7 +84,7 @@ class AutoencoderSettings:
     latent: Count = 1024
     width: Count = 384
     decoder_width: Count = 1024
-    blocks: int = 2
+    blocks: Natural = 2
     precision: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:

@@ -12,14 +12,23 @@ such pairs: a window of one step is a model without context.
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax import spaces
-from gpicljax.checks import Range, Share, Size, check, check_choice, check_fields
+from gpicljax.checks import (
+    BelowOne,
+    Natural,
+    Rate,
+    Share,
+    Size,
+    check,
+    check_choice,
+    check_fields,
+)
 from gpicljax.networks.autoencoder import Autoencoder, decode_in_parts, encode_in_parts
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.embeddings import (
@@ -98,15 +107,15 @@ class CausalModelSettings:
     layers: Size = 3
     width: Size = 64
     heads: Size = 4
-    window: Annotated[int, Range(0)] = 0
+    window: Natural = 0
     slots: Size = 256
-    bins: Annotated[int, Range(0)] = 0
+    bins: Natural = 0
     rewards: bool = False
     masked: Share = 0.1
     noisy: Share = 0.1
-    noise: float = 1.0
+    noise: Rate = 1.0
     precision: Literal["float32", "bfloat16"] = "float32"
-    dropout: float = 0.0
+    dropout: BelowOne = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)

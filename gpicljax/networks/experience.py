@@ -59,6 +59,7 @@ class ExperienceSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check(bool(self.code), "code", self.code, "at least one size")
 
 
 class ActionReadout(nn.Module):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import BelowOne, Natural, Size, check, check_fields
 from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.embeddings import TokenEmbedding
 from gpicljax.networks.layers import Linear, default_float, scaled_uniform
@@ -76,21 +76,20 @@ class LanguageModelSettings:
     """
 
     kind: Literal["transformer", "linear", "lstm"] = "transformer"
-    layers: int = 6
-    width: int = 64
-    heads: int = 4
-    hidden: int = 0
-    window: int = 0
+    layers: Size = 6
+    width: Size = 64
+    heads: Size = 4
+    hidden: Natural = 0
+    window: Natural = 0
     precision: Literal["float32", "bfloat16"] = "float32"
-    dropout: float = 0.0
+    dropout: BelowOne = 0.0
 
     def __post_init__(self) -> None:
-        check_at_least(1, layers=self.layers, width=self.width, heads=self.heads)
-        check_at_least(0, hidden=self.hidden, window=self.window)
+        check_fields(self)
         even = self.kind == "lstm" or not self.width % (2 * self.heads)
         check(even, "width", self.width, f"a multiple of 2 x heads = {2 * self.heads}")
-        drops = 0 <= self.dropout < 1 and (self.kind == "transformer" or not self.dropout)
-        check(drops, "dropout", self.dropout, "at least 0 and below 1; 0 without a transformer")
+        drops = self.kind == "transformer" or not self.dropout
+        check(drops, "dropout", self.dropout, f"0, for the kind {self.kind}")
 
 
 def language_model(

@@ -10,7 +10,7 @@ import jax
 from flax import linen as nn
 
 from gpicljax import spaces
-from gpicljax.checks import Size, check, check_at_least, check_choice
+from gpicljax.checks import Size, check, check_at_least, check_choice, check_fields
 from gpicljax.networks.contract import AgentInput
 from gpicljax.networks.dnc import DNC
 from gpicljax.networks.dual_coding import DualCoding
@@ -123,6 +123,7 @@ class MemorySettings:
     event_when: str = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.memory == "events":
             width_of_head(self.core, self.heads, "queries and keys")
             _moment(self.event_when)

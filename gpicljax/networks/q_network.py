@@ -12,7 +12,7 @@ import numpy as np
 from flax import linen as nn
 
 from gpicljax import spaces
-from gpicljax.checks import Size, check
+from gpicljax.checks import Size, check, check_choice
 from gpicljax.networks.contract import AgentInput, Network, as_network
 from gpicljax.networks.encoder import Encoder
 from gpicljax.networks.event_store import Event
@@ -190,7 +190,7 @@ class RecurrentQSettings(MemorySettings):
     encoder: tuple[Size, ...] = (512, 256, 128)
     mixer: tuple[Size, ...] = (128,)
     predictions: tuple[str, ...] = ()
-    predictor: int = 512
+    predictor: Size = 512
     residual: bool = False
     compare: tuple[str, ...] = ()
     head: tuple[Size, ...] = ()
@@ -203,9 +203,12 @@ def recurrent_q_network(
     core, event = settings.make(observation_space, choices(actions))
     size = 0
     if settings.encoded is not None:
-        assert isinstance(observation_space, spaces.Dict)
-        size = spaces.flat_size(observation_space[settings.encoded])
+        entries = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
+        check_choice("encoded", settings.encoded, entries)
+        size = spaces.flat_size(entries[settings.encoded])
     check(size or not settings.predictions, "encoded", settings.encoded, "what is predicted")
+    for name in settings.compare:
+        check_choice("compare", name, settings.predictions)
     module = RecurrentQNetwork(
         observation_space,
         actions,

@@ -25,11 +25,11 @@ import textwrap
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import tyro
 
-from gpicljax.checks import check_fields, refusal, unknown
+from gpicljax.checks import Count, Range, check_fields, refusal, unknown
 
 LOG_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 """What a log may also be sent to, and the package that this needs."""
@@ -39,7 +39,7 @@ class ConfigError(ValueError):
     """A configuration holds a value that is not accepted.
 
     Example:
-      >>> RunConfig(seeds=0).validate()
+      >>> validate(RunConfig(seeds=0))
       Traceback (most recent call last):
       gpicljax.runs.config.ConfigError: seeds: got 0; accepted: an integer >= 1
     """
@@ -93,8 +93,8 @@ class RunConfig:
     """
 
     preset: str = "quick"
-    seeds: int = 6
-    seed: int = 0
+    seeds: Count = 6
+    seed: Annotated[int, Range(0, 2**32 - 1)] = 0
     name: str | None = None
     runs_dir: Path = Path("runs")
     resume: bool = False
@@ -121,8 +121,6 @@ class RunConfig:
         Raises:
           ConfigError: for the first value that is not accepted.
         """
-        check_config(self.seeds >= 1, "seeds", self.seeds, "an integer >= 1")
-        check_config(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 2**32 - 1")
         name = self.run_name
         plain_name = bool(name) and name[0] != "." and not {"/", "\\", "\0"} & set(name)
         check_config(plain_name, "name", name, "a folder name without separators or a leading dot")
@@ -155,15 +153,9 @@ class TrainingConfig(RunConfig):
       ('quick', 98)
     """
 
-    observations: int = 1_000_000
-    log_lines: int = 40
-    checkpoint_every: int = 5
-
-    def validate(self) -> None:
-        """Refuses counts below 1."""
-        super().validate()
-        for name in ("observations", "log_lines", "checkpoint_every"):
-            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
+    observations: Count = 1_000_000
+    log_lines: Count = 40
+    checkpoint_every: Count = 5
 
     def updates(self, observations_per_update: int) -> int:
         """Updates that the run needs for its observations; 0 where an update makes none."""

@@ -15,7 +15,7 @@ import jax
 import gpicljax
 from gpicljax import agents
 from gpicljax.agents.acting import random_agent
-from gpicljax.checks import refusal
+from gpicljax.checks import Count, Natural, refusal
 from gpicljax.runs import save_agent
 from gpicljax.runs.config import exit_with_error
 from gpicljax.runtime import (
@@ -76,18 +76,18 @@ class Config(TrainingConfig):
     env_params: tuple[str, ...] = ()
     evaluation_params: tuple[str, ...] = ()
     algo: str = "ppo"
-    num_envs: int = 32
-    episodes_per_trial: int = 1
+    num_envs: Count = 32
+    episodes_per_trial: Count = 1
     resets: Literal["fresh", "bank"] = "fresh"
     network: Any = None
     agent: Any = None
     hparams: Any = None
     sweep: tuple[str, ...] = ()
-    checkpoint_every: int = 10
-    probe_episodes: int = 16
-    evaluation_episodes: int = 100
-    evaluation_steps: int = 1_000
-    film_frames: int = 150
+    checkpoint_every: Count = 10
+    probe_episodes: Count = 16
+    evaluation_episodes: Count = 100
+    evaluation_steps: Count = 1_000
+    film_frames: Natural = 150
 
     def default_name(self) -> str:
         """The preset, the algorithm and the environment."""
@@ -96,11 +96,8 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses what can be refused without a device: names, options, counts, spaces."""
         super().validate()
-        least = {"evaluation_episodes": 2 * self.episodes_per_trial, "film_frames": 0}
-        counts = ("num_envs", "probe_episodes", "episodes_per_trial", "evaluation_steps")
-        for name in (*counts, *least):
-            value, minimum = getattr(self, name), least.get(name, 1)
-            check_config(value >= minimum, name, value, f"an integer >= {minimum}")
+        least, given = 2 * self.episodes_per_trial, self.evaluation_episodes
+        check_config(given >= least, "evaluation_episodes", given, f"an integer >= {least}")
         check_config(self.film_frames != 1, "film_frames", 1, "0, or an integer >= 2")
         for name in ("probe_episodes", "evaluation_episodes"):
             whole = getattr(self, name) % self.episodes_per_trial == 0

@@ -10,7 +10,8 @@ from gpicljax.llm.chat import Message
 from gpicljax.runs import load_agent, shipped_model
 from gpicljax.systems.in_context_rl.studies.in_context_rl import program as in_context_rl
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import win_stay_lose_shift
-from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester
+from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester, rules
+from gpicljax.systems.in_context_rl.studies.in_context_rl.report import draw, rows_of
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     CUSTOM,
     TESTS,
@@ -43,6 +44,17 @@ TINY = [
 def train(folder, family, learner, *more):
     arguments = [*TINY, f"--runs-dir={folder}", "--family", family, "--learner", learner, *more]
     return in_context_rl_train.main(arguments)
+
+
+def test_trials_too_short_for_bins_or_for_anything_to_be_gained_are_reported(tmp_path):
+    # No lake is crossed in two actions: the oracle earns as little as random play.
+    found = {
+        name: [tested]
+        for name, tested in rules(TESTS["4x4"], 2, 1, seed=0, all_of_them=False).items()
+    }
+    profiles = draw(tmp_path, {"4x4": found}, {"4x4": "random"})
+    assert profiles["4x4"].startswith("zero-shot 0; asymptote 0")
+    assert all(np.isnan(row["score"].mean) for row in rows_of({"4x4": found}))
 
 
 @pytest.mark.slow

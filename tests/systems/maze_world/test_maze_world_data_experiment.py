@@ -77,7 +77,7 @@ def test_presets_are_sound(preset):
     [
         (["--episodes=0"], "episodes"),
         (["--size=8"], "size: got 8"),
-        (["--densities", "2"], "density"),
+        (["--densities", "2"], "densities"),
         (["--seeds=3"], "seeds"),
         (["--demonstration.length=0"], "length"),
         (["--demonstration.epsilon", "0.5", "0.1"], "epsilon"),

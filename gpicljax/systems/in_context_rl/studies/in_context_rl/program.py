@@ -6,12 +6,12 @@ import dataclasses
 import functools
 import time
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import jax
 import jax.numpy as jnp
 
-from gpicljax.checks import Count, check_choice
+from gpicljax.checks import Count, Natural, Range, check_choice
 from gpicljax.runs import LoadedAgent, load_agent, shipped_model
 from gpicljax.runs.distributed import log_once
 from gpicljax.runtime import (
@@ -60,18 +60,16 @@ class Config(TrainingConfig):
 
     agents: tuple[str, ...] = tuple(SHIPPED)
     tests: tuple[Test, ...] = get_args(Test)
-    actions: Count = 200
+    actions: Annotated[int, Range(2)] = 200
     replicas: Count = 1000
     controls: bool = True
-    conversations: int = 4
+    conversations: Natural = 4
     reading: Count = 600
 
     def validate(self) -> None:
         """Refuses agents that nothing is known of."""
         super().validate()
-        check_config(
-            self.conversations >= 0, "conversations", self.conversations, "an integer >= 0"
-        )
+        check_config(bool(self.tests), "tests", self.tests, "at least one")
         for name in self.agents:
             family, colon, learner = name.partition(":")
             check_config(bool(colon), "agents", name, "FAMILY:LEARNER")

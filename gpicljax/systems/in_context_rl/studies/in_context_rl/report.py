@@ -57,6 +57,13 @@ _MEANS = (
 )
 
 
+def _score(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Interval:
+    """The normalised score; NaN where trials are too short for an oracle to gain anything."""
+    better = np.where(np.isfinite(values), high - low, 0.0).sum() > 0
+    nan = float("nan")
+    return normalised_score(values, low, high) if better else Interval(nan, nan, nan, nan, 0)
+
+
 def rows_of(tests: Tests) -> list[dict[str, Any]]:
     """A row for every set of tasks and agent: names, score, measures and regret."""
     rows = []
@@ -67,8 +74,7 @@ def rows_of(tests: Tests) -> list[dict[str, Any]]:
             # A language model plays the first of the tasks only.
             counts = [len(tested.trials.length) for tested in seeds]
             each = [
-                normalised_score(rewards(t), low[:n], high[:n])
-                for t, n in zip(seeds, counts, strict=True)
+                _score(rewards(t), low[:n], high[:n]) for t, n in zip(seeds, counts, strict=True)
             ]
             actions = np.asarray(seeds[0].best).shape[-1]
             told = [
@@ -148,13 +154,14 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
         place.mkdir(parents=True, exist_ok=True)
         shown = {name.strip("*"): seeds[0] for name, seeds in agents.items()}
         steps = {name: np.asarray(t.trials.rewards, np.float64) for name, t in shown.items()}
+        bins = min(BINS, next(iter(steps.values())).shape[1])
         profiles = {}
         if where in learners:
             learner = learners[where].strip("*")
-            profile = icl_profile(steps[learner], bins=BINS)
+            profile = icl_profile(steps[learner], bins=bins)
             profiles = {learner: profile}
             told[where] = "; ".join(f"{n} {v} {i}".strip() for n, v, i in profile.rows())
-        rolling = {name: icl_curve(x, bins=BINS) for name, x in steps.items()}
+        rolling = {name: icl_curve(x, bins=bins) for name, x in steps.items()}
         so_far = {name: icl_curve(np.cumsum(x, axis=1)) for name, x in steps.items()}
         curves_by_episode = {name: _by_episode(tested) for name, tested in shown.items()}
         # An agent that has not ended an episode (one that never moves on a lake) has no curve.

@@ -15,7 +15,7 @@ from gpicljax.agents.acting import optimal_agent, within_trial
 from gpicljax.agents.bandits import ucb1
 from gpicljax.agents.catalogue import RecurrentSettings, TeacherCloningConfig
 from gpicljax.agents.tabular import TUNED_Q_LEARNING, q_learner
-from gpicljax.checks import Count, Range
+from gpicljax.checks import Count, Range, Rate
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
 from gpicljax.runs import save_agent
@@ -92,10 +92,10 @@ class Config(TrainingConfig):
 
     family: Family = "ten-arms"
     learner: Learner = "dpt"
-    actions: Count = 200
+    actions: Annotated[int, Range(2)] = 200
     num_envs: Count = 256
     minibatches: Count = 16
-    temperature: Annotated[float, Range(0)] | None = None
+    temperature: Rate | None = None
     replicas: Count = 1000
     network: RecurrentSettings = RecurrentSettings(slots=256)
     cloning: cloning.CloningHParams = cloning.CloningHParams(final_share=0.05)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from flax import struct
 
 from gpicljax.agents.causal_model import Cooling
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
+from gpicljax.checks import BelowOne, Count, Natural, Range, Rate
 from gpicljax.networks.causal_model import CausalModelSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration
@@ -36,10 +37,10 @@ class Weights:
       reward: of the squared error of the reward; the model is to predict it.
     """
 
-    policy: float = 0.25
-    image: float = 0.70
-    latent: float = 0.05
-    reward: float = 0.0
+    policy: Rate = 0.25
+    image: Rate = 0.70
+    latent: Rate = 0.05
+    reward: Rate = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,71 +91,62 @@ class Config(TrainingConfig):
       horizon: How far it does.
     """
 
-    seeds: int = 1
+    seeds: Count = 1
     autoencoder: Path | None = None
     autoencoder_preset: str = "quick"
     start_from: Path | None = None
-    start_context: int | None = None
+    start_context: Natural | None = None
     train: bool = True
-    contexts: tuple[int, ...] = (0,)
-    growth: float = 0.0
+    contexts: tuple[Natural, ...] = (0,)
+    growth: BelowOne = 0.0
     model: CausalModelSettings = CausalModelSettings(layers=8, width=512, heads=8)
     mode: Literal["navigation", "survival"] = "navigation"
     actions: Literal["discrete", "continuous"] = "discrete"
-    size: int = 15
-    landmarks: int = 10
-    density: float = 0.36
-    resolution: int = 128
-    tasks: tuple[int, ...] = (0,)
+    size: Count = 15
+    landmarks: Count = 10
+    density: BelowOne = 0.36
+    resolution: Count = 128
+    tasks: tuple[Natural, ...] = (0,)
     data: Path | None = None
     demonstration: Demonstration = Demonstration()
     weights: Weights = Weights()
     first_weights: Weights = Weights(0.05, 0.90, 0.05)
-    first_share: float = 0.0
-    group: int = 1
-    own_groups: int = 0
+    first_share: BelowOne = 0.0
+    group: Count = 1
+    own_groups: Natural = 0
     agent: SequenceConfig = SequenceConfig(batch_size=8)
     hparams: SequenceHParams = SequenceHParams()
-    part: int = 0
-    sequences: int = 64
-    evaluation_tasks: int = 64
-    evaluation_length: int = 0
-    evaluation_sizes: tuple[int, ...] = ()
-    evaluation_densities: tuple[float, ...] = ()
+    part: Natural = 0
+    sequences: Annotated[int, Range(2)] = 64
+    evaluation_tasks: Annotated[int, Range(2)] = 64
+    evaluation_length: Natural = 0
+    evaluation_sizes: tuple[Count, ...] = ()
+    evaluation_densities: tuple[BelowOne, ...] = ()
     acting: tuple[Acting, ...] = ("drawn", "cooled", "temperature .4", "greedy")
     rules: tuple[Rule, ...] = ("default", "reference")
-    marks: tuple[int, ...] = (1, 100, 1000, 2000)
-    horizon: int = 10
+    marks: tuple[Count, ...] = (1, 100, 1000, 2000)
+    horizon: Count = 10
 
     def validate(self) -> None:
         """Refuses what can be refused before anything is compiled."""
         super().validate()
-        check_config(len(self.contexts) >= 1, "contexts", self.contexts, "at least one")
-        check_config(len(self.tasks) >= 1, "tasks", self.tasks, "at least one number")
-        for name in ("contexts", "tasks", "evaluation_sizes", "evaluation_densities", "marks"):
+        several = "contexts", "tasks", "marks", "acting", "rules"
+        for name in (*several, "evaluation_sizes", "evaluation_densities"):
             values = getattr(self, name)
+            check_config(bool(values) or name not in several, name, values, "at least one")
             check_config(len(set(values)) == len(values), name, values, "different ones")
-        for name in ("contexts", "tasks"):
-            values = getattr(self, name)
-            check_config(min(values) >= 0, name, values, "0, or positive numbers")
-        for name in ("part", "evaluation_length"):
-            check_config(getattr(self, name) >= 0, name, getattr(self, name), "an integer >= 0")
-        for name in ("sequences", "evaluation_tasks"):
-            check_config(getattr(self, name) >= 2, name, getattr(self, name), "an integer >= 2")
-        for name in ("growth", "first_share"):
-            value = getattr(self, name)
-            check_config(0 <= value < 1, name, value, "a share below 1")
+        least = "evaluation_length" if self.evaluation_length else "demonstration.length"
+        check_config(self.steps >= 4, least, self.steps, "4 or more: results are by quarter")
         most = self.agent.batch_size // self.agent.microbatches
-        fits = self.group >= 1 and most % self.group == 0
+        fits = most % self.group == 0
         check_config(fits, "group", self.group, f"a divisor of batch_size / microbatches = {most}")
         accepted = f"0 .. {most // self.group}, the groups of a batch"
-        fits = 0 <= self.own_groups <= most // self.group
+        fits = self.own_groups <= most // self.group
         check_config(fits, "own_groups", self.own_groups, accepted)
         one = not self.own_groups or len(self.contexts) == len(self.tasks) == 1
         check_config(
             one, "own_groups", self.own_groups, "0, for several models: they learn from the same"
         )
-        check_config(self.horizon >= 1, "horizon", self.horizon, "an integer >= 1")
         predicted = self.model.rewards == bool(self.weights.reward)
         accepted = "a weight above 0 with --model.rewards, and 0 without"
         check_config(predicted, "weights.reward", self.weights.reward, accepted)

@@ -233,7 +233,7 @@ def draw(results: Results) -> None:
     for size in config.sizes:
         save_figure(earned_figure(results, size), figures / f"acted_{size}.png")
     if len(config.marks) > 1:
-        for k in (1, 4):
+        for k in {1, min(4, config.horizon)}:
             save_figure(ahead_figure(results, k), figures / f"ahead_{k}.png")
     save_figure(frames_figure(results), figures / "ahead_frames.png")
     save_figure(trajectories_figure(results), figures / "trajectories.png")
@@ -290,21 +290,22 @@ def frames_figure(results: Results) -> Any:
 
 
 def trajectories_figure(results: Results) -> Any:
-    """Ways through three mazes of the largest size (Figure 17)."""
+    """Ways through up to three mazes of the largest size (Figure 17)."""
     config = results.outcome.config
     size = config.sizes[-1]
     acted = results.acted[size, config.acting[0]]
     rules = results.rules[size, config.rules[0]]
     tasks = results.outcome.program.more.rules.mazes(size)
     episodes, labels = [], []
-    for maze in range(3):
+    mazes = min(3, config.evaluation_tasks)
+    for maze in range(mazes):
         ways = {"random": rules["random"].pose[maze]}
         ways |= {model: acted[model].pose[0, maze] for model in reversed(results.models)}
         ways["privileged"] = rules["privileged, p = 100 %"].pose[maze]
         task = jax.tree.map(lambda x, maze=maze: x[maze], tasks)
         episodes += [results.episode(task, size, pose) for pose in ways.values()]
         labels += [name if maze == 0 else "" for name in ways]
-    columns = len(labels) // 3
+    columns = len(labels) // mazes
     return trajectory_figure(episodes, labels=labels, columns=columns)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from gpicljax.checks import refusal
+from gpicljax.checks import check_choice, refusal
 from gpicljax.networks.autoencoder import (
     Autoencoder,
     AutoencoderSettings,
@@ -32,6 +32,8 @@ def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, An
     """The autoencoder, its settings and its parameters: random ones for a dry run."""
     resolution = (config.resolution, config.resolution)
     if config.autoencoder is None:
+        presets = maze_world_autoencoder.PRESETS
+        check_choice("autoencoder_preset", config.autoencoder_preset, presets)
         settings = maze_world_autoencoder.PRESETS[config.autoencoder_preset].model
         pictures = standardised(autoencoder(settings, resolution))
         return pictures, settings, pictures.init(named_key(config.seed, "autoencoder"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
 import gpicljax
 from gpicljax.agents.autoencoder import Schedules
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
+from gpicljax.checks import BelowOne, Count, Range
 from gpicljax.networks.autoencoder import AutoencoderSettings, autoencoder
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration
@@ -40,35 +41,31 @@ class Config(TrainingConfig):
       evaluation_frames: Frames of each of them.
     """
 
-    seeds: int = 1
-    size: int = 15
-    landmarks: int = 10
-    density: float = 0.36
+    seeds: Count = 1
+    size: Count = 15
+    landmarks: Count = 10
+    density: BelowOne = 0.36
     mode: Literal["navigation", "survival"] = "navigation"
     actions: Literal["discrete", "continuous"] = "discrete"
-    resolution: tuple[int, int] = (128, 128)
+    resolution: tuple[Count, Count] = (128, 128)
     moments: Literal["episodes", "anywhere"] = "episodes"
     demonstration: Demonstration = Demonstration(length=64)
-    mazes: int = 16
-    frames: int = 16
+    mazes: Count = 16
+    frames: Count = 16
     model: AutoencoderSettings = AutoencoderSettings()
     agent: SequenceConfig = SequenceConfig(batch_size=1)
     hparams: SequenceHParams = SequenceHParams()
     schedules: Schedules = Schedules()
-    part: int = 256
-    evaluation_mazes: int = 64
-    evaluation_frames: int = 16
+    part: Count = 256
+    evaluation_mazes: Annotated[int, Range(2)] = 64
+    evaluation_frames: Count = 16
 
     def validate(self) -> None:
         """Refuses what can be refused before anything is compiled."""
         super().validate()
-        for name in ("mazes", "part"):
-            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
-        enough = self.evaluation_mazes >= 2
-        check_config(enough, "evaluation_mazes", self.evaluation_mazes, "an integer >= 2")
         most = self.demonstration.length
         for name in ("frames", "evaluation_frames"):
-            fits = 1 <= getattr(self, name) <= most
+            fits = getattr(self, name) <= most
             check_config(fits, name, getattr(self, name), f"1 .. the length of an episode, {most}")
         simple = self.mode == "navigation" and self.actions == "discrete"
         accepted = "'episodes', except for navigation from cell to cell"

@@ -12,6 +12,7 @@ from typing import Literal
 import jax
 
 import gpicljax
+from gpicljax.checks import BelowOne, Count
 from gpicljax.data.shards import ShardError, ShardReader, ShardWriter
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.progress import Progress, announce, duration
@@ -42,24 +43,22 @@ class Config(RunConfig):
       demonstration: How they are made.
     """
 
-    seeds: int = 1
+    seeds: Count = 1
     out: Path | None = None
-    size: int = 15
+    size: Count = 15
     mode: Literal["navigation", "survival"] = "navigation"
     actions: Literal["discrete", "continuous", "moves"] = "discrete"
-    densities: tuple[float, ...] = (0.36,)
-    landmarks: int = 10
-    commands: int = 10_000
-    episodes: int = 1_024
-    episodes_per_shard: int = 256
+    densities: tuple[BelowOne, ...] = (0.36,)
+    landmarks: Count = 10
+    commands: Count = 10_000
+    episodes: Count = 1_024
+    episodes_per_shard: Count = 256
     demonstration: Demonstration = Demonstration()
 
     def validate(self) -> None:
         """Refuses what can be refused before anything is compiled."""
         super().validate()
         check_config(self.seeds == 1, "seeds", self.seeds, "1, for --seed names the data")
-        for name in ("episodes", "episodes_per_shard"):
-            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
         check_config(len(self.densities) >= 1, "densities", self.densities, "at least one")
         build(self)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Annotated
 
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
+from gpicljax.checks import BelowOne, Count, Natural, Range
 from gpicljax.networks.language import LanguageModelSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_language.env.language import SlotWeights
 from gpicljax.systems.meta_language.env.meta_language import Calibration
+
+Order = Annotated[int, Range(1, 8)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,41 +41,32 @@ class Config(TrainingConfig):
       demonstrations: Continuations to draw of each of the demonstrations (words, sums).
     """
 
-    seeds: int = 1
+    seeds: Count = 1
     model: LanguageModelSettings = LanguageModelSettings()
-    context: int = 4096
-    orders: tuple[int, int] = (3, 6)
+    context: Count = 4096
+    orders: tuple[Order, Order] = (3, 6)
     slot_weights: SlotWeights = "reference"
     calibration: Calibration = "none"
-    warmup_orders: tuple[int, int] = (2, 3)
-    warmup_share: float = 0.0
-    tasks: int = 0
+    warmup_orders: tuple[Order, Order] = (2, 3)
+    warmup_share: BelowOne = 0.0
+    tasks: Natural = 0
     agent: SequenceConfig = SequenceConfig(batch_size=8, ramp=512)
     hparams: SequenceHParams = SequenceHParams()
-    observations: int = 61_035 * 8 * 4096
-    log_lines: int = 100
-    evaluation_orders: tuple[int, int] = (2, 8)
-    evaluation_context: int = 4096
-    evaluation_sequences: int = 4096
+    observations: Count = 61_035 * 8 * 4096
+    log_lines: Count = 100
+    evaluation_orders: tuple[Order, Order] = (2, 8)
+    evaluation_context: Annotated[int, Range(16)] = 4096
+    evaluation_sequences: Annotated[int, Range(2)] = 4096
     text_dir: Path | None = None
-    text_windows: int = 0
-    demonstrations: int = 16
+    text_windows: Natural = 0
+    demonstrations: Natural = 16
 
     def validate(self) -> None:
         """Refuses what can be refused before anything is compiled."""
         super().validate()
-        for name in ("context", "evaluation_context"):
-            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
-        for name in ("tasks", "text_windows", "demonstrations"):
-            check_config(getattr(self, name) >= 0, name, getattr(self, name), "an integer >= 0")
-        enough = self.evaluation_sequences >= 2
-        check_config(enough, "evaluation_sequences", self.evaluation_sequences, "an integer >= 2")
         for name in ("orders", "warmup_orders", "evaluation_orders"):
             low, high = getattr(self, name)
-            check_config(1 <= low <= high <= 8, name, (low, high), "two of 1 .. 8 in order")
-        check_config(
-            0 <= self.warmup_share < 1, "warmup_share", self.warmup_share, "a share below 1"
-        )
+            check_config(low <= high, name, (low, high), "two of 1 .. 8 in order")
         text = self.text_dir
         check_config(text is None or text.is_dir(), "text_dir", str(text), "an existing folder")
 

@@ -12,7 +12,7 @@ import tyro
 
 import gpicljax
 from gpicljax.agents import r2d2
-from gpicljax.checks import Count, Range
+from gpicljax.checks import Count, Range, Rate, Share
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
@@ -130,18 +130,18 @@ class Config(TrainingConfig):
     """
 
     game: GameConfig = GameConfig()
-    observations: int = 10_000_000
-    log_lines: int = 313
+    observations: Count = 10_000_000
+    log_lines: Count = 313
     auxiliary: Auxiliary = "stimulus"
-    auxiliary_weight: float = 1.0
+    auxiliary_weight: Rate = 1.0
     network: RecurrentQSettings = APPENDIX_C
     agent: r2d2.R2D2Config = r2d2.R2D2Config()
     hparams: r2d2.R2D2HParams = r2d2.R2D2HParams()
-    bank_size: int = 2048
-    renew_share: float = 0.5
-    curriculum: tuple[int, ...] = ()
-    probe_episodes: int = 64
-    evaluation_episodes: int = 1024
+    bank_size: Count = 2048
+    renew_share: Share = 0.5
+    curriculum: tuple[Count, ...] = ()
+    probe_episodes: Count = 64
+    evaluation_episodes: Count = 1024
 
     def default_name(self) -> str:
         """The preset and the environment."""
@@ -150,8 +150,6 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses counts below 1, and networks that do not fit."""
         super().validate()
-        for name in ("bank_size", "probe_episodes", "evaluation_episodes"):
-            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
         compared, known = self.network.compare, AUXILIARIES[self.auxiliary]
         accepted = f"what auxiliary predicts, {' and '.join(known) or 'nothing'}"
         check_config(set(compared) <= set(known), "network.compare", compared, accepted)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 import gpicljax
-from gpicljax.checks import Count, Range
+from gpicljax.checks import Count, Natural, Range
 from gpicljax.llm.budget import Budget
 from gpicljax.llm.chat import ChatModel, FakeModel
 from gpicljax.runs.distributed import log_once
@@ -47,18 +47,18 @@ class Config(RunConfig):
       requests: The most there may be in the whole run; 0 for no limit.
     """
 
-    seeds: int = 5
+    seeds: Count = 5
     endpoint: str | None = None
     model: str = "gpt-4o-mini"
     key_variable: str = "OPENAI_API_KEY"
     schema: bool = True
     env: str = "MetaRG-v0"
     episodes: Count = 64
-    shots: tuple[int, ...] = (1, 2)
-    samples: tuple[int, ...] = (1, 4)
+    shots: tuple[Count, ...] = (1, 2)
+    samples: tuple[Count, ...] = (1, 4)
     values: Annotated[int, Range(2)] = 5
     orders: bool = True
-    requests: Annotated[int, Range(0)] = 0
+    requests: Natural = 0
 
     def validate(self) -> None:
         """Refuses environments of another game, and counts below 1."""
@@ -68,7 +68,7 @@ class Config(RunConfig):
         )
         for name in ("shots", "samples"):
             value = getattr(self, name)
-            check_config(bool(value) and min(value) >= 1, name, value, "one or more integers >= 1")
+            check_config(bool(value), name, value, "one or more integers >= 1")
 
 
 PRESETS = {"quick": Config(seeds=2, episodes=2, shots=(1,), samples=(1,)), "table4": Config()}

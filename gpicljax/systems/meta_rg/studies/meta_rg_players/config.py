@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from gpicljax.agents import r2d2
 from gpicljax.agents.sequence import SequenceHParams
-from gpicljax.checks import Range
+from gpicljax.checks import Count, Range, Rate
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
@@ -53,11 +53,11 @@ class Config(TrainingConfig):
     """
 
     game: GameConfig = GameConfig("MetaRG-v1", max_values=3)
-    seeds: int = 3
+    seeds: Count = 3
     method: Method = "reinforce"
     control: bool = True
-    observations: int = 10_000_000
-    log_lines: int = 20
+    observations: Count = 10_000_000
+    log_lines: Count = 20
     network: RecurrentQSettings = dataclasses.replace(EVENTS, slots=32)
     players: signalling.SignallingConfig = signalling.SignallingConfig(
         games=36, episodes=4, batch_size=8, copies=4, entropy=0.02
@@ -68,11 +68,11 @@ class Config(TrainingConfig):
     # A message is paid for in the next step.
     agent: r2d2.R2D2Config = dataclasses.replace(NEXT_REWARD, n_step=2, share_parameters=False)
     hparams: r2d2.R2D2HParams = dataclasses.replace(MANY_STEPS, learning_rate=1e-3, discount=1.0)
-    feedback_weight: float = 10.0
-    bank_size: int = 2048
-    probe_episodes: int = 128
-    evaluation_episodes: int = 512
-    structures: int = 32
+    feedback_weight: Rate = 10.0
+    bank_size: Count = 2048
+    probe_episodes: Count = 128
+    evaluation_episodes: Count = 512
+    structures: Count = 32
     taught: Annotated[int, Range(0)] = 0
 
     def default_name(self) -> str:
@@ -82,8 +82,6 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses counts below 1 and what the environment refuses."""
         super().validate()
-        for name in ("bank_size", "probe_episodes", "evaluation_episodes", "structures"):
-            check_config(getattr(self, name) >= 1, name, getattr(self, name), "an integer >= 1")
         check_config(
             not self.network.predictions, "network.predictions", "names", "none: the feedback is"
         )

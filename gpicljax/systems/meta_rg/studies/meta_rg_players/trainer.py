@@ -24,7 +24,7 @@ from flax import struct
 from gpicljax import spaces
 from gpicljax.agents import sequence
 from gpicljax.agents.acting import AgentCarry, q_agent
-from gpicljax.checks import Size, check, check_at_least, check_choice
+from gpicljax.checks import Positive, Rate, Share, Size, check, check_at_least, check_choice
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import Network
 from gpicljax.networks.q_network import QOutput, RecurrentQSettings, recurrent_q_network
@@ -77,11 +77,11 @@ class SignallingConfig:
     batch_size: Size = 32
     copies: Size = 1
     noise: Literal["episode", "game"] = "episode"
-    feedback_weight: float = 10.0
+    feedback_weight: Rate = 10.0
     speaker_sizes: tuple[Size, ...] = (128, 128)
-    temperature: float = 1.0
-    horizon: float = 0.0
-    entropy: float = 0.0
+    temperature: Positive = 1.0
+    horizon: Share = 0.0
+    entropy: Rate = 0.0
 
     def __post_init__(self) -> None:
         check_choice("speaker", self.speaker, get_args(SpeakerKind))

@@ -97,6 +97,17 @@ def registered() -> list[str]:
     return sorted(env_id for env_id in _FACTORIES if _lacks(env_id) is None)
 
 
+def is_registered(env_id: str) -> bool:
+    """Whether there is such an id, its package installed or not. Nothing is imported.
+
+    Example:
+      >>> is_registered("Pendulum-v1"), is_registered("gpicljax:Pendulum-v1")
+      (True, False)
+    """
+    _enter_installed()
+    return env_id in _FACTORIES
+
+
 @functools.cache
 def _enter_installed() -> None:
     """Registers what installed packages name; their modules are imported when first used."""
@@ -124,8 +135,8 @@ def make(env_id: str, **static: Any) -> Environment:
     check(isinstance(env_id, str), "env_id", env_id, "an id, as registered() lists them")
     module, _, env_id = env_id.rpartition(":")
     if module:
-        _module(module, "env_id", f"{module}:{env_id}")
-    if env_id not in _FACTORIES and env_id not in registered():
+        import_module(module, "env_id", f"{module}:{env_id}")
+    if not is_registered(env_id):
         raise ValueError(unknown("env_id", env_id, registered()))
     if lacking := _lacks(env_id):
         install = _NEEDS[env_id][1]
@@ -157,12 +168,30 @@ def _imported(env_id: str) -> Factory:
     if not isinstance(factory, str):
         return factory
     name, _, attribute = factory.partition(":")
-    module = _module(name, f"factory of {env_id}", factory)
+    module = import_module(name, f"factory of {env_id}", factory)
     check(hasattr(module, attribute), f"factory of {env_id}", factory, f"an attribute of {name}")
     return getattr(module, attribute)
 
 
-def _module(name: str, argument: str, given: str) -> Any:
+def module_of(env_id: str) -> str:
+    """The module that registers an environment, or else has its factory.
+
+    Example:
+      >>> module_of("Pendulum-v1"), module_of("mypackage.envs:Pond-v0")
+      ('gpicljax.envs.pendulum', 'mypackage.envs')
+    """
+    module, _, env_id = env_id.rpartition(":")
+    factory = _FACTORIES.get(env_id, "")
+    own = factory.partition(":")[0] if isinstance(factory, str) else factory.__module__
+    return module or own
+
+
+def import_module(name: str, argument: str, given: str) -> Any:
+    """Imports a module, for an argument that names it.
+
+    Raises:
+      ValueError: if that fails; it names the argument.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -235,7 +235,8 @@ def algorithm_from_agent(
         return Trainer(init, lambda state: (state, {}), lambda greedy=False: made, 0)
 
     # The place of its source decides whether an algorithm is registered again or another one.
-    make.__module__, make.__qualname__ = agent.__module__, agent.__qualname__
+    make.__module__ = getattr(agent, "__module__", make.__module__)
+    make.__qualname__ = getattr(agent, "__qualname__", make.__qualname__)
     return Algorithm(
         name, make, fits, config, trains=False, multi_agent=multi_agent, privileged=privileged
     )

@@ -9,7 +9,8 @@ episodes = episode_returns(
 ```
 
 A folder holds `params.npz`, the arrays, and `agent.json`: everything else (see `array_folder`), and
-a hash of all that decides how the agent acts: weights, configuration, environment.
+a hash of all that decides how the agent acts: weights, configuration, environment. A folder may
+come from anywhere: loading it imports nothing that it names, and runs only what is registered.
 
 Language models are agents like all others. `load_language_model` gives their network instead, and
 a few come with the package: `shipped_models()` names them.
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ import numpy as np
 from gpicljax import agents, registration, spaces
 from gpicljax.agents.algorithm import greedy_agent
 from gpicljax.agents.language import LanguageModelConfig
-from gpicljax.checks import check, check_choice
+from gpicljax.checks import check, check_choice, unknown
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
 from gpicljax.networks.contract import Network
@@ -143,6 +144,10 @@ def save_agent(
     card = {
         "format": FORMAT,
         **identity,
+        "modules": {
+            "env": registration.module_of(env_id),
+            "algorithm": getattr(agents.get_algorithm(algorithm).make, "__module__", ""),
+        },
         "hash": _hash(identity, arrays),
         "spaces": _spaces(env),
         "parameters": sum(np.size(leaf) for leaf in jax.tree.leaves(params)),
@@ -151,21 +156,25 @@ def save_agent(
     write_folder(folder, CARD, card, arrays)
 
 
-def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgent:
+def load_agent(
+    folder: str | Path, env: Environment | None = None, modules: Sequence[str] = ()
+) -> LoadedAgent:
     """Reads an agent.
 
     Args:
       folder: what `save_agent` wrote.
       env: an environment to use it in, if not just the one it was trained on; of the same kind and
         with the same spaces. What learns within whole trials is for any of the same spaces.
+      modules: names of modules to import first, which register its environment or algorithm. A
+        folder's own word is not enough to import anything.
 
     Returns:
       The agent with its environment.
 
     Raises:
-      SavedError: if a file is missing, damaged or of a later version, or if `env` is another
-        kind of environment.
-      ValueError: for what is no path.
+      SavedError: if a file is missing, damaged or of a later version, if `env` is another kind of
+        environment, or if environment or algorithm are not registered; it says what to import.
+      ValueError: for what is no path, and a module that cannot be imported.
 
     Example:
       >>> loaded = load_agent(shipped_model("meta_language_tiny"))
@@ -174,13 +183,17 @@ def load_agent(folder: str | Path, env: Environment | None = None) -> LoadedAgen
     """
     check(isinstance(folder, str | PathLike), "folder", folder, "the path of a saved agent")
     folder = Path(folder)
+    check(not isinstance(modules, str), "modules", modules, "a sequence of names")
+    for name in modules:
+        registration.import_module(name, "modules", name)
     card, arrays = read_folder(folder, CARD, FORMAT, "saved agent")
     try:
+        env_id = _registered_id(card)
         algorithm = agents.get_algorithm(card["algorithm"])
         options = {name: _tuples(value) for name, value in card["env"]["options"].items()}
         told = card["env"].get("trials")
         trials = None if told is None else from_json(TrialSettings, told)
-        own = _environment(card["env"]["id"], options, trials)
+        own = _environment(env_id, options, trials)
         config = from_json(algorithm.config, card["config"])
         network = from_json(algorithm.network, card["network"])
         num_envs = card["num_envs"]
@@ -304,6 +317,25 @@ def _assembled(env: Environment, env_params: Any, params: Any, info: dict[str, A
     network = from_json(algorithm.network, info["network"])
     agent = algorithm.acting(env, info["num_envs"], config, network).agent
     return LoadedAgent(env, env_params, agent, params, info)
+
+
+def _registered_id(card: Mapping[str, Any]) -> str:
+    """The environment's id without a module, if it and the algorithm are registered.
+
+    Raises:
+      ValueError: if one is not; it says what to import.
+    """
+    env_id, algorithm = str(card["env"]["id"]).rpartition(":")[2], str(card["algorithm"])
+    written = card.get("modules", {"env": str(card["env"]["id"]).rpartition(":")[0]})
+    for name, what, argument, known in (
+        (env_id, "env", "env_id", registration.registered()),
+        (algorithm, "algorithm", "algorithm", [*agents.CATALOGUE]),
+    ):
+        if name not in known and not (what == "env" and registration.is_registered(name)):
+            module = written.get(what) or "the module that registers it"
+            trusted = f"and what modules=({module!r},) registers, if you trust that"
+            raise ValueError(f"{unknown(argument, name, known)}, {trusted}")
+    return env_id
 
 
 def _environment(

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pickle
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import pytest
 from variants import ALGORITHMS, daily
 
 import gpicljax
-from gpicljax import agents
+from gpicljax import agents, registration
 from gpicljax.agents.acting import random_agent
 from gpicljax.agents.algorithm import greedy_agent
 from gpicljax.agents.language import LanguageModelConfig
@@ -198,6 +199,61 @@ def test_damage_is_reported_by_name(saved):
     card.write_text(text)
     arrays.write_bytes(content)
     load_agent(folder)
+
+
+POND = """
+import pathlib
+import gpicljax
+from gpicljax import agents, registration
+
+pathlib.Path(__file__).with_suffix(".imported").touch()
+gpicljax.register("Pond-v0", lambda: gpicljax.make("BernoulliBandit-v0", num_arms=3))
+rule = agents.get_algorithm("random").make
+agents.register_algorithm(agents.Algorithm("drifting", rule, lambda seen, done: None))
+"""
+
+
+@pytest.mark.parametrize("env_id", ["pond_module:Pond-v0", "Pond-v0"])
+@pytest.mark.parametrize("algorithm", ["random", "drifting"])
+def test_a_card_imports_nothing_unless_the_caller_names_it(
+    env_id, algorithm, tmp_path, monkeypatch
+):
+    (tmp_path / "pond_module.py").write_text(POND)
+    imported, folder = tmp_path / "pond_module.imported", tmp_path / "agent"
+    monkeypatch.syspath_prepend(tmp_path)
+    before = dict(registration._FACTORIES), dict(agents.CATALOGUE)
+
+    def forget():
+        for known, kept in zip((registration._FACTORIES, agents.CATALOGUE), before, strict=True):
+            known.clear()
+            known.update(kept)
+        sys.modules.pop("pond_module", None)
+        imported.unlink(missing_ok=True)
+
+    try:
+        env = gpicljax.make("pond_module:Pond-v0")
+        save_agent(
+            folder,
+            algorithm=algorithm,
+            env_id=env_id,
+            env_options={},
+            env_params=env.default_params,
+            num_envs=1,
+            config=agents.NoSettings(),
+            network=agents.NoSettings(),
+            params=(),
+        )
+        assert json.loads((folder / "agent.json").read_text())["modules"]["env"] == "pond_module"
+        assert load_agent(folder).env == env
+        forget()
+        with pytest.raises(SavedError, match=r"env_id: got 'Pond-v0'.*modules=\('pond_module',\)"):
+            load_agent(folder)
+        assert not imported.exists() and "pond_module" not in sys.modules
+        assert load_agent(folder, modules=("pond_module",)).env.num_arms == 3
+        with pytest.raises(ValueError, match="modules: got 'no_module'"):
+            load_agent(folder, modules=("no_module",))
+    finally:
+        forget()
 
 
 def test_replacing_an_agent_leaves_one_or_the_other(saved, monkeypatch):

@@ -216,8 +216,8 @@ def _no_cells(program: Program, seeds: int) -> Any:
 def _loaded(config: CollectConfig, folder: Path) -> None:
     """The episodes of saved agents."""
     for path in config.agents:
-        saved = load_agent(path)
-        name = saved.info["env"]["id"]
+        saved = load_agent(path, modules=config.modules)
+        name = saved.info["env"]["id"].rpartition(":")[2]
         steps = TASKS[name].max_steps if name in TASKS else 100
         label = f"{saved.info['algorithm']} {saved.info['hash'][:8]}"
         record = recorder(

@@ -172,6 +172,7 @@ class CollectConfig(RunConfig):
       tasks: Ids of environments; by default all but Fetch's, which need `gpicljax[fetch]`.
       kinds: Kinds of agents, of those that a task has; all by default.
       agents: Folders of saved agents, whose episodes are written instead.
+      modules: Modules to import, which register the environments or algorithms of those agents.
       share: Share of every kind's budget of environment steps.
       episodes: Episodes of each agent.
       max_steps: At which they are cut; by default what each task has.
@@ -182,6 +183,7 @@ class CollectConfig(RunConfig):
     tasks: tuple[str, ...] = tuple(name for name in TASKS if name not in FETCH)
     kinds: tuple[str, ...] = ()
     agents: tuple[Path, ...] = ()
+    modules: tuple[str, ...] = ()
     share: Annotated[float, Range(above=0)] = 1.0
     episodes: Count = 8
     max_steps: Count | None = None

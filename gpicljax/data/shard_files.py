@@ -14,6 +14,7 @@ from gpicljax.checks import Process
 from gpicljax.storage.atomic import sync_folder, write_atomically
 from gpicljax.storage.lock import LockedError
 from gpicljax.storage.manifest import MANIFEST, Files, find_problems
+from gpicljax.storage.reading import read_json
 
 FORMAT = 1
 CHUNK_BYTES = 64 * 1024
@@ -79,7 +80,7 @@ def read_manifest(path: str | Path) -> Manifest:
     """
     file = Path(path) / MANIFEST
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
         checksum = content.pop("sha256")
         if content["format"] != FORMAT:
             raise DamagedShardError(

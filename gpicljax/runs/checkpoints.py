@@ -7,6 +7,7 @@ disagrees with its own has been damaged since.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -167,7 +168,7 @@ class Checkpointer:
 
     def _steps(self) -> list[int]:
         folders = self.directory.iterdir()
-        return sorted(int(f.name) for f in folders if f.name.isdigit() and (f / MANIFEST).exists())
+        return sorted(int(f.name) for f in folders if _is_step(f) and (f / MANIFEST).exists())
 
     def _write(self, folder: Path, step: int, specs: list[Spec], table: dict[str, Any]) -> None:
         arrays = epath.Path(folder / ARRAYS)
@@ -193,6 +194,8 @@ class Checkpointer:
         for step in reversed(self._steps()):
             folder = self.directory / str(step)
             problem = find_damage(folder)
+            if problem is None and (said := read_manifest(folder).get("step")) != step:
+                problem = f"{MANIFEST} is of step {said!r}"
             if problem is None:
                 if problems:
                     self._report(f"warning: going back to step {step}")
@@ -226,6 +229,8 @@ class Checkpointer:
             raise CheckpointError(
                 f"cannot read {folder}, whose files are intact: {error}"
             ) from error
+        if str(table["step"]) != folder.name:
+            raise CheckpointError(f"{folder} holds the state after step {table['step']}")
         leaves = [
             # Empty arrays are not stored.
             from_storage(table.get(name, np.empty(like.shape, like.dtype)), leaf, saved.get("impl"))
@@ -245,11 +250,16 @@ class Checkpointer:
 
     def _remove_unfinished(self, quiet: bool = False) -> None:
         for folder in sorted(self.directory.iterdir()):
-            unfinished = folder.name.isdigit() and not (folder / MANIFEST).exists()
+            unfinished = _is_step(folder) and not (folder / MANIFEST).exists()
             if unfinished or ".orbax-checkpoint-tmp" in folder.name:
                 shutil.rmtree(folder, ignore_errors=True)
                 if not quiet:
                     self._report(f"note: removed the unfinished checkpoint {folder}")
+
+
+def _is_step(folder: Path) -> bool:
+    """Whether a folder has the name of a step, as `save` writes it."""
+    return re.fullmatch("0|[1-9][0-9]*", folder.name) is not None
 
 
 def _compare(folder: Path, stored: list[Spec], wanted: list[Spec]) -> None:

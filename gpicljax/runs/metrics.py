@@ -13,6 +13,7 @@ import numpy as np
 from gpicljax.checks import check
 from gpicljax.runs.distributed import on_main
 from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.storage.reading import read_bytes
 
 MAX_VALUES = 65536
 """Most numbers one metric may hold; larger arrays belong into files of their own."""
@@ -121,6 +122,23 @@ class MetricsLog:
         self._complete = True
         on_main(lambda: truncate_after(self.path, step))
 
+    def read_until(self, step: int) -> list[dict[str, Any]]:
+        """The records up to `step`, as a checkpoint after so many chunks needs them; drops others.
+
+        Raises:
+          MetricsError: if one of them is missing.
+        """
+        self.truncate_after(step)
+        records = self.read()
+        if (found := [record["step"] for record in records]) != [*range(1, step + 1)]:
+            missing = sorted({*range(1, step + 1)} - {*found})
+            raise MetricsError(
+                f"{self.path} does not fit the checkpoint after chunk {step}: it lacks "
+                f"{len(missing)} of its chunks, from chunk {missing[0] if missing else 0} on; "
+                "put the whole log back, or start another run (--name, --overwrite)"
+            )
+        return records
+
     def read(self) -> list[dict[str, Any]]:
         """The records on disk; see `read_metrics`."""
         return on_main(lambda: read_metrics(self.path))
@@ -137,7 +155,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
       does not exist reads as empty.
 
     Raises:
-      MetricsError: if any other line is not a JSON object with a `step`.
+      MetricsError: if any other line is not a JSON object with a `step`, or steps are not in
+        order.
+      OSError: if the file cannot be read.
 
     Example:
       >>> import tempfile
@@ -214,20 +234,32 @@ def truncate_after(path: Path, step: int | None) -> None:
         write_atomically(path, content)
 
 
+def _is_record(line: Any) -> bool:
+    """Whether a line is a record: an object with a step, and with a number for each time."""
+    if not isinstance(line, dict) or type(line.get("step")) is not int:
+        return False
+    times = line.get("time", {})
+    return isinstance(times, dict) and all(isinstance(x, int | float) for x in times.values())
+
+
 def _parse(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     """Every complete record of a log with the bytes of its line."""
     if not path.exists():
         return []
-    lines = path.read_bytes().splitlines(keepends=True)
+    lines = read_bytes(path).splitlines(keepends=True)
     parsed: list[tuple[dict[str, Any], bytes]] = []
     for number, line in enumerate(lines, start=1):
         torn = not line.endswith(b"\n")
         try:
             record = json.loads(line)
-            valid = isinstance(record, dict) and isinstance(record.get("step"), int)
-        except ValueError:
-            record, valid = None, False
-        if record is not None and valid and not torn:
+        except (ValueError, RecursionError):
+            record = None
+        if _is_record(record) and not torn:
+            if parsed and record["step"] <= (before := parsed[-1][0]["step"]):
+                raise MetricsError(
+                    f"{path}: line {number} of {len(lines)} is of step {record['step']}, after "
+                    f"step {before}; accepted: steps in order, each once"
+                )
             parsed.append((record, line))
         elif number < len(lines):
             raise MetricsError(

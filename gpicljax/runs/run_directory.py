@@ -7,7 +7,7 @@ that they share, and are refused whatever process 0 is.
 from __future__ import annotations
 
 import dataclasses
-import json
+import os
 import platform
 import shutil
 import time
@@ -23,6 +23,7 @@ from gpicljax.runs.metrics import NOT_FINITE, in_words, not_finite_since, read_m
 from gpicljax.runs.provenance import provenance
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.storage.lock import Held, LockedError, exclusive
+from gpicljax.storage.reading import read_json
 
 IRRELEVANT = (
     "resume",
@@ -37,6 +38,8 @@ IRRELEVANT = (
 )
 """Fields of a configuration that may change when a run is resumed."""
 PLAN = "run.json"
+_DELETED = ".deleted.json"
+"""The configuration of a run that is being deleted."""
 
 
 class RunError(RuntimeError):
@@ -140,8 +143,9 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
       RunExistsError: if the run exists and none of these is set.
       ConfigMismatchError: if the run to be resumed has another configuration.
       RunLockedError: if another process (or another `RunDirectory` here) has the run open.
-      RunError: if the run to be resumed does not exist, or has lost its `config.json`; if the
-        processes were given different configurations, or do not share the file system.
+      RunError: if the run to be resumed does not exist, or has lost its `config.json`; if what is
+        to be overwritten is no run, or a link; if the processes were given different
+        configurations, or do not share the file system.
     """
     all_agree(lambda: validate(config))
     first, *others = exchange(to_json(config))
@@ -158,6 +162,8 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
             known = sorted(file.parent.name for file in path.parent.glob("*/config.json"))
             none = f"the name of a run in {path.parent}, where there is none; --requeue starts one"
             raise RunError(unknown("--resume", config.run_name, known or [none]))
+        if config.overwrite and _entries(path):
+            _check_is_run(path)
         path.mkdir(parents=True, exist_ok=True)
         try:
             locks.append(exclusive(path))
@@ -193,6 +199,27 @@ def _entries(path: Path) -> list[Path]:
     return [entry for entry in path.glob("*") if not entry.name.startswith(".")]
 
 
+def _check_is_run(path: Path) -> None:
+    """Refuses to delete what is no run of ours.
+
+    Raises:
+      RunError: unless the folder has the configuration of a run, or what is left of one; for a
+        link, which may lead anywhere.
+    """
+    delete = f"--overwrite does not delete {path}"
+    if path.is_symlink():
+        raise RunError(f"{delete}, which is a link; --name NAME starts another run")
+    config_file = path / ("config.json" if (path / "config.json").exists() else _DELETED)
+    try:
+        stored = read_json(config_file)
+        ours = isinstance(stored, dict) and {"preset", "seeds", "runs_dir"} <= stored.keys()
+    except (OSError, ValueError):
+        ours = False
+    if not ours:
+        known = "which is no run: it has no config.json of one"
+        raise RunError(f"{delete}, {known}; delete it yourself, or --name NAME starts another run")
+
+
 def _prepare(path: Path, config: RunConfig) -> bool:
     """Brings a locked folder into the state asked for; returns whether it holds earlier work."""
     config_file = path / "config.json"
@@ -202,11 +229,15 @@ def _prepare(path: Path, config: RunConfig) -> bool:
         leftover.unlink()
     entries = _entries(path)
     if entries and config.overwrite:
-        # The configuration goes first: if this is interrupted, the rest cannot pass for a run.
-        for entry in sorted(entries, key=lambda entry: entry != config_file):
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        # If this is interrupted, the rest cannot pass for a run, but may be deleted again.
+        if config_file.exists():
+            os.replace(config_file, path / _DELETED)
+        for entry in _entries(path):
+            linked = entry.is_symlink() or not entry.is_dir()
+            entry.unlink() if linked else shutil.rmtree(entry)
         entries = []
     if not entries:
+        (path / _DELETED).unlink(missing_ok=True)
         write_atomically(config_file, to_json_text(wanted, indent=2) + "\n")
         return False
     if not (config.resume or config.requeue):
@@ -215,12 +246,12 @@ def _prepare(path: Path, config: RunConfig) -> bool:
             "deletes it and starts again, --name NAME keeps both"
         )
     try:
-        stored = json.loads(config_file.read_text(encoding="utf-8"))
+        stored = read_json(config_file)
         differences = describe_difference(stored, wanted, ignore=IRRELEVANT)
     except (OSError, ValueError) as error:
         raise RunError(
             f"cannot resume {path}: {config_file} is missing or damaged ({error}); "
-            "--overwrite deletes the run, --name NAME starts another"
+            "--name NAME starts another run"
         ) from error
     if differences:
         lines = "".join(f"\n  {line}" for line in differences)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from gpicljax.runs.run_directory import IRRELEVANT, PLAN
 from gpicljax.storage.lock import is_locked
 from gpicljax.storage.manifest import MANIFEST, find_damage
 from gpicljax.storage.nested import flatten
+from gpicljax.storage.reading import read_bytes, read_json
 
 Floats = NDArray[np.float64]
 BOOKKEEPING = ("step", "observations", "time", NOT_FINITE)
@@ -195,7 +195,7 @@ def read_run(path: Path) -> StoredRun:
 
     def load(name: str, needed: bool = False) -> dict[str, Any]:
         try:
-            content = json.loads((path / name).read_text(encoding="utf-8"))
+            content = read_json(path / name)
         except FileNotFoundError:
             problems.extend([f"{name} is missing"] if needed else [])
             return {}
@@ -214,7 +214,7 @@ def read_run(path: Path) -> StoredRun:
     try:
         records = read_metrics(log)
         # A process that writes right now may be in the middle of a line.
-        torn = not running and log.exists() and log.read_bytes()[-1:] not in (b"\n", b"")
+        torn = not running and log.exists() and read_bytes(log)[-1:] not in (b"\n", b"")
         if torn:
             problems.append("metrics.jsonl ends in a torn line (--resume removes it)")
     except (MetricsError, OSError) as error:

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterator
 
 from gpicljax.runs.checkpoints import CheckpointError
+from gpicljax.runs.metrics import MetricsError
 from gpicljax.runs.run_directory import RunError
 from gpicljax.runtime.dry_run import TooLargeError
 
 
 @contextlib.contextmanager
 def failures_reported(*others: type[Exception]) -> Iterator[None]:
-    """Turns what may go wrong with runs, checkpoints and files into a message and an exit.
+    """Turns what may go wrong with runs, logs, checkpoints and files into a message and an exit.
 
     Args:
       *others: what may go wrong besides, where the context holds one thing only.
@@ -29,6 +30,6 @@ def failures_reported(*others: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except (RunError, CheckpointError, TooLargeError, OSError, *others) as error:
+    except (RunError, CheckpointError, MetricsError, TooLargeError, OSError, *others) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from error

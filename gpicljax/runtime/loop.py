@@ -191,8 +191,7 @@ class _Loop:
         if self._done:
             self._say(f"resuming after {_chunks(self._done, self.updates, self.num_chunks)}")
         self._first = self._done // self.updates
-        self._log.truncate_after(self._first)
-        records = self._log.read()
+        records = self._log.read_until(self._first)
         before = records[-1].get("time", {}).get("elapsed_s", 0.0) if records else 0.0
         self._unsound = not_finite_since(records)
         self._watch = _Stopwatch(self.observations, before)

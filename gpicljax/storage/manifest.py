@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpicljax.storage.atomic import sync_file, sync_folder, to_json_text, write_atomically
+from gpicljax.storage.reading import read_json
 
 MANIFEST = "manifest.json"
 Files = dict[str, tuple[int, str]]
@@ -41,7 +42,10 @@ def find_problems(folder: Path, files: Files, *, checksums: bool = True) -> list
 
 def _problem(file: Path, size: int, digest: str, checksums: bool) -> str | None:
     try:
-        found = file.stat().st_size
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return f"{file} is not a regular file"
+        found = status.st_size
         if found != size:
             return f"{file} has {found} bytes instead of {size}"
         if (checksums or file.suffix == ".json") and digest_of(file) != digest:
@@ -101,9 +105,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
       ...     read_manifest(Path(folder))
       {'step': 3, 'files': {}}
     """
-    text = (folder / MANIFEST).read_text(encoding="utf-8")
     try:
-        manifest = json.loads(text)
+        manifest = read_json(folder / MANIFEST)
         files = {name: (int(size), str(sha)) for name, (size, sha) in manifest["files"].items()}
         return {**manifest, "files": files}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -134,6 +134,19 @@ def test_damage_falls_back_to_the_one_before(tmp_path, damage):
     assert checkpointer.save(2, make_state(2)) and checkpointer.steps() == [1, 2]
 
 
+@pytest.mark.parametrize("name", ["9", "08", "٨"])
+def test_a_checkpoint_that_was_renamed_is_not_taken_for_another_step(name, tmp_path):
+    said = []
+    saver = Checkpointer(tmp_path, report=said.append)
+    for step in (3, 6):
+        assert saver.save(step, make_state(step))
+    (tmp_path / "6").rename(tmp_path / name)
+    step, state = saver.restore_latest(make_state())
+    assert step == 3
+    assert_equal(state, make_state(3))
+    assert name != "9" or "manifest.json is of step 6" in said[0]
+
+
 def test_no_intact_checkpoint(tmp_path):
     checkpointer = Checkpointer(tmp_path)
     for step in (1, 2):

@@ -5,12 +5,14 @@ import errno
 import io
 import json
 import os
+import re
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gpicljax.runs import read_metrics
+from gpicljax.runs import read_metrics, run_directory
 from gpicljax.runs.metrics import MetricsError, MetricsLog
 from gpicljax.runs.progress import Progress, announce, count, duration
 from gpicljax.runs.provenance import provenance
@@ -23,7 +25,7 @@ from gpicljax.runs.run_directory import (
     write_summary,
 )
 from gpicljax.runtime import RunConfig
-from gpicljax.storage import atomic
+from gpicljax.storage import atomic, manifest
 from gpicljax.storage.atomic import write_atomically
 
 
@@ -84,6 +86,85 @@ def test_a_run_without_its_config_is_not_resumed(tmp_path):
         open_run("e", resume)
     with pytest.raises(ValueError, match="seeds: got 0"):
         open_run("e", RunConfig(runs_dir=tmp_path, seeds=0))
+
+
+@pytest.mark.parametrize(
+    "files", [{"thesis.tex": "My thesis"}, {"config.json": "{}"}, {"config.json": "[" * 100_000}]
+)
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_is_no_run_is_never_deleted(files, linked, tmp_path):
+    config = RunConfig(runs_dir=tmp_path / "runs", overwrite=True)
+    folder = tmp_path / "elsewhere" if linked else tmp_path / "runs" / "e" / "quick"
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    if linked:
+        (tmp_path / "runs" / "e").mkdir(parents=True)
+        (tmp_path / "runs" / "e" / "quick").symlink_to(folder)
+    with pytest.raises(
+        RunError, match="does not delete .*, which is a link" if linked else "no run"
+    ):
+        open_run("e", config)
+    assert {entry.name: entry.read_text() for entry in folder.iterdir()} == files
+
+
+def test_a_run_behind_a_link_is_not_deleted_and_links_within_one_are_not_followed(tmp_path):
+    config = RunConfig(runs_dir=tmp_path / "runs", overwrite=True)
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "thesis.tex").write_text("My thesis")
+    with open_run("e", config) as run:
+        (run.path / "notes").symlink_to(kept)
+    with open_run("e", config) as run:
+        assert [*kept.iterdir()] == [kept / "thesis.tex"] and not (run.path / "notes").exists()
+    run.path.rename(tmp_path / "moved")
+    run.path.symlink_to(tmp_path / "moved")
+    with pytest.raises(RunError, match="which is a link"):
+        open_run("e", config)
+    assert (tmp_path / "moved" / "config.json").exists()
+
+
+def test_a_deletion_that_was_interrupted_is_finished(tmp_path, monkeypatch):
+    config = RunConfig(runs_dir=tmp_path, overwrite=True)
+    with open_run("e", config) as run:
+        (run.checkpoints / "1").mkdir(parents=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_directory.shutil, "rmtree", full_disk)
+        with pytest.raises(OSError, match="No space"):
+            open_run("e", config)
+    with pytest.raises(RunError, match=r"config\.json is missing or damaged"):
+        open_run("e", dataclasses.replace(config, overwrite=False, requeue=True))
+    with open_run("e", config) as run:
+        assert not run.checkpoints.exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("{1}\n{1}\n{2}", "line 2 of 3 is of step 1, after step 1"),
+        ("{2}\n{1}", "line 2 of 2 is of step 1, after step 2"),
+        ('{"step": true}\n{2}', "line 1 of 2 is damaged"),
+        ('{"step": 1, "time": 5}\n{2}', "line 1 of 2 is damaged"),
+        ('{"step": 1, "time": {"elapsed_s": "long"}}\n{2}', "line 1 of 2 is damaged"),
+        ("[" * 100_000 + "\n{2}", "line 1 of 2 is damaged"),
+    ],
+)
+def test_a_log_with_steps_out_of_order_or_damaged_lines_is_refused(lines, words, tmp_path):
+    path = tmp_path / "m.jsonl"
+    path.write_text(re.sub(r"\{(\d)\}", r'{"step": \1}', lines) + "\n")
+    with pytest.raises(MetricsError, match=words):
+        read_metrics(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_pipes_and_devices_are_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(OSError, match="not a regular file"):
+            read_metrics(path)
+        assert (
+            "is not a regular file" in manifest.find_problems(path.parent, {path.name: (0, "")})[0]
+        )
 
 
 def test_metrics_round_trip(tmp_path):

@@ -16,6 +16,7 @@ from gpicljax.runs.checkpoints import Checkpointer
 from gpicljax.runs.progress import Progress
 from gpicljax.runs.run_directory import open_run
 from gpicljax.runtime import RunConfig, enable_compilation_cache
+from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.loop import run_chunks
 
 
@@ -47,6 +48,33 @@ def test_loop_logs_saves_and_reports(tmp_path):
     with open_run("e", RunConfig(runs_dir=tmp_path, resume=True)) as run:  # nothing left to do
         again, same = run_chunks(count_up, jnp.float32(0), num_chunks=5, run=run)
     assert float(again) == 5 and same == history
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda lines: [], "it lacks 5 of its chunks, from chunk 1 on"),
+        (lambda lines: lines[:3], "it lacks 2 of its chunks, from chunk 4 on"),
+        (lambda lines: lines[:1] + lines[2:], "it lacks 1 of its chunks, from chunk 2 on"),
+        (lambda lines: lines[:2] + lines[1:], "line 3 of 6 is of step 2, after step 2"),
+        (lambda lines: lines[:2] + [b"}\n"] + lines[3:], "line 3 of 5 is damaged"),
+    ],
+)
+def test_a_log_that_does_not_fit_the_checkpoint_is_refused_in_a_sentence(
+    damage, words, tmp_path, capsys
+):
+    with open_run("e", RunConfig(runs_dir=tmp_path)) as run:
+        run_chunks(count_up, jnp.float32(0), num_chunks=5, run=run)
+    log = run.metrics_file
+    log.write_bytes(b"".join(damage(log.read_bytes().splitlines(keepends=True))))
+    with (
+        pytest.raises(SystemExit, match="1"),
+        failures_reported(),
+        open_run("e", RunConfig(runs_dir=tmp_path, resume=True)) as run,
+    ):
+        run_chunks(count_up, jnp.float32(0), num_chunks=5, run=run)
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1
 
 
 def test_a_signal_during_the_exchange_of_signals_is_heard(tmp_path, monkeypatch):

@@ -90,6 +90,7 @@ def test_infinity_is_a_number_only_where_it_means_no_limit():
         ("meta_rg", "--network.heads 0", "heads: got 0; accepted: an integer from 1"),
         ("meta_rg", "--network.encoded colour", "--network.encoded: got 'colour'"),
         ("recall", "--network.compare colour", "--network.compare: got 'colour'"),
+        ("meta_rg_stimuli", "--rows 1", "--rows: got (1,); accepted: 0, or 2 and more"),
         ("gradual_learning", "--network.heads 0", "heads: got 0; accepted: an integer from 1"),
         ("in_context_rl", "--tests", "--tests: got (); accepted: at least one"),
         ("in_context_rl_train", "--actions 1", "--actions: got 1; accepted: an integer >= 2"),

@@ -63,6 +63,7 @@ class Config(TrainingConfig):
         check_config(known, "stimuli", self.stimuli, "scs, mhe")
         for name in ("samples", "rows"):
             check_config(bool(getattr(self, name)), name, (), "at least one number")
+        check_config(1 not in self.rows, "rows", self.rows, "0, or 2 and more")
 
 
 def measure(config: Config, row: Row) -> dict[str, np.ndarray]:

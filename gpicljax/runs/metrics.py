@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -234,7 +234,7 @@ def truncate_after(path: Path, step: int | None) -> None:
         write_atomically(path, content)
 
 
-def _is_record(line: Any) -> bool:
+def _is_record(line: Any) -> TypeGuard[dict[str, Any]]:
     """Whether a line is a record: an object with a step, and with a number for each time."""
     if not isinstance(line, dict) or type(line.get("step")) is not int:
         return False

@@ -198,19 +198,27 @@ def load_agent(
         network = from_json(algorithm.network, card["network"])
         num_envs = card["num_envs"]
         agent, like = algorithm.acting(own, num_envs, config, network)
-    except (KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # a card may say anything, and break anything
         raise SavedError(f"{folder / CARD}: {error}") from error
+    if card.get("spaces") != _spaces(own):
+        raise SavedError(f"{folder / CARD} has changed: {card['env']['id']} has {_in_words(own)}")
     kind = env is None or trials is not None or env.name == own.name
     if env is not None and not (kind and _spaces(env) == _spaces(own)):
         raise SavedError(
             f"{folder} is a saved agent of another environment: {card['env']['id']} "
             f"({own.name}, {_in_words(own)}), not {env.name} ({_in_words(env)})"
         )
+    if others := {name.partition("/")[0] for name in arrays} - {"params", "env_params"}:
+        raise SavedError(f"{folder} has arrays of no agent: {', '.join(sorted(others))}")
     params = restore(folder, arrays, "params", like)
+    env_params = restore(folder, arrays, "env_params", own.default_params)
     if card.get("hash") != _hash({name: card[name] for name in _IDENTITY}, arrays):
         raise SavedError(f"{folder / CARD} has changed (its hash differs)")
+    try:
+        own.validate(env_params)
+    except ValueError as error:
+        raise SavedError(f"{folder} has params that are not accepted: {error}") from error
     if env is None or env == own:
-        env_params = restore(folder, arrays, "env_params", own.default_params)
         return LoadedAgent(own, env_params, agent, params, card)
     return _assembled(env, env.default_params, params, card)
 

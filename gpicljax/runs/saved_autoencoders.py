@@ -109,7 +109,7 @@ def load_autoencoder(
         found = from_json(AutoencoderSettings, card["autoencoder"])
         height, width = card["resolution"]
         bundle, like = autoencoder(found, (height, width)), _like(found, (height, width))
-    except (KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # a card may say anything, and break anything
         raise SavedError(f"{folder / CARD}: {error}") from error
     if resolution is not None and tuple(resolution) != bundle.resolution:
         raise SavedError(

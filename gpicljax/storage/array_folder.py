@@ -6,10 +6,13 @@ written last: a folder without it was never finished.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
-import json
-from collections.abc import Mapping
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,10 @@ import numpy as np
 
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.storage.leaves import named_leaves
+from gpicljax.storage.reading import read_bytes, read_json
 
 ARRAYS = "params.npz"
+_KINDS = (np.bool_, np.integer, np.floating, np.complexfloating)
 
 
 class SavedError(RuntimeError):
@@ -33,6 +38,77 @@ class SavedError(RuntimeError):
       ...     print(error)
       nowhere holds no saved agent: agent.json is missing
     """
+
+
+class Arrays(Mapping[str, np.ndarray]):
+    """Arrays of an archive by name, each decompressed when it is asked for.
+
+    Args:
+      path: of the archive, for errors.
+      content: the archive.
+
+    Raises:
+      SavedError: if it is damaged, here or when an array is read.
+
+    Example:
+      >>> stream = io.BytesIO()
+      >>> np.savez(stream, w=np.zeros((2, 3)))
+      >>> arrays = Arrays(Path("params.npz"), stream.getvalue())
+      >>> arrays.shape("w"), arrays["w"].sum()
+      ((2, 3), np.float64(0.0))
+    """
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self._path = path
+        with self._damage("the archive"):
+            self._archive = zipfile.ZipFile(io.BytesIO(content))
+            self._members = {x.filename.removesuffix(".npy"): x for x in self._archive.infolist()}
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an array, which is not decompressed for it."""
+        with self._damage(name), self._archive.open(self._members[name]) as file:
+            shape, dtype = _header(file)
+            size = math.prod(shape) * dtype.itemsize
+            if dtype.hasobject or self._members[name].file_size != file.tell() + size:
+                raise ValueError(f"its header says {dtype}{[*shape]}")
+            return shape
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._members:
+            raise KeyError(name)
+        self.shape(name)
+        with self._damage(name), self._archive.open(self._members[name]) as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+
+    def __contains__(self, name: object) -> bool:  # Mapping's own would read the array
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @contextlib.contextmanager
+    def _damage(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, MemoryError) as error:
+            raise SavedError(f"{self._path} is damaged at {name} ({error})") from error
+        except (NotImplementedError, RuntimeError, OverflowError) as error:  # other ways to pack
+            raise SavedError(f"{self._path} cannot be read at {name} ({error})") from error
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    reads = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in reads:
+        raise ValueError(f"format {version}")
+    shape, _, dtype = reads[version](file)
+    return shape, dtype
 
 
 def named(part: str, tree: Any) -> dict[str, np.ndarray]:
@@ -73,9 +149,7 @@ def write_folder(
     write_atomically(folder / file, text)
 
 
-def read_folder(
-    folder: Path, file: str, version: int, what: str
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_folder(folder: Path, file: str, version: int, what: str) -> tuple[dict[str, Any], Arrays]:
     """Reads card and arrays.
 
     Args:
@@ -85,7 +159,7 @@ def read_folder(
       what: is looked for, in words.
 
     Returns:
-      The card, and the arrays by name.
+      The card, and the arrays by name, none of which takes memory before it is asked for.
 
     Raises:
       SavedError: if a file is missing, damaged or of another version; it names the file.
@@ -101,21 +175,20 @@ def read_folder(
     card = _read_card(folder, file, version, what)
     path, expected = folder / ARRAYS, card["arrays"]
     try:
-        content = path.read_bytes()
+        if (found := path.stat().st_size) != expected["bytes"]:
+            raise SavedError(f"{path} has {found} bytes instead of {expected['bytes']}")
+        content = read_bytes(path)
     except OSError as error:
         raise SavedError(f"{path} cannot be read ({error.strerror})") from error
-    if len(content) != expected["bytes"]:
-        raise SavedError(f"{path} has {len(content)} bytes instead of {expected['bytes']}")
     if hashlib.sha256(content).hexdigest() != expected["sha256"]:
         raise SavedError(f"{path} has changed (its checksum differs)")
-    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-        return card, {name: stored[name] for name in stored.files}
+    return card, Arrays(path, content)
 
 
 def _read_card(folder: Path, file: str, version: int, what: str) -> dict[str, Any]:
     path = folder / file
     try:
-        card = json.loads(path.read_text(encoding="utf-8"))
+        card = read_json(path)
         found, expected = card["format"], card["arrays"]
         _ = expected["bytes"], expected["sha256"]
     except FileNotFoundError as error:
@@ -128,20 +201,27 @@ def _read_card(folder: Path, file: str, version: int, what: str) -> dict[str, An
     return card
 
 
-def restore(folder: Path, arrays: Mapping[str, np.ndarray], part: str, like: Any) -> Any:
+def restore(folder: Path, arrays: Arrays, part: str, like: Any) -> Any:
     """The arrays below `part` in the structure of `like`, in its dtypes.
 
     Raises:
-      SavedError: if one is missing or has another shape.
+      SavedError: if one is missing, is of another shape or holds another kind of numbers, or if
+        there are others.
     """
-    leaves = []
-    for name, leaf in named_leaves(like):
-        value = arrays.get(f"{part}/{name}")
-        if value is None or value.shape != jnp.shape(leaf):
-            found = "nothing" if value is None else list(value.shape)
+    leaves, wanted = [], {f"{part}/{name}": leaf for name, leaf in named_leaves(like)}
+    for name, leaf in wanted.items():
+        found = arrays.shape(name) if name in arrays else None
+        if found != jnp.shape(leaf):
+            has = "nothing" if found is None else list(found)
             raise SavedError(
-                f"{folder / ARRAYS} has {found} at {part}/{name}; {list(jnp.shape(leaf))} is needed"
+                f"{folder / ARRAYS} has {has} at {name}; {list(jnp.shape(leaf))} is needed"
             )
+        value, dtype = arrays[name], jnp.result_type(leaf)
+        if not any(jnp.issubdtype(value.dtype, k) and jnp.issubdtype(dtype, k) for k in _KINDS):
+            raise SavedError(f"{folder / ARRAYS} has {value.dtype} at {name}; {dtype} is needed")
         # Floats as wide as this process computes with.
-        leaves.append(jnp.asarray(value, jnp.result_type(leaf)))
+        leaves.append(jnp.asarray(value, dtype))
+    for name in arrays:
+        if name.startswith(f"{part}/") and name not in wanted:
+            raise SavedError(f"{folder / ARRAYS} has {name}, which is not needed")
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

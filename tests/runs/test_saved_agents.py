@@ -1,9 +1,14 @@
 """Saved agents come back as they were, and whatever is wrong with them is named."""
 
 import dataclasses
+import io
 import json
+import os
 import pickle
+import shutil
 import sys
+import tracemalloc
+import zipfile
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +26,14 @@ from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.networks.experience import ExperienceSettings
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.rollout import play, rollout, start_rollout
-from gpicljax.runs import load_agent, load_language_model, save_agent, shipped_model, shipped_models
+from gpicljax.runs import (
+    load_agent,
+    load_language_model,
+    save_agent,
+    saved_agents,
+    shipped_model,
+    shipped_models,
+)
 from gpicljax.storage import array_folder
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.wrappers.settings import TrialSettings
@@ -254,6 +266,95 @@ def test_a_card_imports_nothing_unless_the_caller_names_it(
             load_agent(folder, modules=("no_module",))
     finally:
         forget()
+
+
+def signed_again(folder, change):
+    """Changes arrays and card of a saved agent, and makes checksum and hash fit."""
+    card, arrays = array_folder.read_folder(folder, "agent.json", 2, "agent")
+    arrays = dict(arrays)
+    change(card, arrays)
+    identity = {name: card[name] for name in saved_agents._IDENTITY}
+    card["hash"] = saved_agents._hash(identity, arrays)
+    del card["arrays"]
+    array_folder.write_folder(folder, "agent.json", card, arrays)
+
+
+def large(card, arrays):
+    name = next(name for name in arrays if name.startswith("params/"))
+    arrays[name] = np.zeros(2**24, np.float32)
+
+
+def text(card, arrays):
+    name = next(name for name in arrays if name.startswith("params/"))
+    arrays[name] = np.full(arrays[name].shape, "text")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (large, r"has \[16777216\] at params/.* is needed"),
+        (text, "has <U4 at params/.*; float32 is needed"),
+        (
+            lambda card, arrays: arrays.update({"params/x": np.zeros(1)}),
+            "has params/x, which is not",
+        ),
+        (lambda card, arrays: arrays.update(x=np.zeros(2**24)), "has arrays of no agent: x"),
+        (
+            lambda card, arrays: arrays.update({"env_params/0002.horizon": np.int32(-1)}),
+            "params that are not accepted: horizon: got -1",
+        ),
+        (
+            lambda card, arrays: card.update(spaces={"observation": "a", "action": "b"}),
+            "agent.json has changed: FrozenLake-v1 has observation Discrete",
+        ),
+        (lambda card, arrays: card.update(env=[]), "agent.json: "),
+        (lambda card, arrays: card.update(num_envs=10**400), "agent.json: "),
+        (lambda card, arrays: card["env"].update(options={"size": [[]] * 9}), "agent.json: size"),
+    ],
+)
+def test_a_signed_folder_is_judged_by_what_it_says(change, words, saved, tmp_path):
+    folder = tmp_path / "agent"
+    shutil.copytree(saved[0], folder)
+    signed_again(folder, change)
+    tracemalloc.start()
+    with pytest.raises(SavedError, match=words):
+        load_agent(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**25
+
+
+@pytest.mark.parametrize("kind", ["shape", "packed", "version", "not zip"])
+def test_archives_that_numpy_would_choke_on_are_saved_errors(kind, tmp_path):
+    stream = io.BytesIO()
+    header = {
+        "descr": "<f4",
+        "fortran_order": False,
+        "shape": (2**40,) if kind == "shape" else (3,),
+    }
+    np.lib.format.write_array_header_1_0(stream, header)
+    content = stream.getvalue() + b"\0" * 12
+    if kind == "version":
+        content = content[:6] + b"\x09" + content[7:]
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("w.npy", content)
+    packed = bytearray(b"nothing" if kind == "not zip" else archive.getvalue())
+    if kind == "packed":
+        packed[-30 - 20] ^= 0xFF
+        packed[60] ^= 0xFF
+    with pytest.raises(SavedError, match=r"params\.npz (is damaged|cannot be read) at"):
+        array_folder.Arrays(tmp_path / "params.npz", bytes(packed))["w"]
+
+
+def test_pipes_in_a_folder_are_not_waited_for(saved, tmp_path):
+    for name in ("agent.json", "params.npz"):
+        folder = tmp_path / name
+        shutil.copytree(saved[0], folder)
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        with pytest.raises(SavedError, match=name):
+            load_agent(folder)
 
 
 def test_replacing_an_agent_leaves_one_or_the_other(saved, monkeypatch):

@@ -20,6 +20,7 @@ import numpy as np
 from gpicljax import spaces
 from gpicljax.checks import check
 from gpicljax.storage.array_folder import SavedError, read_folder, write_folder
+from gpicljax.storage.reading import read_bytes
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, episodes_from_arrays
 
 FORMAT = 1
@@ -166,7 +167,7 @@ def read_npz(
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     """What is of use in a file."""
     try:
-        stored = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
+        stored = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
         if not isinstance(stored, np.lib.npyio.NpzFile):
             raise SavedError(f"{path} is no .npz file of an episode")
         wanted = (*_NEEDED, *_GOALS, "episodic_return")

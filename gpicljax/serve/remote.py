@@ -26,7 +26,7 @@ from gpicljax.runtime.signals import StopRequest
 PORT = 5556
 HELLO = "hello"
 _SLICE = 200  # milliseconds between two looks at whether a learner is still there
-_EVERY = 1.0  # seconds between two looks for peers that come or go, while learners are quick
+_EVERY = 1.0  # seconds between two looks at connections while learners are quick
 _LONGEST = 1024  # bytes of a message; a learner that sends more is disconnected
 _CLOSED = "the connection was closed"
 _LOG = logging.getLogger(__name__)

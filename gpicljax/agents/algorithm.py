@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib.metadata
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +17,7 @@ from gpicljax import spaces
 from gpicljax.checks import check, unknown
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Trainer
-from gpicljax.registration import same_origin
+from gpicljax.registration import import_module, same_origin
 from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv
 
@@ -274,6 +276,11 @@ def make(
 def get_algorithm(name: str) -> Algorithm:
     """The algorithm of this name.
 
+    Args:
+      name: of a registered algorithm; of one that an installed package names as an entry point in
+        the group `gpicljax.algorithms`, whose module is then imported; or `"module:name"`, of one
+        that a module registers when it is imported.
+
     Raises:
       ValueError: if there is none; the nearest name is suggested.
 
@@ -285,6 +292,24 @@ def get_algorithm(name: str) -> Algorithm:
       Traceback (most recent call last):
       ValueError: algorithm: got 'thomson' (did you mean 'thompson'?); accepted: ppo, ...
     """
+    module, _, name = name.rpartition(":")
+    installed = _installed()
+    if module:
+        import_module(module, "algorithm", f"{module}:{name}")
+    elif name not in CATALOGUE and name in installed:
+        import_module(installed[name], "algorithm", name)
     if name not in CATALOGUE:
-        raise ValueError(unknown("algorithm", name, CATALOGUE))
+        raise ValueError(unknown("algorithm", name, [*CATALOGUE, *installed]))
     return CATALOGUE[name]
+
+
+@functools.cache
+def _installed() -> dict[str, str]:
+    """The modules of the algorithms that installed packages name, by the algorithms' names."""
+    group = importlib.metadata.entry_points(group="gpicljax.algorithms")
+    return {entry.name: entry.value for entry in group}
+
+
+def is_known(name: str) -> bool:
+    """Whether `get_algorithm(name)` imports nothing but what is installed as an algorithm."""
+    return name in CATALOGUE or name in _installed()

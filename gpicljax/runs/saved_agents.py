@@ -34,7 +34,7 @@ import jax
 import numpy as np
 
 from gpicljax import agents, registration, spaces
-from gpicljax.agents.algorithm import greedy_agent
+from gpicljax.agents.algorithm import greedy_agent, is_known
 from gpicljax.agents.language import LanguageModelConfig
 from gpicljax.checks import check, check_choice, unknown
 from gpicljax.environment import Environment
@@ -339,7 +339,8 @@ def _registered_id(card: Mapping[str, Any]) -> str:
         (env_id, "env", "env_id", registration.registered()),
         (algorithm, "algorithm", "algorithm", [*agents.CATALOGUE]),
     ):
-        if name not in known and not (what == "env" and registration.is_registered(name)):
+        there = registration.is_registered if what == "env" else is_known
+        if not there(name):
             module = written.get(what) or "the module that registers it"
             trusted = f"and what modules=({module!r},) registers, if you trust that"
             raise ValueError(f"{unknown(argument, name, known)}, {trusted}")

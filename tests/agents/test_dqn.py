@@ -13,7 +13,6 @@ from lottery import ENV
 from variants import daily
 
 import gpicljax
-from gpicljax import spaces
 from gpicljax.agents import dqn
 from gpicljax.agents.optimisation import clipped_adam
 from gpicljax.agents.returns import n_step_targets
@@ -300,12 +299,8 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"with a memory'; accepted: .*use agents.r2d2"):
         dqn.make(dqn.DQNConfig(), vec_of(), recurrent)
 
-    class Continuous(type(ENV)):
-        def action_space(self, task=None):
-            return spaces.Box(-1, 1, (2,))
-
     with pytest.raises(ValueError, match="actions: got Box.*accepted: Discrete"):
-        dqn.make(dqn.DQNConfig(), gpicljax.VectorEnv(Continuous(), 3), NETWORK)
+        dqn.make(dqn.DQNConfig(), gpicljax.VectorEnv("Pendulum-v1", 3), NETWORK)
 
 
 def test_schedules_over_no_steps_are_over_from_the_start():

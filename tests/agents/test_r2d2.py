@@ -726,13 +726,8 @@ def test_environments_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="num_envs: got 32; accepted: 3, the size of the batch"):
         r2d2.make(r2d2.R2D2Config(), VEC, NETWORK)
 
-    @dataclasses.dataclass(frozen=True)
-    class Continuous(Lottery):
-        def action_space(self, task=None):
-            return spaces.Box(-1, 1, (2,))
-
     with pytest.raises(ValueError, match="actions: got Box.*accepted: Discrete"):
-        r2d2.make(BASE, gpicljax.VectorEnv(Continuous(), ACTORS), NETWORK)
+        r2d2.make(BASE, gpicljax.VectorEnv("Pendulum-v1", ACTORS), NETWORK)
 
 
 def test_agents_announce_what_they_would_do_without_exploration():

@@ -91,7 +91,7 @@ class Config(TrainingConfig):
 
     def default_name(self) -> str:
         """The preset, the algorithm and the environment."""
-        return f"{self.preset}-{self.algo}-{self.env}"
+        return f"{self.preset}-{self.algo}-{self.env}".replace(":", ".")
 
     def validate(self) -> None:
         """Refuses what can be refused without a device: names, options, counts, spaces."""
@@ -215,7 +215,7 @@ def build(config: Config) -> Program:
         key_metric="return",
         save=lambda folder, cell, **about: save_agent(
             folder,
-            algorithm=config.algo,
+            algorithm=algorithm.name,
             env_id=config.env,
             env_options=env_options(config),
             env_params=env_params,

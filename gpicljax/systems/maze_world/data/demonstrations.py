@@ -38,6 +38,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from gpicljax import spaces
 from gpicljax.batching import select
 from gpicljax.checks import Count, Share, check, check_at_least, check_fields
 from gpicljax.environment import Environment
@@ -269,6 +270,11 @@ class _Blind(Wrapper):
     def observe(self, state: State, task: Task) -> tuple[()]:
         """Nothing."""
         return ()
+
+    def observation_space(self, task: Task | None = None) -> spaces.Space:
+        """That of nothing."""
+        del task
+        return spaces.Dict(())
 
 
 class Noise(NamedTuple):

@@ -20,7 +20,7 @@ from gpicljax.batching import Constant
 from gpicljax.checks import Process, check, check_at_least, check_choice, missing, refusal
 from gpicljax.environment import Environment
 from gpicljax.interop._spaces import of_one_agent
-from gpicljax.registration import registered, registered_id
+from gpicljax.registration import make, registered, registered_id
 
 try:
     import gymnasium
@@ -219,6 +219,7 @@ def to_gymnasium(
     *,
     episodes_per_trial: int | None = 1,
     render_mode: Literal["rgb_array", "ansi"] | None = None,
+    **static: Any,
 ) -> GymnasiumEnv:
     """Puts an environment behind Gymnasium's interface.
 
@@ -235,10 +236,11 @@ def to_gymnasium(
       episodes_per_trial: episodes of one task before `reset` draws a new one; None keeps the first
         until a reset is seeded or given a `task_key`.
       render_mode: `"rgb_array"` (where the environment draws), `"ansi"` (words) or None.
+      **static: of an id, what `gpicljax.make` is given besides, such as `size=15`.
 
     Raises:
-      ValueError: for several agents, an unknown render mode, `episodes_per_trial` below 1, or
-        `params` that `env.validate` refuses.
+      ValueError: for several agents, options where `env` is no id, an unknown render mode,
+        `episodes_per_trial` below 1, or `params` that `env.validate` refuses.
 
     Example:
       >>> import gpicljax
@@ -247,7 +249,7 @@ def to_gymnasium(
       >>> env.reset(seed=0)
       (np.int64(0), {'trial_start': True})
     """
-    env, params = checked(env, params, render_mode)
+    env, params = checked(env, params, render_mode, static)
     check_at_least(1, episodes_per_trial=episodes_per_trial)
     return GymnasiumEnv(env, params, episodes_per_trial, render_mode)
 
@@ -256,10 +258,13 @@ def to_gymnasium(
 
 
 def checked(
-    env: Environment | str, params: Any, render_mode: str | None
+    env: Environment | str, params: Any, render_mode: str | None, static: Mapping[str, Any]
 ) -> tuple[Environment, Any]:
     """The environment and the params to use; ValueError where they or the mode do not fit."""
-    env = of_one_agent(env)
+    in_one_process.enter()  # before the first computation, which would hang after a fork
+    fits = isinstance(env, str) or not static
+    check(fits, "options", [*static], "none beside an environment; static options beside an id")
+    env = of_one_agent(make(env, **static) if isinstance(env, str) else env)
     check_choice("render_mode", render_mode, [*render_modes(env), None])
     if isinstance(params, Mapping):
         params = env.make_params(**params)

@@ -260,7 +260,8 @@ def to_gymnasium_vector(
         the observation is the next episode's, and the last one's is in `infos["final_obs"]`.
       renew_every: steps between renewals of the bank, for `resets="bank"`.
       render_mode: `"rgb_array"` (where the environment draws), `"ansi"` (words) or None.
-      **options: further options of `VectorEnv`, such as `tasks` and `bank_size`.
+      **options: further options of `VectorEnv`, such as `tasks` and `bank_size`; all others are
+        those of an id, as `gpicljax.make` takes them.
 
     Raises:
       ValueError: for several agents or an option that does not fit.
@@ -273,7 +274,9 @@ def to_gymnasium_vector(
       >>> observations
       array([0, 0, 0])
     """
-    env, params = single.checked(env, params, render_mode)
+    known = {field.name for field in dataclasses.fields(VectorEnv)}
+    static = {name: options.pop(name) for name in [*options] if name not in known}
+    env, params = single.checked(env, params, render_mode, static)
     check_choice("resets", resets, ("fresh", "bank"))
     modes = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP]
     if autoreset_mode not in modes:

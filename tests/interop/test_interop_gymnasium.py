@@ -345,3 +345,16 @@ def test_a_forked_process_is_refused_before_it_hangs():
                 os._exit("spawn" in str(error))
             os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
+def test_gymnasium_s_own_make_takes_static_options():
+    name = "gpicljax.interop.gymnasium:gpicljax/MazeWorld-v0"
+    env = gymnasium.make(name, size=7, resolution=(16, 24), params={"density": 0.2})
+    assert env.unwrapped.env == gpicljax.make("MazeWorld-v0", size=7, resolution=(16, 24))
+    assert env.observation_space.shape == (16, 24, 3)
+    envs = gymnasium.make_vec(name, num_envs=2, size=7, resolution=(16, 24))
+    assert envs.single_observation_space.shape == (16, 24, 3)
+    with pytest.raises(ValueError, match="option of MazeWorld-v0: got 'sise'"):
+        gymnasium.make(name, sise=7)
+    with pytest.raises(ValueError, match="options: got"):
+        to_gymnasium(gpicljax.make("FrozenLake-v1"), size=7)

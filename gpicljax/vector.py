@@ -143,6 +143,25 @@ class VectorEnv:
         check(fits, "steps_per_trial", steps, 'an integer with resets="synchronous", else None')
         object.__setattr__(self, "params", self.env.params_or_default(self.params))
 
+    def __repr__(self) -> str:
+        """What is not the default; params and tasks without their numbers."""
+        said = [repr(self.env), f"num_envs={self.num_envs}"]
+        for field in dataclasses.fields(self)[2:]:
+            value = getattr(self, field.name)
+            if field.name in ("params", "tasks"):
+                if value is not None and (field.name == "tasks" or not self._default_params):
+                    said.append(f"{field.name}=...")
+            elif value != field.default:
+                said.append(f"{field.name}={value!r}")
+        return f"VectorEnv({', '.join(said)})"
+
+    @functools.cached_property
+    def _default_params(self) -> bool:
+        default = self.env.default_params
+        if any(isinstance(x, Tracer) for x in jax.tree.leaves((self.params, default))):
+            return False
+        return Constant.of(self.params) == Constant.of(default)
+
     @functools.cached_property
     def _content(self) -> tuple[Any, ...]:
         """What it is compared by: all fields, arrays by their numbers."""

@@ -503,3 +503,10 @@ def test_a_loop_that_never_renews_meets_a_new_task_in_every_trial(key):
     assert len(np.unique(tasks[begun])) == begun.sum() == 64 * 40
     kinds = [gpicljax.VectorEnv(env, 4, bank_size=size).resets for size in (None, 8)]
     assert kinds == ["fresh", "bank"]
+
+
+def test_a_batch_is_shown_in_one_line():
+    vec = gpicljax.VectorEnv("BernoulliBandit-v0", 8)
+    assert repr(vec) == "VectorEnv(BernoulliBandit(num_arms=10), num_envs=8, resets='fresh')"
+    other = dataclasses.replace(vec, params=vec.env.make_params(horizon=5), privileged=True)
+    assert repr(other).endswith("resets='fresh', params=..., privileged=True)")

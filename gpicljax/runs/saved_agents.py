@@ -73,6 +73,11 @@ class LoadedAgent(NamedTuple):
     params: Any
     info: dict[str, Any]
 
+    def __repr__(self) -> str:
+        """One line: the algorithm, its size and the environment."""
+        size = sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
+        return f"LoadedAgent({self.info['algorithm']}, {size:,} parameters, in {self.env!r})"
+
     def __reduce__(self) -> Any:
         """Pickled without its functions, which are made again from the settings."""
         return _assembled, (self.env, self.env_params, self.params, self.info)

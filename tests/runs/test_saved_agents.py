@@ -555,3 +555,9 @@ def test_a_loaded_agent_can_be_pickled():
         return jax.jit(some)(jax.random.key(0))
 
     np.testing.assert_array_equal(actions(again), actions(loaded))
+
+
+def test_a_loaded_agent_is_shown_in_one_line():
+    loaded = load_agent(shipped_model("meta_language_tiny"))
+    assert repr(loaded).startswith("LoadedAgent(language-model, 303,008 parameters")
+    assert len(repr(loaded).splitlines()) == 1 and len(repr(loaded)) < 300

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from gpicljax import registration
 from gpicljax.llm.chat import Message
 from gpicljax.runs import load_agent, shipped_model
 from gpicljax.systems.in_context_rl.studies.in_context_rl import program as in_context_rl
@@ -173,3 +174,19 @@ def test_who_wins_stays_and_who_loses_shifts():
     told = "Action 2 led to observation 0 and paid {}. That was the end of the episode."
     assert said(told.format(1)) == "[SELECT: 2]" and said(told.format(0)) == "[SELECT: 0]"
     assert said("The game begins. You observe 0.") == "[SELECT: 1]"
+
+
+def test_an_environment_of_one_s_own_is_tested_on(tmp_path, monkeypatch, capsys):
+    module = "import gpicljax\nfrom gpicljax.envs.cliff_walking import CliffWalking\n"
+    module += "gpicljax.register('Chain-v0', lambda: CliffWalking(max_rows=2, max_columns=4))\n"
+    (tmp_path / "own_chain.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registration, "_FACTORIES", dict(registration._FACTORIES))
+    flags = ["--env=own_chain:Chain-v0", "--agents", "--actions=20", "--replicas=16"]
+    outcome = in_context_rl.main([*flags, "--no-progress", f"--runs-dir={tmp_path}"])
+    (tested,) = outcome.host_measured.values()
+    assert {"random", "oracle", "Q-learning, tuned"} <= set(tested)
+    assert outcome.run.path.name == "quick-own_chain.Chain-v0"
+    with pytest.raises(SystemExit):
+        in_context_rl.main(["--env=MountainCar-v0", f"--runs-dir={tmp_path}"])
+    assert "--env: got 'MountainCar'" in capsys.readouterr().err

@@ -33,7 +33,7 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
     rules,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import table_report
-from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS, Test, own_tests
+from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS, Tasks, Test, own_tests
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train import (
     program as in_context_rl_train,
 )
@@ -49,6 +49,9 @@ class Config(TrainingConfig):
     Attributes:
       agents: FAMILY:LEARNER, as in `in_context_rl_train`; by default those that come with the
         package.
+      env: Id, or module:id, of an environment of your own to test on instead: with discrete
+        situations and actions, and a `transition_model`, from which the oracle is computed. The
+        agent of all families is tested on it where it fits into their space.
       tests: Sets of tasks; all of them by default.
       actions: Actions of a trial.
       replicas: Trials that each agent is tested in, each on a task of its own.
@@ -59,6 +62,7 @@ class Config(TrainingConfig):
     """
 
     agents: tuple[str, ...] = tuple(SHIPPED)
+    env: str | None = None
     tests: tuple[Test, ...] = get_args(Test)
     actions: Annotated[int, Range(2)] = 200
     replicas: Count = 1000
@@ -75,6 +79,19 @@ class Config(TrainingConfig):
             check_config(bool(colon), "agents", name, "FAMILY:LEARNER")
             check_choice("agents", family, in_context_rl_train.TEMPERATURES)
             check_choice("agents", learner, in_context_rl_train.MEMORIES)
+
+    def default_name(self) -> str:
+        """The preset, and an environment of one's own."""
+        return f"{self.preset}-{self.env}".replace(":", ".") if self.env else self.preset
+
+
+def tests_of(config: Config) -> dict[str, Tasks]:
+    """What agents are tested on, by name."""
+    if config.env is None:
+        return {where: TESTS[where] for where in config.tests}
+    own = Tasks(config.env)
+    own.trials(config.actions)  # refuses what cannot be solved, or is not discrete
+    return {config.env: own}
 
 
 PRESETS = {"quick": Config(seeds=1), "full": Config(seeds=3)}
@@ -135,10 +152,15 @@ def trained(
         return jax.jit(test, compiler_options=FAST_COMPILE)
 
     found: dict[str, dict[str, list[Tested]]] = {}
-    for where, each in own_tests(family).items():
-        if where not in config.tests:
+    known = own_tests(family)
+    for where, each in tests_of(config).items():
+        if where not in known and not (padded and where == config.env):
             continue
-        env, env_params = each.trials(config.actions, padded)
+        try:
+            env, env_params = each.trials(config.actions, padded)
+        except ValueError as error:
+            log_once(f"note: {name} is not tested on {where}: {error}")
+            continue
         controls = CONDITIONS if config.controls and where in (family, "lakes") else {"": 0}
         found[where] = {
             f"{name}, {condition}" if condition else name: [
@@ -160,21 +182,22 @@ def compared(
     def done(what: str) -> None:
         log_once(f"{time.monotonic() - began:6.0f} s: {what}")
 
-    for where in config.tests:
-        each = rules(TESTS[where], config.actions, config.replicas, config.seed)
+    sets = tests_of(config)
+    for where in sets:
+        each = rules(sets[where], config.actions, config.replicas, config.seed)
         tests[where] = {name: [tested] for name, tested in each.items()}
         done(f"rules on {where}")
     for name, seeds in loaded.items():
         for where, agents in trained(config, name, seeds).items():
             tests[where] |= {f"**{shown}**": seeds for shown, seeds in agents.items()}
         done(name)
-    bandits = [where for where in ("two-arms", "ten-arms") if where in config.tests]
+    bandits = [where for where in ("two-arms", "ten-arms") if where in sets]
     if config.conversations and bandits:
         model = tiny_language_model(folder / "teacher", config.actions, config.seed, config.reading)
         size = sum(x.size for x in jax.tree.leaves(model.params))
         for where in bandits:
             best = tests[where]["oracle"][0].best
-            told = folder / where, TESTS[where], config.actions, config.conversations, config.seed
+            told = folder / where, sets[where], config.actions, config.conversations, config.seed
             row = language_row(model, *told, best)
             tests[where][f"**language model of {size:,} parameters**"] = [row]
         done("a tiny language model")
@@ -186,7 +209,7 @@ def build(config: Config) -> Program:
     loaded = loaded_agents(config)
     folder = config.runs_dir / "in_context_rl" / config.run_name / "conversations"
     return Program(
-        title=f"{len(config.agents)} trained agents, {len(config.tests)} sets of tasks",
+        title=f"{len(config.agents)} trained agents, on {', '.join(tests_of(config))}",
         host_measures=lambda: compared(config, folder, loaded),
     )
 

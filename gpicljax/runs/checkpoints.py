@@ -31,6 +31,7 @@ from gpicljax.storage.leaves import (
 )
 from gpicljax.storage.manifest import MANIFEST, find_damage, read_manifest, write_manifest
 from gpicljax.storage.nested import differences
+from gpicljax.storage.patience import Patience, in_a_line
 
 T = TypeVar("T")
 DAMAGED = "damaged"
@@ -56,11 +57,11 @@ class Checkpointer:
     Args:
       directory: the folder; made if absent. Steps that were never finished are removed from it.
       max_to_keep: how many steps stay on disk; 2 or more, so that there is one to fall back to.
-      max_failures: consecutive failures of `save` after which it raises.
+      patience: how many failures of `save` in a row, and for how long, before it raises.
       report: where messages go, in process 0.
 
     Raises:
-      ValueError: if `max_to_keep` < 2 or `max_failures` < 1.
+      ValueError: if `max_to_keep` < 2.
     """
 
     def __init__(
@@ -68,17 +69,15 @@ class Checkpointer:
         directory: str | Path,
         *,
         max_to_keep: int = 2,
-        max_failures: int = 3,
+        patience: Patience | None = None,
         report: Callable[[str], None] = log_once,
     ) -> None:
         """Opens the folder; see the class."""
         check_at_least(2, max_to_keep=max_to_keep)
-        check_at_least(1, max_failures=max_failures)
         self.directory = Path(directory).absolute()
         self._max_to_keep = max_to_keep
-        self._max_failures = max_failures
+        self._patience = patience or Patience()
         self._report = report
-        self._failures = 0
         # Not Orbax's CheckpointManager: its processes meet in barriers of their own, where those
         # that are well would wait for one whose disk is full.
         self._handler = ocp.StandardCheckpointHandler()
@@ -105,7 +104,7 @@ class Checkpointer:
           gone, those before are as they were, and a message has been given to `report`.
 
         Raises:
-          CheckpointError: at the `max_failures`-th failure in a row.
+          CheckpointError: if it has failed more often and longer than `patience` allows.
           TypeError: if a leaf of the state cannot be stored.
           ValueError: if `step` is not larger than those on disk.
         """
@@ -125,18 +124,16 @@ class Checkpointer:
             self._write(self.directory / str(step), step, specs, table)
         except Exception as error:  # full disks surface as various types from the storage library
             on_main(lambda: self._remove_unfinished(quiet=True))
-            self._failures += 1
-            kept = self.steps()
-            text = (
-                f"could not save step {step} in {self.directory}: {type(error).__name__}: {error}"
-            )
-            if self._failures >= self._max_failures:
+            over, kept = on_main(self._patience.fails), self.steps()
+            text = f"could not save step {step} in {self.directory}: {in_a_line(error)}"
+            if over:
+                count = on_main(lambda: self._patience.count)
                 raise CheckpointError(
-                    f"{text} ({self._failures} failures in a row; steps on disk: {kept})"
+                    f"{text} ({count} failures in a row; steps on disk: {kept})"
                 ) from error
             self._tell(f"warning: {text}; going on (steps on disk: {kept})")
             return False
-        self._failures = 0
+        self._patience.succeeds()
         return True
 
     def restore_latest(self, abstract_state: T) -> tuple[int, T] | None:
@@ -227,7 +224,7 @@ class Checkpointer:
             )
         except Exception as error:
             raise CheckpointError(
-                f"cannot read {folder}, whose files are intact: {error}"
+                f"cannot read {folder}, whose files are intact: {in_a_line(error)}"
             ) from error
         if str(table["step"]) != folder.name:
             raise CheckpointError(f"{folder} holds the state after step {table['step']}")

@@ -13,6 +13,7 @@ import numpy as np
 from gpicljax.checks import check
 from gpicljax.runs.distributed import on_main
 from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.storage.patience import Patience
 from gpicljax.storage.reading import read_bytes
 
 MAX_VALUES = 65536
@@ -38,15 +39,14 @@ class MetricsLog:
 
     Args:
       path: the file; made if absent, continued otherwise (a torn last line is cut off).
-      max_failures: consecutive write errors after which `append` raises.
+      patience: how many write errors in a row, and for how long, before `append` raises.
     """
 
-    def __init__(self, path: Path, *, max_failures: int = 3) -> None:
+    def __init__(self, path: Path, *, patience: Patience | None = None) -> None:
         """Opens the log; see the class."""
         self.path = path
-        self.max_failures = max_failures
+        self._patience = patience or Patience()
         self._pending: list[bytes] = []
-        self._failures = 0
         self._complete = True
         on_main(lambda: truncate_after(path, None))
 
@@ -65,7 +65,7 @@ class MetricsLog:
 
         Raises:
           ValueError: if a metric is called `step` or is larger than `MAX_VALUES` numbers.
-          OSError: at the `max_failures`-th write error in a row.
+          OSError: if it has failed more often and longer than `patience` allows.
         """
         self._complete = on_main(lambda: self._append(step, values))
 
@@ -79,8 +79,7 @@ class MetricsLog:
         try:
             self._flush()
         except OSError as error:
-            self._failures += 1
-            if self._failures >= self.max_failures:
+            if self._patience.fails():
                 raise
             print(
                 f"warning: could not write {self.path} ({error}); "
@@ -101,7 +100,7 @@ class MetricsLog:
         if self._pending:
             self._write(b"".join(self._pending))
         self._pending.clear()
-        self._failures = 0
+        self._patience.succeeds()
 
     def _write(self, data: bytes) -> None:
         # Unbuffered: after an error nothing is left behind that closing the file would write again.

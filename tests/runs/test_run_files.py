@@ -27,6 +27,7 @@ from gpicljax.runs.run_directory import (
 from gpicljax.runtime import RunConfig
 from gpicljax.storage import atomic, manifest
 from gpicljax.storage.atomic import write_atomically
+from gpicljax.storage.patience import Patience
 
 
 def full_disk(*_):
@@ -206,7 +207,7 @@ def test_metrics_are_cut_back(tmp_path):
 
 
 def test_metrics_survive_a_full_disk(tmp_path, monkeypatch, capsys):
-    log = MetricsLog(tmp_path / "m.jsonl")
+    log = MetricsLog(tmp_path / "m.jsonl", patience=Patience(3, 0.0))
     log.append(1, {})
     with monkeypatch.context() as patch:
         patch.setattr("gpicljax.runs.metrics.os.fsync", full_disk)

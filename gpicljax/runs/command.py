@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +19,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import tyro
+from rich import markup
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.markup import escape
 from rich.table import Table
 
 from gpicljax.checks import refusal, unknown
@@ -43,8 +44,20 @@ from gpicljax.runs.stored_runs import (
     write_values,
 )
 from gpicljax.storage.nested import flatten
+from gpicljax.storage.reading import MOST, read_bytes
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
+
+
+def plain(text: str) -> str:
+    """Text without what a terminal would obey: escape sequences and other control characters."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
+
+
+def escape(text: str) -> str:
+    """`plain` text, without Rich's markup too."""
+    return markup.escape(plain(text))
+
 
 COLOURS = {
     "running": "cyan",
@@ -75,17 +88,10 @@ class ListRuns:
             column.no_wrap = column.header != "metric"
             column.min_width = 12 if column.header == "metric" else None
         for run in runs:
-            key = run.key_metric
-            cells = (
-                escape(run.name),
-                _status(run),
-                _chunks(run),
-                count(run.observations),
-                duration(run.seconds),
-                escape(f"{key} {_mean(run.seeds(key))}") if key else "",
-                _date(run),
-                _commit(run),
-            )
+            try:
+                cells = _row(run)
+            except Exception as error:  # one folder that says anything must not hide all others
+                cells = [escape(run.name), f"[red]damaged[/] ({escape(type(error).__name__)})"]
             table.add_row(*cells[:shown])
         out.print(table)
         _print_problems(out, runs)
@@ -127,13 +133,13 @@ class ShowRun:
             table = _table("checkpoint", "state")
             for step, state in checkpoints.items():
                 colour = "green" if state == "intact" else "red"
-                table.add_row(step, f"[{colour}]{escape(state)}[/]")
+                table.add_row(escape(step), f"[{colour}]{escape(state)}[/]")
             _print(out, table)
         for figure in sorted((run.path / "figures").glob("*")):
             out.print(f"figure: {escape(str(figure))}")
         summary = run.path / "summary.md"
         if summary.exists():
-            text = summary.read_text(encoding="utf-8", errors="replace")
+            text = plain(read_bytes(summary, MOST).decode("utf-8", errors="replace"))
             out.print()
             out.print(Markdown(text) if out.is_terminal else escape(text))
 
@@ -282,8 +288,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         command(out)
     except BrokenPipeError:  # `gpicljax runs list | head`
         return 0
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (OSError, ValueError, RecursionError) as error:
+        print(f"error: {plain(str(error))}", file=sys.stderr)
         return 1 if isinstance(error, OSError) else 2
     return 0
 
@@ -343,6 +349,21 @@ def _labels(runs: Sequence[StoredRun]) -> list[str]:
     return [run.name.partition("/")[2] if same else run.name for run in runs]
 
 
+def _row(run: StoredRun) -> list[str]:
+    """What the list says of a run."""
+    key = run.key_metric
+    return [
+        escape(run.name),
+        _status(run),
+        _chunks(run),
+        count(run.observations),
+        duration(run.seconds),
+        escape(f"{key} {_mean(run.seeds(key))}") if key else "",
+        _date(run),
+        _commit(run),
+    ]
+
+
 def _status(run: StoredRun) -> str:
     text = "no summary" if run.status == "trained" else run.status
     return f"[{COLOURS[run.status]}]{text}[/]"
@@ -369,7 +390,7 @@ def _commit(run: StoredRun) -> str:
     git = run.origin.get("git")
     if not isinstance(git, dict):
         return "-"
-    return f"{str(git.get('commit'))[:8]}{'+' if git.get('modified') else ''}"
+    return f"{escape(str(git.get('commit'))[:8])}{'+' if git.get('modified') else ''}"
 
 
 def _devices(run: StoredRun) -> str:

@@ -72,7 +72,7 @@ def is_locked(folder: Path) -> bool:
       ...     is_locked(Path(folder))
       False
     """
-    if not (folder / LOCK).exists():
+    if not (folder / LOCK).is_file():
         return False
     lock = FileLock(folder / LOCK)
     try:

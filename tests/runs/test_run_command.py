@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -350,3 +351,25 @@ def test_what_by_refuses_loses_nothing_else(ask, sweep, runs):
     code, _, error = ask("compare", "slow", "fast", *flags)
     assert code == 2 and "--by: got 'nonsense'" in error
     assert Path("values.csv").stat().st_size > 0 and Path("drawn.png").stat().st_size > 5_000
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_one_run_hides_no_other_and_commands_no_terminal(tmp_path, capsys):
+    train(tmp_path, "good", 0.1, 2)
+    for name in ("config", "deep", "pipe", "log"):
+        (tmp_path / "mazes" / name).mkdir()
+        (tmp_path / "mazes" / name / "config.json").write_text("{}")
+    nested = "{" + '"a": {' * 900 + "}" * 901
+    (tmp_path / "mazes" / "config" / "config.json").write_text("[" * 100_000)
+    (tmp_path / "mazes" / "deep" / "metrics.jsonl").write_text(f'{{"step": 1, "x": {nested}}}\n')
+    (tmp_path / "mazes" / "pipe" / "config.json").unlink()
+    os.mkfifo(tmp_path / "mazes" / "pipe" / "config.json")
+    (tmp_path / "mazes" / "log" / "summary.md").write_text("a \x1b]0;title\x07 b \x9b31m")
+    assert main(["runs", "list", "--runs-dir", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    for name in ("good", "config", "deep", "pipe", "log"):
+        assert f"mazes/{name}" in said
+    assert "nested too deeply" in said and "not a regular file" in said
+    assert main(["runs", "show", "log", "--runs-dir", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "title" in said and not {"\x1b", "\x07", "\x9b"} & set(said)

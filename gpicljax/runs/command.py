@@ -31,7 +31,7 @@ from gpicljax.evaluation.aggregates import (
     probability_of_improvement,
 )
 from gpicljax.evaluation.statistics import mean_interval
-from gpicljax.runs.progress import count, duration
+from gpicljax.runs.progress import count, duration, lenient_output
 from gpicljax.runs.stored_runs import (
     StoredRun,
     UnknownRunError,
@@ -283,14 +283,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         config=(tyro.conf.OmitSubcommandPrefixes,),
     )
     # Where no terminal sets a width (a pipe, a file), nothing is to be cut off.
-    out = Console(width=None if sys.stdout.isatty() else 240, highlight=False)
-    try:
-        command(out)
-    except BrokenPipeError:  # `gpicljax runs list | head`
-        return 0
-    except (OSError, ValueError, RecursionError) as error:
-        print(f"error: {plain(str(error))}", file=sys.stderr)
-        return 1 if isinstance(error, OSError) else 2
+    with lenient_output():  # `gpicljax runs list | head` ends well
+        out = Console(width=None if sys.stdout.isatty() else 240, highlight=False)
+        try:
+            command(out)
+        except (OSError, ValueError, RecursionError) as error:
+            print(f"error: {plain(str(error))}", file=sys.stderr)
+            return 1 if isinstance(error, OSError) else 2
     return 0
 
 

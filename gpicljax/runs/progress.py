@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
@@ -138,3 +140,57 @@ class Progress:
         """Ends the bar, so that what is printed next starts on a new line."""
         if self._bar is not None:
             self._bar.stop()
+
+
+class _Lenient:
+    """A stream that a run outlives: what it cannot show or write is replaced or forgotten."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Writes what the stream takes of a text; returns the text's length."""
+        try:
+            self._stream.write(text)
+        except UnicodeEncodeError:
+            coding = self._stream.encoding
+            self._stream.write(text.encode(coding, "replace").decode(coding))
+        except OSError:
+            self._forget()
+        return len(text)
+
+    def flush(self) -> None:
+        """Flushes the stream, if it can still be written to."""
+        try:
+            self._stream.flush()
+        except OSError:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Sends all that follows nowhere, what Python flushes at its end included."""
+        with contextlib.suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def lenient_output() -> Iterator[None]:
+    """Lets no terminal end what is at work: one that is closed, or shows ASCII only.
+
+    Example:
+      >>> with lenient_output():
+      ...     print("a +- b")
+      a +- b
+    """
+    before = sys.stdout, sys.stderr
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        streams: Any = [_Lenient(nowhere if stream is None else stream) for stream in before]
+        sys.stdout, sys.stderr = streams
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before

@@ -14,6 +14,8 @@ agents, summary. `experiments/train_agent.py` is an example.
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -97,12 +99,12 @@ def run_experiment(
       ...     presets = {"quick": Config(), "paper": Config(num_chunks=1000)}
       ...     return run_experiment("bandits", presets, build, report, argv)
     """
-    config = parse(presets, argv, prog=f"gpicljax run {name}", prepare=_set_up)
-    if first is not None and not config.dry_run:
-        _built(build, config)
-        with failures_reported():
+    with failures_reported():
+        config = parse(presets, argv, prog=f"gpicljax run {name}", prepare=_set_up)
+        if first is not None and not config.dry_run:
+            _built(build, config)
             config = first(config)
-    return run_config(name, config, build, report)
+        return run_config(name, config, build, report)
 
 
 def run_config(
@@ -131,12 +133,13 @@ def run_config(
       >>> def run(config):
       ...     return run_config("bandits", config, build, report)
     """
-    _set_up(config)
-    program = _built(build, config)
-    replicas = _replicas(config, program)
-    if config.dry_run:
-        _dry_run(config, program, replicas)
-        return None
+    with failures_reported():
+        _set_up(config)
+        program = _built(build, config)
+        replicas = _replicas(config, program)
+        if config.dry_run:
+            _dry_run(config, program, replicas)
+            return None
     with failures_reported(), open_run(name, config) as run:
         _announce_run(run, config, program, replicas)
         take = _measurer(config, program, replicas)
@@ -156,6 +159,11 @@ def run_config(
 
 def _set_up(config: TrainingConfig) -> None:
     """Cache, processes and devices; the first computation comes after it."""
+    if "MPLBACKEND" in os.environ:  # which would be read when the first figure is drawn
+        try:
+            importlib.import_module("matplotlib")
+        except ValueError as error:
+            exit_with_error(f"MPLBACKEND: {error}")
     enable_compilation_cache()
     join_cluster(config)
     one_device_per_core()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from collections.abc import Iterator
 
+import jax
+
 from gpicljax.runs.checkpoints import CheckpointError
 from gpicljax.runs.metrics import MetricsError
+from gpicljax.runs.progress import lenient_output
 from gpicljax.runs.run_directory import RunError
 from gpicljax.runtime.dry_run import TooLargeError
+from gpicljax.runtime.signals import exit_code
 
 
 @contextlib.contextmanager
@@ -20,7 +25,8 @@ def failures_reported(*others: type[Exception]) -> Iterator[None]:
       *others: what may go wrong besides, where the context holds one thing only.
 
     Raises:
-      SystemExit: with code 1, after the message on stderr, for those errors.
+      SystemExit: with code 1, after the message on stderr, for those errors; with code 130 after
+        Ctrl-C.
 
     Example:
       >>> with failures_reported():
@@ -28,8 +34,14 @@ def failures_reported(*others: type[Exception]) -> Iterator[None]:
       Traceback (most recent call last):
       SystemExit: 1
     """
-    try:
-        yield
-    except (RunError, CheckpointError, MetricsError, TooLargeError, OSError, *others) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(1) from error
+    with lenient_output():
+        try:
+            yield
+        except (RunError, CheckpointError, MetricsError, TooLargeError, OSError, *others) as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise SystemExit(1) from error
+        except KeyboardInterrupt:
+            if jax.process_count() > 1:  # the others must not wait for this one
+                raise
+            print("stopped by SIGINT: what has been saved is kept", file=sys.stderr)
+            raise SystemExit(exit_code(signal.SIGINT)) from None

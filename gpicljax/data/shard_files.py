@@ -159,8 +159,11 @@ def location(folder: Path) -> dict[str, Any]:
     return {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder.absolute()}/"}}
 
 
-def write_arrays(folder: Path, table: Mapping[str, NDArray[Any]]) -> None:
+def write_arrays(folder: Path, table: Mapping[str, NDArray[Any]], shard: str) -> None:
     """Writes arrays `[N, ...]` by name, durable once this returns.
+
+    The shard's name is in the description of each, whose checksum is always compared: so shards of
+    one size that have changed places are noticed.
 
     Raises:
       OSError: if the disk refuses.
@@ -171,7 +174,7 @@ def write_arrays(folder: Path, table: Mapping[str, NDArray[Any]]) -> None:
         writes = []
         for name, value in table.items():
             spec = location(folder / name) | {
-                "metadata": _metadata(value),
+                "metadata": _metadata(value) | {"attributes": {"shard": shard}},
                 # So that a missing file is damage, and not a way to say zero.
                 "store_data_equal_to_fill_value": True,
             }

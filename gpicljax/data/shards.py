@@ -123,7 +123,7 @@ class ShardWriter:
         folder, unfinished = self.path / name, self.path / f".{name}.tmp"
         try:
             shutil.rmtree(unfinished, ignore_errors=True)
-            write_arrays(unfinished, table)
+            write_arrays(unfinished, table, name)
             shard = Shard(name, count, describe_files(unfinished))
             if folder.exists():  # never named by the manifest
                 shutil.rmtree(folder)

@@ -20,6 +20,7 @@ import ast
 import dataclasses
 import importlib.util
 import math
+import re
 import sys
 import textwrap
 from argparse import ArgumentParser
@@ -122,8 +123,9 @@ class RunConfig:
           ConfigError: for the first value that is not accepted.
         """
         name = self.run_name
-        plain_name = bool(name) and name[0] != "." and not {"/", "\\", "\0"} & set(name)
-        check_config(plain_name, "name", name, "a folder name without separators or a leading dot")
+        plain_name = re.fullmatch(r'[^.<>:"/\\|?*\x00-\x1f][^<>:"/\\|?*\x00-\x1f]*', name)
+        accepted = 'a folder name of every system, without <>:"/\\|?* and a leading dot'
+        check_config(plain_name is not None, "name", name, accepted)
         for name in self.log_to:
             found = importlib.util.find_spec(LOG_PACKAGES[name])
             # Without an origin it is but a folder of that name, such as the one W&B itself makes.

@@ -43,7 +43,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes private files; results are to be read by others
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files
         os.replace(temporary, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -52,6 +52,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             error.filename = str(path)
         raise
     sync_folder(path.parent)
+
+
+def _umask() -> int:
+    """What new files are not to be allowed, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def sync_file(path: Path) -> None:

@@ -298,3 +298,15 @@ def test_a_reader_in_a_forked_process_is_refused_before_it_hangs(tmp_path):
             os._exit("spawn" in str(error))
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
+def test_shards_that_have_changed_places_are_noticed(tmp_path):
+    with ShardWriter(tmp_path) as writer:
+        for number in range(2):
+            writer.append({"reward": np.full(4, float(number))})
+    first, second = tmp_path / "shard-000000", tmp_path / "shard-000001"
+    first.rename(tmp_path / "aside")
+    second.rename(first)
+    (tmp_path / "aside").rename(second)
+    with pytest.raises(DamagedShardError, match=r"shard-000000.*zarr\.json has changed"):
+        ShardReader(tmp_path)

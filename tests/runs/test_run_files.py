@@ -28,6 +28,7 @@ from gpicljax.runtime import RunConfig
 from gpicljax.storage import atomic, manifest
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.storage.patience import Patience
+from gpicljax.studies.train_agent import program as train_agent
 
 
 def full_disk(*_):
@@ -266,3 +267,26 @@ def test_progress_and_announcement():
     assert out.getvalue() == "mazes: quick\n  seeds: 6\n" + expected
     assert [duration(s) for s in (0.2, 59.6, 18420)] == ["0 s", "1 min 00 s", "5 h 07 min"]
     assert [count(n) for n in (0.5, 999.0, 1000, 2.5e6, 3e9)] == ["0.5", "999", "1k", "2.5M", "3G"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a umask")
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_files_are_as_private_as_the_umask_says(mask, tmp_path):
+    before = os.umask(mask)
+    try:
+        write_atomically(tmp_path / "summary.md", "# Done")
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert (tmp_path / "summary.md").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("name", ["a:b", "a/b", "a\\b", ".a", "", "a?", "a\nb", 'a"b', "<a>"])
+def test_names_that_some_system_does_not_take_are_refused(name, tmp_path):
+    with pytest.raises(ValueError, match="name: got .*accepted: a folder name of every system"):
+        open_run("e", RunConfig(runs_dir=tmp_path, name=name))
+
+
+def test_a_module_in_an_id_makes_no_colon_in_a_name():
+    config = train_agent.Config(env="mypackage.envs:Pond-v0")
+    assert config.run_name == "quick-ppo-mypackage.envs-Pond-v0"

@@ -91,7 +91,7 @@ class Config(TrainingConfig):
 
     def default_name(self) -> str:
         """The preset, the algorithm and the environment."""
-        return f"{self.preset}-{self.algo}-{self.env}".replace(":", ".")
+        return f"{self.preset}-{self.algo}-{self.env}".replace(":", "-")
 
     def validate(self) -> None:
         """Refuses what can be refused without a device: names, options, counts, spaces."""

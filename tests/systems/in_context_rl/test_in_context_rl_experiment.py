@@ -186,7 +186,7 @@ def test_an_environment_of_one_s_own_is_tested_on(tmp_path, monkeypatch, capsys)
     outcome = in_context_rl.main([*flags, "--no-progress", f"--runs-dir={tmp_path}"])
     (tested,) = outcome.host_measured.values()
     assert {"random", "oracle", "Q-learning, tuned"} <= set(tested)
-    assert outcome.run.path.name == "quick-own_chain.Chain-v0"
+    assert outcome.run.path.name == "quick-own_chain-Chain-v0"
     with pytest.raises(SystemExit):
         in_context_rl.main(["--env=MountainCar-v0", f"--runs-dir={tmp_path}"])
     assert "--env: got 'MountainCar'" in capsys.readouterr().err

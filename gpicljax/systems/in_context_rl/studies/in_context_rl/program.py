@@ -82,7 +82,7 @@ class Config(TrainingConfig):
 
     def default_name(self) -> str:
         """The preset, and an environment of one's own."""
-        return f"{self.preset}-{self.env}".replace(":", ".") if self.env else self.preset
+        return f"{self.preset}-{self.env}".replace(":", "-") if self.env else self.preset
 
 
 def tests_of(config: Config) -> dict[str, Tasks]:

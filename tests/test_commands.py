@@ -136,7 +136,7 @@ RUN = [words for words in EVERY if not DRY.search(words) and listed(words) in OU
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", RUN)
+@pytest.mark.parametrize("words", RUN, ids=[words[19:99] for words in RUN])
 def test_commands_come_out_as_the_page_says(words, tmp_path):
     run(words, tmp_path)
     (summary,) = tmp_path.glob("*/*/summary.json")

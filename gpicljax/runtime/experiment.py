@@ -38,7 +38,7 @@ from gpicljax.runs.metrics import in_words, not_finite_since
 from gpicljax.runs.progress import Progress, announce
 from gpicljax.runs.provenance import provenance
 from gpicljax.runs.run_directory import RunDirectory, open_run, write_summary
-from gpicljax.runtime.dry_run import compile_within_memory, parameter_count, timed
+from gpicljax.runtime.dry_run import TooLargeError, compile_within_memory, parameter_count, timed
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.loop import NOT_FINITE_CODE, run_chunks
 from gpicljax.runtime.mesh import (
@@ -446,12 +446,15 @@ def _dry_run(config: TrainingConfig, program: Program, replicas: Replicas) -> No
     announce(f"dry run of {config.run_name}: {program.title}", {**program.details, **sizes})
     if program.init is None or not chunks:
         return
-    with failures_reported():
+    update, one = "one update of all seeds", np.int32(1)
+    try:
         log_once("compiling the start of the training ...")
         training = _training(config, program, replicas, 1)
         log_once("compiling one update ...")
-        update, one = "one update of all seeds", np.int32(1)
         advance, cost = compile_within_memory(training.advance, update, training.running, one)
+    except TooLargeError as error:  # what a larger machine is to have, on one that cannot run it
+        announce(update, {"time": f"not taken: {error}"})
+        return
     seconds = timed(advance, training.running, one)
     rate = program.observations * replicas.count / seconds
     announce(

@@ -208,9 +208,11 @@ PIXELS: dict[str, Any] = {
     "seeds": 1,
     "probe_episodes": 4,
     "evaluation_episodes": 16,
+    "observations": 20_000,
     "log_lines": 10,
 }
-"""Where observations are pictures: what a laptop has memory for."""
+"""Where observations are pictures: what a laptop has memory and patience for."""
+PICTURES_PPO: dict[str, Any] = {"agent": ppo.PPOConfig(unroll=16, epochs=1, minibatches=1)}
 
 OWN_STUDY = {
     "ByteStream-v0": "gradual_learning",
@@ -228,7 +230,9 @@ def settings(env_id: str, algo: str) -> dict[str, Any]:
     observations in general."""
     if (env_id, algo) in SETTINGS:
         return SETTINGS[env_id, algo]
-    return GENERAL.get(algo, {}) | (PIXELS if sees_pictures(env_id) else {})
+    if not sees_pictures(env_id):
+        return GENERAL.get(algo, {})
+    return GENERAL.get(algo, {}) | PIXELS | (PICTURES_PPO if algo == "ppo" else {})
 
 
 def sees_pictures(env_id: str) -> bool:

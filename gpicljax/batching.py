@@ -14,6 +14,8 @@ import numpy as np
 from jax.core import Tracer
 from jax.custom_batching import custom_vmap
 
+from gpicljax.typing import ArrayTree
+
 __all__ = ["strip_weak_types"]
 
 T = TypeVar("T")
@@ -29,7 +31,7 @@ def select(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
     return jax.tree.map(pick, on_true, on_false)
 
 
-def strip_weak_types(tree: Any) -> Any:
+def strip_weak_types(tree: ArrayTree) -> Any:
     """Leaves as arrays of definite dtypes, also Python numbers: `params` are carried state.
 
     Example:
@@ -38,7 +40,7 @@ def strip_weak_types(tree: Any) -> Any:
       {'count': ('int32', False), 'rate': ('float32', False)}
     """
 
-    def leaf(x: Any) -> jax.Array:
+    def leaf(x: ArrayTree) -> jax.Array:
         if isinstance(x, bool | int | float):
             dtype = jnp.result_type(float) if isinstance(x, float) else jnp.int32
             return jnp.asarray(x, bool if isinstance(x, bool) else dtype)
@@ -60,7 +62,7 @@ class Constant:
     tree: Any
 
     @classmethod
-    def of(cls, tree: Any) -> Constant:
+    def of(cls, tree: ArrayTree) -> Constant:
         """Makes one from a pytree of concrete leaves."""
         return cls(jax.tree.map(np.asarray, strip_weak_types(tree)))
 
@@ -99,7 +101,7 @@ def unshared(tree: T, *others: Any) -> T:
     """
     taken = {id(x) for x in jax.tree.leaves(others)}
 
-    def own(x: Any) -> Any:
+    def own(x: ArrayTree) -> Any:
         if isinstance(x, Tracer):
             return x
         if id(x) in taken:
@@ -147,7 +149,7 @@ def _(_: int, batched: Any, flag: jax.Array) -> tuple[jax.Array, bool]:
 
 
 def update_compacted(
-    need: jax.Array, current: Any, make: Callable[[jax.Array], Any], group: int
+    need: jax.Array, current: ArrayTree, make: Callable[[jax.Array], Any], group: int
 ) -> Any:
     """Replaces the entries of `current` marked by `need` with `make(indices)`, in groups.
 
@@ -165,7 +167,7 @@ def update_compacted(
 
 
 def _for_counted(
-    count: jax.Array, current: Any, make: Callable[[jax.Array], Any], group: int
+    count: jax.Array, current: ArrayTree, make: Callable[[jax.Array], Any], group: int
 ) -> Any:
     """`update_compacted` from how many are marked up to and including each, `int32[B]`."""
     places = jnp.arange(1, group + 1, dtype=jnp.int32)
@@ -214,8 +216,8 @@ def restart(
     fresh: Callable[[jax.Array, Any], Any],
     done: jax.Array,
     key: jax.Array,
-    current: Any,
-    params: Any,
+    current: ArrayTree,
+    params: ArrayTree,
 ) -> Any:
     """`fresh(key, params)` where `done`, else `current`: a reset that only the ended ones pay for.
 
@@ -244,7 +246,7 @@ def restart(
 def switch_compacted(
     makes: Sequence[Callable[..., Any]],
     kind: jax.Array,
-    current: Any,
+    current: ArrayTree,
     *arguments: Any,
     groups: Callable[[int], Sequence[int]] | None = None,
 ) -> Any:
@@ -286,7 +288,7 @@ def make_switch_compacted(
     # What is made alone is traced first; a batch is then made of its trace.
     makes = [jax.jit(make) for make in makes]
 
-    def batch(kind: jax.Array, current: Any, *arguments: Any) -> Any:
+    def batch(kind: jax.Array, current: ArrayTree, *arguments: Any) -> Any:
         sizes = groups(kind.size) if groups else [max(8, kind.size // 16)] * len(makes)
         counts = _running_count(kind == np.arange(1, len(makes) + 1)[:, None])
         for count, make, group in zip(counts, makes, sizes, strict=True):
@@ -297,7 +299,7 @@ def make_switch_compacted(
             current = _for_counted(count, current, some, min(kind.size, group))
         return current
 
-    def alone(kind: jax.Array, current: Any, *arguments: Any) -> Any:
+    def alone(kind: jax.Array, current: ArrayTree, *arguments: Any) -> Any:
         branches = [lambda: current, *(functools.partial(make, *arguments) for make in makes)]
         return jax.lax.switch(kind, branches)
 
@@ -373,7 +375,7 @@ def as_one_batch(
     return single
 
 
-def along(size: int, batched: Any, tree: Any) -> Any:
+def along(size: int, batched: Any, tree: ArrayTree) -> Any:
     """All leaves with a new leading axis of `size`; what does not vary along it is repeated."""
 
     def widen(has_axis: bool, x: jax.Array) -> jax.Array:
@@ -382,7 +384,7 @@ def along(size: int, batched: Any, tree: Any) -> Any:
     return jax.tree.map(widen, batched, tree)
 
 
-def merged(tree: Any) -> Any:
+def merged(tree: ArrayTree) -> Any:
     """The first two axes of all leaves as one.
 
     Example:
@@ -393,7 +395,7 @@ def merged(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
-def all_batched(tree: Any) -> tuple[Any, Any]:
+def all_batched(tree: ArrayTree) -> tuple[Any, Any]:
     """A result with what `def_vmap` wants to know of it: that every leaf has the axis.
 
     Example:

@@ -36,6 +36,7 @@ from gpicljax.checks import (
     refusal,
 )
 from gpicljax.random import check_key
+from gpicljax.typing import ArrayTree
 
 Params = TypeVar("Params")
 Task = TypeVar("Task")
@@ -286,7 +287,7 @@ class Environment(Generic[Params, Task, State]):
         del key, state, task
         return ()
 
-    def move(self, state: State, action: Any, noise: Any, task: Task) -> Transition:
+    def move(self, state: State, action: ArrayTree, noise: ArrayTree, task: Task) -> Transition:
         """One step of the dynamics with its noise given: deterministic.
 
         So an episode of an outside simulator, whose noise is known, can be replayed. What it is
@@ -294,7 +295,7 @@ class Environment(Generic[Params, Task, State]):
         """
         raise self._missing("move")
 
-    def transition(self, key: jax.Array, state: State, action: Any, task: Task) -> Transition:
+    def transition(self, key: jax.Array, state: State, action: ArrayTree, task: Task) -> Transition:
         """One step of the dynamics: `move` with drawn noise. Cheap, and without an observation."""
         return self.move(state, action, self.draw_noise(key, state, task), task)
 
@@ -330,7 +331,7 @@ class Environment(Generic[Params, Task, State]):
         state = self.initial(key, task)
         return self.observe(state, task), state
 
-    def step(self, key: jax.Array, state: State, action: Any, task: Task) -> Step:
+    def step(self, key: jax.Array, state: State, action: ArrayTree, task: Task) -> Step:
         """`transition`, then `observe`. Never resets by itself.
 
         Args:
@@ -447,7 +448,7 @@ class Environment(Generic[Params, Task, State]):
         task = self.sample_task(task_key, params)
         return task, self.initial(state_key, task)
 
-    def start(self, key: jax.Array, blueprint: Any, params: Params) -> tuple[Task, State]:
+    def start(self, key: jax.Array, blueprint: ArrayTree, params: Params) -> tuple[Task, State]:
         """A task and the state of its first episode, from a blueprint. Cheap."""
         del key, params
         return blueprint
@@ -509,7 +510,9 @@ def _at_the_door_of_move(move: Callable[..., Transition]) -> Callable[..., Trans
     """
 
     @functools.wraps(move)
-    def checked(self: Any, state: Any, action: Any, noise: Any, task: Any) -> Transition:
+    def checked(
+        self: Any, state: ArrayTree, action: ArrayTree, noise: ArrayTree, task: ArrayTree
+    ) -> Transition:
         _check_class(self, "state", state)
         _check_class(self, "task", task)
         space = self.action_space()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ from flax import struct
 
 from gpicljax.checks import check, check_at_least
 from gpicljax.storage.leaves import is_key
+from gpicljax.typing import ArrayTree
 
 
 @struct.dataclass
@@ -62,7 +62,7 @@ class TaskSet:
         return self.keys[jax.random.randint(key, (), 0, len(self))]
 
 
-def tasks_vary(tasks: Any) -> jax.Array:
+def tasks_vary(tasks: ArrayTree) -> jax.Array:
     """Whether some tasks are not all the same.
 
     Args:

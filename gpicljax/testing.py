@@ -19,6 +19,7 @@ import numpy as np
 
 from gpicljax.checks import check
 from gpicljax.environment import Environment
+from gpicljax.typing import ArrayTree
 
 __all__ = ["check_environment", "check_interface"]
 
@@ -32,11 +33,11 @@ def _refuse(condition: bool, env: Environment, what: str, found: Any, accepted: 
         raise NotAnEnvironmentError(f"{env.name}: {what}: got {found}; accepted: {accepted}")
 
 
-def _kind(leaf: Any) -> str:
+def _kind(leaf: ArrayTree) -> str:
     return f"{leaf.dtype}{[*leaf.shape]}"
 
 
-def _kinds(tree: Any) -> dict[str, str]:
+def _kinds(tree: ArrayTree) -> dict[str, str]:
     """Shape and dtype of every leaf, by its path."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path) or "it": _kind(leaf) for path, leaf in leaves}
@@ -96,7 +97,7 @@ def check_interface(env: Environment) -> None:
 
 
 def check_environment(
-    env: Environment, params: Any = None, *, steps: int = 1_000, seed: int = 0
+    env: Environment, params: ArrayTree = None, *, steps: int = 1_000, seed: int = 0
 ) -> None:
     """The suite that every environment of this package passes, for one of your own.
 
@@ -146,19 +147,19 @@ def check_environment(
     _refuse(bool(words.strip()), env, "describe", repr(words), "words about the state")
 
 
-def legal_action(env: Environment, key: jax.Array, observation: Any) -> Any:
+def legal_action(env: Environment, key: jax.Array, observation: ArrayTree) -> Any:
     """An action drawn uniformly; from the legal ones where the observation has a mask."""
     mask = observation.get("action_mask") if isinstance(observation, dict) else None
     return env.action_space().sample(key, mask)
 
 
-def finite(tree: Any) -> jax.Array:
+def finite(tree: ArrayTree) -> jax.Array:
     """Whether all floats of a pytree are finite, `bool[]`."""
     floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
     return jnp.asarray([jnp.isfinite(x).all() for x in floats]).all()
 
 
-def life(env: Environment, most: int, key: jax.Array, params: Any, length: jax.Array) -> Any:
+def life(env: Environment, most: int, key: jax.Array, params: ArrayTree, length: jax.Array) -> Any:
     """A task and `length` random steps on it, episode after episode: everything layer 1 returns.
 
     Args:
@@ -212,7 +213,7 @@ def life(env: Environment, most: int, key: jax.Array, params: Any, length: jax.A
     return (task, (first, state), step), flags
 
 
-def type_problems(env: Environment, params: Any) -> list[str]:
+def type_problems(env: Environment, params: ArrayTree) -> list[str]:
     """Weak types, and floats or integers at odds with the widths in force."""
     key, default = jax.random.key(0), jnp.result_type(float)
     task = jax.eval_shape(env.sample_task, key, params)
@@ -229,7 +230,7 @@ def type_problems(env: Environment, params: Any) -> list[str]:
     return sorted(problems)
 
 
-def _check_types(env: Environment, params: Any) -> None:
+def _check_types(env: Environment, params: ArrayTree) -> None:
     problems = type_problems(env, params)
     accepted = f"strong types; floats are {jnp.result_type(float)}, integers int32 or narrower"
     _refuse(not problems, env, "types", "; ".join(problems), accepted)
@@ -265,7 +266,7 @@ def _equal(env: Environment, what: str, found: Any, wanted: Any, *, exact: bool)
 
 
 def _pairs(found: Any, wanted: Any) -> list[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-    def plain(leaf: Any) -> np.ndarray:
+    def plain(leaf: ArrayTree) -> np.ndarray:
         key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         return np.asarray(jax.random.key_data(leaf) if key else leaf)
 

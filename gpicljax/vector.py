@@ -30,6 +30,7 @@ from gpicljax.random import check_key
 from gpicljax.registration import resolve
 from gpicljax.task_set import TaskSet
 from gpicljax.testing import check_interface
+from gpicljax.typing import ArrayTree
 
 Resets = Literal["fresh", "bank", "synchronous"]
 
@@ -186,26 +187,28 @@ class VectorEnv:
 
     # Generation ------------------------------------------------------------------------------
 
-    def _blueprint(self, key: jax.Array, params: Any) -> Any:
+    def _blueprint(self, key: jax.Array, params: ArrayTree) -> Any:
         if self.tasks is None:
             return self.env.sample_blueprint(key, params)
         task_key, state_key = jax.random.split(key)
         task = self.env.sample_task(self.tasks.sample(task_key), params)
         return task, self.env.initial(state_key, task)
 
-    def _blueprints(self, keys: jax.Array, params: Any) -> Any:
+    def _blueprints(self, keys: jax.Array, params: ArrayTree) -> Any:
         # In tiles that stay in cache, and whose slowest member does not hold up the whole bank.
         return jax.lax.map(lambda key: self._blueprint(key, params), keys, batch_size=512)
 
-    def _start(self, key: jax.Array, blueprint: Any, params: Any) -> tuple[Any, Any]:
+    def _start(self, key: jax.Array, blueprint: ArrayTree, params: ArrayTree) -> tuple[Any, Any]:
         if self.tasks is not None:
             return blueprint
         return self.env.start(jax.random.fold_in(key, _START), blueprint, params)
 
-    def _fresh(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
+    def _fresh(self, key: jax.Array, params: ArrayTree) -> tuple[Any, Any]:
         return self._start(key, self._blueprint(key, params), params)
 
-    def _from_bank(self, key: jax.Array, index: jax.Array, bank: Any, params: Any) -> Any:
+    def _from_bank(
+        self, key: jax.Array, index: jax.Array, bank: ArrayTree, params: ArrayTree
+    ) -> Any:
         return self._start(key, jax.tree.map(lambda x: x[index], bank), params)
 
     def _drawn(self, keys: jax.Array) -> jax.Array:
@@ -228,7 +231,7 @@ class VectorEnv:
     # The public interface --------------------------------------------------------------------
 
     def init(
-        self, key: jax.Array, params: Any = None, task: Any = None
+        self, key: jax.Array, params: ArrayTree = None, task: ArrayTree = None
     ) -> tuple[VectorState, TimeStep]:
         """Starts all trials.
 
@@ -282,7 +285,9 @@ class VectorEnv:
         )
         return unshared((vstate, self._first(vstate)), key, self.params, params, task)
 
-    def _begin(self, keys: jax.Array, index: Any, bank: Any, params: Any) -> tuple[Any, Any]:
+    def _begin(
+        self, keys: jax.Array, index: Any, bank: ArrayTree, params: ArrayTree
+    ) -> tuple[Any, Any]:
         if bank is None:
             return jax.vmap(self._fresh, (0, None))(keys, params)
         return jax.vmap(self._from_bank, (0, 0, None, None))(keys, index, bank, params)
@@ -295,7 +300,7 @@ class VectorEnv:
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (blank.reward, blank.info))
         return TimeStep(seen[0], zeros[0], no, no, yes, yes, zeros[1], seen[1])
 
-    def _seen(self, state: Any, task: Any) -> tuple[Any, Any]:
+    def _seen(self, state: ArrayTree, task: ArrayTree) -> tuple[Any, Any]:
         """Observations, and what experts are told."""
         told = jax.vmap(self.env.privileged)(state, task) if self.privileged else None
         return jax.vmap(self.env.observe)(state, task), told
@@ -305,11 +310,11 @@ class VectorEnv:
         action = space.sample(jax.random.key(0))
         return jax.tree.map(lambda a: jnp.zeros((self.num_envs, *a.shape), a.dtype), action)
 
-    def _transition(self, vstate: VectorState, actions: Any) -> Any:
+    def _transition(self, vstate: VectorState, actions: ArrayTree) -> Any:
         keys = _folded(vstate.keys, 2 * vstate.time)
         return jax.vmap(self.env.transition)(keys, vstate.state, actions, vstate.task)
 
-    def step(self, vstate: VectorState, actions: Any) -> tuple[VectorState, TimeStep]:
+    def step(self, vstate: VectorState, actions: ArrayTree) -> tuple[VectorState, TimeStep]:
         """Moves every instance by one step; those that ended start their next episode instead.
 
         Args:
@@ -340,7 +345,7 @@ class VectorEnv:
         def key_of(indices: jax.Array) -> jax.Array:
             return _folded(vstate.keys[indices], reset_time)
 
-        def arrived(state: Any) -> Transition:
+        def arrived(state: ArrayTree) -> Transition:
             """The start of an episode, with reward 0 and no news.
 
             Reward, flags and info are written along with the state, and not chosen afterwards: XLA
@@ -418,7 +423,7 @@ class VectorEnv:
         return dataclasses.replace(self, num_envs=self.num_envs // count, bank_size=bank_size)
 
     @staticmethod
-    def partition(batch: Any, whole: Any) -> VectorState:
+    def partition(batch: ArrayTree, whole: Any) -> VectorState:
         """A prefix of `VectorState`: `batch` at what instances own, `whole` at what they share.
 
         With partition specs it says how `shard_map` spreads the state over devices.

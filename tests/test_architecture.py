@@ -20,7 +20,7 @@ from gpicljax.studies.registry import STUDIES, study_summary
 PACKAGE = Path(gpicljax.__file__).parent
 # The library, from the ground up. Imports go down, or stay on their floor.
 FLOORS = (
-    {"batching", "checks", "random", "storage"},
+    {"batching", "checks", "random", "storage", "typing"},
     {"environment", "interface", "spaces", "registration"},
     {"envs", "testing"},
     {"vector", "task_set", "wrappers", "interop"},
@@ -175,7 +175,7 @@ def test_agents_never_import_environments(name):
 @pytest.mark.parametrize("name", [name for name in INNER if part_of(name) == "viz"])
 def test_viz_draws_arrays_and_measures_only(name):
     # Figures take arrays, or what `evaluation` made of them; never a task, an agent or a run.
-    assert {part_of(module) for module in imports_of(name)} <= {"viz", "evaluation", "checks"}
+    assert {part_of(module) for module in imports_of(name)} <= {"viz", "evaluation", "checks", "typing"}
 
 
 def test_the_package_imports_quickly_and_lightly():

@@ -15,6 +15,7 @@ from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import TanhPolicy, choices, draw_choice, legal_actions, no_action
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
@@ -36,7 +37,7 @@ class Params(NamedTuple):
     network: Any
     scale: Moments | None
 
-    def scaled(self, observation: Any) -> Any:
+    def scaled(self, observation: ArrayTree) -> Any:
         """The observation `[..., *shape]` as the network reads it."""
         return observation if self.scale is None else normalise(self.scale, observation)
 
@@ -89,7 +90,7 @@ def agent_input(space: spaces.Space, carry: AgentCarry, timestep: TimeStep) -> A
     return AgentInput(timestep.observation, last_action, timestep.reward)
 
 
-def first_input(space: spaces.Space, observation: Any) -> tuple[AgentInput, jax.Array]:
+def first_input(space: spaces.Space, observation: ArrayTree) -> tuple[AgentInput, jax.Array]:
     """The input of a network without a memory, before which nothing was done.
 
     Args:
@@ -140,7 +141,7 @@ def network_agent(network: Network, space: spaces.Space, choose: Choose) -> Agen
     """
 
     def act(
-        keys: jax.Array, params: Any, carry: AgentCarry, timestep: TimeStep
+        keys: jax.Array, params: ArrayTree, carry: AgentCarry, timestep: TimeStep
     ) -> tuple[jax.Array, Any, AgentCarry]:
         inputs = agent_input(space, carry, timestep)
         outputs, core = network.step(params, carry.core, inputs, timestep.trial_start)
@@ -201,7 +202,9 @@ def q_agent(
         coins = coins.reshape(*coins.shape, *(1,) * len(one.shape))
         return jnp.where(coins < epsilon, other.astype(jnp.int32), action)
 
-    def choose(keys: jax.Array, inputs: AgentInput, output: Any) -> tuple[jax.Array, Any, Any]:
+    def choose(
+        keys: jax.Array, inputs: AgentInput, output: ArrayTree
+    ) -> tuple[jax.Array, Any, Any]:
         legal = jnp.broadcast_to(legal_actions(inputs.observation, one), output.q_values.shape)
         best = action = greedy(output.q_values, legal)
         if not (isinstance(epsilons, float) and epsilons == 0):
@@ -232,7 +235,7 @@ def box_agent(
       The agent; its `aux` is empty.
     """
 
-    def draw(key: jax.Array, outputs: Any) -> jax.Array:
+    def draw(key: jax.Array, outputs: ArrayTree) -> jax.Array:
         choice_key, uniform_key = jax.random.split(key)
         sample = choose(choice_key, outputs)
         if uniform is False:
@@ -241,7 +244,7 @@ def box_agent(
         chance = jax.random.uniform(jax.random.fold_in(uniform_key, 1), (), sample.dtype)
         return jnp.where(chance < uniform, other, sample)
 
-    def choose_all(keys: jax.Array, inputs: AgentInput, outputs: Any) -> tuple[Any, Any, Any]:
+    def choose_all(keys: jax.Array, inputs: AgentInput, outputs: ArrayTree) -> tuple[Any, Any, Any]:
         action = policy.to_action(jax.vmap(draw)(keys, outputs))
         return action, {}, action
 
@@ -260,7 +263,9 @@ def random_agent(env: Environment) -> Agent:
     space = env.action_space()
     masked = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> tuple[Any, Any, Any]:
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep
+    ) -> tuple[Any, Any, Any]:
         del params
         if not masked or not isinstance(timestep.observation, dict):
             return jax.vmap(space.sample)(keys), {}, carry
@@ -295,7 +300,9 @@ def optimal_agent() -> Agent:
       [0, 0, 0, 0]
     """
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> tuple[Any, Any, Any]:
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep
+    ) -> tuple[Any, Any, Any]:
         del params
         best = timestep.privileged["optimal"]
         shares = best / best.sum(-1, keepdims=True)
@@ -357,7 +364,9 @@ def policy_agent(network: Network, actions: spaces.Space, temperature: Any = 1.0
     """
     space = choices(actions)
 
-    def choose(keys: jax.Array, inputs: AgentInput, output: Any) -> tuple[jax.Array, Any, Any]:
+    def choose(
+        keys: jax.Array, inputs: AgentInput, output: ArrayTree
+    ) -> tuple[jax.Array, Any, Any]:
         logits = jnp.where(legal_actions(inputs.observation, space), output.logits, -jnp.inf)
         action = jax.vmap(lambda key, row: draw_choice(key, row, temperature))(keys, logits)
         return action, {"logits": logits}, action
@@ -375,7 +384,9 @@ def over_params(agent: Agent) -> Agent:
       3
     """
 
-    def act(keys: jax.Array, params: Params, carry: Any, timestep: TimeStep) -> tuple[Any, ...]:
+    def act(
+        keys: jax.Array, params: Params, carry: ArrayTree, timestep: TimeStep
+    ) -> tuple[Any, ...]:
         seen = timestep._replace(observation=params.scaled(timestep.observation))
         return agent.act(keys, params.network, carry, seen)
 
@@ -406,7 +417,9 @@ def within_trial(agent: Agent) -> Agent:
       (8, 1, 50)
     """
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> tuple[Any, Any, Any]:
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep
+    ) -> tuple[Any, Any, Any]:
         seen, first = timestep.observation, timestep.trial_start
         no = jnp.zeros_like(first)
         over = (seen["terminated"] | seen["truncated"]) & ~first

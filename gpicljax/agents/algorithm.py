@@ -19,6 +19,7 @@ from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Trainer
 from gpicljax.registration import import_module, same_origin
 from gpicljax.spaces import Space
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 Fits = Callable[[Space, Space], str | None]
@@ -131,7 +132,7 @@ class Algorithm:
 
 
 def greedy_agent(
-    name: str, env: Environment, num_envs: int, config: Any, network: Any, params: Any
+    name: str, env: Environment, num_envs: int, config: Any, network: Any, params: ArrayTree
 ) -> Agent:
     """The greedy agent of given parameters.
 
@@ -149,7 +150,7 @@ def greedy_agent(
     """
     agent, expected = get_algorithm(name).acting(env, num_envs, config, network)
 
-    def shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    def shapes(tree: ArrayTree) -> dict[str, tuple[int, ...]]:
         leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
         return {jax.tree_util.keystr(path): tuple(jnp.shape(leaf)) for path, leaf in leaves}
 
@@ -229,7 +230,7 @@ def algorithm_from_agent(
     def make(config: Any, vec: VectorEnv, network: NoSettings) -> Trainer:
         del network
 
-        def init(key: jax.Array, hparams: NoSettings, env_params: Any = None) -> Untrained:
+        def init(key: jax.Array, hparams: NoSettings, env_params: ArrayTree = None) -> Untrained:
             del hparams, env_params
             return Untrained((), key, jnp.zeros((), jnp.int32))
 

@@ -23,6 +23,7 @@ from gpicljax.interface import Trainer
 from gpicljax.networks.autoencoder import Autoencoder
 from gpicljax.networks.contract import Network
 from gpicljax.networks.layers import default_float
+from gpicljax.typing import ArrayTree
 
 RECONSTRUCTION = "reconstruction"
 """The metric of equation 5's first term."""
@@ -102,7 +103,7 @@ def autoencoder_network(autoencoder: Autoencoder) -> Network:
     are decoded; `step`, and `unroll` without one, decode their means.
     """
 
-    def outputs(params: Any, inputs: Inputs, key: jax.Array | None) -> dict[str, jax.Array]:
+    def outputs(params: ArrayTree, inputs: Inputs, key: jax.Array | None) -> dict[str, jax.Array]:
         mean, log_variance = autoencoder.encode(params, inputs.images)
         latents = mean
         if key is not None:
@@ -115,13 +116,15 @@ def autoencoder_network(autoencoder: Autoencoder) -> Network:
         del inputs
         return autoencoder.init(key)
 
-    def step(params: Any, carry: Any, inputs: Inputs, start: jax.Array) -> tuple[Any, Any]:
+    def step(
+        params: ArrayTree, carry: ArrayTree, inputs: Inputs, start: jax.Array
+    ) -> tuple[Any, Any]:
         del start
         return outputs(params, inputs, None), carry
 
     def unroll(
-        params: Any,
-        carry: Any,
+        params: ArrayTree,
+        carry: ArrayTree,
         inputs: Inputs,
         starts: jax.Array | None,
         key: jax.Array | None = None,

@@ -25,6 +25,7 @@ from gpicljax.batching import select
 from gpicljax.checks import check
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.networks.policies import legal_actions
+from gpicljax.typing import ArrayTree
 
 Number = jax.Array | float
 
@@ -124,7 +125,7 @@ def arm_puller(
         return best_arm(choice_key, scores, legal), scores
 
     def act(
-        keys: jax.Array, params: Any, carry: Pulls, timestep: TimeStep
+        keys: jax.Array, params: ArrayTree, carry: Pulls, timestep: TimeStep
     ) -> tuple[jax.Array, Any, Pulls]:
         del params
         batch = carry.action.shape[0]

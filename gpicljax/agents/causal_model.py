@@ -30,6 +30,7 @@ from gpicljax.networks.causal_model import AUTOENCODER, WINDOW, CausalOutput
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import CategoricalPolicy, GaussianPolicy, Policy
 from gpicljax.rollout import Record, RolloutState, rollout
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
@@ -58,7 +59,7 @@ def encoded(autoencoder: Autoencoder, part: int | None = None) -> sequence.Prepa
       What `sequence.make` calls `prepare`.
     """
 
-    def prepare(params: Any, sequences: Sequences) -> Sequences:
+    def prepare(params: ArrayTree, sequences: Sequences) -> Sequences:
         seen = sequences.inputs.observation
         latents, _ = encode_in_parts(autoencoder, params[AUTOENCODER], seen, part)
         inputs = sequences.inputs._replace(observation=latents)
@@ -249,7 +250,7 @@ def causal_agent(
     """
     choose = _chooser(policy, greedy, cooling)
 
-    def act(keys: jax.Array, params: Any, carry: CausalCarry, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: CausalCarry, timestep: TimeStep) -> Any:
         inputs = agent_input(policy.space, carry.agent, timestep)
         decisions = jnp.where(timestep.trial_start, 0, carry.decisions)
         output, core = network.step(params, carry.agent.core, inputs, timestep.trial_start)
@@ -302,7 +303,7 @@ def imagined_agent(
     choose = _chooser(policy, greedy, cooling)
     awake = causal_agent(network, policy)
 
-    def act(keys: jax.Array, params: Any, carry: CausalCarry, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: CausalCarry, timestep: TimeStep) -> Any:
         no = jnp.zeros_like(timestep.trial_start)
         inputs = agent_input(policy.space, carry.agent, timestep)
         # What is expected does not depend on what is seen now: that token comes later.
@@ -408,7 +409,7 @@ def make(
     part = vec.part(config.microbatches)
     space = env.action_space()
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         memory, last_action = carry
         teacher_keys, coin_keys, noise_keys = jax.vmap(
             lambda key: jax.random.split(key, 3), out_axes=1
@@ -430,7 +431,7 @@ def make(
         before = record.timestep
         return *record.aux, before.trial_start, ~before.last
 
-    def sample(keys: jax.Array, env_params: Any) -> Sequences:
+    def sample(keys: jax.Array, env_params: ArrayTree) -> Sequences:
         start = RolloutState(*part.init(keys[0], env_params), initial_carry(part.num_envs))
         _, (read, label, starts, counts) = rollout(part, behaviour, (), start, config.length, keep)
         return Sequences(read, starts, Targets(label, counts))

@@ -34,6 +34,7 @@ from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.policies import legal_actions
 from gpicljax.rollout import Record, RolloutState, rollout, start_rollout
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 Metrics = dict[str, jax.Array]
@@ -191,7 +192,9 @@ class Cloning:
     space: spaces.Discrete
 
     @donatable
-    def init(self, key: jax.Array, hparams: CloningHParams, env_params: Any = None) -> TrainState:
+    def init(
+        self, key: jax.Array, hparams: CloningHParams, env_params: ArrayTree = None
+    ) -> TrainState:
         """See `interface.Trainer`."""
         hparams = strip_weak_types(hparams)
         init_key, env_key = jax.random.split(key)
@@ -233,12 +236,12 @@ class Cloning:
             updates=state.updates + 1,
         ), metrics
 
-    def partition(self, batch: Any, replicated: Any) -> TrainState:
+    def partition(self, batch: ArrayTree, replicated: Any) -> TrainState:
         """See `interface.Trainer`."""
         start = RolloutState(self.vec.partition(batch, replicated), batch, batch)
         return TrainState(replicated, replicated, start, replicated, replicated, replicated)
 
-    def _total(self, x: Any) -> Any:
+    def _total(self, x: ArrayTree) -> Any:
         return x if self.axis is None else jax.lax.psum(x, self.axis)
 
     # Acting ----------------------------------------------------------------------------------
@@ -252,7 +255,7 @@ class Cloning:
         student, teacher = self.agent(), self.teacher
 
         def act(
-            keys: jax.Array, params: Any, carry: Memories, timestep: TimeStep
+            keys: jax.Array, params: ArrayTree, carry: Memories, timestep: TimeStep
         ) -> tuple[jax.Array, Noted, Memories]:
             own_keys, who_keys, teacher_keys = jax.vmap(
                 lambda key: jax.random.split(key, 3), out_axes=1
@@ -292,7 +295,7 @@ class Cloning:
         steps, opt_state = optimiser.update(grads, opt_state, params)
         return (optax.apply_updates(params, steps), opt_state), metrics
 
-    def _loss(self, params: Any, memory: Any, kept: Any) -> tuple[jax.Array, Metrics]:
+    def _loss(self, params: ArrayTree, memory: ArrayTree, kept: Any) -> tuple[jax.Array, Metrics]:
         """This device's part of the loss; summed over devices it is a mean."""
         noted, starts, asked, rewards = kept
         weights = asked / jnp.maximum(self._total(asked.sum()), 1)

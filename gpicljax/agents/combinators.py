@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.interface import Agent, TimeStep
+from gpicljax.typing import ArrayTree
 
 
 def with_memory_reset(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Agent:
@@ -22,7 +23,7 @@ def with_memory_reset(agent: Agent, when: Callable[[TimeStep], jax.Array]) -> Ag
       >>> without_memory = with_memory_reset(agent, lambda now: now.reward == now.reward)
     """
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         start = timestep.trial_start | when(timestep)
         return agent.act(keys, params, carry, timestep._replace(trial_start=start))
 
@@ -52,7 +53,7 @@ def panel_agent(agents: Sequence[Agent]) -> Agent:
       (8, 2)
     """
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         each = zip(agents, carry, strict=True)
         acted = [agent.act(keys, params, memory, timestep) for agent, memory in each]
         decisions = jnp.stack([action for action, _, _ in acted], axis=1)
@@ -89,7 +90,7 @@ def by_instance(agents: Sequence[Agent], which: Any) -> Agent:
     """
     own = np.asarray(which)
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         each = zip(agents, carry, strict=True)
         acted = [agent.act(keys, params, memory, timestep) for agent, memory in each]
         actions = [action for action, _, _ in acted]

@@ -49,6 +49,7 @@ from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import Choices, choices, chosen_value, legal_actions
 from gpicljax.rollout import RolloutState, start_rollout
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 Metrics = dict[str, jax.Array]
@@ -227,7 +228,7 @@ class DQN:
         return q_agent(self.network, self.actions, 0.0 if greedy else DQNHParams.final_epsilon)
 
     @donatable
-    def init(self, key: jax.Array, hparams: DQNHParams, env_params: Any = None) -> TrainState:
+    def init(self, key: jax.Array, hparams: DQNHParams, env_params: ArrayTree = None) -> TrainState:
         """See `interface.Trainer`."""
         hparams = strip_weak_types(hparams)
         init_key, env_key, key = jax.random.split(key, 3)
@@ -312,7 +313,7 @@ class DQN:
         return learnt_if(filled, learnt, state), metrics
 
     def loss(
-        self, params: Any, state: TrainState, batch: NStepTransition, weights: jax.Array
+        self, params: ArrayTree, state: TrainState, batch: NStepTransition, weights: jax.Array
     ) -> tuple[jax.Array, tuple[jax.Array, Metrics]]:
         """The loss of a batch weighted by float `[N]`; errors float `[N]`, and metrics."""
         following = self.q_values(state.target_params, batch.following)
@@ -325,7 +326,7 @@ class DQN:
         loss = (losses * weights).mean()
         return loss, (jnp.abs(target - value), {"loss": loss, "q_value": value.mean()})
 
-    def q_values(self, params: Any, observation: Any) -> jax.Array:
+    def q_values(self, params: ArrayTree, observation: ArrayTree) -> jax.Array:
         """Observations `[N, ...]` -> float `[N, A]`."""
         inputs, start = first_input(self.actions, observation)
         carry = self.network.initial_carry(start.shape[0])

@@ -22,6 +22,7 @@ from gpicljax.environment import Environment
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.networks.contract import Network
 from gpicljax.rollout import Record, RolloutState, rollout
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
@@ -61,7 +62,7 @@ def language_agent(network: Network, actions: spaces.Space, greedy: bool = False
     """
 
     def act(
-        keys: jax.Array, params: Any, carry: Any, timestep: TimeStep
+        keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep
     ) -> tuple[jax.Array, Any, Any]:
         logits, carry = network.step(params, carry, timestep.observation, timestep.trial_start)
         if isinstance(actions, spaces.Box):
@@ -114,7 +115,7 @@ def make(config: LanguageModelConfig, vec: VectorEnv, network: Network) -> Train
         target = jnp.where(there.trial_start, -1, there.observation)
         return here.observation, here.trial_start, target
 
-    def sample(keys: jax.Array, env_params: Any) -> Sequences:
+    def sample(keys: jax.Array, env_params: ArrayTree) -> Sequences:
         vstate, timestep = part.init(keys[0], env_params)
         start = RolloutState(vstate, timestep, reader.initial_carry(part.num_envs))
         _, (tokens, starts, targets) = rollout(part, reader, (), start, config.length, keep)

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from gpicljax.typing import ArrayTree
+
 # How many times the new values the old ones count at most. With more, what the new ones change is
 # lost in rounding; beyond 2**24 a float32 count itself stands still while squares are added.
 _MOST = 2.0**16
@@ -43,7 +45,7 @@ def no_moments(example: Any) -> Moments:
 
 
 def update_moments(
-    moments: Moments, values: Any, weights: jax.Array, axis: str | None = None
+    moments: Moments, values: ArrayTree, weights: jax.Array, axis: str | None = None
 ) -> Moments:
     """Takes more values into account.
 
@@ -92,7 +94,7 @@ def update_moments(
     )
 
 
-def normalise(moments: Moments, values: Any, limit: float = 10.0) -> Any:
+def normalise(moments: Moments, values: ArrayTree, limit: float = 10.0) -> Any:
     """Values `[..., *shape]` at mean 0 and variance 1, clipped to [-limit, limit]."""
 
     def scale(mean: jax.Array, variance: jax.Array, x: jax.Array) -> jax.Array:

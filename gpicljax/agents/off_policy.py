@@ -24,6 +24,7 @@ from gpicljax.networks.continuous import CriticInput
 from gpicljax.networks.contract import Network
 from gpicljax.networks.policies import TanhPolicy
 from gpicljax.rollout import RolloutState, start_rollout
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 Metrics = dict[str, jax.Array]
@@ -118,7 +119,9 @@ class OffPolicyState:
 State = TypeVar("State", bound=OffPolicyState)
 
 
-def optimisers(hparams: Any) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
+def optimisers(
+    hparams: ArrayTree,
+) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
     """Those of actor and critics, with the hyper-parameters of either algorithm."""
     rates = hparams.actor_learning_rate, hparams.critic_learning_rate
     actor, critic = (adam(rate, hparams.adam_epsilon, hparams.max_gradient_norm) for rate in rates)
@@ -174,13 +177,13 @@ class OffPolicy(Generic[State]):
         horizon, reward = int(vec.env.horizon(vec.params)), vec.env.goal_reward
         return hindsight(config.replay_capacity, horizon, reward, config.hindsight_share)
 
-    def act(self, network_params: Any, observation: Any) -> Any:
+    def act(self, network_params: ArrayTree, observation: ArrayTree) -> Any:
         """The actor's outputs at scaled observations `[N, ...]`."""
         inputs, start = first_input(self.policy.space, observation)
         carry = self.actor.initial_carry(start.shape[0])
         return self.actor.step(network_params, carry, inputs, start)[0]
 
-    def q_values(self, critic_params: Any, observation: Any, action: jax.Array) -> jax.Array:
+    def q_values(self, critic_params: Any, observation: ArrayTree, action: jax.Array) -> jax.Array:
         """Values float `[N, K]` of scaled observations `[N, ...]`, actions `[N, D]` in [-1, 1]."""
         start = jnp.zeros(action.shape[0], bool)
         carry = self.critic.initial_carry(action.shape[0])
@@ -194,7 +197,7 @@ class OffPolicy(Generic[State]):
         """The agent as it explores while collecting."""
         raise NotImplementedError
 
-    def step(self, state: State, key: jax.Array, replay: Any) -> tuple[State, Metrics]:
+    def step(self, state: State, key: jax.Array, replay: ArrayTree) -> tuple[State, Metrics]:
         """One round of learning with one of `keys`; the state is without the replay."""
         raise NotImplementedError
 
@@ -202,7 +205,9 @@ class OffPolicy(Generic[State]):
         """What the rounds of learning draw from, one row for each."""
         return jax.random.split(key, self.config.updates_per_collect)
 
-    def start(self, key: jax.Array, hparams: Any, env_params: Any, outputs: int) -> dict[str, Any]:
+    def start(
+        self, key: jax.Array, hparams: ArrayTree, env_params: ArrayTree, outputs: int
+    ) -> dict[str, Any]:
         """The fields that both algorithms have, for an actor that outputs float `[B, outputs]`."""
         config, num_envs = self.config, self.vec.num_envs
         start_key, key = jax.random.split(key)
@@ -278,7 +283,7 @@ class OffPolicy(Generic[State]):
             observations=counted(state.observations, stored),
         ), new.metrics
 
-    def draw(self, key: jax.Array, replay: Any, params: Params) -> NStepTransition:
+    def draw(self, key: jax.Array, replay: ArrayTree, params: Params) -> NStepTransition:
         """A batch `[N, ...]`: observations scaled, actions float `[N, D]` within [-1, 1]."""
         batch = self.store.sample(key, replay, self.config.batch_size)
         return batch._replace(
@@ -288,11 +293,11 @@ class OffPolicy(Generic[State]):
         )
 
     def fit_critics(
-        self, state: Any, batch: NStepTransition, target: jax.Array
+        self, state: ArrayTree, batch: NStepTransition, target: jax.Array
     ) -> tuple[Any, Metrics]:
         """The state after one step of the critics towards targets float `[N]`, and metrics."""
 
-        def loss_fn(params: Any) -> tuple[jax.Array, jax.Array]:
+        def loss_fn(params: ArrayTree) -> tuple[jax.Array, jax.Array]:
             values = self.q_values(params, batch.observation, batch.action)
             return jnp.square(values - target[:, None]).sum(-1).mean(), values.mean()
 
@@ -307,7 +312,7 @@ class OffPolicy(Generic[State]):
         ), metrics
 
     def fit_actor(
-        self, state: Any, loss_fn: Callable[[Any], tuple[jax.Array, Metrics]]
+        self, state: ArrayTree, loss_fn: Callable[[Any], tuple[jax.Array, Metrics]]
     ) -> tuple[Any, Metrics]:
         """The state after one step of the actor, whose loss has metrics to which more are added."""
         params = state.params.network

@@ -68,6 +68,7 @@ from gpicljax.networks.actor_critic import PolicyOutput
 from gpicljax.networks.contract import AgentInput, Network, over_agents
 from gpicljax.networks.policies import Bounds, Policy, policy_for
 from gpicljax.rollout import Record, RolloutState, rollout, start_rollout
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv, VectorState
 
 Metrics = dict[str, jax.Array]
@@ -290,7 +291,7 @@ class PPO:
     axis: str | None
 
     @donatable
-    def init(self, key: jax.Array, hparams: PPOHParams, env_params: Any = None) -> TrainState:
+    def init(self, key: jax.Array, hparams: PPOHParams, env_params: ArrayTree = None) -> TrainState:
         """See `interface.Trainer`."""
         hparams = strip_weak_types(hparams)
         init_key, env_key, key = jax.random.split(key, 3)
@@ -361,7 +362,7 @@ class PPO:
             updates=state.updates + 1,
         ), metrics
 
-    def partition(self, batch: Any, replicated: Any) -> TrainState:
+    def partition(self, batch: ArrayTree, replicated: Any) -> TrainState:
         """See `interface.Trainer`."""
         normalised = self.config.normalise_rewards
         return TrainState(
@@ -374,7 +375,7 @@ class PPO:
             updates=replicated,
         )
 
-    def _total(self, x: Any) -> Any:
+    def _total(self, x: ArrayTree) -> Any:
         return x if self.axis is None else jax.lax.psum(x, self.axis)
 
     @property
@@ -392,7 +393,9 @@ class PPO:
 
         acting = self._acting(greedy)
 
-        def act(keys: jax.Array, params: Params, carry: Any, timestep: TimeStep) -> tuple[Any, ...]:
+        def act(
+            keys: jax.Array, params: Params, carry: ArrayTree, timestep: TimeStep
+        ) -> tuple[Any, ...]:
             action, aux, carry = acting.act(keys, params, carry, timestep)
             return action, {name: aux[name] for name in ("log_prob", "value")}, carry
 
@@ -401,7 +404,7 @@ class PPO:
     def _acting(self, greedy: bool = False) -> Agent:
         """The agent; `aux` has all that is learnt from."""
 
-        def draw(key: jax.Array, logits: jax.Array, observation: Any) -> Any:
+        def draw(key: jax.Array, logits: jax.Array, observation: ArrayTree) -> Any:
             distribution = self.policy.distribution(logits, observation)
             if not greedy:
                 return distribution.sample_and_log_prob(seed=key)
@@ -493,7 +496,7 @@ class PPO:
         epochs, parts = self.config.epochs, self.config.minibatches
         optimiser = clipped_adam(state.hparams, epochs * parts)
 
-        def loss_of(params: Any, batch: Batch) -> tuple[jax.Array, Metrics]:
+        def loss_of(params: ArrayTree, batch: Batch) -> tuple[jax.Array, Metrics]:
             starts = None if self.config.whole_trials else batch.start
             output, _ = self.network.unroll(params, batch.carry, batch.inputs, starts)
             distribution = self.policy.distribution(output.logits, batch.inputs.observation)

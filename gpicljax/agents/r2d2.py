@@ -60,6 +60,7 @@ from gpicljax.networks.contract import AgentInput, Network, over_agents
 from gpicljax.networks.policies import Choices, choices, chosen_value, legal_actions, no_action
 from gpicljax.networks.q_network import QOutput
 from gpicljax.rollout import Record, RolloutState, rollout, start_rollout
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 Carries = Literal["stored", "none"]
@@ -355,7 +356,9 @@ class R2D2:
         return q_agent(self.network, self.actions, epsilons, agents, announce)
 
     @donatable
-    def init(self, key: jax.Array, hparams: R2D2HParams, env_params: Any = None) -> TrainState:
+    def init(
+        self, key: jax.Array, hparams: R2D2HParams, env_params: ArrayTree = None
+    ) -> TrainState:
         """See `interface.Trainer`."""
         config = self.config
         hparams = strip_weak_types(hparams)
@@ -477,7 +480,7 @@ class R2D2:
 
     def loss(
         self,
-        params: Any,
+        params: ArrayTree,
         target_params: Any,
         hparams: R2D2HParams,
         sequence: Sequence,
@@ -537,7 +540,7 @@ class R2D2:
         priorities = priorities.reshape(priorities.shape[0], -1).mean(-1)
         return q_loss + loss, (priorities, {"q_loss": q_loss} | metrics)
 
-    def outputs(self, params: Any, sequence: Sequence) -> QOutput:
+    def outputs(self, params: ArrayTree, sequence: Sequence) -> QOutput:
         """Those at the steps after the burn-in, whose carry gets no gradient."""
         burn_in, timestep = self.config.burn_in, sequence.timestep
         previous = jnp.concatenate([sequence.carry.last_action[None], sequence.action[:-1]])
@@ -554,7 +557,7 @@ class R2D2:
         return self.network.unroll(params, carry, late[0], late[1])[0]
 
     def auxiliary_losses(
-        self, online: QOutput, observation: Any, real: jax.Array
+        self, online: QOutput, observation: ArrayTree, real: jax.Array
     ) -> tuple[jax.Array, Metrics]:
         """Their weighted sum, and each by name."""
         loss, metrics = jnp.zeros((), jnp.result_type(float)), {}

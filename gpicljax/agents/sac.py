@@ -29,6 +29,7 @@ from gpicljax.checks import Limit, Number, Positive, Rate, Share
 from gpicljax.data.replay import Replay
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 Metrics = dict[str, jax.Array]
@@ -157,7 +158,7 @@ class SAC(OffPolicy[TrainState]):
     """The algorithm; see `OffPolicy`, which has the arguments and checks them."""
 
     @donatable
-    def init(self, key: jax.Array, hparams: SACHParams, env_params: Any = None) -> TrainState:
+    def init(self, key: jax.Array, hparams: SACHParams, env_params: ArrayTree = None) -> TrainState:
         """See `interface.Trainer`."""
         hparams = strip_weak_types(hparams)
         log_temperature = jnp.log(hparams.temperature)
@@ -187,7 +188,9 @@ class SAC(OffPolicy[TrainState]):
 
     # Learning --------------------------------------------------------------------------------
 
-    def step(self, state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
+    def step(
+        self, state: TrainState, key: jax.Array, replay: ArrayTree
+    ) -> tuple[TrainState, Metrics]:
         """One step of every optimiser, on one batch."""
         hparams = state.hparams
         draw_key, target_key, actor_key = jax.random.split(key, 3)
@@ -201,7 +204,7 @@ class SAC(OffPolicy[TrainState]):
         target = one_step_target(batch.reward, batch.discount, worth)
         state, metrics = self.fit_critics(state, batch, target)
 
-        def actor_loss_fn(network_params: Any) -> tuple[jax.Array, Metrics]:
+        def actor_loss_fn(network_params: ArrayTree) -> tuple[jax.Array, Metrics]:
             outputs = self.act(network_params, batch.observation)
             action, log_prob = self.policy.sample_and_log_prob(actor_key, outputs)
             values = least(self.q_values(state.critic_params, batch.observation, action))

@@ -40,6 +40,7 @@ from gpicljax.checks import (
 )
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
+from gpicljax.typing import ArrayTree
 
 Metrics = dict[str, jax.Array]
 Schedule = Literal["noam", "cosine", "constant"]
@@ -253,7 +254,7 @@ class TrainState:
 
 
 def evaluate(
-    network: Network, losses: Sequence[Loss], params: Any, sequences: Sequences
+    network: Network, losses: Sequence[Loss], params: ArrayTree, sequences: Sequences
 ) -> Metrics:
     """Every loss at every position, `{name: float[T, B]}`; without dropout."""
     outputs, _ = network.unroll(params, None, sequences.inputs, sequences.starts)
@@ -387,7 +388,7 @@ class SequenceTrainer:
         step = jax.vmap(self._step) if self.several else self._step
         return step(state, *self._gradient(state))
 
-    def partition(self, batch: Any, replicated: Any) -> TrainState:
+    def partition(self, batch: ArrayTree, replicated: Any) -> TrainState:
         """See `interface.Trainer`."""
         del batch
         return TrainState(*(replicated,) * 6)
@@ -397,7 +398,7 @@ class SequenceTrainer:
         """Keys of a microbatch on one device."""
         return self.config.batch_size // self.config.microbatches // self.devices
 
-    def _total(self, x: Any) -> Any:
+    def _total(self, x: ArrayTree) -> Any:
         return x if self.axis is None else jax.lax.psum(x, self.axis)
 
     def _optimiser(self, hparams: SequenceHParams) -> optax.GradientTransformation:
@@ -412,7 +413,7 @@ class SequenceTrainer:
             ),
         )
 
-    def _apart(self, params: Any) -> tuple[Any, Any]:
+    def _apart(self, params: ArrayTree) -> tuple[Any, Any]:
         """What is learnt, and what is frozen."""
         if not self.frozen:
             return params, {}

@@ -23,6 +23,7 @@ from gpicljax.batching import donatable, select, strip_weak_types
 from gpicljax.checks import Count, Number, Rate, Share, check, check_at_least, check_choice
 from gpicljax.interface import Agent, TimeStep, Trainer
 from gpicljax.rollout import RolloutState, agent_step, start_rollout
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 Metrics = dict[str, jax.Array]
@@ -402,7 +403,7 @@ def make(config: TabularConfig, vec: VectorEnv) -> Trainer:
         ), metrics
 
     @donatable
-    def init(key: jax.Array, hparams: TabularHParams, env_params: Any = None) -> TrainState:
+    def init(key: jax.Array, hparams: TabularHParams, env_params: ArrayTree = None) -> TrainState:
         hparams = strip_weak_types(hparams)
         env_key, key = jax.random.split(key)
         count = lambda: jnp.zeros((), jnp.int32)  # noqa: E731

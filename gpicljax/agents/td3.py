@@ -32,6 +32,7 @@ from gpicljax.data.replay import Replay
 from gpicljax.data.transitions import NStepTransition
 from gpicljax.interface import Agent, Trainer
 from gpicljax.networks.contract import Network
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 Metrics = dict[str, jax.Array]
@@ -169,7 +170,7 @@ class TD3(OffPolicy[TrainState]):
     config: TD3Config
 
     @donatable
-    def init(self, key: jax.Array, hparams: TD3HParams, env_params: Any = None) -> TrainState:
+    def init(self, key: jax.Array, hparams: TD3HParams, env_params: ArrayTree = None) -> TrainState:
         """See `interface.Trainer`."""
         common = self.start(key, strip_weak_types(hparams), env_params, self.policy.size)
         target_params = jax.tree.map(jnp.copy, common["params"].network)
@@ -204,14 +205,16 @@ class TD3(OffPolicy[TrainState]):
         delay = self.config.policy_delay
         return jax.random.split(key, (self.config.updates_per_collect // delay, delay))
 
-    def step(self, state: TrainState, key: jax.Array, replay: Any) -> tuple[TrainState, Metrics]:
+    def step(
+        self, state: TrainState, key: jax.Array, replay: ArrayTree
+    ) -> tuple[TrainState, Metrics]:
         """Steps of the critics, one for each of `key: [policy_delay]`, and one of the actor."""
         state, valued = jax.lax.scan(lambda s, k: self.critic_step(s, k, replay), state, key)
         state, acted = self.actor_step(state, key[-1], replay)
         return state, jax.tree.map(jnp.mean, valued) | acted
 
     def critic_step(
-        self, state: TrainState, key: jax.Array, replay: Any
+        self, state: TrainState, key: jax.Array, replay: ArrayTree
     ) -> tuple[TrainState, Metrics]:
         """One step of the critics, on a batch drawn from the replay."""
         draw_key, noise_key = jax.random.split(key)
@@ -229,12 +232,12 @@ class TD3(OffPolicy[TrainState]):
         return one_step_target(batch.reward, batch.discount, values.min(-1))
 
     def actor_step(
-        self, state: TrainState, key: jax.Array, replay: Any
+        self, state: TrainState, key: jax.Array, replay: ArrayTree
     ) -> tuple[TrainState, Metrics]:
         """On the batch of the critics' step with the same key; then the targets follow."""
         batch = self.draw(jax.random.split(key)[0], replay, state.params)
 
-        def loss_fn(network_params: Any) -> tuple[jax.Array, Metrics]:
+        def loss_fn(network_params: ArrayTree) -> tuple[jax.Array, Metrics]:
             action = self.act(network_params, batch.observation)
             values = self.q_values(state.critic_params, batch.observation, action)
             return -values[:, 0].mean(), {}

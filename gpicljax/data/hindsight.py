@@ -23,6 +23,7 @@ from gpicljax.batching import select
 from gpicljax.checks import check, refusal
 from gpicljax.data.replay import Replay
 from gpicljax.data.transitions import NStepTransition
+from gpicljax.typing import ArrayTree
 
 Reward = Callable[[jax.Array, jax.Array], jax.Array]
 _GOALS = ("achieved_goal", "desired_goal")
@@ -186,7 +187,7 @@ def hindsight(
     return Replay(init, add, sample, lambda state: state.size)
 
 
-def _check_goals(observation: Any) -> None:
+def _check_goals(observation: ArrayTree) -> None:
     if not isinstance(observation, Mapping) or not set(_GOALS) <= set(observation):
         given = list(observation) if isinstance(observation, Mapping) else type(observation)
         raise ValueError(refusal("observation", given, f"a dictionary with {_GOALS}"))

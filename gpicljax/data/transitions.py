@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import RolloutState, rollout
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
@@ -96,7 +97,9 @@ class Collected(NamedTuple):
     metrics: dict[str, jax.Array]
 
 
-def initial_window(timestep: TimeStep, action: Any, n_step: int) -> tuple[Any, NStepTransition]:
+def initial_window(
+    timestep: TimeStep, action: ArrayTree, n_step: int
+) -> tuple[Any, NStepTransition]:
     """Before the first collection.
 
     Args:
@@ -120,7 +123,7 @@ def initial_window(timestep: TimeStep, action: Any, n_step: int) -> tuple[Any, N
 def collect(
     vec: VectorEnv,
     agent: Agent,
-    params: Any,
+    params: ArrayTree,
     start: RolloutState,
     window: Any,
     period: int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from flax import struct
 
 from gpicljax import spaces
 from gpicljax.environment import NO_LIMIT, Environment, Params, Task, TransitionModel
+from gpicljax.typing import ArrayTree
 
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}  # rows and columns
 
@@ -46,7 +47,7 @@ class GridWorld(Environment[Params, Task, State]):
 
     directions: ClassVar[tuple[str, ...]]
 
-    def draw_noise(self, key: jax.Array, state: State, task: Any) -> jax.Array:
+    def draw_noise(self, key: jax.Array, state: State, task: ArrayTree) -> jax.Array:
         """Draws the slip of a step, `int32[]` in {0, 1, 2}.
 
         Direction numbers go round, and a step goes in direction `intended + slip - 1 (mod 4)`: 1
@@ -58,12 +59,12 @@ class GridWorld(Environment[Params, Task, State]):
         one = (draw >= failure).astype(jnp.int32)
         return one + (draw >= failure + task.success_rate).astype(jnp.int32)
 
-    def slip_probability(self, slip: jax.Array, task: Any) -> jax.Array:
+    def slip_probability(self, slip: jax.Array, task: ArrayTree) -> jax.Array:
         """The probability of a slip, float `[]`."""
         return jnp.where(slip == 1, task.success_rate, (1 - task.success_rate) / 2)
 
     def next_cell(
-        self, state: State, action: jax.Array, slip: jax.Array, task: Any
+        self, state: State, action: jax.Array, slip: jax.Array, task: ArrayTree
     ) -> tuple[jax.Array, jax.Array]:
         """Row and column, `int32[]` each, that an action leads to; the grid's edge holds."""
         direction = (task.directions[action] + slip - 1) % 4
@@ -77,7 +78,7 @@ class GridWorld(Environment[Params, Task, State]):
         column = jnp.clip(state.column + towards("right", "left"), 0, task.columns - 1)
         return row, column
 
-    def observe(self, state: State, task: Any) -> jax.Array:
+    def observe(self, state: State, task: ArrayTree) -> jax.Array:
         """The cell's number, `int32[]`."""
         return state.row * task.columns + state.column
 
@@ -85,7 +86,7 @@ class GridWorld(Environment[Params, Task, State]):
         """The four directions."""
         return spaces.Discrete(4)
 
-    def transition_model(self, task: Any) -> TransitionModel:
+    def transition_model(self, task: ArrayTree) -> TransitionModel:
         """Those of the three slips, `[cells, 4, 3]`."""
         count = self.observation_space().n  # type: ignore[attr-defined]
 
@@ -111,13 +112,13 @@ class GridWorld(Environment[Params, Task, State]):
         row, column = jnp.asarray(vector).astype(jnp.int32)
         return dataclasses.replace(state, row=row, column=column)
 
-    def letters(self, task: Any) -> list[str]:
+    def letters(self, task: ArrayTree) -> list[str]:
         """The grid at its full size, one string a row (on the host)."""
         raise NotImplementedError(
             f"{self.name} has no letters(task), which is to return the grid, one string a row"
         )
 
-    def describe(self, state: State, task: Any) -> str:
+    def describe(self, state: State, task: ArrayTree) -> str:
         """Position, step, the map with the position in brackets, and how slippery it is."""
         row, column = int(state.row), int(state.column)
         lines = [list(line[: int(task.columns)]) for line in self.letters(task)[: int(task.rows)]]

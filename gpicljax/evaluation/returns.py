@@ -11,6 +11,7 @@ from gpicljax.checks import check, check_at_least
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
 from gpicljax.rollout import PlayedEpisodes, Record, RolloutState, play, start_rollout
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
@@ -86,12 +87,12 @@ def episode_returns(
     key: jax.Array,
     env: Environment,
     agent: Agent,
-    params: Any,
+    params: ArrayTree,
     *,
     episodes: int,
     max_steps: int,
     episodes_per_trial: int = 1,
-    env_params: Any = None,
+    env_params: ArrayTree = None,
 ) -> EpisodeReturns:
     """Plays a fixed number of whole episodes, each trial on an instance and a task of its own.
 
@@ -213,10 +214,10 @@ def record_episode(
     key: jax.Array,
     env: Environment,
     agent: Agent,
-    params: Any,
+    params: ArrayTree,
     *,
     max_steps: int,
-    env_params: Any = None,
+    env_params: ArrayTree = None,
 ) -> Episode:
     """Plays the first episode of a trial and keeps all of it, for films and pages.
 

@@ -21,6 +21,7 @@ from gpicljax.checks import Process, check, check_at_least, check_choice, missin
 from gpicljax.environment import Environment
 from gpicljax.interop._spaces import of_one_agent
 from gpicljax.registration import make, registered, registered_id
+from gpicljax.typing import ArrayTree
 
 try:
     import gymnasium
@@ -42,18 +43,18 @@ def _keys(root: jax.Array, resets: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 @_jit
-def _sample_task(env: Environment, key: jax.Array, params: Any) -> Any:
+def _sample_task(env: Environment, key: jax.Array, params: ArrayTree) -> Any:
     return env.sample_task(key, params)
 
 
 @_jit
-def _reset(env: Environment, key: jax.Array, task: Any) -> tuple[Any, Any]:
+def _reset(env: Environment, key: jax.Array, task: ArrayTree) -> tuple[Any, Any]:
     return env.reset(key, task)
 
 
 @_jit
 def _step(
-    env: Environment, key: jax.Array, time: Any, state: Any, action: Any, task: Any
+    env: Environment, key: jax.Array, time: Any, state: ArrayTree, action: Any, task: ArrayTree
 ) -> tuple[Any, jax.Array, Any]:
     """The next state and time, and what the caller gets."""
     observation, state, *rest = env.step(jax.random.fold_in(key, time), state, action, task)
@@ -61,7 +62,7 @@ def _step(
 
 
 @_jit
-def _render(env: Any, state: Any, task: Any) -> jax.Array:
+def _render(env: Any, state: ArrayTree, task: ArrayTree) -> jax.Array:
     return env.render(state, task)
 
 
@@ -81,7 +82,7 @@ class _Spec(EnvSpec):
         return super().to_json()
 
 
-def _changed(env: Environment, params: Any) -> Any:
+def _changed(env: Environment, params: ArrayTree) -> Any:
     """None for the default params; else the fields that differ, as numbers and lists."""
     default = env.default_params
     if Constant.of(params) == Constant.of(default):
@@ -116,7 +117,11 @@ class GymnasiumEnv(gymnasium.Env):
     """
 
     def __init__(
-        self, env: Environment, params: Any, episodes_per_trial: int | None, render_mode: str | None
+        self,
+        env: Environment,
+        params: ArrayTree,
+        episodes_per_trial: int | None,
+        render_mode: str | None,
     ) -> None:
         in_one_process.enter()
         self.env = env
@@ -215,7 +220,7 @@ class GymnasiumEnv(gymnasium.Env):
 
 def to_gymnasium(
     env: Environment | str,
-    params: Any = None,
+    params: ArrayTree = None,
     *,
     episodes_per_trial: int | None = 1,
     render_mode: Literal["rgb_array", "ansi"] | None = None,
@@ -258,7 +263,7 @@ def to_gymnasium(
 
 
 def checked(
-    env: Environment | str, params: Any, render_mode: str | None, static: Mapping[str, Any]
+    env: Environment | str, params: ArrayTree, render_mode: str | None, static: Mapping[str, Any]
 ) -> tuple[Environment, Any]:
     """The environment and the params to use; ValueError where they or the mode do not fit."""
     in_one_process.enter()  # before the first computation, which would hang after a fork
@@ -304,7 +309,7 @@ def converted(space: spaces.Space) -> gymnasium.Space:
     return gymnasium.spaces.Box(low, high, space.shape, dtype.type)
 
 
-def observations_of(env: Environment, params: Any) -> gymnasium.Space:
+def observations_of(env: Environment, params: ArrayTree) -> gymnasium.Space:
     """The space of observations, with the bounds that they have under these params.
 
     Example:
@@ -322,7 +327,7 @@ def observations_of(env: Environment, params: Any) -> gymnasium.Space:
     return gymnasium.spaces.Box(low, high, dtype=dtype.type)
 
 
-def to_host(tree: Any) -> Any:
+def to_host(tree: ArrayTree) -> Any:
     """The leaves as NumPy arrays; `jax.device_get` takes three times as long for small ones.
 
     Example:

@@ -30,6 +30,7 @@ from gpicljax import spaces
 from gpicljax.checks import check, check_at_least, missing
 from gpicljax.interface import ActionRequest, Record, TimeStep
 from gpicljax.random import check_key
+from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.trial import trial_space
 
 try:
@@ -119,7 +120,7 @@ def _number(what: str, value: Any) -> float:
     return array.reshape(()).item()
 
 
-def _one(tree: Any) -> Any:
+def _one(tree: ArrayTree) -> Any:
     """With a batch axis."""
     return jax.tree.map(lambda x: np.asarray(x)[None], tree)
 
@@ -242,7 +243,7 @@ class GymnasiumBatch:
         """The native space of what is seen, as `wrappers.Trial` has it."""
         return trial_space(self.observations.native)
 
-    def start(self, key: jax.Array, env_params: Any = None) -> list[GymnasiumInstance]:
+    def start(self, key: jax.Array, env_params: ArrayTree = None) -> list[GymnasiumInstance]:
         """All trials at their start, each seeded from the key and its number.
 
         Environments of an earlier start are closed.

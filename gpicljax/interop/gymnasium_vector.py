@@ -14,6 +14,7 @@ from gpicljax.checks import check, check_at_least, check_choice, missing
 from gpicljax.environment import Environment
 from gpicljax.interface import TimeStep
 from gpicljax.interop import gymnasium as single
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv, VectorState
 
 try:
@@ -28,7 +29,7 @@ _jit = functools.partial(jax.jit, static_argnums=0)
 
 
 @_jit
-def _init(vec: VectorEnv, key: jax.Array, params: Any) -> tuple[VectorState, TimeStep]:
+def _init(vec: VectorEnv, key: jax.Array, params: ArrayTree) -> tuple[VectorState, TimeStep]:
     return vec.init(key, params)
 
 
@@ -74,7 +75,7 @@ def _renew(vec: VectorEnv, vstate: VectorState, timestep: TimeStep) -> VectorSta
 
 
 @_jit
-def _render(env: Any, state: Any, task: Any) -> jax.Array:
+def _render(env: Any, state: ArrayTree, task: ArrayTree) -> jax.Array:
     return jax.vmap(env.render)(state, task)
 
 
@@ -239,7 +240,7 @@ def _started(timestep: TimeStep) -> dict[str, Any]:
 def to_gymnasium_vector(
     env: Environment | str,
     num_envs: int,
-    params: Any = None,
+    params: ArrayTree = None,
     *,
     episodes_per_trial: int = 1,
     resets: Literal["fresh", "bank"] = "fresh",

@@ -19,6 +19,7 @@ from gpicljax.batching import Constant, restart, strip_weak_types
 from gpicljax.checks import check, check_choice, missing, refusal
 from gpicljax.environment import Environment, Info
 from gpicljax.interop import _spaces
+from gpicljax.typing import ArrayTree
 
 try:
     from gymnax.environments import spaces as gymnax_spaces
@@ -244,7 +245,7 @@ class GymnaxEnv:
 def to_gymnax(
     env: Environment | str,
     step_api: Literal[5, 6] = 5,
-    params: Any = None,
+    params: ArrayTree = None,
     *,
     max_steps_in_episode: int | None = None,
     flatten_observation: bool | None = None,
@@ -290,7 +291,7 @@ def to_gymnax(
     return GymnaxEnv(env, step_api, defaults, flatten_observation, observe_previous)
 
 
-def _with_limit(env: Environment, params: Any, limit: Any) -> GymnaxParams:
+def _with_limit(env: Environment, params: ArrayTree, limit: Any) -> GymnaxParams:
     limit = env.horizon(params) if limit is None else limit
     fits = np.all(np.asarray(limit) >= 1)
     check(fits, "max_steps_in_episode", limit, "an integer >= 1")

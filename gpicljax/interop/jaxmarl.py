@@ -16,6 +16,7 @@ from gpicljax.checks import missing, refusal
 from gpicljax.environment import Environment
 from gpicljax.interop import _spaces
 from gpicljax.registration import resolve
+from gpicljax.typing import ArrayTree
 
 try:
     from jaxmarl.environments import MultiAgentEnv, State
@@ -116,13 +117,13 @@ class JaxMARLEnv(MultiAgentEnv):
         return self.get_obs(following), following, rewards, self._dones(arrived), infos
 
     def step_env(
-        self, key: jax.Array, state: Any, actions: ByAgent
+        self, key: jax.Array, state: ArrayTree, actions: ByAgent
     ) -> tuple[ByAgent, Any, ByAgent, ByAgent, dict[str, jax.Array]]:
         """`step` without the reset."""
         arrived, rewards, infos = self._moved(key, state, actions)
         return self.get_obs(arrived), arrived, rewards, self._dones(arrived), infos
 
-    def get_obs(self, state: Any) -> ByAgent:
+    def get_obs(self, state: ArrayTree) -> ByAgent:
         """Every agent's observation, float `[n]`."""
         observation = self.env.observe(state.state, state.task)
         return self._by_agent(spaces.flatten(self._one_observation, observation))
@@ -152,14 +153,14 @@ class JaxMARLEnv(MultiAgentEnv):
     def _dones(self, state: JaxMARLState) -> ByAgent:
         return dict.fromkeys([*self.agents, "__all__"], state.done)
 
-    def _start(self, key: jax.Array, params: Any) -> JaxMARLState:
+    def _start(self, key: jax.Array, params: ArrayTree) -> JaxMARLState:
         task_key, state_key = jax.random.split(key)
         task = self.env.sample_task(task_key, params)
         state = self.env.initial(state_key, task)
         no, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
         return JaxMARLState(done=no, step=zero, task=task, state=state)
 
-    def _restart(self, key: jax.Array, params: Any) -> JaxMARLState:
+    def _restart(self, key: jax.Array, params: ArrayTree) -> JaxMARLState:
         # Another key than the step's, made for those alone that need it.
         return self._start(jax.random.fold_in(key, 1), params)
 
@@ -177,7 +178,7 @@ class JaxMARLEnv(MultiAgentEnv):
         return arrived, self._by_agent(rewards), infos
 
 
-def to_jaxmarl(env: Environment | str, params: Any = None) -> JaxMARLEnv:
+def to_jaxmarl(env: Environment | str, params: ArrayTree = None) -> JaxMARLEnv:
     """Puts an environment of several agents behind JaxMARL's interface.
 
     Args:

@@ -20,6 +20,7 @@ from gpicljax.checks import check, check_at_least
 from gpicljax.llm.chat import Message, Reply, Usage
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model
+from gpicljax.typing import ArrayTree
 
 VOCABULARY = 259
 """All bytes, and three marks: where the system's, the user's and the model's messages begin."""
@@ -61,7 +62,7 @@ class ByteModel:
     def __init__(
         self,
         network: Network,
-        params: Any,
+        params: ArrayTree,
         memory: int = 1024,
         temperature: float = 1.0,
         name: str = "bytes",
@@ -102,12 +103,12 @@ class ByteModel:
 
     @functools.partial(jax.jit, static_argnums=(0, 5))
     def _continue(
-        self, params: Any, tokens: jax.Array, first: jax.Array, key: jax.Array, limit: int
+        self, params: ArrayTree, tokens: jax.Array, first: jax.Array, key: jax.Array, limit: int
     ) -> jax.Array:
         """`int32[limit]`; tokens before the first are not remembered."""
         step, zeros = self.network.step, jnp.zeros(1, bool)
 
-        def read(carry: Any, at: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
+        def read(carry: ArrayTree, at: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
             token, number = at
             logits, carry = step(params, carry, token[None], (number <= first)[None])
             return carry, logits[0]
@@ -115,7 +116,7 @@ class ByteModel:
         numbers = jnp.arange(tokens.shape[0])
         carry, logits = jax.lax.scan(read, self.network.initial_carry(1), (tokens, numbers))
 
-        def write(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
+        def write(state: ArrayTree, key: jax.Array) -> tuple[Any, jax.Array]:
             carry, logits = state
             if self.temperature == 0:
                 token = logits.argmax().astype(jnp.int32)

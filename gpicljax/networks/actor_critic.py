@@ -16,6 +16,7 @@ from gpicljax.networks.event_store import Event
 from gpicljax.networks.feedforward import MLP, FeedForward, dense
 from gpicljax.networks.policies import policy_for
 from gpicljax.networks.recurrent import LSTMStack
+from gpicljax.typing import ArrayTree
 
 
 class PolicyOutput(NamedTuple):
@@ -150,13 +151,17 @@ class RecurrentActorCritic(nn.Module):
             core = jnp.concatenate([features, core], axis=-1)
         return PolicyOutput(self.policy(core), self.value(core)[..., 0])
 
-    def unroll(self, carry: Any, inputs: AgentInput, starts: jax.Array) -> tuple[PolicyOutput, Any]:
+    def unroll(
+        self, carry: ArrayTree, inputs: AgentInput, starts: jax.Array
+    ) -> tuple[PolicyOutput, Any]:
         """Inputs `[T, B, ...]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
         features = self._features(inputs)
         core, carry = self.core.unroll(carry, self._core_input(inputs, features), starts)
         return self._heads(features, core), carry
 
-    def step(self, carry: Any, inputs: AgentInput, start: jax.Array) -> tuple[PolicyOutput, Any]:
+    def step(
+        self, carry: ArrayTree, inputs: AgentInput, start: jax.Array
+    ) -> tuple[PolicyOutput, Any]:
         """Inputs `[B, ...]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
         features = self._features(inputs)
         core, carry = self.core.step(carry, self._core_input(inputs, features), start)

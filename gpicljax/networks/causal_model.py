@@ -43,6 +43,7 @@ from gpicljax.networks.linear_attention import LinearTransformer
 from gpicljax.networks.policies import Policy, policy_for
 from gpicljax.networks.recurrent import LSTMStack
 from gpicljax.networks.transformer import SequenceTransformer, Transformer
+from gpicljax.typing import ArrayTree
 
 MODEL, AUTOENCODER, WINDOW = "model", "autoencoder", "window"
 """Entries of the parameters."""
@@ -171,14 +172,16 @@ class RememberingLSTM(nn.Module):
         apart = {"parent": None}
         return self._core(**apart).initial_carry(batch), self._store(**apart).initial_carry(batch)
 
-    def unroll(self, carry: Any, inputs: jax.Array, starts: jax.Array) -> tuple[jax.Array, Any]:
+    def unroll(
+        self, carry: ArrayTree, inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, Any]:
         """Float `[T, B, width]`, `bool[T, B]` -> outputs float `[T, B, width]`, and the carry."""
         said, layer = self.core.unroll(carry[0], inputs, starts)
         event = Event(said, said[..., :0], jnp.ones(said.shape[:-1], bool))
         read, stored = self.store.unroll(carry[1], event, starts)
         return said + self.mix(jnp.concatenate([said, read], axis=-1)), (layer, stored)
 
-    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+    def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
         """Float `[B, width]`, `bool[B]` -> outputs float `[B, width]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry
@@ -210,7 +213,7 @@ class TokenByToken(nn.Module):
         return self.core.initial_carry(batch)
 
     def unroll(
-        self, carry: Any, inputs: jax.Array, starts: jax.Array | None
+        self, carry: ArrayTree, inputs: jax.Array, starts: jax.Array | None
     ) -> tuple[jax.Array, Any]:
         """Float `[T, B, K, d]`, `bool[T, B]` or None -> outputs `[T, B, K, d]`, and the carry."""
         steps, batch, count, _ = inputs.shape
@@ -223,7 +226,7 @@ class TokenByToken(nn.Module):
         outputs = outputs.reshape(steps, count, batch, -1).swapaxes(1, 2)
         return outputs, carry
 
-    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+    def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
         """Float `[B, K, d]`, `bool[B]` -> outputs `[B, K, d]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry
@@ -302,18 +305,18 @@ def causal_model(
     """
     module = sequence_model(settings, autoencoder.latent, actions, capacity)
 
-    def latents_of(params: Any, observation: jax.Array) -> jax.Array:
+    def latents_of(params: ArrayTree, observation: jax.Array) -> jax.Array:
         if jnp.issubdtype(observation.dtype, jnp.floating):
             return observation
         return encode_in_parts(autoencoder, params[AUTOENCODER], observation, part)[0]
 
-    def read(latents: Any, inputs: AgentInput) -> dict[str, Any]:
+    def read(latents: ArrayTree, inputs: AgentInput) -> dict[str, Any]:
         return {"latent": latents, "action": inputs.last_action}
 
-    def limit(params: Any) -> dict[str, Any]:
+    def limit(params: ArrayTree) -> dict[str, Any]:
         return {"window": params[WINDOW]} if settings.kind == "transformer" else {}
 
-    def output(params: Any, seen: jax.Array, said: dict[str, jax.Array]) -> CausalOutput:
+    def output(params: ArrayTree, seen: jax.Array, said: dict[str, jax.Array]) -> CausalOutput:
         # The compiler leaves out a picture that is not used.
         image, again = (
             decode_in_parts(autoencoder, params[AUTOENCODER], latents, part)
@@ -333,7 +336,7 @@ def causal_model(
         return {MODEL: said, AUTOENCODER: pictures, WINDOW: window}
 
     def step(
-        params: Any, carry: Any, inputs: AgentInput, start: jax.Array
+        params: ArrayTree, carry: ArrayTree, inputs: AgentInput, start: jax.Array
     ) -> tuple[CausalOutput, Any]:
         seen = latents_of(params, inputs.observation)
         given, own = read(seen, inputs), params[MODEL]
@@ -341,8 +344,8 @@ def causal_model(
         return output(params, seen, said), carry
 
     def unroll(
-        params: Any,
-        carry: Any,
+        params: ArrayTree,
+        carry: ArrayTree,
         inputs: AgentInput,
         starts: jax.Array | None,
         key: jax.Array | None = None,

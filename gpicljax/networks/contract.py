@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.typing import ArrayTree
+
 
 class AgentInput(NamedTuple):
     """What an agent's network reads at each step.
@@ -35,9 +37,9 @@ class Unroll(Protocol):
 
     def __call__(
         self,
-        params: Any,
-        carry: Any,
-        inputs: Any,
+        params: ArrayTree,
+        carry: ArrayTree,
+        inputs: ArrayTree,
         starts: jax.Array | None,
         key: jax.Array | None = None,
     ) -> tuple[Any, Any]:
@@ -91,18 +93,20 @@ def as_network(module: nn.Module) -> Network:
       (7, 4, 16)
     """
 
-    def init(key: jax.Array, inputs: Any) -> Any:
+    def init(key: jax.Array, inputs: ArrayTree) -> Any:
         batch = jax.tree.leaves(inputs)[0].shape[0]
         carry = module.initial_carry(batch)  # type: ignore[attr-defined]
         return module.init(key, carry, inputs, jnp.zeros(batch, bool), method="step")
 
-    def step(params: Any, carry: Any, inputs: Any, start: jax.Array) -> tuple[Any, Any]:
+    def step(
+        params: ArrayTree, carry: ArrayTree, inputs: ArrayTree, start: jax.Array
+    ) -> tuple[Any, Any]:
         return module.apply(params, carry, inputs, start, method="step")  # type: ignore[return-value]
 
     def unroll(
-        params: Any,
-        carry: Any,
-        inputs: Any,
+        params: ArrayTree,
+        carry: ArrayTree,
+        inputs: ArrayTree,
         starts: jax.Array | None,
         key: jax.Array | None = None,
     ) -> tuple[Any, Any]:
@@ -138,7 +142,7 @@ def over_agents(network: Network, num_agents: int, share_parameters: bool = True
     agents = jnp.arange(num_agents)
     own = None if share_parameters else 0
 
-    def init(key: jax.Array, inputs: Any) -> Any:
+    def init(key: jax.Array, inputs: ArrayTree) -> Any:
         if share_parameters:
             return network.init(key, jax.tree.map(lambda x: x[:, 0], inputs))
         return jax.vmap(network.init, (0, 1))(jax.random.split(key, num_agents), inputs)
@@ -146,13 +150,15 @@ def over_agents(network: Network, num_agents: int, share_parameters: bool = True
     def initial_carry(batch: int) -> Any:
         return jax.vmap(lambda _: network.initial_carry(batch), out_axes=1)(agents)
 
-    def step(params: Any, carry: Any, inputs: Any, start: jax.Array) -> tuple[Any, Any]:
+    def step(
+        params: ArrayTree, carry: ArrayTree, inputs: ArrayTree, start: jax.Array
+    ) -> tuple[Any, Any]:
         return jax.vmap(network.step, (own, 1, 1, None), 1)(params, carry, inputs, start)
 
     def unroll(
-        params: Any,
-        carry: Any,
-        inputs: Any,
+        params: ArrayTree,
+        carry: ArrayTree,
+        inputs: ArrayTree,
         starts: jax.Array | None,
         key: jax.Array | None = None,
     ) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from flax import linen as nn
 
 from gpicljax import spaces
 from gpicljax.networks.feedforward import dense
+from gpicljax.typing import ArrayTree
 
 _LEAST_SIDE = 8  # pixels; what is smaller is flattened, as it is in the end
 
@@ -53,7 +54,7 @@ class Encoder(nn.Module):
     features: int = 256
 
     @nn.compact
-    def __call__(self, observation: Any) -> jax.Array:
+    def __call__(self, observation: ArrayTree) -> jax.Array:
         """An observation with any leading axes -> float `[..., F]`."""
         return self._encoded(self.observation_space, observation, "picture")
 

@@ -11,6 +11,7 @@ from flax import linen as nn
 from gpicljax.networks import ring
 from gpicljax.networks.feedforward import dense
 from gpicljax.networks.recurrent import lstm_cell, orthogonal_gates
+from gpicljax.typing import ArrayTree
 
 
 class Bindings(NamedTuple):
@@ -113,7 +114,7 @@ class ESBN(nn.Module):
         weights = weights[..., self.slots :]
         first = lambda x: x.swapaxes(0, 1)  # noqa: E731
 
-        def tick(carry: Any, x: Any) -> tuple[Any, jax.Array]:
+        def tick(carry: ArrayTree, x: ArrayTree) -> tuple[Any, jax.Array]:
             cell, hidden, keys = carry
             t, keep, weights, earlier, confidence = x
             cell, hidden = cell * keep, hidden * keep

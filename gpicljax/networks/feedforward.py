@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gpicljax.typing import ArrayTree
+
 
 def dense(size: int, **options: Any) -> nn.Dense:
     """A dense layer whose parameters have JAX's default float type (Linen's default is float32)."""
@@ -48,14 +50,14 @@ class FeedForward(nn.Module):
         del batch
         return ()
 
-    def unroll(self, carry: Any, inputs: Any, starts: jax.Array) -> tuple[Any, Any]:
+    def unroll(self, carry: ArrayTree, inputs: ArrayTree, starts: jax.Array) -> tuple[Any, Any]:
         """Inputs `[T, B, ...]` -> outputs `[T, B, ...]`, and the empty carry."""
         # As one axis: the weights' gradient is a plain matrix product then, and twice as fast.
         shape = starts.shape
         outputs = self(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), inputs))
         return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), outputs), carry
 
-    def step(self, carry: Any, inputs: Any, start: jax.Array) -> tuple[Any, Any]:
+    def step(self, carry: ArrayTree, inputs: ArrayTree, start: jax.Array) -> tuple[Any, Any]:
         """Inputs `[B, ...]` -> outputs `[B, ...]`, and the empty carry."""
         del start
         return self(inputs), carry

@@ -21,6 +21,7 @@ from gpicljax.networks.feedforward import dense
 from gpicljax.networks.linear_attention import LinearTransformer
 from gpicljax.networks.recurrent import GRUStack, LSTMStack
 from gpicljax.networks.transformer import Transformer
+from gpicljax.typing import ArrayTree
 
 MemoryKind = Literal[
     "lstm",
@@ -74,11 +75,13 @@ class Projected(nn.Module):
         """The core's carry for `batch` instances."""
         return self.core.initial_carry(batch)
 
-    def unroll(self, carry: Any, inputs: jax.Array, starts: jax.Array) -> tuple[jax.Array, Any]:
+    def unroll(
+        self, carry: ArrayTree, inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, Any]:
         """`float[T, B, F]`, `bool[T, B]` -> outputs `float[T, B, width]`, and the carry."""
         return self.core.unroll(carry, self.project(inputs), starts)
 
-    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+    def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
         """One step: `float[B, F]`, `bool[B]` -> `float[B, width]`, and the carry."""
         return self.core.step(carry, self.project(inputs), start)
 

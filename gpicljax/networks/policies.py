@@ -18,6 +18,7 @@ import numpy as np
 
 from gpicljax import spaces
 from gpicljax.checks import check, check_choice
+from gpicljax.typing import ArrayTree
 
 if TYPE_CHECKING:  # slow to import
     import distrax
@@ -70,7 +71,7 @@ def by_choice(space: Choices, outputs: jax.Array) -> jax.Array:
     return jnp.stack(padded, axis=-2)
 
 
-def legal_actions(observation: Any, actions: spaces.Space | int) -> jax.Array:
+def legal_actions(observation: ArrayTree, actions: spaces.Space | int) -> jax.Array:
     """The observation's `action_mask`, or all actions where it has none.
 
     Args:
@@ -175,7 +176,7 @@ class CategoricalPolicy:
         """Outputs of the head: one for every action of every choice."""
         return spaces.flat_size(self.space)
 
-    def distribution(self, outputs: jax.Array, observation: Any) -> distrax.Distribution:
+    def distribution(self, outputs: jax.Array, observation: ArrayTree) -> distrax.Distribution:
         """Outputs float `[..., size]` and observations with the same leading axes."""
         import distrax
 
@@ -228,7 +229,9 @@ class GaussianPolicy:
         """Outputs of the head: 2 D."""
         return 2 * spaces.flat_size(self.space)
 
-    def distribution(self, outputs: jax.Array, observation: Any) -> distrax.MultivariateNormalDiag:
+    def distribution(
+        self, outputs: jax.Array, observation: ArrayTree
+    ) -> distrax.MultivariateNormalDiag:
         """Outputs float `[..., 2 D]`; the distribution of samples float `[..., D]`."""
         import distrax
 
@@ -277,7 +280,7 @@ class BinnedPolicy:
         """Outputs of the head: D K."""
         return self._choices.size
 
-    def distribution(self, outputs: jax.Array, observation: Any) -> distrax.Distribution:
+    def distribution(self, outputs: jax.Array, observation: ArrayTree) -> distrax.Distribution:
         """Outputs float `[..., D K]`; the distribution of samples `int32[..., D]`."""
         del observation
         return self._choices.distribution(outputs, None)

@@ -20,6 +20,7 @@ from gpicljax.networks.feedforward import MLP, FeedForward, Predictor, dense
 from gpicljax.networks.memories import MemorySettings
 from gpicljax.networks.policies import by_choice, choices
 from gpicljax.networks.recurrent import LSTMStack
+from gpicljax.typing import ArrayTree
 
 
 class QOutput(NamedTuple):
@@ -152,13 +153,15 @@ class RecurrentQNetwork(nn.Module):
             features = jnp.concatenate([features, gap], axis=-1)
         return QOutput(self.head(self.before_head(features)), predictions)
 
-    def unroll(self, carry: Any, inputs: AgentInput, starts: jax.Array) -> tuple[QOutput, Any]:
+    def unroll(
+        self, carry: ArrayTree, inputs: AgentInput, starts: jax.Array
+    ) -> tuple[QOutput, Any]:
         """Inputs `[T, B, ...]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
         mixed, raw = self._mix(inputs)
         core, carry = self.core.unroll(carry, self._core_input(inputs, mixed), starts)
         return self._heads(mixed, core, raw), carry
 
-    def step(self, carry: Any, inputs: AgentInput, start: jax.Array) -> tuple[QOutput, Any]:
+    def step(self, carry: ArrayTree, inputs: AgentInput, start: jax.Array) -> tuple[QOutput, Any]:
         """Inputs `[B, ...]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
         mixed, raw = self._mix(inputs)
         core, carry = self.core.step(carry, self._core_input(inputs, mixed), start)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gpicljax.networks.feedforward import dense
+from gpicljax.typing import ArrayTree
 
 
 def orthogonal(key: jax.Array, size: int) -> jax.Array:
@@ -88,11 +89,13 @@ class RecurrentLayer(nn.Module):
         """The memory at the start of a trial."""
         raise NotImplementedError
 
-    def unroll(self, carry: Any, inputs: jax.Array, starts: jax.Array) -> tuple[jax.Array, Any]:
+    def unroll(
+        self, carry: ArrayTree, inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, Any]:
         """`float[T, B, F]`, `bool[T, B]` -> hidden states `float[T, B, size]`, and the carry."""
         raise NotImplementedError
 
-    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+    def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
         """One step: `float[B, F]`, `bool[B]` -> `float[B, size]`, and the carry."""
         hidden, carry = self.unroll(carry, inputs[None], start[None])
         return hidden[0], carry
@@ -205,7 +208,9 @@ class RecurrentStack(nn.Module):
         """The layers' carries."""
         return tuple(self.layer(size, parent=None).initial_carry(batch) for size in self.sizes)
 
-    def unroll(self, carry: Any, inputs: jax.Array, starts: jax.Array) -> tuple[jax.Array, Any]:
+    def unroll(
+        self, carry: ArrayTree, inputs: jax.Array, starts: jax.Array
+    ) -> tuple[jax.Array, Any]:
         """`float[T, B, F]`, `bool[T, B]` -> `float[T, B, sizes[-1]]`, and the carry."""
         carries = []
         for layer, layer_carry in zip(self.layers, carry, strict=True):
@@ -213,7 +218,7 @@ class RecurrentStack(nn.Module):
             carries.append(layer_carry)
         return inputs, tuple(carries)
 
-    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+    def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
         """One step: `float[B, F]`, `bool[B]` -> `float[B, sizes[-1]]`, and the carry."""
         outputs, carry = self.unroll(carry, inputs[None], start[None])
         return outputs[0], carry

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
+from gpicljax.typing import ArrayTree
+
 MASKED = -1e30  # finite, so that differences of two such scores are numbers
 
 # 2^f = 1 + f p(f) on [-1/2, 1/2], relative error 9.2e-8: a minimax fit with 2^0 = 1 exactly.
@@ -167,7 +169,7 @@ def _lowest_of_all(_: int, __: Any, x: jax.Array) -> tuple[jax.Array, bool]:
     return lowest(x), False
 
 
-def _loop(plan: _Plan, i: jax.Array, first: jax.Array | None, tile: Any, carry: Any) -> Any:
+def _loop(plan: _Plan, i: jax.Array, first: jax.Array | None, tile: Any, carry: ArrayTree) -> Any:
     """Applies `tile(start, keys, masked, carry)` to the tiles of keys of the i-th tile of queries.
 
     Args:
@@ -180,8 +182,8 @@ def _loop(plan: _Plan, i: jax.Array, first: jax.Array | None, tile: Any, carry: 
     diagonal = plan.offset + i * plan.rows
     if plan.looped:
 
-        def run(start: jax.Array, stop: jax.Array, masked: bool, carry: Any) -> Any:
-            def body(j: jax.Array, carry: Any) -> Any:
+        def run(start: jax.Array, stop: jax.Array, masked: bool, carry: ArrayTree) -> Any:
+            def body(j: jax.Array, carry: ArrayTree) -> Any:
                 return tile(j * plan.rows, plan.rows, masked, carry)
 
             return lax.fori_loop(start, stop, body, carry)
@@ -213,7 +215,7 @@ def _forward(
         seen = None if first is None else _slice(first, i * rows, rows, 1)
         place = plan.offset + i * rows + jnp.arange(rows, dtype=jnp.int32)
 
-        def tile(start: jax.Array, keys: int, masked: bool, carry: Any) -> Any:
+        def tile(start: jax.Array, keys: int, masked: bool, carry: ArrayTree) -> Any:
             most, total, value = carry
             score = jnp.einsum("gkd,gdq->gkq", _slice(k, start, keys, 1), queries)
             if masked:
@@ -266,7 +268,7 @@ def _backward(
         seen = None if first is None else _slice(first, i * rows, rows, 1)
         place = (plan.offset + i * rows + jnp.arange(rows, dtype=jnp.int32))[:, None]
 
-        def tile(start: jax.Array, keys: int, masked: bool, carry: Any) -> Any:
+        def tile(start: jax.Array, keys: int, masked: bool, carry: ArrayTree) -> Any:
             d_query, dk, dv = carry
             key_across, value_across = (_slice(x, start, keys, 2) for x in across[2:])
             score = jnp.einsum("gqd,gdk->gqk", query, key_across)

@@ -16,6 +16,7 @@ from gpicljax.networks.layers import LayerNorm, default_float
 from gpicljax.networks.policies import draw_choice
 from gpicljax.networks.tiled_attention import lowest
 from gpicljax.networks.transformer_block import Block, Context, KVCache
+from gpicljax.typing import ArrayTree
 
 ROPE_BASE = 1e4
 
@@ -262,7 +263,7 @@ class SequenceTransformer(nn.Module):
         return {name: head(x[..., token, :]) for name, token, head in self.heads}  # type: ignore[operator]
 
     def unroll(
-        self, carry: KVCache | None, inputs: Any, starts: jax.Array | None, **more: Any
+        self, carry: KVCache | None, inputs: ArrayTree, starts: jax.Array | None, **more: Any
     ) -> tuple[Any, KVCache | None]:
         """Inputs `[T, B, ...]`, `bool[T, B]` -> outputs `[T, B, ...]`, and the carry.
 
@@ -272,7 +273,7 @@ class SequenceTransformer(nn.Module):
         return self._outputs(x), carry
 
     def step(
-        self, carry: KVCache, inputs: Any, start: jax.Array, **more: Any
+        self, carry: KVCache, inputs: ArrayTree, start: jax.Array, **more: Any
     ) -> tuple[Any, KVCache]:
         """Inputs `[B, ...]`, `bool[B]` -> outputs `[B, ...]`, and the carry."""
         x, carry = self.trunk.step(carry, self.embedding(inputs), start, **more)  # type: ignore[operator]
@@ -282,7 +283,7 @@ class SequenceTransformer(nn.Module):
 def generate(
     key: jax.Array,
     network: Network,
-    params: Any,
+    params: ArrayTree,
     prompt: jax.Array,
     length: int,
     temperature: float | jax.Array = 1.0,
@@ -326,7 +327,7 @@ def generate(
     logits, carry = network.unroll(params, carry, prompt.T, starts)
     going = starts[0]
 
-    def tick(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
+    def tick(state: ArrayTree, key: jax.Array) -> tuple[Any, jax.Array]:
         carry, token = state
         logits, carry = network.step(params, carry, token, going)
         token = draw_choice(key, logits, temperature)

@@ -13,6 +13,7 @@ from flax import struct
 from gpicljax.networks.attention import Implementation, attention_across
 from gpicljax.networks.layers import LayerNorm, Linear, default_float, gelu, scaled_uniform
 from gpicljax.networks.tiled_attention import MASKED
+from gpicljax.typing import ArrayTree
 
 MOST_SLOTS = 256  # of the cache looked at in one go
 
@@ -186,7 +187,7 @@ def _look_up(q: jax.Array, cache: KVCache, layer: jax.Array, context: Context) -
     count = min(MOST_SLOTS, cache.capacity)
     q = q.astype(default_float()) / size**0.5
 
-    def chunk(i: jax.Array, carry: Any) -> Any:
+    def chunk(i: jax.Array, carry: ArrayTree) -> Any:
         most, total, value = carry
         # The last chunk may begin early; what came before is not counted twice.
         start = jnp.minimum(i * count, cache.capacity - count)

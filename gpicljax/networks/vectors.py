@@ -8,6 +8,7 @@ import jax
 from flax import linen as nn
 
 from gpicljax.networks.layers import Linear, default_float, scaled_uniform
+from gpicljax.typing import ArrayTree
 
 
 class AroundCore(nn.Module):
@@ -40,13 +41,13 @@ class AroundCore(nn.Module):
         return self.core.initial_carry(batch)
 
     def unroll(
-        self, carry: Any, inputs: jax.Array, starts: jax.Array | None
+        self, carry: ArrayTree, inputs: jax.Array, starts: jax.Array | None
     ) -> tuple[jax.Array, Any]:
         """Inputs `[T, B, ...]`, starts `bool[T, B]` -> float `[T, B, O]`, and the carry."""
         features, carry = self.core.unroll(carry, self.read(inputs), starts)
         return self.write(features), carry
 
-    def step(self, carry: Any, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
+    def step(self, carry: ArrayTree, inputs: jax.Array, start: jax.Array) -> tuple[jax.Array, Any]:
         """Inputs `[B, ...]`, start `bool[B]` -> float `[B, O]`, and the carry."""
         features, carry = self.core.step(carry, self.read(inputs), start)
         return self.write(features), carry

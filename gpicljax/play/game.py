@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.rollout import HostBatch
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 Picture = NDArray[np.uint8]
@@ -116,7 +117,7 @@ class PlaySession:
       {'step': '1', 'reward': '-1', 'so far': '-1'}
     """
 
-    def __init__(self, env: Environment, params: Any = None, seed: int = 0) -> None:
+    def __init__(self, env: Environment, params: ArrayTree = None, seed: int = 0) -> None:
         """Starts the first episode; see the class."""
         self.env = env
         self._params = env.default_params if params is None else params

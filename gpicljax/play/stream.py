@@ -12,6 +12,7 @@ import numpy as np
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.rollout import HostBatch
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 LEAVE = ("\x03", "\x04", "")
@@ -59,7 +60,7 @@ class Stream:
       over: whether the episode has ended.
     """
 
-    def __init__(self, env: Environment, params: Any = None, seed: int = 0) -> None:
+    def __init__(self, env: Environment, params: ArrayTree = None, seed: int = 0) -> None:
         """Starts the stream; see the class."""
         vec = VectorEnv(env, 1, resets="fresh", params=params)
         self._instance = HostBatch(vec).start(jax.random.key(seed))[0]

@@ -14,6 +14,7 @@ from gpicljax.checks import check, check_at_least
 from gpicljax.interface import ActionRequest, Agent, Record, TimeStep
 from gpicljax.rollout.packing import Packed, packed
 from gpicljax.rollout.traced import Keep, PlayedEpisodes
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv, VectorState
 
 GIVE_UP: Literal["give up"] = "give up"
@@ -116,11 +117,11 @@ class Instance:
         action = self._batch.vec.env.action_space().sample(jax.random.key(0))
         return self._record(self._place, _one(jax.tree.map(jnp.zeros_like, action)))
 
-    def _record(self, place: _Place, action: Any) -> Record:
+    def _record(self, place: _Place, action: ArrayTree) -> Record:
         before, after = self._batch.opened(place), self._batch.opened(self._place)
         return Record(before, _one(place.seen[0]), action, {}, after, _one(self._timestep))
 
-    def step(self, action: Any) -> TimeStep:
+    def step(self, action: ArrayTree) -> TimeStep:
         """Acts once; returns what is seen then, unbatched NumPy arrays."""
         # One program a step, and no array operation beside it: each would cost as much as it does.
         # A copy is recorded: agents reuse their arrays.
@@ -134,7 +135,7 @@ class Instance:
         return self._timestep
 
 
-def _one(tree: Any) -> Any:
+def _one(tree: ArrayTree) -> Any:
     return jax.tree.map(lambda x: x[None], tree)
 
 
@@ -144,7 +145,7 @@ def _same(one: Any, other: Any) -> bool:
     return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 
-def _first(tree: Any) -> Any:
+def _first(tree: ArrayTree) -> Any:
     return jax.tree.map(lambda x: x[0], tree)
 
 
@@ -166,7 +167,7 @@ class HostSource(Protocol):
         """Episodes of each trial."""
         ...
 
-    def start(self, key: jax.Array, env_params: Any = None) -> Sequence[Any]:
+    def start(self, key: jax.Array, env_params: ArrayTree = None) -> Sequence[Any]:
         """The instances as their trials begin: `moment`, `step`, `record`, `blank_record`."""
         ...
 
@@ -207,7 +208,7 @@ class HostBatch:
         self.ahead = 1 if usual is None else _AHEAD
         one, owned = vec.part(vec.num_envs), vec.partition(True, False)
 
-        def after(vstate: VectorState, timestep: TimeStep, action: Any) -> Any:
+        def after(vstate: VectorState, timestep: TimeStep, action: ArrayTree) -> Any:
             state, seen = one.step(vstate, action)
             return state, seen, keep(Record(vstate, timestep, action, {}, state, seen))
 
@@ -215,7 +216,7 @@ class HostBatch:
             return packed(vstate), packed((_first(timestep), kept))
 
         def enter(vstate: VectorState, timestep: TimeStep, i: jax.Array) -> Any:
-            def cut(tree: Any) -> Any:
+            def cut(tree: ArrayTree) -> Any:
                 return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, i, 1), tree)
 
             mine = jax.tree.map(lambda own, part: cut(part) if own else part, owned, vstate)
@@ -226,7 +227,7 @@ class HostBatch:
                 lambda x: jnp.broadcast_to(x, (self.ahead, *x.shape)), told(mine, seen, blank)
             )
 
-        def step(vstates: Packed, news: Packed, k: jax.Array, action: Any) -> Any:
+        def step(vstates: Packed, news: Packed, k: jax.Array, action: ArrayTree) -> Any:
             start = jax.tree.map(lambda x: x[k], (vstates, news))
 
             def body(carry: tuple[Packed, Packed], number: jax.Array) -> Any:
@@ -242,7 +243,7 @@ class HostBatch:
         self._opened = jax.jit(lambda vstates, k: jax.tree.map(lambda x: x[k], vstates).tree)
         self._choice_keys = jax.jit(one.choice_keys)
 
-    def step(self, place: _Place, action: Any) -> tuple[Packed, Packed]:
+    def step(self, place: _Place, action: ArrayTree) -> tuple[Packed, Packed]:
         """From one place to those that an action leads to."""
         return self._step(place.vstates, place.news, np.int32(place.step), action)
 
@@ -254,7 +255,9 @@ class HostBatch:
         """The typed key for the choice of an action there."""
         return self._choice_keys(self.opened(place))[0]
 
-    def start(self, key: jax.Array, env_params: Any = None, task: Any = None) -> list[Instance]:
+    def start(
+        self, key: jax.Array, env_params: ArrayTree = None, task: ArrayTree = None
+    ) -> list[Instance]:
         """The instances at the start of their trials; arguments as of `VectorEnv.init`."""
         begun = self._init(key, env_params, task)
         return [Instance(self, *self._enter(*begun, np.int32(i))) for i in range(self.num_envs)]
@@ -271,7 +274,7 @@ def host_play(
     max_steps: int,
     trials: int = 1,
     keep: Keep = lambda record: record.next_timestep.reward,
-    env_params: Any = None,
+    env_params: ArrayTree = None,
     usual: Any = None,
 ) -> PlayedEpisodes:
     """`play` in Python, for agents that cannot be traced and answer when they can.
@@ -377,7 +380,7 @@ def _played(
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), played)
 
 
-def as_host_agent(agent: Agent, params: Any) -> HostAgent:
+def as_host_agent(agent: Agent, params: ArrayTree) -> HostAgent:
     """An agent of pure functions as one on the host: all that wait are answered in turn.
 
     Example:

@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from gpicljax.typing import ArrayTree
+
 _LARGE = 2**14
 """Arrays of as many elements stay by themselves: they would have to be copied."""
 
@@ -93,7 +95,7 @@ class Packed:
         return self.layout.unpack(self.rows)
 
 
-def packed(tree: Any) -> Packed:
+def packed(tree: ArrayTree) -> Packed:
     """A pytree of arrays as few of them; `.tree` has it back."""
     leaves, structure = jax.tree.flatten(tree)
     impls = [

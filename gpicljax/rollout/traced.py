@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from gpicljax.batching import any_across_vmap
 from gpicljax.checks import check_at_least
 from gpicljax.interface import Agent, Record, TimeStep
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv, VectorState
 
 Keep = Callable[[Record], Any]
@@ -40,7 +41,7 @@ class RolloutState(NamedTuple):
 
 
 def start_rollout(
-    key: jax.Array, vec: VectorEnv, agent: Agent, env_params: Any = None
+    key: jax.Array, vec: VectorEnv, agent: Agent, env_params: ArrayTree = None
 ) -> RolloutState:
     """Starts the environments and the agent's memory.
 
@@ -59,7 +60,7 @@ def start_rollout(
 
 
 def agent_step(
-    vec: VectorEnv, agent: Agent, params: Any, state: RolloutState
+    vec: VectorEnv, agent: Agent, params: ArrayTree, state: RolloutState
 ) -> tuple[RolloutState, Record]:
     """The agent acts once in every instance.
 
@@ -84,7 +85,7 @@ def agent_step(
 def rollout(
     vec: VectorEnv,
     agent: Agent,
-    params: Any,
+    params: ArrayTree,
     state: RolloutState,
     length: int,
     keep: Keep = lambda record: (record.timestep, record.action, record.aux),
@@ -124,7 +125,7 @@ def rollout(
 
 
 def advance(
-    vec: VectorEnv, agent: Agent, params: Any, state: RolloutState, steps: jax.Array | int
+    vec: VectorEnv, agent: Agent, params: ArrayTree, state: RolloutState, steps: jax.Array | int
 ) -> RolloutState:
     """Lets an agent act for so many steps, of which nothing is kept; their number may be traced.
 
@@ -166,7 +167,7 @@ class PlayedEpisodes(NamedTuple):
 def play(
     vec: VectorEnv,
     agent: Agent,
-    params: Any,
+    params: ArrayTree,
     state: RolloutState,
     *,
     max_steps: int,

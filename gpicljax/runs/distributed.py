@@ -24,6 +24,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from gpicljax.checks import refusal
 from gpicljax.runs.config import RunConfig, exit_with_error
 from gpicljax.storage.leaves import is_key, is_spread
+from gpicljax.typing import ArrayTree
 
 T = TypeVar("T")
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
@@ -220,7 +221,7 @@ def _portable(error: Exception | None) -> Exception | None:
     return error
 
 
-def to_host(tree: Any) -> Any:
+def to_host(tree: ArrayTree) -> Any:
     """Copies a pytree to the host, whole in every process.
 
     All processes call it together if an array is spread over them; np.asarray refuses those.

@@ -43,6 +43,7 @@ from gpicljax.networks.contract import Network
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.runs.config_json import from_json, to_json
 from gpicljax.storage.array_folder import SavedError, named, read_folder, restore, write_folder
+from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.settings import TrialSettings
 
 FORMAT = 2
@@ -89,11 +90,11 @@ def save_agent(
     algorithm: str,
     env_id: str,
     env_options: Mapping[str, Any],
-    env_params: Any,
+    env_params: ArrayTree,
     num_envs: int,
     config: Any,
     network: Any,
-    params: Any,
+    params: ArrayTree,
     trials: TrialSettings | None = None,
     **about: Any,
 ) -> None:
@@ -324,7 +325,9 @@ def _hash(identity: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _assembled(env: Environment, env_params: Any, params: Any, info: dict[str, Any]) -> LoadedAgent:
+def _assembled(
+    env: Environment, env_params: ArrayTree, params: ArrayTree, info: dict[str, Any]
+) -> LoadedAgent:
     algorithm = agents.get_algorithm(info["algorithm"])
     config = from_json(algorithm.config, info["config"])
     network = from_json(algorithm.network, info["network"])

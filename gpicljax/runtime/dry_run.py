@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from gpicljax.typing import ArrayTree
+
 
 class Cost(NamedTuple):
     """The cost of one call of a compiled function.
@@ -106,7 +108,7 @@ def timed(compiled: Any, argument: Any, *more: Any) -> float:
     return time.monotonic() - start
 
 
-def free_bytes(tree: Any) -> int:
+def free_bytes(tree: ArrayTree) -> int:
     """Memory that is free on each of the devices that hold a pytree; 0 where that is not known.
 
     CPU devices of a process share its machine's.
@@ -145,6 +147,6 @@ def _number(file: Path) -> int | None:
         return None
 
 
-def parameter_count(params: Any) -> int:
+def parameter_count(params: ArrayTree) -> int:
     """The number of entries of all arrays of a pytree (or of their shapes)."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

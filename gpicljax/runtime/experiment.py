@@ -59,6 +59,7 @@ from gpicljax.runtime.program import (
 from gpicljax.runtime.replicas import Replicas
 from gpicljax.runtime.training import Training, start_training
 from gpicljax.storage import SavedError
+from gpicljax.typing import ArrayTree
 
 ConfigT = TypeVar("ConfigT", bound=TrainingConfig)
 Take = Callable[[str, Measure, Any, Sequence[int]], Any]
@@ -273,7 +274,7 @@ def _training(
     return start_training(program, replicas, keys, cells, updates)
 
 
-def _params(state: Any, replicas: Replicas, training: Training) -> Any:
+def _params(state: ArrayTree, replicas: Replicas, training: Training) -> Any:
     """The parameters of a training state, one run per replica."""
     if training.replicas is replicas:
         return state.params
@@ -292,14 +293,16 @@ def _measurer(config: TrainingConfig, program: Program, replicas: Replicas) -> T
     keys: dict[str, jax.Array] = {}
     cells = replicas.spread(_cells(config, program))
 
-    def take(use: str, each: Measure, params: Any, numbers: Sequence[int]) -> Any:
+    def take(use: str, each: Measure, params: ArrayTree, numbers: Sequence[int]) -> Any:
         given = each.arguments() if callable(each.arguments) else each.arguments
         if use not in keys:
             keys[use] = replicas.spread(_keys(config, program, use))
         which = each.function, _signature(given)
         if which not in compiled:
 
-            def one(key: jax.Array, number: Any, params: Any, cell: Any, *arguments: Any) -> Any:
+            def one(
+                key: jax.Array, number: Any, params: ArrayTree, cell: ArrayTree, *arguments: Any
+            ) -> Any:
                 return each.function(jax.random.fold_in(key, number), params, cell, *arguments)
 
             axes = (0, None, 0, 0, *[None] * len(given))
@@ -322,7 +325,7 @@ def _measurer(config: TrainingConfig, program: Program, replicas: Replicas) -> T
     return take
 
 
-def _signature(tree: Any) -> Any:
+def _signature(tree: ArrayTree) -> Any:
     """What the arguments of programs have in common that are the same."""
     leaves, structure = jax.tree.flatten(tree)
     kinds = [jax.typeof(leaf) for leaf in leaves]
@@ -346,7 +349,7 @@ def _evaluated(
     program: Program,
     replicas: Replicas,
     take: Take,
-    params: Any,
+    params: ArrayTree,
     history: list[dict[str, Any]],
 ) -> RunResult:
     """Everything that the report is made from."""

@@ -25,6 +25,7 @@ from gpicljax.runtime.profiling import CompileClock, profile
 from gpicljax.runtime.replicas import Replicas
 from gpicljax.runtime.signals import StopRequest, catch_stop, exit_code
 from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.typing import ArrayTree
 
 StateT = TypeVar("StateT")
 Metrics = Mapping[str, Any]
@@ -48,7 +49,7 @@ def watched(update: Callable[[Any], tuple[Any, dict[str, jax.Array]]]) -> Callab
       `loss` are finite.
     """
 
-    def watching(state: Any) -> tuple[Any, dict[str, jax.Array]]:
+    def watching(state: ArrayTree) -> tuple[Any, dict[str, jax.Array]]:
         state, metrics = update(state)
         seen = state.params, {n: m for n, m in metrics.items() if n.endswith("loss")}
         floats = [x for x in jax.tree.leaves(seen) if jnp.issubdtype(x.dtype, jnp.inexact)]
@@ -161,7 +162,7 @@ class _Loop:
     checkpoint_every: int
     observations: int
 
-    def train(self, state: Any, checkpointer: Checkpointer | None) -> tuple[Any, list[Any]]:
+    def train(self, state: ArrayTree, checkpointer: Checkpointer | None) -> tuple[Any, list[Any]]:
         """Trains the chunks that are missing; returns the final state and the whole log."""
         records = self._begin(state, checkpointer)
         nothing = contextlib.nullcontext()
@@ -179,7 +180,7 @@ class _Loop:
             # Only now, with the usual handlers back: no signal can slip in between look and leave.
             return self._end(_agreed(stop))
 
-    def _begin(self, state: Any, checkpointer: Checkpointer | None) -> list[dict[str, Any]]:
+    def _begin(self, state: ArrayTree, checkpointer: Checkpointer | None) -> list[dict[str, Any]]:
         """Restores state and log of a resumed run; returns the records that the log holds."""
         self._say: Callable[[str], None] = log_once if self.progress is None else self.progress.note
         if checkpointer is None:
@@ -319,7 +320,7 @@ class _Keeper:
         self.saved = self._tried = done
         return done, stored if self._replicas is None else self._replicas.restored(stored)
 
-    def save(self, done: int, state: Any) -> None:
+    def save(self, done: int, state: ArrayTree) -> None:
         """Saves a state after so many updates, unless that was tried already."""
         if self._log.complete and done > self._tried:
             self._tried = done

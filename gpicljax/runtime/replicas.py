@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 from gpicljax.runs.distributed import to_host
 from gpicljax.runtime.mesh import shard_leading
 from gpicljax.storage.leaves import is_key
+from gpicljax.typing import ArrayTree
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class Replicas:
         places = self.places
         return shard_leading(jax.tree.map(lambda x: x[places], tree), self.mesh)
 
-    def fetch(self, tree: Any) -> Any:
+    def fetch(self, tree: ArrayTree) -> Any:
         """Brings runs back to the host, in every process.
 
         Args:
@@ -83,7 +84,7 @@ class Replicas:
         if not self.padded:
             return state
 
-        def once(leaf: Any) -> Any:  # leaf by leaf: no device holds all of a state
+        def once(leaf: ArrayTree) -> Any:  # leaf by leaf: no device holds all of a state
             whole = self.fetch(leaf)
             key = is_key(leaf)
             return jax.random.wrap_key_data(whole, impl=jax.random.key_impl(leaf)) if key else whole
@@ -95,7 +96,7 @@ class Replicas:
         if not self.padded:
             return state
 
-        def like(leaf: Any) -> Any:
+        def like(leaf: ArrayTree) -> Any:
             shape = (self.count, *leaf.shape[1:])
             return (
                 jax.ShapeDtypeStruct(shape, leaf.dtype)

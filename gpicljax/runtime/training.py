@@ -27,6 +27,7 @@ from gpicljax.runtime.mesh import (
 )
 from gpicljax.runtime.program import Program, Sharding
 from gpicljax.runtime.replicas import Replicas
+from gpicljax.typing import ArrayTree
 
 
 class _Running(NamedTuple):
@@ -92,7 +93,7 @@ def start_training(
     return _side_by_side(program, replicas, keys, cells, updates)
 
 
-def _begin(program: Program, key: jax.Array, cell: Any) -> _Running:
+def _begin(program: Program, key: jax.Array, cell: ArrayTree) -> _Running:
     assert program.init is not None
     state = program.init(key, cell)
     metrics = (
@@ -159,7 +160,7 @@ def _together(
     begin = jax.vmap(functools.partial(_begin, program))
     running = _begun(jax.jit(begin, compiler_options=ENVIRONMENT_COMPILE), keys, cells)
 
-    def of_all(state: Any) -> Any:
+    def of_all(state: ArrayTree) -> Any:
         """Runs lie cell by cell; seeds come one after the other."""
         seeds = jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]).swapaxes(0, 1), state)
         return jax.tree.map(

@@ -23,6 +23,7 @@ import numpy as np
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.storage.leaves import named_leaves
 from gpicljax.storage.reading import read_bytes, read_json
+from gpicljax.typing import ArrayTree
 
 ARRAYS = "params.npz"
 _KINDS = (np.bool_, np.integer, np.floating, np.complexfloating)
@@ -111,7 +112,7 @@ def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def named(part: str, tree: Any) -> dict[str, np.ndarray]:
+def named(part: str, tree: ArrayTree) -> dict[str, np.ndarray]:
     """The leaves of a pytree by name, below `part`."""
     return {f"{part}/{name}": np.asarray(leaf) for name, leaf in named_leaves(tree)}
 

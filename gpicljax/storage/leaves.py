@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.typing import ArrayTree
+
 Spec = dict[str, Any]
 """What a checkpoint records of a leaf: `name`, `shape`, `dtype`, and `impl` for typed keys."""
 
 
-def named_leaves(tree: Any) -> list[tuple[str, Any]]:
+def named_leaves(tree: ArrayTree) -> list[tuple[str, Any]]:
     """The leaves of a pytree with readable, unique names, in the pytree's order.
 
     Args:
@@ -33,12 +35,12 @@ def _dotted(path: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".")
 
 
-def is_key(leaf: Any) -> bool:
+def is_key(leaf: ArrayTree) -> bool:
     """Whether a leaf (an array or its abstract form) holds typed random keys."""
     return jnp.issubdtype(getattr(leaf, "dtype", np.int32), jax.dtypes.prng_key)
 
 
-def spec(name: str, leaf: Any) -> Spec:
+def spec(name: str, leaf: ArrayTree) -> Spec:
     """Describes a leaf, concrete or abstract, so that two descriptions can be compared.
 
     Args:
@@ -58,7 +60,7 @@ def spec(name: str, leaf: Any) -> Spec:
     return {"name": name, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}
 
 
-def is_spread(leaf: Any) -> bool:
+def is_spread(leaf: ArrayTree) -> bool:
     """Whether an array (or its abstract form) has parts on devices of other processes.
 
     Example:
@@ -69,7 +71,7 @@ def is_spread(leaf: Any) -> bool:
     return sharding is not None and not sharding.is_fully_addressable
 
 
-def to_storage(leaf: Any) -> np.ndarray | jax.Array:
+def to_storage(leaf: ArrayTree) -> np.ndarray | jax.Array:
     """What is stored of a leaf; typed keys become their `uint32` data.
 
     Args:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpicljax.checks import check, check_array, check_at_least
+from gpicljax.typing import ArrayTree
 from gpicljax.viz import style
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ Frames = NDArray[np.uint8]
 
 def render_frames(
     render: Callable[[Any, Any], Any],
-    states: Any,
-    task: Any,
+    states: ArrayTree,
+    task: ArrayTree,
     chosen: Sequence[int] | NDArray[np.integer],
     *,
     chunk: int = 32,
@@ -58,7 +59,7 @@ def render_frames(
     filled = np.concatenate([indices, np.full(-indices.size % chunk, indices[0], np.int32)])
 
     @jax.jit
-    def draw(states: Any, task: Any, places: Any) -> Any:
+    def draw(states: ArrayTree, task: ArrayTree, places: Any) -> Any:
         return jax.vmap(render, (0, None))(jax.tree.map(lambda x: x[places], states), task)
 
     parts = [np.asarray(draw(states, task, part)) for part in filled.reshape(-1, chunk)]

@@ -13,6 +13,7 @@ from jax.core import Tracer
 
 from gpicljax.checks import Count
 from gpicljax.environment import TransitionModel
+from gpicljax.typing import ArrayTree
 from gpicljax.wrappers._own_tasks import OwnTasks
 
 _DRAWS = 10_000
@@ -53,22 +54,22 @@ class HeldOutTasks(OwnTasks):
     held_out: bool = False
     parts: Count = 8
 
-    def sample_task(self, key: jax.Array, params: Any) -> Any:
+    def sample_task(self, key: jax.Array, params: ArrayTree) -> Any:
         """As the other's, if it is in this part."""
         task, found = self._search(key, params)
         self._check(found)
         return task
 
-    def validate(self, params: Any) -> None:
+    def validate(self, params: ArrayTree) -> None:
         """As the other's; and some task must be in this part."""
         super().validate(params)
         if not any(isinstance(x, Tracer) for x in jax.tree.leaves(params)):
             self._check(_found(self, jax.random.key(0), params))
 
-    def _search(self, key: jax.Array, params: Any) -> tuple[Any, jax.Array]:
+    def _search(self, key: jax.Array, params: ArrayTree) -> tuple[Any, jax.Array]:
         """The first task in the part, or the last one drawn; `bool[]`, whether it is in it."""
 
-        def fits(task: Any) -> jax.Array:
+        def fits(task: ArrayTree) -> jax.Array:
             number = self.number(task)
             return (number % self.parts == 0) == self.held_out
 
@@ -97,11 +98,11 @@ class HeldOutTasks(OwnTasks):
         """As the other's."""
         return self.env.has_transition_model
 
-    def transition_model(self, task: Any) -> TransitionModel:
+    def transition_model(self, task: ArrayTree) -> TransitionModel:
         """As the other's."""
         return self.env.transition_model(task)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _found(env: HeldOutTasks, key: jax.Array, params: Any) -> jax.Array:
+def _found(env: HeldOutTasks, key: jax.Array, params: ArrayTree) -> jax.Array:
     return env._search(key, params)[1]

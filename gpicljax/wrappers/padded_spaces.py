@@ -11,6 +11,7 @@ from gpicljax import spaces
 from gpicljax.checks import Count, check
 from gpicljax.environment import Transition
 from gpicljax.spaces import Space
+from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.wrapper import Wrapper
 
 
@@ -53,7 +54,7 @@ class PaddedSpaces(Wrapper):
         space = self.env.observation_space()
         return space.spaces if isinstance(space, spaces.Dict) else {"state": space}
 
-    def observe(self, state: Any, task: Any) -> dict[str, Any]:
+    def observe(self, state: ArrayTree, task: ArrayTree) -> dict[str, Any]:
         """The other's, and the mask."""
         seen = self.env.observe(self.inner(state), task)
         seen = seen if isinstance(seen, dict) else {"state": seen}
@@ -64,17 +65,19 @@ class PaddedSpaces(Wrapper):
             mask = mask & inner
         return seen | {"action_mask": mask}
 
-    def move(self, state: Any, action: Any, noise: Any, task: Any) -> Transition:
+    def move(
+        self, state: ArrayTree, action: ArrayTree, noise: ArrayTree, task: ArrayTree
+    ) -> Transition:
         """The other's step."""
         count = self.env.action_space().n  # type: ignore[attr-defined]
         return super().move(state, jnp.minimum(action, count - 1), noise, task)
 
-    def action_space(self, task: Any = None) -> Space:
+    def action_space(self, task: ArrayTree = None) -> Space:
         """The larger one."""
         del task
         return spaces.Discrete(self.actions)
 
-    def observation_space(self, task: Any = None) -> Space:
+    def observation_space(self, task: ArrayTree = None) -> Space:
         """The larger one."""
         del task
         wide = spaces.Discrete(self.observations)
@@ -84,6 +87,6 @@ class PaddedSpaces(Wrapper):
         }
         return spaces.Dict.of(entries | {"action_mask": spaces.Box(0, 1, (self.actions,), "bool")})
 
-    def observation_bounds(self, params: Any) -> None:
+    def observation_bounds(self, params: ArrayTree) -> None:
         """None: those of a dictionary are not told."""
         del params

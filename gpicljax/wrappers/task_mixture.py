@@ -13,6 +13,7 @@ from flax import struct
 from gpicljax.checks import check
 from gpicljax.environment import Environment, Transition
 from gpicljax.spaces import Space
+from gpicljax.typing import ArrayTree
 
 
 @struct.dataclass
@@ -70,21 +71,21 @@ class TaskMixture(Environment):
         """Theirs."""
         return tuple(env.default_params for env in self.envs)
 
-    def validate(self, params: Any) -> None:
+    def validate(self, params: ArrayTree) -> None:
         """Raises ValueError for params that one of them refuses."""
         fits = isinstance(params, tuple) and len(params) == len(self.envs)
         check(fits, "params", params, f"a tuple of {len(self.envs)}")
         for env, each in zip(self.envs, params, strict=True):
             env.validate(each)
 
-    def params_or_default(self, params: Any) -> Any:
+    def params_or_default(self, params: ArrayTree) -> Any:
         """Params for one batch."""
         if params is None:
             return tuple(env.params_or_default(None) for env in self.envs)
         self.validate(params)
         return params
 
-    def sample_task(self, key: jax.Array, params: Any) -> MixtureTask:
+    def sample_task(self, key: jax.Array, params: ArrayTree) -> MixtureTask:
         """A task of each, and which counts."""
         which_key, key = jax.random.split(key)
         which = jax.random.randint(which_key, (), 0, len(self.envs), jnp.int32)
@@ -104,12 +105,14 @@ class TaskMixture(Environment):
             chosen = jax.tree.map(lambda a, b, here=here: jnp.where(here, b, a), chosen, value)
         return chosen
 
-    def draw_noise(self, key: jax.Array, state: Any, task: Any) -> jax.Array:
+    def draw_noise(self, key: jax.Array, state: ArrayTree, task: ArrayTree) -> jax.Array:
         """The key."""
         del state, task
         return key
 
-    def move(self, state: Any, action: Any, noise: Any, task: MixtureTask) -> Transition:
+    def move(
+        self, state: ArrayTree, action: ArrayTree, noise: ArrayTree, task: MixtureTask
+    ) -> Transition:
         """A step of each, of which one counts."""
         each = zip(self.envs, state, task.tasks, strict=True)
         moved = [env.transition(noise, inner, action, one) for env, inner, one in each]
@@ -118,30 +121,30 @@ class TaskMixture(Environment):
         reward, terminated, truncated = self._one(task, seen)
         return Transition(tuple(m.state for m in moved), reward, terminated, truncated, {})
 
-    def horizon(self, params: Any = None) -> Any:
+    def horizon(self, params: ArrayTree = None) -> Any:
         """The longest of theirs."""
         each = zip(self.envs, self.params_or_default(params), strict=True)
         return np.max(np.stack([np.asarray(env.horizon(p)) for env, p in each]), axis=0)
 
-    def observe(self, state: Any, task: MixtureTask) -> Any:
+    def observe(self, state: ArrayTree, task: MixtureTask) -> Any:
         """What the task's environment shows."""
         each = zip(self.envs, state, task.tasks, strict=True)
         return self._one(task, [env.observe(inner, one) for env, inner, one in each])
 
-    def privileged(self, state: Any, task: MixtureTask) -> Any:
+    def privileged(self, state: ArrayTree, task: MixtureTask) -> Any:
         """What the task's environment tells; all must tell the same, as `Solved` ones do."""
         each = zip(self.envs, state, task.tasks, strict=True)
         return self._one(task, [env.privileged(inner, one) for env, inner, one in each])
 
-    def action_space(self, task: Any = None) -> Space:
+    def action_space(self, task: ArrayTree = None) -> Space:
         """That of all."""
         return self.envs[0].action_space()
 
-    def observation_space(self, task: Any = None) -> Space:
+    def observation_space(self, task: ArrayTree = None) -> Space:
         """That of all."""
         return self.envs[0].observation_space()
 
-    def describe(self, state: Any, task: MixtureTask) -> str:
+    def describe(self, state: ArrayTree, task: MixtureTask) -> str:
         """The situation in the task's environment."""
         number = int(task.which)
         return self.envs[number].describe(state[number], task.tasks[number])

@@ -11,6 +11,7 @@ from flax import struct
 
 from gpicljax.checks import Count, Share, check
 from gpicljax.environment import Transition, TransitionModel
+from gpicljax.typing import ArrayTree
 from gpicljax.wrappers._own_tasks import OwnTasks
 
 
@@ -96,13 +97,13 @@ class WithOptimalActions(OwnTasks):
         accepted = "an environment that tells the outcomes of all actions"
         check(self.env.has_transition_model, "env", self.env.name, accepted)
 
-    def _solved(self, task: Any) -> SolvedTask:
+    def _solved(self, task: ArrayTree) -> SolvedTask:
         values = action_values(self.env.transition_model(task), self.discount)
         best = values >= values.max(-1, keepdims=True) - 1e-5
         more = max((self.width or 0) - best.shape[1], 0)
         return SolvedTask(task, jnp.pad(best, ((0, 0), (0, more))))
 
-    def sample_task(self, key: jax.Array, params: Any) -> SolvedTask:
+    def sample_task(self, key: jax.Array, params: ArrayTree) -> SolvedTask:
         """As the other's, solved."""
         return self._solved(self.env.sample_task(key, params))
 
@@ -110,26 +111,28 @@ class WithOptimalActions(OwnTasks):
         """As the other's."""
         return self.env.initial(key, task.inner)
 
-    def draw_noise(self, key: jax.Array, state: Any, task: SolvedTask) -> Any:
+    def draw_noise(self, key: jax.Array, state: ArrayTree, task: SolvedTask) -> Any:
         """As the other's."""
         return super().draw_noise(key, state, task.inner)
 
-    def move(self, state: Any, action: Any, noise: Any, task: SolvedTask) -> Transition:
+    def move(
+        self, state: ArrayTree, action: ArrayTree, noise: ArrayTree, task: SolvedTask
+    ) -> Transition:
         """As the other's."""
         return super().move(state, action, noise, task.inner)
 
-    def observe(self, state: Any, task: SolvedTask) -> Any:
+    def observe(self, state: ArrayTree, task: SolvedTask) -> Any:
         """As the other's."""
         return self.env.observe(state, task.inner)
 
-    def privileged(self, state: Any, task: SolvedTask) -> dict[str, jax.Array]:
+    def privileged(self, state: ArrayTree, task: SolvedTask) -> dict[str, jax.Array]:
         """`optimal`: `bool[width]`, the best actions here."""
         return {"optimal": task.optimal[self.env.observe(state, task.inner)]}
 
-    def describe(self, state: Any, task: SolvedTask) -> str:
+    def describe(self, state: ArrayTree, task: SolvedTask) -> str:
         """As the other's."""
         return self.env.describe(state, task.inner)
 
-    def render(self, state: Any, task: SolvedTask) -> jax.Array:
+    def render(self, state: ArrayTree, task: SolvedTask) -> jax.Array:
         """As the other's."""
         return self.env.render(state, task.inner)

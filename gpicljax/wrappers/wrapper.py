@@ -23,6 +23,7 @@ from gpicljax import spaces
 from gpicljax.checks import Count
 from gpicljax.environment import NO_LIMIT, Environment, Transition
 from gpicljax.spaces import Space
+from gpicljax.typing import ArrayTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,16 +49,16 @@ class Wrapper(Environment):
 
     env: Environment
 
-    def inner(self, state: Any) -> Any:
+    def inner(self, state: ArrayTree) -> Any:
         """The other environment's state in one of this one's."""
         return state
 
-    def outer(self, inner: Any, task: Any) -> Any:
+    def outer(self, inner: Any, task: ArrayTree) -> Any:
         """This one's state when an episode starts, from the other's."""
         del task
         return inner
 
-    def after(self, state: Any, moved: Transition, task: Any) -> Transition:
+    def after(self, state: ArrayTree, moved: Transition, task: ArrayTree) -> Transition:
         """This one's step, from the state before it and the other's step."""
         del state, task
         return moved
@@ -77,7 +78,7 @@ class Wrapper(Environment):
         """As the other's."""
         return self.env.default_params
 
-    def validate(self, params: Any) -> None:
+    def validate(self, params: ArrayTree) -> None:
         """As the other's."""
         self.env.validate(params)
 
@@ -85,20 +86,20 @@ class Wrapper(Environment):
         """As the other's."""
         return self.env.make_params(**overrides)
 
-    def sample_task(self, key: jax.Array, params: Any) -> Any:
+    def sample_task(self, key: jax.Array, params: ArrayTree) -> Any:
         """As the other's."""
         return self.env.sample_task(key, params)
 
-    def sample_blueprint(self, key: jax.Array, params: Any) -> Any:
+    def sample_blueprint(self, key: jax.Array, params: ArrayTree) -> Any:
         """As the other's."""
         return self.env.sample_blueprint(key, params)
 
-    def start(self, key: jax.Array, blueprint: Any, params: Any) -> tuple[Any, Any]:
+    def start(self, key: jax.Array, blueprint: ArrayTree, params: ArrayTree) -> tuple[Any, Any]:
         """As the other's, then `outer`."""
         task, state = self.env.start(key, blueprint, params)
         return task, self.outer(state, task)
 
-    def initial(self, key: jax.Array, task: Any) -> Any:
+    def initial(self, key: jax.Array, task: ArrayTree) -> Any:
         """As the other's, then `outer`."""
         return self.outer(self.env.initial(key, task), task)
 
@@ -107,11 +108,13 @@ class Wrapper(Environment):
         """Whether the other one tells noise from dynamics; else it has `transition` alone."""
         return type(self.env).move is not Environment.move
 
-    def draw_noise(self, key: jax.Array, state: Any, task: Any) -> Any:
+    def draw_noise(self, key: jax.Array, state: ArrayTree, task: ArrayTree) -> Any:
         """As the other's; the key, where it does not tell noise from dynamics."""
         return self.env.draw_noise(key, self.inner(state), task) if self._moves else key
 
-    def move(self, state: Any, action: Any, noise: Any, task: Any) -> Transition:
+    def move(
+        self, state: ArrayTree, action: ArrayTree, noise: ArrayTree, task: ArrayTree
+    ) -> Transition:
         """As the other's, then `after`."""
         inner = self.inner(state)
         if self._moves:
@@ -120,31 +123,31 @@ class Wrapper(Environment):
             moved = self.env.transition(noise, inner, action, task)
         return self.after(state, moved, task)
 
-    def horizon(self, params: Any = None) -> Any:
+    def horizon(self, params: ArrayTree = None) -> Any:
         """As the other's."""
         return self.env.horizon(params)
 
-    def observe(self, state: Any, task: Any) -> Any:
+    def observe(self, state: ArrayTree, task: ArrayTree) -> Any:
         """As the other's."""
         return self.env.observe(self.inner(state), task)
 
-    def action_space(self, task: Any = None) -> Space:
+    def action_space(self, task: ArrayTree = None) -> Space:
         """As the other's."""
         return self.env.action_space(task)
 
-    def observation_space(self, task: Any = None) -> Space:
+    def observation_space(self, task: ArrayTree = None) -> Space:
         """As the other's."""
         return self.env.observation_space(task)
 
-    def observation_bounds(self, params: Any) -> tuple[Any, Any] | None:
+    def observation_bounds(self, params: ArrayTree) -> tuple[Any, Any] | None:
         """As the other's."""
         return self.env.observation_bounds(params)
 
-    def privileged(self, state: Any, task: Any) -> Any:
+    def privileged(self, state: ArrayTree, task: ArrayTree) -> Any:
         """As the other's."""
         return self.env.privileged(self.inner(state), task)
 
-    def describe(self, state: Any, task: Any) -> str:
+    def describe(self, state: ArrayTree, task: ArrayTree) -> str:
         """As the other's."""
         return self.env.describe(self.inner(state), task)
 
@@ -153,7 +156,7 @@ class Wrapper(Environment):
         """As the other's."""
         return self.env.can_render
 
-    def render(self, state: Any, task: Any) -> jax.Array:
+    def render(self, state: ArrayTree, task: ArrayTree) -> jax.Array:
         """As the other's."""
         return self.env.render(self.inner(state), task)
 
@@ -187,12 +190,14 @@ class ActionRepeat(Wrapper):
 
     times: Count
 
-    def draw_noise(self, key: jax.Array, state: Any, task: Any) -> jax.Array:
+    def draw_noise(self, key: jax.Array, state: ArrayTree, task: ArrayTree) -> jax.Array:
         """The key."""
         del state, task
         return key
 
-    def move(self, state: Any, action: Any, noise: jax.Array, task: Any) -> Transition:
+    def move(
+        self, state: ArrayTree, action: ArrayTree, noise: jax.Array, task: ArrayTree
+    ) -> Transition:
         """Up to `times` steps of the other environment."""
         keys = jax.random.split(noise, self.times)
         first = self.env.transition(keys[0], state, action, task)
@@ -205,7 +210,7 @@ class ActionRepeat(Wrapper):
 
         return jax.lax.scan(again, first, keys[1:])[0]
 
-    def horizon(self, params: Any = None) -> Any:
+    def horizon(self, params: ArrayTree = None) -> Any:
         """The other's, in steps of this one."""
         steps = self.env.horizon(params)
         with jax.ensure_compile_time_eval():  # as concrete as it was
@@ -246,14 +251,14 @@ class RecordEpisodeStatistics(Wrapper):
         """The other environment's state."""
         return state.inner
 
-    def outer(self, inner: Any, task: Any) -> EpisodeState:
+    def outer(self, inner: Any, task: ArrayTree) -> EpisodeState:
         """Nothing summed up."""
         del task
         shape = () if self.num_agents is None else (self.num_agents,)
         none = jnp.zeros(shape, jnp.result_type(float))
         return EpisodeState(inner, none, jnp.zeros((), jnp.int32))
 
-    def after(self, state: EpisodeState, moved: Transition, task: Any) -> Transition:
+    def after(self, state: EpisodeState, moved: Transition, task: ArrayTree) -> Transition:
         """The other's step, summed up."""
         del task
         total, length = state.total + moved.reward, state.length + 1
@@ -298,12 +303,12 @@ class FrameStackObservation(Wrapper):
         """The other environment's state."""
         return state.inner
 
-    def outer(self, inner: Any, task: Any) -> StackState:
+    def outer(self, inner: Any, task: ArrayTree) -> StackState:
         """The first observation in all places."""
         seen = self.env.observe(inner, task)
         return StackState(inner, jax.tree.map(lambda x: jnp.stack([x] * self.size), seen))
 
-    def after(self, state: StackState, moved: Transition, task: Any) -> Transition:
+    def after(self, state: StackState, moved: Transition, task: ArrayTree) -> Transition:
         """The other's step; the oldest observation goes."""
         seen = self.env.observe(moved.state, task)
         frames = jax.tree.map(
@@ -311,7 +316,7 @@ class FrameStackObservation(Wrapper):
         )
         return moved._replace(state=StackState(moved.state, frames))
 
-    def observe(self, state: StackState, task: Any) -> Any:
+    def observe(self, state: StackState, task: ArrayTree) -> Any:
         """The observations, side by side."""
         del task
 
@@ -326,14 +331,14 @@ class FrameStackObservation(Wrapper):
             seen["action_mask"] = state.frames["action_mask"][-1]
         return seen
 
-    def observation_space(self, task: Any = None) -> Space:
+    def observation_space(self, task: ArrayTree = None) -> Space:
         """The other's, `size` times along the last axis."""
         space, agents = self.env.observation_space(task), self.num_agents
         if agents is None:
             return self._stacked(space)
         return spaces.repeat(self._stacked(spaces.of_one_agent(space, agents)), agents)
 
-    def observation_bounds(self, params: Any) -> tuple[Any, Any] | None:
+    def observation_bounds(self, params: ArrayTree) -> tuple[Any, Any] | None:
         """The other's, `size` times."""
         bounds = self.env.observation_bounds(params)
         return None if bounds is None else ([*bounds[0]] * self.size, [*bounds[1]] * self.size)

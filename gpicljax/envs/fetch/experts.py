@@ -18,6 +18,7 @@ from gpicljax.batching import select
 from gpicljax.checks import Range, Rate, check_fields
 from gpicljax.envs.fetch.env import Fetch
 from gpicljax.interface import Agent, TimeStep
+from gpicljax.typing import ArrayTree
 
 # By how much the gripper moves for an action of 1, in metres, when it has been moving for long.
 _STRIDE = 0.034
@@ -71,7 +72,7 @@ def script(env: Fetch, settings: Script | None = None) -> Agent:
         zero = jnp.zeros(batch, jnp.int32)
         return _Memory(zero, zero, jnp.zeros((batch, 3), jnp.result_type(float)))
 
-    def act(keys: jax.Array, params: Any, carry: _Memory, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: _Memory, timestep: TimeStep) -> Any:
         del params
         seen = timestep.observation
         first = timestep.episode_start

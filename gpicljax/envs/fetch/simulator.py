@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpicljax.typing import ArrayTree
+
 CLASSES = {
     "push": ("push", "MujocoFetchPushEnv"),
     "slide": ("slide", "MujocoFetchSlideEnv"),
@@ -107,7 +109,7 @@ class Simulator:
 
         return self._each(one, np.asarray(seed), inner=(0,))
 
-    def step(self, words: Any, action: Any) -> Seen:
+    def step(self, words: Any, action: ArrayTree) -> Seen:
         """Acts once.
 
         Args:

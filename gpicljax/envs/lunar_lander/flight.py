@@ -18,6 +18,7 @@ from gpicljax.envs._stages import kernel
 from gpicljax.envs.lunar_lander import contact, joint, scene
 from gpicljax.envs.lunar_lander.contact import Edges, Triple, column, frame_of, least
 from gpicljax.envs.lunar_lander.scene import STEP, World
+from gpicljax.typing import ArrayTree
 
 VELOCITY_ITERATIONS, POSITION_ITERATIONS = 180, 60
 _MOST_SHIFT, _MOST_ROTATION = 2.0, 0.5 * np.pi
@@ -42,7 +43,7 @@ def bodies_of(triple: Triple) -> list[Triple]:
     return [(triple[0][i], triple[1][i], triple[2][i]) for i in range(3)]
 
 
-def slot_of(tree: Any, slot: int) -> Any:
+def slot_of(tree: ArrayTree, slot: int) -> Any:
     """One entry of the leaves' first axis.
 
     Example:

@@ -37,6 +37,7 @@ from gpicljax.envs.lunar_lander.flight import (
 )
 from gpicljax.envs.lunar_lander.impact import Sweep, time_of_impact
 from gpicljax.envs.lunar_lander.scene import STEP, World
+from gpicljax.typing import ArrayTree
 
 _IMPACT_ITERATIONS = 20
 _STIFFNESS, _IMPACT_STIFFNESS = 0.2, 0.75
@@ -54,12 +55,12 @@ class _Touch(NamedTuple):
     crashed: jax.Array
 
 
-def _by_slot(tree: Any, slot: jax.Array) -> Any:
+def _by_slot(tree: ArrayTree, slot: jax.Array) -> Any:
     """Leaves `[2, 3, B]` -> `[3, B]`: those of the given slot, `int32[3, B]`."""
     return jax.tree.map(lambda leaf: jnp.where(slot == 0, leaf[0], leaf[1]), tree)
 
 
-def _ordered(tree: Any, first: jax.Array) -> Any:
+def _ordered(tree: ArrayTree, first: jax.Array) -> Any:
     """Leaves `[2, ..., 3, B]` with slot `first`, `int32[3, B]`, in front; its own inverse."""
     return jax.tree.map(lambda leaf: jnp.where(first == 0, leaf, leaf[::-1]), tree)
 

@@ -24,6 +24,7 @@ from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.runs.distributed import log_once
 from gpicljax.task_set import tasks_vary
+from gpicljax.typing import ArrayTree
 
 
 class Evaluation(NamedTuple):
@@ -68,7 +69,7 @@ def one_of(agents: Sequence[Agent], which: jax.Array) -> Agent:
     def initial_carry(batch: int) -> tuple[Any, ...]:
         return tuple(agent.initial_carry(batch) for agent in agents)
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         said = [
             agent.act(keys, () if i else params, memory, timestep)
             for i, (agent, memory) in enumerate(zip(agents, carry, strict=True))
@@ -114,7 +115,7 @@ def evaluator(
         return after.reward, regret, keep_episode_step(record) if look else None
 
     def some_episodes(
-        key: jax.Array, params: Any, cell: Any, which: jax.Array, env_params: Any
+        key: jax.Array, params: ArrayTree, cell: ArrayTree, which: jax.Array, env_params: ArrayTree
     ) -> Evaluation:
         del cell
         agent = one_of(agents, which)

@@ -46,6 +46,7 @@ from gpicljax.studies.train_agent.options import (
     memories,
 )
 from gpicljax.studies.train_agent.report import ELSEWHERE, TRAINED, report
+from gpicljax.typing import ArrayTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,10 +164,10 @@ def build(config: Config) -> Program:
         updates = config.updates(trainer.observations)
         hparams = hparams.replace(decay_updates=updates * trainer.optimiser_steps)
 
-    def init(key: jax.Array, cell: Any) -> Any:
+    def init(key: jax.Array, cell: ArrayTree) -> Any:
         return trainer.init(key, hparams.replace(**cell))
 
-    def renew(state: Any) -> Any:
+    def renew(state: ArrayTree) -> Any:
         vstate, timestep = vec.renew(state.rollout.vstate, state.rollout.timestep)
         return state.replace(rollout=state.rollout._replace(vstate=vstate, timestep=timestep))
 

@@ -22,6 +22,7 @@ from gpicljax.systems.gradual_learning.env import tasks
 from gpicljax.systems.gradual_learning.env.conversation import PERIOD, SPACE
 from gpicljax.systems.gradual_learning.env.hashing import mixed
 from gpicljax.systems.gradual_learning.env.mapping import SYMBOLS
+from gpicljax.typing import ArrayTree
 
 __all__ = ["look_up_table", "oracle", "solver", "teacher_agent"]
 
@@ -47,7 +48,7 @@ def oracle() -> Agent:
       (8,)
     """
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         del keys, params
         return timestep.privileged["answer"], {}, carry
 
@@ -57,7 +58,7 @@ def oracle() -> Agent:
 def echo() -> Agent:
     """Repeats the byte that it sees."""
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         del keys, params
         return timestep.observation, {}, carry
 
@@ -67,7 +68,7 @@ def echo() -> Agent:
 def silent() -> Agent:
     """Says nothing but spaces."""
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         del keys, params
         return jnp.full_like(timestep.observation, SPACE), {}, carry
 
@@ -308,7 +309,7 @@ def look_up_table(history: int = 1, size: int = 256) -> Agent:
     check_at_least(1, history=history)
     check_at_least(256, size=size)
 
-    def act(keys: jax.Array, params: Any, carry: Table, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: Table, timestep: TimeStep) -> Any:
         del keys, params
         batch = timestep.observation.shape[0]
         carry = select(timestep.trial_start, _blank_table(batch, history, size), carry)
@@ -350,7 +351,7 @@ def solver() -> Agent:
     """
     size = 16
 
-    def act(keys: jax.Array, params: Any, carry: Notes, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: Notes, timestep: TimeStep) -> Any:
         del keys, params
         told, byte = timestep.privileged, timestep.observation
         batch = byte.shape[0]
@@ -384,7 +385,7 @@ def teacher_agent() -> Agent:
     places[[ord(x) for x in SYMBOLS]] = np.arange(len(SYMBOLS))
     told_all = np.array([name in ("micro2", "micro3", "micro4") for name in tasks.ALL_NAMES])
 
-    def act(keys: jax.Array, params: Any, carry: Notes, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: Notes, timestep: TimeStep) -> Any:
         told, row = timestep.privileged, jnp.arange(len(carry.last))
         if "played" in told:
             place = jnp.asarray(places)[jnp.maximum(told["played"], 0)]

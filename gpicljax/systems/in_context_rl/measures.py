@@ -21,6 +21,7 @@ import numpy as np
 from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.evaluation.statistics import Interval, mean_interval, ratio_interval
 from gpicljax.rollout import PlayedEpisodes, Record
+from gpicljax.typing import ArrayTree
 
 __all__ = ["TrialRecords", "keep_trial_step", "measure_trials", "normalised_score", "trial_records"]
 
@@ -235,7 +236,9 @@ def _measure(
     )
 
 
-def normalised_score(values: Any, random: Any, oracle: Any, confidence: float = 0.95) -> Interval:
+def normalised_score(
+    values: ArrayTree, random: Any, oracle: Any, confidence: float = 0.95
+) -> Interval:
     """A score on the scale on which random play is 0 and an oracle 1, with its interval.
 
     The ratio of mean gains, not the mean of ratios: a task on which nothing is to be gained does

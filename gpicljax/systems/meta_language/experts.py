@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from gpicljax.checks import check
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
+from gpicljax.typing import ArrayTree
 
 __all__ = ["oracle_agent", "unigram_agent"]
 
@@ -32,7 +33,7 @@ def oracle_agent() -> Agent:
       ()
     """
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         del keys, params
         return timestep.privileged["log_probs"], {}, carry
 
@@ -42,7 +43,7 @@ def oracle_agent() -> Agent:
 def uniform_agent(env: MetaLanguage) -> Agent:
     """Predicts every token alike: log(V) nats per token, 3.47 by default."""
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         del keys, params
         shape = (*timestep.trial_start.shape, env.vocab_size)
         level = -jnp.log(jnp.asarray(env.vocab_size, jnp.result_type(float)))
@@ -66,7 +67,7 @@ def unigram_agent(env: MetaLanguage, prior: float = 0.5) -> Agent:
     _check_prior(prior)
     dtype = jnp.result_type(float)
 
-    def act(keys: jax.Array, params: Any, carry: jax.Array, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: jax.Array, timestep: TimeStep) -> Any:
         del keys, params
         seen = jax.nn.one_hot(timestep.observation, env.vocab_size, dtype=dtype)
         seen = jnp.where(timestep.episode_start[:, None], 0, seen)

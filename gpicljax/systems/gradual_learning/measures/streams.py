@@ -15,6 +15,7 @@ from gpicljax.rollout import Record, RolloutState, play
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Task
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.measures.criteria import CompletionTimes, completion_times
+from gpicljax.typing import ArrayTree
 
 QUESTIONS = 32
 """Questions of an instance that are told apart; later ones count as the last."""
@@ -93,7 +94,7 @@ def play_streams(
     key: jax.Array,
     env: ByteStream,
     agent: Agent,
-    params: Any,
+    params: ArrayTree,
     tasks: Task,
     horizon: int,
     *,

@@ -47,6 +47,7 @@ from gpicljax.rollout import GIVE_UP, HostBatch, host_play
 from gpicljax.rollout.host import HostSource
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
 from gpicljax.systems.in_context_rl.prompts.session import Status, TrialSession
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
@@ -206,7 +207,7 @@ def play_trials(
     return LanguageTrials(trial_records(played, replies, invalid), reports)
 
 
-def _told_of(batch: Any) -> tuple[spaces.Space, spaces.Space, int, str]:
+def _told_of(batch: ArrayTree) -> tuple[spaces.Space, spaces.Space, int, str]:
     """Space of what is seen, of actions, actions of a trial, name; refuses what is no trial."""
     accepted = "trials of so many actions: VectorEnv(trials.Trial(env, 200), ...)"
     batch = batch.vec if isinstance(batch, HostBatch) else batch

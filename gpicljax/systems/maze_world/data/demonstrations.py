@@ -48,6 +48,7 @@ from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params, State, Task
 from gpicljax.systems.maze_world.experts.privileged import Rule, privileged_agent
 from gpicljax.task_set import TaskSet
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.wrapper import Wrapper
 
@@ -317,7 +318,7 @@ def demonstrator(env: MazeWorld, noise: Noise, settings: Demonstration) -> Agent
     rule = privileged_agent(env, noise.probability, settings.rule)
     space = env.action_space()
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         memory, time = carry
         rule_keys, explore_keys, random_keys = jax.vmap(
             lambda key: jax.random.split(key, 3), out_axes=1
@@ -337,7 +338,7 @@ def demonstrator(env: MazeWorld, noise: Noise, settings: Demonstration) -> Agent
 def _labelled(actor: Agent, labeller: Agent) -> Agent:
     """The one acts, the other says in `aux["label"]` what it would have done, as it is stored."""
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         acted, labelled = carry
         actor_keys, label_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
         action, aux, acted = actor.act(actor_keys, params, acted, timestep)
@@ -439,7 +440,7 @@ def advice(
     agent = privileged_agent(env, probability, rule)
     one = jax.tree.map(lambda x: jnp.asarray(x)[None], task)
 
-    def step(carry: Any, now: Any) -> tuple[Any, Any]:
+    def step(carry: ArrayTree, now: Any) -> tuple[Any, Any]:
         state, first, key = now
         timestep = _replayed(env, jax.tree.map(lambda x: x[None], state), one, first[None])
         action, aux, carry = agent.act(key[None], None, carry, timestep)

@@ -21,6 +21,7 @@ from jax import lax
 from gpicljax.envs._stages import stage
 from gpicljax.systems.maze_world.env import rays, shading
 from gpicljax.systems.maze_world.env.rays import Mazes, Rays, Screen, Shots
+from gpicljax.typing import ArrayTree
 
 _TILE = 64  # frames whose rays are cast together on a CPU
 _PAINTED = 1 << 14  # pixels that are painted together on a CPU, for two frames or more
@@ -125,7 +126,7 @@ def _in_parts(count: int, size: int, function: Callable[[jax.Array, T], T], carr
     )
 
 
-def _part(tree: Any, first: jax.Array, size: int) -> Any:
+def _part(tree: ArrayTree, first: jax.Array, size: int) -> Any:
     return jax.tree.map(lambda v: lax.dynamic_slice_in_dim(v, first, size), tree)
 
 

@@ -47,6 +47,7 @@ from gpicljax.checks import check, check_choice
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.experts import planning
+from gpicljax.typing import ArrayTree
 
 Rule = Literal["default", "reference"]
 
@@ -290,7 +291,7 @@ def privileged_agent(env: MazeWorld, probability: Any, rule: Rule = "default") -
         tiles = jax.tree.map(lambda x: x.reshape(-1, TILE, *x.shape[1:]), arguments)
         return jax.tree.map(lambda x: x.reshape(batch), jax.lax.map(decide, tiles))
 
-    def act(keys: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: Memory, timestep: TimeStep) -> Any:
         del params
         seen: dict[str, jax.Array] = timestep.privileged
         starts = timestep.episode_start | timestep.trial_start

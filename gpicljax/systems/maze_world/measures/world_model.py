@@ -11,6 +11,7 @@ from gpicljax.checks import check_at_least
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.rollout import Record, RolloutState, rollout
 from gpicljax.rollout.traced import advance
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
@@ -41,7 +42,7 @@ def open_loop_error(
     vec: VectorEnv,
     awake: Agent,
     asleep: Agent,
-    params: Any,
+    params: ArrayTree,
     state: RolloutState,
     context: jax.Array | int,
     steps: int,
@@ -86,7 +87,7 @@ def open_loop_error(
     """
     check_at_least(1, steps=steps)
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
         action, aux, after = awake.act(keys, params, carry[0], timestep)
         return action, aux, (after, timestep.observation)
 

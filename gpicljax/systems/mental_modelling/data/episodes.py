@@ -17,6 +17,7 @@ import numpy as np
 
 from gpicljax import spaces
 from gpicljax.checks import check, check_array, check_at_least
+from gpicljax.typing import ArrayTree
 
 # A bound in single precision may lie this much, relatively, beyond the same in double precision.
 _SLACK = 1e-6
@@ -232,8 +233,8 @@ def episodes_from_arrays(
 
 
 def episode_from_actions(
-    actions: Any,
-    states: Any = None,
+    actions: ArrayTree,
+    states: ArrayTree = None,
     *,
     environment: str = "Walk",
     action_space: spaces.Discrete | spaces.Box | None = None,
@@ -272,20 +273,22 @@ def episode_from_actions(
     )
 
 
-def _numbers(name: str, n: int, values: Any) -> np.ndarray:
+def _numbers(name: str, n: int, values: ArrayTree) -> np.ndarray:
     values = np.asarray(values)
     check_array(values.dtype.kind in "fiu", f"{name}, episode {n}", values, "numbers")
     return values
 
 
-def _column(name: str, n: int, values: Any) -> np.ndarray:
+def _column(name: str, n: int, values: ArrayTree) -> np.ndarray:
     values = _numbers(name, n, values)
     fits = values.ndim > 0 and len(values) == values.size > 0
     check_array(fits, f"{name}, episode {n}", values, "a number for each of 1 or more steps")
     return values.reshape(-1).astype(float)
 
 
-def _rows(name: str, n: int, values: Any, steps: int, shape: tuple[int, ...] | None) -> np.ndarray:
+def _rows(
+    name: str, n: int, values: ArrayTree, steps: int, shape: tuple[int, ...] | None
+) -> np.ndarray:
     """The first `steps` of what an episode has, in rows of `shape`; vectors if None."""
     values = _numbers(name, n, values)
     more = 0 if name == "actions" else 1

@@ -13,6 +13,7 @@ from gpicljax.environment import Environment
 from gpicljax.interface import Agent, Record
 from gpicljax.rollout import play, start_rollout
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, checked_actions
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
@@ -20,14 +21,14 @@ def record_episodes(
     key: jax.Array,
     env: Environment,
     agent: Agent,
-    params: Any,
+    params: ArrayTree,
     *,
     environment: str,
     name: str,
     checkpoint: str = "",
     episodes: int,
     max_steps: int,
-    env_params: Any = None,
+    env_params: ArrayTree = None,
 ) -> Episodes:
     """Lets an agent act and keeps what it saw, did and was paid.
 
@@ -67,7 +68,7 @@ def recorder(
     environment: str,
     episodes: int,
     max_steps: int,
-    env_params: Any = None,
+    env_params: ArrayTree = None,
 ) -> Callable[[jax.Array, Any, str, str], Episodes]:
     """`record_episodes` for many agents that differ in their parameters: it is compiled once.
 
@@ -117,12 +118,12 @@ def recorder(
         return entries
 
     @jax.jit
-    def played(key: jax.Array, params: Any) -> Any:
+    def played(key: jax.Array, params: ArrayTree) -> Any:
         state = start_rollout(key, vec, agent)
         done = play(vec, agent, params, state, max_steps=max_steps, keep=keep)
         return jax.tree.map(lambda x: x[:, 0], (done.records, done.length))
 
-    def record(key: jax.Array, params: Any, name: str, checkpoint: str) -> Episodes:
+    def record(key: jax.Array, params: ArrayTree, name: str, checkpoint: str) -> Episodes:
         records, length = jax.device_get(played(key, params))
         return Episodes(
             environment=environment,

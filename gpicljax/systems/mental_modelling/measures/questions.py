@@ -28,6 +28,7 @@ import numpy as np
 from gpicljax.checks import check, check_at_least, check_choice
 from gpicljax.spaces import Box, Discrete
 from gpicljax.systems.mental_modelling.data.episodes import Episodes
+from gpicljax.typing import ArrayTree
 
 Question = Literal["next_action", "last_action", "next_state", "last_state", "argue"]
 Form = Literal["discrete", "bins", "absolute", "change", "vote"]
@@ -98,7 +99,7 @@ class Queries:
     goal: np.ndarray | None = None
 
 
-def rounded(values: Any, decimals: int) -> np.ndarray:
+def rounded(values: ArrayTree, decimals: int) -> np.ndarray:
     """Numbers as they are shown: rounded, and without a negative zero.
 
     Args:
@@ -109,7 +110,7 @@ def rounded(values: Any, decimals: int) -> np.ndarray:
     return np.rint(np.asarray(values, float) * scale) / scale + 0.0
 
 
-def to_bins(values: Any, low: float, high: float, decimals: int = 4, bins: int = BINS) -> Any:
+def to_bins(values: ArrayTree, low: float, high: float, decimals: int = 4, bins: int = BINS) -> Any:
     """Which of the equal parts of a range numbers lie in: the one convention for all of them.
 
     A part has its lower edge and lacks its upper one, but for the last, which has both. What lies

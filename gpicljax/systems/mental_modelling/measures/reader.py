@@ -38,6 +38,7 @@ from gpicljax.systems.mental_modelling.measures.questions import (
     to_bins,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import Answers
+from gpicljax.typing import ArrayTree
 
 _ASKED = ("next_action", "last_action", "next_state", "last_state")
 _LENGTH = 41
@@ -159,8 +160,8 @@ def train_reader(
     state = jax.jit(trainer.init)(key, hparams, data)
 
     @jax.jit
-    def advance(state: Any) -> Any:
-        def update(state: Any, _: None) -> Any:
+    def advance(state: ArrayTree) -> Any:
+        def update(state: ArrayTree, _: None) -> Any:
             state, metrics = trainer.update(state)
             return state, metrics["loss"]
 
@@ -471,7 +472,9 @@ def _padded(values: np.ndarray, size: int) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _answer(network: Network, params: Any, number: Any, given: dict[str, jax.Array]) -> jax.Array:
+def _answer(
+    network: Network, params: ArrayTree, number: Any, given: dict[str, jax.Array]
+) -> jax.Array:
     """Logits `[Q, K]` at the query's position."""
     count = given["paid"].shape[1]
 

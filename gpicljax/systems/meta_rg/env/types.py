@@ -14,6 +14,7 @@ from gpicljax.checks import Range
 from gpicljax.envs._checks import Count
 from gpicljax.systems.meta_rg.env.game import Game
 from gpicljax.systems.meta_rg.env.targets import Skeleton
+from gpicljax.typing import ArrayTree
 
 SPEAKER, LISTENER = 0, 1
 
@@ -115,7 +116,7 @@ class PlayersActions(spaces.Space):
     def _one(self) -> spaces.MultiDiscrete:
         return spaces.MultiDiscrete(self.nvec)
 
-    def sample(self, key: jax.Array, mask: Any = None) -> jax.Array:
+    def sample(self, key: jax.Array, mask: ArrayTree = None) -> jax.Array:
         """Both players' choices; `mask` is `bool[2, len(nvec), max(nvec)]`."""
         keys = jax.random.split(key)
         if mask is None:

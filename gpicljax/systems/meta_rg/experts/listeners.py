@@ -18,6 +18,7 @@ from gpicljax.checks import check, check_choice
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.meta_rg.env import language
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.typing import ArrayTree
 
 Rule = Callable[["Memory", "Seen", jax.Array], jax.Array]
 """`(memory, seen, key) -> int32[]`, a decision; unbatched."""
@@ -88,7 +89,7 @@ def _memory_agent(env: MetaRG, rules: Sequence[Rule]) -> Agent:
         deciding = observation["round"] == env.num_rounds
         return jnp.where(deciding, decisions, wait).astype(jnp.int32), memory
 
-    def act(keys: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: Memory, timestep: TimeStep) -> Any:
         del params
         carry = carry._replace(size=jnp.where(timestep.trial_start, 0, carry.size))
         known = jnp.arange(games) < carry.size[:, None]

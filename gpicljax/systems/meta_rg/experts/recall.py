@@ -17,6 +17,7 @@ from gpicljax.checks import check_choice
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.meta_rg.env import structure as _structure
 from gpicljax.systems.meta_rg.env.recall import Recall, Task
+from gpicljax.typing import ArrayTree
 
 CELLS = 256
 """Into how many the range of values is cut to learn what they stand for."""
@@ -68,7 +69,7 @@ def nearest(env: Recall) -> Agent:
     in a first game it answers 0.
     """
 
-    def act(keys: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: Memory, timestep: TimeStep) -> Any:
         del keys, params
         carry = _remember(env, carry, timestep)
         told = timestep.privileged
@@ -105,7 +106,7 @@ def ranking(env: Recall) -> Agent:
     """
     check_choice("stimulus", env.stimulus, ["scs"])
 
-    def act(keys: jax.Array, params: Any, carry: Memory, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: Memory, timestep: TimeStep) -> Any:
         del keys, params
         carry = _remember(env, carry, timestep)
         told = timestep.privileged
@@ -141,7 +142,7 @@ def single(env: Recall, tasks: Task) -> Agent:
     votes = jnp.zeros((CELLS, env.max_values)).at[_cell(tasks.values), values].add(counts)
     answers = jnp.argmax(votes, axis=-1).astype(jnp.int32)
 
-    def act(keys: jax.Array, params: Any, carry: jax.Array, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: jax.Array, timestep: TimeStep) -> Any:
         del keys, params
         told = timestep.privileged
         carry = select(told["asking"], carry, timestep.observation["stimulus"])

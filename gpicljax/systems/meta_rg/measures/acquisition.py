@@ -21,6 +21,7 @@ from gpicljax.networks.recurrent import GRUStack
 from gpicljax.systems.meta_rg.env import structure
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.measures.language import utterances
+from gpicljax.typing import ArrayTree
 
 
 class Acquisition(NamedTuple):
@@ -152,14 +153,16 @@ def ease_of_acquisition(
         seen = jnp.where(same, another, seen)
         return messages[targets, said], stimuli[shown, seen], same.astype(stimuli.dtype)
 
-    def loss(params: Any, said: jax.Array, seen: jax.Array, same: jax.Array, weight: jax.Array):
+    def loss(
+        params: ArrayTree, said: jax.Array, seen: jax.Array, same: jax.Array, weight: jax.Array
+    ):
         logits: Any = listener.apply(params, said, seen)
         each = optax.sigmoid_binary_cross_entropy(logits, same)
         total = jnp.maximum(weight.sum(), 1e-9)
         right = ((logits > 0) == (same > 0)) * weight
         return (each * weight).sum() / total, right.sum()
 
-    def step(carry: Any, batch: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
+    def step(carry: ArrayTree, batch: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
         params, state = carry
         targets, key = batch
         weight = jnp.where(targets < count, weights["support"][targets % count], 0)
@@ -169,7 +172,7 @@ def ease_of_acquisition(
         updates, state = adam.update(grads, state)
         return (optax.apply_updates(params, updates), state), right
 
-    def epoch(carry: Any, key: jax.Array) -> tuple[Any, jax.Array]:
+    def epoch(carry: ArrayTree, key: jax.Array) -> tuple[Any, jax.Array]:
         order_key, games_key = jax.random.split(key)
         order = jax.random.permutation(order_key, places).reshape(-1, batch_size)
         keys = jax.random.split(games_key, len(order))
@@ -196,8 +199,8 @@ def language_acquisition(
     key: jax.Array,
     env: MetaRG,
     agent: Agent,
-    params: Any,
-    env_params: Any,
+    params: ArrayTree,
+    env_params: ArrayTree,
     *,
     structures: int,
     **options: Any,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -10,6 +10,7 @@ from gpicljax.interface import Agent
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.systems.meta_rg.measures.accuracy import judged
 from gpicljax.systems.meta_rg.measures.zsct import ZSCTAccuracy, zsct_accuracy
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
@@ -37,12 +38,12 @@ def play_games(
     key: jax.Array,
     vec: VectorEnv,
     agent: Agent,
-    params: Any,
+    params: ArrayTree,
     *,
     max_games: int,
     max_steps: int,
     episodes_per_env: int = 1,
-    env_params: Any = None,
+    env_params: ArrayTree = None,
 ) -> Games:
     """Plays a fixed number of episodes on every instance and records each game's outcome.
 

@@ -17,6 +17,7 @@ from gpicljax.systems.meta_rg.measures.compositionality import (
     posdis,
     topographic_similarity,
 )
+from gpicljax.typing import ArrayTree
 
 
 class Languages(NamedTuple):
@@ -68,8 +69,8 @@ def utterances(
     key: jax.Array,
     env: MetaRG,
     agent: Agent,
-    params: Any,
-    env_params: Any,
+    params: ArrayTree,
+    env_params: ArrayTree,
     *,
     structures: int,
     samples: int = 1,
@@ -133,8 +134,8 @@ def languages(
     key: jax.Array,
     env: MetaRG,
     agent: Agent,
-    params: Any,
-    env_params: Any,
+    params: ArrayTree,
+    env_params: ArrayTree,
     *,
     structures: int = 64,
 ) -> Languages:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from gpicljax.systems.meta_rg.measures.accuracy import (
     phase_accuracy,
     ratio,
 )
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 
@@ -49,7 +50,7 @@ class RecallAccuracy(NamedTuple):
 
 
 def play_recall_games(
-    key: jax.Array, vec: VectorEnv, agent: Agent, params: Any, env_params: Any = None
+    key: jax.Array, vec: VectorEnv, agent: Agent, params: ArrayTree, env_params: ArrayTree = None
 ) -> RecallGames:
     """Plays one episode on every instance and records each game's outcome.
 

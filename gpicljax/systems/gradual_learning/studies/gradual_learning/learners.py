@@ -18,6 +18,7 @@ from gpicljax.runs import load_agent
 from gpicljax.runtime import check_config
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import Config
+from gpicljax.typing import ArrayTree
 
 TEACHERS = {"guide": experts.teacher_agent, "oracle": experts.oracle}
 
@@ -73,7 +74,7 @@ def starting_point(
     accepted = "an agent whose network is of the kind and size of this one's"
     check_config(shapes[0] == shapes[1], "start_from", str(config.start_from), accepted)
 
-    def started(state: Any) -> Any:
+    def started(state: ArrayTree) -> Any:
         params = jax.tree.map(jnp.asarray, network)
         params = state.params._replace(network=params) if whole else params
         return dataclasses.replace(state, params=params)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +29,7 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.learners import 
     starting_point,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.report import report
+from gpicljax.typing import ArrayTree
 
 KEY_METRICS = {"cloning": "agreement", "recurrent-ppo": "reward", "r2d2": "q_loss"}
 
@@ -45,7 +45,7 @@ def build(config: Config) -> Program:
     families = Curriculum(config.curriculum).families
     evaluated = ByteStream(config.rules, len(config.curriculum) + 1, families)
 
-    def play(key: jax.Array, params: Any, cell: Any, tasks: Task) -> Streams:
+    def play(key: jax.Array, params: ArrayTree, cell: ArrayTree, tasks: Task) -> Streams:
         return play_streams(
             key, evaluated, trainer.agent(greedy=True), params, tasks, config.budget
         )

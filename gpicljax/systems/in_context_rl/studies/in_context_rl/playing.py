@@ -19,6 +19,7 @@ from gpicljax.rollout import play, start_rollout
 from gpicljax.runtime import FAST_COMPILE, named_key
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Tasks, is_bandit
+from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.trial import Trial
 
 CONDITIONS = {"": 0, "memory wiped": 1, "rewards hidden": 2, "another trial's context": 3}
@@ -40,7 +41,12 @@ class Tested(NamedTuple):
 
 
 def played(
-    key: jax.Array, env: Environment, env_params: Any, count: int, agent: Agent, params: Any
+    key: jax.Array,
+    env: Environment,
+    env_params: ArrayTree,
+    count: int,
+    agent: Agent,
+    params: ArrayTree,
 ) -> Tested:
     """So many trials of an agent, each on a task of its own."""
     limit = int(env.horizon(env_params))
@@ -61,7 +67,7 @@ def played(
 def agent_tester(agent: Agent, env: Environment, replicas: int, seed: int) -> Callable[..., Tested]:
     """`(params, env_params, without) -> Tested`: a trained agent, whole or without something."""
 
-    def test(params: Any, env_params: Any, without: Any) -> Tested:
+    def test(params: ArrayTree, env_params: ArrayTree, without: Any) -> Tested:
         impaired = _impaired(agent, without)
         return played(named_key(seed, "tasks"), env, env_params, replicas, impaired, params)
 
@@ -71,7 +77,7 @@ def agent_tester(agent: Agent, env: Environment, replicas: int, seed: int) -> Ca
 def _impaired(whole: Agent, without: Any) -> Agent:
     """The agent without what a number of `CONDITIONS` (traced) says."""
 
-    def act(keys: jax.Array, params: Any, carry: Any, timestep: Any) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: Any) -> Any:
         seen, own = timestep.observation, timestep
         start = timestep.trial_start | (without == 1)
         reward = jnp.where(without == 2, 0, timestep.reward)
@@ -116,7 +122,7 @@ def _rules(env: Trial, all_of_them: bool) -> dict[str, tuple[Agent, Any]]:
 def _one_of(agents: Sequence[tuple[Agent, Any]]) -> Agent:
     """Agents in one program, of which one plays: its number, traced, is the parameter."""
 
-    def act(keys: jax.Array, which: Any, carry: Any, timestep: Any) -> Any:
+    def act(keys: jax.Array, which: Any, carry: ArrayTree, timestep: Any) -> Any:
         acted = [
             agent.act(keys, params, own, timestep)
             for (agent, params), own in zip(agents, carry, strict=True)
@@ -133,7 +139,7 @@ def _program(env: Trial, names: tuple[str, ...], replicas: int, seed: int) -> An
     known = _rules(env, all_of_them=True)
     agent = _one_of([known[name] for name in names])
 
-    def test(env_params: Any, which: Any) -> Tested:
+    def test(env_params: ArrayTree, which: Any) -> Tested:
         return played(named_key(seed, "tasks"), env, env_params, replicas, agent, which)
 
     return jax.jit(test, compiler_options=FAST_COMPILE)

@@ -13,6 +13,7 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.envs.frozen_lake import LETTERS, MAPS
+from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.held_out_tasks import HeldOutTasks
 from gpicljax.wrappers.settings import TrialSettings
 from gpicljax.wrappers.task_mixture import TaskMixture
@@ -40,7 +41,7 @@ PADDED = 48, 10
 """Situations and actions of the space that all families fit into."""
 
 
-def _number(cells: Any, held_out: Any) -> Any:
+def _number(cells: ArrayTree, held_out: Any) -> Any:
     """A number of a map `int32[...]`; 0 for the maps (a batch of them) that are always held out."""
     flat = cells.ravel()
     weights = jnp.asarray(np.random.default_rng(0).integers(0, 2**31, flat.size), jnp.uint32)
@@ -48,13 +49,13 @@ def _number(cells: Any, held_out: Any) -> Any:
     return jnp.where((flat == jnp.asarray(held_out)).all(1).any(), 0, number)
 
 
-def lake_number(task: Any) -> Any:
+def lake_number(task: ArrayTree) -> Any:
     """A number of a lake's map; 0 for the maps of the evaluation."""
     rows = MAPS["4x4"], CUSTOM
     return _number(task.cells, [[LETTERS.index(x) for x in "".join(each)] for each in rows])
 
 
-def corridor_number(task: Any) -> Any:
+def corridor_number(task: ArrayTree) -> Any:
     """A number of a corridor with its cliff; 0 for that of the evaluation."""
     usual = [4, 12, 3, 3, 1, 10, 3, 0]
     size = jnp.stack([task.rows, task.columns])

@@ -45,6 +45,7 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     trial_settings,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl_train.report import report
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.trial import Trial
 
@@ -197,7 +198,7 @@ def build(config: Config) -> Program:
     hparams = dataclasses.replace(hparams, decay_updates=length)
     agent, tests = trainer.agent(greedy=True), own_tests(config.family)
 
-    def on_training_tasks(key: jax.Array, params: Any, cell: Any) -> Any:
+    def on_training_tasks(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Any:
         del cell
         return played(key, env, env_params, 256, agent, params).trials.rewards
 
@@ -237,7 +238,7 @@ def build(config: Config) -> Program:
 
 
 def _save(
-    config: Config, algorithm: str, sizes: Any, folder: Path, cell: Any, **about: Any
+    config: Config, algorithm: str, sizes: Any, folder: Path, cell: ArrayTree, **about: Any
 ) -> None:
     """Writes an agent; that of all families, as one of lakes in the padded space."""
     del cell

@@ -27,9 +27,10 @@ from gpicljax.systems.maze_world.env.types import Params, Task
 from gpicljax.systems.maze_world.measures.world_model import OpenLoopError, open_loop_error
 from gpicljax.systems.maze_world.studies.maze_world.config import ACTING, Acting, Config
 from gpicljax.systems.maze_world.studies.maze_world.rules import NOISES, Rules
+from gpicljax.typing import ArrayTree
 
 
-def earned(env: MazeWorld, params: Params, rewards: Any) -> Any:
+def earned(env: MazeWorld, params: Params, rewards: ArrayTree) -> Any:
     """Rewards without what steps cost: in navigation, those of arrivals."""
     return rewards if env.survival else rewards - params.step_reward
 
@@ -126,7 +127,7 @@ def shown_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., 
     every += [causal_model.reward_loss()] if config.model.rewards else []
 
     def shown(
-        key: jax.Array, params: Any, cell: Any, episodes: MazeTrajectory, mazes: Task
+        key: jax.Array, params: ArrayTree, cell: ArrayTree, episodes: MazeTrajectory, mazes: Task
     ) -> Imitated:
         del key, cell
 
@@ -149,8 +150,8 @@ def acted_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., 
 
     def acted(
         key: jax.Array,
-        params: Any,
-        cell: Any,
+        params: ArrayTree,
+        cell: ArrayTree,
         tasks: Task,
         mazes: jax.Array,
         where: Params,
@@ -187,7 +188,7 @@ def ahead_by(
     asleep = imagined_agent(network, policy, pictures.latent)
 
     def ahead(
-        key: jax.Array, params: Any, cell: Any, tasks: Task, context: jax.Array
+        key: jax.Array, params: ArrayTree, cell: ArrayTree, tasks: Task, context: jax.Array
     ) -> OpenLoopError:
         del cell
         awake = causal_agent(network, policy, cooling=ACTING["drawn"])

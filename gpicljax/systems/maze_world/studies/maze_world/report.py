@@ -22,6 +22,7 @@ from gpicljax.systems.maze_world.figures.trajectories import MazeEpisode, trajec
 from gpicljax.systems.maze_world.measures.exploration import cells_visited
 from gpicljax.systems.maze_world.studies.maze_world.measures import Imitated, Measures
 from gpicljax.systems.maze_world.studies.maze_world.rules import RULES
+from gpicljax.typing import ArrayTree
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.pictures import picture_grid
 from gpicljax.viz.style import save_figure
@@ -73,7 +74,7 @@ class Results:
         size = self.outcome.config.sizes[0]
         return place / self.outcome.program.more.rules.mazes(size).cell_size[0]
 
-    def episode(self, task: Any, size: int, pose: np.ndarray) -> MazeEpisode:
+    def episode(self, task: ArrayTree, size: int, pose: np.ndarray) -> MazeEpisode:
         """Stored poses `[3, T]` in a maze of so many cells a side, as they are drawn."""
         turn = 1 if self.outcome.config.actions == "continuous" else np.pi / 2
         return MazeEpisode(
@@ -155,7 +156,7 @@ def acted_table(results: Results, size: int) -> str:
         "|---|---|---|---|---|---|",
     ]
 
-    def row(agent: str, how: str, rewards: Any, pose: Any, more: str = "| | |") -> None:
+    def row(agent: str, how: str, rewards: ArrayTree, pose: Any, more: str = "| | |") -> None:
         earned = mean_interval(rewards.sum(-1).reshape(-1).astype(np.float64))
         ways = results.position(pose.reshape(-1, *pose.shape[-2:])).astype(np.int32)
         area = jax.vmap(lambda way: cells_visited(way, config.env_options["size"])[-1])

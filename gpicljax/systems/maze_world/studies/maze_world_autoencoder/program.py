@@ -29,6 +29,7 @@ from gpicljax.systems.maze_world.studies.maze_world_autoencoder.report import (
     Unseen,
     report,
 )
+from gpicljax.typing import ArrayTree
 
 
 def seen_in(
@@ -105,7 +106,9 @@ def build(config: Config) -> Program:
             again=again[shown],
         )
 
-    def save(folder: Any, cell: Any, *, params: Any, evaluation: dict[str, Any], **about: Any):
+    def save(
+        folder: Any, cell: ArrayTree, *, params: ArrayTree, evaluation: dict[str, Any], **about: Any
+    ):
         """Writes an autoencoder; what was measured of its latents becomes part of it."""
         del cell
         statistics = {name: jnp.asarray(evaluation.pop(name)) for name in ("shift", "scale")}

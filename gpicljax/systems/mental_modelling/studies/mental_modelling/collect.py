@@ -54,6 +54,7 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
     CollectConfig,
     Kind,
 )
+from gpicljax.typing import ArrayTree
 
 
 def _script(config: Script, env: Environment) -> Agent:
@@ -61,7 +62,7 @@ def _script(config: Script, env: Environment) -> Agent:
     return script(env, config)
 
 
-def _arm(observations: Any, actions: Any) -> str | None:
+def _arm(observations: Any, actions: ArrayTree) -> str | None:
     fits = Fetch().observation_space(), Fetch().action_space()
     return None if (observations, actions) == fits else "it is a rule for Fetch's tasks"
 

@@ -37,6 +37,7 @@ from gpicljax.systems.meta_language.studies.meta_language.report import (
     Measures,
     report,
 )
+from gpicljax.typing import ArrayTree
 
 VOCABULARY = 32
 TEMPERATURE = 0.3
@@ -63,7 +64,7 @@ class Languages(NamedTuple):
     floor: jax.Array
 
 
-def nats_by(network: Network, params: Any, tokens: jax.Array) -> jax.Array:
+def nats_by(network: Network, params: ArrayTree, tokens: jax.Array) -> jax.Array:
     """Nats of each token but the first, float `[N, T]`, of tokens int `[N, T + 1]`."""
     count = tokens.shape[0]
     padded = jnp.pad(tokens, ((0, -count % GROUP), (0, 0)))
@@ -93,7 +94,12 @@ def measures_of(
     """What is measured of every model: all seeds on the same sequences."""
 
     def languages(
-        key: jax.Array, params: Any, cell: Any, low: jax.Array, high: jax.Array, seen: jax.Array
+        key: jax.Array,
+        params: ArrayTree,
+        cell: ArrayTree,
+        low: jax.Array,
+        high: jax.Array,
+        seen: jax.Array,
     ) -> Languages:
         """Languages of orders low .. high, of those trained on if `seen`."""
         del key, cell
@@ -110,11 +116,13 @@ def measures_of(
         tokens = tokens[:, 0].astype(jnp.uint8)
         return Languages(tokens, nats_by(network, params, tokens), -log_probs[:, 0])
 
-    def text(key: jax.Array, params: Any, cell: Any, windows: jax.Array) -> jax.Array:
+    def text(key: jax.Array, params: ArrayTree, cell: ArrayTree, windows: jax.Array) -> jax.Array:
         del key, cell
         return nats_by(network, params, windows)
 
-    def continued(key: jax.Array, params: Any, cell: Any, prompts: jax.Array) -> jax.Array:
+    def continued(
+        key: jax.Array, params: ArrayTree, cell: ArrayTree, prompts: jax.Array
+    ) -> jax.Array:
         del key, cell
         key = named_key(config.seed, "demonstrations")
         return generate(key, network, params, prompts, GENERATED, TEMPERATURE)
@@ -124,7 +132,7 @@ def measures_of(
         min_order=config.orders[0], max_order=config.orders[1], horizon=tokens
     )
 
-    def episode(key: jax.Array, params: Any, cell: Any) -> Episode:
+    def episode(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Episode:
         """An unseen language, token by token; `aux` has what it says of each itself."""
         del cell
         agent = language_agent(network, env.action_space())
@@ -170,7 +178,7 @@ def build(config: Config) -> Program:
             max_order=jnp.where(warm, first_high, high).astype(jnp.int32),
         )
 
-    def sample(keys: jax.Array, params: Any) -> Sequences:
+    def sample(keys: jax.Array, params: ArrayTree) -> Sequences:
         task_keys, keys = jax.vmap(jax.random.split, out_axes=1)(keys)
         tasks = jax.vmap(env.sample_task, (0, None))(
             known_languages(config, task_keys) if config.tasks else task_keys, params

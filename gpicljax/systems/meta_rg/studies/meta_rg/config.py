@@ -16,6 +16,7 @@ from gpicljax.checks import Count, Range, Rate, Share
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.typing import ArrayTree
 
 Auxiliary = Literal["feedback", "stimulus", "both", "none"]
 
@@ -280,7 +281,7 @@ PRESETS = {
 def coming_feedback(env: MetaRG) -> Callable[[Any, Any], tuple[jax.Array, jax.Array]]:
     """What a listener is to expect when it decides: the stimulus that the feedback will show."""
 
-    def target(here: Any, following: Any) -> tuple[jax.Array, jax.Array]:
+    def target(here: Any, following: ArrayTree) -> tuple[jax.Array, jax.Array]:
         deciding = here["round"] == env.num_rounds
         return following["stimulus"], deciding.astype(following["stimulus"].dtype)
 

@@ -12,6 +12,7 @@ from gpicljax.play.replay import write_replay
 from gpicljax.runtime import RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import LISTENER, SPEAKER
+from gpicljax.typing import ArrayTree
 
 
 def replay(outcome: RunResult, env: MetaRG) -> str:
@@ -77,7 +78,7 @@ def readings(env: MetaRG, episode: Episode) -> dict[str, list[str]]:
     return found
 
 
-def _numbers(values: Any) -> str:
+def _numbers(values: ArrayTree) -> str:
     return " ".join(f"{x:+.2f}" for x in np.ravel(values))
 
 

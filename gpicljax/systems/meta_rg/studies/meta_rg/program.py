@@ -40,12 +40,13 @@ from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     coming_feedback,
 )
 from gpicljax.systems.meta_rg.studies.meta_rg.report import Measures, cell_name, probed, report
+from gpicljax.typing import ArrayTree
 
 
 def make_auxiliaries(config: Config, env: MetaRG) -> tuple[r2d2.Auxiliary, ...]:
     """The auxiliary regressions of the configuration."""
 
-    def stimulus(here: Any, following: Any) -> tuple[jax.Array, jax.Array]:
+    def stimulus(here: Any, following: ArrayTree) -> tuple[jax.Array, jax.Array]:
         return here["stimulus"], jnp.ones_like(here["previous_reward"])
 
     targets = {"feedback": coming_feedback(env), "stimulus": stimulus}
@@ -89,7 +90,7 @@ def build(config: Config) -> Program:
         length = max(1, config.observations // (2 * max(1, len(config.curriculum))))
         return stages[jnp.minimum(observations // length, len(config.curriculum))]
 
-    def init(key: jax.Array, env_params: Any) -> r2d2.TrainState:
+    def init(key: jax.Array, env_params: ArrayTree) -> r2d2.TrainState:
         first = dataclasses.replace(env_params, max_values=stage(jnp.int32(0)))
         return trainer.init(key, hparams, first)
 
@@ -143,8 +144,8 @@ def measures_of(
 
     def games(
         key: jax.Array,
-        params: Any,
-        env_params: Any,
+        params: ArrayTree,
+        env_params: ArrayTree,
         channel: jax.Array,
         explore: jax.Array,
         forget: jax.Array,
@@ -168,7 +169,7 @@ def measures_of(
             env_params=dataclasses.replace(env_params, channel=jnp.asarray(channel, jnp.int32)),
         )
 
-    def episode(key: jax.Array, params: Any, env_params: Any) -> Episode:
+    def episode(key: jax.Array, params: ArrayTree, env_params: ArrayTree) -> Episode:
         """The first of the greedy episodes, step by step."""
         agent = q_agent(network, env.action_space())
         return record_episode(key, env, agent, params, max_steps=longest, env_params=env_params)
@@ -198,7 +199,7 @@ def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, fl
     panel, names = experts.baseline_panel(env), experts.baseline_rules(env)
 
     @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
-    def play(key: jax.Array, env_params: Any) -> Games:
+    def play(key: jax.Array, env_params: ArrayTree) -> Games:
         return play_games(
             key,
             vec,
@@ -223,7 +224,7 @@ def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, fl
     return results
 
 
-def memoryless_accuracy(config: Config, env: MetaRG, params: Any) -> tuple[float, float]:
+def memoryless_accuracy(config: Config, env: MetaRG, params: ArrayTree) -> tuple[float, float]:
     """Query and support accuracy of a classifier of single decisions, on held-out games."""
     train_key, test_key, fit_key = jax.random.split(named_key(config.seed, "classifier"), 3)
     features, labels, _ = memoryless.decision_dataset(

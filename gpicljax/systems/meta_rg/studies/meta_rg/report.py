@@ -19,6 +19,7 @@ from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.games import Games, accuracy_by_seed
 from gpicljax.systems.meta_rg.measures.zsct import ZSCTAccuracy, hypothesis_table, hypothesis_tests
 from gpicljax.systems.meta_rg.studies.meta_rg.episode import replay
+from gpicljax.typing import ArrayTree
 from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
 from gpicljax.viz.style import save_figure
 
@@ -60,7 +61,7 @@ class Results:
         }
         self.rules: Mapping[Cell, Mapping[str, tuple[float, float]]] = outcome.host_measured
 
-    def of_cell(self, values: Any, index: int) -> Any:
+    def of_cell(self, values: ArrayTree, index: int) -> Any:
         """What belongs to a cell of arrays `[seeds of all cells, ...]`."""
         seeds = self.outcome.config.seeds
         return jax.tree.map(lambda x: np.asarray(x)[index * seeds : (index + 1) * seeds], values)
@@ -154,7 +155,7 @@ def context_curve(games: Games, sound: np.ndarray) -> tuple[ICLCurve, ICLProfile
     return icl_curve(values, valid), icl_profile(values, valid)
 
 
-def play_one_episode(env: MetaRG, params: Any, seed: int) -> dict[str, np.ndarray]:
+def play_one_episode(env: MetaRG, params: ArrayTree, seed: int) -> dict[str, np.ndarray]:
     """What a rule-based speaker sees and says in one episode, game by game."""
 
     @jax.jit
@@ -164,7 +165,7 @@ def play_one_episode(env: MetaRG, params: Any, seed: int) -> dict[str, np.ndarra
         return episode_key, task, env.reset(episode_key, task)[1]
 
     @jax.jit
-    def step(key: jax.Array, state: Any, task: Any) -> tuple[Any, Any]:
+    def step(key: jax.Array, state: ArrayTree, task: ArrayTree) -> tuple[Any, Any]:
         seen = state.game.speaker[0], state.game.speaker_latents[0], env.speak(state)
         return seen, env.transition(key, state, np.int32(0), task).state
 

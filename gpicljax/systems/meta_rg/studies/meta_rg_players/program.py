@@ -36,6 +36,7 @@ from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
 )
 from gpicljax.systems.meta_rg.studies.meta_rg_players.games import game_sequences, signalling_game
 from gpicljax.systems.meta_rg.studies.meta_rg_players.report import Measures, report
+from gpicljax.typing import ArrayTree
 
 CONDITIONS: dict[str, tuple[str, float]] = {
     "greedy": ("episode", 0.0),
@@ -128,14 +129,14 @@ def build(config: Config) -> Program:
             frozen = signalling.SignallingData(params, jnp.asarray(0.0))
             cells[f"{where}, frozen speaker"] = frozen
 
-    def games_of(cell: Any) -> Any:
+    def games_of(cell: ArrayTree) -> Any:
         return cell.games if sequences else cell
 
     evaluated = dataclasses.replace(env, ablations=True)
     batch = single_trial_batch(evaluated, config.probe_episodes, longest)
 
     def games(
-        key: jax.Array, params: Any, cell: Any, channel: jax.Array, explore: jax.Array
+        key: jax.Array, params: ArrayTree, cell: ArrayTree, channel: jax.Array, explore: jax.Array
     ) -> Games:
         """Plays an episode on each of `probe_episodes` instances; `explore` scales the noise."""
         channel = jnp.asarray(channel, jnp.int32)
@@ -150,17 +151,17 @@ def build(config: Config) -> Program:
             env_params=dataclasses.replace(games_of(cell), channel=channel),
         )
 
-    def episode(key: jax.Array, params: Any, cell: Any) -> Episode:
+    def episode(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Episode:
         """The first of the greedy episodes, step by step."""
         games = games_of(cell)
         return record_episode(key, env, agent(), params, max_steps=longest, env_params=games)
 
-    def language(key: jax.Array, params: Any, cell: Any) -> Any:
+    def language(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Any:
         """What the speaker says of every meaning."""
         structures = config.structures
         return languages(key, env, agent(), params, games_of(cell), structures=structures)
 
-    def acquisition(key: jax.Array, params: Any, cell: Any) -> jax.Array:
+    def acquisition(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> jax.Array:
         """What a new listener understands of the language of each structure, float `[T]`."""
         told, games, taught = agent(), games_of(cell), config.taught
         return language_acquisition(key, env, told, params, games, structures=taught).query

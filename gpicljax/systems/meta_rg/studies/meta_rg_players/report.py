@@ -17,6 +17,7 @@ from gpicljax.systems.meta_rg.measures.games import accuracy_by_seed
 from gpicljax.systems.meta_rg.measures.language import meanings
 from gpicljax.systems.meta_rg.studies.meta_rg.episode import replay
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name
+from gpicljax.typing import ArrayTree
 from gpicljax.viz.curves import learning_curves
 from gpicljax.viz.style import save_figure
 
@@ -69,7 +70,7 @@ class Results:
         if measured.acquisition is not None:
             self.language[ACQUISITION] = self._by_cell(measured.acquisition)
 
-    def _by_cell(self, values: Any) -> np.ndarray:
+    def _by_cell(self, values: ArrayTree) -> np.ndarray:
         values = self.outcome.seeds(values).reshape(len(self.cells), self.outcome.config.seeds, -1)
         # Structures in which nothing is said have no measure; nor has a speaker that says nothing.
         known = ~np.isnan(values)

@@ -34,6 +34,7 @@ from gpicljax.systems.meta_rg.studies.meta_rg_players.networks import (
     SignallingGame,
     Speaker,
 )
+from gpicljax.typing import ArrayTree
 
 SPEAKER, LISTENER = 0, 1
 """Places of the players on the agent axis."""
@@ -158,7 +159,7 @@ def two_players(
     tokens, length = game.vocab_size + 1, game.message_length
     flat = (length * tokens,)
 
-    def say(params: Any, inputs: GameInputs, learns: jax.Array) -> tuple[Any, ...]:
+    def say(params: ArrayTree, inputs: GameInputs, learns: jax.Array) -> tuple[Any, ...]:
         """One-hots float `[G, B, L, V + 1]` of the message as sent, log-probability, entropy."""
         if config.speaker == "quantiser":
             return jax.nn.one_hot(game.quantised(inputs.speaker), tokens), None, None
@@ -212,8 +213,8 @@ def two_players(
         return params
 
     def unroll(
-        params: Any,
-        carry: Any,
+        params: ArrayTree,
+        carry: ArrayTree,
         inputs: PlayersInputs,
         starts: jax.Array | None,
         key: jax.Array | None = None,
@@ -240,7 +241,9 @@ def two_players(
         logits = decide.q_values[..., : game.num_decisions]
         return SignalOutput(logits, expected, log_prob, entropy, sent), carry
 
-    def step(params: Any, carry: Any, inputs: Any, start: jax.Array) -> tuple[Any, Any]:
+    def step(
+        params: ArrayTree, carry: ArrayTree, inputs: ArrayTree, start: jax.Array
+    ) -> tuple[Any, Any]:
         one = jax.tree.map(lambda x: x[None], inputs)
         outputs, carry = unroll(params, carry, one, start[None])
         return jax.tree.map(lambda x: x[0], outputs), carry
@@ -400,7 +403,7 @@ def players_agent(
         return PlayersCarry(decides.initial_carry(batch), jnp.zeros((batch, *shape)))
 
     def act(
-        keys: jax.Array, params: Any, carry: PlayersCarry, timestep: TimeStep
+        keys: jax.Array, params: ArrayTree, carry: PlayersCarry, timestep: TimeStep
     ) -> tuple[jax.Array, Any, PlayersCarry]:
         seen = jax.tree.map(lambda x: x[:, LISTENER], timestep.observation)
         seen = {**seen, "action_mask": seen["action_mask"][:, 0, : game.num_decisions + 1]}

@@ -37,6 +37,7 @@ from gpicljax.systems.meta_rg.measures.recall import (
 )
 from gpicljax.systems.meta_rg.studies.recall.config import PRESETS, Config
 from gpicljax.systems.meta_rg.studies.recall.report import of_seeds, report
+from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
 CONDITIONS: dict[str, tuple[float, bool]] = {
@@ -60,7 +61,11 @@ def build(config: Config) -> Program:
 
     # One program for all conditions: what they differ in is traced.
     def games(
-        key: jax.Array, params: Any, env_params: Any, explore: jax.Array, forget: jax.Array
+        key: jax.Array,
+        params: ArrayTree,
+        env_params: ArrayTree,
+        explore: jax.Array,
+        forget: jax.Array,
     ) -> RecallGames:
         """Plays an episode on each of `probe_episodes` instances.
 
@@ -113,13 +118,13 @@ def watched(env: Recall, episodes: int) -> VectorEnv:
     return single_trial_batch(env, episodes, 2 * env.max_games, privileged=True)
 
 
-def calibrate(config: Config, env_params: Any) -> dict[str, RecallAccuracy]:
+def calibrate(config: Config, env_params: ArrayTree) -> dict[str, RecallAccuracy]:
     """Accuracy of the rules that need no training, on the same games."""
     env = Recall(**config.env_options)
     vec = watched(env, config.evaluation_episodes)
     task_key, key = jax.random.split(named_key(config.seed, "rules"))
 
-    def first(keys: jax.Array, params: Any, carry: Any, timestep: Any) -> Any:
+    def first(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: Any) -> Any:
         return jnp.where(timestep.privileged["asking"], 0, env.wait), {}, carry
 
     @functools.partial(jax.jit, compiler_options=FAST_COMPILE)

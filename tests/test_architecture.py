@@ -175,7 +175,8 @@ def test_agents_never_import_environments(name):
 @pytest.mark.parametrize("name", [name for name in INNER if part_of(name) == "viz"])
 def test_viz_draws_arrays_and_measures_only(name):
     # Figures take arrays, or what `evaluation` made of them; never a task, an agent or a run.
-    assert {part_of(module) for module in imports_of(name)} <= {"viz", "evaluation", "checks", "typing"}
+    allowed = {"viz", "evaluation", "checks", "typing"}
+    assert {part_of(module) for module in imports_of(name)} <= allowed
 
 
 def test_the_package_imports_quickly_and_lightly():

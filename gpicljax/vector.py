@@ -85,6 +85,8 @@ def _folded(keys: jax.Array, number: Any) -> jax.Array:
 class VectorEnv:
     """A batch of `num_envs` instances of one environment.
 
+    A stream has 2**30 steps: the keys of later ones are those that earlier choices had.
+
     It is compared by value, with the numbers of `params` and `tasks`: equal batches share compiled
     programs of which they are static arguments.
 

@@ -35,7 +35,7 @@ class Pulls:
     """What a trial has shown of its arms.
 
     Attributes:
-      counts: `int32[B, K]`, pulls of each arm.
+      counts: `int32[B, K]`, pulls of each arm, up to 2**31 - 1.
       sums: float `[B, K]`, what they paid together.
       deviations: float `[B, K]`, sum of the squared deviations from the arm's mean payment.
       action: `int32[B]`, the pull whose payment comes with the next time step; -1 if none does.
@@ -164,7 +164,7 @@ def ucb1(space: spaces.Space, exploration: Number = 2.0) -> Agent:
     def index(key: jax.Array, pulls: Pulls) -> jax.Array:
         del key
         pulled = jnp.maximum(pulls.counts, 1)
-        total = jnp.maximum(pulls.counts.sum(), 1)
+        total = jnp.maximum(pulls.counts.astype(pulls.sums.dtype).sum(), 1)  # beyond 2**31 in all
         index = pulls.means + jnp.sqrt(exploration * jnp.log(total) / pulled)
         return jnp.where(pulls.counts == 0, jnp.inf, index)
 

@@ -47,7 +47,7 @@ class Continuations(NamedTuple):
         trial.
       last: float `[B, n + m, F]`, the last events, likewise.
       actions: `int32[B, n + m]`, the action before each of them.
-      time: `int32[B]`, how many events the trial has had.
+      time: `int32[B]`, how many events the trial has had, at most 2**31 - 1.
       stored: what lies in the slots; whatever it is where nothing was stored.
       written: `int32[B]`, how many have been stored, also of those that are overwritten by now.
     """

@@ -57,7 +57,7 @@ class EventStore(nn.Module):
     Attributes:
       key_size: K.
       value_size: V.
-      slots: events kept; the oldest are overwritten.
+      slots: events kept; the oldest are overwritten. A trial may have 2**31 - 1 of them.
       heads: H.
       width: of queries and keys.
       tied: whether queries and keys have the same projection.

@@ -290,3 +290,14 @@ def test_what_does_not_fit_is_refused():
             ValueError, match=f"{field}: got {value}; accepted: a number above {least}"
         ):
             bandits.thompson_gaussian(TWO, **{field: value})
+
+
+def test_ucb1_counts_more_pulls_than_an_integer_holds():
+    agent = bandits.ucb1(spaces.Discrete(3))
+    carry = agent.initial_carry(1)
+    counts = jnp.full((1, 3), 2**30, jnp.int32)  # together beyond 2**31
+    carry = carry.replace(counts=counts, sums=counts * jnp.array([0.2, 0.8, 0.5]))
+    no = jnp.zeros(1, bool)
+    seen = gpicljax.TimeStep(jnp.zeros(1, jnp.int32), jnp.zeros(1), no, no, no, no, {})
+    keys = jax.random.split(jax.random.key(0), 1)
+    assert agent.act(keys, (), carry, seen)[0].tolist() == [1]

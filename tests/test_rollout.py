@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.rollout import HostBatch, as_host_agent, host_play, play, rollout, start_rollout
 from gpicljax.rollout.packing import packed
+from gpicljax.serve.ahead import AheadBatch
 
 NUM_ARMS = 4
 
@@ -116,10 +119,10 @@ def test_three_drivers_give_the_same_episodes(vec, key, resets):
     )(start)
     hosted = host_play(key, vec, as_host_agent(GAMBLER, ()), max_steps=3, trials=2, keep=kept)
     jax.tree.map(np.testing.assert_array_equal, played, hosted)
-    # What is worked out beforehand changes nothing, be it right or wrong.
-    ahead = host_play(
-        key, vec, as_host_agent(GAMBLER, ()), max_steps=3, trials=2, keep=kept, usual=np.int32(1)
-    )
+    # What is computed ahead changes nothing, be it right or wrong.
+    batch_of = functools.partial(AheadBatch, usual=np.int32(1))
+    gambler = as_host_agent(GAMBLER, ())
+    ahead = host_play(key, vec, gambler, max_steps=3, trials=2, keep=kept, batch_of=batch_of)
     jax.tree.map(np.testing.assert_array_equal, played, ahead)
     # In a scan, the step from each episode into the next has a place of its own.
     steps = jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(6, 2, 4)[:, :, :3], scanned)
@@ -129,8 +132,8 @@ def test_three_drivers_give_the_same_episodes(vec, key, resets):
 
 
 def test_an_instance_remembers_its_last_step(vec, key):
-    for usual in (None, np.int32(0)):
-        instance = HostBatch(vec, kept, usual).start(key)[1]
+    for batch in (HostBatch(vec, kept), AheadBatch(vec, kept, np.int32(0))):
+        instance = batch.start(key)[1]
         assert instance.record is None and not instance.blank_record.action.any()
         for action in (0, 0, 1):
             before = instance.moment.timestep

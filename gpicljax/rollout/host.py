@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.batching import select
 from gpicljax.checks import check, check_at_least
 from gpicljax.interface import ActionRequest, Agent, Record, TimeStep
 from gpicljax.rollout.packing import Packed, packed
@@ -19,9 +18,6 @@ from gpicljax.vector import VectorEnv, VectorState
 
 GIVE_UP: Literal["give up"] = "give up"
 """Instead of an action: nothing more is played in this instance."""
-
-_AHEAD = 16
-"""Steps that are worked out together where one action is usual."""
 
 HostAgent = Callable[[Mapping[int, ActionRequest]], Mapping[int, Any]]
 """Function from the requests of all waiting instances, by number, to actions for some of them.
@@ -128,7 +124,7 @@ class Instance:
         batched = jax.tree.map(lambda x: np.array(x)[None], action)
         place = self._place
         self._before = place, batched
-        if place.step + 1 < self._batch.ahead and _same(batched, self._batch.usual):
+        if place.step + 1 < self._batch.ahead and self._batch.foresees(batched):
             self._arrive(place._replace(step=place.step + 1))
         else:
             self._arrive(_placed(*self._batch.step(place, batched), 0))
@@ -137,12 +133,6 @@ class Instance:
 
 def _one(tree: ArrayTree) -> Any:
     return jax.tree.map(lambda x: x[None], tree)
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two actions are the same, NumPy arrays."""
-    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 
 def _first(tree: ArrayTree) -> Any:
@@ -182,15 +172,12 @@ class HostBatch:
     Args:
       vec: the batch of environments.
       keep: what to keep of a step; nothing by default.
-      usual: an action that is taken most of the time, if there is one: whatever is done, the steps
-        that would follow if it came next are worked out along with it, which costs little more.
 
     Attributes:
       vec: see above.
       num_envs: how many instances there are.
       episodes_per_trial: of each.
-      usual: the action, leaves `[1, ...]`.
-      ahead: how many steps are worked out together.
+      ahead: how many steps are computed at once; 1, unless a subclass foresees actions.
 
     Example:
       >>> import gpicljax
@@ -200,12 +187,12 @@ class HostBatch:
       True
     """
 
-    def __init__(self, vec: VectorEnv, keep: Keep = lambda record: (), usual: Any = None) -> None:
+    ahead = 1
+
+    def __init__(self, vec: VectorEnv, keep: Keep = lambda record: ()) -> None:
         """Prepares the programs; see the class."""
         self.vec = vec
         self.num_envs, self.episodes_per_trial = vec.num_envs, vec.episodes_per_trial
-        self.usual = jax.tree.map(lambda x: np.asarray(x)[None], usual)
-        self.ahead = 1 if usual is None else _AHEAD
         one, owned = vec.part(vec.num_envs), vec.partition(True, False)
 
         def after(vstate: VectorState, timestep: TimeStep, action: ArrayTree) -> Any:
@@ -232,9 +219,7 @@ class HostBatch:
 
             def body(carry: tuple[Packed, Packed], number: jax.Array) -> Any:
                 vstate, (timestep, _) = (part.tree for part in carry)
-                usual = action if self.usual is None else self.usual
-                chosen = select(number == 0, action, usual)
-                carry = told(*after(vstate, _one(timestep), chosen))
+                carry = told(*after(vstate, _one(timestep), self.later(number, action)))
                 return carry, carry
 
             return jax.lax.scan(body, start, jnp.arange(self.ahead))[1]
@@ -242,6 +227,16 @@ class HostBatch:
         self._init, self._enter, self._step = jax.jit(vec.init), jax.jit(enter), jax.jit(step)
         self._opened = jax.jit(lambda vstates, k: jax.tree.map(lambda x: x[k], vstates).tree)
         self._choice_keys = jax.jit(one.choice_keys)
+
+    def foresees(self, action: ArrayTree) -> bool:
+        """Whether the step with this action, leaves `[1, ...]`, is computed already."""
+        del action
+        return False
+
+    def later(self, number: jax.Array, action: ArrayTree) -> ArrayTree:
+        """The action of each of the steps that are computed at once: `action` in number 0."""
+        del number
+        return action
 
     def step(self, place: _Place, action: ArrayTree) -> tuple[Packed, Packed]:
         """From one place to those that an action leads to."""
@@ -275,7 +270,7 @@ def host_play(
     trials: int = 1,
     keep: Keep = lambda record: record.next_timestep.reward,
     env_params: ArrayTree = None,
-    usual: Any = None,
+    batch_of: Callable[[VectorEnv, Keep], HostBatch] = HostBatch,
 ) -> PlayedEpisodes:
     """`play` in Python, for agents that cannot be traced and answer when they can.
 
@@ -287,7 +282,7 @@ def host_play(
       trials: of each instance.
       keep: what to record of a step; `aux` is empty here.
       env_params: distribution over tasks; the batch's own if None.
-      usual: see `HostBatch`; of no effect on what is played.
+      batch_of: makes the batch that is stepped from Python; of no effect on what is played.
 
     Returns:
       As `play`, NumPy arrays.
@@ -312,7 +307,7 @@ def host_play(
         return keep(record), (after.terminated, after.truncated), record.vstate.episode
 
     if isinstance(vec, VectorEnv):
-        batch = HostBatch(vec, marked, usual)
+        batch = batch_of(vec, marked)
         instances = batch.start(key, env_params)
         return _played(batch, instances, agent, max_steps, trials, lambda one: one.kept, keep)
     mark = jax.jit(marked)

@@ -11,6 +11,7 @@ written at the start, every ten seconds and at the end, also where SIGTERM or Ct
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from gpicljax.rollout import GIVE_UP, ActionRequest, Record, host_play
 from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.runtime.mesh import enable_compilation_cache
 from gpicljax.runtime.signals import catch_stop, exit_code
+from gpicljax.serve.ahead import AheadBatch
 from gpicljax.serve.remote import PORT, RemoteLearners, check_bytes
 from gpicljax.storage import write_atomically
 from gpicljax.storage.atomic import to_json_text
@@ -172,8 +174,9 @@ def serve(
         after = record.next_timestep
         return after.reward, {what: x for what, x in after.info.items() if what == "cleared"}
 
+    ahead = functools.partial(AheadBatch, usual=SILENCE)
     try:
-        played = host_play(key, vec, agent, max_steps=steps, keep=outcome, usual=SILENCE)
+        played = host_play(key, vec, agent, max_steps=steps, keep=outcome, batch_of=ahead)
         for i in (i for i, seen in enumerate(noted) if not seen):  # no request follows the last
             last = jax.tree.map(lambda x, i=i: x[i, 0, played.length[i, 0] - 1], played.records)
             account.note(i, *last)

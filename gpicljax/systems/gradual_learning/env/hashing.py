@@ -49,6 +49,40 @@ def below(bits: jax.Array, size: Any) -> jax.Array:
     return (bits % jnp.asarray(size).astype(jnp.uint32)).astype(jnp.int32)
 
 
+def inverse(size: jax.Array) -> jax.Array:
+    """What `below_by_inverse` multiplies by, `uint32[...]`; `size` is `int32[...]` and positive."""
+    return np.uint32(2**32 - 1) // size.astype(jnp.uint32)
+
+
+def below_by_inverse(bits: jax.Array, size: jax.Array, inverse: jax.Array) -> jax.Array:
+    """`below(bits, size)` by multiplication, for sizes that are used many times.
+
+    A processor divides integers one at a time, but multiplies whole vectors.
+
+    Args:
+      bits: `uint32[...]`.
+      size: `int32[...]`, 1 to 2**30.
+      inverse: `inverse(size)`.
+
+    Returns:
+      `int32[...]`, what `below` returns.
+
+    Example:
+      >>> size = jnp.int32(10)
+      >>> int(below_by_inverse(jnp.uint32(2**32 - 1), size, inverse(size)))
+      5
+    """
+    # The upper 32 bits of `bits * inverse`, from products of halves.
+    half = np.uint32(2**16 - 1)
+    high, low, top, bottom = bits >> 16, bits & half, inverse >> 16, inverse & half
+    first, second = high * bottom, low * top
+    carry = ((low * bottom >> 16) + (first & half) + (second & half)) >> 16
+    quotient = high * top + (first >> 16) + (second >> 16) + carry
+    # It is the quotient or one less: what it lacks is below 1 + bits / 2**32.
+    rest = (bits - quotient * size.astype(jnp.uint32)).astype(jnp.int32)
+    return jnp.where(rest >= size, rest - size, rest)
+
+
 def inner(seed: Seed, number: Any) -> Seed:
     """The seed of this number: of an instance in its stream."""
     number = jnp.asarray(number).astype(jnp.uint32)
@@ -76,12 +110,14 @@ def permuted(seed: jax.Array, place: jax.Array, size: jax.Array) -> jax.Array:
     size = jnp.broadcast_to(jnp.asarray(size, jnp.int32), shape)
     place = jnp.broadcast_to(jnp.asarray(place, jnp.int32), shape)
 
+    multiplier = inverse(size)
+
     def swap(index: jax.Array, place: jax.Array) -> jax.Array:
         key = mixed(seed + index.astype(jnp.uint32) * _STRIDE)
-        partner = below(key, size) - place
+        partner = below_by_inverse(key, size, multiplier) - place
         partner = jnp.where(partner < 0, partner + size, partner)
         pair = jnp.maximum(place, partner).astype(jnp.uint32)
         toss = mixed(key ^ (pair + np.uint32(1)) * _STRIDE)
         return jnp.where(toss >> 31 == 1, partner, place)
 
-    return jax.lax.fori_loop(jnp.int32(0), jnp.int32(ROUNDS), swap, place)
+    return jax.lax.fori_loop(0, ROUNDS, swap, place)

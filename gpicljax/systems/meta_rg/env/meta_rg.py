@@ -615,15 +615,28 @@ class MetaRG(Environment[Params, Task, State]):
         return one if listener else spaces.repeat(one, 2)
 
     def privileged(self, state: State, task: Task) -> dict[str, Any]:
-        """Latents, answer, structure and the length of the episode."""
+        """Latents, answer, structure, the length of the episode, and what kind of game it is.
+
+        `new_target: bool[]`: no earlier game of the phase had this target. `minimal_pair: int32[]`:
+        the number of values of the dimension in which a stimulus of the listener's is one value
+        away from the target, and equal to it in all others; 0 if there is no such stimulus.
+        """
+        skeleton, game, index = state.skeleton, state.game, state.index
+        place = jnp.arange(skeleton.targets.shape[0])
+        began = jnp.where(index >= skeleton.num_support, skeleton.num_support, 0)
+        earlier = (place >= began) & (place < index)
+        apart = jnp.abs(game.listener_latents - game.speaker_latents[0])
+        near = (apart.sum(-1, keepdims=True) == 1) & (apart == 1)
         return {
-            "speaker_latents": state.game.speaker_latents,
-            "listener_latents": state.game.listener_latents,
-            "speaker_stimulus": state.game.speaker,
-            "answer": state.game.answer,
+            "speaker_latents": game.speaker_latents,
+            "listener_latents": game.listener_latents,
+            "speaker_stimulus": game.speaker,
+            "answer": game.answer,
             "num_values": task.num_values,
-            "num_support": state.skeleton.num_support,
-            "num_games": state.skeleton.num_games,
+            "num_support": skeleton.num_support,
+            "num_games": skeleton.num_games,
+            "new_target": ~(earlier & (skeleton.targets == skeleton.targets[index])).any(),
+            "minimal_pair": jnp.where(near, task.num_values, 0).max(),
         }
 
     def describe(self, state: State, task: Task) -> str:

@@ -165,6 +165,46 @@ def any_feedback_rule(env: MetaRG) -> Rule:
     return rule
 
 
+def holistic_rule(env: MetaRG) -> Rule:
+    """Knows whole messages of whole stimuli: "different" iff what was fed back says so.
+
+    It does where this very stimulus came with another message, or this very message with another
+    stimulus. The parts of a message mean nothing to it.
+
+    Example:
+      >>> agent = rule_listener(MetaRG(), holistic_rule(MetaRG()))
+      >>> agent.initial_carry(4).size.shape
+      (4,)
+    """
+
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        known = jnp.arange(memory.messages.shape[0]) < memory.size
+        stimuli = _slots(env, seen.observation)
+        same_stimulus = (stimuli[:, None] == memory.stimuli[None]).all(-1)
+        same_message = (memory.messages == memory.told).all(-1)
+        return _decide(~(known & (same_stimulus != same_message)).any(-1))
+
+    return rule
+
+
+def partial_rule(env: MetaRG, dims: int) -> Rule:
+    """Knows the values of the first dimensions, and nothing of the others.
+
+    What an agent that binds so many dimensions without an error can reach. Reads the privileged
+    latents.
+
+    Raises:
+      ValueError: unless `dims` is within 1 .. N_dim.
+    """
+    check(1 <= dims <= env.num_dims, "dims", dims, f"1 .. {env.num_dims}")
+
+    def rule(memory: Memory, seen: Seen, key: jax.Array) -> jax.Array:
+        mine = seen.privileged["listener_latents"][:, :dims]
+        return _decide((mine == seen.privileged["speaker_latents"][0, :dims]).all(-1))
+
+    return rule
+
+
 def section_rule(env: MetaRG) -> Rule:
     """The section oracle: infers each dimension's sections from what was heard and shown.
 
@@ -254,7 +294,7 @@ def baseline_rules(env: MetaRG) -> dict[str, Rule]:
 
     Example:
       >>> len(baseline_rules(MetaRG()))
-      7
+      10
     """
     sections = {"section oracle": section_rule(env)} if env.stimulus == "scs" else {}
     return {
@@ -263,6 +303,11 @@ def baseline_rules(env: MetaRG) -> dict[str, Rule]:
         "always different": constant_rule(env, env.num_decisions - 1),
         "leak rule (message-free)": leak_rule(env),
         "any-feedback rule (message-free)": any_feedback_rule(env),
+        "whole messages for whole stimuli": holistic_rule(env),
+        **{
+            f"{dims} of {env.num_dims} dimensions without an error": partial_rule(env, dims)
+            for dims in range(1, env.num_dims)
+        },
         **sections,
         "1-NN oracle": nearest_rule(env),
     }

@@ -8,8 +8,8 @@ import jax
 
 from gpicljax.interface import Agent
 from gpicljax.rollout import Record, play, start_rollout
-from gpicljax.systems.meta_rg.measures.accuracy import judged
-from gpicljax.systems.meta_rg.measures.zsct import ZSCTAccuracy, zsct_accuracy
+from gpicljax.systems.meta_rg.measures.accuracy import PhaseAccuracy, judged, phase_accuracy
+from gpicljax.systems.meta_rg.measures.zsct import zsct_accuracy
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
@@ -21,17 +21,23 @@ class Games(NamedTuple):
       valid: `bool[N, G]`, the game was played.
       correct: `bool[N, G]`; `[N, G, R]` for an agent that reports R decisions.
       query: `bool[N, G]`, it belongs to the query phase.
+      new_target: `bool[N, G]`, no earlier game of its phase had its target.
+      minimal_pair: `int32[N, G]`, for games with a stimulus one value away from the target: how
+        many values that dimension has; 0 for others. See `MetaRG.privileged`.
     """
 
     valid: jax.Array
     correct: jax.Array
     query: jax.Array
+    new_target: jax.Array
+    minimal_pair: jax.Array
 
 
 def outcome(record: Record) -> Games:
     """What a step decided, leaves `[B]`; `correct` as `accuracy.judged` has it."""
-    info = record.next_timestep.info
-    return Games(info["decided"], judged(record), info["query"])
+    info, known = record.next_timestep.info, record.timestep.privileged
+    kind = known["new_target"], known["minimal_pair"]
+    return Games(info["decided"], judged(record), info["query"], *kind)
 
 
 def play_games(
@@ -51,8 +57,7 @@ def play_games(
 
     Args:
       key: a typed key.
-      vec: the batch of environments, one episode a trial; `privileged=True` for agents that read
-        it, and for those that report `decisions` (see `accuracy.judged`).
+      vec: the batch of environments, one episode a trial, with `privileged=True`.
       agent: the agent. `agents.combinators.with_memory_reset` wipes its memory, for an ablation.
       params: its parameters.
       max_games: G.
@@ -67,7 +72,7 @@ def play_games(
       >>> import gpicljax
       >>> from gpicljax.agents.acting import random_agent
       >>> env = gpicljax.make("MetaRG-v0")
-      >>> vec = VectorEnv(env, 4)
+      >>> vec = VectorEnv(env, 4, privileged=True)
       >>> def games(key):
       ...     return play_games(key, vec, random_agent(env), (), max_games=64, max_steps=64)
       >>> jax.eval_shape(games, jax.random.key(0)).correct.shape
@@ -92,14 +97,49 @@ def play_games(
     return jax.tree.map(lambda x: x[:, 0], played.records)
 
 
+class GameAccuracy(NamedTuple):
+    """Accuracies in both phases, and in the query games that are hardest to get right by luck.
+
+    Attributes:
+      query: in the query phase; the paper's ZSCT accuracy is `query.by_episode`.
+      support: in the support phase.
+      new: in query games whose target no earlier query game had, so that neither its message nor
+        its stimulus has been seen.
+      minimal: in query games in which a stimulus is one value away from the target. Wherever
+        there are no distractors, these are non-matches.
+    """
+
+    query: PhaseAccuracy
+    support: PhaseAccuracy
+    new: PhaseAccuracy
+    minimal: PhaseAccuracy
+
+
+def game_accuracy(games: Games) -> GameAccuracy:
+    """The accuracies of one agent's games, leaves `[N, G]`; jittable and vmappable.
+
+    Example:
+      >>> yes = jax.numpy.ones((2, 4), bool)
+      >>> found = game_accuracy(Games(yes, yes, ~yes, yes, 5 * yes))
+      >>> float(found.support.by_game), float(found.minimal.by_game)
+      (1.0, nan)
+    """
+    query = games.valid & games.query
+    return GameAccuracy(
+        *zsct_accuracy(games.correct, games.valid, games.query),
+        new=phase_accuracy(games.correct, query & games.new_target),
+        minimal=phase_accuracy(games.correct, query & (games.minimal_pair > 0)),
+    )
+
+
 @jax.jit
 @jax.vmap
-def accuracy_by_seed(games: Games) -> ZSCTAccuracy:
+def accuracy_by_seed(games: Games) -> GameAccuracy:
     """Accuracies of many seeds at once: leaves `[S, N, G]` to leaves `[S]`.
 
     Example:
       >>> yes = jax.numpy.ones((3, 2, 4), bool)
-      >>> accuracy_by_seed(Games(valid=yes, correct=yes, query=~yes)).support.by_game.tolist()
+      >>> accuracy_by_seed(Games(yes, yes, ~yes, yes, 0 * yes)).support.by_game.tolist()
       [1.0, 1.0, 1.0]
     """
-    return zsct_accuracy(games.correct, games.valid, games.query)
+    return game_accuracy(games)

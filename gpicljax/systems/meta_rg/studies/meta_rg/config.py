@@ -88,6 +88,11 @@ class GameConfig:
         return f"V in {self.min_values} .. {self.max_values}"
 
     @property
+    def has_room_for_more_values(self) -> bool:
+        """Whether the same agent and speaker can play with one value more per dimension."""
+        return self.stimulus == "scs" and self.max_values < self.vocab_size
+
+    @property
     def options(self) -> dict[str, Any]:
         """Static options of the environment."""
         names = ("vocab_size", "message_length", "num_rounds", "num_distractors", "stimulus")

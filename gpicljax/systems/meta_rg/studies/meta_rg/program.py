@@ -32,14 +32,25 @@ from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import CHANNELS
 from gpicljax.systems.meta_rg.experts import classifier, memoryless
 from gpicljax.systems.meta_rg.experts import listeners as experts
-from gpicljax.systems.meta_rg.measures.games import Games, play_games
+from gpicljax.systems.meta_rg.measures.games import (
+    GameAccuracy,
+    Games,
+    game_accuracy,
+    play_games,
+)
 from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     AUXILIARIES,
     PRESETS,
     Config,
     coming_feedback,
 )
-from gpicljax.systems.meta_rg.studies.meta_rg.report import Measures, cell_name, probed, report
+from gpicljax.systems.meta_rg.studies.meta_rg.report import (
+    Measures,
+    RuleAccuracy,
+    cell_name,
+    probed,
+    report,
+)
 from gpicljax.typing import ArrayTree
 
 
@@ -140,7 +151,6 @@ def measures_of(
     longest = int(env.horizon())
     # One program for all conditions: what they differ in is traced.
     evaluated = dataclasses.replace(env, ablations=True)
-    batch = single_trial_batch(evaluated, config.probe_episodes, longest)
 
     def games(
         key: jax.Array,
@@ -149,6 +159,7 @@ def measures_of(
         channel: jax.Array,
         explore: jax.Array,
         forget: jax.Array,
+        game: MetaRG = evaluated,
     ) -> Games:
         """Plays an episode on each of `probe_episodes` instances.
 
@@ -159,15 +170,24 @@ def measures_of(
             q_agent(network, env.action_space(), epsilons),
             lambda timestep: forget & (timestep.observation["round"] == 0),
         )
+        steps = int(game.horizon())
         return play_games(
             key,
-            batch,
+            single_trial_batch(game, config.probe_episodes, steps, privileged=True),
             agent,
             params,
-            max_games=env.max_games,
-            max_steps=longest,
+            max_games=game.max_games,
+            max_steps=steps,
             env_params=dataclasses.replace(env_params, channel=jnp.asarray(channel, jnp.int32)),
         )
+
+    def more_values(key: jax.Array, params: ArrayTree, env_params: ArrayTree) -> Games:
+        """Greedy games whose dimensions all have one value more than any seen in training."""
+        values = jnp.int32(config.game.max_values + 1)
+        wider = dataclasses.replace(env_params, min_values=values, max_values=values)
+        game = dataclasses.replace(evaluated, max_values=config.game.max_values + 1)
+        told, zero, no = jnp.int32(CHANNELS.index("episode")), jnp.zeros(()), jnp.zeros((), bool)
+        return games(key, params, wider, told, zero, no, game)
 
     def episode(key: jax.Array, params: ArrayTree, env_params: ArrayTree) -> Episode:
         """The first of the greedy episodes, step by step."""
@@ -179,14 +199,19 @@ def measures_of(
         games={
             name: Measure(games, (CHANNELS.index(channel), explore, forget), groups)
             for name, (channel, explore, forget) in CONDITIONS.items()
-        },
+        }
+        | (
+            {f"greedy, V = {config.game.max_values + 1}": Measure(more_values, (), groups)}
+            if config.game.has_room_for_more_values
+            else {}
+        ),
         episode=Measure(episode),
     )
     return measures, Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), probed)
 
 
-def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, float]]]:
-    """Query and support accuracy of the rules that need no training, by cell."""
+def calibrate(config: Config) -> dict[tuple[int, int], dict[str, RuleAccuracy]]:
+    """Accuracies of the rules that need no training, by cell."""
     env = config.game.make(actions="compact")
     longest = int(env.horizon())
     vec = gpicljax.VectorEnv(
@@ -199,8 +224,8 @@ def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, fl
     panel, names = experts.baseline_panel(env), experts.baseline_rules(env)
 
     @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
-    def play(key: jax.Array, env_params: ArrayTree) -> Games:
-        return play_games(
+    def play(key: jax.Array, env_params: ArrayTree) -> GameAccuracy:
+        games = play_games(
             key,
             vec,
             panel,
@@ -209,17 +234,20 @@ def calibrate(config: Config) -> dict[tuple[int, int], dict[str, tuple[float, fl
             max_steps=longest,
             env_params=env_params,
         )
+        return jax.vmap(lambda correct: game_accuracy(games._replace(correct=correct)), -1)(
+            games.correct
+        )
 
     results = {}
     for cell in config.game.cells:
         params = config.game.params(env, cell)
-        games = jax.tree.map(np.asarray, play(named_key(config.seed, "rules"), params))
-        phases = [games.valid & games.query, games.valid & ~games.query]
+        found = play(named_key(config.seed, "rules"), params)
+        columns = [np.asarray(accuracy.by_game).tolist() for accuracy in found]
         results[cell] = {
-            name: tuple(float(games.correct[..., i][phase].mean()) for phase in phases)
-            for i, name in enumerate(names)
+            name: RuleAccuracy(*row)
+            for name, row in zip(names, zip(*columns, strict=True), strict=True)
         }
-        learnt = memoryless_accuracy(config, env, params)
+        learnt = RuleAccuracy(*memoryless_accuracy(config, env, params))
         results[cell]["memoryless classifier (learnt)"] = learnt
     return results
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,15 +17,31 @@ from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.figures.messages import messages_figure, stimuli_figure
 from gpicljax.systems.meta_rg.measures import published
-from gpicljax.systems.meta_rg.measures.games import Games, accuracy_by_seed
-from gpicljax.systems.meta_rg.measures.zsct import ZSCTAccuracy, hypothesis_table, hypothesis_tests
+from gpicljax.systems.meta_rg.measures.games import GameAccuracy, Games, accuracy_by_seed
+from gpicljax.systems.meta_rg.measures.zsct import hypothesis_table, hypothesis_tests
 from gpicljax.systems.meta_rg.studies.meta_rg.episode import replay
 from gpicljax.typing import ArrayTree
 from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
 from gpicljax.viz.style import save_figure
 
 Cell = tuple[int, int]
-MEASURES = ("query by game", "query by episode", "support by game")
+MEASURES = (
+    "query by game",
+    "new by game",
+    "minimal by game",
+    "query by episode",
+    "support by game",
+)
+COLUMNS = "query (games) | new targets | minimal pairs | query (episodes) | support (games)"
+
+
+class RuleAccuracy(NamedTuple):
+    """Accuracies of a rule by game, see `GameAccuracy`; NaN where they were not measured."""
+
+    query: float
+    support: float
+    new: float = math.nan
+    minimal: float = math.nan
 
 
 class Measures(NamedTuple):
@@ -47,7 +64,7 @@ class Results:
       cells: (S, O) of each cell.
       conditions: in which agents were evaluated.
       accuracies: by condition, leaves `[seeds of all cells]`.
-      rules: by cell and rule, query and support accuracy.
+      rules: by cell and rule, its accuracies.
     """
 
     def __init__(self, outcome: RunResult) -> None:
@@ -56,10 +73,10 @@ class Results:
         self.cells: list[Cell] = outcome.config.game.cells
         measured: Measures = outcome.measured
         self.conditions = list(measured.games)
-        self.accuracies: dict[str, ZSCTAccuracy] = {
+        self.accuracies: dict[str, GameAccuracy] = {
             name: accuracy_by_seed(games) for name, games in measured.games.items()
         }
-        self.rules: Mapping[Cell, Mapping[str, tuple[float, float]]] = outcome.host_measured
+        self.rules: Mapping[Cell, Mapping[str, RuleAccuracy]] = outcome.host_measured
 
     def of_cell(self, values: ArrayTree, index: int) -> Any:
         """What belongs to a cell of arrays `[seeds of all cells, ...]`."""
@@ -88,15 +105,33 @@ def probed(games: Games) -> dict[str, np.ndarray]:
 def condition_table(results: Results, index: int) -> str:
     """One cell's agents and rules, side by side."""
     lines = [
-        "| listener | query (games) | query (episodes) | support (games) | query, seed by seed |",
-        "|---|---|---|---|---|",
+        f"| listener | {COLUMNS} | query, seed by seed |",
+        "|---|---|---|---|---|---|---|",
     ]
     for condition in results.conditions:
         cells = [mean_interval(results.measure(condition, m, index)).percent for m in MEASURES]
         seeds = " ".join(f"{100 * x:.1f}" for x in results.measure(condition, MEASURES[0], index))
         lines.append(f"| **R2D2**, {condition} | {' | '.join(cells)} | {seeds} |")
-    for name, (query, support) in results.rules[results.cells[index]].items():
-        lines.append(f"| {name} | {100 * query:.1f} | | {100 * support:.1f} | |")
+    for name, found in results.rules[results.cells[index]].items():
+        query, support, new, minimal = ("" if math.isnan(x) else f"{100 * x:.1f}" for x in found)
+        lines.append(f"| {name} | {query} | {new} | {minimal} | | {support} | |")
+    return "\n".join(lines)
+
+
+def minimal_pair_table(results: Results, index: int) -> str:
+    """Accuracy on minimal pairs, by how many values the dimension has in which they differ."""
+    values = range(2, results.outcome.config.game.max_values + 2)
+    lines = [f"| minimal pairs of V values | {' | '.join(map(str, values))} |"]
+    lines.append("|---" * (1 + len(values)) + "|")
+    for condition, games in results.outcome.measured.games.items():
+        if condition.startswith("greedy"):
+            cell = results.of_cell(games, index)
+            sound = results.of_cell(results.outcome.sound, index)
+            correct, query = cell.correct[sound], (cell.valid & cell.query)[sound]
+            counts = [query & (cell.minimal_pair[sound] == v) for v in values]
+            shares = [correct[chosen].mean() if chosen.any() else math.nan for chosen in counts]
+            row = ["" if math.isnan(x) else f"{100 * x:.1f}" for x in shares]
+            lines.append(f"| **R2D2**, {condition} | {' | '.join(row)} |")
     return "\n".join(lines)
 
 
@@ -206,9 +241,9 @@ def draw_learning(results: Results, title: str) -> None:
     outcome, rules = results.outcome, results.rules[results.cells[0]]
     lines = {
         "chance": 0.5,
-        "leak rule": rules["leak rule (message-free)"][0],
-        "any-feedback rule": rules["any-feedback rule (message-free)"][0],
-        "1-NN oracle": rules["1-NN oracle"][0],
+        "leak rule": rules["leak rule (message-free)"].query,
+        "any-feedback rule": rules["any-feedback rule (message-free)"].query,
+        "1-NN oracle": rules["1-NN oracle"].query,
     }
     accuracy = outcome.curve("query_accuracy")
     lanes = {cell_name(cell): results.of_cell(accuracy, i) for i, cell in enumerate(results.cells)}
@@ -254,10 +289,10 @@ def draw_listeners(results: Results, title: str) -> None:
         names.append(f"R2D2, {condition}")
         intervals.append(mean_interval(seeds))
         samples.append(seeds)
-    for name, (query, _) in results.rules[results.cells[0]].items():
+    for name, found in results.rules[results.cells[0]].items():
         names.append(name)
-        intervals.append(Interval(query, np.nan, np.nan, np.nan, 1))
-        samples.append(np.asarray([query]))
+        intervals.append(Interval(found.query, np.nan, np.nan, np.nan, 1))
+        samples.append(np.asarray([found.query]))
     figure = results_bars(
         names,
         [x.mean for x in intervals],
@@ -304,6 +339,11 @@ def report(outcome: RunResult) -> Report:
             "",
             condition_table(results, index),
             "",
+            "New targets: query games whose target no earlier query game had. Minimal pairs: query "
+            "games with a stimulus that is one value away from the target in one dimension.",
+            "",
+            minimal_pair_table(results, index),
+            "",
             "In-context learning: accuracy by position in the episode, greedy.",
             "",
             profiles[cell].table(),
@@ -339,7 +379,7 @@ def report(outcome: RunResult) -> Report:
             }
             for condition in results.accuracies
         }
-        | {"rules": dict(results.rules[cell])}
+        | {"rules": {name: found._asdict() for name, found in results.rules[cell].items()}}
         for index, cell in enumerate(results.cells)
     }
     extra = {

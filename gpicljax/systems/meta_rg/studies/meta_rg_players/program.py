@@ -133,7 +133,7 @@ def build(config: Config) -> Program:
         return cell.games if sequences else cell
 
     evaluated = dataclasses.replace(env, ablations=True)
-    batch = single_trial_batch(evaluated, config.probe_episodes, longest)
+    batch = single_trial_batch(evaluated, config.probe_episodes, longest, privileged=True)
 
     def games(
         key: jax.Array, params: ArrayTree, cell: ArrayTree, channel: jax.Array, explore: jax.Array

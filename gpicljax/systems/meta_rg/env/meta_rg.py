@@ -485,7 +485,8 @@ class MetaRG(Environment[Params, Task, State]):
         shape, key = (self.message_length, 1), self._ablation_key(state)
         noise = jax.random.randint(key, shape, 1, self.vocab_size + 1, jnp.int32)
         noisy = (task.channel == CHANNELS.index("random")) & (heard > 0)
-        return jnp.where(noisy, noise, heard)
+        silent = task.channel == CHANNELS.index("silence")
+        return jnp.where(silent, 0, jnp.where(noisy, noise, heard))
 
     def _hear(self, state: State, task: Task, sent: jax.Array) -> jax.Array:
         """What both players hear of what was sent, `int32[2, L]`: the speaker, the listener."""

@@ -18,7 +18,7 @@ from gpicljax.typing import ArrayTree
 
 SPEAKER, LISTENER = 0, 1
 
-CHANNELS = ("episode", "game", "random")
+CHANNELS = ("episode", "game", "random", "silence")
 """What `Params.channel` counts."""
 
 
@@ -32,8 +32,9 @@ class Params:
       shots: S, how often at least every value is shown in the support phase.
       samples: O, object-centric samples per meaning.
       channel: index in `CHANNELS`: `"episode"` (a permutation of the tokens per episode: the game),
-        or, with `ablations` only, `"game"` (a new one every game: no binding can be learnt) or
-        `"random"` (tokens carry nothing).
+        or, with `ablations` only, `"game"` (a new one every game: no binding can be learnt, but
+        which tokens are equal is heard), `"random"` (tokens carry nothing, but the length of a
+        message is heard) or `"silence"` (nothing is heard).
     """
 
     min_values: Annotated[jax.Array, Range(2)]

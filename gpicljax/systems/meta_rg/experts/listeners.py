@@ -53,10 +53,11 @@ def _decide(matches: jax.Array) -> jax.Array:
     return jnp.where(matches.any(), jnp.argmax(matches), matches.shape[0]).astype(jnp.int32)
 
 
-def _memory_agent(env: MetaRG, rules: Sequence[Rule]) -> Agent:
+def rule_panel(env: MetaRG, rules: Sequence[Rule]) -> Agent:
     """An agent that remembers every feedback and decides by the first of its rules.
 
-    What all of them decide is reported in `aux["decisions"]`, `int32[B, R]`.
+    What all of them decide is reported in `aux["decisions"]`, `int32[B, R]`. No decision changes
+    what an episode shows, so `play_games` compares all of them on the same games.
     """
     check_choice("view", env.view, ["listener"])
     check_choice("actions", env.actions, ["compact"])
@@ -284,7 +285,7 @@ def rule_listener(env: MetaRG, rule: Rule) -> Agent:
       >>> agent.initial_carry(4).messages.shape
       (4, 128, 3)
     """
-    return _memory_agent(env, [rule])
+    return rule_panel(env, [rule])
 
 
 def baseline_rules(env: MetaRG) -> dict[str, Rule]:
@@ -323,4 +324,4 @@ def baseline_panel(env: MetaRG) -> Agent:
       >>> agent.initial_carry(4).size.shape
       (4,)
     """
-    return _memory_agent(env, list(baseline_rules(env).values()))
+    return rule_panel(env, list(baseline_rules(env).values()))

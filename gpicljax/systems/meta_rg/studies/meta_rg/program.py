@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import gpicljax
 from gpicljax.agents import r2d2
@@ -20,7 +18,6 @@ from gpicljax.networks.contract import Network
 from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runs import save_agent
 from gpicljax.runtime import (
-    FAST_COMPILE,
     Measure,
     Probe,
     Program,
@@ -33,9 +30,7 @@ from gpicljax.systems.meta_rg.env.types import CHANNELS
 from gpicljax.systems.meta_rg.experts import classifier, memoryless
 from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.measures.games import (
-    GameAccuracy,
     Games,
-    game_accuracy,
     play_games,
 )
 from gpicljax.systems.meta_rg.studies.meta_rg.config import (
@@ -46,11 +41,11 @@ from gpicljax.systems.meta_rg.studies.meta_rg.config import (
 )
 from gpicljax.systems.meta_rg.studies.meta_rg.report import (
     Measures,
-    RuleAccuracy,
     cell_name,
     probed,
     report,
 )
+from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy, rule_accuracies
 from gpicljax.typing import ArrayTree
 
 
@@ -71,6 +66,7 @@ CONDITIONS: dict[str, tuple[str, float, bool]] = {
     "memory cleared every game": ("episode", 0.0, True),
     "messages re-permuted every game": ("game", 0.0, False),
     "random tokens": ("random", 0.0, False),
+    "no messages": ("silence", 0.0, False),
 }
 """Channel, exploration and forgetting of every way in which the trained agents are evaluated."""
 
@@ -210,46 +206,16 @@ def measures_of(
     return measures, Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), probed)
 
 
-def calibrate(config: Config) -> dict[tuple[int, int], dict[str, RuleAccuracy]]:
+def calibrate(config: Config) -> dict[Cell, dict[str, RuleAccuracy]]:
     """Accuracies of the rules that need no training, by cell."""
     env = config.game.make(actions="compact")
-    longest = int(env.horizon())
-    vec = gpicljax.VectorEnv(
-        env,
-        config.evaluation_episodes,
-        resets="synchronous",
-        steps_per_trial=longest + 1,
-        privileged=True,
-    )
-    panel, names = experts.baseline_panel(env), experts.baseline_rules(env)
-
-    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
-    def play(key: jax.Array, env_params: ArrayTree) -> GameAccuracy:
-        games = play_games(
-            key,
-            vec,
-            panel,
-            None,
-            max_games=env.max_games,
-            max_steps=longest,
-            env_params=env_params,
-        )
-        return jax.vmap(lambda correct: game_accuracy(games._replace(correct=correct)), -1)(
-            games.correct
-        )
-
-    results = {}
-    for cell in config.game.cells:
-        params = config.game.params(env, cell)
-        found = play(named_key(config.seed, "rules"), params)
-        columns = [np.asarray(accuracy.by_game).tolist() for accuracy in found]
-        results[cell] = {
-            name: RuleAccuracy(*row)
-            for name, row in zip(names, zip(*columns, strict=True), strict=True)
-        }
-        learnt = RuleAccuracy(*memoryless_accuracy(config, env, params))
-        results[cell]["memoryless classifier (learnt)"] = learnt
-    return results
+    params = {cell: config.game.params(env, cell) for cell in config.game.cells}
+    rules = experts.baseline_rules(env)
+    found = rule_accuracies(config.seed, env, rules, params, config.evaluation_episodes)
+    for cell, env_params in params.items():
+        learnt = RuleAccuracy(*memoryless_accuracy(config, env, env_params))
+        found[cell]["memoryless classifier (learnt)"] = learnt
+    return found
 
 
 def memoryless_accuracy(config: Config, env: MetaRG, params: ArrayTree) -> tuple[float, float]:

@@ -20,11 +20,11 @@ from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.games import GameAccuracy, Games, accuracy_by_seed
 from gpicljax.systems.meta_rg.measures.zsct import hypothesis_table, hypothesis_tests
 from gpicljax.systems.meta_rg.studies.meta_rg.episode import replay
+from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy
 from gpicljax.typing import ArrayTree
 from gpicljax.viz.curves import icl_figure, learning_curves, results_bars
 from gpicljax.viz.style import save_figure
 
-Cell = tuple[int, int]
 MEASURES = (
     "query by game",
     "new by game",
@@ -33,15 +33,6 @@ MEASURES = (
     "support by game",
 )
 COLUMNS = "query (games) | new targets | minimal pairs | query (episodes) | support (games)"
-
-
-class RuleAccuracy(NamedTuple):
-    """Accuracies of a rule by game, see `GameAccuracy`; NaN where they were not measured."""
-
-    query: float
-    support: float
-    new: float = math.nan
-    minimal: float = math.nan
 
 
 class Measures(NamedTuple):

@@ -22,11 +22,13 @@ from gpicljax.runtime import Measure, Probe, Program, RunResult, run_experiment
 from gpicljax.spaces import of_one_agent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import CHANNELS
+from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
 from gpicljax.systems.meta_rg.measures.games import Games, play_games
 from gpicljax.systems.meta_rg.measures.language import languages
 from gpicljax.systems.meta_rg.studies.meta_rg.config import coming_feedback
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name, probed
+from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy, rule_accuracies
 from gpicljax.systems.meta_rg.studies.meta_rg_players import trainer as signalling
 from gpicljax.systems.meta_rg.studies.meta_rg_players.config import (
     FROM_SEQUENCES,
@@ -43,6 +45,7 @@ CONDITIONS: dict[str, tuple[str, float]] = {
     "behaviour (exploring)": ("episode", 1.0),
     "messages re-permuted every game": ("game", 0.0),
     "random tokens": ("random", 0.0),
+    "no messages": ("silence", 0.0),
 }
 """Channel and exploration of every way in which players are evaluated."""
 
@@ -186,10 +189,30 @@ def build(config: Config) -> Program:
         between=between,
         cells=cells,
         measures=measures,
+        host_measures=lambda: calibrate(config),
         probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0)), probed),
         key_metric="query_accuracy",
         more=env,
     )
+
+
+def calibrate(config: Config) -> dict[Cell, dict[str, RuleAccuracy]]:
+    """Accuracies of oracles that listen to a fixed code, by cell; none of it is learnt.
+
+    The code cuts each value into as many bins as there are tokens. It needs continuous stimuli and
+    a position for each dimension.
+    """
+    game = config.game
+    if game.stimulus != "scs" or game.num_rounds > 1 or game.listener_speaks:
+        return {}
+    fixed = {"view": "listener", "speaker": "digitising", "actions": "compact"}
+    env = game.make(**fixed)
+    if env.num_dims > env.message_length:
+        return {}
+    oracles = {"1-NN": experts.nearest_rule(env), "section": experts.section_rule(env)}
+    rules = {f"not learnt: bins, {name} oracle": rule for name, rule in oracles.items()}
+    params = {cell: game.params(env, cell) for cell in game.cells}
+    return rule_accuracies(config.seed, env, rules, params, config.evaluation_episodes)
 
 
 def main(argv: list[str] | None = None) -> RunResult | None:

@@ -90,6 +90,10 @@ def accuracy_table(results: Results) -> str:
             seeds = " ".join(f"{100 * x:.1f}" for x in query)
             means = " | ".join(mean_interval(x).percent for x in (query, support))
             lines.append(f"| {cell} | {name} | {means} | {seeds} |")
+    for cell, rules in results.outcome.host_measured.items():
+        for name, found in rules.items():
+            shares = f"{100 * found.query:.1f} | {100 * found.support:.1f}"
+            lines.append(f"| {cell_name(cell)} | {name} | {shares} | |")
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ import ast
 import re
 from pathlib import Path
 
+import ages
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
@@ -130,6 +131,15 @@ def on_files(files, config):
         index.append(f"| [`{module}`]({module}.md) | {links} |")
     files.append(File.generated(config, "api/index.md", content="\n".join(index) + "\n"))
     return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Says on a results page that it is older than its code."""
+    path = ROOT / page.file.src_uri
+    if path.parent != ROOT / ages.RESULTS or not (found := ages.status(markdown, ages.code(path))):
+        return markdown
+    title, _, rest = markdown.partition("\n")
+    return f"{title}\n\n*{found}*\n{rest}"
 
 
 def on_post_page(output, page, config):

@@ -75,6 +75,8 @@ class PromptSettings:
       max_invalid: answers in a row that name no action after which the trial ends.
       decimals: of numbers that are written out.
       recent: the last steps that a summary tells one by one.
+      permute_arms: whether a bandit's arms are numbered anew in every trial, so that a preference
+        for a number is worth nothing.
 
     Raises:
       ValueError: for a value that is not accepted.
@@ -92,6 +94,7 @@ class PromptSettings:
     max_invalid: Count = 4
     decimals: Annotated[int, Range(0, 12)] = 3
     recent: Count = 5
+    permute_arms: bool = True
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -111,6 +111,25 @@ def test_four_invalid_answers_in_a_row_end_a_trial():
     assert (session.replies, session.invalid, session.invalid_strict) == (8, 7, 7)
 
 
+def test_a_bandit_s_arms_are_numbered_anew_in_every_trial():
+    def arm(seed, **settings):
+        spaces_of = spaces.Discrete(1), spaces.Discrete(3), 5
+        session = TrialSession(PromptSettings(**settings), *spaces_of, seed=seed)
+        session.begin(np.int32(0))
+        pulled = session.hear("[SELECT: 0]")
+        session.went(np.int32(0), np.int32(0), 1.0, True)
+        assert "Action 0 led" in session.messages()[-1].content
+        return int(pulled)
+
+    assert {arm(seed) for seed in range(20)} == {0, 1, 2}
+    assert arm(3) == arm(3)
+    assert {arm(seed, permute_arms=False) for seed in range(20)} == {0}
+    # What actions mean elsewhere is not touched.
+    lake = TrialSession(PromptSettings(), spaces.Discrete(16), spaces.Discrete(4), 5, seed=1)
+    lake.begin(np.int32(0))
+    assert [int(lake.hear(f"[SELECT: {n}]")) for n in range(4)] == [0, 1, 2, 3]
+
+
 def test_what_is_told():
     def said(**settings):
         session = TrialSession(

@@ -40,6 +40,7 @@ class TrialSession:
       actions: the space of actions.
       limit: actions of the trial.
       explanation: what the task is, where it is explained.
+      seed: of the numbers that a bandit's arms have, see `PromptSettings.permute_arms`.
 
     Attributes:
       status: `"playing"`, or why it is over.
@@ -55,8 +56,14 @@ class TrialSession:
         actions: spaces.Space,
         limit: int,
         explanation: str | None = None,
+        seed: int = 0,
     ) -> None:
         """See the class."""
+        self._arms: np.ndarray | None = None
+        bandit = observations == spaces.Discrete(1) and isinstance(actions, spaces.Discrete)
+        if bandit and settings.permute_arms:
+            order = np.random.default_rng(seed).permutation(actions.n)  # type: ignore[attr-defined]
+            self._arms = order.astype(np.int32)
         self.settings, self.actions, self.limit = settings, actions, limit
         told = explanation if settings.explanations else None
         text = introduction(settings, observations, actions, limit, told)
@@ -156,7 +163,7 @@ class TrialSession:
         if self.settings.history == "full":
             self._said.append(answer)
         self._action = action
-        return action
+        return action if self._arms is None else self._arms[action]
 
 
 class _Summary:

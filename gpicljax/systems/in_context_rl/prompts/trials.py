@@ -194,7 +194,7 @@ def play_trials(
             }
             seed = int(key_words[-1]) * 100_003 + number
             conversation = run.open(f"trial_{number:04d}", about, seed)
-            session = TrialSession(settings, seen_space, actions, limit, told)
+            session = TrialSession(settings, seen_space, actions, limit, told, seed)
             players.append(_Player(session, conversation, context_tokens))
         played = host_play(key, batch, _Host(players, run), max_steps=limit, keep=keep_trial_step)
     # The last action of a trial is not answered by anything more to be asked.

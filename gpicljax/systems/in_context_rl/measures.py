@@ -40,6 +40,8 @@ class TrialRecords(NamedTuple):
       length: `int32[N]`, actions taken.
       replies: `int32[N]`, answers given; one for each action if all are valid.
       invalid: `int32[N]`, answers that named no action.
+      regret: float `[N]`, of bandits: what the best arm pays on average, less what each pulled arm
+        does, summed over the actions taken; None where it was not recorded.
 
     Example:
       >>> rewards, three = np.array([[0.0, 1.0, 1.0]]), np.array([3])
@@ -55,6 +57,7 @@ class TrialRecords(NamedTuple):
     length: Any
     replies: Any
     invalid: Any
+    regret: Any = None
 
 
 class TrialMeasures(NamedTuple):
@@ -66,6 +69,9 @@ class TrialMeasures(NamedTuple):
       total_steps: `int32`, actions taken.
       reward_per_step: their ratio; NaN without a step.
       episodes: `int32`, those that count.
+      ended: `int32`, episodes that ended.
+      goals: `int32`, episodes that ended well, see `measure_trials`.
+      success: 1 where at least one did, else 0.
       last: mean reward of the last so many episodes, by their number (of all, if there are fewer).
       invalid_response_rate: share of the replies that named no action; 0 without a reply.
       suffix_failure: 1 where the best action is never taken in the second half of the trial, else
@@ -80,6 +86,9 @@ class TrialMeasures(NamedTuple):
     total_steps: jax.Array
     reward_per_step: jax.Array
     episodes: jax.Array
+    ended: jax.Array
+    goals: jax.Array
+    success: jax.Array
     last: dict[str, jax.Array]
     invalid_response_rate: jax.Array
     suffix_failure: jax.Array
@@ -93,13 +102,14 @@ def keep_trial_step(record: Record) -> dict[str, Any]:
     Example:
       >>> from types import SimpleNamespace as Some
       >>> seen = {"terminated": np.array([True]), "truncated": np.array([False])}
-      >>> record = Some(action=3, next_timestep=Some(reward=1.0, observation=seen))
+      >>> record = Some(action=3, next_timestep=Some(reward=1.0, observation=seen, info={}))
       >>> keep_trial_step(record)["end"].tolist()
       [True]
     """
     after = record.next_timestep
     end = after.observation["terminated"] | after.observation["truncated"]
-    return {"action": record.action, "reward": after.reward, "end": end}
+    regret = after.info.get("regret", after.reward * 0)
+    return {"action": record.action, "reward": after.reward, "end": end, "regret": regret}
 
 
 def trial_records(played: PlayedEpisodes, replies: Any = None, invalid: Any = None) -> TrialRecords:
@@ -111,7 +121,7 @@ def trial_records(played: PlayedEpisodes, replies: Any = None, invalid: Any = No
       invalid: `int32[N]`; none if None.
 
     Example:
-      >>> step = dict.fromkeys(("action", "reward", "end"), np.ones((2, 1, 5)))
+      >>> step = dict.fromkeys(("action", "reward", "end", "regret"), np.ones((2, 1, 5)))
       >>> no = np.zeros((2, 1), bool)
       >>> lengths = np.array([[5], [3]])
       >>> trials = trial_records(PlayedEpisodes(step, lengths, terminated=no, truncated=~no))
@@ -127,6 +137,7 @@ def trial_records(played: PlayedEpisodes, replies: Any = None, invalid: Any = No
         length=length,
         replies=length if replies is None else replies,
         invalid=length * 0 if invalid is None else invalid,
+        regret=steps["regret"].sum(-1),
     )
 
 
@@ -135,6 +146,7 @@ def measure_trials(
     num_actions: int | None = None,
     best: Any = None,
     accounting: Accounting = "fixed",
+    ends_are_goals: bool = False,
 ) -> TrialMeasures:
     """All numbers of a set of trials: a pure function of the recorded arrays; jittable.
 
@@ -149,6 +161,8 @@ def measure_trials(
       best: `int32[N]`, or `bool[N, A]`, the best action (or actions) of each trial throughout, such
         as a bandit's best arm; None where it depends on the situation.
       accounting: see above.
+      ends_are_goals: whether every episode that ends has reached its goal, as on a cliff that costs
+        by the step; else those have whose last action paid.
 
     Returns:
       The measures.
@@ -175,12 +189,16 @@ def measure_trials(
     for name in ("length", "replies", "invalid"):
         given = np.shape(getattr(trials, name))
         check(given == shape[:1], f"trials.{name}", given, f"{shape[:1]}, a number for each trial")
-    return _measure(trials, num_actions, best, accounting)
+    return _measure(trials, num_actions, best, accounting, ends_are_goals)
 
 
-@functools.partial(jax.jit, static_argnames=("num_actions", "accounting"))
+@functools.partial(jax.jit, static_argnames=("num_actions", "accounting", "ends_are_goals"))
 def _measure(
-    trials: TrialRecords, num_actions: int | None, best: Any, accounting: Accounting
+    trials: TrialRecords,
+    num_actions: int | None,
+    best: Any,
+    accounting: Accounting,
+    ends_are_goals: bool,
 ) -> TrialMeasures:
     count, time = jnp.shape(trials.rewards)
     dtype = jnp.result_type(float)
@@ -199,6 +217,7 @@ def _measure(
     drop_tail = accounting == "reference"
     episodes = finished + (tail & (finished == 0) if drop_tail else tail)
     there = jnp.arange(time) < episodes[:, None]
+    goals = (ends if ends_are_goals else ends & (rewards > 0)).sum(1, dtype=jnp.int32)
 
     def mean(of: jax.Array) -> jax.Array:
         each = jnp.where(of, sums, 0).sum(1) / of.sum(1)
@@ -228,6 +247,9 @@ def _measure(
         total_steps=length,
         reward_per_step=jnp.where(length > 0, total / jnp.maximum(length, 1), jnp.nan),
         episodes=episodes,
+        ended=finished,
+        goals=goals,
+        success=(goals > 0).astype(dtype),
         last=last,
         invalid_response_rate=rate.astype(dtype),
         suffix_failure=failure,
@@ -245,7 +267,7 @@ def normalised_score(
     not count more than others. Trials are paired: entry n of all three is the same task.
 
     Args:
-      values: float `[N]`, such as `reward_per_step` (which a trial that stopped early has too).
+      values: float `[N]`, such as `total_return` or `goals`.
       random: the same of random play.
       oracle: the same of an agent that knows the task.
       confidence: coverage of the interval.

@@ -55,6 +55,9 @@ def test_measures_equal_plain_python(trials, accounting):
         total = trials.rewards[row, cut].sum()
         np.testing.assert_allclose(found.total_return[row], total, atol=1e-5)
         assert found.total_steps[row] == length
+        paid = trials.ends[row, cut] & (trials.rewards[row, cut] > 0)
+        assert found.ended[row] == trials.ends[row, cut].sum()
+        assert found.goals[row] == paid.sum() and found.success[row] == paid.any()
         if length == 0:
             for value in (found.average_episode_reward, found.reward_per_step):
                 assert np.isnan(value[row])

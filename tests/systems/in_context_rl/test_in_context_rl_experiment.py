@@ -9,10 +9,17 @@ import pytest
 from gpicljax import registration
 from gpicljax.llm.chat import Message
 from gpicljax.runs import load_agent, shipped_model
+from gpicljax.systems.in_context_rl.measures import TrialRecords
+from gpicljax.systems.in_context_rl.studies.in_context_rl import playing
 from gpicljax.systems.in_context_rl.studies.in_context_rl import program as in_context_rl
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import win_stay_lose_shift
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester, rules
-from gpicljax.systems.in_context_rl.studies.in_context_rl.report import draw, rows_of
+from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
+    draw,
+    earned,
+    regrets,
+    rows_of,
+)
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     CUSTOM,
     TESTS,
@@ -56,6 +63,37 @@ def test_trials_too_short_for_bins_or_for_anything_to_be_gained_are_reported(tmp
     profiles = draw(tmp_path, {"4x4": found}, {"4x4": "random"})
     assert profiles["4x4"].startswith("zero-shot 0; asymptote 0")
     assert all(np.isnan(row["score"].mean) for row in rows_of({"4x4": found}))
+
+
+def recorded(rewards, ends, length):
+    """Trials that took the first of their actions, all of them action 0."""
+    shape = np.shape(rewards)
+    counts = np.asarray(length, np.int32)
+    no = np.zeros_like(counts)
+    regret = 0.5 * counts
+    return TrialRecords(np.zeros(shape, int), np.asarray(rewards), ends, counts, counts, no, regret)
+
+
+def test_a_score_is_not_made_by_walking_into_a_wall_or_by_ending_early():
+    # On a cliff every move costs 1, a fall 100; four moves end an episode.
+    wall = recorded(np.full((1, 8), -1.0), np.zeros((1, 8), bool), [8])
+    falls = recorded(np.full((1, 8), -100.0), np.zeros((1, 8), bool), [8])
+    goals = recorded(np.full((1, 8), -1.0), np.arange(8)[None] % 4 == 3, [8])
+    assert [earned(t, True, -100.0).tolist() for t in (falls, wall, goals)] == [[0], [0], [2]]
+    # Elsewhere what is earned counts, and an action that was not taken pays the worst there is.
+    whole, early = (recorded([[1.0, 0, 1, 0]], np.ones((1, 4), bool), [n]) for n in (4, 1))
+    assert earned(whole, False, 0.0) == 2 and earned(early, False, 0.0) == 1
+    assert earned(whole, False, -1.0) == 2 and earned(early, False, -1.0) == -2
+    # The best arm pays .8: one pull costs .5, three that were not made .8 each.
+    assert regrets(playing.Tested(early, None), np.array([0.8])) == pytest.approx(0.5 + 3 * 0.8)
+
+
+def test_only_goals_are_worth_anything_on_the_cliff():
+    found = rules(TESTS["CliffWalking"], 40, 4, seed=0, all_of_them=False)
+    assert earned(found["oracle"].trials, True, -100.0).tolist() == [3.0] * 4
+    rows = rows_of({"CliffWalking": {name: [each] for name, each in found.items()}})
+    oracle = next(row for row in rows if row["agent"] == "oracle")
+    assert (oracle["ended"], oracle["success"], oracle["total_steps"]) == (3, 1, 40)
 
 
 @pytest.mark.slow
@@ -140,7 +178,7 @@ def test_the_shipped_agent_explores_better_than_thompson_sampling():
     loaded = load_agent(shipped_model("in_context_rl_mixture"))
     env, params = each.trials(200, padded=True)
     test = jax.jit(agent_tester(loaded.agent, env, 200, seed=0))
-    regret = np.asarray(test(loaded.params, params, 0).regret)
+    regret = np.asarray(test(loaded.params, params, 0).trials.regret)
     # Thompson sampling's on these tasks is 17.8, random play's 82.
     assert regret.mean() + 2 * regret.std() / 200**0.5 < 16
 

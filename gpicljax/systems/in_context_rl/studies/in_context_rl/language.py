@@ -85,4 +85,4 @@ def language_row(
     vec = single_trial_batch(trial_settings(actions, False).around(each.env), trials, actions)
     result = play_trials(named_key(seed, "tasks"), vec, model, folder, TOLD, max_tokens=16)
     print(result.in_words(), flush=True)
-    return Tested(result.trials, np.full(trials, np.nan), np.asarray(best)[:trials])
+    return Tested(result.trials, np.asarray(best)[:trials])

@@ -31,12 +31,10 @@ class Tested(NamedTuple):
 
     Attributes:
       trials: what was recorded.
-      regret: float `[N]`, of bandits: the best arm's mean minus those of the pulled ones, summed.
       best: `bool[N, A]`, the best actions at the start.
     """
 
     trials: TrialRecords
-    regret: Any
     best: Any
 
 
@@ -53,15 +51,12 @@ def played(
     vec = single_trial_batch(env, count, limit, privileged=True)
 
     def keep(record: Any) -> dict[str, Any]:
-        after = record.next_timestep
-        best = record.timestep.privileged["optimal"]
-        regret = after.info.get("regret", jnp.zeros_like(after.reward))
-        return keep_trial_step(record) | {"best": best, "regret": regret}
+        return keep_trial_step(record) | {"best": record.timestep.privileged["optimal"]}
 
     start = start_rollout(key, vec, agent, env_params)
     steps = play(vec, agent, params, start, max_steps=limit, keep=keep)
     first_best = steps.records["best"][:, 0, 0]
-    return Tested(trial_records(steps), steps.records["regret"][:, 0].sum(-1), first_best)
+    return Tested(trial_records(steps), first_best)
 
 
 def agent_tester(agent: Agent, env: Environment, replicas: int, seed: int) -> Callable[..., Tested]:

@@ -12,14 +12,23 @@ import numpy as np
 from gpicljax.evaluation.icl import icl_curve, icl_profile
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.runtime import Report, RunResult
-from gpicljax.systems.in_context_rl.measures import measure_trials, normalised_score, summary
+from gpicljax.systems.in_context_rl.measures import (
+    TrialRecords,
+    measure_trials,
+    normalised_score,
+    summary,
+)
+from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS
 from gpicljax.viz.curves import icl_figure
 from gpicljax.viz.style import save_figure
 
 BINS = 20
 LEGEND = (
-    "Scores: random play is 0, an oracle that knows the task is 1, with intervals of 95 % "
+    "Scores: of what all actions of a trial earn, those not taken included, or on cliffs of the "
+    "goals reached; random play is 0, an oracle that knows the task is 1, with intervals of 95 % "
     "(bootstrap over tasks of one agent, t over the seeds of one that was trained with several). "
+    "`actions`: taken in a trial; `ended`: episodes that ended in a trial; `success`: trials in "
+    "which at least one of them ended well; `regret`: over all actions, those not taken included. "
     "`last 20`: mean reward of the last 20 episodes; `suffix failures`: trials whose second half "
     "never takes the best action; `least action`: how often the least-taken action was, times the "
     "number of actions; `invalid`: share of a language model's answers that name no action."
@@ -35,9 +44,31 @@ def of_seeds(measured: Any) -> list[Any]:
     return [jax.tree.map(lambda x, i=i: np.asarray(x)[i], measured) for i in range(count)]
 
 
-def rewards(tested: Any) -> np.ndarray:
-    """Mean reward of an action, by trial."""
-    return np.asarray(measure_trials(tested.trials).reward_per_step)
+def earned(trials: TrialRecords, ends_are_goals: bool, worst: float) -> np.ndarray:
+    """What scores are made of, `float[N]`: neither doing nothing nor ending early is worth much.
+
+    Args:
+      trials: what was recorded.
+      ends_are_goals: whether goals are counted (see `measure_trials`) in place of rewards.
+      worst: the worst reward of an action, or 0: what an action that was not taken pays.
+    """
+    measured = measure_trials(trials, ends_are_goals=ends_are_goals)
+    if ends_are_goals:
+        return np.asarray(measured.goals, np.float64)
+    missing = np.shape(trials.rewards)[1] - np.asarray(measured.total_steps)
+    return np.asarray(measured.total_return, np.float64) + worst * missing
+
+
+def regrets(tested: Any, best: np.ndarray) -> np.ndarray:
+    """Regret by trial, `float[N]`; an action that was not taken has that of one that pays nothing.
+
+    Args:
+      tested: a bandit's trials.
+      best: float `[N]`, what the oracle earned by an action.
+    """
+    trials = tested.trials
+    missing = np.shape(trials.rewards)[1] - np.asarray(trials.length)
+    return np.asarray(trials.regret) + best[: len(missing)] * missing
 
 
 def cell(interval: Interval, digits: int = 3) -> str:
@@ -48,6 +79,9 @@ def cell(interval: Interval, digits: int = 3) -> str:
 
 
 _MEANS = (
+    "total_steps",
+    "ended",
+    "success",
     "average_episode_reward",
     "total_return",
     "last_20",
@@ -68,22 +102,31 @@ def rows_of(tests: Tests) -> list[dict[str, Any]]:
     """A row for every set of tasks and agent: names, score, measures and regret."""
     rows = []
     for where, agents in tests.items():
-        low, high = (rewards(agents[name][0]) for name in ("random", "oracle"))
-        bandit = bool(np.any(agents["random"][0].regret))
+        goals = where in TESTS and TESTS[where].ends_are_goals
+        worst = min(0.0, float(np.min(agents["random"][0].trials.rewards)))
+        low, high = (earned(agents[n][0].trials, goals, worst) for n in ("random", "oracle"))
+        bandit = bool(np.any(agents["random"][0].trials.regret))
+        best = np.asarray(measure_trials(agents["oracle"][0].trials).reward_per_step)
         for name, seeds in agents.items():
             # A language model plays the first of the tasks only.
             counts = [len(tested.trials.length) for tested in seeds]
             each = [
-                _score(rewards(t), low[:n], high[:n]) for t, n in zip(seeds, counts, strict=True)
+                _score(earned(t.trials, goals, worst), low[:n], high[:n])
+                for t, n in zip(seeds, counts, strict=True)
             ]
             actions = np.asarray(seeds[0].best).shape[-1]
             told = [
                 summary(
-                    measure_trials(t.trials, num_actions=actions, best=t.best if bandit else None)
+                    measure_trials(
+                        t.trials,
+                        num_actions=actions,
+                        best=t.best if bandit else None,
+                        ends_are_goals=goals,
+                    )
                 )
                 for t in seeds
             ]
-            regret = np.concatenate([np.asarray(tested.regret) for tested in seeds])
+            regret = np.concatenate([regrets(tested, best) for tested in seeds])
             means = {
                 key: float(np.mean([t[key].mean for t in told if key in t] or [np.nan]))
                 for key in _MEANS
@@ -105,16 +148,19 @@ def rows_of(tests: Tests) -> list[dict[str, Any]]:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """All rows side by side."""
     told = any(row["invalid_response_rate"] > 0 for row in rows)
-    names = ["tasks", "agent", "score", "episode reward", "return", "last 20", "regret"]
+    names = ["tasks", "agent", "score", "actions", "ended", "success", "episode reward"]
+    names += ["return", "last 20", "regret"]
     names += ["suffix failures", "least action", *(["invalid"] if told else [])]
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for row in rows:
         regret = row["regret"]
         regret = "" if regret is None or np.isnan(regret.mean) else cell(regret, 2)
-        numbers = ["" if np.isnan(row[key]) else f"{row[key]:.3f}" for key in _MEANS[:3]]
-        more = ["" if np.isnan(row[key]) else f"{row[key]:.2f}" for key in _MEANS[3:]]
-        cells = [row["tasks"], row["agent"], cell(row["score"]), *numbers, regret]
-        lines.append(f"| {' | '.join([*cells, *more[: len(names) - 7]])} |")
+        numbers = [
+            "" if np.isnan(row[key]) else f"{row[key]:.{digits}f}"
+            for key, digits in zip(_MEANS, (1, 1, 2, 3, 3, 3, 2, 2, 2), strict=True)
+        ]
+        cells = [row["tasks"], row["agent"], cell(row["score"]), *numbers[:6], regret]
+        lines.append(f"| {' | '.join([*cells, *numbers[6:]][: len(names)])} |")
     return "\n".join(lines)
 
 
@@ -126,7 +172,11 @@ def results_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "low": row["score"].low,
             "high": row["score"].high,
             "seeds": row["seeds"],
+            "actions": row["total_steps"],
+            "episodes ended": row["ended"],
+            "success": row["success"],
             "return": row["total_return"],
+            "suffix failures": row["suffix_failure"],
             "average episode reward": row["average_episode_reward"],
             "invalid response rate": row["invalid_response_rate"],
             "regret": None if row["regret"] is None else row["regret"].mean,

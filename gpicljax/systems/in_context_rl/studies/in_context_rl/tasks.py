@@ -93,6 +93,11 @@ class Tasks:
     held_out: bool = False
 
     @property
+    def ends_are_goals(self) -> bool:
+        """Whether every move costs, and an episode ends at its goal alone: goals are counted."""
+        return self.env_id == CLIFF
+
+    @property
     def env(self) -> Environment:
         """The environment of one episode."""
         env = gpicljax.make(self.env_id, **dict(self.static))

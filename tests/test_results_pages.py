@@ -20,8 +20,8 @@ def test_every_page_has_its_code(page):
 
 def test_a_page_is_older_than_its_code_from_the_commit_that_changes_it(tmp_path):
     def git(*arguments):
-        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        command = ["git", *who, "-C", str(tmp_path), *arguments]
+        author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        command = ["git", *author, "-C", str(tmp_path), *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def commit(name, text):

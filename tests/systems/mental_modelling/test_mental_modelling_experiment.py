@@ -35,7 +35,7 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
     outcome = experiment.main(["--data", "data", *small])
     said = capsys.readouterr().out
     assert "| MountainCar-v0 | next action |" in said and "87.1 (Llama3-70b)" in said
-    rows, about = load_rows(outcome.run.path / "results.json")
+    rows, compared, about = load_rows(outcome.run.path / "results.json")
     # A history of 40 is longer than the episodes, and is left out.
     assert {row.history for row in rows} == {0, 2, 5}
     assert {"copy last", "reader", "reader of other kinds"} < {row.answerer for row in rows}
@@ -46,6 +46,11 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
     assert {row.parsed for row in told if row.question.endswith("state")} == {0.0}
     assert len([*(outcome.run.path / "replies" / "indexed").iterdir()]) == len(told)
     assert about["tasks"]["MountainCar-v0"]["agents"] == 1
+    beside = [each for each in compared if each.answerer == "fake"]
+    assert {each.prompt for each in beside} == {row.prompt for row in told}
+    # Three queries in each of two sizes of history, as those that the null answers beside it.
+    assert {(each.queries, each.echoes) for each in beside} == {(6, 0)}
+    assert {each.null for each in compared if each.question == "next_action"} == {beside[0].null}
     figures = {path.name for path in (outcome.run.path / "figures").iterdir()}
     assert {"MountainCar_history.png", "MountainCar_elements.png", "tasks.png"} <= figures
 

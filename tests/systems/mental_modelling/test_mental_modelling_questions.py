@@ -24,6 +24,7 @@ from gpicljax.systems.mental_modelling.measures.scoring import score_answers
 from gpicljax.systems.mental_modelling.prompts.questions import (
     QuestionSettings,
     answer_in,
+    is_echo,
     question_messages,
     question_text,
     system_text,
@@ -141,6 +142,22 @@ def test_the_last_answer_counts_and_nothing_else_is_one():
     lake = episode_from_actions([0, 1, 0], [3, 2, 1], num_states=16, environment="FrozenLake-v1")
     squares = build_queries(lake, "next_state", history=1)
     assert answer_in("[ANSWER: 15]", squares) == [15] and answer_in("[ANSWER: 16]", squares) is None
+
+
+def test_the_form_of_an_answer_is_no_answer(tmp_path):
+    """A model that repeats what it is shown is not right by it."""
+    for question in QUESTIONS:
+        asked = build_queries(car(), question, history=2)
+        shown = question_text(asked, 0)
+        form = shown[shown.rindex("[ANSWER:") :]
+        assert not any(letter.isdigit() for letter in form)
+        assert answer_in(form, asked) is None and is_echo(form, asked)
+        assert not is_echo("[ANSWER: 1]", asked) and not is_echo("none", asked)
+    walks = two_walks()
+    asked = build_queries(walks, "next_action", history=1)
+    said = ask_questions(asked, FakeModel("[ANSWER: number]"), tmp_path, RAW)
+    assert said.echoes == len(asked.truth) and not said.answers.parsed.any()
+    assert f"{said.echoes} repeat the placeholder" in said.in_words()
 
 
 def two_walks():

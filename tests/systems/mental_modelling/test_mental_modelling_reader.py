@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 
 import jax
 import numpy as np
@@ -12,6 +13,7 @@ from gpicljax.storage import SavedError
 from gpicljax.systems.mental_modelling.data.episodes import (
     episode_from_actions,
     episodes_from_arrays,
+    join_episodes,
 )
 from gpicljax.systems.mental_modelling.measures import published, reader
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers, copy_last
@@ -22,13 +24,15 @@ from gpicljax.systems.mental_modelling.measures.reader import (
     train_reader,
 )
 from gpicljax.systems.mental_modelling.measures.results import (
-    comparisons,
+    best_rule,
+    compare,
     load_rows,
     result_row,
     right_by_history,
     save_rows,
 )
-from gpicljax.systems.mental_modelling.measures.scoring import score_answers
+from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
+from gpicljax.systems.mental_modelling.studies.mental_modelling.report import count_leads
 
 
 def test_tokens_hide_what_is_asked_for():
@@ -131,6 +135,27 @@ def test_a_reader_learns_the_task_in_weights_and_the_agent_in_context():
         right_by_history(answer, other, "next_action", length=30)
 
 
+def test_leads_are_paired_and_have_intervals_over_episodes():
+    rng = np.random.default_rng(1)
+    walks = [episode_from_actions(rng.integers(0, 2, 12)) for _ in range(20)]
+    asked = build_queries(join_episodes(*walks), "next_action", history=1)
+    truth = asked.truth
+    sure = np.ones(len(truth), bool)
+    right = Answers(truth, sure)
+    # Wrong in every fourth query.
+    wrong = Answers(np.where(np.arange(len(truth))[:, None] % 4 == 0, 1 - truth, truth), sure)
+    ahead = compare([(asked, right, wrong)], "right", "wrong")
+    assert ahead.lead == pytest.approx((np.arange(len(truth)) % 4 == 0).mean())
+    assert 0 < ahead.lead_low < ahead.lead < ahead.lead_high
+    behind = compare([(asked, wrong, right)], "wrong", "right", "lists", echoes=11)
+    assert behind.lead == -ahead.lead and behind.lead_high < 0
+    assert (behind.parsed, behind.echoes) == (1, 11 / len(truth))
+    same = compare([(asked, wrong, wrong)], "same", "wrong")
+    assert (same.lead_low, same.lead_high) == (0, 0)
+    assert count_leads([ahead], "right") == (1, 0, 1)
+    assert count_leads([behind], "wrong") == (0, 1, 1) and count_leads([same], "same") == (0, 0, 1)
+
+
 def test_rows_are_kept_and_compared(tmp_path):
     rng = np.random.default_rng(0)
     car = episode_from_actions(
@@ -142,16 +167,33 @@ def test_rows_are_kept_and_compared(tmp_path):
         for asked in [build_queries(car, "next_action", history=history, first=4)]
         for name, answers in baseline_answers(asked).items()
     ]
-    save_rows(tmp_path / "results.json", rows, note="n")
-    again, about = load_rows(tmp_path / "results.json")
+    queries = [build_queries(car, "next_action", history=n, first=4) for n in (0, 2, 4)]
+    answers = [baseline_answers(asked) for asked in queries]
+    null = best_rule(queries)
+    pairs = {
+        name: [(q, said[name], said[null]) for q, said in zip(queries, answers, strict=True)]
+        for name in answers[0]
+    }
+    compared = [compare(told, name, null) for name, told in pairs.items()]
+    save_rows(tmp_path / "results.json", rows, compared, note="n")
+    again, beside, about = load_rows(tmp_path / "results.json")
     assert about == {"note": "n"} and len(again) == len(rows) == 15
     assert again[3].accuracy == rows[3].accuracy and np.isnan(again[3].low)
-    (found,) = comparisons(again)
-    # No history is no part of the mean; the paper's best model stands beside.
+    # No history is no part of the mean, and one episode has no interval.
+    mine = next(each for each in beside if each.answerer == "majority")
     expected = np.mean([row.accuracy for row in rows if row.history and row.answerer == "majority"])
-    assert found.accuracy["majority"] == pytest.approx(expected)
-    assert found.published == ("Llama3-70b", 0.8706)
-    assert found.best_trivial == max(found.accuracy.values())
+    assert mine.accuracy == pytest.approx(expected) and np.isnan(mine.lead_low)
+    first = max(beside, key=lambda each: each.accuracy)
+    assert mine.null == null == first.answerer
+    assert mine.lead == pytest.approx(mine.accuracy - first.accuracy) and first.lead == 0
+    assert published.best_language_model("MountainCar-v0", "next_action") == ("Llama3-70b", 0.8706)
+    with pytest.raises(ValueError, match="asked: got 'no history'; accepted: queries with"):
+        best_rule(queries[:1])
+    assert compare(pairs["majority"][:1], "majority", null) is None
+    body = json.loads((tmp_path / "results.json").read_text())
+    del body["comparisons"]  # a file of an earlier version
+    (tmp_path / "results.json").write_text(json.dumps(body))
+    assert load_rows(tmp_path / "results.json")[1] == []
     assert len(published.TABLE_6) == 36
     assert published.TABLE_6["Pendulum", "last_state", "Llama3-8b"] == (0.1054, 0.0827)
     (tmp_path / "results.json").write_text("{}")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpicljax.checks import check
+from gpicljax.evaluation.statistics import ratio_interval
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, take_episodes
-from gpicljax.systems.mental_modelling.measures.baselines import BASELINES
-from gpicljax.systems.mental_modelling.measures.published import best_language_model
+from gpicljax.systems.mental_modelling.measures.baselines import BASELINES, baseline_answers
 from gpicljax.systems.mental_modelling.measures.questions import (
     Queries,
     Question,
@@ -69,8 +69,13 @@ class Row:
 
     @property
     def question_and_form(self) -> str:
-        """`next_action`, or `next_action (absolute)` where there is more than one form."""
-        return f"{self.question} (absolute)" if self.form == "absolute" else self.question
+        """See the function of that name."""
+        return question_and_form(self.question, self.form)
+
+
+def question_and_form(question: str, form: str) -> str:
+    """`next_action`, or `next_action (absolute)` where there is more than one form."""
+    return f"{question} (absolute)" if form == "absolute" else question
 
 
 def result_row(queries: Queries, answerer: str, answers: Answers, prompt: str = "") -> Row:
@@ -153,14 +158,23 @@ def right_by_history(
     return np.stack(columns, 1).astype(float)
 
 
-def save_rows(path: str | Path, rows: Sequence[Row], **about: Any) -> None:
-    """Writes rows, and what else a reader should know, as one JSON file."""
-    body = {"format": FORMAT, "about": about, "rows": [dataclasses.asdict(row) for row in rows]}
+def save_rows(
+    path: str | Path, rows: Sequence[Row], compared: Sequence[Comparison] = (), **about: Any
+) -> None:
+    """Writes rows and comparisons, and what else a reader should know, as one JSON file."""
+    body = {
+        "format": FORMAT,
+        "about": about,
+        "rows": [dataclasses.asdict(row) for row in rows],
+        "comparisons": [dataclasses.asdict(each) for each in compared],
+    }
     write_atomically(Path(path), to_json_text(body) + "\n")
 
 
-def load_rows(path: str | Path) -> tuple[list[Row], dict[str, Any]]:
-    """Reads what `save_rows` wrote: the rows, and what was said about them.
+def load_rows(path: str | Path) -> tuple[list[Row], list[Comparison], dict[str, Any]]:
+    """Reads what `save_rows` wrote: rows, comparisons, and what was said about them.
+
+    Files of earlier versions have no comparisons.
 
     Raises:
       SavedError: for a file that is missing, damaged or of something else.
@@ -177,7 +191,12 @@ def load_rows(path: str | Path) -> tuple[list[Row], dict[str, Any]]:
         for entry in body["rows"]:
             entry |= {name: _number(entry[name]) for name in number}
             rows.append(Row(**entry | {"elements": tuple(map(_number, entry["elements"]))}))
-        return rows, body["about"]
+        bounds = ("low", "high", "lead_low", "lead_high")
+        compared = [
+            Comparison(**entry | {name: _number(entry[name]) for name in bounds})
+            for entry in body.get("comparisons", [])
+        ]
+        return rows, compared, body["about"]
     except OSError as error:
         raise SavedError(f"{path} cannot be read ({error.strerror or error})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -189,72 +208,122 @@ def _number(value: Any) -> float:
     return float("nan") if value is None else float(value)
 
 
-def mean_accuracy(rows: Iterable[Row]) -> dict[str, float]:
-    """Accuracy by answerer, over sizes of history, as in Table 6: whose smallest is one step.
-
-    Example:
-      >>> from types import SimpleNamespace as Some
-      >>> rows = [Some(answerer="a", accuracy=x / 4, history=x) for x in range(4)]
-      >>> mean_accuracy(rows)
-      {'a': 0.5}
-    """
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        if row.history > 0:
-            found.setdefault(row.answerer, []).append(row.accuracy)
-    return {name: float(np.mean(values)) for name, values in found.items()}
-
-
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One task and question, over all sizes of history but none.
+    """One answerer beside the null, on the same queries: over all sizes of history but none.
 
     Attributes:
       task: the environment's id.
       question: with its form.
-      accuracy: of every answerer.
-      trivial: name of the best rule that knows nothing but the history.
-      published: the paper's best language model and its accuracy; None where it has none.
-
-    Example:
-      >>> Comparison("MountainCar-v0", "next_action", {"ridge": 0.9}, "ridge", None).best_trivial
-      0.9
+      answerer: see `Row`.
+      prompt: see `Row`.
+      queries: in all sizes of history together.
+      parsed: share of usable answers.
+      echoes: share of replies that only repeat the form of an answer.
+      accuracy: of all queries.
+      low: lower end of its interval over episodes; NaN with one episode.
+      high: upper end.
+      null: the rule it is compared with.
+      null_accuracy: of that rule on these queries.
+      lead: accuracy minus that of the null.
+      lead_low: lower end of its paired interval over episodes.
+      lead_high: upper end.
     """
 
     task: str
     question: str
-    accuracy: Mapping[str, float]
-    trivial: str
-    published: tuple[str, float] | None
+    answerer: str
+    prompt: str
+    queries: int
+    parsed: float
+    echoes: float
+    accuracy: float
+    low: float
+    high: float
+    null: str
+    null_accuracy: float
+    lead: float
+    lead_low: float
+    lead_high: float
 
-    @property
-    def best_trivial(self) -> float:
-        """Accuracy of the best such rule."""
-        return self.accuracy[self.trivial]
 
+def best_rule(asked: Sequence[Queries]) -> str:
+    """The rule that knows nothing but the history and is right most often, over all with history.
 
-def comparisons(rows: Sequence[Row]) -> list[Comparison]:
-    """Every task and question of the rows, with the paper's best language model beside it.
+    Choose it on other queries than those on which answerers are compared with it.
 
     Raises:
-      ValueError: if a question was not asked of any rule.
+      ValueError: if nothing is asked with a history.
     """
-    found = []
-    for task, question in dict.fromkeys((row.task, row.question_and_form) for row in rows):
-        mine = [r for r in rows if (r.task, r.question_and_form) == (task, question)]
-        mine = [r for r in mine if r.history > 0]
-        # Those that were asked in every size of history; others would be compared unfairly.
-        sizes = {row.history for row in mine}
-        counts = {row.answerer: 0 for row in mine}
-        for row in mine:
-            counts[row.answerer] += 1
-        whole = [row for row in mine if counts[row.answerer] >= len(sizes)]
-        accuracy = mean_accuracy(whole)
-        rules = [name for name in accuracy if name in TRIVIAL]
-        check(len(rules) > 0, "rows", f"{task}, {question}", f"one of {', '.join(TRIVIAL)}")
-        best = max(rules, key=lambda name: accuracy[name])
-        published = best_language_model(task, question.partition(" ")[0])
-        if question.endswith(")"):
-            published = None
-        found.append(Comparison(task, question, accuracy, best, published))
-    return found
+    scores: dict[str, list[float]] = {}
+    for queries in asked:
+        if queries.history > 0:
+            for name, answers in baseline_answers(queries).items():
+                scores.setdefault(name, []).append(score_answers(queries, answers).accuracy)
+    check(bool(scores), "asked", "no history", "queries with a history")
+    return max(scores, key=lambda name: float(np.mean(scores[name])))
+
+
+def compare(
+    asked: Sequence[tuple[Queries, Answers, Answers]],
+    answerer: str,
+    null: str,
+    prompt: str = "",
+    echoes: int = 0,
+) -> Comparison | None:
+    """Compares one answerer with a rule, query by query.
+
+    Args:
+      asked: queries of one question, the answers to them and the rule's answers; queries without a
+        history are left out.
+      answerer: its name.
+      null: the rule's name.
+      prompt: how the question was put.
+      echoes: how many of the replies only repeat the form of an answer.
+
+    Returns:
+      The comparison; None if nothing was asked with a history.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
+      >>> from gpicljax.systems.mental_modelling.measures import copy_last
+      >>> walk = build_queries(episode_from_actions([1, 1, 0, 1, 1, 1]), "next_action", history=1)
+      >>> compare([(walk, copy_last(walk), copy_last(walk))], "mine", "copy last").lead
+      0.0
+    """
+    told = [each for each in asked if each[0].history > 0]
+    if not told:
+        return None
+    mine = np.concatenate([score_answers(q, answers).right for q, answers, _ in told]).astype(float)
+    its = np.concatenate([score_answers(q, rule).right for q, _, rule in told]).astype(float)
+    parsed = np.concatenate([answers.parsed for _, answers, _ in told])
+    episode = np.concatenate([queries.episode for queries, _, _ in told])
+    _, which, counts = np.unique(episode, return_inverse=True, return_counts=True)
+
+    def interval(values: np.ndarray) -> tuple[float, float]:
+        if len(counts) == 1:
+            return float("nan"), float("nan")
+        sums = np.bincount(which, weights=values)
+        _, low, high = ratio_interval(sums, counts)
+        return low, high
+
+    low, high = interval(mine)
+    lead_low, lead_high = interval(mine - its)
+    first = told[0][0]
+    return Comparison(
+        task=first.environment,
+        question=question_and_form(first.question, first.form),
+        answerer=answerer,
+        prompt=prompt,
+        queries=len(mine),
+        parsed=float(parsed.mean()),
+        echoes=echoes / len(mine),
+        accuracy=float(mine.mean()),
+        low=low,
+        high=high,
+        null=null,
+        null_accuracy=float(its.mean()),
+        lead=float(mine.mean() - its.mean()),
+        lead_low=lead_low,
+        lead_high=lead_high,
+    )

@@ -114,17 +114,23 @@ def question_text(queries: Queries, number: int, settings: QuestionSettings = DE
         if settings.reasons
         else "Give nothing but your answer, in this form:"
     )
-    example = {
-        "discrete": "1",
-        "vote": "yes",
-        "bins": ", ".join(["3"] * queries.truth.shape[1]),
-        "absolute": ", ".join(["0.25"] * queries.truth.shape[1]),
-        "change": ", ".join(
-            [CHANGES[c] for c in (1, 0, 2, *[0] * queries.truth.shape[1])][: queries.truth.shape[1]]
-        ),
-    }[queries.form]
     question = f"{_question(queries, number)}\n{_how(queries)}"
-    return "\n\n".join([*history, f"{question}\n{thinking} [{WORD}: {example}]"])
+    return "\n\n".join([*history, f"{question}\n{thinking} [{WORD}: {placeholder(queries)}]"])
+
+
+def placeholder(queries: Queries) -> str:
+    """What stands for an answer in the form that is asked for.
+
+    It is no answer itself: models repeat an answer that they are shown.
+    """
+    each = "word" if queries.form in ("vote", "change") else "number"
+    return ", ".join([each] * queries.truth.shape[1])
+
+
+def is_echo(text: str, queries: Queries) -> bool:
+    """Whether a reply's answer is the placeholder itself."""
+    inside = marked(text, "lenient", WORD)
+    return inside is not None and inside.strip().lower() == placeholder(queries)
 
 
 def question_messages(

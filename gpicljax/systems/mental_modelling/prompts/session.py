@@ -24,6 +24,7 @@ from gpicljax.systems.mental_modelling.prompts.questions import (
     DEFAULT,
     QuestionSettings,
     answer_in,
+    is_echo,
     question_messages,
 )
 
@@ -36,12 +37,14 @@ class LanguageAnswers(NamedTuple):
       replies: Q raw texts; None where there is none yet.
       usage: tokens, earlier parts of the run included.
       faults: what went wrong, in words.
+      echoes: how many replies have the placeholder of the form that was asked for as an answer.
     """
 
     answers: Answers
     replies: tuple[str | None, ...]
     usage: Usage
     faults: tuple[str, ...]
+    echoes: int
 
     @property
     def complete(self) -> bool:
@@ -54,7 +57,8 @@ class LanguageAnswers(NamedTuple):
         read, wrote, requests = self.usage
         text = (
             f"{said} of {len(self.replies)} questions have a reply, of {self.answers.parsed.sum()} "
-            f"an answer could be read; {requests} requests, {read} tokens read, {wrote} written. "
+            f"an answer could be read, {self.echoes} repeat the placeholder; {requests} requests, "
+            f"{read} tokens read, {wrote} written. "
             + (f"{len(self.faults)} faults, the last: {self.faults[-1]}" if self.faults else "")
         ).rstrip()
         more = "\nNot complete: the same call goes on where it was left."
@@ -151,4 +155,6 @@ def ask_questions(
         for job in running:
             job.result()
     read = [None if reply is None else answer_in(reply, queries) for reply in replies]
-    return LanguageAnswers(answers_of(queries, read), tuple(replies), run.usage, run.faults)
+    echoes = sum(reply is not None and is_echo(reply, queries) for reply in replies)
+    said = answers_of(queries, read)
+    return LanguageAnswers(said, tuple(replies), run.usage, run.faults, echoes)

@@ -203,12 +203,12 @@ class SpeakerSession(_Session):
         """What the model is asked in the round in which it speaks."""
         place = self._place(observation)
         self._now = f"{place}: you see {written(observation['stimulus'], _DECIMALS)}."
-        example = ", ".join(["2", "1", "4", "3", "1"][: self.length])
+        form = ", ".join(["number"] * self.length)
         question = (
             f"{self._now[0].upper()}{self._now[1:]}\n"
             "Which message do you send? Say the same of the same values in all games, so that your "
             "partner can learn from you. End with your message in this form: "
-            f"[MESSAGE: {example}]"
+            f"[MESSAGE: {form}]"
         )
         return self._said("speaker", question)
 

@@ -42,7 +42,8 @@ class Task:
     """A task of Table 3, or one whose states are numbered.
 
     Attributes:
-      max_steps: at which episodes are cut: about the length that Table 3 has.
+      max_steps: at which episodes are cut: about the length that Table 3 has; MountainCar's 200, as
+        none of its agents is at the flag within the 100 that would be.
       episodes: of Table 3; 0 where it lacks the task.
       kinds: of agents, by name.
       options: static options of the environment, as in `train_agent.py`.
@@ -102,7 +103,7 @@ _HINDSIGHT = Kind(
 
 TASKS: dict[str, Task] = {
     "MountainCar-v0": Task(
-        100,
+        200,
         5,
         {
             "ppo": Kind("ppo", 256_000),

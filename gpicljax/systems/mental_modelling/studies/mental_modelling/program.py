@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,9 +31,15 @@ from gpicljax.systems.mental_modelling.measures.reader import (
     reader_answers,
     train_reader,
 )
-from gpicljax.systems.mental_modelling.measures.results import Row, result_row
+from gpicljax.systems.mental_modelling.measures.results import (
+    Comparison,
+    Row,
+    best_rule,
+    compare,
+    result_row,
+)
 from gpicljax.systems.mental_modelling.measures.scoring import Answers
-from gpicljax.systems.mental_modelling.prompts.session import ask_questions
+from gpicljax.systems.mental_modelling.prompts.session import LanguageAnswers, ask_questions
 from gpicljax.systems.mental_modelling.studies.mental_modelling.collect import collect, load
 from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
     PRESETS,
@@ -61,16 +69,18 @@ def build(config: Config) -> Program:
 
     def measured() -> dict[str, Any]:
         rows: list[Row] = []
+        compared: list[Comparison] = []
         readers: dict[str, Any] = {}
         for name, folders in tasks.items():
             try:
                 episodes = join_episodes(*(load_episodes(folder) for folder in folders))
             except (SavedError, ValueError) as error:
                 raise SystemExit(f"error: {error}") from error
-            some, about = _task(config, name, episodes, model)
+            some, beside, about = _task(config, name, episodes, model)
             rows += some
+            compared += beside
             readers[name] = about
-        return {"rows": rows, "tasks": readers}
+        return {"rows": rows, "compared": compared, "tasks": readers}
 
     return Program(
         title=f"Mental modelling of agents in {', '.join(tasks)}",
@@ -112,16 +122,16 @@ def long_enough(episodes: Episodes, sizes: tuple[int, ...]) -> Episodes:
     return take_episodes(episodes, episodes.length > max(sizes) + 1)
 
 
-def queries_of(config: Config, long: Episodes, sizes: tuple[int, ...]) -> Iterator[Queries]:
-    """All queries: the same steps in every size of history."""
+def queries_of(config: Config, long: Episodes, sizes: tuple[int, ...]) -> Iterator[list[Queries]]:
+    """The queries of each question and form: the same steps in every size of history."""
     first = max(sizes)
     for question in config.questions:
         forms = [None]
         if question.endswith("action") and isinstance(long.action_space, Box):
             forms = ["bins", "absolute"]
         for form in forms:
-            for history in sizes:
-                asked = build_queries(
+            asked = [
+                build_queries(
                     long,
                     question,  # type: ignore[arg-type]
                     form=form,  # type: ignore[arg-type]
@@ -130,7 +140,9 @@ def queries_of(config: Config, long: Episodes, sizes: tuple[int, ...]) -> Iterat
                     decimals=config.decimals,
                     seed=config.seed,
                 )
-                yield pick_queries(asked, config.queries, config.seed)
+                for history in sizes
+            ]
+            yield [pick_queries(each, config.queries, config.seed) for each in asked]
 
 
 def kind_of(name: str) -> str:
@@ -189,10 +201,24 @@ def answers_of_all(
     return found
 
 
+def nulls_of(
+    config: Config, known: Episodes | None, sizes: tuple[int, ...]
+) -> Iterator[str | None]:
+    """The best rule for each question and form, chosen on the agents that are not asked about.
+
+    None for all where there are no such agents.
+    """
+    long = long_enough(known, sizes) if known is not None else None
+    if long is None or not len(long.length) or max(sizes) == 0:
+        yield from itertools.repeat(None)
+    else:
+        yield from map(best_rule, queries_of(config, long, sizes))
+
+
 def _task(
     config: Config, name: str, episodes: Episodes, model: ChatModel | None
-) -> tuple[list[Row], dict[str, Any]]:
-    """Rows of one task, and what else to report about it."""
+) -> tuple[list[Row], list[Comparison], dict[str, Any]]:
+    """Rows and comparisons of one task, and what else to report about it."""
     known, asked = split(config, episodes)
     sizes = histories_of(config, asked)
     long = long_enough(asked, sizes)
@@ -213,17 +239,35 @@ def _task(
     log_once(
         f"{name}: {about['agents']} unseen agents, {about['episodes']} episodes, nats {nats:.3f}"
     )
-    rows = []
-    for queries in queries_of(config, long, sizes):
-        for answerer, said in answers_of_all(queries, reader, others).items():
-            rows.append(result_row(queries, answerer, said))
-        if model is not None:
-            rows += _told(config, queries, model)
-    return rows, about
+    rows: list[Row] = []
+    compared: list[Comparison] = []
+    nulls = nulls_of(config, known, sizes)
+    for asked, null in zip(queries_of(config, long, sizes), nulls, strict=False):
+        # With nothing else to choose it on, the rule is the best on these very queries.
+        chosen = null or (best_rule(asked) if max(sizes) else "majority")
+        answered: dict[tuple[str, str], list[tuple[Queries, Answers, Answers]]] = {}
+        echoes: Counter[tuple[str, str]] = Counter()
+        for queries in asked:
+            found = answers_of_all(queries, reader, others)
+            for answerer, said in found.items():
+                answered.setdefault((answerer, ""), []).append((queries, said, found[chosen]))
+            for name_of, prompt, some, said in _told(config, queries, model):
+                rule, asked_so = baseline_answers(some)[chosen], (name_of, prompt)
+                answered.setdefault(asked_so, []).append((some, said.answers, rule))
+                echoes[asked_so] += said.echoes * (queries.history > 0)
+        for (answerer, prompt), told in answered.items():
+            rows += [result_row(queries, answerer, said, prompt) for queries, said, _ in told]
+            repeated = echoes[answerer, prompt]
+            compared += filter(None, [compare(told, answerer, chosen, prompt, repeated)])
+    return rows, compared, about
 
 
-def _told(config: Config, queries: Queries, model: ChatModel) -> Iterator[Row]:
-    """What a language model answers to some of the queries."""
+def _told(
+    config: Config, queries: Queries, model: ChatModel | None
+) -> Iterator[tuple[str, str, Queries, LanguageAnswers]]:
+    """What a language model answers to some of the queries, with its name and by prompt."""
+    if model is None:
+        return
     some = pick_queries(queries, config.asked, config.seed)
     run = config.runs_dir / "mental_modelling" / config.run_name / "replies"
     for prompt in config.prompts:
@@ -238,7 +282,7 @@ def _told(config: Config, queries: Queries, model: ChatModel) -> Iterator[Row]:
         )
         if not said.complete:
             log_once(f"{cell}, {prompt}: {said.in_words()}")
-        yield result_row(some, model.name, said.answers, prompt)
+        yield model.name, prompt, some, said
 
 
 def main(argv: list[str] | None = None) -> RunResult | Path | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,11 +18,11 @@ from gpicljax.systems.mental_modelling.figures.curves import (
     history_figure,
     mean_elements,
 )
+from gpicljax.systems.mental_modelling.measures.published import best_language_model
 from gpicljax.systems.mental_modelling.measures.results import (
     TRIVIAL,
     Comparison,
     Row,
-    comparisons,
     load_rows,
     save_rows,
 )
@@ -45,37 +46,75 @@ FIGURE_7 = (
 PICTURED = (*FIGURE_7, "CliffWalking-v1", "FrozenLake-v1")
 _NOTE = (
     "Accuracy in %, over all queries, mean over sizes of history from one step on; a state is "
-    "right if all of its elements are. The best trivial rule is the best, on these very queries, "
-    "of those that know nothing but the history; the reader knows the task by its weights. The "
-    "paper's numbers are of other agents, other sizes of history and other prompts: not comparable "
-    "one to one."
+    "right if all of its elements are. The null is a rule that knows nothing but the history: the "
+    "one that is best on the agents that the reader has read. It answers the same queries; "
+    "differences are paired, with intervals of 95 % over episodes. The reader knows the task by "
+    "its weights. The paper's numbers are of other agents, other sizes of history and other "
+    "prompts: not comparable one to one."
 )
 
 
+def percent(value: float, low: float = math.nan, high: float = math.nan, sign: str = "") -> str:
+    """A share in per cent with its interval, if there is one."""
+    text = f"{100 * value:{sign}.1f}"
+    return text if math.isnan(low) else f"{text} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
+
+
+def by_question(found: Sequence[Comparison]) -> dict[tuple[str, str], dict[str, Comparison]]:
+    """Comparisons by task and question, and by answerer; language models are left out."""
+    grouped: dict[tuple[str, str], dict[str, Comparison]] = {}
+    for each in found:
+        if not each.prompt:
+            grouped.setdefault((each.task, each.question), {})[each.answerer] = each
+    return grouped
+
+
+def paper_s(task: str, question: str) -> str:
+    """The paper's best language model on a task and question; empty where it has none."""
+    best = None if question.endswith(")") else best_language_model(task, question)
+    return "" if best is None else f"{100 * best[1]:.1f} ({best[0]})"
+
+
 def table(found: Sequence[Comparison]) -> str:
-    """Every task and question: best trivial rule, physics, reader, language models, the paper's."""
-    others = [
-        name
-        for name in dict.fromkeys(name for row in found for name in row.accuracy)
-        if name not in (*TRIVIAL, "physics", *READERS)
-    ]
-    asked = [name for name in READERS if any(name in row.accuracy for row in found)]
-    names = ("copy last", "physics", *asked, *others)
-    lines = [
-        f"| task | question | best trivial rule | {' | '.join(names)} | paper's best model |",
-        "|---" * (4 + len(names)) + "|",
-    ]
-    for row in found:
-        best = f"{100 * row.best_trivial:.1f} ({row.trivial})"
-        cells = [f"{100 * row.accuracy[n]:.1f}" if n in row.accuracy else "" for n in names]
-        theirs = ""
-        if row.published is not None:
-            theirs = f"{100 * row.published[1]:.1f} ({row.published[0]})"
-        lines.append(
-            f"| {row.task} | {row.question.replace('_', ' ')} | {best} | {' | '.join(cells)} | "
-            f"{theirs} |"
-        )
+    """Every task and question: the null, other rules, the readers and their leads, the paper's."""
+    grouped = by_question(found)
+    asked = [name for name in READERS if any(name in each for each in grouped.values())]
+    names = ["task", "question", "null", "copy last", "physics"]
+    for name in asked:
+        names += [name, f"{name} - null"]
+    names.append("paper's best model")
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    for (task, question), each in grouped.items():
+        some = next(iter(each.values()))
+        cells = [task, question.replace("_", " "), f"{percent(some.null_accuracy)} ({some.null})"]
+        cells += [percent(each[n].accuracy) if n in each else "" for n in ("copy last", "physics")]
+        for name in asked:
+            if one := each.get(name):
+                cells += [percent(one.accuracy, one.low, one.high)]
+                cells += [percent(one.lead, one.lead_low, one.lead_high, "+")]
+            else:
+                cells += ["", ""]
+        lines.append(f"| {' | '.join([*cells, paper_s(task, question)])} |")
     return "\n".join(lines)
+
+
+def told_table(found: Sequence[Comparison]) -> list[str]:
+    """Language models, prompt by prompt, beside the null on the same queries; empty without any."""
+    told = [each for each in found if each.prompt]
+    if not told:
+        return []
+    names = ["task", "question", "model", "prompt", "queries", "parsed", "echoes", "accuracy"]
+    names.append("null")
+    names += ["model - null", "paper's best model"]
+    lines = ["", f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    for each in told:
+        cells = [each.task, each.question.replace("_", " "), each.answerer, each.prompt]
+        cells += [str(each.queries), percent(each.parsed), percent(each.echoes)]
+        cells += [percent(each.accuracy, each.low, each.high)]
+        cells += [f"{percent(each.null_accuracy)} ({each.null})"]
+        cells += [percent(each.lead, each.lead_low, each.lead_high, "+")]
+        lines.append(f"| {' | '.join([*cells, paper_s(each.task, each.question)])} |")
+    return lines
 
 
 def elements_table(rows: Sequence[Row]) -> list[str]:
@@ -107,47 +146,54 @@ def elements_table(rows: Sequence[Row]) -> list[str]:
     return [f"| {names} |", "|---" * (3 + len(others)) + "|", *lines] if lines else []
 
 
-def beaten(
-    found: Sequence[Comparison], against: Sequence[str] = TRIVIAL, reader: str = "reader"
-) -> tuple[int, int]:
-    """On how many tasks and questions the reader beats all of those; and of how many."""
-    pairs = [row for row in found if reader in row.accuracy and "absolute" not in row.question]
-    wins = [
-        row
-        for row in pairs
-        if all(row.accuracy[reader] > row.accuracy.get(name, -1) for name in against)
-    ]
-    return len(wins), len(pairs)
+class Count(NamedTuple):
+    """On how many tasks and questions an answerer is ahead of the null, or behind; and of how many.
+
+    What lies within the interval of a paired difference is neither.
+    """
+
+    ahead: int
+    behind: int
+    pairs: int
+
+
+def count_leads(found: Sequence[Comparison], answerer: str = "reader") -> Count:
+    """Counts one answerer's leads; numbers are not counted beside the parts of their range."""
+    mine = [x for x in found if x.answerer == answerer and not x.question.endswith(")")]
+    ahead = sum(x.lead_low > 0 for x in mine)
+    return Count(ahead, sum(x.lead_high < 0 for x in mine), len(mine))
 
 
 def report(outcome: RunResult) -> Report:
     """Writes the rows, and draws from what was written."""
     measured = outcome.host_measured
     folder = outcome.run.path
-    save_rows(folder / RESULTS, measured["rows"], tasks=measured["tasks"])
+    rows, compared = measured["rows"], measured["compared"]
+    save_rows(folder / RESULTS, rows, compared, tasks=measured["tasks"])
     return draw(folder)
 
 
 def draw(folder: Path) -> Report:
     """Table and figures from a run's results file alone."""
-    rows, about = load_rows(folder / RESULTS)
-    found = comparisons(rows)
+    rows, found, about = load_rows(folder / RESULTS)
     figures = folder / "figures"
     for task in dict.fromkeys(row.task for row in rows):
         _figures(figures, task, [row for row in rows if row.task == task])
-    shown = {}
-    for row in found:
-        name = row.task.partition("-")[0]
-        if row.question == "next_action":
-            shown[name] = {"best trivial rule": row.best_trivial, **_named(row)}
+    shown: dict[str, dict[str, float]] = {}
+    for each in found:
+        if each.question == "next_action" and (each.prompt or each.answerer == "reader"):
+            name = f"{each.answerer}, {each.prompt}" if each.prompt else each.answerer
+            bars = shown.setdefault(each.task.partition("-")[0], {"null": each.null_accuracy})
+            bars[name] = each.accuracy
+            if best := best_language_model(each.task, each.question):
+                bars["paper's best model"] = best[1]
     if shown:
         title = "The next action, mean over sizes of history"
         save_figure(grouped_bars(shown, title=title), figures / "tasks_next_action.png")
     if pictured := [name for name in PICTURED if name in about["tasks"] and _has_picture(name)]:
         save_figure(tasks_figure(pictured), figures / "tasks.png")
     learning = _learning(rows)
-    wins, pairs = beaten(found)
-    laws, _ = beaten(found, (*TRIVIAL, "physics"))
+    leads = count_leads(found)
     notes = [
         f"- {task}: {x['agents']} agents that the reader has not seen, {x['episodes']} episodes, "
         f"mean return {x['mean_return']:.4g}; the reader has read {x['agents_read']} agents; "
@@ -161,9 +207,11 @@ def draw(folder: Path) -> Report:
             _NOTE,
             "",
             table(found),
+            *told_table(found),
             "",
-            f"The reader, a transformer that has read other agents, beats every trivial rule on "
-            f"{wins} of {pairs} tasks and questions; physics as well on {laws}.",
+            f"The reader, a transformer that has read other agents, is ahead of the null on "
+            f"{leads.ahead} of {leads.pairs} tasks and questions and behind it on {leads.behind}; "
+            "on the others the interval of the difference includes 0.",
             *_strangers(found),
             "",
             "Elements of states that are told rightly, in %, mean over sizes of history from one "
@@ -181,38 +229,32 @@ def draw(folder: Path) -> Report:
             *notes,
         ]
     )
-    results = {
-        f"{row.task}, {row.question}": dict(row.accuracy) | {"best trivial": row.trivial}
-        for row in found
+    results: dict[str, Any] = {
+        f"{task}, {question}": {name: x.accuracy for name, x in each.items()}
+        | {"null": next(iter(each.values())).null}
+        | {f"{name} - null": x.lead for name, x in each.items() if name in READERS}
+        for (task, question), each in by_question(found).items()
     }
-    return Report(text, results | {"reader beats trivial rules": f"{wins} of {pairs}"})
+    return Report(text, results | {"reader and null": leads._asdict()})
 
 
 def _strangers(found: Sequence[Comparison]) -> list[str]:
     """What there is to say of a reader that has seen none of an agent's kind."""
-    wins, pairs = beaten(found, reader=OTHER_KINDS)
-    if not pairs:
+    leads = count_leads(found, OTHER_KINDS)
+    if not leads.pairs:
         return []
     lost = [
-        row.accuracy["reader"] - row.accuracy[OTHER_KINDS]
-        for row in found
-        if OTHER_KINDS in row.accuracy and "absolute" not in row.question
+        each["reader"].accuracy - each[OTHER_KINDS].accuracy
+        for (_, question), each in by_question(found).items()
+        if OTHER_KINDS in each and not question.endswith(")")
     ]
     return [
         "",
         f"The {OTHER_KINDS} answers each question by weights that were trained without any agent "
-        f"of the kind that is asked about: it beats every trivial rule on {wins} of {pairs}, and "
-        f"is on average {100 * np.mean(lost):.1f} points behind the reader.",
+        f"of the kind that is asked about: it is ahead of the null on {leads.ahead} of "
+        f"{leads.pairs} and behind it on {leads.behind}, and is on average "
+        f"{100 * np.mean(lost):.1f} points behind the reader.",
     ]
-
-
-def _named(row: Comparison) -> dict[str, float]:
-    others = {name: x for name, x in row.accuracy.items() if name not in TRIVIAL}
-    for name in ("physics", OTHER_KINDS):
-        others.pop(name, None)
-    if row.published is not None:
-        others["paper's best model"] = row.published[1]
-    return others
 
 
 def _learning(rows: Sequence[Row]) -> list[str]:
@@ -245,9 +287,9 @@ def _figures(figures: Path, task: str, rows: Sequence[Row]) -> None:
     models = [answerer for answerer in known if answerer not in (*TRIVIAL, "physics", *READERS)]
     drawn = [answerer for answerer in (*DRAWN, *sorted(models)) if answerer in known]
     published = {
-        row.question: ("paper's best model", row.published[1])
-        for row in comparisons(rows)
-        if row.published is not None
+        question: ("paper's best model", best[1])
+        for question in dict.fromkeys(row.question for row in rows)
+        if (best := best_language_model(task, question)) is not None
     }
     save_figure(
         history_figure(rows, drawn, levels=published, title=task), figures / f"{name}_history.png"

@@ -23,11 +23,15 @@ class OpenLoopError(NamedTuple):
       expected: `uint8[B, K, H, W, 3]`.
       seen: `uint8[B, K, H, W, 3]`.
       last: `uint8[B, H, W, 3]`, the last picture that the model was shown.
+      last_error: float `[B, K]`, the error of expecting that picture again.
+      mean_error: float `[B, K]`, the error of expecting the mean of the last pictures that the
+        other episodes were shown; NaN if there is no other.
 
     Example:
       >>> error = jnp.array([[0.0, 0.25], [0.0, 0.75]])
       >>> pictures = jnp.zeros((2, 2, 8, 8, 3), jnp.uint8)
-      >>> ahead = OpenLoopError(error, expected=pictures, seen=pictures, last=pictures[:, 0])
+      >>> shown = {"expected": pictures, "seen": pictures, "last": pictures[:, 0]}
+      >>> ahead = OpenLoopError(error, **shown, last_error=error, mean_error=error)
       >>> ahead.error.mean(0).tolist()  # one step ahead, two steps ahead
       [0.0, 0.5]
     """
@@ -36,6 +40,8 @@ class OpenLoopError(NamedTuple):
     expected: jax.Array
     seen: jax.Array
     last: jax.Array
+    last_error: jax.Array
+    mean_error: jax.Array
 
 
 def open_loop_error(
@@ -102,5 +108,12 @@ def open_loop_error(
 
     _, (expected, seen) = rollout(vec, asleep, params, state, steps, keep)
     expected, seen = expected.swapaxes(0, 1), seen.swapaxes(0, 1)
-    error = jnp.square(expected - seen.astype(expected.dtype) / 255).mean((-3, -2, -1))
-    return OpenLoopError(error, jnp.round(expected * 255).astype(jnp.uint8), seen, shown)
+    came, last = (x.astype(expected.dtype) / 255 for x in (seen, shown))
+    others = jnp.where(vec.num_envs > 1, vec.num_envs - 1, jnp.nan)
+    mean = (last.sum(0) - last) / others
+
+    def error(guess: jax.Array) -> jax.Array:
+        return jnp.square(guess - came).mean((-3, -2, -1))
+
+    pictures = jnp.round(expected * 255).astype(jnp.uint8), seen, shown
+    return OpenLoopError(error(expected), *pictures, error(last[:, None]), error(mean[:, None]))

@@ -196,7 +196,8 @@ def ahead_by(
         vec = single_trial_batch(env, count, config.steps)
         start = RolloutState(*vec.init(key, task=tasks), awake.initial_carry(count))
         seen = open_loop_error(vec, awake, asleep, params, start, context, config.horizon)
-        return OpenLoopError(seen.error, *(x[:4] for x in seen[1:]))
+        shown = {name: getattr(seen, name)[:4] for name in ("expected", "seen", "last")}
+        return seen._replace(**shown)
 
     return ahead
 

@@ -13,6 +13,7 @@ from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
 from gpicljax.evaluation.statistics import mean_interval, ratio_interval
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
+from gpicljax.spaces import Box
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory, frames
 from gpicljax.systems.maze_world.env.textures import LANDMARK_COLOURS
@@ -52,6 +53,8 @@ class Results:
         self.densities = self._by_model(measured.densities)
         self.acted = self._by_model(measured.acted)
         self.ahead = self._by_model(measured.ahead)
+        # The nats of continuous actions are those of a density: ratios of them mean nothing.
+        self.densities_of_actions = isinstance(outcome.program.more.env.action_space(), Box)
         self.rules: Mapping[tuple[int, Rule], Mapping[str, MazeTrajectory]] = outcome.host_measured
 
     def _by_model(self, measured: Mapping[KeyT, ResultT]) -> dict[KeyT, dict[str, ResultT]]:
@@ -110,11 +113,21 @@ def quarters(values: np.ndarray) -> str:
     return " ".join(f"{x:.3f}" for x in means)
 
 
+def compared(ours: np.ndarray, theirs: np.ndarray, difference: bool) -> str:
+    """The ratio of two means over the same episodes, or their difference, with an interval."""
+    if not difference:
+        return "{:.3f} [{:.3f}, {:.3f}]".format(*ratio_interval(ours, theirs))
+    found = mean_interval(np.asarray(ours, np.float64) - theirs)
+    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+
+
 def shown_table(results: Results, name: str) -> str:
     """How each model imitates and foresees along a demonstrator's episode."""
     each = results.shown[name]
+    beside = "-" if results.densities_of_actions else "/"
     lines = [
-        "| model | L_pm by quarter | agrees, % | L_wm | L_z | full L_pm / this | L_wm | L_z |",
+        f"| model | L_pm by quarter | agrees, % | L_wm | L_z | full L_pm {beside} this "
+        "| full L_wm / this | full L_z / this |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for model, measured in each.items():
@@ -128,8 +141,8 @@ def shown_table(results: Results, name: str) -> str:
             if model == FULL or FULL not in each:
                 cells.append("")
                 continue
-            ratio = ratio_interval(late(getattr(each[FULL], part)), late(getattr(measured, part)))
-            cells.append("{:.3f} [{:.3f}, {:.3f}]".format(*ratio))
+            ours, theirs = (late(getattr(x, part)) for x in (each[FULL], measured))
+            cells.append(compared(ours, theirs, results.densities_of_actions and part == "policy"))
         lines.append(f"| {model} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -137,13 +150,14 @@ def shown_table(results: Results, name: str) -> str:
 def density_table(results: Results) -> str:
     """What context is worth in mazes of other densities (appendix A.7)."""
     others = [model for model in results.models if model != FULL]
-    head = ["density", FULL, *others, *(f"full / {model}" for model in others)]
+    beside = "-" if results.densities_of_actions else "/"
+    head = ["density", FULL, *others, *(f"full {beside} {model}" for model in others)]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for density, each in sorted(results.densities.items()):
         nats = {model: late(measured.policy) for model, measured in each.items()}
         cells = [f"{nats[model].mean():.3f}" for model in (FULL, *others)]
         for model in others:
-            cells.append("{:.3f} [{:.3f}, {:.3f}]".format(*ratio_interval(nats[FULL], nats[model])))
+            cells.append(compared(nats[FULL], nats[model], results.densities_of_actions))
         lines.append(f"| {density} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -180,7 +194,11 @@ def acted_table(results: Results, size: int) -> str:
 
 
 def ahead_table(results: Results) -> str:
-    """Errors k steps ahead after contexts of several lengths, beside the last picture's."""
+    """Errors k steps ahead after contexts of several lengths, beside what no model is needed for.
+
+    The null is the last picture or the mean of those in other mazes, whichever is closer on
+    average, for the same pictures.
+    """
     config = results.outcome.config
     steps = sorted({k for k in (1, 4, config.horizon) if k <= config.horizon})
     head = [f"k = {k}, after {mark}" for k in steps for mark in config.marks]
@@ -189,9 +207,14 @@ def ahead_table(results: Results) -> str:
         cells = []
         for k in steps:
             for mark in config.marks:
-                errors = results.ahead[mark][model].error[..., k - 1]
-                found = mean_interval(errors.reshape(-1).astype(np.float64))
-                cells.append(f"{found.mean:.4f} ± {found.high - found.mean:.4f}")
+                ahead = results.ahead[mark][model]
+                error, *nulls = (
+                    x[..., k - 1].reshape(-1).astype(np.float64)
+                    for x in (ahead.error, ahead.last_error, ahead.mean_error)
+                )
+                lead = mean_interval(error - min(nulls, key=np.mean))
+                half = lead.high - lead.mean
+                cells.append(f"{error.mean():.4f} ({lead.mean:+.4f} ± {half:.4f})")
         lines.append(f"| {model} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -343,11 +366,14 @@ def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     results, config = Results(outcome), outcome.config
     draw(results)
+    trained = ""
+    if outcome.history:
+        speed = f"{throughput(outcome.history):,.0f} per second over all models"
+        trained = f"{outcome.observations:,} steps per model at {speed}, "
     text = [
         f"# Maze World: {config.model.kind} models with and without context",
         "",
-        f"{outcome.observations:,} steps per model at {throughput(outcome.history):,.0f} per second"
-        f" over all models, {outcome.parameters:,} parameters (autoencoder included). Measured on "
+        f"{trained}{outcome.parameters:,} parameters (autoencoder included). Measured on "
         f"mazes that no model has seen ({config.sequences:,} that they are shown, "
         f"{config.evaluation_tasks} that they act in), {config.steps:,} steps each. "
         "L_pm: nats of the teacher's action. L_wm: mean squared error of the next picture, of "
@@ -358,15 +384,24 @@ def report(outcome: RunResult) -> Report:
         text += [f"## Shown: {name}", "", shown_table(results, name), ""]
     if results.densities and FULL in results.models:
         text += ["## Shown: other densities, L_pm late", "", density_table(results), ""]
-    if FULL in results.models:
-        nats = next(iter(results.shown.values()))[FULL].policy.astype(np.float64)
+    for model in (name for name in results.models if name.startswith(FULL)):
+        nats = next(iter(results.shown.values()))[model].policy.astype(np.float64)
         bins = min(32, nats.shape[-1] // 2)
         profile = icl_profile(nats.reshape(-1, nats.shape[-1]), higher_is_better=False, bins=bins)
-        text += ["In-context learning of L_pm, full context (bins of the episode):", ""]
+        text += [f"In-context learning of L_pm, {model} (bins of the episode):", ""]
         text += [profile.table(), ""]
     for size in config.sizes:
         text += [f"## Acting, n = {size}", "", acted_table(results, size), ""]
-    text += ["## Seeing ahead, blind", "", ahead_table(results), ""]
+    text += [
+        "## Seeing ahead, blind",
+        "",
+        "Mean squared error, and in brackets that less the error of the better of two nulls on the "
+        "same pictures: the last picture, or the mean of those that other mazes show. A model "
+        "foresees only where that is below 0.",
+        "",
+        ahead_table(results),
+        "",
+    ]
     numbers: dict[str, Any] = {
         "parameters": outcome.parameters,
         "steps": outcome.observations,

@@ -31,20 +31,21 @@ def accuracies(outcome: RunResult) -> dict[str, RecallAccuracy]:
 
 
 def table(agents: dict[str, RecallAccuracy], rules: dict[str, RecallAccuracy]) -> str:
-    """Agents and rules side by side."""
+    """Rules and agents side by side, what a single stimulus is worth first: it is the null."""
     lines = [
         "| agent | second shot (games) | second shot (episodes) | first shot (games) | "
         "second shot, seed by seed |",
         "|---|---|---|---|---|",
     ]
+    for name in sorted(rules, key=lambda name: name != "single stimulus"):
+        of = rules[name]
+        each = of.second.by_game, of.second.by_episode, of.first.by_game
+        lines.append(f"| {name} | {' | '.join(f'{100 * float(x):.1f}' for x in each)} | |")
     for name, of in agents.items():
         each = of.second.by_game, of.second.by_episode, of.first.by_game
         cells = " | ".join(mean_interval(x).percent for x in each)
         seeds = " ".join(f"{100 * x:.1f}" for x in of.second.by_game)
         lines.append(f"| **R2D2**, {name} | {cells} | {seeds} |")
-    for name, of in rules.items():
-        each = of.second.by_game, of.second.by_episode, of.first.by_game
-        lines.append(f"| {name} | {' | '.join(f'{100 * float(x):.1f}' for x in each)} | |")
     return "\n".join(lines)
 
 

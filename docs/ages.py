@@ -28,8 +28,12 @@ def code(page):
 
 
 def _git(root, *arguments):
-    command = ["git", "-C", str(root), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError:  # no git
+        return None
     return done.stdout if done.returncode == 0 else None
 
 

@@ -62,39 +62,39 @@ def panel_agent(agents: Sequence[Agent]) -> Agent:
     return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent in agents), act)
 
 
-def by_instance(agents: Sequence[Agent], which: Any) -> Agent:
-    """Several agents in one batch: each instance has the one of its number.
-
-    All of them watch every instance; so agents that are cheap beside the environment are compared
-    in one program.
+def by_block(agents: Sequence[Agent], sizes: Sequence[int]) -> Agent:
+    """Several agents in one batch, so that they are compared in one program.
 
     Args:
-      agents: the agents, with the same parameters (none, for rules).
-      which: `int[B]`, number of each instance's agent.
+      agents: the agents, with the same parameters; those without any are given them, too.
+      sizes: how many instances each of them plays; the first agent's come first.
 
     Returns:
-      The agent; its `aux` is empty.
+      The agent, for batches of `sum(sizes)` instances; its `aux` is empty.
 
     Example:
       >>> import gpicljax, jax
       >>> from gpicljax.agents.acting import random_agent
       >>> from gpicljax.rollout import agent_step, start_rollout
       >>> env = gpicljax.make("FrozenLake-v1")
-      >>> always = Agent(lambda batch: (), lambda keys, _, carry, step: (jnp.zeros(4, int), {}, ()))
-      >>> both = by_instance([random_agent(env), always], which=[1, 0, 1, 0])
+      >>> always = Agent(lambda batch: (), lambda keys, *_: (jnp.zeros(len(keys), int), {}, ()))
+      >>> both = by_block([random_agent(env), always], [1, 3])
       >>> vec = gpicljax.VectorEnv(env, 4)
       >>> def first_step(key):
       ...     return agent_step(vec, both, None, start_rollout(key, vec, both))[1]
       >>> jax.eval_shape(first_step, jax.random.key(0)).action.shape
       (4,)
     """
-    own = np.asarray(which)
+    ends = np.cumsum(sizes).tolist()
+    blocks = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
     def act(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: TimeStep) -> Any:
-        each = zip(agents, carry, strict=True)
-        acted = [agent.act(keys, params, memory, timestep) for agent, memory in each]
-        actions = [action for action, _, _ in acted]
-        action = jax.tree.map(lambda *x: jnp.stack(x)[own, jnp.arange(len(own))], *actions)
+        acted = []
+        for agent, block, memory in zip(agents, blocks, carry, strict=True):
+            own = jax.tree.map(lambda x, block=block: x[block], (keys, timestep))
+            acted.append(agent.act(own[0], params, memory, own[1]))
+        action = jax.tree.map(lambda *x: jnp.concatenate(x), *[each[0] for each in acted])
         return action, {}, tuple(memory for *_, memory in acted)
 
-    return Agent(lambda batch: tuple(agent.initial_carry(batch) for agent in agents), act)
+    each = list(zip(agents, sizes, strict=True))
+    return Agent(lambda batch: tuple(agent.initial_carry(size) for agent, size in each), act)

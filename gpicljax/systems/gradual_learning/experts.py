@@ -24,7 +24,7 @@ from gpicljax.systems.gradual_learning.env.hashing import mixed
 from gpicljax.systems.gradual_learning.env.mapping import SYMBOLS
 from gpicljax.typing import ArrayTree
 
-__all__ = ["look_up_table", "oracle", "solver", "teacher_agent"]
+__all__ = ["oracle", "solver", "suffix_predictor", "teacher_agent"]
 
 SEMICOLON, BLANK = ord(";"), ord(" ")
 LONGEST = 20
@@ -196,21 +196,22 @@ class Table:
     """A table of replies, `[B]` each, or as said.
 
     Attributes:
-      recent: `int32[B, history]`, the last bytes, the latest one last.
-      key: `int32`, the entry that the last reply came from, and
+      key: `int32`, the byte that the last reply was to, and
       reply: `int32`, the reply.
-      right: `int32[B, size]`, what was rewarded last after these bytes,
-      sure: `bool[B, size]`, and not punished since.
-      tried: `int32[B, size]`, replies of its own that were punished since.
+      seen: `int32[B, 128]`, the step at which each byte was seen last.
+      right: `int32[B, 256]`, what was rewarded last after a byte,
+      sure: `bool[B, 256]`, and not punished since.
+      tried: `int32[B, 256]`, replies of the byte's own that were punished since.
       own: `int32`, which the next of them was.
       common: `int32`, what was rewarded last after whatever bytes, or is tried next,
       common_sure: `bool`, and whether it was.
       turns: `int32`, punishments so far.
+      steps: `int32`, steps so far.
     """
 
-    recent: jax.Array
     key: jax.Array
     reply: jax.Array
+    seen: jax.Array
     right: jax.Array
     sure: jax.Array
     tried: jax.Array
@@ -218,29 +219,29 @@ class Table:
     common: jax.Array
     common_sure: jax.Array
     turns: jax.Array
+    steps: jax.Array
 
 
 FIRST_PRINTABLE, PRINTABLE = 32, 95
+LATELY = 48
+"""Steps for which a byte counts as seen of late."""
 
 
-def _blank_table(batch: int, history: int, size: int) -> Table:
+def _blank_table(batch: int) -> Table:
     zero, space = jnp.zeros(batch, jnp.int32), jnp.full(batch, SPACE, jnp.int32)
     return Table(
-        recent=jnp.full((batch, history), SPACE, jnp.int32),
         key=zero,
         reply=space,
-        right=jnp.zeros((batch, size), jnp.int32),
-        sure=jnp.zeros((batch, size), bool),
-        tried=jnp.zeros((batch, size), jnp.int32),
+        seen=jnp.full((batch, 128), -LATELY, jnp.int32),
+        right=jnp.zeros((batch, 256), jnp.int32),
+        sure=jnp.zeros((batch, 256), bool),
+        tried=jnp.zeros((batch, 256), jnp.int32),
         own=space,
         common=space,
         common_sure=jnp.zeros(batch, bool),
         turns=zero,
+        steps=zero,
     )
-
-
-def _printable(number: jax.Array) -> jax.Array:
-    return FIRST_PRINTABLE + number % PRINTABLE
 
 
 def _look_up(table: Table, byte: jax.Array, reward: jax.Array) -> tuple[jax.Array, Table]:
@@ -252,7 +253,8 @@ def _look_up(table: Table, byte: jax.Array, reward: jax.Array) -> tuple[jax.Arra
     failed = bad & (table.reply == table.own)
     tried = table.tried.at[key].set(jnp.where(good, 0, table.tried[key] + failed))
     blamed = bad & (table.reply == table.common)
-    common = jnp.where(blamed, _printable(table.common + 1 - FIRST_PRINTABLE), table.common)
+    next_one = FIRST_PRINTABLE + (table.common + 1 - FIRST_PRINTABLE) % PRINTABLE
+    common = jnp.where(blamed, next_one, table.common)
     # What an entry was sure of says nothing about others.
     found = good & ~table.sure[key]
     common = jnp.where(found, table.reply, common)
@@ -260,63 +262,282 @@ def _look_up(table: Table, byte: jax.Array, reward: jax.Array) -> tuple[jax.Arra
     turns = table.turns + bad
 
     # What to reply. Three of four tries are one and the same whatever the bytes were, each the
-    # next one after a punishment; one is of this entry, the byte itself first.
-    recent = jnp.concatenate([table.recent[1:], byte[None]])
-    size = right.shape[0]
-    number = byte.astype(jnp.uint32)
-    if len(recent) > 1:
-        number = jnp.zeros((), jnp.uint32)
-        for i in range(len(recent)):
-            number = mixed(number * np.uint32(257) + recent[i].astype(jnp.uint32))
-    key = (number % np.uint32(size)).astype(jnp.int32)
-    own = _printable(byte - FIRST_PRINTABLE + tried[key])
+    # next one after a punishment; one is of this byte alone: itself, and then what else of its
+    # class was seen of late.
+    seen = table.seen.at[byte].set(table.steps, mode="drop")
+    others = (byte + jnp.arange(128)) % 128
+    lately = (table.steps - seen[others] < LATELY) & (_class(others) == _class(byte))
+    rank = jnp.cumsum(lately) - 1
+    own = others[jnp.argmax(rank == tried[byte] % jnp.maximum(rank[-1] + 1, 1))]
     guess = jnp.where(common_sure | (turns % 4 != 0), common, own)
-    reply = jnp.where(sure[key], right[key], guess).astype(jnp.int32)
+    reply = jnp.where(sure[byte], right[byte], guess).astype(jnp.int32)
     return reply, Table(
-        recent=recent,
-        key=key,
+        key=byte.astype(jnp.int32),
         reply=reply,
+        seen=seen,
         right=right,
         sure=sure,
         tried=tried,
-        own=own,
+        own=own.astype(jnp.int32),
         common=common,
         common_sure=common_sure,
         turns=turns,
+        steps=table.steps + 1,
     )
 
 
-def look_up_table(history: int = 1, size: int = 256) -> Agent:
-    """Learns by trial and error which reply is rewarded after which bytes, across the stream.
+# Classes of bytes: marks have numbers of their own, up to that of nothing.
+_FEEDBACK_BEGINS, _DIGIT, _LETTER, _MARK = range(4)
+_NOTHING = _MARK + 32
 
-    It repeats what was rewarded last after these bytes, or else what was rewarded last after any,
-    and otherwise tries printable bytes one after another, until a reply is not punished. It reads
-    bytes and rewards, not feedback, and knows nothing of tasks. It passes micro1 and micro4, of
-    which the document says that they teach what may be said and to copy; new mappings in each
-    instance (from micro5.1 on) it learns anew by trying, if at all.
+
+def _between(byte: jax.Array, first: str, last: str) -> jax.Array:
+    return (byte >= ord(first)) & (byte <= ord(last))
+
+
+def _class(byte: jax.Array) -> jax.Array:
+    """Whether a byte is a digit or a letter, or else which mark."""
+    letter = _between(byte | 32, "a", "z")
+    mark = _MARK + byte % 32
+    return jnp.where(_between(byte, "0", "9"), _DIGIT, jnp.where(letter, _LETTER, mark))
+
+
+@struct.dataclass
+class Reader:
+    """What a suffix predictor remembers, `[B]` each, or as said. Positions move with the text.
+
+    Attributes:
+      text: `uint8[B, size]`, the last bytes that were heard, silence left out, the latest one last.
+      match: `uint8[B, size]`, how many bytes up to a position are the last ones of the text, too.
+      asked: `uint8[B, size]`, bytes of the word that ends at a position.
+      told: `uint8[B, size]`, bytes of the feedback after a position, 0 where none was read.
+      classes: `int32[B, 3]`, classes of the last bytes, equal ones in a row counted once.
+      turn: `bool[B, CONTEXTS]`, whether it is to speak after these classes,
+      failed: `int32[B, CONTEXTS]`, and punishments since that was confirmed.
+      fresh: `bool`, whether the last byte was heard.
+      spoke: `bool`, whether the last reply was more than silence.
+      answering: `bool`, whether an answer is not decided yet.
+      last: `int32`, position of its last turn, and
+      found: `int32`, the position that it recalled then; negative where nothing.
+      source: `int32`, position of the next byte to say, and
+      left: `int32`, how many are left.
+      whole: `int32`, evidence that all of the feedback is the answer; negative: its last byte.
+      mute: `bool`, whether nothing was heard after the last turn.
+      guessed: `bool`, whether the last reply came from
+      table: a table of replies.
+    """
+
+    text: jax.Array
+    match: jax.Array
+    asked: jax.Array
+    told: jax.Array
+    classes: jax.Array
+    turn: jax.Array
+    failed: jax.Array
+    fresh: jax.Array
+    spoke: jax.Array
+    answering: jax.Array
+    last: jax.Array
+    found: jax.Array
+    source: jax.Array
+    left: jax.Array
+    whole: jax.Array
+    mute: jax.Array
+    guessed: jax.Array
+    table: Table
+
+
+CONTEXTS = 512
+"""Contexts of three classes that a suffix predictor tells apart."""
+
+
+def _blank_reader(batch: int, size: int) -> Reader:
+    zero, no = jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool)
+    bytes_ = jnp.zeros((batch, size), jnp.uint8)
+    return Reader(
+        text=bytes_,
+        match=bytes_,
+        asked=bytes_,
+        told=bytes_,
+        classes=jnp.full((batch, 3), _NOTHING, jnp.int32),
+        turn=jnp.zeros((batch, CONTEXTS), bool),
+        failed=jnp.zeros((batch, CONTEXTS), jnp.int32),
+        fresh=no,
+        spoke=no,
+        answering=no,
+        last=zero - 1,
+        found=zero - 1,
+        source=zero,
+        left=zero,
+        whole=zero,
+        mute=no,
+        guessed=no,
+        table=_blank_table(batch),
+    )
+
+
+def _context(classes: jax.Array) -> jax.Array:
+    return ((classes[0] * 37 + classes[1]) * 37 + classes[2]) % CONTEXTS
+
+
+def _listen(reader: Reader, byte: jax.Array, reward: jax.Array) -> Reader:
+    """Learns from what became of the last reply whether it was its turn, and takes in the byte."""
+    heard, decided = byte != BLANK, reward != 0
+    context = _context(reader.classes)
+    # Silence that is punished, or met with silence, was a turn. A byte that is punished at once may
+    # have been a wrong answer, or have come while it was to listen.
+    waits = decided | ~heard
+    doubtful = reader.spoke & heard & (reward < 0)
+    turn = jnp.where(reader.fresh & ~doubtful, waits, reader.turn[context])
+    wrong = jnp.where(waits & ((reward < 0) | ~reader.spoke), reader.failed[context] + 1, 0)
+    failed = jnp.where(reader.fresh, wrong, reader.failed[context])
+    # A turn that was let pass is a question, too.
+    size = len(reader.text)
+    missed = decided & ~reader.answering & reader.fresh
+    last = jnp.where(missed, size - 1, reader.last)
+    found = jnp.where(missed, -1, reader.found)
+    # What earned a reward says which part of the feedback it was.
+    long = reader.answering & (found >= 0) & (reader.told[jnp.maximum(found, 0)] > 1)
+    sure = jnp.where(reader.whole < 0, -3, 3)
+    whole = jnp.where(long & (reward > 0), sure, reader.whole)
+
+    kind = jnp.where(decided, _FEEDBACK_BEGINS, _class(byte))
+    before = reader.classes[2]
+    again = (kind == before) & (kind < _MARK)
+    classes = jnp.where(again, reader.classes, jnp.append(reader.classes[1:], kind))
+    # The last word, and the marks after it.
+    word = reader.asked[-1]
+    goes_on = again & (kind != _FEEDBACK_BEGINS) | (kind >= _MARK) & (before < _MARK)
+    word = jnp.where(goes_on, jnp.minimum(word, 254) + 1, 1)
+    added = {"text": byte, "match": 0, "asked": word, "told": 0}
+    moved = {
+        name: jnp.append(getattr(reader, name)[1:], jnp.asarray(value).astype(jnp.uint8))
+        for name, value in added.items()
+    }
+    same = (moved["text"] == byte.astype(jnp.uint8)).at[-1].set(False)
+    moved["match"] = jnp.where(same, jnp.minimum(reader.match, 254) + 1, 0)
+    taken = dataclasses.replace(
+        reader,
+        classes=classes,
+        last=last - 1,
+        found=found - 1,
+        source=reader.source - 1,
+        **moved,
+    )
+    stays = dataclasses.replace(reader, last=last, found=found)
+    return dataclasses.replace(
+        select(heard, taken, stays),
+        turn=reader.turn.at[context].set(turn),
+        failed=reader.failed.at[context].set(failed),
+        fresh=heard,
+        whole=whole,
+        answering=reader.answering & ~heard & ~decided,
+    )
+
+
+def _recall(reader: Reader) -> Reader:
+    """What it does as its turn begins: reads the last feedback, and looks for the question."""
+    size, asked = len(reader.text), reader.asked[-1].astype(jnp.int32)
+    last, found = reader.last, reader.found
+    places = jnp.arange(LONGEST)
+
+    def after(place: jax.Array) -> jax.Array:
+        return reader.text[jnp.clip(place + 1 + places, 0, size - 1)]
+
+    # Feedback goes up to a mark, or to where the question begins.
+    new, old = after(last), after(found)
+    alphanumeric = _class(new.astype(jnp.int32)) < _MARK
+    length = jnp.where(alphanumeric.all(), LONGEST, jnp.argmin(alphanumeric))
+    length = jnp.clip(jnp.minimum(length, size - 1 - last - asked), 0, LONGEST)
+    was = reader.told[jnp.clip(found, 0, size - 1)].astype(jnp.int32)
+    # Told the same twice, the answer is all of it; or its end, where only that is the same.
+    known = (found >= 0) & (last >= 0) & (was > 0) & (length > 0) & (jnp.maximum(was, length) > 1)
+    alike = (was == length) & ((new == old) | (places >= length)).all()
+    ends = new[jnp.maximum(length - 1, 0)] == old[jnp.maximum(was - 1, 0)]
+    votes = jnp.where(alike, 1, jnp.where(ends, -1, 0))
+    whole = jnp.clip(reader.whole + jnp.where(known, votes, 0), -3, 3)
+    told = reader.told.at[jnp.where(last >= 0, last, size)].set(
+        length.astype(jnp.uint8), mode="drop"
+    )
+
+    equal = (reader.match >= asked) & (reader.asked == asked) & (told > 0)
+    found = jnp.max(jnp.where(equal, jnp.arange(size), -1))
+    length = told[jnp.maximum(found, 0)].astype(jnp.int32)
+    left = jnp.where(whole < 0, 1, length)
+    return dataclasses.replace(
+        reader,
+        told=told,
+        whole=whole,
+        mute=(last >= 0) & (told[jnp.maximum(last, 0)] == 0),
+        last=jnp.full_like(last, size - 1),
+        found=found,
+        source=found + 1 + length - left,
+        left=jnp.where(found >= 0, left, 0),
+    )
+
+
+def _predict(reader: Reader, byte: jax.Array, reward: jax.Array) -> tuple[jax.Array, Reader]:
+    """One stream's step: what to say, and what is remembered."""
+    reader = _listen(reader, byte, reward)
+    context = _context(reader.classes)
+    failed = reader.failed[context]
+    # After several failures, silence tells whether this is a turn at all. It is tried twice in a
+    # row, for where every other byte is a turn both kinds of them come under test.
+    powers = ((failed & (failed - 1)) == 0) | (((failed - 1) & (failed - 2)) == 0)
+    begins = ~reader.answering & reader.turn[context] & ~((failed > 3) & powers)
+    reader = select(begins, _recall(reader), reader)
+    speaks = begins | reader.answering
+
+    learnt = jnp.where(reader.guessed, reward, 0)
+    guess, table = _look_up(reader.table, byte, learnt)
+    recalled = reader.text[jnp.clip(reader.source, 0, len(reader.text) - 1)].astype(jnp.int32)
+    say = jnp.where(reader.left > 0, recalled, PERIOD)
+    guesses = begins & (reader.found < 0) & reader.mute
+    say = jnp.where(speaks, jnp.where(guesses, guess, say), SPACE).astype(jnp.int32)
+    return say, dataclasses.replace(
+        reader,
+        answering=speaks,
+        spoke=say != SPACE,
+        source=reader.source + 1,
+        left=jnp.maximum(reader.left - 1, 0),
+        guessed=guesses,
+        table=table,
+    )
+
+
+def suffix_predictor(size: int = 1024) -> Agent:
+    """Says what it was told when it last heard the same question: the null to beat by training.
+
+    It is not trained, and is not told the task. It finds out where to speak from what silence
+    costs. There it looks for the last place where the text so far ended in the same word and
+    feedback followed. It repeats that feedback, or only its last byte, whichever has been rewarded
+    or told twice. To a word that it has not heard it says ".", which ends an answer. Where no
+    feedback follows, it repeats what was rewarded after this byte, or tries what is printable.
+
+    Three things are built in: silence is a space, answers end with a period, and a word is a run of
+    digits or letters with the marks after it. Its memory is bounded: the last `size` bytes that it
+    heard, and tables of fixed sizes.
 
     Args:
-      history: how many bytes a reply depends on.
-      size: entries of the table; with more than one byte, sets of bytes may share an entry.
+      size: how many of the last bytes it remembers, silence left out.
 
     Raises:
-      ValueError: for `history` below 1 or `size` below 256.
+      ValueError: for `size` below 64.
 
     Example:
-      >>> look_up_table().initial_carry(8).right.shape
-      (8, 256)
+      >>> suffix_predictor().initial_carry(8).text.shape
+      (8, 1024)
     """
-    check_at_least(1, history=history)
-    check_at_least(256, size=size)
+    check_at_least(64, size=size)
 
-    def act(keys: jax.Array, params: ArrayTree, carry: Table, timestep: TimeStep) -> Any:
+    def act(keys: jax.Array, params: ArrayTree, carry: Reader, timestep: TimeStep) -> Any:
         del keys, params
         batch = timestep.observation.shape[0]
-        carry = select(timestep.trial_start, _blank_table(batch, history, size), carry)
-        reply, carry = jax.vmap(_look_up)(carry, timestep.observation, timestep.reward)
-        return reply, {}, carry
+        carry = select(timestep.trial_start, _blank_reader(batch, size), carry)
+        say, carry = jax.vmap(_predict)(carry, timestep.observation, timestep.reward)
+        return say, {}, carry
 
-    return Agent(lambda batch: _blank_table(batch, history, size), act)
+    return Agent(lambda batch: _blank_reader(batch, size), act)
 
 
 def _ways() -> np.ndarray:

@@ -14,6 +14,7 @@ import pytest
 
 import gpicljax
 from gpicljax.agents.acting import random_agent
+from gpicljax.agents.combinators import by_block
 from gpicljax.checks import check_no_circle
 from gpicljax.interface import TimeStep
 from gpicljax.systems.gradual_learning import experts
@@ -64,9 +65,9 @@ OF_WORDS = (
 ASKED = tuple(name for name in ALL_NAMES if name not in ARITHMETIC_NAMES + BLOCKS_NAMES)
 STREAMS, STEPS = 3, 2_000
 # Other streams than the oracle's: who plays, and what.
-PLAYERS = ("oracle", "echo", "silent", "random", "table")
+PLAYERS = ("oracle", "echo", "silent", "random", "null")
 NULLS = [(player, name) for player in PLAYERS[1:4] for name in ("micro1", "micro4", *NAMES[4:40:6])]
-LEARNERS = [("table", name) for name in ("micro1", "micro4", "micro5.2", "micro5.5")] * 2
+LEARNERS = [("null", name) for name in ("micro1", "micro4", "micro5.2", "micro5.5")] * 2
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +76,12 @@ def streams():
     env = gpicljax.make("ByteStream-v0", rules="reference", max_tasks=1)
     played = [("oracle", name) for name in ASKED for _ in range(STREAMS)] + NULLS + LEARNERS
     agents = [experts.oracle(), experts.echo(), experts.silent(), random_agent(env)]
-    agents.append(experts.look_up_table())
+    agents.append(experts.suffix_predictor())
     player = jnp.array([PLAYERS.index(player) for player, _ in played])
     # An oracle's stream is a mixture, so that it never ends.
     params = [
         env.make_params(
-            curriculum=Curriculum((name,), "ordered" if player == "table" else "mixture"),
+            curriculum=Curriculum((name,), "ordered" if player == "null" else "mixture"),
             horizon=10**6,
         )
         for player, name in played
@@ -135,7 +136,7 @@ def test_what_others_solve(streams):
     # By trial and error: symbols that stay what they are, and not what every instance has anew.
     cleared = dict.fromkeys(NAMES, 0)
     for place, (player, name) in enumerate(played):
-        if player == "table":
+        if player == "null":
             cleared[name] += int(info["cleared"][-1, place] > 0)
     assert cleared["micro1"] == cleared["micro4"] == 2, cleared
     assert cleared["micro5.2"] == cleared["micro5.5"] == 0, cleared
@@ -516,7 +517,7 @@ def test_mini_talk_of_the_reference():
 
 @pytest.mark.slow
 def test_solvers():
-    """Who knows the tasks solves one of each kind; a table one after another."""
+    """An agent that knows the tasks solves one of each kind; the null that knows none, too."""
     env = ByteStream(rules="reference", max_tasks=4)
     names = ("micro4", "micro5.2", "micro5.13", "micro6", "micro7.1", "micro1")
     tasks = streams_of(jax.random.key(2), env, [Curriculum((n,), "mixture") for n in names], 1_500)
@@ -527,9 +528,50 @@ def test_solvers():
     # Who is to be imitated does as well, where it is obeyed; of letters it is told.
     guided = play_streams(key, env, experts.teacher_agent(), (), tasks, 1_500, privileged=True)
     assert (np.asarray(guided.solved)[:, 0] == np.asarray(done.solved)[:, 0]).all()
-    tasks = streams_of(key, env, [Curriculum(("micro1", "micro4"))] * 6, 6_000)
-    table = play_streams(key, env, experts.look_up_table(), (), tasks, 6_000)
-    assert np.asarray(table.cleared).min() == 2
+
+
+@pytest.mark.slow
+def test_the_null_clears_what_feedback_tells():
+    # Without feedback; one byte; noise before the answer; ten digits; one set after another.
+    curricula = [("micro1",), ("micro3",), ("micro4",), ("micro5.1",), ("micro5.7",)]
+    curricula += [("micro5.14",), ("micro5.18",), ("micro1", "micro4", "micro5.1", "micro5.5")]
+    env = ByteStream(max_tasks=4, families=("mapping",))
+    both = [Curriculum(names) for names in curricula + curricula[3:7]]
+    keys = jax.random.split(jax.random.key(2), 8)
+    tasks = streams_of(jnp.concatenate([keys, keys[3:7]]), env, both, 4_000)
+    agent = by_block([experts.suffix_predictor(), experts.solver()], [8, 4])
+    played = play_streams(jax.random.key(0), env, agent, (), tasks, 4_000, privileged=True)
+    assert np.asarray(played.cleared).tolist() == [1] * 7 + [4] + [1] * 4
+    # From micro5.1 on it takes hardly more steps than an agent that is told the task.
+    null, known = (np.asarray(played.steps)[which, 0] for which in (slice(3, 7), slice(8, 12)))
+    assert (null <= 1.5 * known).all() and null.sum() <= 1.25 * known.sum()
+
+
+def replies_of_the_null(*parts):
+    """What the null says to texts, each of which comes with a reward at its first byte."""
+    null = experts.suffix_predictor(size=64)
+    act = jax.jit(lambda carry, timestep: null.act(None, (), carry, timestep))
+    carry, said, start = null.initial_carry(1), "", True
+    for text, reward in parts:
+        for place, byte in enumerate(text):
+            flags = [jnp.array([flag]) for flag in (False, False, start, start)]
+            now = jnp.array([ord(byte)], jnp.uint8), jnp.array([0.0 if place else reward])
+            say, _, carry = act(carry, TimeStep(*now, *flags, {}, None))
+            said, start = said + chr(int(say[0])), False
+    return said
+
+
+def test_the_null_repeats_the_last_feedback_to_the_same_word():
+    # Silence after a question shows that it was its turn; an unknown word is answered by a period.
+    parts = ("12.", 0), (" ", 0), ("34.;56.", -1), (" ", 0), ("78.;12.", -1), ("  ", 0)
+    more = ("34.;56.", 1), ("  ", 0), ("78.;9.", 1)
+    assert replies_of_the_null(*parts, *more) == "   .       .      34.      78.     ."
+
+
+def test_the_null_finds_out_which_part_of_feedback_is_the_answer():
+    # Told 49 and then 79 to the same word, it says the 9 from then on.
+    parts = ("2.", 0), (" ", 0), ("49.;2.", -1), ("  ", 0), ("79.;2.", -1), (" ", 0)
+    assert replies_of_the_null(*parts, ("39.;2.", 1)) == "  .      49     9.     9"
 
 
 def test_a_guide_goes_on_from_what_was_said():

@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from gpicljax.systems.gradual_learning.measures.criteria import (
-    CompletionTimes,
     Entrant,
     completion_times,
     curriculum_orders,
@@ -67,10 +66,21 @@ def test_censored_pairs_are_bounds_or_ties():
     # Faster; faster by at least as much; neither; stuck on what comes before.
     after = completion_times([[10, 100], [10, 100], [10, 400], [500, 0]], [2, 2, 1, 0])
     measured = transfer(alone, after)
-    np.testing.assert_allclose(measured.mean, 4 ** (2 / 4))
+    np.testing.assert_allclose(measured.mean, (4 * 4 / 5) ** (1 / 4))
     assert measured.censored == (2, 2)
-    assert measured.p == 0.5
+    assert measured.p == 1
     assert not measured.gradual
+
+
+def test_a_run_that_ends_before_or_within_the_task_is_slower_however_few_steps_were_left():
+    alone = completion_times([[400]] * 3, [1] * 3)
+    # Thirty steps were left for the task; none; and a budget below what the run alone took.
+    after = completion_times([[970, 30], [1000, 0], [100, 0]], [1, 0, 0])
+    measured = transfer(alone, after)
+    assert (measured.censored, measured.p) == ((0, 3), 0.25)
+    np.testing.assert_allclose(measured.mean, (0.4 * 0.4 * 400 / 401) ** (1 / 3))
+    np.testing.assert_allclose(measured.inclusive, 0.4)
+    assert measured.high < 1
 
 
 def test_hints_are_worth_what_is_left_once_tasks_count_in_steps_of_one_who_knows_them():
@@ -101,7 +111,7 @@ def test_hints_that_did_not_suffice_are_never_counted_as_faster():
     # Not cleared, though few steps in those of the oracle; faster; neither; slower at least.
     hinted = completion_times([[1000], [500], [1000], [1000]], [0, 1, 0, 0])
     gain = hint_gain(without, hinted, reference=(1, 2))
-    np.testing.assert_allclose(gain.mean, (1 * 900 / 250 * 1 * 300 / 500) ** (1 / 4))
+    np.testing.assert_allclose(gain.mean, (900 / 901 * 900 / 250 * 1 * 300 / 500) ** (1 / 4))
     assert gain.censored == (1, 3)
     assert gain.p == 1
 
@@ -115,14 +125,55 @@ def test_no_difference_is_no_gradual_learning():
     assert not learns_gradually([fast, same])
 
 
-def test_retention_looks_at_runs_that_cleared_the_task():
-    first = completion_times([[100, 80, 70], [120, 90, 0], [9, 0, 0]], [3, 1, 0])
-    cleared = np.array([[1, 1, 1], [1, 0, 0], [0, 0, 0]], bool)
-    again = CompletionTimes(np.array([[50, 160, 70], [60, 1, 1], [1, 1, 1]]), cleared)
-    kept = retention(first, again)
-    np.testing.assert_array_equal(kept.ratio, [2, 0.5, 1])
-    np.testing.assert_array_equal(kept.kept, [True, False, True])
-    assert kept.forgets
+def test_retention_against_scipy():
+    rng = np.random.default_rng(2)
+    first, again = rng.integers(300, 400, (2, 10, 1))
+    cleared = np.ones(10, int)
+    cleared[0] = 0  # no pair: it was not cleared the first time
+    kept = retention(completion_times(first, cleared), completion_times(again, np.ones(10, int)))
+    logs = np.log(first / again)[1:, 0]
+    low, high = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
+    np.testing.assert_allclose([kept.ratio, kept.low, kept.high], np.exp([logs.mean(), low, high]))
+    assert (kept.pairs, kept.lost, kept.margin) == (9, 0, 1.25)
+
+
+def test_retention_is_shown_refuted_or_undecided():
+    first = completion_times([[100], [104], [96], [100]], [1] * 4)
+    same = retention(first, completion_times([[102], [99], [100], [98]], [1] * 4))
+    assert same.kept and not same.forgets
+    twice = retention(first, completion_times([[204], [200], [199], [201]], [1] * 4))
+    assert twice.forgets and not twice.kept
+    # Within the margin on average, but by chance; and the same with a stricter margin.
+    noisy = retention(first, completion_times([[50], [200], [60], [170]], [1] * 4))
+    assert not noisy.kept and not noisy.forgets
+    assert not retention(first, completion_times([[110]] * 4, [1] * 4), margin=1.05).kept
+    # What is not cleared again took at least the margin longer, however early the run ended.
+    lost = retention(first, completion_times([[5]] * 4, [0] * 4))
+    assert (lost.lost, lost.kept) == (4, False)
+    np.testing.assert_allclose(lost.ratio, 1 / 1.25)
+    never = retention(
+        completion_times([[9]] * 2, [0] * 2),
+        first._replace(steps=first.steps[:2], cleared=first.cleared[:2]),
+    )
+    assert never.pairs == 0 and not never.kept and not never.forgets
+
+
+def test_an_agent_that_forgets_nothing_is_told_from_one_that_does():
+    """Three targets, twelve runs, steps that spread by a seventh: points alone decide by chance."""
+    rng = np.random.default_rng(3)
+    done = np.ones(12, int)
+
+    def verdicts(slower):
+        draws = rng.lognormal(6.5, 0.14, (200, 3, 2, 12, 1)) * np.array([1, slower])[:, None, None]
+        steps = draws.astype(int)
+        by_target = [
+            [retention(*(completion_times(x, done) for x in target)) for target in experiment]
+            for experiment in steps
+        ]
+        return np.mean([all(each.kept for each in held) for held in by_target])
+
+    assert verdicts(1) > 0.8
+    assert verdicts(1.25) < 0.01
 
 
 def test_forgetting_by_hand():
@@ -183,6 +234,9 @@ ONE = completion_times([[1]], [1])
         (lambda: hint_gain(ONE, ONE), "at least two runs"),
         (lambda: hint_gain(ONE, ONE, reference=(1, 0)), r"reference: got \(1, 0\)"),
         (lambda: forgetting([[1.0]]), "skill: got"),
+        (lambda: retention(ONE, completion_times([[1, 2]], [2])), "again: got"),
+        (lambda: retention(completion_times([[1, 2]], [2]), ONE), "first: got"),
+        (lambda: retention(ONE, ONE, margin=0.9), "margin: got 0.9"),
     ],
 )
 def test_refusals(call, message):

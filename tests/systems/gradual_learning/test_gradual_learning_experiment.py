@@ -6,12 +6,16 @@ import pytest
 
 from gpicljax.runs import load_agent
 from gpicljax.runtime import parse
+from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
+from gpicljax.systems.gradual_learning.env.tasks import NAMES
 from gpicljax.systems.gradual_learning.measures.streams import QUESTIONS, Streams
 from gpicljax.systems.gradual_learning.studies.gradual_learning import (
     config as gradual_learning_settings,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning import program as gradual_learning
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
+    ALL,
+    NULL,
     PRESETS,
     Config,
     studies_of,
@@ -28,7 +32,7 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.report import (
 
 TASKS = ("micro1", "micro2", "micro4")
 CONFIG = Config(taught=TASKS, curriculum=TASKS, targets=("micro2",), runs=3, budget=100)
-ALL = gradual_learning.ALL
+ENV = ByteStream(max_tasks=4, families=("mapping",))
 
 
 def test_studies_are_of_the_same_runs():
@@ -67,10 +71,51 @@ def test_the_report_counts_the_steps_of_each_study():
     assert alone(streams, studies, CONFIG).steps.tolist() == [40, 40, 40]
     (helped,) = gains(streams, studies, CONFIG).values()
     assert (helped.ratio, helped.gradual) == (4, True)
-    assert kept(streams, studies, CONFIG)["micro2"].ratio.tolist() == [2]
-    # A stream that is stuck on the way says nothing of what is kept.
-    stuck = streams._replace(cleared=np.minimum(cleared, 2))
-    assert np.isnan(kept(stuck, studies, CONFIG)["micro2"].ratio).all()
+    held = kept(streams, studies, CONFIG)["micro2"]
+    assert (held.ratio, held.pairs, held.lost, held.kept) == (2, 3, 0, True)
+
+
+def test_once_more_comes_after_what_a_run_cleared():
+    tasks = gradual_learning.drawn(jax.random.key(0), CONFIG, ENV, "again")
+    cut = gradual_learning.once_more(tasks, np.array([3, 2, 0]), CONFIG)
+    first, last = NAMES.index("micro1"), NAMES.index("micro2")
+    assert cut.count.tolist() == [4, 3, 1]
+    assert cut.order.tolist() == [[0, 1, 3, last], [0, 1, last, 1], [last, 1, 3, 1]]
+    assert first == 0 and cut.horizon.tolist() == [200] * 3
+    # Runs that cleared all, as much as this and it again, it not again, and not even it.
+    studies = studies_of(CONFIG, *ALL)
+    steps, cleared = np.full((len(studies), 4), 10), np.zeros(len(studies), int)
+    cleared[index(studies, "order")], cleared[index(studies, "again", "micro2")] = (
+        [3, 2, 1],
+        [4, 2, 2],
+    )
+    steps[index(studies, "again", "micro2"), [3, 2, 1]] = 5, 5, 1
+    none, questions = np.zeros((len(studies), 4)), np.zeros((len(studies), 4, QUESTIONS))
+    streams = Streams(steps, cleared, none, none, questions, questions)
+    held = kept(streams, studies, CONFIG)["micro2"]
+    assert (held.pairs, held.lost) == (2, 1)
+    np.testing.assert_allclose(held.ratio, (2 / 1.25) ** 0.5)
+
+
+def test_streams_differ_by_seed_and_agree_within_a_run():
+    studies = studies_of(CONFIG, "order", "alone")
+    drawn = [
+        np.asarray(gradual_learning.drawn(jax.random.key(i), CONFIG, ENV, "order", "alone").seed)
+        for i in range(2)
+    ]
+    assert len({tuple(seed) for seed in np.concatenate(drawn)}) == 2 * CONFIG.runs
+    for run in range(CONFIG.runs):
+        own = [seed for seed, one in zip(drawn[0], studies, strict=True) if one.run == run]
+        assert len({tuple(seed) for seed in own}) == 1
+
+
+def test_a_target_is_come_to_in_several_orders_where_there_are_several():
+    after = studies_of(PRESETS["curriculum"], "after")
+    orders = {
+        task: len({one.curriculum.tasks for one in after if one.task == task})
+        for task in PRESETS["curriculum"].targets
+    }
+    assert orders == {"micro3": 1, "micro5.5": 1, "micro5.9": 1, "micro5.12": 1, "micro5.17": 4}
 
 
 def test_hints_are_reported_where_both_task_sets_are_measured():
@@ -154,8 +199,10 @@ def test_a_small_run_is_reported_and_saved(tmp_path):
     text = (outcome.run.path / "summary.md").read_text()
     for title in ("## A.", "## B.", "## C.", "ranking"):
         assert title in text
-    oracle = outcome.host_measured["oracle"]
-    assert oracle.cleared[0] == 2
+    measured = outcome.measured["streams"]
+    assert measured["oracle"].cleared[0, 0] == 2
+    # The null plays all that the learner does, on streams of the same length.
+    assert measured[NULL].steps.shape == measured["continuations"].steps.shape
     assert {path.name for path in outcome.run.figures.iterdir()} >= {"efficiency.png", "icl.png"}
     loaded = load_agent(outcome.run.path / "agents" / "seed_0")
     assert loaded.info["algorithm"] == "cloning"

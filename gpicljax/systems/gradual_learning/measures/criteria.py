@@ -196,10 +196,10 @@ def transfer(
 ) -> Transfer:
     """Compares runs on a task alone with runs on its predecessors and then on it.
 
-    Both come from the same initial agents, run by run. A censored run counts with its budget. Where
-    only the run alone is censored, the ratio is a lower bound; where neither cleared the task, the
-    pair is a tie; where a run did not even clear the predecessors, it counts as one that spent the
-    whole budget of the run alone (and so as a tie, or as slower).
+    Both come from the same initial agents, run by run. Where only the run alone did not clear the
+    task, the ratio is a lower bound; where neither did, the pair is a tie. Where only the run after
+    the predecessors did not, because it was not fast enough or never came so far, the pair counts
+    as slower: with all steps of that run, and at least one more than the run alone took.
 
     Args:
       alone: `[R, 1]`, the task and nothing else.
@@ -230,16 +230,15 @@ def transfer(
     check_array(len(after.steps) == runs > 1, "after", after.steps, f"steps [{runs}, m + 1]")
     slow, slow_cleared = alone.steps[:, 0].astype(float), alone.cleared[:, 0]
     fast, fast_cleared = after.steps[:, -1].astype(float), after.cleared[:, -1]
-    fast = np.where(after.begun[:, -1], fast, np.maximum(slow, fast))
-    neither = ~slow_cleared & ~fast_cleared
-    fast = np.where(neither, slow, fast)
+    before, worse = after.steps[:, :-1].sum(1), slow_cleared & ~fast_cleared
+    fast = np.where(slow_cleared | fast_cleared, fast, slow)
+    fast = np.where(worse, np.maximum(before + fast, slow + 1), fast)
     slow, fast = np.maximum(slow, 1), np.maximum(fast, 1)
     logs = np.log2(slow / fast)
     wins, losses = int((logs > 0).sum()), int((logs < 0).sum())
     low, high = (float(logs[0]),) * 2
     if np.ptp(logs) > 0:
         low, high = bootstrap_interval(logs, confidence=confidence, resamples=resamples, seed=seed)
-    before = after.steps[:, :-1].sum(1)
     return Transfer(
         ratio=float(np.median(slow) / np.median(fast)),
         low=float(2**low),
@@ -248,7 +247,7 @@ def transfer(
         p=float(stats.binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0,
         pairs=runs,
         censored=(int((~slow_cleared).sum()), int((~fast_cleared).sum())),
-        inclusive=float(np.median(slow) / np.median(before + fast)),
+        inclusive=float(np.median(slow) / np.median(np.where(worse, fast, before + fast))),
     )
 
 
@@ -269,7 +268,7 @@ def hint_gain(
     Args:
       synonyms: `[R, 1]`, the task without hints, such as micro19.
       hints: `[R, 1]`, the task with hints, such as micro20, by the same agents, run by run. Where
-        only it was not cleared, the pair counts as a tie or as slower, never as faster.
+        only it was not cleared, the pair counts as slower.
       reference: steps that an agent that knows all takes for the first, and for the second.
       **options: `confidence`, `resamples` and `seed`, see `transfer`.
 
@@ -291,8 +290,7 @@ def hint_gain(
     same = len(synonyms.steps) == len(hints.steps) > 1
     check_array(same, "hints", hints.steps, f"steps [{len(synonyms.steps)}, 1], at least two runs")
     scaled = hints.steps * (reference[0] / reference[1])
-    steps = np.where(hints.cleared, scaled, np.maximum(scaled, synonyms.steps))
-    return transfer(synonyms, hints._replace(steps=steps), **options)
+    return transfer(synonyms, hints._replace(steps=scaled), **options)
 
 
 def learns_gradually(transfers: Sequence[Transfer]) -> bool:
@@ -307,58 +305,90 @@ def learns_gradually(transfers: Sequence[Transfer]) -> bool:
     return sum(each.gradual for each in transfers) * 2 > len(transfers)
 
 
+MARGIN = 1.25
+"""So many times the steps of the first time are allowed for clearing a task again."""
+
+
 @dataclass(frozen=True)
 class Retention:
-    """What is left of tasks once all of them were learnt (Figure C).
+    """How long a task takes the first time and once more, after others were learnt (Figure C).
+
+    A test of non-inferiority: what counts is not whether the second time was slower, which chance
+    decides where nothing is lost, but whether it is beyond doubt that it was not much slower.
 
     Attributes:
-      ratio: `float[n]`, median steps when a task was first cleared over those to clear it again:
-        1 or more, nothing is lost. NaN where no run cleared it the first time.
-      kept: `bool[n]`, whether the median run cleared it again in no more steps.
+      ratio: geometric mean, over runs, of the steps of the first time over those of the second: 1
+        or more, nothing is lost. NaN without runs.
+      low: lower end of its t-interval; NaN with fewer than two runs.
+      high: upper end.
+      pairs: runs that cleared the task the first time.
+      lost: those of them that did not clear it again.
+      margin: how many times the steps of the first time are allowed.
     """
 
-    ratio: NDArray[np.float64]
-    kept: NDArray[np.bool_]
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+    lost: int
+    margin: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether the whole interval is within the margin."""
+        return self.low > 1 / self.margin
 
     @property
     def forgets(self) -> bool:
-        """Whether a task that had been cleared takes longer the second time."""
-        return bool(np.any(~self.kept & np.isfinite(self.ratio)))
+        """Whether the whole interval is outside the margin. Neither: there are too few runs."""
+        return self.high < 1 / self.margin
 
 
-def retention(first: CompletionTimes, again: CompletionTimes) -> Retention:
-    """Compares how long tasks take the first time and once more, after the whole sequence.
+def retention(
+    first: CompletionTimes,
+    again: CompletionTimes,
+    *,
+    margin: float = MARGIN,
+    confidence: float = 0.95,
+) -> Retention:
+    """Compares how long a task takes the first time and once more, after others were learnt.
 
     Args:
-      first: `[R, n]`, the sequence.
-      again: `[R, n]`, each task once more, by the agent as it was at the sequence's end; whatever
-        is not `cleared` counts with its steps, a lower bound.
+      first: `[R, 1]`, the first time. Only runs that cleared the task then are compared.
+      again: `[R, 1]`, once more, by the agent as it was later in the same run. A run that does not
+        clear it counts with its steps, and at least with `margin` times those of the first time.
+      margin: how many times the steps of the first time are allowed, at least 1.
+      confidence: coverage of the interval, in (0, 1).
 
     Returns:
-      Ratios of medians, over runs that cleared the task the first time.
+      Geometric mean of the runs' ratios, with its t-interval.
 
     Raises:
-      ValueError: if the shapes differ.
+      ValueError: if the shapes differ, there is more than one task, or the margin is below 1.
 
     Source: evaluation criteria of the General AI Challenge's first round, quantitative prize, 3.
+    The margin is this project's: the document states none.
 
     Example:
-      >>> first = completion_times([[100, 80], [120, 90]], [2, 2])
-      >>> again = CompletionTimes(np.array([[50, 160], [60, 180]]), np.ones((2, 2), bool))
+      >>> first = completion_times([[100], [120], [110]], [1, 1, 1])
+      >>> again = completion_times([[105], [115], [110]], [1, 1, 1])
       >>> kept = retention(first, again)
-      >>> kept.ratio.tolist(), kept.kept.tolist(), kept.forgets
-      ([2.0, 0.5], [True, False], True)
+      >>> round(kept.ratio, 2), round(kept.low, 2), kept.kept, kept.forgets
+      (1.0, 0.89, True, False)
     """
+    check_array(first.steps.shape[1] == 1, "first", first.steps, "steps [R, 1], one task")
     fits = first.steps.shape == again.steps.shape
     check_array(fits, "again", again.steps, f"steps {[*first.steps.shape]}, as first")
-    ratios = np.full(first.steps.shape[1], np.nan)
-    kept = np.zeros(first.steps.shape[1], bool)
-    for task in np.flatnonzero(first.cleared.any(0)):
-        runs = first.cleared[:, task]
-        before, now = (np.median(x.steps[runs, task]) for x in (first, again))
-        ratios[task] = before / max(now, 1)
-        kept[task] = now <= before and np.median(again.cleared[runs, task]) == 1
-    return Retention(ratios, kept)
+    check(margin >= 1, "margin", margin, "at least 1")
+    runs = first.cleared[:, 0]
+    before, now = (np.maximum(x.steps[runs, 0].astype(float), 1) for x in (first, again))
+    lost = ~again.cleared[runs, 0]
+    now = np.where(lost, np.maximum(now, margin * before), now)
+    ratio = low = high = float("nan")
+    if runs.any():
+        logs = mean_interval(np.log(before / now), confidence)
+        ratio, low, high = (float(np.exp(x)) for x in (logs.mean, logs.low, logs.high))
+    return Retention(ratio, low, high, int(runs.sum()), int(lost.sum()), margin)
 
 
 class Forgetting(NamedTuple):
@@ -415,8 +445,8 @@ class Entrant(NamedTuple):
 
     Attributes:
       name: the agent's name.
-      solved: tasks of the sequence that it cleared, in the median run.
-      steps: steps that it took for them, in the median run.
+      solved: tasks of the sequence that it cleared, on average over runs.
+      steps: steps of a run, on average.
       gradual: whether it learns gradually; None if that was not tested.
       remembers: whether it forgets nothing; None if that was not tested.
 

@@ -84,8 +84,9 @@ def streams_of(
       >>> streams_of(jax.random.key(0), env, two, horizon=500).count.tolist()
       [1, 2]
     """
-    each = [env.make_params(curriculum=one, horizon=horizon) for one in curricula]
-    params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+    with jax.ensure_compile_time_eval():
+        each = [env.make_params(curriculum=one, horizon=horizon) for one in curricula]
+        params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
     keys = jax.random.split(key, len(each)) if key.ndim == 0 else key
     return jax.jit(jax.vmap(env.sample_task))(keys, params)
 

@@ -9,19 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 
 import gpicljax
-from gpicljax.agents.acting import random_agent
-from gpicljax.agents.combinators import by_instance
+from gpicljax.agents.combinators import by_block
+from gpicljax.interface import Agent
 from gpicljax.runs import save_agent
-from gpicljax.runtime import Measure, Program, RunResult, named_key, run_experiment
+from gpicljax.runtime import Measure, Program, RunResult, run_experiment
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Task
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
+from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES
 from gpicljax.systems.gradual_learning.measures.streams import Streams, play_streams, streams_of
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
-    ALL,
+    FIRST,
+    NULL,
     PRESETS,
     Config,
-    Study,
     studies_of,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.learners import (
@@ -45,13 +46,8 @@ def build(config: Config) -> Program:
     families = Curriculum(config.curriculum).families
     evaluated = ByteStream(config.rules, len(config.curriculum) + 1, families)
 
-    def play(key: jax.Array, params: ArrayTree, cell: ArrayTree, tasks: Task) -> Streams:
-        return play_streams(
-            key, evaluated, trainer.agent(greedy=True), params, tasks, config.budget
-        )
-
-    def tasks() -> tuple[Task]:
-        return (drawn(config, evaluated, studies_of(config, *ALL)),)
+    def play(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> dict[str, Streams]:
+        return played(key, evaluated, trainer.agent(greedy=True), params, config)
 
     return Program(
         title=f"gradual learning on streams of bytes, {config.learner_name}",
@@ -62,8 +58,7 @@ def build(config: Config) -> Program:
         init=lambda key, cell: started(trainer.init(key, learner.hparams)),
         update=trainer.update,
         observations=trainer.observations,
-        measures={"streams": Measure(play, tasks)},
-        host_measures=lambda: baselines(config, evaluated),
+        measures={"streams": Measure(play)},
         key_metric=KEY_METRICS[config.learner],
         save=lambda folder, cell, **about: save_agent(
             folder,
@@ -79,38 +74,79 @@ def build(config: Config) -> Program:
     )
 
 
-def drawn(config: Config, env: ByteStream, studies: list[Study]) -> Task:
+def drawn(key: jax.Array, config: Config, env: ByteStream, *kinds: str) -> Task:
     """The streams of some studies; those of one run meet the same instances."""
-    base = named_key(config.seed, "tasks")
+    studies = studies_of(config, *kinds)
     runs = jnp.asarray([study.run for study in studies])
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(base, runs)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, 1), runs)
     return streams_of(keys, env, [study.curriculum for study in studies], config.budget)
 
 
-def baselines(config: Config, env: ByteStream) -> dict[str, Streams]:
-    """The curriculum in order, and every task set alone, by agents without training."""
+def once_more(tasks: Task, cleared: jax.Array, config: Config) -> Task:
+    """The streams of `"again"`, cut to what each run clears in order, and twice as long.
+
+    Args:
+      tasks: `[N]`, those after the whole curriculum.
+      cleared: `int32[runs]`, task sets that a run clears in order.
+      config: the experiment's.
+    """
+    studies = studies_of(config, "again")
+    place = cleared[np.array([study.run for study in studies])]
+    sets = jnp.asarray([ALL_NAMES.index(study.task) for study in studies], tasks.order.dtype)
+    rows = jnp.arange(len(studies))
+    return dataclasses.replace(
+        tasks,
+        order=tasks.order.at[rows, place].set(sets),
+        count=place + 1,
+        horizon=2 * tasks.horizon,
+    )
+
+
+def played(
+    key: jax.Array, env: ByteStream, learner: Agent, params: ArrayTree, config: Config
+) -> dict[str, Streams]:
+    """All studies by the learner and the null, and the first ones by agents that know more.
+
+    Those of one kind, task set and run are the same streams for all agents.
+    """
+    null = experts.suffix_predictor()
     agents = {
-        "oracle": experts.oracle(),
-        "knows the tasks": experts.solver(),
-        "look-up table": experts.look_up_table(),
-        "echo": experts.echo(),
-        "silent": experts.silent(),
-        "random": random_agent(env),
+        config.learner_name: (learner, FIRST),
+        "oracle": (experts.oracle(), ("order", "alone")),
+        "knows the tasks": (experts.solver(), ("order", "alone")),
+        NULL: (null, FIRST),
     }
-    config = dataclasses.replace(config, budget=config.rules_budget or config.budget)
-    studies = studies_of(config, "order", "alone")
-    which = np.repeat(np.arange(len(agents)), len(studies))
-    all_tasks = drawn(config, env, studies * len(agents))
-    together = by_instance(list(agents.values()), which)
+    tasks = [drawn(key, config, env, *kinds) for _, kinds in agents.values()]
+    first = _in_blocks(key, env, [one for one, _ in agents.values()], params, tasks, config.budget)
+    streams = dict(zip(agents, first, strict=True))
 
-    @jax.jit
-    def play(key: jax.Array, tasks: Task) -> Streams:
-        return play_streams(key, env, together, (), tasks, config.budget, privileged=True)
+    orders = np.array([study.kind == "order" for study in studies_of(config, *FIRST)])
+    names, again = (config.learner_name, NULL), drawn(key, config, env, "again")
+    tasks = [once_more(again, streams[name].cleared[orders], config) for name in names]
+    more = _in_blocks(key, env, [learner, null], params, tasks, 2 * config.budget)
+    for name, extra in zip(names, more, strict=True):
+        streams[name] = jax.tree.map(lambda *x: jnp.concatenate(x), streams[name], extra)
+    return streams
 
-    played = jax.device_get(play(named_key(config.seed, "baselines"), all_tasks))
-    return {
-        name: jax.tree.map(lambda x, i=i: x[which == i], played) for i, name in enumerate(agents)
-    }
+
+def _in_blocks(
+    key: jax.Array,
+    env: ByteStream,
+    agents: list[Agent],
+    params: ArrayTree,
+    tasks: list[Task],
+    horizon: int,
+) -> list[Streams]:
+    """Several agents, each on its own streams, in one program."""
+    sizes = [len(one.count) for one in tasks]
+    joined = jax.tree.map(lambda *x: jnp.concatenate(x), *tasks)
+    agent = by_block(agents, sizes)
+    streams = play_streams(key, env, agent, params, joined, horizon, privileged=True)
+    ends = np.cumsum(sizes)
+    return [
+        jax.tree.map(lambda x, a=end - size, b=end: x[a:b], streams)
+        for end, size in zip(ends, sizes, strict=True)
+    ]
 
 
 def main(argv: list[str] | None = None) -> RunResult | None:

@@ -18,6 +18,7 @@ from gpicljax.systems.gradual_learning.figures import (
     transfer_figure,
 )
 from gpicljax.systems.gradual_learning.measures.criteria import (
+    MARGIN,
     CompletionTimes,
     Efficiency,
     Entrant,
@@ -34,6 +35,7 @@ from gpicljax.systems.gradual_learning.measures.streams import Streams
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
     ALL,
     LOOKUP,
+    NULL,
     REQUIRES,
     Config,
     Study,
@@ -86,6 +88,17 @@ def gains(streams: Streams, studies: list[Study], config: Config) -> dict[str, T
     return found
 
 
+def against(
+    null: Streams, streams: Streams, studies: list[Study], config: Config
+) -> dict[str, Transfer]:
+    """How many times faster than the null every task set is cleared alone, stream by stream."""
+    found = {}
+    for task in config.curriculum:
+        which = index(studies, "alone", task)
+        found[task] = transfer(*(x.completion_times(which, 1) for x in (null, streams)))
+    return found
+
+
 def hinted(
     streams: Streams, studies: list[Study], config: Config, oracle: np.ndarray
 ) -> Transfer | None:
@@ -118,15 +131,18 @@ def hints_text(gain: Transfer) -> str:
 
 
 def kept(streams: Streams, studies: list[Study], config: Config) -> dict[str, Retention]:
-    """The targets the first time and once more, in the same streams, if these came so far."""
-    count, found = len(config.curriculum), {}
+    """The targets the first time and once more after what a run clears, in the same streams."""
+    steps, cleared, found = np.asarray(streams.steps), np.asarray(streams.cleared), {}
+    reached = cleared[[i for i, one in enumerate(studies) if one.kind == "order"]]
     for place, task in enumerate(config.curriculum):
         if which := index(studies, "again", task):
-            steps, cleared = streams.completion_times(which, count + 1)
-            again = np.where(cleared, steps, config.budget)[:, count:], cleared[:, count:]
-            at, there = slice(place, place + 1), cleared[:, count - 1 : count]
-            first = CompletionTimes(steps[:, at], cleared[:, at] & there)
-            found[task] = retention(first, CompletionTimes(*again))
+            came = np.minimum(cleared[which], reached)
+            # What was cleared in order, and then in this stream, before the task came once more.
+            counts = (reached > place) & (came >= reached)
+            first = CompletionTimes(steps[which, place][:, None], counts[:, None])
+            done = counts & (cleared[which] > reached)
+            again = CompletionTimes(steps[which, reached][:, None], done[:, None])
+            found[task] = retention(first, again)
     return found
 
 
@@ -151,24 +167,49 @@ def steps_table(agents: dict[str, Efficiency], tasks: tuple[str, ...]) -> str:
     return "\n".join(lines)
 
 
-def transfer_table(transfers: dict[str, Transfer]) -> str:
-    """Ratios by task set."""
+def transfer_table(transfers: dict[str, Transfer], names: tuple[str, str]) -> str:
+    """Ratios by task set; `names` are of the slower runs, and of the faster ones."""
     lines = [
         "| task set | times faster (medians) | geometric mean [95 %] | sign test p | "
-        "not cleared: alone, after | with the steps before |",
-        "|---|---|---|---|---|---|",
+        f"not cleared: {', '.join(names)} |",
+        "|---|---|---|---|---|",
     ]
     for task, each in transfers.items():
         lines.append(
             f"| {task} | {each.ratio:.2f} | {each.mean:.2f} [{each.low:.2f}, {each.high:.2f}] | "
-            f"{each.p:.3f} | {each.censored[0]}, {each.censored[1]} of {each.pairs} | "
-            f"{each.inclusive:.2f} |"
+            f"{each.p:.3f} | {each.censored[0]}, {each.censored[1]} of {each.pairs} |"
         )
     return "\n".join(lines)
 
 
-def of_seeds(outcome: RunResult) -> list[Streams]:
-    """What was measured, seed by seed."""
+def orders_text(transfers: dict[str, Transfer], config: Config) -> str:
+    """In how many orders the predecessors came."""
+    after = studies_of(config, "after")
+    counts = {
+        task: len({one.curriculum.tasks for one in after if one.task == task}) for task in transfers
+    }
+    return "Orders of the predecessors: " + ", ".join(f"{t} {n}" for t, n in counts.items()) + "."
+
+
+def retention_table(held: dict[str, Retention]) -> str:
+    """Criterion C by task set."""
+    lines = [
+        "| task set | first / again, geometric mean [95 %] | runs | not cleared again | kept |",
+        "|---|---|---|---|---|",
+    ]
+    for task, each in held.items():
+        verdict = "yes" if each.kept else "no" if each.forgets else "undecided"
+        lines.append(
+            f"| {task} | {each.ratio:.2f} [{each.low:.2f}, {each.high:.2f}] | {each.pairs} | "
+            f"{each.lost} | {verdict} |"
+            if each.pairs
+            else f"| {task} | | 0 | | not measured: no run cleared it |"
+        )
+    return "\n".join(lines)
+
+
+def of_seeds(outcome: RunResult) -> list[dict[str, Streams]]:
+    """What was measured, by agent, seed by seed."""
     measured = outcome.measured["streams"]
     return [
         jax.tree.map(lambda x, i=i: np.asarray(x)[i], measured)
@@ -177,8 +218,8 @@ def of_seeds(outcome: RunResult) -> list[Streams]:
     ]
 
 
-def joined(streams: list[Streams]) -> Streams:
-    """The streams of all seeds behind one another, study by study."""
+def joined(streams: list[dict[str, Streams]]) -> dict[str, Streams]:
+    """The streams of all seeds behind one another, study by study, by agent."""
     return jax.tree.map(lambda *x: np.concatenate(x), *streams)
 
 
@@ -188,35 +229,39 @@ class Findings(NamedTuple):
     Attributes:
       agents: steps by agent, task sets in order.
       single: likewise, every task set alone.
-      transfers: criterion B, by target.
-      held: criterion C, by task set.
-      hints: what hints are worth; None where that was not measured.
+      faster: by task set, how many times faster than the null the learner is alone.
+      transfers: criterion B by target, of the learner and of the null.
+      held: criterion C by target, likewise.
+      hints: what hints are worth to the learner; None where that was not measured.
       oracle: the oracle's steps on every task set alone.
     """
 
     agents: dict[str, Efficiency]
     single: dict[str, Efficiency]
-    transfers: dict[str, Transfer]
-    held: dict[str, Retention]
+    faster: dict[str, Transfer]
+    transfers: dict[str, dict[str, Transfer]]
+    held: dict[str, dict[str, Retention]]
     hints: Transfer | None
     oracle: np.ndarray
 
 
-def findings(
-    outcome: RunResult, everything: Streams, studies: list[Study], config: Config
-) -> Findings:
-    """Computes the criteria of the learner, and of the agents without training beside it."""
-    rules, simple = outcome.host_measured, studies_of(config, "order", "alone")
-    oracle, name = alone(rules["oracle"], simple, config).steps, config.learner_name
-    learner = efficiency(in_order(everything, studies, config), oracle)
+def findings(everything: dict[str, Streams], config: Config, seeds: int) -> Findings:
+    """Computes the criteria of all agents, on the same streams."""
+    whole, simple = (studies_of(config, *x) * seeds for x in (ALL, ("order", "alone")))
+    learner = config.learner_name
+    everything = {name: everything[name] for name in (learner, NULL, "knows the tasks", "oracle")}
+    studies = {agent: whole if agent in (learner, NULL) else simple for agent in everything}
+    oracle = alone(everything["oracle"], simple, config).steps
     return Findings(
-        agents={name: learner}
-        | {rule: efficiency(in_order(of, simple, config), oracle) for rule, of in rules.items()},
-        single={name: alone(everything, studies, config)}
-        | {rule: alone(of, simple, config) for rule, of in rules.items()},
-        transfers=gains(everything, studies, config),
-        held=kept(everything, studies, config),
-        hints=hinted(everything, studies, config, oracle),
+        agents={
+            agent: efficiency(in_order(of, studies[agent], config), oracle)
+            for agent, of in everything.items()
+        },
+        single={agent: alone(of, studies[agent], config) for agent, of in everything.items()},
+        faster=against(everything[NULL], everything[learner], whole, config),
+        transfers={x: gains(everything[x], whole, config) for x in (learner, NULL)},
+        held={x: kept(everything[x], whole, config) for x in (learner, NULL)},
+        hints=hinted(everything[learner], whole, config, oracle),
         oracle=oracle,
     )
 
@@ -226,9 +271,10 @@ def places(found: Findings, config: Config) -> str:
     contestants = []
     for agent, each in found.agents.items():
         gradual = remembers = None
-        if agent == config.learner_name:
-            gradual = learns_gradually([*found.transfers.values()])
-            remembers = bool(found.held) and all(x.kept.all() for x in found.held.values())
+        if agent in found.held:
+            gradual = learns_gradually([*found.transfers[agent].values()])
+            held = found.held[agent].values()
+            remembers = bool(held) and all(x.kept for x in held)
         entrant = Entrant(
             agent,
             solved=each.tasks.mean,
@@ -239,8 +285,8 @@ def places(found: Findings, config: Config) -> str:
         contestants.append(entrant)
     count = len(config.curriculum)
     return "\n".join(
-        f"{place}. {one.name}: {one.solved:g} of {count} task sets in {one.steps:,.0f} steps"
-        + (f"; learns gradually: {one.gradual}, forgets nothing: {one.remembers}")
+        f"{place}. {one.name}: {one.solved:.4g} of {count} task sets in {one.steps:,.0f} steps"
+        + (f"; learns gradually: {one.gradual}, shown to forget nothing: {one.remembers}")
         * (one.gradual is not None)
         for place, one in enumerate(ranking(contestants), 1)
     )
@@ -255,34 +301,18 @@ def introduction(outcome: RunResult, seeds: int) -> str:
         f"{', '.join(_mix(config.taught))}, {config.repeats} instances in a row of each draw; held "
         f"out whole: {', '.join(config.held_out) or 'none'}. "
         f"{config.runs} streams of at most {config.budget:,} steps for each study and seed, "
-        + f"{config.rules_budget:,} for agents without training, "
-        * bool(config.rules_budget)
-        + f"{seeds} seed(s), weights frozen, {chosen}; {config.threshold} "
-        "instances solved "
-        "in a row clear a task set. Medians of steps; in brackets, where not all runs cleared it, "
-        "a lower bound and the share that did. A look-up table solves the sets marked so."
+        f"{seeds} seed(s), each with streams of its own, the same for all agents; weights frozen, "
+        f"{chosen}; {config.threshold} instances solved in a row clear a task set. Medians of "
+        "steps; in brackets, where not all runs cleared it, a lower bound and the share that did. "
+        "Intervals are over streams. The suffix predictor is not trained: it is the null. A "
+        "look-up table solves the sets marked so."
     )
 
 
 def sections(found: Findings, config: Config) -> list[str]:
     """The summary's tables."""
-    tasks, ours = config.curriculum, found.single[config.learner_name]
-    table = found.single["look-up table"]
-    faster = table.steps / ours.steps
-    ratios = ", ".join(
-        f"{task} {'at least ' * bool(table.cleared[i] < 0.5)}{faster[i]:.1f}"
-        for i, task in enumerate(tasks)
-        if ours.cleared[i] >= 0.5
-    )
-    kept_rows = "\n".join(
-        f"| {task} | {each.ratio[0]:.2f} | {'yes' if each.kept[0] else 'no'} |"
-        if np.isfinite(each.ratio[0])
-        else f"| {task} | no stream came so far | |"
-        for task, each in found.held.items()
-    )
-    none = "No task set builds on another of these."
-    hints = found.hints
-    return [
+    tasks = config.curriculum
+    parts = [
         "## A. Steps until cleared, in order",
         "",
         steps_table(found.agents, tasks),
@@ -291,22 +321,24 @@ def sections(found: Findings, config: Config) -> list[str]:
         "",
         steps_table(found.single, tasks),
         "",
-        f"Times faster than the look-up table, alone: {ratios or 'nothing was cleared'}.",
+        "## What training adds: times faster than the suffix predictor, each alone",
         "",
-        "## B. Gradual learning",
-        "",
-        transfer_table(found.transfers) if found.transfers else none,
-        "",
-        *([] if hints is None else ["## Hints beside synonyms", "", hints_text(hints), ""]),
-        "## C. Not forgetting",
-        "",
-        "| task set | first / again | in no more steps |\n|---|---|---|\n" + kept_rows,
-        "",
-        "## The challenge's ranking",
-        "",
-        places(found, config),
+        transfer_table(found.faster, (NULL, config.learner_name)),
         "",
     ]
+    for agent, transfers in found.transfers.items():
+        table = [transfer_table(transfers, ("alone", "after")), "", orders_text(transfers, config)]
+        none = ["No task set builds on another of these."]
+        parts += [f"## B. Gradual learning: {agent}", "", *(table if transfers else none), ""]
+    if found.hints is not None:
+        parts += ["## Hints beside synonyms", "", hints_text(found.hints), ""]
+    for agent, held in found.held.items():
+        parts += [f"## C. Not forgetting: {agent}", "", retention_table(held), ""]
+    margin = (
+        f"Kept: the interval says that once more takes at most {MARGIN:g} times the steps of the "
+        "first time; each task set comes once more after all that the run cleared."
+    )
+    return [*parts, margin, "", "## The challenge's ranking", "", places(found, config), ""]
 
 
 def numbers_of(found: Findings) -> dict[str, Any]:
@@ -320,19 +352,23 @@ def numbers_of(found: Findings) -> dict[str, Any]:
         }
         for agent, each in found.agents.items()
     }
-    numbers["transfer"] = {task: vars(each) for task, each in found.transfers.items()}
+    for name, kinds in (("transfer", found.transfers), ("retention", found.held)):
+        numbers[name] = {
+            agent: {task: vars(each) for task, each in by_task.items()}
+            for agent, by_task in kinds.items()
+        }
+    numbers["against the null"] = {task: vars(each) for task, each in found.faster.items()}
     if found.hints is not None:
         numbers["hints"] = vars(found.hints)
-    numbers["retention"] = {task: float(each.ratio[0]) for task, each in found.held.items()}
     return numbers
 
 
 def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     config, seeds = outcome.config, of_seeds(outcome)
-    everything, studies = joined(seeds), studies_of(config, *ALL) * len(seeds)
-    found = findings(outcome, everything, studies, config)
-    draw(outcome, found.agents, found.oracle, found.transfers, everything, studies)
+    everything, learner = joined(seeds), config.learner_name
+    found = findings(everything, config, len(seeds))
+    draw(outcome, found, everything[learner], studies_of(config, *ALL) * len(seeds))
     speed = throughput(outcome.history)
     text = [
         f"# Gradual learning on streams of bytes: {config.learner_name}, preset {config.preset}",
@@ -345,28 +381,21 @@ def report(outcome: RunResult) -> Report:
     ]
     own = studies_of(config, *ALL)
     evaluations = [
-        {"cleared": float(in_order(of, own, config).cleared.sum(1).mean())} for of in seeds
+        {"cleared": float(in_order(of[learner], own, config).cleared.sum(1).mean())} for of in seeds
     ]
     return Report("\n".join(text), numbers_of(found) | {"steps_per_s": speed}, evaluations)
 
 
-def draw(
-    outcome: RunResult,
-    agents: dict[str, Efficiency],
-    oracle: np.ndarray,
-    transfers: dict[str, Transfer],
-    everything: Streams,
-    studies: list[Study],
-) -> None:
+def draw(outcome: RunResult, found: Findings, streams: Streams, studies: list[Study]) -> None:
     """Figures A and B, the graph, and, of the targets, accuracy by the question's number."""
     config, folder = outcome.config, outcome.run.figures
     title = f"{config.learner_name}, preset {config.preset}"
-    shown = {agent: each for agent, each in agents.items() if agent != "oracle"}
+    shown = {agent: each for agent, each in found.agents.items() if agent != "oracle"}
     figure = efficiency_figure(
-        shown, config.curriculum, reference=oracle, title=f"Steps until cleared: {title}"
+        shown, config.curriculum, reference=found.oracle, title=f"Steps until cleared: {title}"
     )
     save_figure(figure, folder / "efficiency.png")
-    if transfers:
+    if transfers := found.transfers[config.learner_name]:
         figure = transfer_figure(transfers, title=f"Gradual learning: {title}")
         save_figure(figure, folder / "transfer.png")
     known = {*config.curriculum}
@@ -375,7 +404,7 @@ def draw(
     curves = {}
     for task in config.targets or config.curriculum:
         # The last one counts all later questions.
-        right = everything.accuracy(index(studies, "alone", task), [0])[:, :-1]
+        right = streams.accuracy(index(studies, "alone", task), [0])[:, :-1]
         if np.isfinite(right).any(0).all():
             curves[task] = icl_curve(right, np.isfinite(right))
     if curves:

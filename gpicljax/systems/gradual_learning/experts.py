@@ -401,7 +401,7 @@ def _listen(reader: Reader, byte: jax.Array, reward: jax.Array) -> Reader:
     sure = jnp.where(reader.whole < 0, -3, 3)
     whole = jnp.where(long & (reward > 0), sure, reader.whole)
 
-    kind = jnp.where(decided, _FEEDBACK_BEGINS, _class(byte))
+    kind = jnp.where(decided & (byte != SEMICOLON), _FEEDBACK_BEGINS, _class(byte))
     before = reader.classes[2]
     again = (kind == before) & (kind < _MARK)
     classes = jnp.where(again, reader.classes, jnp.append(reader.classes[1:], kind))
@@ -514,9 +514,9 @@ def suffix_predictor(size: int = 1024) -> Agent:
     or told twice. To a word that it has not heard it says ".", which ends an answer. Where no
     feedback follows, it repeats what was rewarded after this byte, or tries what is printable.
 
-    Three things are built in: silence is a space, answers end with a period, and a word is a run of
-    digits or letters with the marks after it. Its memory is bounded: the last `size` bytes that it
-    heard, and tables of fixed sizes.
+    Four things are built in: silence is a space, answers end with a period, feedback does not begin
+    with a semicolon, and a word is a run of digits or letters with the marks after it. Its memory
+    is bounded: the last `size` bytes that it heard, and tables of fixed sizes.
 
     Args:
       size: how many of the last bytes it remembers, silence left out.

@@ -534,7 +534,7 @@ def test_solvers():
 def test_the_null_clears_what_feedback_tells():
     # Without feedback; one byte; noise before the answer; ten digits; one set after another.
     curricula = [("micro1",), ("micro3",), ("micro4",), ("micro5.1",), ("micro5.7",)]
-    curricula += [("micro5.14",), ("micro5.18",), ("micro1", "micro4", "micro5.1", "micro5.5")]
+    curricula += [("micro5.14",), ("micro5.18",), ("micro4", "micro5.1", "micro5.6", "micro5.7")]
     env = ByteStream(max_tasks=4, families=("mapping",))
     both = [Curriculum(names) for names in curricula + curricula[3:7]]
     keys = jax.random.split(jax.random.key(2), 8)

@@ -51,6 +51,8 @@ def test_what_is_held_out_is_not_taught():
     held_out = PRESETS["held-out"]
     assert set(held_out.held_out) == set(held_out.curriculum) - set(held_out.taught)
     assert len(held_out.held_out) == 3
+    # The report says what is taught on both sides.
+    assert held_out.beside("micro5.9") == "micro5.9 (taught beside it: micro5.8, micro5.13)"
 
 
 def test_the_report_counts_the_steps_of_each_study():

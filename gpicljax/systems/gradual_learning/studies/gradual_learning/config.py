@@ -114,6 +114,12 @@ class Config(TrainingConfig):
         """Task sets of the evaluation that are not taught."""
         return tuple(name for name in self.curriculum if name not in self.taught)
 
+    def beside(self, task: str) -> str:
+        """A task set, and what is taught of what it builds on, and of what builds on it."""
+        near = [n for n in NAMES if n in REQUIRES[task] or task in REQUIRES[n]]
+        taught = [name for name in near if name in self.taught]
+        return f"{task} (taught beside it: {', '.join(taught) or 'none'})"
+
     def validate(self) -> None:
         """Refuses unknown task sets, repeated ones to be cleared, and other targets."""
         super().validate()

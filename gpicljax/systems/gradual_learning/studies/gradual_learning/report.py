@@ -299,7 +299,7 @@ def introduction(outcome: RunResult, seeds: int) -> str:
     return (
         f"{config.rules} rules; taught on {outcome.observations:,} steps per seed of "
         f"{', '.join(_mix(config.taught))}, {config.repeats} instances in a row of each draw; held "
-        f"out whole: {', '.join(config.held_out) or 'none'}. "
+        f"out whole: {'; '.join(map(config.beside, config.held_out)) or 'nothing but instances'}. "
         f"{config.runs} streams of at most {config.budget:,} steps for each study and seed, "
         f"{seeds} seed(s), each with streams of its own, the same for all agents; weights frozen, "
         f"{chosen}; {config.threshold} instances solved in a row clear a task set. Medians of "

@@ -1,16 +1,34 @@
-"""What a language can be told from its context without having learnt to learn: adaptive n-grams.
+"""Predictors that start from nothing with every text: the nulls that trained models are held to.
 
-A model of a new language is compared with them at every position: they start from nothing, too.
+Adaptive n-grams count, a softmax regression learns a table of logits for each of the latest tokens,
+and a mixture weighs them all by how well they have predicted the text so far. None is trained, and
+none is told anything of the language.
 """
 
 from __future__ import annotations
 
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gpicljax.checks import check_array, check_at_least
 
 __all__ = ["adaptive_ngram"]
+
+ORDERS = 6
+"""The n-grams look at 0 .. 5 tokens."""
+SLOTS = 7
+"""Tokens that the softmax regression looks at: all that can matter in a language of n = 8."""
+REGRESSIONS = ((0.4, 0.55), (0.4, 0.8), (0.8, 0.55), (0.8, 0.8))
+"""Learning rate of the newest token's table, and by what it falls with each token further back."""
+SHARE = 0.05
+"""Share of the mixture's weights that is spread anew after every token."""
+BLOCK = 64
+"""Texts that are counted at a time, which bounds the memory of the tables."""
 
 
 def adaptive_ngram(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np.float64]:
@@ -43,6 +61,16 @@ def adaptive_ngram(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np
       >>> nats.shape, bool(nats[0, -1] < 0.2)
       ((1, 89), True)
     """
+    return adaptive_ngrams(tokens, order, vocab_size)[-1]
+
+
+def adaptive_ngrams(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np.float64]:
+    """Nats per token of `adaptive_ngram` for every order up to `order`: `float64[order + 1, N, T]`.
+
+    Example:
+      >>> adaptive_ngrams([[0, 1, 0, 1]], order=2, vocab_size=2).shape
+      (3, 1, 3)
+    """
     x = np.asarray(tokens)
     whole = x.ndim == 2 and x.shape[1] >= 2
     check_array(whole, "tokens", x, "int[N, T + 1] with T of at least 1")
@@ -50,26 +78,33 @@ def adaptive_ngram(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np
     x = x.astype(np.int64)
     if x.min() < 0 or x.max() >= vocab_size:
         raise ValueError(f"tokens: got {x.min()} to {x.max()}; accepted: 0 to {vocab_size - 1}")
+    blocks = [_counted(x[i : i + BLOCK], order, vocab_size) for i in range(0, len(x), BLOCK)]
+    return np.concatenate(blocks, axis=1)
+
+
+def _counted(x: NDArray[np.int64], order: int, vocab_size: int) -> NDArray[np.float64]:
+    """What `adaptive_ngrams` returns, of tokens that are checked."""
     count, length = x.shape[0], x.shape[1] - 1
     instance = np.arange(count)
     contexts = [_context_numbers(x, k) for k in range(order + 1)]
     tables = [np.zeros((count, numbers.max() + 1, vocab_size), np.uint16) for numbers in contexts]
-    nats = np.empty((count, length))
+    chances = np.empty((order + 1, count, length))
     for t in range(length):
         following = x[:, t + 1]
         chance = np.full(count, 1 / vocab_size)
         for k, (numbers, table) in enumerate(zip(contexts, tables, strict=True)):
-            if t + 1 < k:
-                break  # there are no k tokens yet
-            place = instance, numbers[:, t]
-            counts = table[place]
-            kinds = (counts > 0).sum(-1)
-            seen = counts.sum(-1, dtype=np.int64)
-            blended = (counts[instance, following] + kinds * chance) / np.maximum(seen + kinds, 1)
-            chance = np.where(seen > 0, blended, chance)
-            table[(*place, following)] += 1
-        nats[:, t] = -np.log(chance)
-    return nats
+            if t + 1 >= k:  # else there are no k tokens yet
+                place = instance, numbers[:, t]
+                counts = table[place]
+                kinds = (counts > 0).sum(-1)
+                seen = counts.sum(-1, dtype=np.int64)
+                blended = (counts[instance, following] + kinds * chance) / np.maximum(
+                    seen + kinds, 1
+                )
+                chance = np.where(seen > 0, blended, chance)
+                table[(*place, following)] += 1
+            chances[k, :, t] = chance
+    return -np.log(chances)
 
 
 def _context_numbers(x: NDArray[np.int64], k: int) -> NDArray[np.int64]:
@@ -84,3 +119,181 @@ def _context_numbers(x: NDArray[np.int64], k: int) -> NDArray[np.int64]:
         for i, row in enumerate(pairs):
             numbers[i] = np.unique(row, axis=0, return_inverse=True)[1].ravel()
     return numbers
+
+
+def next_token_chances(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np.float64]:
+    """What the `adaptive_ngram` expects after a text int `[T]`: `float64[vocab_size]`.
+
+    Example:
+      >>> next_token_chances([0, 1, 0, 1, 0], order=1, vocab_size=2).round(2).tolist()
+      [0.17, 0.83]
+    """
+    x = np.asarray(tokens, np.int64)
+    chances = np.full(vocab_size, 1 / vocab_size)
+    after = np.ones(len(x), bool)  # the places whose last k tokens before them are the text's last
+    for k in range(min(order, len(x)) + 1):
+        if k:
+            after[:k] = False
+            after[k:] &= x[: len(x) - k] == x[-k]
+        counts = np.bincount(x[1:][after[1:]], minlength=vocab_size)
+        kinds = np.count_nonzero(counts)
+        if kinds:
+            chances = (counts + kinds * chances) / (counts.sum() + kinds)
+    return chances
+
+
+@functools.partial(jax.jit, static_argnames=("slots", "vocab_size"))
+def softmax_regression(
+    tokens: jax.Array, rate: float, decay: float, slots: int, vocab_size: int
+) -> jax.Array:
+    """Nats per token of a softmax regression that learns as it goes.
+
+    The logits of the next token are a sum of tables, one for each of the latest `slots` tokens, as
+    they are in a language, whose order it is not told. They start at 0. After each token the rows
+    that were used take a step down the gradient of its nats.
+
+    Args:
+      tokens: int `[N, T + 1]`; the first token of a sequence is given, and before it is nothing.
+      rate: step size for the newest token's table.
+      decay: the step size of each table is so many times that of the token after it.
+      slots: tokens that are looked at.
+      vocab_size: V.
+
+    Returns:
+      Float `[N, T]`.
+
+    Example:
+      >>> text = jnp.tile(jnp.array([0, 1, 2]), 30)[None]
+      >>> nats = softmax_regression(text, 1.0, 0.5, slots=2, vocab_size=3)
+      >>> nats.shape, bool(nats[0, -1] < 0.2)
+      ((1, 89), True)
+    """
+    ages = jnp.arange(slots)
+    rates = rate * decay ** ages[:, None]
+
+    def one(text: jax.Array) -> jax.Array:
+        def step(state: tuple[jax.Array, jax.Array], token: jax.Array) -> tuple[Any, jax.Array]:
+            tables, context = state
+            log_probs = jax.nn.log_softmax(tables[ages, context].sum(0))
+            slope = jnp.exp(log_probs) - jax.nn.one_hot(token, vocab_size)
+            tables = tables.at[ages, context].add(-rates * slope)
+            return (tables, jnp.append(token, context[:-1])), -log_probs[token]
+
+        # A row of its own stands for what lies before the text.
+        tables = jnp.zeros((slots, vocab_size + 1, vocab_size))
+        context = jnp.full(slots, vocab_size, jnp.int32).at[0].set(text[0])
+        return jax.lax.scan(step, (tables, context), text[1:])[1]
+
+    return jax.vmap(one)(tokens.astype(jnp.int32))
+
+
+def mixture(nats: ArrayLike, share: float = SHARE) -> NDArray[np.float64]:
+    """Nats per token of several predictors together, weighed by their predictions so far.
+
+    Their probabilities are averaged with weights that start equal. After each token a predictor's
+    weight is multiplied by the probability that it gave the token; then `share` of all weights is
+    spread equally, so that a predictor that was bad at first can come back.
+
+    Args:
+      nats: `float[K, N, T]` of K predictors.
+      share: in [0, 1).
+
+    Returns:
+      `float64[N, T]`.
+
+    Source: the fixed share of Herbster & Warmuth (1998).
+
+    Example:
+      >>> bool(mixture([[[0.1] * 50], [[2.0] * 50]])[0, -1] < 0.2)
+      True
+    """
+    x = np.moveaxis(np.asarray(nats, np.float64), -1, 0)
+    weights = np.full(x.shape[1:], 1 / x.shape[1])
+    mixed = np.empty((x.shape[0], x.shape[2]))
+    for t, each in enumerate(x):
+        best = each.min(0)  # taken out, so that nothing underflows
+        joint = weights * np.exp(best - each)
+        total = joint.sum(0)
+        mixed[t] = best - np.log(total)
+        weights = (1 - share) * joint / total + share / len(each)
+    return mixed.T
+
+
+def chosen_elsewhere(nats: NDArray[Any], part: slice) -> NDArray[np.int64]:
+    """For each sequence, which predictor is best on others of its kind: `int64[N]`.
+
+    Sequences at even places are told the best of those at odd places, and the other way round.
+
+    Args:
+      nats: float `[K, N, T]` of K predictors, N >= 2.
+      part: positions over which the mean is taken.
+
+    Example:
+      >>> nats = np.array([[[1.0], [3.0], [1.0]], [[2.0], [2.0], [2.0]]])
+      >>> chosen_elsewhere(nats, slice(None)).tolist()
+      [1, 0, 1]
+    """
+    means = nats[:, :, part].mean(-1, dtype=np.float64)
+    by_parity = [means[:, parity::2].mean(-1).argmin() for parity in (0, 1)]
+    return np.asarray(by_parity)[1 - np.arange(nats.shape[1]) % 2]
+
+
+def continued_by_counting(
+    prompts: NDArray[Any],
+    length: int,
+    order: int,
+    vocab_size: int,
+    temperature: float,
+    seed: int = 0,
+) -> NDArray[np.int64]:
+    """Continues prompts int `[N, T]` as the `adaptive_ngram` expects, which goes on counting.
+
+    Args:
+      prompts: what has been said.
+      length: tokens to draw.
+      order: of the n-gram.
+      vocab_size: V.
+      temperature: the chances are raised to the power of 1 / temperature.
+      seed: of the draws.
+
+    Returns:
+      `int64[N, length]`.
+
+    Example:
+      >>> continued_by_counting(np.tile([0, 1, 2], (1, 9)), 4, 1, 3, temperature=0.1).tolist()
+      [[0, 1, 2, 0]]
+    """
+    draw, total = np.random.default_rng(seed), prompts.shape[1]
+    texts = np.concatenate([prompts, np.zeros((len(prompts), length), np.int64)], axis=1)
+    for text in texts:
+        for t in range(total, total + length):
+            chances = next_token_chances(text[:t], order, vocab_size) ** (1 / temperature)
+            text[t] = draw.choice(vocab_size, p=chances / chances.sum())
+    return texts[:, total:]
+
+
+class Nulls(NamedTuple):
+    """Nats per token of all predictors that need no training, on the same sequences.
+
+    Attributes:
+      ngrams: `float64[ORDERS, N, T]`, of adaptive n-grams that look at 0, 1, .. tokens.
+      regressions: `float64[len(REGRESSIONS), N, T]`, of softmax regressions.
+      mixture: `float64[N, T]`, of all of these together.
+    """
+
+    ngrams: NDArray[np.float64]
+    regressions: NDArray[np.float64]
+    mixture: NDArray[np.float64]
+
+
+def nulls(tokens: NDArray[Any], vocab_size: int) -> Nulls:
+    """Runs all predictors on sequences int `[N, T + 1]`.
+
+    Example:
+      >>> nulls(np.zeros((2, 5), np.uint8), vocab_size=4).mixture.shape
+      (2, 4)
+    """
+    ngrams = adaptive_ngrams(tokens, ORDERS - 1, vocab_size)
+    each = [softmax_regression(tokens, *some, SLOTS, vocab_size) for some in REGRESSIONS]
+    regressions = np.asarray(each, np.float64)
+    return Nulls(ngrams, regressions, mixture(np.concatenate([ngrams, regressions])))

@@ -3,14 +3,19 @@
 import dataclasses
 import json
 import re
+import shutil
+from collections import Counter
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from gpicljax.networks.language import LanguageModelSettings
 from gpicljax.runs import load_language_model
 from gpicljax.runtime import Report, experiment
+from gpicljax.systems.meta_language import measures
+from gpicljax.systems.meta_language.data.faulty_text import WORDS
 from gpicljax.systems.meta_language.studies.meta_language import program as meta_language
 from gpicljax.systems.meta_language.studies.meta_language import report as meta_language_report
 from gpicljax.systems.meta_language.studies.meta_language_compare import (
@@ -73,8 +78,63 @@ def test_writes_everything(finished):
     assert told["last"] == 288 and "of 288 tokens drawn" in told["words"][0]
     # Nobody predicts a language better than itself, in the end.
     assert sum(map(float, told["readings"][1][1:])) > sum(told["reward"])
-    assert results.measured.continued["words after 48"].shape == (1, 2, 192)
-    assert "words after 96" in results.measured.continued
+    assert results.measured.continued["2 words after 48"].shape == (1, 2, 192)
+    assert "2 words after 96" in results.measured.continued
+
+
+def test_saved_models_are_measured_as_they_are(finished, tmp_path, capsys):
+    folder, results = finished
+    run = folder / "meta_language" / "quick"
+    measured = [*TINY, "--no-train", f"--start-from={run}", f"--runs-dir={tmp_path}"]
+    measured += ["--evaluation-orders=2", "2", "--demonstrations=0"]
+    again = meta_language.main(measured)
+    assert again.history == [] and not (tmp_path / "meta_language" / "quick" / "agents").exists()
+    nats = [r.measured.languages["n = 2"].nats for r in (again, results)]
+    np.testing.assert_array_equal(*nats)
+    assert "per second" not in capsys.readouterr().out
+    # Two saved seeds are two models on the same sequences.
+    agents = tmp_path / "two" / "agents"
+    for seed in ("seed_0", "seed_1"):
+        shutil.copytree(run / "agents" / "seed_0", agents / seed)
+    config = dataclasses.replace(meta_language.PRESETS["quick"], start_from=agents.parent)
+    config = dataclasses.replace(config, model=LanguageModelSettings(layers=2, width=16, heads=2))
+    assert list(meta_language.models_to_start_from(config, 288)) == ["seed_0", "seed_1"]
+
+
+def test_differences_are_paired_and_widen_with_seeds():
+    null = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]])
+    mean, low, high = meta_language_report.difference([null + 0.5], null, slice(1, None))
+    assert (mean, low, high) == (0.5, 0.5, 0.5)
+    two = [null + 0.25, null + 0.75]
+    mean, low, high = meta_language_report.difference(two, null, slice(1, None))
+    # Student's quantile for two seeds is 12.706, and their standard error 0.25.
+    assert (mean, high - mean, mean - low) == pytest.approx((0.5, 3.1765, 3.1765), rel=1e-3)
+
+
+def test_every_model_meets_the_same_nulls_which_others_have_chosen():
+    tokens = np.random.default_rng(0).integers(4, size=(6, 33))
+    model = np.zeros((6, 32))
+    one, other = meta_language_report.Curves.of_each([model, model + 1], tokens, 4)
+    found = measures.nulls(tokens, 4)
+    order = measures.chosen_elsewhere(found.ngrams, slice(30, 32))
+    np.testing.assert_array_equal(one.ngram, found.ngrams[order, np.arange(6)])
+    assert one.orders == sorted(set(order.tolist()))
+    np.testing.assert_array_equal(one.mixture, found.mixture)
+    assert other.mixture is one.mixture
+    table = meta_language_report.differences([{"n": one}, {"n": other}], "n")
+    assert table["mixture, end"][0] == pytest.approx(0.5 - found.mixture[:, 30:].mean())
+    assert table["mixture, start"][0] == pytest.approx(0.5 - found.mixture[:, :4].mean())
+
+
+def test_words_are_shown_often_enough_to_be_learnt():
+    long, _ = meta_language.demonstrations(meta_language.PRESETS["quick"])[1::2]
+    text = long.maps[0].decode(long.prompts[0])
+    assert long.kind == "6 words" and long.prompts.shape[1] == 320
+    seen = Counter(item for item in text.split(";")[:-1] if item in WORDS)
+    assert len(seen) == 6 and sum(seen.values()) >= 30
+    judged, orders = meta_language_report.counted(long, 96, 32)
+    assert judged.shape == (16, 2)
+    assert meta_language_report.wrong_share(judged).mean() < 20 and min(orders) >= 2
 
 
 @pytest.mark.slow
@@ -185,6 +245,9 @@ def test_presets_are_sound(preset):
         (["--warmup-share", "1"], "warmup-share"),
         (["--text-dir", "nowhere"], "text-dir"),
         (["--agent.batch-size", "0"], "batch_size"),
+        (["--no-train"], "train"),
+        (["--start-from", "nowhere"], "start-from"),
+        (["--demonstrations", "1"], "demonstrations"),
     ],
 )
 def test_refuses_bad_flags(arguments, word, tmp_path, capsys):

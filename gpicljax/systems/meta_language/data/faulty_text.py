@@ -35,17 +35,21 @@ class Judgement(NamedTuple):
     wrong: int
 
 
-def words(seed: int, count: int = 400, wrong: float = 0.15) -> str:
-    """Words of `WORDS` in random order, each followed by `;`; some have one letter replaced.
+def words(seed: int, count: int = 400, wrong: float = 0.15, different: int = len(WORDS)) -> str:
+    """Some of `WORDS` in random order, each followed by `;`; some have one letter replaced.
 
     Args:
       seed: of the draws.
       count: words.
       wrong: share of them with a mistake, in [0, 1].
+      different: how many of `WORDS` are used; which, is drawn.
     """
     _check(count, wrong)
+    known = 1 <= different <= len(WORDS)
+    check(known, "different", different, f"an integer from 1 to {len(WORDS)}")
     draw = np.random.default_rng(seed)
-    items = [WORDS[i] for i in draw.integers(len(WORDS), size=count)]
+    used = draw.permutation(len(WORDS))[:different]
+    items = [WORDS[i] for i in draw.choice(used, size=count)]
     for i in np.flatnonzero(draw.random(count) < wrong):
         place = int(draw.integers(len(items[i])))
         other = str(draw.choice([c for c in LETTERS if c != items[i][place]]))

@@ -39,6 +39,9 @@ class Config(TrainingConfig):
       text_dir: Folder of plain text files (such as the PG-19 test set), to be learnt as a language.
       text_windows: Most windows of it, spread evenly; 0 for all.
       demonstrations: Continuations to draw of each of the demonstrations (words, sums).
+      start_from: Folder of a saved language model of these settings, or of a run with one or more
+        seeds, to go on from.
+      train: Whether there is training; else the models of `start_from` are measured as they are.
     """
 
     seeds: Count = 1
@@ -60,6 +63,8 @@ class Config(TrainingConfig):
     text_dir: Path | None = None
     text_windows: Natural = 0
     demonstrations: Natural = 16
+    start_from: Path | None = None
+    train: bool = True
 
     def validate(self) -> None:
         """Refuses what can be refused before anything is compiled."""
@@ -69,6 +74,12 @@ class Config(TrainingConfig):
             check_config(low <= high, name, (low, high), "two of 1 .. 8 in order")
         text = self.text_dir
         check_config(text is None or text.is_dir(), "text_dir", str(text), "an existing folder")
+        start = self.start_from
+        found = start is None or start.is_dir()
+        check_config(found, "start_from", str(start), "an existing folder")
+        check_config(self.train or start is not None, "train", False, "True, without start_from")
+        several = self.demonstrations != 1
+        check_config(several, "demonstrations", 1, "0, or 2 and more, for an interval")
 
     @property
     def observations_per_update(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,10 +20,11 @@ from gpicljax.evaluation.returns import Episode, record_episode
 from gpicljax.networks.contract import Network
 from gpicljax.networks.language import language_model
 from gpicljax.networks.transformer import generate
-from gpicljax.runs import save_agent
+from gpicljax.runs import load_language_model, save_agent
 from gpicljax.runtime import Measure, Program, RunResult, Sharding, named_key, run_experiment
 from gpicljax.systems.meta_language.data.faulty_text import (
     SUM_SYMBOLS,
+    WORDS,
     judge_sums,
     judge_words,
     sums,
@@ -32,6 +34,7 @@ from gpicljax.systems.meta_language.data.text import SYMBOLS, SymbolMap, text_wi
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
 from gpicljax.systems.meta_language.studies.meta_language.config import PRESETS, Config
 from gpicljax.systems.meta_language.studies.meta_language.report import (
+    TEMPERATURE,
     Demonstration,
     Extras,
     Measures,
@@ -40,8 +43,6 @@ from gpicljax.systems.meta_language.studies.meta_language.report import (
 from gpicljax.typing import ArrayTree
 
 VOCABULARY = 32
-TEMPERATURE = 0.3
-"""Temperature of the demonstrations' outputs (appendix A.4)."""
 GENERATED = 192
 """Tokens of each of them."""
 GROUP = 8
@@ -192,6 +193,10 @@ def build(config: Config) -> Program:
 
     trainer = make()
 
+    def init(key: jax.Array, cell: ArrayTree) -> Any:
+        state = trainer.init(key, hparams, data(jnp.zeros((), jnp.int32)))
+        return state if config.start_from is None else dataclasses.replace(state, params=cell)
+
     windows, symbols = natural_text(config)
     shown = demonstrations(config)
     languages_in_words = f"{config.tasks:,} different ones" if config.tasks else "each seen once"
@@ -205,33 +210,51 @@ def build(config: Config) -> Program:
             "languages": f"n in {config.orders[0]} .. {config.orders[1]}, {languages_in_words}",
             **(beyond if config.evaluation_context > config.context else {}),
         },
-        init=lambda key, cell: trainer.init(key, hparams, data(jnp.zeros((), jnp.int32))),
+        init=init,
         update=trainer.update,
-        observations=config.observations_per_update,
+        observations=config.observations_per_update if config.train else 0,
+        cells=models_to_start_from(config, longest),
         between=lambda state: dataclasses.replace(state, data=data(state.updates)),
         measures=measures_of(config, env, network, windows, shown),
         key_metric="nats",
-        save=lambda folder, cell, **about: save_agent(
-            folder,
-            algorithm="language-model",
-            env_id="MetaLanguage-v0",
-            env_options=options,
-            env_params=env.make_params(min_order=config.orders[0], max_order=config.orders[1]),
-            num_envs=config.agent.batch_size,
-            config=LanguageModelConfig(
-                **dataclasses.asdict(config.agent), length=config.context, capacity=longest
-            ),
-            network=config.model,
-            tasks=config.tasks,
-            **about,
+        save=lambda folder, cell, **about: (
+            save_agent(
+                folder,
+                algorithm="language-model",
+                env_id="MetaLanguage-v0",
+                env_options=options,
+                env_params=env.make_params(min_order=config.orders[0], max_order=config.orders[1]),
+                num_envs=config.agent.batch_size,
+                config=LanguageModelConfig(
+                    **dataclasses.asdict(config.agent), length=config.context, capacity=longest
+                ),
+                network=config.model,
+                tasks=config.tasks,
+                **about,
+            )
+            if config.train
+            else None
         ),
         sharding=Sharding(
             config.agent.batch_size // config.agent.microbatches,
             lambda devices, axis: make(devices, axis).update,
             trainer.partition,
-        ),
+        )
+        if config.train
+        else None,
         more=Extras(env, VOCABULARY, symbols, shown),
     )
+
+
+def models_to_start_from(config: Config, capacity: int) -> dict[str, Any]:
+    """The parameters of saved models, each a cell; a single empty cell to start anew."""
+    start = config.start_from
+    if start is None:
+        return {"": ()}
+    folders = sorted((start / "agents").glob("seed_*")) or [start]
+    names = [""] if len(folders) == 1 else [folder.name for folder in folders]
+    models = [load_language_model(folder, capacity, config.model) for folder in folders]
+    return {name: model.params for name, model in zip(names, models, strict=True)}
 
 
 def natural_text(config: Config) -> tuple[np.ndarray | None, SymbolMap | None]:
@@ -240,6 +263,8 @@ def natural_text(config: Config) -> tuple[np.ndarray | None, SymbolMap | None]:
         return None, None
     symbols = SymbolMap.draw(config.seed)
     windows = text_windows(config.text_dir, symbols, config.evaluation_context)
+    if len(windows) < 2:
+        raise ValueError(f"text_dir: got text for one window of {windows.shape[1]}; two are needed")
     most = config.text_windows or len(windows)
     keep = np.linspace(0, len(windows) - 1, min(len(windows), most)).astype(int)
     return windows[keep], symbols
@@ -250,9 +275,12 @@ def demonstrations(config: Config) -> list[Demonstration]:
     count, longest = config.demonstrations, min(config.evaluation_context - GENERATED, 2048)
     if longest < 64 or not count:
         return []
+    # Forty words in a short context would be seen once each: fewer, so that each comes seven times.
+    different = min(len(WORDS), max(2, longest // 50))
+    some_words = functools.partial(words, different=different)
     shown = []
     for kind, make, judge, letters in (
-        ("words", words, judge_words, SYMBOLS),
+        (f"{different} words", some_words, judge_words, SYMBOLS),
         ("sums", sums, judge_sums, SUM_SYMBOLS),
     ):
         maps = [SymbolMap.draw(i, VOCABULARY, letters) for i in range(count)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,15 +19,25 @@ from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.systems.meta_language.data.text import SymbolMap
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
-from gpicljax.systems.meta_language.measures import adaptive_ngram
+from gpicljax.systems.meta_language.measures import (
+    ORDERS,
+    chosen_elsewhere,
+    continued_by_counting,
+    nulls,
+)
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.style import save_figure
 
 CURVES = "curves.json"
 """The measure that is replayed token by token."""
 TEXT = "natural text"
-COUNTED = 64
-"""Sequences that the adaptive n-grams are run on: counting is slow, and varies little."""
+EXPLAINED = (
+    "By how many nats the model is worse than each null on the same sequences, over the first "
+    "eighth (start) or the last sixteenth of the context (end), with 95 % intervals over sequences "
+    "and, where there are several, over seeds; negative where the model is better:"
+)
+TEMPERATURE = 0.3
+"""Temperature of the demonstrations' continuations (appendix A.4)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,14 +46,20 @@ class Curves:
 
     Attributes:
       model: the trained model's.
-      unigram: of counting tokens (of the first sequences only).
-      ngram: of an adaptive n-gram model of the language's own order (likewise).
+      unigram: of counting tokens.
+      ngram: of the adaptive n-gram that is best at the end of other sequences.
+      orders: how many tokens it looks at.
+      regression: of the softmax regression that is best at the end of other sequences.
+      mixture: of all n-grams and regressions, weighed by their predictions so far.
       floor: the generator's own; None for natural text.
     """
 
     model: np.ndarray
     unigram: np.ndarray
     ngram: np.ndarray
+    orders: list[int]
+    regression: np.ndarray
+    mixture: np.ndarray
     floor: np.ndarray | None
 
     @classmethod
@@ -51,17 +68,25 @@ class Curves:
         models: Iterable[np.ndarray],
         tokens: np.ndarray,
         vocabulary: int,
-        order: int,
         floor: np.ndarray | None = None,
     ) -> list[Curves]:
-        """Every model's curve with the baselines on the same sequences, int `[N, T + 1]`."""
-        some = tokens[:COUNTED]
-        unigram, ngram = (adaptive_ngram(some, k, vocabulary) for k in (0, order))
-        return [cls(np.asarray(nats, np.float64), unigram, ngram, floor) for nats in models]
+        """Every model's curve with the nulls on the same sequences, int `[N, T + 1]`."""
+        found, every = nulls(tokens, vocabulary), np.arange(len(tokens))
+        last = end(tokens.shape[1] - 1)
+        order, rate = (chosen_elsewhere(x, last) for x in (found.ngrams, found.regressions))
+        counted = found.ngrams[0], found.ngrams[order, every], sorted({int(k) for k in order})
+        rest = found.regressions[rate, every], found.mixture, floor
+        return [cls(np.asarray(nats, np.float64), *counted, *rest) for nats in models]
 
     def lines(self) -> dict[str, ICLCurve]:
         """All curves by name, means over bins of positions."""
-        named = {"model": self.model, "unigram": self.unigram, "adaptive n-gram": self.ngram}
+        named = {
+            "model": self.model,
+            "unigram": self.unigram,
+            "adaptive n-gram": self.ngram,
+            "softmax regression": self.regression,
+            "mixture": self.mixture,
+        }
         if self.floor is not None:
             named["floor"] = self.floor
         bins = log_bins(self.model.shape[1])
@@ -87,6 +112,11 @@ class Demonstration(NamedTuple):
     def name(self) -> str:
         """Kind and length."""
         return f"{self.kind} after {self.prompts.shape[1]}"
+
+    def judged(self, continued: np.ndarray) -> np.ndarray:
+        """Items and wrong ones after each context, `int[N, 2]`, of tokens int `[seeds, N, T]`."""
+        texts = [[m.decode(t) for m, t in zip(self.maps, s, strict=True)] for s in continued]
+        return np.sum([[self.judge(text) for text in each] for each in texts], axis=0)
 
 
 class Measures(NamedTuple):
@@ -125,11 +155,8 @@ def languages(outcome: RunResult) -> list[dict[str, Curves]]:
     """Curves of every seed by kind of language."""
     found: list[dict[str, Curves]] = [{} for _ in outcome.sound]
     for name, measured in outcome.measured.languages.items():
-        _, order, _ = outcome.program.measures.languages[name].arguments
         nats, vocabulary = outcome.seeds(measured.nats), outcome.program.more.vocabulary
-        each = Curves.of_each(
-            nats, measured.tokens[0], vocabulary, int(order) - 1, measured.floor[0]
-        )
+        each = Curves.of_each(nats, measured.tokens[0], vocabulary, measured.floor[0])
         for curves, one in zip(found, each, strict=True):
             curves[name] = one
     return found
@@ -141,7 +168,7 @@ def texts(outcome: RunResult) -> list[Curves]:
         return []
     (windows,) = outcome.program.measures.text.arguments
     nats = outcome.seeds(outcome.measured.text)
-    return Curves.of_each(nats, windows, outcome.program.more.vocabulary, 4)
+    return Curves.of_each(nats, windows, outcome.program.more.vocabulary)
 
 
 def log_bins(length: int) -> list[int]:
@@ -156,9 +183,48 @@ def at(curve: np.ndarray, position: int) -> float:
     return float(curve[:, max(0, position - reach) : position + reach].mean())
 
 
+def end(length: int) -> slice:
+    """The last sixteenth of so many positions."""
+    return slice(length - max(1, length // 16), length)
+
+
+def start(length: int) -> slice:
+    """The first eighth of so many positions."""
+    return slice(max(1, length // 8))
+
+
 def late(curve: np.ndarray) -> float:
     """The mean over the last sixteenth."""
-    return float(curve[:, -max(1, curve.shape[1] // 16) :].mean())
+    return float(curve[:, end(curve.shape[1])].mean())
+
+
+def difference(
+    models: Sequence[np.ndarray], null: np.ndarray, part: slice
+) -> tuple[float, float, float]:
+    """By how much models are worse than a null on the same sequences: mean, low and high.
+
+    The half-widths of two t-intervals of 95 % are added in squares: over sequences, of the mean
+    over seeds; and, where there are several, over seeds.
+
+    Example:
+      >>> difference([np.array([[2.0], [4.0]])], np.array([[1.0], [3.0]]), slice(None))
+      (1.0, 1.0, 1.0)
+    """
+    paired = np.stack([(model - null)[:, part].mean(-1) for model in models])
+    over = [mean_interval(paired.mean(0)), mean_interval(paired.mean(1))]
+    half = math.hypot(*(each.high - each.mean for each in over if each.count > 1))
+    return over[0].mean, over[0].mean - half, over[0].mean + half
+
+
+def interval_in_words(bounds: tuple[float, float, float], digits: int = 3) -> str:
+    """A mean and its interval, with signs.
+
+    Example:
+      >>> interval_in_words((0.25, 0.125, 0.375), digits=2)
+      '+0.25 [+0.12, +0.38]'
+    """
+    mean, low, high = (f"{x:+.{digits}f}" for x in bounds)
+    return f"{mean} [{low}, {high}]"
 
 
 def _said(interval: Interval) -> str:
@@ -166,35 +232,99 @@ def _said(interval: Interval) -> str:
 
 
 def table(seeds: Sequence[Mapping[str, Curves]]) -> str:
-    """Nats at position 16 and at the end, beside the baselines."""
+    """Nats at position 16 and at the end, beside the nulls' at the end."""
     lines = [
-        "| language | position 16 | end | gained | unigram | adaptive n-gram | floor |",
-        "|---|---|---|---|---|---|---|",
+        "| language | position 16 | end | gained | unigram | best n-gram (tokens) "
+        "| softmax regression | mixture | floor |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for name in seeds[0]:
+    for name, first in seeds[0].items():
         early = np.asarray([at(seed[name].model, 16) for seed in seeds])
-        end = np.asarray([late(seed[name].model) for seed in seeds])
-        first = seeds[0][name]
-        cells = [_said(mean_interval(x)) for x in (early, end, early - end)]
-        cells += [f"{late(x):.3f}" for x in (first.unigram, first.ngram)]
+        last = np.asarray([late(seed[name].model) for seed in seeds])
+        cells = [_said(mean_interval(x)) for x in (early, last, early - last)]
+        cells.append(f"{late(first.unigram):.3f}")
+        cells.append(f"{late(first.ngram):.3f} ({', '.join(map(str, first.orders))})")
+        cells += [f"{late(x):.3f}" for x in (first.regression, first.mixture)]
         cells.append("" if first.floor is None else f"{late(first.floor):.3f}")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
+def differences(seeds: Sequence[Mapping[str, Curves]], name: str) -> dict[str, Any]:
+    """By how much the models are worse than each null, by the null and where in the context."""
+    models, first = [seed[name].model for seed in seeds], seeds[0][name]
+    length = first.model.shape[1]
+    return {
+        "mixture, start": difference(models, first.mixture, start(length)),
+        "best n-gram, end": difference(models, first.ngram, end(length)),
+        "softmax regression, end": difference(models, first.regression, end(length)),
+        "mixture, end": difference(models, first.mixture, end(length)),
+    }
+
+
+def difference_table(seeds: Sequence[Mapping[str, Curves]]) -> str:
+    """The models minus the nulls."""
+    rows = {name: differences(seeds, name) for name in seeds[0]}
+    columns = list(next(iter(rows.values())))
+    lines = ["| language | " + " | ".join(columns) + " |", "|---" * (1 + len(columns)) + "|"]
+    for name, row in rows.items():
+        lines.append(f"| {name} | " + " | ".join(map(interval_in_words, row.values())) + " |")
+    return "\n".join(lines)
+
+
+def wrong_share(judged: np.ndarray) -> np.ndarray:
+    """Wrong items after each context in per cent; all of them where there are none.
+
+    Example:
+      >>> wrong_share(np.array([[4, 1], [0, 0]])).tolist()
+      [25.0, 100.0]
+    """
+    items, wrong = judged.T
+    return np.where(items > 0, 100 * wrong / np.maximum(items, 1), 100.0)
+
+
+def counted(one: Demonstration, length: int, vocabulary: int) -> tuple[np.ndarray, list[int]]:
+    """Items and wrong ones of n-grams, `int[N, 2]`; and their orders.
+
+    Each context has the order that makes the fewest mistakes after others of its kind.
+    """
+    judged = np.stack(
+        [
+            one.judged(
+                continued_by_counting(one.prompts, length, order, vocabulary, TEMPERATURE)[None]
+            )
+            for order in range(ORDERS)
+        ]
+    )
+    shares = np.stack([wrong_share(each) for each in judged])
+    orders = chosen_elsewhere(shares[..., None], slice(None))
+    return judged[orders, np.arange(len(orders))], sorted({int(order) for order in orders})
+
+
 def demonstration_table(outcome: RunResult) -> str:
-    """Wrong items by length of the context, over all seeds that are sound."""
-    lines = ["| demonstration | context | items | wrong, % | example |", "|---|---|---|---|---|"]
+    """Wrong items by length of the context, over all seeds that are sound; and a counting model's.
+
+    The difference is that of shares of the same contexts, with a t-interval over contexts.
+    """
+    lines = [
+        "| demonstration | context | items | wrong, % | n-gram (tokens): items | wrong, % "
+        "| difference, points | example |",
+        "|---" * 8 + "|",
+    ]
     for one in outcome.program.more.demonstrations:
         continued = outcome.measured.continued[one.name][outcome.sound]
-        said = [[m.decode(t) for m, t in zip(one.maps, seed, strict=True)] for seed in continued]
-        if not said:
+        if not len(continued):
             continue
-        items, wrong = np.sum([one.judge(text) for seed in said for text in seed], axis=0)
-        share = f"{100 * wrong / items:.0f}" if items else "-"
-        example = said[0][0][:48].replace("\n", "/").replace("|", "/")
-        context = one.prompts.shape[1]
-        lines.append(f"| {one.kind} | {context} | {items} | {share} | `{example}` |")
+        model = one.judged(continued)
+        null, orders = counted(one, continued.shape[2], outcome.program.more.vocabulary)
+        apart = mean_interval(wrong_share(model) - wrong_share(null))
+        cells = [one.kind, f"{one.prompts.shape[1]}"]
+        for items, wrong in (model.sum(0), null.sum(0)):
+            cells += [f"{items}", f"{100 * wrong / items:.0f}" if items else "-"]
+        cells[4] += f" ({', '.join(map(str, orders))})"
+        cells.append(interval_in_words((apart.mean, apart.low, apart.high), 0))
+        example = one.maps[0].decode(continued[0, 0])[:48].replace("\n", "/").replace("|", "/")
+        lines.append("| " + " | ".join([*cells, f"`{example}`"]) + " |")
     return "\n".join(lines)
 
 
@@ -278,11 +408,17 @@ def report(outcome: RunResult) -> Report:
         "",
         f"Nats per token on {config.evaluation_sequences:,} unseen languages of each order, context"
         f" {config.evaluation_context:,}; mean over positions around 16 and over the last sixteenth"
-        + (f", mean ± standard deviation over {config.seeds} seeds." if config.seeds > 1 else ".")
-        + f" The counting models are run on {COUNTED} of the sequences; the adaptive n-gram knows "
-        "the order.",
+        + (f", mean ± standard deviation over {len(seeds)} seeds." if len(seeds) > 1 else ".")
+        + " Nulls need no training, are not told n, and see the same sequences. The adaptive n-gram"
+        f" (of 0 .. {ORDERS - 1} tokens of context) and the softmax regression are those that are"
+        " best at the end of other sequences; the mixture weighs all of them by their predictions"
+        " so far.",
         "",
         table(seeds),
+        "",
+        EXPLAINED,
+        "",
+        difference_table(seeds),
         "",
     ]
     for name in ("n = 3", "n = 6"):
@@ -299,24 +435,33 @@ def report(outcome: RunResult) -> Report:
             "",
             table([{"text": curves} for curves in of_text]),
             "",
+            difference_table([{"text": curves} for curves in of_text]),
+            "",
             f"Tokens of the symbols: {outcome.program.more.symbols}",
             "",
         ]
     if outcome.program.more.demonstrations:
         text += [
-            "Continuations of contexts in which 15 % of the items are wrong, at temperature 0.3:",
+            "Continuations of contexts in which 15 % of the items are wrong, at temperature "
+            f"{TEMPERATURE}, by the model and by the adaptive n-gram that makes the fewest mistakes"
+            " after other contexts; the difference has a 95 % interval over contexts:",
             "",
             demonstration_table(outcome),
             "",
         ]
-    speed = f"{throughput(outcome.history):,.0f} per second over all seeds"
-    text += [f"{outcome.observations:,} tokens per seed at {speed}.", "", replay(outcome)]
+    if outcome.history:
+        speed = f"{throughput(outcome.history):,.0f} per second over all seeds"
+        text += [f"{outcome.observations:,} tokens per seed at {speed}.", ""]
+    text.append(replay(outcome))
     numbers = {
         name: {
             "position_16": [at(seed[name].model, 16) for seed in seeds],
             "end": [late(seed[name].model) for seed in seeds],
             "unigram_end": late(curves.unigram),
             "ngram_end": late(curves.ngram),
+            "regression_end": late(curves.regression),
+            "mixture_end": late(curves.mixture),
+            "worse_than": differences(seeds, name),
             "floor_end": None if curves.floor is None else late(curves.floor),
         }
         for name, curves in first.items()

@@ -56,6 +56,8 @@ def read(config: Comparison) -> tuple[list[StoredRun], list[Languages]]:
     for run in runs:
         if not (run.path / CURVES).exists() or not run.summary:
             raise ValueError(f"runs: {run.name} is {run.status}, without {CURVES}")
+        if not run.records:
+            raise ValueError(f"runs: {run.name} has no training to compare")
     curves = [read_curves(run.path) for run in runs]
     common = [name for name in curves[0] if all(name in each for each in curves)]
     if not common:
@@ -84,7 +86,7 @@ def table(runs: Sequence[StoredRun], curves: Sequence[Languages]) -> str:
         cells += [f"{results[x]:,.0f}" for x in ("parameters", "tokens", "tokens_per_s")]
         cells += [f"{languages[kind]['model'].mean[-1]:.3f}" for kind in kinds]
         lines.append("| " + " | ".join(cells) + " |")
-    for line in ("unigram", "adaptive n-gram", "floor"):
+    for line in ("unigram", "adaptive n-gram", "softmax regression", "mixture", "floor"):
         ends = [curves[0][kind].get(line) for kind in kinds]
         cells = ["" if curve is None else f"{curve.mean[-1]:.3f}" for curve in ends]
         lines.append(f"| {line} ({runs[0].path.name}'s) | | | | | " + " | ".join(cells) + " |")

@@ -76,8 +76,8 @@ def streams():
     env = gpicljax.make("ByteStream-v0", rules="reference", max_tasks=1)
     played = [("oracle", name) for name in ASKED for _ in range(STREAMS)] + NULLS + LEARNERS
     agents = [experts.oracle(), experts.echo(), experts.silent(), random_agent(env)]
-    agents.append(experts.suffix_predictor())
-    player = jnp.array([PLAYERS.index(player) for player, _ in played])
+    agents.append(experts.suffix_predictor(size=512))
+    agent = by_block(agents, [sum(one == name for one, _ in played) for name in PLAYERS])
     # An oracle's stream is a mixture, so that it never ends.
     params = [
         env.make_params(
@@ -94,21 +94,18 @@ def streams():
         keys = jax.random.split(key, len(played))
         task = jax.vmap(env.sample_task)(keys, params)
         state = jax.vmap(env.initial)(keys, task)
-        carries = [agent.initial_carry(len(played)) for agent in agents]
 
         def body(loop, number):
-            state, reward, carries = loop
+            state, reward, carry = loop
             told = jax.vmap(env.privileged)(state, task)
             step = TimeStep(state.byte, reward, no, no, no, no, {}, told)
             noise = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
-            each = [a.act(noise, (), c, step) for a, c in zip(agents, carries, strict=True)]
-            says = jnp.stack([x[0] for x in each])
-            says = jnp.take_along_axis(says, player[None], 0)[0]
+            says, _, carry = agent.act(noise, (), carry, step)
             moved = jax.vmap(env.move, (0, 0, None, 0))(state, says, (), task)
             out = state.byte.astype(jnp.uint8), says.astype(jnp.uint8), moved.reward, moved.info
-            return (moved.state, moved.reward, [x[2] for x in each]), out
+            return (moved.state, moved.reward, carry), out
 
-        start = state, jnp.zeros(len(played)), carries
+        start = state, jnp.zeros(len(played)), agent.initial_carry(len(played))
         return jax.lax.scan(body, start, jnp.arange(STEPS))[1]
 
     return played, jax.tree.map(np.asarray, play(jax.random.key(5), params))
@@ -133,13 +130,12 @@ def test_what_others_solve(streams):
             # Who says nothing is punished where an answer has a number of bytes.
             silent = player == "silent" and NAMES.index(name) > NAMES.index("micro5.18")
             assert (rewards[:, place].min() < 0) == (not copies and not silent), (player, name)
-    # By trial and error: symbols that stay what they are, and not what every instance has anew.
+    # Without training: what rewards tell, and what feedback tells, which every instance has anew.
     cleared = dict.fromkeys(NAMES, 0)
     for place, (player, name) in enumerate(played):
         if player == "null":
             cleared[name] += int(info["cleared"][-1, place] > 0)
-    assert cleared["micro1"] == cleared["micro4"] == 2, cleared
-    assert cleared["micro5.2"] == cleared["micro5.5"] == 0, cleared
+    assert all(cleared[name] == 2 for _, name in LEARNERS), cleared
 
 
 def test_an_oracle_solves_every_task_in_the_steps_of_the_table(played):

@@ -86,7 +86,7 @@ def _counted(x: NDArray[np.int64], order: int, vocab_size: int) -> NDArray[np.fl
     """What `adaptive_ngrams` returns, of tokens that are checked."""
     count, length = x.shape[0], x.shape[1] - 1
     instance = np.arange(count)
-    contexts = [_context_numbers(x, k) for k in range(order + 1)]
+    contexts = _context_numbers(x, order)
     tables = [np.zeros((count, numbers.max() + 1, vocab_size), np.uint16) for numbers in contexts]
     chances = np.empty((order + 1, count, length))
     for t in range(length):
@@ -107,18 +107,20 @@ def _counted(x: NDArray[np.int64], order: int, vocab_size: int) -> NDArray[np.fl
     return -np.log(chances)
 
 
-def _context_numbers(x: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """Numbers of the last k tokens before each predicted one, equal where these are: `[N, T]`."""
-    length = x.shape[1] - 1
-    numbers = np.zeros((x.shape[0], length), np.int64)
-    for back in range(k):
+def _context_numbers(x: NDArray[np.int64], order: int) -> list[NDArray[np.int64]]:
+    """For k up to `order`: numbers of the last k tokens before each predicted one, `[N, T]`.
+
+    They are equal in a sequence where these tokens are.
+    """
+    length, kinds = x.shape[1] - 1, x.max() + 2
+    contexts = [np.zeros((x.shape[0], length), np.int64)]
+    for back in range(order):
         # What lies before the sequence is like no token.
-        earlier = np.full_like(numbers, -1)
-        earlier[:, back:] = x[:, : length - back]
-        pairs = np.stack([numbers, earlier], axis=-1)
-        for i, row in enumerate(pairs):
-            numbers[i] = np.unique(row, axis=0, return_inverse=True)[1].ravel()
-    return numbers
+        earlier = np.zeros_like(contexts[0])
+        earlier[:, back:] = x[:, : length - back] + 1
+        pairs = contexts[-1] * kinds + earlier
+        contexts.append(np.stack([np.unique(row, return_inverse=True)[1] for row in pairs]))
+    return contexts
 
 
 def next_token_chances(tokens: ArrayLike, order: int, vocab_size: int) -> NDArray[np.float64]:

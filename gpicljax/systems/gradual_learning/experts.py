@@ -534,8 +534,8 @@ def suffix_predictor(size: int = 1024) -> Agent:
         del keys, params
         batch = timestep.observation.shape[0]
         carry = select(timestep.trial_start, _blank_reader(batch, size), carry)
-        say, carry = jax.vmap(_predict)(carry, timestep.observation, timestep.reward)
-        return say, {}, carry
+        say, after = jax.vmap(_predict)(carry, timestep.observation, timestep.reward)
+        return say, {}, jax.tree.map(lambda x, like: x.astype(like.dtype), after, carry)
 
     return Agent(lambda batch: _blank_reader(batch, size), act)
 

@@ -570,6 +570,18 @@ def test_the_null_finds_out_which_part_of_feedback_is_the_answer():
     assert replies_of_the_null(*parts, ("39.;2.", 1)) == "  .      49     9.     9"
 
 
+def test_the_null_keeps_its_dtypes_under_x64_and_its_memory_is_bounded():
+    null = experts.suffix_predictor()
+    with jax.enable_x64(True):
+        carry = null.initial_carry(2)
+        flags = [jnp.zeros(2, bool)] * 4
+        now = TimeStep(jnp.zeros(2, jnp.uint8), jnp.zeros(2), *flags, {}, None)
+        after = jax.eval_shape(lambda carry: null.act(None, (), carry, now)[2], carry)
+    shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), each) for each in (carry, after)]
+    assert shapes[0] == shapes[1]
+    assert sum(x.nbytes for x in jax.tree.leaves(carry)) < 2 * 10_000
+
+
 def test_a_guide_goes_on_from_what_was_said():
     guide = experts.teacher_agent()
     task, letter = NAMES.index("micro1"), ord("x")

@@ -56,7 +56,8 @@ def status(text, paths, root=ROOT):
         return "The history here does not have this page's commit: its code may have changed since."
     most = max(known)
     changes = "one commit has" if most == 1 else f"{most} commits have"
-    return f"Since this page was measured, {changes} changed its code." if most else ""
+    measured = "the oldest measurement on this page" if len(set(named)) > 1 else "this measurement"
+    return f"Since {measured}, {changes} changed its code." if most else ""
 
 
 def main():

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.custom_batching import custom_vmap
+from jax.extend.core import jaxpr_as_fun, jaxprs_in_params
 
 from gpicljax.typing import ArrayTree
 
@@ -151,7 +152,13 @@ def _(_: int, batched: Any, flag: jax.Array) -> tuple[jax.Array, bool]:
 def update_compacted(
     need: jax.Array, current: ArrayTree, make: Callable[[jax.Array], Any], group: int
 ) -> Any:
-    """Replaces the entries of `current` marked by `need` with `make(indices)`, in groups.
+    """Replaces the entries of `current` marked by `need` with `make(indices)`.
+
+    On a CPU in groups, so that only the marked ones are paid for. On an accelerator a loop whose
+    end depends on data costs a round trip to the host in every round, and a kernel costs as much
+    for few instances as for all: there `make` is called for all, and `need` chooses, unless `make`
+    has such a loop itself or computes more than `EVERYWHERE` numbers for an instance. The results
+    are the same.
 
     Args:
       need: `bool[B]`.
@@ -163,11 +170,54 @@ def update_compacted(
     Returns:
       `current` with the marked entries replaced.
     """
-    return _for_counted(_running_count(need), current, make, group)
+
+    def few(need: jax.Array, current: ArrayTree) -> Any:
+        return _for_counted(_running_count(need), current, make, group)
+
+    def all_(need: jax.Array, current: ArrayTree) -> Any:
+        return _everywhere(need, current, make, group)
+
+    return jax.lax.platform_dependent(need, current, cpu=few, default=all_)
+
+
+EVERYWHERE = 2**17
+"""Numbers that an accelerator may compute for every instance, although few instances need them."""
+
+
+def _everywhere(
+    need: jax.Array, current: ArrayTree, make: Callable[[jax.Array], Any], group: int
+) -> Any:
+    """`update_compacted` where nothing waits for data, or, if `make` is expensive, where few do."""
+    indices = jnp.arange(need.size, dtype=jnp.int32)
+    closed, shapes = jax.make_jaxpr(make, return_shape=True)(indices)
+    if _numbers(closed.jaxpr) > EVERYWHERE * need.size:
+        return _for_counted(jnp.cumsum(need), current, make, group, "compare_all")
+    leaves = jaxpr_as_fun(closed)(indices)
+    return select(need, jax.tree.unflatten(jax.tree.structure(shapes), leaves), current)
+
+
+def _numbers(jaxpr: Any) -> float:
+    """How many numbers a program computes; infinitely many where a loop's end depends on data."""
+    total = 0.0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "while":
+            return float("inf")
+        inner = list(jaxprs_in_params(equation.params))
+        if platforms := equation.params.get("branches_platforms"):
+            inner = [x for x, names in zip(inner, platforms, strict=True) if names != ("cpu",)]
+        times = equation.params["length"] if equation.primitive.name == "scan" else 1
+        total += times * sum(map(_numbers, inner))
+        if not inner:
+            total += sum(x.aval.size for x in equation.outvars)
+    return total
 
 
 def _for_counted(
-    count: jax.Array, current: ArrayTree, make: Callable[[jax.Array], Any], group: int
+    count: jax.Array,
+    current: ArrayTree,
+    make: Callable[[jax.Array], Any],
+    group: int,
+    search: str = "scan",
 ) -> Any:
     """`update_compacted` from how many are marked up to and including each, `int32[B]`."""
     places = jnp.arange(1, group + 1, dtype=jnp.int32)
@@ -175,7 +225,7 @@ def _for_counted(
     def body(loop: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         done, current = loop
         # The r-th marked instance is where the running count first reaches r.
-        indices = jnp.searchsorted(count, done + places).astype(jnp.int32)
+        indices = jnp.searchsorted(count, done + places, method=search).astype(jnp.int32)
         fresh = make(indices)
         current = jax.tree.map(
             lambda c, f: c.at[indices].set(f.astype(c.dtype), mode="drop"), current, fresh
@@ -290,14 +340,23 @@ def make_switch_compacted(
 
     def batch(kind: jax.Array, current: ArrayTree, *arguments: Any) -> Any:
         sizes = groups(kind.size) if groups else [max(8, kind.size // 16)] * len(makes)
-        counts = _running_count(kind == np.arange(1, len(makes) + 1)[:, None])
-        for count, make, group in zip(counts, makes, sizes, strict=True):
+        works = [
+            (number, functools.partial(_of_those, make, arguments), min(kind.size, group))
+            for number, (make, group) in enumerate(zip(makes, sizes, strict=True), 1)
+        ]
 
-            def some(indices: jax.Array, make: Callable[..., Any] = make) -> Any:
-                return jax.vmap(make)(*jax.tree.map(lambda x: x[indices], arguments))
+        def few(kind: jax.Array, current: ArrayTree) -> Any:
+            counts = _running_count(kind == np.arange(1, len(makes) + 1)[:, None])
+            for number, make, group in works:
+                current = _for_counted(counts[number - 1], current, make, group)
+            return current
 
-            current = _for_counted(count, current, some, min(kind.size, group))
-        return current
+        def all_(kind: jax.Array, current: ArrayTree) -> Any:
+            for number, make, group in works:
+                current = _everywhere(kind == number, current, make, group)
+            return current
+
+        return jax.lax.platform_dependent(kind, current, cpu=few, default=all_)
 
     def alone(kind: jax.Array, current: ArrayTree, *arguments: Any) -> Any:
         branches = [lambda: current, *(functools.partial(make, *arguments) for make in makes)]
@@ -306,6 +365,11 @@ def make_switch_compacted(
     # As programs of their own they keep their constants to themselves: a `cond` under `vmap` would
     # hand these over once for each instance.
     return as_one_batch(jax.jit(batch), jax.jit(alone))
+
+
+def _of_those(make: Callable[..., Any], arguments: Any, indices: jax.Array) -> Any:
+    """What `make` makes of the arguments at `int32[group]` places of a batch."""
+    return jax.vmap(make)(*jax.tree.map(lambda x: x[indices], arguments))
 
 
 def batch_last(function: Callable[..., Any]) -> Callable[..., Any]:

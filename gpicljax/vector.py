@@ -4,9 +4,10 @@ Trainers and evaluators see nothing else of an environment. Resets follow Gymnas
 next-step rule: the terminal observation is seen; the following step ignores its action and
 returns the first observation of the next episode with reward 0.
 
-Starting an episode may be expensive and few instances need it at any one step, so nothing of it
-sits in the step path behind a `select`: the instances that ended are *compacted*, i.e. gathered
-into small groups for which alone the work is done (`update_compacted`).
+Starting an episode may be expensive and few instances need it at any one step. On a CPU the
+instances that ended are *compacted*, i.e. gathered into small groups for which alone the work is
+done. On an accelerator, every instance takes a next start and a `select` keeps those that go on,
+unless starts are expensive (`update_compacted`). A bank makes them cheap.
 """
 
 from __future__ import annotations
@@ -347,7 +348,7 @@ class VectorEnv:
         def key_of(indices: jax.Array) -> jax.Array:
             return _folded(vstate.keys[indices], reset_time)
 
-        def arrived(state: ArrayTree) -> Transition:
+        def arrived(indices: jax.Array, state: ArrayTree) -> Transition:
             """The start of an episode, with reward 0 and no news.
 
             Reward, flags and info are written along with the state, and not chosen afterwards: XLA
@@ -355,7 +356,7 @@ class VectorEnv:
             replaces some.
             """
             nothing = jax.tree.map(
-                lambda x: jnp.zeros((self._group, *x.shape[1:]), x.dtype),
+                lambda x: jnp.zeros((indices.size, *x.shape[1:]), x.dtype),
                 moved._replace(state=None),
             )
             return nothing._replace(state=state)
@@ -364,7 +365,7 @@ class VectorEnv:
 
             def next_episode(indices: jax.Array) -> Any:
                 tasks = jax.tree.map(lambda x: x[indices], vstate.task)
-                return arrived(jax.vmap(self.env.initial)(key_of(indices), tasks))
+                return arrived(indices, jax.vmap(self.env.initial)(key_of(indices), tasks))
 
             moved = update_compacted(new_episode, moved, next_episode, self._group)
         if not synchronous:
@@ -373,7 +374,7 @@ class VectorEnv:
                 keys = key_of(indices)
                 index = None if vstate.bank is None else self._drawn(keys)
                 task, state = self._begin(keys, index, vstate.bank, vstate.params)
-                return task, arrived(state)
+                return task, arrived(indices, state)
 
             task, moved = update_compacted(new_trial, (task, moved), next_trial, self._group)
 

@@ -1,0 +1,96 @@
+"""What accelerators run: the same results as a CPU, from programs that suit them.
+
+None is needed here. Programs are lowered for them, and where a CPU has a branch of its own, the
+other one is run on the CPU.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiling import OPTIMISED
+
+import gpicljax
+from gpicljax import batching
+
+
+@pytest.fixture
+def others_branch(monkeypatch):
+    """Has programs take the branch that is not the CPU's, wherever one is their own."""
+
+    def chosen(*arguments, default, **platforms):
+        return default(*arguments)
+
+    jax.clear_caches()
+    monkeypatch.setattr(jax.lax, "platform_dependent", chosen)
+    yield
+    jax.clear_caches()
+
+
+def played(vec, steps=150):
+    """Everything that random actions lead to."""
+    space = vec.env.action_space()
+
+    def step(carry, key):
+        vstate, _ = carry
+        actions = jax.vmap(space.sample)(jax.random.split(key, vec.num_envs))
+        vstate, timestep = vec.step(vstate, actions)
+        return (vstate, timestep), timestep
+
+    key, keys = jax.random.key(3), jax.random.split(jax.random.key(4), steps)
+    program = jax.jit(
+        lambda: jax.lax.scan(step, vec.init(key), keys)[1], compiler_options=OPTIMISED
+    )
+    return program()
+
+
+CASES = [
+    ("MountainCar-v0", {}, {"horizon": 20}),
+    ("MountainCar-v0", {"resets": "bank", "bank_size": 64}, {"horizon": 20}),
+    ("FrozenLake-v1", {"episodes_per_trial": 2}, {}),
+    ("MetaRG-v1", {"resets": "bank", "bank_size": 32}, {}),
+    ("MetaLanguage-v0", {"resets": "bank", "bank_size": 16}, {"horizon": 30}),
+    *(
+        pytest.param(env_id, kinds, changes, marks=pytest.mark.slow)
+        for env_id, kinds, changes in [
+            ("Acrobot-v1", {}, {"horizon": 20}),
+            ("MazeWorld-v0", {"resets": "bank", "bank_size": 16}, {"horizon": 20}),
+            ("MetaRG-v1", {}, {}),
+            ("Recall-v0", {}, {}),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(("env_id", "kinds", "changes"), CASES)
+def test_accelerators_start_the_same_episodes_as_a_cpu(env_id, kinds, changes, request):
+    def timesteps():
+        env = gpicljax.make(env_id)
+        params = env.make_params(**changes)
+        return played(gpicljax.VectorEnv(env, 24, params=params, **kinds))
+
+    on_cpu = timesteps()
+    request.getfixturevalue("others_branch")
+    elsewhere = timesteps()
+    assert on_cpu.episode_start.sum() > 24
+    jax.tree.map(np.testing.assert_array_equal, on_cpu, elsewhere)
+
+
+def test_what_only_few_need_is_made_for_all_unless_it_is_expensive(others_branch):
+    def loops(make):
+        need, current = jnp.zeros(64, bool), jnp.zeros(64, jnp.float32)
+        replaced = lambda need: batching.update_compacted(need, current, make, 8)  # noqa: E731
+        return str(jax.make_jaxpr(replaced)(need)).count("while")
+
+    def long(indices):
+        sums = jnp.ones((indices.size, 1 + batching.EVERYWHERE), jnp.float32).cumsum(1)
+        return sums[:, -1]
+
+    def searched(indices):
+        return jax.vmap(lambda i: jax.lax.while_loop(lambda x: x < 9, lambda x: x + 1, i))(
+            indices
+        ).astype(jnp.float32)
+
+    assert loops(lambda indices: jnp.sin(indices.astype(jnp.float32))) == 0
+    assert loops(long) == 1
+    assert loops(searched) == 2

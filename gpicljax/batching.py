@@ -191,7 +191,7 @@ def _everywhere(
     indices = jnp.arange(need.size, dtype=jnp.int32)
     closed, shapes = jax.make_jaxpr(make, return_shape=True)(indices)
     if _numbers(closed.jaxpr) > EVERYWHERE * need.size:
-        return _for_counted(jnp.cumsum(need), current, make, group, "compare_all")
+        return _for_counted(jnp.cumsum(need), current, make, group)
     leaves = jaxpr_as_fun(closed)(indices)
     return select(need, jax.tree.unflatten(jax.tree.structure(shapes), leaves), current)
 
@@ -213,11 +213,7 @@ def _numbers(jaxpr: Any) -> float:
 
 
 def _for_counted(
-    count: jax.Array,
-    current: ArrayTree,
-    make: Callable[[jax.Array], Any],
-    group: int,
-    search: str = "scan",
+    count: jax.Array, current: ArrayTree, make: Callable[[jax.Array], Any], group: int
 ) -> Any:
     """`update_compacted` from how many are marked up to and including each, `int32[B]`."""
     places = jnp.arange(1, group + 1, dtype=jnp.int32)
@@ -225,7 +221,7 @@ def _for_counted(
     def body(loop: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         done, current = loop
         # The r-th marked instance is where the running count first reaches r.
-        indices = jnp.searchsorted(count, done + places, method=search).astype(jnp.int32)
+        indices = first_reaching(count, done + places)
         fresh = make(indices)
         current = jax.tree.map(
             lambda c, f: c.at[indices].set(f.astype(c.dtype), mode="drop"), current, fresh
@@ -236,6 +232,26 @@ def _for_counted(
     # Where nothing is left to replace, no index is in range.
     left = lambda loop: any_across_vmap(loop[0] < count[-1])  # noqa: E731
     return jax.lax.while_loop(left, body, (start, current))[1]
+
+
+def first_reaching(sums: jax.Array, values: jax.Array, side: str = "left") -> jax.Array:
+    """`searchsorted`, `int32[N]`, of which an accelerator makes one kernel.
+
+    Args:
+      sums: `[B]`, in ascending order.
+      values: `[N]`.
+      side: as of `jnp.searchsorted`.
+
+    Example:
+      >>> first_reaching(jnp.array([1, 1, 2, 5]), jnp.array([1, 2, 3])).tolist()
+      [0, 2, 3]
+    """
+    bisected, compared = (
+        functools.partial(jnp.searchsorted, side=side, method=method)
+        for method in ("scan", "compare_all")
+    )
+    places = jax.lax.platform_dependent(sums, values, cpu=bisected, default=compared)
+    return places.astype(jnp.int32)
 
 
 def _running_count(marks: jax.Array) -> jax.Array:

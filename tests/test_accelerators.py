@@ -72,7 +72,7 @@ def test_accelerators_start_the_same_episodes_as_a_cpu(env_id, kinds, changes, r
     on_cpu = timesteps()
     request.getfixturevalue("others_branch")
     elsewhere = timesteps()
-    assert on_cpu.episode_start.sum() > 24
+    assert on_cpu.episode_start.sum() > 10
     jax.tree.map(np.testing.assert_array_equal, on_cpu, elsewhere)
 
 

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from gpicljax.batching import any_across_vmap
+from gpicljax.batching import any_across_vmap, first_reaching
 from gpicljax.checks import check
 
 
@@ -106,7 +106,7 @@ def sample(key: jax.Array, replay: ReplayState, batch_size: int) -> ReplaySample
     total = jnp.cumsum(replay.priorities)
     strata = jnp.arange(batch_size) + jax.random.uniform(key, (batch_size,), jnp.float32)
     points = strata / batch_size * total[-1]
-    indices = jnp.searchsorted(total, points, side="right").astype(jnp.int32)
+    indices = first_reaching(total, points, side="right")
     indices = _filled_place(replay.priorities, jnp.minimum(indices, replay.capacity - 1))
     items = jax.tree.map(lambda x: x[indices], replay.items)
     probabilities = replay.priorities[indices] / jnp.maximum(total[-1], 1e-30)
@@ -117,18 +117,25 @@ def _filled_place(priorities: jax.Array, indices: jax.Array) -> jax.Array:
     """The nearest places up to these that have a priority, else the first that has, `int32[B]`.
 
     Rounded sums neither rise steadily nor stand still at an empty place, so that one draw of a
-    hundred thousand meets one. Only then are all places looked at.
+    hundred thousand meets one. Only then does a CPU look at all places.
     """
 
-    def moved(loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def nearest(priorities: jax.Array, indices: jax.Array) -> jax.Array:
         filled = priorities > 0
         places = jnp.arange(priorities.shape[0], dtype=jnp.int32)
-        nearest = jax.lax.cummax(jnp.where(filled, places, -1))[loop[1]]
-        first = jnp.argmax(filled).astype(jnp.int32)
-        return jnp.zeros((), bool), jnp.where(nearest < 0, first, nearest)
+        before = jax.lax.cummax(jnp.where(filled, places, -1))[indices]
+        return jnp.where(before < 0, jnp.argmax(filled).astype(jnp.int32), before)
 
-    met = (priorities[indices] <= 0).any()
-    return jax.lax.while_loop(lambda loop: any_across_vmap(loop[0]), moved, (met, indices))[1]
+    def where_met(priorities: jax.Array, indices: jax.Array) -> jax.Array:
+        met = (priorities[indices] <= 0).any()
+        return jax.lax.while_loop(
+            lambda loop: any_across_vmap(loop[0]),
+            lambda loop: (jnp.zeros((), bool), nearest(priorities, loop[1])),
+            (met, indices),
+        )[1]
+
+    # To ask whether one was met takes an accelerator longer than to look.
+    return jax.lax.platform_dependent(priorities, indices, cpu=where_met, default=nearest)
 
 
 def set_priorities(

@@ -11,7 +11,7 @@ import pytest
 from compiling import OPTIMISED
 
 import gpicljax
-from gpicljax import batching
+from gpicljax import agents, batching
 
 
 @pytest.fixture
@@ -94,3 +94,63 @@ def test_what_only_few_need_is_made_for_all_unless_it_is_expensive(others_branch
     assert loops(lambda indices: jnp.sin(indices.astype(jnp.float32))) == 0
     assert loops(long) == 1
     assert loops(searched) == 2
+
+
+def lowered(function, *arguments):
+    """The program for a GPU and a TPU, which need not be there; the host must not be asked."""
+    return jax.jit(function).trace(*arguments).lower(lowering_platforms=("cuda", "tpu"))
+
+
+KEY = jax.eval_shape(lambda: jax.random.key(0))
+ENVIRONMENTS = [
+    env_id
+    for env_id in gpicljax.registered()
+    # Those of the simulator MuJoCo run on the host. Bandits differ in numbers alone, and earlier
+    # versions hardly.
+    if not env_id.startswith(("Fetch", "Bandit"))
+    and env_id not in ("CliffWalking-v0", "MetaRG-v0", "InvertedDoublePendulum-v4")
+]
+
+
+@pytest.mark.parametrize("env_id", ENVIRONMENTS)
+def test_every_environment_can_be_lowered_for_accelerators_without_the_host(env_id):
+    vec = gpicljax.VectorEnv(env_id, 4, resets="bank", bank_size=4)
+    vstate, _ = jax.eval_shape(vec.init, KEY)
+    actions = jax.eval_shape(
+        lambda key: jax.vmap(vec.env.action_space().sample)(jax.random.split(key, 4)), KEY
+    )
+    lowered(lambda key: vec.renew(*vec.init(key)), KEY)
+    lowered(vec.step, vstate, actions)
+
+
+TRAINED = {
+    "ppo": "MountainCar-v0",
+    "recurrent-ppo": "BernoulliBandit-v0",
+    "dqn": "MountainCar-v0",
+    "r2d2": "MetaRG-v1",
+    "td3": "Pendulum-v1",
+    "sac": "Pendulum-v1",
+    "q-learning": "CliffWalking-v1",
+    "cloning": "BernoulliBandit-v0",
+    "causal-model": "MazeWorld-v0",
+    "language-model": "MetaLanguage-v0",
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_update_can_be_lowered_for_accelerators_without_the_host(name):
+    algorithm = agents.get_algorithm(name)
+    vec = gpicljax.VectorEnv(
+        TRAINED[name], 4, resets="bank", bank_size=4, privileged=algorithm.privileged
+    )
+    trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
+    state = jax.eval_shape(lambda key: trainer.init(key, algorithm.hparams()), KEY)
+    lowered(trainer.update, state)
+
+
+def test_a_program_that_asks_the_host_is_found():
+    def asking():
+        return jax.pure_callback(np.zeros, jax.ShapeDtypeStruct((2,), jnp.float32), 2)
+
+    with pytest.raises(NotImplementedError, match="callback"):
+        lowered(asking)

@@ -212,7 +212,12 @@ class VectorEnv:
     def _from_bank(
         self, key: jax.Array, index: jax.Array, bank: ArrayTree, params: ArrayTree
     ) -> Any:
-        return self._start(key, jax.tree.map(lambda x: x[index], bank), params)
+        def entry(x: jax.Array) -> jax.Array:
+            # As rows: a TPU stores arrays in tiles of 8 x 128, which small last axes leave empty.
+            rows = x.reshape(len(x), -1) if x.ndim > 2 else x
+            return rows[index].reshape(x.shape[1:])
+
+        return self._start(key, jax.tree.map(entry, bank), params)
 
     def _drawn(self, keys: jax.Array) -> jax.Array:
         """A bank entry for each key, `int32[B]`.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from gpicljax.runtime.compiled import memory_of
 from gpicljax.typing import ArrayTree
 
 
@@ -74,15 +75,11 @@ def compile_within_memory(function: Any, what: str, *arguments: Any) -> tuple[An
     """
     start = time.monotonic()
     compiled = function.lower(*arguments).compile()
-    memory = compiled.memory_analysis()
-
-    def size(name: str) -> int:
-        return int(getattr(memory, f"{name}_size_in_bytes", 0))
-
+    argument_bytes, temporary_bytes = memory_of(compiled)
     cost = Cost(
         compile_s=time.monotonic() - start,
-        argument_bytes=size("argument"),
-        temporary_bytes=size("temp") + max(0, size("output") - size("alias")),
+        argument_bytes=argument_bytes,
+        temporary_bytes=temporary_bytes,
         free_bytes=free_bytes(arguments),
         margin=2.0 if jax.default_backend() == "cpu" else 1.0,
     )

@@ -12,6 +12,7 @@ from compiling import OPTIMISED
 
 import gpicljax
 from gpicljax import agents, batching
+from gpicljax.networks.attention import causal_attention
 
 
 @pytest.fixture
@@ -94,6 +95,26 @@ def test_what_only_few_need_is_made_for_all_unless_it_is_expensive(others_branch
     assert loops(lambda indices: jnp.sin(indices.astype(jnp.float32))) == 0
     assert loops(long) == 1
     assert loops(searched) == 2
+
+
+@pytest.mark.parametrize("window", [None, 1100])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_attention_of_accelerators_goes_through_all_keys_to_the_same_result(
+    window, restarts, request
+):
+    # Longer than two of its tiles.
+    q, k, v = jax.random.normal(jax.random.key(0), (3, 2, 1200, 1, 8))
+    starts = jax.random.bernoulli(jax.random.key(1), 0.002, (1200, 2)) if restarts else None
+
+    def loss(q, k, v):
+        return (causal_attention(q, k, v, starts=starts, window=window) ** 2).sum()
+
+    gradient = jax.value_and_grad(loss, (0, 1, 2))
+    on_cpu = jax.jit(gradient)(q, k, v)
+    request.getfixturevalue("others_branch")
+    program = jax.jit(lambda *x: gradient(*x))
+    elsewhere = program(q, k, v)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), on_cpu, elsewhere)
 
 
 def lowered(function, *arguments):

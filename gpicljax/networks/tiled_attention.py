@@ -33,6 +33,19 @@ EXP2_COEFFICIENTS = (
 )
 
 
+class _Sizes(NamedTuple):
+    """What suits a platform; any choice gives the same results up to rounding."""
+
+    rows: int  # queries of a tile, at most
+    heads: int | None  # that are worked on together, at most; None for all
+    waits: bool  # whether a loop may end where the data says
+
+
+# Four heads' tiles of 128 x 128 scores fit into a core's second cache. A GPU has to ask the host
+# whether a loop goes on unless the number of rounds is known: it goes through all tiles of keys.
+_CPU, _GPU, _TPU = _Sizes(128, 4, True), _Sizes(512, None, False), _Sizes(512, None, True)
+
+
 class _Plan(NamedTuple):
     """How the tiles lie; static. Lengths and positions count padding in.
 
@@ -44,14 +57,14 @@ class _Plan(NamedTuple):
     keys: int  # keys of the masked tile
     offset: int  # key at which the first query stands
     looped: bool
+    waits: bool  # whether the tiles of keys are only those that are seen
+    tiles: int  # of queries
 
 
 def tiled_attention(
     q: jax.Array, k: jax.Array, v: jax.Array, first: jax.Array | None, span: int | None
 ) -> jax.Array:
     """Causal attention over arrays `[B, H, d, T]`, with more keys than queries if need be.
-
-    Casts, pads and groups the heads.
 
     Args:
       q: float `[B, H, d, T]`; the last query stands at the last key.
@@ -63,60 +76,123 @@ def tiled_attention(
     Returns:
       Float `[B, H, d, T]` of the queries' dtype.
     """
-    batch, heads, width, length = q.shape
-    offset = k.shape[3] - length
     dtype = jnp.promote_types(q.dtype, jnp.float32)
-    on_cpu = jax.default_backend() == "cpu"  # sizes only: any choice is right on any platform
-    # Four heads' tiles of 128 x 128 scores fit into a core's second cache.
-    group = max(g for g in range(1, 5) if batch * heads % g == 0) if on_cpu else batch * heads
-    rows = min(128 if on_cpu else 512, -(-length // 16) * 16)
-    if span is not None and span <= 4 * rows:
-        rows = min(rows, 64)
-        plan = _Plan(rows, -(-(span - 1 + rows) // 16) * 16, offset, looped=False)
-    else:
-        plan = _Plan(rows, rows, offset, looped=True)
-    # Before: the first slice must not begin below 0, and tiles of the loop are aligned with those
-    # of the queries. After: as many keys as queries, which no true query sees.
-    before = -offset % rows if plan.looped else max(plan.keys - rows - offset, 0)
-    after = -length % rows
-    if before or (offset and first is None):
-        if first is None:
-            first = jnp.zeros((batch, length), jnp.int32)
-        first = first + before
-    plan = plan._replace(offset=offset + before)
-
-    def spread(x: jax.Array, before: int) -> jax.Array:
-        x = jnp.pad(x.astype(dtype), ((0, 0), (0, 0), (0, 0), (before, after)))
-        return x.reshape(-1, group, width, x.shape[3])
-
-    if first is not None:
-        first = jnp.pad(first.astype(jnp.int32), ((0, 0), (0, after)), mode="edge")
-        first = jnp.repeat(first, heads, axis=0).reshape(-1, group, length + after)
-    out: jax.Array = _attend(spread(q, 0), spread(k, before), spread(v, before), first, plan)  # type: ignore[assignment]
-    out = out.reshape(batch, heads, width, -1)
-    return out[..., :length].astype(q.dtype)
+    first = None if first is None else first.astype(jnp.int32)
+    out: jax.Array = _attend(q.astype(dtype), k.astype(dtype), v.astype(dtype), first, span)  # type: ignore[assignment]
+    return out.astype(q.dtype)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
 def _attend(
-    q: jax.Array, k: jax.Array, v: jax.Array, first: jax.Array | None, plan: _Plan
+    q: jax.Array, k: jax.Array, v: jax.Array, first: jax.Array | None, span: int | None
 ) -> jax.Array:
-    """`[N, G, d, T]`, `[N, G, d, S]` twice, `int32[N, G, T]` -> `[N, G, d, T]`."""
-    return _map(partial(_forward, plan), (q, k, v, first))[0]
+    """`[B, H, d, T]`, `[B, H, d, S]` twice, `int32[B, T]` -> `[B, H, d, T]`."""
+    return _on_platform(_all_forward, span, q, k, v, first)[0]
 
 
 def _attend_forward(
-    q: jax.Array, k: jax.Array, v: jax.Array, first: jax.Array | None, plan: _Plan
+    q: jax.Array, k: jax.Array, v: jax.Array, first: jax.Array | None, span: int | None
 ) -> tuple[jax.Array, Any]:
-    out, lse = _map(partial(_forward, plan), (q, k, v, first))
+    out, lse = _on_platform(_all_forward, span, q, k, v, first)
     return out, (q, k, v, first, out, lse)
 
 
-def _attend_backward(plan: _Plan, saved: Any, d_out: jax.Array) -> tuple[Any, ...]:
-    return *_map(partial(_backward, plan), (*saved, d_out)), None
+def _attend_backward(span: int | None, saved: Any, d_out: jax.Array) -> tuple[Any, ...]:
+    return *_on_platform(_all_backward, span, *saved, d_out), None
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
+
+
+def _on_platform(function: Any, span: int | None, *arrays: Any) -> Any:
+    cpu, tpu, gpu = (partial(function, sizes, span) for sizes in (_CPU, _TPU, _GPU))
+    return lax.platform_dependent(*arrays, cpu=cpu, tpu=tpu, default=gpu)
+
+
+class _Tiling(NamedTuple):
+    """How arrays of all heads become padded groups of heads, and groups' results theirs."""
+
+    plan: _Plan
+    group: int
+    before: int  # keys that are put before the first
+    after: int  # queries and keys that are put behind the last
+
+    def spread(self, x: jax.Array, before: int = 0) -> jax.Array:
+        """`[B, H, ..., T]` -> `[N, G, ..., before + T + after]`."""
+        x = jnp.pad(x, ((0, 0),) * (x.ndim - 1) + ((before, self.after),))
+        return x.reshape(-1, self.group, *x.shape[2:])
+
+    def joined(self, x: jax.Array, like: jax.Array, before: int = 0) -> jax.Array:
+        """The reverse, with the shape of `like` but for the axis of the width."""
+        x = x.reshape(*like.shape[:2], *x.shape[2:])
+        return x[..., before : before + like.shape[-1]]
+
+    def limits(self, first: jax.Array | None, like: jax.Array) -> jax.Array | None:
+        """The earliest keys, `int32[N, G, T]`."""
+        batch, heads, _, length = like.shape
+        if first is None and (self.before or self.plan.offset > self.before):
+            first = jnp.zeros((batch, length), jnp.int32)
+        if first is None:
+            return None
+        first = jnp.pad(first + self.before, ((0, 0), (0, self.after)), mode="edge")
+        return jnp.repeat(first, heads, axis=0).reshape(-1, self.group, first.shape[1])
+
+
+def _tiling(sizes: _Sizes, span: int | None, q: jax.Array, k: jax.Array) -> _Tiling:
+    batch, heads, _, length = q.shape
+    offset = k.shape[3] - length
+    together = batch * heads if sizes.heads is None else sizes.heads
+    group = max(g for g in range(1, together + 1) if batch * heads % g == 0)
+    rows = min(sizes.rows, -(-length // 16) * 16)
+    looped = span is None or span > 4 * rows
+    if span is None or looped:
+        keys = rows
+    else:
+        rows = min(rows, 64)
+        keys = -(-(span - 1 + rows) // 16) * 16
+    # Before: the first slice must not begin below 0, and tiles of the loop are aligned with those
+    # of the queries. After: as many keys as queries, which no true query sees.
+    before = -offset % rows if looped else max(keys - rows - offset, 0)
+    tiles = -(-length // rows)
+    plan = _Plan(rows, keys, offset + before, looped, sizes.waits, tiles)
+    return _Tiling(plan, group, before, tiles * rows - length)
+
+
+def _all_forward(
+    sizes: _Sizes,
+    span: int | None,
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    first: jax.Array | None,
+) -> tuple[jax.Array, jax.Array]:
+    """Outputs `[B, H, d, T]` and log2-sum-exp2 `[B, H, T]`."""
+    tiling = _tiling(sizes, span, q, k)
+    keys, values = (tiling.spread(x, tiling.before) for x in (k, v))
+    arrays = (tiling.spread(q), keys, values, tiling.limits(first, q))
+    out, lse = _map(partial(_forward, tiling.plan), arrays)
+    return tiling.joined(out, q), tiling.joined(lse, q)
+
+
+def _all_backward(
+    sizes: _Sizes,
+    span: int | None,
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    first: jax.Array | None,
+    out: jax.Array,
+    lse: jax.Array,
+    d_out: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Gradients of q, k and v, of their shapes."""
+    tiling = _tiling(sizes, span, q, k)
+    keys, values = (tiling.spread(x, tiling.before) for x in (k, v))
+    later = (tiling.spread(x) for x in (out, lse, d_out))
+    arrays = (tiling.spread(q), keys, values, tiling.limits(first, q), *later)
+    d_q, d_k, d_v = _map(partial(_backward, tiling.plan), arrays)
+    before = tiling.before
+    return tiling.joined(d_q, q), tiling.joined(d_k, k, before), tiling.joined(d_v, v, before)
 
 
 def _map(function: Any, arrays: tuple[Any, ...]) -> Any:
@@ -170,31 +246,36 @@ def _lowest_of_all(_: int, __: Any, x: jax.Array) -> tuple[jax.Array, bool]:
 
 
 def _loop(plan: _Plan, i: jax.Array, first: jax.Array | None, tile: Any, carry: ArrayTree) -> Any:
-    """Applies `tile(start, keys, masked, carry)` to the tiles of keys of the i-th tile of queries.
+    """Applies `tile(start, keys, end, carry)` to the tiles of keys of the i-th tile of queries.
 
     Args:
       plan: the plan.
       i: `int32[]`.
       first: of the tile's queries, `int32[G, rows]`.
-      tile: the function.
+      tile: the function; keys from `end` on are masked, and all are seen if it is None.
       carry: what it passes on.
     """
     diagonal = plan.offset + i * plan.rows
     if plan.looped:
 
-        def run(start: jax.Array, stop: jax.Array, masked: bool, carry: ArrayTree) -> Any:
+        def run(start: Any, stop: Any, end: jax.Array | None, carry: ArrayTree) -> Any:
             def body(j: jax.Array, carry: ArrayTree) -> Any:
-                return tile(j * plan.rows, plan.rows, masked, carry)
+                return tile(j * plan.rows, plan.rows, end, carry)
 
             return lax.fori_loop(start, stop, body, carry)
 
         stop, clear = diagonal // plan.rows, jnp.int32(0)
-        if first is not None:
-            # From `clear` on, all queries see the whole tile.
-            clear = jnp.minimum(-(lowest(-first) // plan.rows), stop)
-            carry = run(lowest(first) // plan.rows, clear, True, carry)
-        carry = run(clear, stop, False, carry)
-    return tile(diagonal + plan.rows - plan.keys, plan.keys, True, carry)
+        if not plan.waits:
+            most = (plan.offset + (plan.tiles - 1) * plan.rows) // plan.rows
+            carry = run(0, most, stop * plan.rows, carry)
+        else:
+            if first is not None:
+                # From `clear` on, all queries see the whole tile.
+                clear = jnp.minimum(-(lowest(-first) // plan.rows), stop)
+                carry = run(lowest(first) // plan.rows, clear, stop * plan.rows, carry)
+            carry = run(clear, stop, None, carry)
+    end = diagonal + plan.rows
+    return tile(end - plan.keys, plan.keys, end, carry)
 
 
 def _forward(
@@ -215,12 +296,13 @@ def _forward(
         seen = None if first is None else _slice(first, i * rows, rows, 1)
         place = plan.offset + i * rows + jnp.arange(rows, dtype=jnp.int32)
 
-        def tile(start: jax.Array, keys: int, masked: bool, carry: ArrayTree) -> Any:
+        def tile(start: jax.Array, keys: int, end: jax.Array | None, carry: ArrayTree) -> Any:
             most, total, value = carry
             score = jnp.einsum("gkd,gdq->gkq", _slice(k, start, keys, 1), queries)
-            if masked:
+            if end is not None:
                 key = (start + jnp.arange(keys, dtype=jnp.int32))[:, None]
-                mask = key <= place if seen is None else (key <= place) & (key >= seen[:, None])
+                mask = key <= jnp.minimum(place, end - 1)
+                mask = mask if seen is None else mask & (key >= seen[:, None])
                 score = jnp.where(mask, score, jnp.asarray(MASKED, score.dtype))
             new = jnp.maximum(most, score.max(1))
             weight, decay = _exp2(score - new[:, None]), _exp2(most - new)
@@ -268,13 +350,14 @@ def _backward(
         seen = None if first is None else _slice(first, i * rows, rows, 1)
         place = (plan.offset + i * rows + jnp.arange(rows, dtype=jnp.int32))[:, None]
 
-        def tile(start: jax.Array, keys: int, masked: bool, carry: ArrayTree) -> Any:
+        def tile(start: jax.Array, keys: int, end: jax.Array | None, carry: ArrayTree) -> Any:
             d_query, dk, dv = carry
             key_across, value_across = (_slice(x, start, keys, 2) for x in across[2:])
             score = jnp.einsum("gqd,gdk->gqk", query, key_across)
-            if masked:
+            if end is not None:
                 key = start + jnp.arange(keys, dtype=jnp.int32)
-                mask = key <= place if seen is None else (key <= place) & (key >= seen[:, :, None])
+                mask = key <= jnp.minimum(place, end - 1)
+                mask = mask if seen is None else mask & (key >= seen[:, :, None])
                 score = jnp.where(mask, score, jnp.asarray(MASKED, score.dtype))
             weight = _exp2(score - total)
             d_weight = jnp.einsum("gqd,gdk->gqk", d_value, value_across)

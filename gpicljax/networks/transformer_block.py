@@ -179,10 +179,14 @@ def _write(
 def _look_up(q: jax.Array, cache: KVCache, layer: jax.Array, context: Context) -> jax.Array:
     """Attention of a step's queries `[B, H, d, T]` over the cache -> `[B, H, d, T]`.
 
-    Slot by slot only as far as the longest trial has come, with an online softmax.
+    Slot by slot, with an online softmax, only as far as the longest trial has come; but on a GPU
+    all slots, for it would have to ask the host for the number of rounds.
     """
     visible, used = context.visible, context.used
     assert visible is not None and used is not None
+    used = jax.lax.platform_dependent(
+        used, cuda=lambda used: jnp.full_like(used, cache.capacity), default=lambda used: used
+    )
     batch, heads, size, tokens = q.shape
     count = min(MOST_SLOTS, cache.capacity)
     q = q.astype(default_float()) / size**0.5

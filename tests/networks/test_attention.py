@@ -185,7 +185,7 @@ def test_vmap_and_checkpoint():
 
 
 def equations(jaxpr):
-    """(name, shapes of the results) of all equations, also of inner functions.
+    """(name, shapes of the results) of all equations, also of inner functions, on a CPU.
 
     A loop comes as "while condition" with the shapes within its condition.
     """
@@ -194,7 +194,10 @@ def equations(jaxpr):
         if equation.primitive.name == "while":
             inner = equation.params["cond_jaxpr"].jaxpr.eqns
             yield "while condition", [x.aval.shape for e in inner for x in e.outvars]
-        for value in jax.tree.leaves(list(equation.params.values())):
+        params = dict(equation.params)
+        if platforms := params.get("branches_platforms"):
+            params["branches"] = params["branches"][platforms.index(("cpu",))]
+        for value in jax.tree.leaves(list(params.values())):
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
                 yield from equations(inner)

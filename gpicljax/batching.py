@@ -149,6 +149,32 @@ def _(_: int, batched: Any, flag: jax.Array) -> tuple[jax.Array, bool]:
     return any_across_vmap(flag.any(0) if batched[0] else flag), False
 
 
+def unless_known(ask: Callable[..., T], known: Any, *arguments: Any) -> T:
+    """What a loop goes by: `ask(*arguments)`, or `known` on a GPU.
+
+    For rounds that change nothing once the work is done. A GPU asks the host in every round whether
+    there is another, unless their number is known when the program is compiled.
+
+    Args:
+      ask: of arrays; the number of rounds that are needed, or whether one more is.
+      known: the most rounds that can be needed, or True beside another condition that ends them.
+      *arguments: of `ask`.
+
+    Example:
+      >>> lengths = jnp.array([2, 3])
+      >>> rounds = unless_known(jnp.max, 10, lengths)
+      >>> halved = lambda _, x: jnp.maximum(x // 2, 0)
+      >>> jax.lax.fori_loop(0, rounds, halved, jnp.int32(8)).tolist()
+      1
+    """
+
+    def always(*arguments: Any) -> Any:
+        shape = jax.eval_shape(ask, *arguments)
+        return jnp.full(shape.shape, known, shape.dtype)
+
+    return jax.lax.platform_dependent(*arguments, cpu=ask, tpu=ask, default=always)
+
+
 def update_compacted(
     need: jax.Array, current: ArrayTree, make: Callable[[jax.Array], Any], group: int
 ) -> Any:
@@ -196,6 +222,10 @@ def _everywhere(
     return select(need, jax.tree.unflatten(jax.tree.structure(shapes), leaves), current)
 
 
+_VIEWS = ("broadcast_in_dim", "reshape", "squeeze")
+"""Operations that compute nothing."""
+
+
 def _numbers(jaxpr: Any) -> float:
     """How many numbers a program computes; infinitely many where a loop's end depends on data."""
     total = 0.0
@@ -207,7 +237,7 @@ def _numbers(jaxpr: Any) -> float:
             inner = [x for x, names in zip(inner, platforms, strict=True) if names != ("cpu",)]
         times = equation.params["length"] if equation.primitive.name == "scan" else 1
         total += times * sum(map(_numbers, inner))
-        if not inner:
+        if not inner and equation.primitive.name not in _VIEWS:
             total += sum(x.aval.size for x in equation.outvars)
     return total
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
 
+from gpicljax.batching import unless_known
 from gpicljax.networks.attention import Implementation, attention_across
 from gpicljax.networks.layers import LayerNorm, Linear, default_float, gelu, scaled_uniform
 from gpicljax.networks.tiled_attention import MASKED
@@ -184,9 +185,6 @@ def _look_up(q: jax.Array, cache: KVCache, layer: jax.Array, context: Context) -
     """
     visible, used = context.visible, context.used
     assert visible is not None and used is not None
-    used = jax.lax.platform_dependent(
-        used, cuda=lambda used: jnp.full_like(used, cache.capacity), default=lambda used: used
-    )
     batch, heads, size, tokens = q.shape
     count = min(MOST_SLOTS, cache.capacity)
     q = q.astype(default_float()) / size**0.5
@@ -213,7 +211,8 @@ def _look_up(q: jax.Array, cache: KVCache, layer: jax.Array, context: Context) -
 
     zeros = jnp.zeros((batch, heads, tokens), q.dtype)
     carry = (zeros + MASKED / 2, zeros, jnp.zeros(q.shape, q.dtype))
-    chunks = (used + count - 1) // count
+    most = -(-cache.capacity // count)
+    chunks = unless_known(lambda used: (used + count - 1) // count, most, used)
     _, total, value = jax.lax.fori_loop(jnp.int32(0), chunks, chunk, carry)
     # A token that is not there sees nothing.
     return (value / jnp.where(total > 0, total, 1)[:, :, None]).astype(cache.values.dtype)

@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import random
-from gpicljax.batching import batch_last
+from gpicljax.batching import batch_last, unless_known
 
 _TOLERANCE = 1e-6  # so that 0.28 of 25 cells are 7, however 0.28 is rounded
 
@@ -155,7 +155,8 @@ def _spanning_tree(
 
     label = jnp.broadcast_to(jnp.asarray(site)[..., None], (k, k, batch))
     start = label, (across, along, jnp.full_like(waits, far))
-    _, times = jax.lax.fori_loop(0, sites.max() ** 2 - 1, open_wall, start)
+    rounds = unless_known(lambda sites: sites.max() ** 2 - 1, k**2 - 1, sites)
+    _, times = jax.lax.fori_loop(0, rounds, open_wall, start)
     return tuple(time == -far for time in times)
 
 

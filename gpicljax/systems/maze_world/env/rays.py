@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from gpicljax.batching import unless_known
+
 # A ray's word: the cell it is in and two flags.
 _CELL, _ACROSS, _STOPPED = (np.uint32(v) for v in ((1 << 24) - 1, 1 << 30, 1 << 31))
 # A beam's word: its depth, with the landmark in the last bits.
@@ -178,7 +180,8 @@ def trace(mazes: Mazes, shots: Shots, rays: Rays) -> Reached:
 
     def any_left(carry: tuple[jax.Array, Reached]) -> jax.Array:
         count, reached = carry
-        return (count < 2 * n) & jnp.any(reached.word < _STOPPED)
+        left = unless_known(lambda word: jnp.any(word < _STOPPED), True, reached.word)
+        return (count < 2 * n) & left
 
     def onward(carry: tuple[jax.Array, Reached]) -> tuple[jax.Array, Reached]:
         count, (word, x, y) = carry

@@ -59,7 +59,7 @@ class VectorState:
       ended: `bool[B]`, the last step ended the instance's episode.
       episode: `int32[B]`, index of the episode within its trial.
       trial_time: `int32[]`, steps since the trials began (`"synchronous"` only).
-      bank: blueprints `[P, ...]` (`"bank"` only).
+      bank: blueprints, arrays of each as one row, `[P, N]` (`"bank"` only).
       bank_key: typed key `[]` of its renewals (`"bank"` only).
       cursor: `int32[]`, next bank entry to be renewed.
     """
@@ -198,8 +198,18 @@ class VectorEnv:
         return task, self.env.initial(state_key, task)
 
     def _blueprints(self, keys: jax.Array, params: ArrayTree) -> Any:
+        def rows(key: jax.Array) -> Any:
+            # A TPU stores arrays in tiles of 8 x 128, which small last axes would leave empty.
+            return jax.tree.map(
+                lambda x: x.reshape(-1) if jnp.ndim(x) > 1 else x, self._blueprint(key, params)
+            )
+
         # In tiles that stay in cache, and whose slowest member does not hold up the whole bank.
-        return jax.lax.map(lambda key: self._blueprint(key, params), keys, batch_size=512)
+        return jax.lax.map(rows, keys, batch_size=512)
+
+    @functools.cached_property
+    def _blueprint_shapes(self) -> Any:
+        return jax.eval_shape(self._blueprint, jax.random.key(0), self.params)
 
     def _start(self, key: jax.Array, blueprint: ArrayTree, params: ArrayTree) -> tuple[Any, Any]:
         if self.tasks is not None:
@@ -212,12 +222,10 @@ class VectorEnv:
     def _from_bank(
         self, key: jax.Array, index: jax.Array, bank: ArrayTree, params: ArrayTree
     ) -> Any:
-        def entry(x: jax.Array) -> jax.Array:
-            # As rows: a TPU stores arrays in tiles of 8 x 128, which small last axes leave empty.
-            rows = x.reshape(len(x), -1) if x.ndim > 2 else x
-            return rows[index].reshape(x.shape[1:])
-
-        return self._start(key, jax.tree.map(entry, bank), params)
+        blueprint = jax.tree.map(
+            lambda x, like: x[index].reshape(like.shape), bank, self._blueprint_shapes
+        )
+        return self._start(key, blueprint, params)
 
     def _drawn(self, keys: jax.Array) -> jax.Array:
         """A bank entry for each key, `int32[B]`.

@@ -4,6 +4,8 @@ None is needed here. Programs are lowered for them, and where a CPU has a branch
 other one is run on the CPU.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ from compiling import OPTIMISED
 import gpicljax
 from gpicljax import agents, batching
 from gpicljax.networks.attention import causal_attention
+from gpicljax.runtime import targets
 
 
 @pytest.fixture
@@ -175,3 +178,67 @@ def test_a_program_that_asks_the_host_is_found():
 
     with pytest.raises(NotImplementedError, match="callback"):
         lowered(asking)
+
+
+BUDGETS = {
+    # Kernels that an H100 starts for a step of 1,024 instances with random actions: with a bank,
+    # and with fresh starts where these are cheap.
+    "Acrobot-v1": (10, 28),
+    "BernoulliBandit-v0": (9, 9),
+    "ByteStream-v0": (107, 125),
+    "CliffWalking-v1": (14, 29),
+    "FrozenLake-v1": (18, 24),
+    "InvertedDoublePendulum-v5": (40, 48),
+    "LunarLander-v3": (25, 43),
+    "MazeWorld-v0": (28, None),
+    "MetaLanguage-v0": (16, None),
+    "MetaRG-v1": (27, None),
+    "MountainCar-v0": (13, 17),
+    "Pendulum-v1": (8, 11),
+    "Recall-v0": (12, 20),
+}
+CHEAP = [(env_id, "bank") for env_id in BUDGETS] + [
+    (env_id, "fresh") for env_id, (_, fresh) in BUDGETS.items() if fresh
+]
+
+
+def compiled_steps(machine, env_id, resets, num_envs=1024):
+    """Rewards and ends of a thousand steps, compiled for a machine; skips without its compiler."""
+    try:
+        there = targets.target(machine)
+    except ModuleNotFoundError as error:
+        pytest.skip(str(error))
+    vec = gpicljax.VectorEnv(env_id, num_envs, resets=resets)
+    space = vec.env.action_space()
+
+    def step(vstate, key):
+        actions = jax.vmap(space.sample)(jax.random.split(key, num_envs))
+        vstate, timestep = vec.step(vstate, actions)
+        return vstate, (timestep.reward, timestep.terminated)
+
+    # The state makes room for the next one, as in a run.
+    @functools.partial(jax.jit, donate_argnums=0)
+    def steps(vstate, key):
+        return jax.lax.scan(step, vstate, jax.random.split(key, 1000))
+
+    vstate, _ = jax.eval_shape(vec.init, KEY)
+    return targets.report(targets.compile_for(there, steps, vstate, KEY))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("env_id", "resets"), CHEAP)
+def test_a_gpu_starts_few_kernels_for_a_step_and_never_asks_the_host(env_id, resets):
+    made = compiled_steps("h100", env_id, resets)
+    kernels = made.program.main_loop.body.kernels
+    print(f"\n{env_id}, {resets}: {kernels} kernels a step")
+    assert made.data_loops == 0
+    assert kernels <= BUDGETS[env_id][resets == "fresh"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("env_id", "most"), [("MetaLanguage-v0", 150), ("MetaRG-v1", 60)])
+@pytest.mark.parametrize("resets", ["bank", "fresh"])
+def test_small_arrays_fill_the_tiles_of_a_tpu(env_id, most, resets):
+    made = compiled_steps("v5e", env_id, resets)
+    print(f"\n{env_id}, {resets}: {made.temporary_bytes / 2**20:.0f} MiB of temporaries")
+    assert made.temporary_bytes < most * 2**20

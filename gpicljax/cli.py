@@ -1,6 +1,7 @@
 """The command `gpicljax`.
 
     gpicljax run meta_rg --seeds 6
+    gpicljax compile meta_rg --target h100 v5e:4x4
     gpicljax runs list
     gpicljax environments MazeWorld-v0
     gpicljax play MazeWorld-v0
@@ -39,6 +40,23 @@ def run(arguments: Sequence[str]) -> int:
     if name not in STUDIES:
         return _refused(unknown("study", name, STUDIES))
     run_study(name, flags)
+    return 0
+
+
+def compile_study(arguments: Sequence[str]) -> int:
+    """Compiles a study for other machines: `gpicljax compile STUDY --target h100 [v5e:4x4 ...]`."""
+    usage = "gpicljax compile STUDY --target TARGET [TARGET ...] [flags]"
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"usage: {usage}\n\nIt is `gpicljax run STUDY --dry-run` with these flags. Targets:")
+        print("  h100, h200       a GPU; h100:8, eight of one host; h100:2x8, of two hosts")
+        print("  v5e, v5p, v6e    a TPU chip; v5e:4x4, a slice of this topology")
+        return 0
+    name, *flags = arguments
+    if name not in STUDIES:
+        return _refused(unknown("study", name, STUDIES))
+    if not any(flag.partition("=")[0] == "--target" for flag in flags):
+        return _refused(f"--target: got none; accepted: {usage}")
+    run_study(name, ["--dry-run", *flags])
     return 0
 
 
@@ -100,6 +118,7 @@ def environments(arguments: Sequence[str]) -> int:
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": run,
+    "compile": compile_study,
     "runs": runs,
     "play": play,
     "serve": serve,

@@ -26,7 +26,7 @@ import textwrap
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 
 import tyro
 
@@ -81,6 +81,8 @@ class RunConfig:
       requeue: Continue this run if there is one, else start it: for jobs that are started again.
       overwrite: Delete an existing run of this name first.
       dry_run: Report size, memory and expected duration without training.
+      target: With --dry-run, compile an update for these machines, which need not be at hand: h100,
+        h200, v5e, v5p, v6e, or several chips, such as h100:8 and v5e:4x4.
       progress: Draw a progress line.
       distributed: Join the other processes of this job (SLURM, Open MPI, Kubernetes, Cloud TPU, or
         JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID).
@@ -93,6 +95,9 @@ class RunConfig:
       'cpu-small'
     """
 
+    trains: ClassVar[bool] = False
+    """Whether it is the configuration of a training."""
+
     preset: str = "quick"
     seeds: Count = 6
     seed: Annotated[int, Range(0, 2**32 - 1)] = 0
@@ -102,6 +107,7 @@ class RunConfig:
     requeue: bool = False
     overwrite: bool = False
     dry_run: bool = False
+    target: tuple[str, ...] = ()
     progress: bool = True
     distributed: bool = False
     log_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
@@ -133,6 +139,9 @@ class RunConfig:
             check_config(
                 installed, "log_to", name, "what is installed; pip install 'gpicljax[log]'"
             )
+        if self.target:
+            check_config(self.trains, "target", self.target, "none, for this study trains nothing")
+            check_config(self.dry_run, "target", self.target, "targets with --dry-run only")
         ways = [way for way in ("resume", "requeue", "overwrite") if getattr(self, way)]
         check_config(len(ways) <= 1, " and ".join(ways), (True,) * len(ways), "at most one of them")
         above = next(path for path in (self.runs_dir, *self.runs_dir.parents) if path.exists())
@@ -154,6 +163,8 @@ class TrainingConfig(RunConfig):
       >>> config.run_name, config.updates(1_024)
       ('quick', 98)
     """
+
+    trains: ClassVar[bool] = True
 
     observations: Count = 1_000_000
     log_lines: Count = 40

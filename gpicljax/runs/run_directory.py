@@ -31,6 +31,7 @@ IRRELEVANT = (
     "overwrite",
     "progress",
     "dry_run",
+    "target",
     "runs_dir",
     "log_to",
     "profile",

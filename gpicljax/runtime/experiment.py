@@ -25,8 +25,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpicljax.checks import refusal
 from gpicljax.data.shard_files import ShardError
 from gpicljax.runs.config import (
+    ConfigError,
     TrainingConfig,
     as_config_error,
     exit_with_error,
@@ -38,6 +40,7 @@ from gpicljax.runs.metrics import in_words, not_finite_since
 from gpicljax.runs.progress import Progress, announce
 from gpicljax.runs.provenance import provenance
 from gpicljax.runs.run_directory import RunDirectory, open_run, write_summary
+from gpicljax.runtime.compile_update import update_in_words
 from gpicljax.runtime.dry_run import TooLargeError, compile_within_memory, parameter_count, timed
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.loop import NOT_FINITE_CODE, run_chunks
@@ -57,7 +60,8 @@ from gpicljax.runtime.program import (
     replica_names,
 )
 from gpicljax.runtime.replicas import Replicas
-from gpicljax.runtime.training import Training, start_training
+from gpicljax.runtime.targets import Target, leave_accelerators_alone, target
+from gpicljax.runtime.training import Training, plan_training, start_training
 from gpicljax.storage import SavedError
 from gpicljax.typing import ArrayTree
 
@@ -136,7 +140,11 @@ def run_config(
     """
     with failures_reported():
         _set_up(config)
+        targets = _targets(config)
         program = _built(build, config)
+        if targets:
+            _compile_update(config, program, targets)
+            return None
         replicas = _replicas(config, program)
         if config.dry_run:
             _dry_run(config, program, replicas)
@@ -165,9 +173,22 @@ def _set_up(config: TrainingConfig) -> None:
             importlib.import_module("matplotlib")
         except ValueError as error:
             exit_with_error(f"MPLBACKEND: {error}")
-    enable_compilation_cache()
+    if config.target:  # compilation is timed, and what it makes cannot run here
+        leave_accelerators_alone()
+    else:
+        enable_compilation_cache()
     join_cluster(config)
     one_device_per_core()
+
+
+def _targets(config: TrainingConfig) -> list[Target]:
+    """The machines to compile for; the process ends with a message where there is no such one."""
+    try:
+        return [target(name) for name in config.target]
+    except ValueError as error:
+        exit_with_error(ConfigError(str(error)))
+    except ModuleNotFoundError as error:
+        exit_with_error(error)
 
 
 def _built(build: Callable[[ConfigT], Program], config: ConfigT) -> Program:
@@ -182,10 +203,12 @@ def _built(build: Callable[[ConfigT], Program], config: ConfigT) -> Program:
 # Where the runs are ------------------------------------------------------------------------------
 
 
-def _replicas(config: TrainingConfig, program: Program) -> Replicas:
-    """All seeds of all cells, cell by cell."""
+def _replicas(
+    config: TrainingConfig, program: Program, devices: Sequence[Any] | None = None
+) -> Replicas:
+    """All seeds of all cells, cell by cell, on these devices or on those of this run."""
     names = replica_names(config, program)
-    return Replicas(names, make_mesh(devices_for(len(names))))
+    return Replicas(names, make_mesh(devices_for(len(names), devices), devices))
 
 
 def _keys(config: TrainingConfig, program: Program, use: str) -> jax.Array:
@@ -436,17 +459,11 @@ def _save_agents(outcome: RunResult, written: Report, replicas: Replicas) -> Non
 def _dry_run(config: TrainingConfig, program: Program, replicas: Replicas) -> None:
     """Prints exact sizes, one compiled update's memory and time, and the projected hours."""
     each, chunks = config.chunks(program.observations)
-    sizes = {}
-    if program.init is not None:
-        cell = next(iter(program.cells.values()))
-        shapes = jax.eval_shape(program.init, jax.random.key(0), cell)
-        observations = _observations_in_words(config, program)
-        sizes = {
-            "parameters per agent": f"{parameter_count(shapes.params):,}",
-            "observations": f"{observations}, in {each * chunks:,} updates",
-            "seeds": _devices_in_words(config, program, replicas),
-        }
-    announce(f"dry run of {config.run_name}: {program.title}", {**program.details, **sizes})
+    seeds = {"seeds": _devices_in_words(config, program, replicas)} if program.init else {}
+    announce(
+        f"dry run of {config.run_name}: {program.title}",
+        {**program.details, **_sizes(config, program), **seeds},
+    )
     if program.init is None or not chunks:
         return
     update, one = "one update of all seeds", np.int32(1)
@@ -469,3 +486,34 @@ def _dry_run(config: TrainingConfig, program: Program, replicas: Replicas) -> No
             "projected training": f"{seconds * each * chunks / 3600:.3f} hours",
         },
     )
+
+
+def _sizes(config: TrainingConfig, program: Program) -> dict[str, str]:
+    """Sizes that do not depend on devices; none without agents."""
+    if program.init is None:
+        return {}
+    each, chunks = config.chunks(program.observations)
+    cell = next(iter(program.cells.values()))
+    shapes = jax.eval_shape(program.init, jax.random.key(0), cell)
+    observations = _observations_in_words(config, program)
+    return {
+        "parameters per agent": f"{parameter_count(shapes.params):,}",
+        "observations": f"{observations}, in {each * chunks:,} updates",
+    }
+
+
+def _compile_update(config: TrainingConfig, program: Program, targets: Sequence[Target]) -> None:
+    """Prints what an update needs on machines that are not at hand."""
+    if program.init is None or program.update is None or not program.observations:
+        accepted = f"a study that trains; {config.run_name} trains nothing"
+        exit_with_error(ConfigError(refusal("target", config.target, accepted)))
+    announce(
+        f"dry run of {config.run_name}: {program.title}",
+        {**program.details, **_sizes(config, program)},
+    )
+    keys, cells = _keys(config, program, "train"), _cells(config, program)
+    for on in targets:
+        replicas = _replicas(config, program, on.devices)
+        log_once(f"compiling one update for {on.name} ...")
+        plan = plan_training(program, replicas, keys, cells, 1, on.devices)
+        announce(f"one update of all seeds on {on.name}", update_in_words(plan, on))

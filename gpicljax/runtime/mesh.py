@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,19 +76,21 @@ def one_device_per_core(most: int | None = None) -> int:
     return jax.local_device_count("cpu")
 
 
-def devices_for(replicas: int) -> int:
+def devices_for(replicas: int, devices: Sequence[Any] | None = None) -> int:
     """How many of the devices to use, so that none of them runs more surplus replicas than it must.
 
     Args:
       replicas: independent programs to spread, at least 1.
+      devices: all of them; those of this run by default.
 
     Returns:
       The smallest number of devices that keeps the longest queue as short as all of them would; the
       same number in every process.
     """
-    processes = jax.process_count()
+    there = jax.devices() if devices is None else devices
+    processes = len({device.process_index for device in there})
     each = -(-replicas // processes)
-    longest = -(-each // jax.local_device_count())
+    longest = -(-each // (len(there) // processes))
     return processes * -(-each // longest)
 
 
@@ -129,7 +131,7 @@ def per_replica(
         specs = tuple(PartitionSpec(AXIS) if axis == 0 else PartitionSpec() for axis in axes)
         return _spread(jax.vmap(function, axes), mesh, specs, PartitionSpec(AXIS))(*arguments)
 
-    options = dict(compiler_options)
+    options = _options(mesh, compiler_options)
     return jax.jit(batched, donate_argnums=donate_argnums, compiler_options=options)
 
 
@@ -156,7 +158,12 @@ def per_part(
     """
     specs, same = partition(PartitionSpec(AXIS), PartitionSpec()), PartitionSpec()
     spread = _spread(update, mesh, (specs, *[same] * more), (specs, same))
-    return jax.jit(spread, donate_argnums=0, compiler_options=FAST_COMPILE)
+    return jax.jit(spread, donate_argnums=0, compiler_options=_options(mesh, FAST_COMPILE))
+
+
+def _options(mesh: Mesh, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the CPU's compiler; on a GPU, the level would slow its kernels down."""
+    return dict(options) if mesh.devices.flat[0].platform == "cpu" else {}
 
 
 def _spread(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
@@ -169,11 +176,12 @@ def _spread(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: 
     )
 
 
-def make_mesh(num_devices: int | None = None) -> Mesh:
+def make_mesh(num_devices: int | None = None, devices: Sequence[Any] | None = None) -> Mesh:
     """A one-dimensional mesh with the axis `data`.
 
     Args:
       num_devices: how many devices to use; all of them (of all processes) by default.
+      devices: to choose from; those of this run by default. They need not be at hand.
 
     Returns:
       The mesh. Its axis is `AxisType.Auto`: the compiler places what the program leaves open.
@@ -185,13 +193,13 @@ def make_mesh(num_devices: int | None = None) -> Mesh:
       >>> make_mesh(1).axis_names
       ('data',)
     """
-    devices = jax.devices()
+    devices = [*(jax.devices() if devices is None else devices)]
     wanted = len(devices) if num_devices is None else num_devices
     check(1 <= wanted <= len(devices), "num_devices", num_devices, f"1 to {len(devices)}")
-    processes = jax.process_count()
-    if processes > 1:
+    indices = sorted({device.process_index for device in devices})
+    if (processes := len(indices)) > 1:
         # A process without a device in the mesh could not even take part in the calls.
-        each = [[d for d in devices if d.process_index == i] for i in range(processes)]
+        each = [[d for d in devices if d.process_index == i] for i in indices]
         share, rest = divmod(wanted, processes)
         there = [len(own) for own in each]
         accepted = f"the same number in each of the {processes} processes, which have {there}"
@@ -253,6 +261,26 @@ def shard_parts(tree: T, mesh: Mesh, partition: Callable[[Any, Any], T]) -> T:
     split = partition(True, False)
     return jax.tree.map(
         lambda b, part: shard_leading(part, mesh) if b else whole(part), split, tree
+    )
+
+
+def parts_like(shapes: T, mesh: Mesh, partition: Callable[[Any, Any], Any]) -> T:
+    """The shapes of a training state, spread as `shard_parts` spreads it; nothing is moved.
+
+    Args:
+      shapes: pytree of shapes, see `jax.eval_shape`.
+      mesh: the mesh; its devices need not be at hand.
+      partition: as for `shard_parts`.
+    """
+
+    def like(split: bool, leaf: Any) -> jax.ShapeDtypeStruct:
+        spec = PartitionSpec(AXIS) if split and leaf.shape else PartitionSpec()
+        return leaf.update(sharding=NamedSharding(mesh, spec))
+
+    return jax.tree.map(
+        lambda split, part: jax.tree.map(lambda leaf: like(split, leaf), part),
+        partition(True, False),
+        shapes,
     )
 
 

@@ -56,6 +56,11 @@ class Replicas:
         """Whether there are surplus replicas."""
         return len(self.places) > self.count
 
+    def repeated(self, tree: T) -> T:
+        """Runs `[count, ...]` and the surplus replicas after them, `[replicas, ...]`."""
+        places = self.places
+        return jax.tree.map(lambda x: x[places], tree)
+
     def spread(self, tree: T) -> T:
         """Puts runs on the devices.
 
@@ -65,8 +70,7 @@ class Replicas:
         Returns:
           The same with leaves `[replicas, ...]`, spread over the mesh.
         """
-        places = self.places
-        return shard_leading(jax.tree.map(lambda x: x[places], tree), self.mesh)
+        return shard_leading(self.repeated(tree), self.mesh)
 
     def fetch(self, tree: ArrayTree) -> Any:
         """Brings runs back to the host, in every process.

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jaxlib.version
-import numpy as np
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
@@ -213,14 +212,26 @@ def _installed(module: str) -> bool:
         return False
 
 
+def leave_accelerators_alone() -> None:
+    """Computes on the CPU from here on, unless `JAX_PLATFORMS` says otherwise.
+
+    What compiles for another machine needs none of this one's accelerators, and compilers for
+    accelerators that are not there would be asked for devices. Call it before the first
+    computation.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # the compilers' notes about drivers
+    if "JAX_PLATFORMS" not in os.environ:
+        jax.config.update("jax_platforms", "cpu")
+
+
 def compile_for(target: str | Target, function: Any, *arguments: Any) -> CompiledFor:
     """Compiles a function for a machine that is not at hand.
 
     Args:
       target: the machine or its name.
       function: a function of pytrees of arrays, jitted or not.
-      *arguments: arrays, or their `jax.ShapeDtypeStruct`. Those without a sharding over devices of
-        the target are put on its first device.
+      *arguments: arrays, or their `jax.ShapeDtypeStruct`. If none has a sharding over devices of
+        the target, all are put on its first device.
 
     Returns:
       The compiled function, which cannot be called here.
@@ -239,7 +250,10 @@ def compile_for(target: str | Target, function: Any, *arguments: Any) -> Compile
     on = _target(target) if isinstance(target, str) else target
     jitted = function if hasattr(function, "trace") else jax.jit(function)
     start = time.monotonic()
-    placed = jax.tree.map(lambda x: _on(on, x), arguments)
+    placed = jax.tree.map(lambda x: _without_values(on, x), arguments)
+    if not any(x.sharding for x in jax.tree.leaves(placed)):
+        first = SingleDeviceSharding(on.devices[0])
+        placed = jax.tree.map(lambda x: x.update(sharding=first), placed)
     lowered = jitted.trace(*placed).lower(lowering_platforms=(on.platform,))
     try:
         executable = lowered.compile()
@@ -250,14 +264,12 @@ def compile_for(target: str | Target, function: Any, *arguments: Any) -> Compile
     return CompiledFor(on, executable, time.monotonic() - start)
 
 
-def _on(target: Target, leaf: Any) -> jax.ShapeDtypeStruct:
-    """An argument without its values, on devices of the target."""
+def _without_values(target: Target, leaf: Any) -> jax.ShapeDtypeStruct:
+    """An argument's shape, with its sharding where that is over devices of the target."""
+    kind = leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
     sharding = getattr(leaf, "sharding", None)
-    if sharding is None or not sharding.device_set <= {*target.devices}:
-        sharding = SingleDeviceSharding(target.devices[0])
-    kind = jax.typeof(leaf) if isinstance(leaf, jax.Array | np.ndarray | np.generic) else leaf
-    if not hasattr(kind, "dtype"):  # a plain number
-        kind = jax.typeof(leaf)
+    if sharding is not None and not sharding.device_set <= {*target.devices}:
+        sharding = None
     weak = getattr(kind, "weak_type", False)
     return jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=sharding, weak_type=weak)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,8 +21,10 @@ from gpicljax.runtime.mesh import (
     AXIS,
     ENVIRONMENT_COMPILE,
     make_mesh,
+    parts_like,
     per_part,
     per_replica,
+    shard_leading,
     shard_parts,
 )
 from gpicljax.runtime.program import Program, Sharding
@@ -65,6 +67,34 @@ class Training(NamedTuple):
     replicas: Replicas | None
 
 
+class Plan(NamedTuple):
+    """How runs are trained on a mesh; nothing is computed yet.
+
+    Attributes:
+      begin: compiled, from `arguments` to what is running.
+      arguments: of all replicas; on the mesh already, or to be put on it where `spread` is true.
+      spread: whether the replicas begin side by side, each on its device.
+      mesh: the devices.
+      partition: `(batch, whole) -> prefix of what is running`, see `Sharding.partition`.
+      advance: as in `Training`.
+      finish: as in `Training`.
+      replicas: as in `Training`.
+    """
+
+    begin: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    spread: bool
+    mesh: Mesh
+    partition: Callable[[Any, Any], Any]
+    advance: Callable[..., tuple[Any, tuple[()]]]
+    finish: Callable[[Any], Any]
+    replicas: Replicas | None
+
+    def running_like(self) -> Any:
+        """The shapes of what is running, with the devices that hold it."""
+        return parts_like(jax.eval_shape(self.begin, *self.arguments), self.mesh, self.partition)
+
+
 def start_training(
     program: Program, replicas: Replicas, keys: jax.Array, cells: Any, updates: int
 ) -> Training:
@@ -86,10 +116,34 @@ def start_training(
       >>> training.advance(training.running, jnp.int32(3))[0].state.tolist()
       [3, 13]
     """
+    plan = plan_training(program, replicas, keys, cells, updates, jax.devices())
+    arguments = shard_leading(plan.arguments, plan.mesh) if plan.spread else plan.arguments
+    running = shard_parts(_begun(plan.begin, *arguments), plan.mesh, plan.partition)
+    return Training(running, plan.advance, plan.finish, plan.replicas)
+
+
+def plan_training(
+    program: Program,
+    replicas: Replicas,
+    keys: jax.Array,
+    cells: Any,
+    updates: int,
+    devices: Sequence[Any],
+) -> Plan:
+    """Spreads all runs as `start_training` does, over devices that need not be at hand.
+
+    Args:
+      program: as for `start_training`.
+      replicas: the runs, on some of the devices.
+      keys: as for `start_training`.
+      cells: as for `start_training`.
+      updates: of a chunk.
+      devices: all of them.
+    """
     if program.sharding is not None and program.sharding.together:
-        return _together(program, program.sharding, replicas, keys, cells, updates)
+        return _together(program, program.sharding, replicas, keys, cells, updates, devices)
     if replicas.count == 1 and program.sharding is not None:
-        return _one_run(program, program.sharding, keys[0], updates)
+        return _one_run(program, program.sharding, keys[0], updates, devices)
     return _side_by_side(program, replicas, keys, cells, updates)
 
 
@@ -133,15 +187,17 @@ def _finish(program: Program, updates: int) -> Callable[[_Running], Any]:
 
 def _side_by_side(
     program: Program, replicas: Replicas, keys: jax.Array, cells: Any, updates: int
-) -> Training:
+) -> Plan:
     """All runs, each on one device."""
-    begin = per_replica(
-        functools.partial(_begin, program), replicas.mesh, compiler_options=ENVIRONMENT_COMPILE
-    )
-    return Training(
-        _begun(begin, *replicas.spread((keys, cells))),
-        per_replica(_advance(program.update), replicas.mesh, (0, None), donate_argnums=0),
-        per_replica(_finish(program, updates), replicas.mesh, donate_argnums=0),
+    mesh = replicas.mesh
+    return Plan(
+        per_replica(functools.partial(_begin, program), mesh, compiler_options=ENVIRONMENT_COMPILE),
+        replicas.repeated((keys, cells)),
+        True,
+        mesh,
+        lambda batch, whole: batch,
+        per_replica(_advance(program.update), mesh, (0, None), donate_argnums=0),
+        per_replica(_finish(program, updates), mesh, donate_argnums=0),
         replicas,
     )
 
@@ -153,12 +209,11 @@ def _together(
     keys: jax.Array,
     cells: Any,
     updates: int,
-) -> Training:
+    devices: Sequence[Any],
+) -> Plan:
     """All runs on all devices; the cells of a seed share what its update makes once."""
-    mesh = make_mesh(math.gcd(sharding.instances, len(jax.devices())))
+    mesh = make_mesh(math.gcd(sharding.instances, len(devices)), devices)
     count, update = len(program.cells), sharding.update(mesh.size, AXIS)
-    begin = jax.vmap(functools.partial(_begin, program))
-    running = _begun(jax.jit(begin, compiler_options=ENVIRONMENT_COMPILE), keys, cells)
 
     def of_all(state: ArrayTree) -> Any:
         """Runs lie cell by cell; seeds come one after the other."""
@@ -168,33 +223,49 @@ def _together(
             jax.lax.map(update, seeds),
         )
 
-    every = update if replicas.count == count else of_all
-    return Training(
-        *_on_all_devices(sharding, mesh, running, every, jax.vmap(_finish(program, updates))),
+    return _on_all_devices(
+        sharding,
+        mesh,
+        jax.vmap(functools.partial(_begin, program)),
+        (keys, cells),
+        update if replicas.count == count else of_all,
+        jax.vmap(_finish(program, updates)),
         dataclasses.replace(replicas, mesh=mesh, copied=True),
     )
 
 
-def _one_run(program: Program, sharding: Sharding, key: jax.Array, updates: int) -> Training:
+def _one_run(
+    program: Program, sharding: Sharding, key: jax.Array, updates: int, devices: Sequence[Any]
+) -> Plan:
     """A single run sharding over all devices."""
-    mesh = make_mesh(math.gcd(sharding.instances, len(jax.devices())))
+    mesh = make_mesh(math.gcd(sharding.instances, len(devices)), devices)
     cell = next(iter(program.cells.values()))
-    begin = functools.partial(_begin, program)
-    running = _begun(jax.jit(begin, compiler_options=ENVIRONMENT_COMPILE), key, cell)
     update, finish = sharding.update(mesh.size, AXIS), _finish(program, updates)
-    return Training(*_on_all_devices(sharding, mesh, running, update, finish), None)
+    begin = functools.partial(_begin, program)
+    return _on_all_devices(sharding, mesh, begin, (key, cell), update, finish, None)
 
 
 def _on_all_devices(
-    sharding: Sharding, mesh: Mesh, running: Any, update: Any, finish: Any
-) -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
-    """What is running, and the programs that go on with it, over the mesh."""
+    sharding: Sharding,
+    mesh: Mesh,
+    begin: Any,
+    arguments: tuple[Any, ...],
+    update: Any,
+    finish: Any,
+    replicas: Replicas | None,
+) -> Plan:
+    """Runs that begin on one device and go on over the mesh."""
 
     def partition(batch: Any, whole: Any) -> Any:
         return _Running(sharding.partition(batch, whole), whole)
 
-    return (
-        shard_parts(running, mesh, partition),
+    return Plan(
+        jax.jit(begin, compiler_options=ENVIRONMENT_COMPILE),
+        arguments,
+        False,
+        mesh,
+        partition,
         per_part(_advance(update), mesh, partition, more=1),
         per_part(finish, mesh, partition),
+        replicas,
     )

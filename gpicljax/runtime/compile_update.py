@@ -1,0 +1,118 @@
+"""An update of a study, compiled for a machine that is not at hand, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from gpicljax.runtime.compiled import Block, Collective
+from gpicljax.runtime.dry_run import TooLargeError
+from gpicljax.runtime.targets import CompiledReport, Target, compile_for, report
+from gpicljax.runtime.training import Plan
+
+_MOST = 0.95
+"""The greatest part of a GPU's memory that `XLA_PYTHON_CLIENT_MEM_FRACTION` can well give."""
+
+
+class UpdateReport(NamedTuple):
+    """What an update of all runs needs on each chip.
+
+    Attributes:
+      chips: that take part.
+      seconds: that compilation took.
+      needs: of the program that the driver calls: a loop of updates.
+      update: one round of that loop.
+    """
+
+    chips: int
+    seconds: float
+    needs: CompiledReport
+    update: Block
+
+
+def compile_update(plan: Plan, on: Target) -> UpdateReport:
+    """Compiles the program of all updates, as the driver runs it.
+
+    Args:
+      plan: the runs, spread over devices of the target.
+      on: the target.
+
+    Raises:
+      TooLargeError: if the compiler refuses the program for the memory that it needs.
+    """
+    compiled = compile_for(on, plan.advance, plan.running_like(), np.int32(1))
+    needs = report(compiled)
+    # Its only loop at the top is the one over updates, unless the compiler has moved others there.
+    loop = needs.program.main_loop
+    update = needs.program if loop is None else loop.body
+    return UpdateReport(plan.mesh.size, compiled.seconds, needs, update)
+
+
+def update_in_words(plan: Plan, on: Target) -> dict[str, str]:
+    """What an update of all runs needs, by name; of a program that does not fit, how much it lacks.
+
+    Args:
+      plan: as for `compile_update`.
+      on: the target.
+    """
+    chips = f"{plan.mesh.size} of {len(on.devices)}"
+    try:
+        made = compile_update(plan, on)
+    except TooLargeError as error:
+        return {"chips": chips, "memory per chip": f"DOES NOT FIT: {error}"}
+    words = {"chips": chips, "memory per chip": memory_in_words(made.needs, on)}
+    if on.platform == "cuda":
+        words["kernels"] = f"{made.update.kernels:,}"
+        words["data-dependent loops"] = f"{made.update.data_loops:,}"
+        if made.update.conditions:
+            words["choices between branches"] = f"{made.update.conditions:,}"
+    if made.chips > 1:
+        words["collectives"] = collectives_in_words(made.update.collectives)
+    return words | {"compilation": f"{made.seconds:.1f} s"}
+
+
+def memory_in_words(needs: CompiledReport, on: Target) -> str:
+    """The memory that a program needs on a chip, and whether the chip has it.
+
+    Example:
+      >>> chip = Target("h100", "cuda", (), 80 * 2**30, 60 * 2**30)
+      >>> memory_in_words(CompiledReport(2**30, 2**29, Block({})), chip)
+      'fits: 1.50 GiB (1.00 GiB kept, 512 MiB temporary) of the 60.0 GiB that JAX takes of 80.0 GiB'
+    """
+    total = needs.total_bytes
+    if total <= on.usable_bytes:
+        fits = "fits"
+    elif on.platform == "cuda" and total <= _MOST * on.memory_bytes:
+        fits = f"fits with XLA_PYTHON_CLIENT_MEM_FRACTION={_MOST} only"
+    else:
+        fits = "DOES NOT FIT"
+    parts = f"{_size(needs.argument_bytes)} kept, {_size(needs.temporary_bytes)} temporary"
+    have = f"{_size(on.usable_bytes)} that JAX takes of {_size(on.memory_bytes)}"
+    return f"{fits}: {_size(total)} ({parts}) of the {have}"
+
+
+def collectives_in_words(collectives: Iterable[Collective]) -> str:
+    """How often devices exchange data in an update, and how many bytes each.
+
+    Example:
+      >>> collectives_in_words([Collective("all-reduce", 2**20, (40,))])
+      'all-reduce of 1.00 MiB in a loop of 40 rounds'
+    """
+    return "; ".join(_in_words(each) for each in collectives) or "none"
+
+
+def _in_words(each: Collective) -> str:
+    loops = "".join(
+        f" in a loop of {'unknown' if rounds is None else rounds} rounds" for rounds in each.loops
+    )
+    return f"{each.kind} of {_size(each.bytes)}{loops}"
+
+
+def _size(number: int) -> str:
+    """Says a number of bytes with three digits."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if number >= unit:
+            return f"{number / unit:#.3g}".rstrip(".") + f" {name}"
+    return f"{number} B"

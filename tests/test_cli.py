@@ -40,8 +40,17 @@ def test_run_passes_the_flags_on(study):
     assert study == [["--seeds", "6"]]
 
 
+def test_compile_is_a_dry_run_for_targets(study, capsys):
+    assert cli.main(["compile", "sample", "--target", "h100", "--seeds", "6"]) == 0
+    assert study == [["--dry-run", "--target", "h100", "--seeds", "6"]]
+    assert cli.main(["compile"]) == 0 and "v5e:4x4" in capsys.readouterr().out
+    assert cli.main(["compile", "sample", "--seeds", "6"]) == 2
+    assert "--target: got none" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
-    "arguments", [["runn"], ["run", "meta_rgg"], ["environments", "MazeWorld-v9"]]
+    "arguments",
+    [["runn"], ["run", "meta_rgg"], ["compile", "meta_rgg"], ["environments", "MazeWorld-v9"]],
 )
 def test_unknown_names_are_refused_with_the_nearest_one(arguments, capsys):
     assert cli.main(arguments) == 2

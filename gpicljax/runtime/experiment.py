@@ -173,10 +173,9 @@ def _set_up(config: TrainingConfig) -> None:
             importlib.import_module("matplotlib")
         except ValueError as error:
             exit_with_error(f"MPLBACKEND: {error}")
-    if config.target:  # compilation is timed, and what it makes cannot run here
+    if config.target:
         leave_accelerators_alone()
-    else:
-        enable_compilation_cache()
+    enable_compilation_cache()
     join_cluster(config)
     one_device_per_core()
 

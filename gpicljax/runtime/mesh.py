@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -327,3 +327,16 @@ def enable_compilation_cache(path: str | Path | None = None) -> Path | None:
         compilation_cache.reset_cache()  # what compiled earlier may have bound another folder
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     return folder
+
+
+@contextlib.contextmanager
+def without_compilation_cache() -> Iterator[None]:
+    """Neither reads nor writes compiled programs on disk inside."""
+    enabled: bool = getattr(jax.config, "jax_enable_compilation_cache")  # noqa: B009
+    jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()  # whether it is in use is decided once
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", enabled)
+        compilation_cache.reset_cache()

@@ -20,6 +20,7 @@ from jax.sharding import SingleDeviceSharding
 from gpicljax.checks import check_choice, missing, refusal, unknown
 from gpicljax.runtime.compiled import Block, Collective, memory_of, read_hlo
 from gpicljax.runtime.dry_run import TooLargeError
+from gpicljax.runtime.mesh import without_compilation_cache
 
 _GIB = 2**30
 _GPU = """
@@ -50,11 +51,12 @@ _SLICES = ["2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16"]
 _NAMES = [*_GPUS, "h100:8", "h100:2x8", *_TPUS, "v5e:4x4", "v5p:4x4x4", "v6e:8x8"]
 """What a message lists: every kind of chip and examples of several."""
 _TPU_ENVIRONMENT = {
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
 }
-"""Without these libtpu asks the network which TPU it is on."""
+"""Without these libtpu asks the network which TPU it is on, and locks out other processes."""
 
 
 class Target(NamedTuple):
@@ -198,7 +200,9 @@ def _tpu(name: str, chip: str, layout: str) -> Target:
         found = topologies.get_topology_desc(
             platform="tpu", topology_name=f"{chip}:{layout or smallest}"
         )
-    except (ValueError, jax.errors.JaxRuntimeError):
+    except (ValueError, jax.errors.JaxRuntimeError) as error:
+        if not (isinstance(error, ValueError) or str(error).startswith("INVALID_ARGUMENT")):
+            raise
         accepted = f"a topology of {chip}, such as {chip}:{smallest}"
         raise ValueError(refusal("target", name, accepted)) from None
     devices = found.devices if layout else found.devices[:1]
@@ -256,7 +260,9 @@ def compile_for(target: str | Target, function: Any, *arguments: Any) -> Compile
         placed = jax.tree.map(lambda x: x.update(sharding=first), placed)
     lowered = jitted.trace(*placed).lower(lowering_platforms=(on.platform,))
     try:
-        executable = lowered.compile()
+        # What is compiled for another machine cannot be read back from the disk.
+        with without_compilation_cache():
+            executable = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         if (too_large := _too_large(str(error))) is None:
             raise

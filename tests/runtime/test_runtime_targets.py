@@ -6,12 +6,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_training
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from gpicljax.runtime import targets
+from gpicljax.runs.config import ConfigError, RunConfig, validate
+from gpicljax.runtime import compile_update as compile_update_module
+from gpicljax.runtime import experiment, targets
+from gpicljax.runtime.compile_update import compile_update, memory_in_words
 from gpicljax.runtime.compiled import Block, Collective, Loop, read_hlo
 from gpicljax.runtime.dry_run import TooLargeError
-from gpicljax.runtime.targets import compile_for, report, target
+from gpicljax.runtime.mesh import devices_for
+from gpicljax.runtime.targets import CompiledReport, Target, compile_for, report, target
+from gpicljax.runtime.training import plan_training, start_training
 
 STORED = Path(__file__).parents[1] / "stored" / "hlo"
 
@@ -149,3 +155,107 @@ def test_a_program_that_a_chip_cannot_hold_is_refused():
 
     with pytest.raises(TooLargeError, match=r"a chip of v5e .* needs .* GiB of 15.75 GiB"):
         compile_for("v5e", large, jax.random.key(0))
+
+
+# An update of a study -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """This machine as if it were another: the same path without a compiler of another platform."""
+    devices = tuple(jax.devices())
+    on = Target("here", "cpu", devices, 2**34, 2**33)
+    monkeypatch.setattr(experiment, "target", lambda name: on)
+    monkeypatch.setattr(experiment, "leave_accelerators_alone", lambda: None)
+    return on
+
+
+def test_a_dry_run_for_a_target_says_what_an_update_needs(here, tmp_path, capsys):
+    flags = ["--dry-run", "--target", "here", "there", "--cells", "1.0", "2.0"]
+    assert tiny_training.main([str(tmp_path), *flags]) is None
+    told = capsys.readouterr().out
+    assert "parameters per agent: 40" in told
+    assert told.count("one update of all seeds on here") == 2
+    assert f"chips: {devices_for(4)} of {len(here.devices)}" in told
+    assert (
+        "memory per chip: fits: " in told and "of the 8.00 GiB that JAX takes of 16.0 GiB" in told
+    )
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_is_compiled_is_what_the_driver_runs(here, together):
+    config = tiny_training.Config(seeds=2, cells=(1.0, 2.0), together=together)
+    program = tiny_training.build(config)
+    replicas = experiment._replicas(config, program)
+    given = replicas, experiment._keys(config, program, "train"), experiment._cells(config, program)
+    training = start_training(program, *given, 1)
+    plan = plan_training(program, *given, 1, jax.devices())
+    like = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), plan.running_like())
+    assert like == jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), training.running)
+    made = compile_update(plan, here)
+    held = sum(
+        x.addressable_shards[0].data.nbytes
+        for x in jax.tree.leaves(training.running)
+        if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    )
+    # Beside keys, of eight bytes each, and the number of updates.
+    assert held < made.needs.argument_bytes <= held + 8 * replicas.count + 4
+    assert made.update.collectives == ()
+
+
+def test_memory_is_said_to_fit_or_not():
+    chip = Target("h100", "cuda", (), 80 * 2**30, 60 * 2**30)
+
+    def words(gib):
+        return memory_in_words(CompiledReport(gib * 2**30, 0, Block({})), chip)
+
+    assert words(60).startswith("fits: ")
+    assert words(70).startswith("fits with XLA_PYTHON_CLIENT_MEM_FRACTION=0.95 only")
+    assert words(78).startswith("DOES NOT FIT: ")
+
+
+def test_what_does_not_fit_is_said_and_the_next_target_tried(here, monkeypatch, tmp_path, capsys):
+    def refuse(*_):
+        raise TooLargeError("a chip of here cannot hold it")
+
+    monkeypatch.setattr(compile_update_module, "compile_for", refuse)
+    tiny_training.main([str(tmp_path), "--dry-run", "--target", "here", "there"])
+    told = capsys.readouterr().out
+    assert told.count("DOES NOT FIT: a chip of here cannot hold it") == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--dry-run", "--target", "h10"], "error: --target: got 'h10' (did you mean 'h100'?)"),
+        (["--target", "h100"], "accepted: targets with --dry-run only"),
+    ],
+)
+def test_targets_that_are_refused_are_said_in_a_line(flags, said, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        tiny_training.main([str(tmp_path), *flags])
+    message = capsys.readouterr().err
+    assert stop.value.code == 2 and said in message and message.count("\n") == 1
+
+
+def test_a_missing_compiler_ends_the_dry_run_in_a_line(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(targets, "_installed", lambda module: False)
+    targets._target.cache_clear()
+    with pytest.raises(SystemExit) as stop:
+        tiny_training.main([str(tmp_path), "--dry-run", "--target", "v5e"])
+    message = capsys.readouterr().err
+    assert stop.value.code == 2 and message.count("\n") == 1
+    assert 'pip install "gpicljax[tpu-aot]"' in message
+
+
+def test_a_study_that_trains_nothing_refuses_targets():
+    with pytest.raises(ConfigError, match="accepted: none, for this study trains nothing"):
+        validate(RunConfig(dry_run=True, target=("h100",)))
+
+
+def test_seeds_on_a_slice_need_no_collectives(tmp_path, capsys):
+    needs("v5e:4x4")
+    tiny_training.main([str(tmp_path), "--seeds=32", "--dry-run", "--target", "v5e:4x4"])
+    told = capsys.readouterr().out
+    assert "chips: 16 of 16" in told and "collectives: none" in told

@@ -47,7 +47,7 @@ _PREALLOCATED = 0.75
 _TPUS = {"v5e": (16, 15.75, "2x2"), "v5p": (96, 95.74, "2x2x1"), "v6e": (32, 31.25, "2x2")}
 """GiB of a chip, GiB that XLA gives to a program, the smallest slice."""
 _SLICES = ["2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16"]
-"""Topologies of v5e and v6e; libtpu ends the process for one with a third axis."""
+"""Slices of v5e and v6e; asked for a third axis, libtpu ends the process."""
 _NAMES = [*_GPUS, "h100:8", "h100:2x8", *_TPUS, "v5e:4x4", "v5p:4x4x4", "v6e:8x8"]
 """What a message lists: every kind of chip and examples of several."""
 _TPU_ENVIRONMENT = {

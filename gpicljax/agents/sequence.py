@@ -149,8 +149,9 @@ class SequenceConfig:
 
     Attributes:
       batch_size: B, keys per update, over all devices; see `make`.
-      microbatches: parts of a batch whose gradients are summed before the optimiser's one step, for
-        batches that do not fit into memory.
+      microbatches: parts of a batch whose gradients are averaged before the optimiser's one step,
+        for batches that do not fit into memory. The sequences are those of the whole batch. Where
+        the same number of positions counts in all parts, so is the step, within rounding.
       schedule: of the learning rate after its warm-up: `"noam"` falls with the square root of the
         number of updates (Vaswani et al., 2017), `"cosine"` to `final_share` at `decay_updates`,
         `"constant"` stays.
@@ -444,13 +445,15 @@ class SequenceTrainer:
         key = jax.random.fold_in(first.key, first.updates)
         data = self.phase(first.data, first.updates)
         count, zero = self.config.microbatches, jnp.zeros((), jnp.int32)
+        # However a batch is cut, its sequences are the same.
+        keys = jax.random.split(jax.random.fold_in(key, zero), self.config.batch_size)
 
         def part(index: jax.Array) -> tuple[Any, Metrics]:
-            data_key = jax.random.fold_in(key, index)
-            keys = jax.random.split(data_key, self._each * self.devices)
-            mine = jax.lax.dynamic_slice_in_dim(keys, device * self._each, self._each)
+            start = (index * self.devices + device) * self._each
+            mine = jax.lax.dynamic_slice_in_dim(keys, start, self._each)
             sequences = self.prepare(first.params, self.sample(mine, data))
-            dropout_key = jax.random.fold_in(jax.random.fold_in(data_key, _DROPOUT), device)
+            dropout_key = jax.random.fold_in(jax.random.fold_in(key, index), _DROPOUT)
+            dropout_key = jax.random.fold_in(dropout_key, device)
             return self._gradient_from(state, jax.lax.stop_gradient(sequences), dropout_key)
 
         def add(so_far: Any, index: jax.Array) -> tuple[Any, None]:

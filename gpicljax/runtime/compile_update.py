@@ -94,20 +94,22 @@ def memory_in_words(needs: CompiledReport, on: Target) -> str:
 
 
 def collectives_in_words(collectives: Iterable[Collective]) -> str:
-    """How often devices exchange data in an update, and how many bytes each.
+    """How many exchanges of data there are of each kind, their bytes together, and loops around.
 
     Example:
-      >>> collectives_in_words([Collective("all-reduce", 2**20, (40,))])
-      'all-reduce of 1.00 MiB in a loop of 40 rounds'
+      >>> sums = [Collective("all-reduce", 2**20), Collective("all-reduce", 2**19)]
+      >>> collectives_in_words([*sums, Collective("all-gather", 8, (40,))])
+      '2 all-reduce of 1.50 MiB; 1 all-gather of 8 B in a loop of 40 rounds'
     """
-    return "; ".join(_in_words(each) for each in collectives) or "none"
-
-
-def _in_words(each: Collective) -> str:
-    loops = "".join(
-        f" in a loop of {'unknown' if rounds is None else rounds} rounds" for rounds in each.loops
-    )
-    return f"{each.kind} of {_size(each.bytes)}{loops}"
+    together: dict[tuple[str, tuple[int | None, ...]], list[int]] = {}
+    for each in collectives:
+        together.setdefault((each.kind, each.loops), []).append(each.bytes)
+    said = []
+    for (kind, loops), sizes in together.items():
+        rounds = ["an unknown number of" if number is None else f"{number}" for number in loops]
+        around = "".join(f" in a loop of {number} rounds" for number in rounds)
+        said.append(f"{len(sizes)} {kind} of {_size(sum(sizes))}{around}")
+    return "; ".join(said) or "none"
 
 
 def _size(number: int) -> str:

@@ -131,7 +131,7 @@ def per_replica(
         specs = tuple(PartitionSpec(AXIS) if axis == 0 else PartitionSpec() for axis in axes)
         return _spread(jax.vmap(function, axes), mesh, specs, PartitionSpec(AXIS))(*arguments)
 
-    options = _options(mesh, compiler_options)
+    options = options_for(mesh, compiler_options)
     return jax.jit(batched, donate_argnums=donate_argnums, compiler_options=options)
 
 
@@ -158,10 +158,10 @@ def per_part(
     """
     specs, same = partition(PartitionSpec(AXIS), PartitionSpec()), PartitionSpec()
     spread = _spread(update, mesh, (specs, *[same] * more), (specs, same))
-    return jax.jit(spread, donate_argnums=0, compiler_options=_options(mesh, FAST_COMPILE))
+    return jax.jit(spread, donate_argnums=0, compiler_options=options_for(mesh, FAST_COMPILE))
 
 
-def _options(mesh: Mesh, options: Mapping[str, Any]) -> dict[str, Any]:
+def options_for(mesh: Mesh, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of the CPU's compiler; on a GPU, the level would slow its kernels down."""
     return dict(options) if mesh.devices.flat[0].platform == "cpu" else {}
 

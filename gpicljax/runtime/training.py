@@ -21,6 +21,7 @@ from gpicljax.runtime.mesh import (
     AXIS,
     ENVIRONMENT_COMPILE,
     make_mesh,
+    options_for,
     parts_like,
     per_part,
     per_replica,
@@ -260,7 +261,7 @@ def _on_all_devices(
         return _Running(sharding.partition(batch, whole), whole)
 
     return Plan(
-        jax.jit(begin, compiler_options=ENVIRONMENT_COMPILE),
+        jax.jit(begin, compiler_options=options_for(mesh, ENVIRONMENT_COMPILE)),
         arguments,
         False,
         mesh,

@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = "experiments/results"
 LEARNERS = {
+    "compiled_for_accelerators": ("sequence", "causal_model", "autoencoder", "r2d2"),
     "gradual_learning": ("sequence", "ppo"),
     "in_context_rl": ("ppo", "tabular", "bandits"),
     "maze_world": ("causal_model", "autoencoder"),
@@ -17,7 +18,11 @@ LEARNERS = {
     "train_agent": ("ppo", "dqn", "td3", "sac"),
 }
 """What begins the names of a study's pages, and the agents that they measure."""
-ELSEWHERE = {"recall": "gpicljax/systems/meta_rg", "train_agent": "gpicljax/envs"}
+ELSEWHERE = {
+    "compiled_for_accelerators": "gpicljax/systems",
+    "recall": "gpicljax/systems/meta_rg",
+    "train_agent": "gpicljax/envs",
+}
 
 
 def code(page):

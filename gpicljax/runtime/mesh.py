@@ -194,20 +194,24 @@ def make_mesh(num_devices: int | None = None, devices: Sequence[Any] | None = No
       ('data',)
     """
     devices = [*(jax.devices() if devices is None else devices)]
-    wanted = len(devices) if num_devices is None else num_devices
-    check(1 <= wanted <= len(devices), "num_devices", num_devices, f"1 to {len(devices)}")
+    there = len(devices)
+    wanted = there if num_devices is None else num_devices
+    check(1 <= wanted <= there, "num_devices", num_devices, f"1 to {there}")
     indices = sorted({device.process_index for device in devices})
     if (processes := len(indices)) > 1:
         # A process without a device in the mesh could not even take part in the calls.
         each = [[d for d in devices if d.process_index == i] for i in indices]
         share, rest = divmod(wanted, processes)
-        there = [len(own) for own in each]
-        accepted = f"the same number in each of the {processes} processes, which have {there}"
-        check(not rest and share <= min(there), "num_devices", wanted, accepted)
+        sizes = [len(own) for own in each]
+        accepted = f"the same number in each of the {processes} processes, which have {sizes}"
+        check(not rest and share <= min(sizes), "num_devices", wanted, accepted)
         devices = [device for own in each for device in own[:share]]
-    # jax.make_mesh defaults to explicit axes, which scans over sharded keys cannot run under
+    # The default, explicit axes, is what scans over sharded keys cannot run under
     # (tests/runtime/eight_devices.py shows one).
-    return jax.make_mesh((wanted,), (AXIS,), axis_types=(AxisType.Auto,), devices=devices[:wanted])
+    auto = (AxisType.Auto,)
+    if wanted < there:  # of a TPU slice, jax.make_mesh takes all chips or none
+        return Mesh(np.asarray(devices[:wanted]), (AXIS,), axis_types=auto)
+    return jax.make_mesh((wanted,), (AXIS,), axis_types=auto, devices=devices)
 
 
 def shard_leading(tree: T, mesh: Mesh) -> T:

@@ -15,7 +15,7 @@ from gpicljax.runtime import experiment, targets
 from gpicljax.runtime.compile_update import compile_update, memory_in_words
 from gpicljax.runtime.compiled import Block, Collective, Loop, read_hlo
 from gpicljax.runtime.dry_run import TooLargeError
-from gpicljax.runtime.mesh import devices_for
+from gpicljax.runtime.mesh import devices_for, make_mesh
 from gpicljax.runtime.targets import CompiledReport, Target, compile_for, report, target
 from gpicljax.runtime.training import plan_training, start_training
 
@@ -145,6 +145,15 @@ def test_a_program_for_a_slice():
     made = report(compile_for(on, spread, x))
     assert made.argument_bytes == 4 * 64 * 256  # a sixteenth
     assert made.collectives == (Collective("all-reduce", 4 * 256),)
+
+
+@pytest.mark.parametrize(("seeds", "chips"), [(1, 2), (6, 6), (8, 8), (16, 8)])
+def test_a_mesh_of_some_chips_of_a_slice(seeds, chips):
+    # Two hosts of four chips each, which take the same number of chips.
+
+    devices = needs("v5e:2x4").devices
+    mesh = make_mesh(devices_for(seeds, devices), devices)
+    assert mesh.size == chips and {*mesh.devices.flat} <= {*devices}
 
 
 def test_a_program_that_a_chip_cannot_hold_is_refused():

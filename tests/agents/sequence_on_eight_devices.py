@@ -6,6 +6,7 @@ from sequence_subjects import make
 
 from gpicljax.agents.sequence import SequenceConfig, SequenceHParams
 from gpicljax.runtime import make_mesh
+from gpicljax.runtime.compiled import read_hlo
 from gpicljax.runtime.mesh import AXIS, per_part, shard_parts
 
 assert len(jax.devices()) == 8
@@ -30,4 +31,15 @@ for a, b in zip(
 ):
     np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 assert int(spread.updates) == 15
+
+# The gradients are summed over devices once, with the metrics; the positions that count, for every
+# microbatch. Sequences are made without a word to other devices.
+program = read_hlo(spread_update.lower(spread).compile().as_text())
+kinds = {each.kind for each in program.collectives}
+whole = sum(each.bytes for each in program.collectives if not each.loops)
+parts = [each for each in program.collectives if each.loops]
+gradients = sum(leaf.nbytes for leaf in jax.tree.leaves(initial.params))
+assert kinds == {"all-reduce"}, program.collectives
+assert gradients < whole <= gradients + 16, (gradients, whole)
+assert sum(each.bytes for each in parts) <= 4 and {len(each.loops) for each in parts} == {1}, parts
 print("all well")

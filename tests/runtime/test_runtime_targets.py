@@ -150,7 +150,6 @@ def test_a_program_for_a_slice():
 @pytest.mark.parametrize(("seeds", "chips"), [(1, 2), (6, 6), (8, 8), (16, 8)])
 def test_a_mesh_of_some_chips_of_a_slice(seeds, chips):
     # Two hosts of four chips each, which take the same number of chips.
-
     devices = needs("v5e:2x4").devices
     mesh = make_mesh(devices_for(seeds, devices), devices)
     assert mesh.size == chips and {*mesh.devices.flat} <= {*devices}

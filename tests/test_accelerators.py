@@ -4,7 +4,9 @@ None is needed here. Programs are lowered for them, and where a CPU has a branch
 other one is run on the CPU.
 """
 
+import dataclasses
 import functools
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from compiling import OPTIMISED
 import gpicljax
 from gpicljax import agents, batching
 from gpicljax.networks.attention import causal_attention
+from gpicljax.networks.memories import CACHES, MemoryKind
 from gpicljax.runtime import targets
 
 
@@ -202,12 +205,17 @@ CHEAP = [(env_id, "bank") for env_id in BUDGETS] + [
 ]
 
 
-def compiled_steps(machine, env_id, resets, num_envs=1024):
-    """Rewards and ends of a thousand steps, compiled for a machine; skips without its compiler."""
+def compiled_for(machine, function, *arguments):
+    """What it became, compiled for a machine; skips without its compiler."""
     try:
         there = targets.target(machine)
     except ModuleNotFoundError as error:
         pytest.skip(str(error))
+    return targets.report(targets.compile_for(there, function, *arguments))
+
+
+def compiled_steps(machine, env_id, resets, num_envs=1024):
+    """Rewards and ends of a thousand steps with random actions."""
     vec = gpicljax.VectorEnv(env_id, num_envs, resets=resets)
     space = vec.env.action_space()
 
@@ -222,7 +230,7 @@ def compiled_steps(machine, env_id, resets, num_envs=1024):
         return jax.lax.scan(step, vstate, jax.random.split(key, 1000))
 
     vstate, _ = jax.eval_shape(vec.init, KEY)
-    return targets.report(targets.compile_for(there, steps, vstate, KEY))
+    return compiled_for(machine, steps, vstate, KEY)
 
 
 @pytest.mark.slow
@@ -242,3 +250,91 @@ def test_small_arrays_fill_the_tiles_of_a_tpu(env_id, most, resets):
     made = compiled_steps("v5e", env_id, resets)
     print(f"\n{env_id}, {resets}: {made.temporary_bytes / 2**20:.0f} MiB of temporaries")
     assert made.temporary_bytes < most * 2**20
+
+
+ACTING = [
+    ("ppo", "FrozenLake-v1", None),
+    ("ppo", "MetaRG-v1", None),
+    *(("recurrent-ppo", "BernoulliBandit-v0", kind) for kind in ("lstm", "gru", "transformer")),
+    ("dqn", "MountainCar-v0", None),
+    *(("r2d2", "MetaRG-v1", kind) for kind in get_args(MemoryKind) if kind not in CACHES),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "env_id", "memory"), ACTING)
+def test_acting_starts_few_kernels_besides_those_of_environment_and_network(name, env_id, memory):
+    algorithm = agents.get_algorithm(name)
+    vec = gpicljax.VectorEnv(env_id, 32, resets="bank")
+    network = algorithm.network()
+    if memory is not None:
+        network = dataclasses.replace(network, memory=memory)
+    config = algorithm.config()
+    trainer = algorithm.make(config, vec, network)
+    state = jax.eval_shape(lambda key: trainer.init(key, algorithm.hparams()), KEY)
+    agent = trainer.agent()
+
+    def choices(params, carry, timestep, keys):
+        def choose(carry, keys):
+            action, _, carry = agent.act(keys, params, carry, timestep)
+            return carry, action
+
+        return jax.lax.scan(choose, carry, keys)
+
+    _, timestep = jax.eval_shape(vec.init, KEY)
+    keys = jax.eval_shape(lambda key: jax.random.split(key, (50, 32)), KEY)
+    carry = jax.eval_shape(lambda: agent.initial_carry(32))
+    update = compiled_for("h100", trainer.update, state)
+    network = compiled_for("h100", choices, state.params, carry, timestep, keys)
+    environment = compiled_steps("h100", env_id, "bank", 32).program.main_loop.body.kernels
+    acting = next(each for each in update.program.loops if each.rounds == config.unroll)
+    acting, choosing = acting.body.kernels, network.program.main_loop.body.kernels
+    print(
+        f"\n{name}, {memory}, {env_id}: {acting} kernels an acting step, network {choosing}, "
+        f"environment {environment}; an update {update.kernels}"
+    )
+    assert update.data_loops == 0
+    assert acting <= 1.5 * (choosing + environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*TRAINED} - {name for name, *_ in ACTING}))
+def test_no_update_asks_the_host(name):
+    algorithm = agents.get_algorithm(name)
+    vec = gpicljax.VectorEnv(TRAINED[name], 32, resets="bank", privileged=algorithm.privileged)
+    trainer = algorithm.make(algorithm.config(), vec, algorithm.network())
+    state = jax.eval_shape(lambda key: trainer.init(key, algorithm.hparams()), KEY)
+    update = compiled_for("h100", trainer.update, state)
+    print(f"\n{name}, {TRAINED[name]}: an update {update.kernels} kernels")
+    assert update.data_loops == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("env_id", "more"), [("Acrobot-v1", 0), ("Pendulum-v1", 0), ("MountainCar-v0", 7)]
+)
+def test_a_step_has_hardly_more_kernels_than_that_of_gymnax(env_id, more):
+    """Each of our instances has a task of its own, gymnax's share theirs."""
+    gymnax = pytest.importorskip("gymnax")
+    env, params = gymnax.make(env_id)
+    space = env.action_space(params)
+
+    def each(function, key, *arguments):
+        return jax.vmap(function)(jax.random.split(key, 1024), *arguments)
+
+    def step(state, key):
+        action = each(space.sample, key)
+        _, state, reward, done, *_ = each(
+            lambda key, state, action: env.step(key, state, action, params), key, state, action
+        )
+        return state, (reward, done)
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def steps(state, key):
+        return jax.lax.scan(step, state, jax.random.split(key, 1000))
+
+    _, state = jax.eval_shape(lambda key: each(lambda key: env.reset(key, params), key), KEY)
+    theirs = compiled_for("h100", steps, state, KEY).program.main_loop.body.kernels
+    ours = compiled_steps("h100", env_id, "bank").program.main_loop.body.kernels
+    print(f"\n{env_id}: {ours} kernels a step, gymnax {theirs}")
+    assert ours <= theirs + more

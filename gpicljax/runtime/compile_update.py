@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from gpicljax.runtime.compiled import Block, Collective
@@ -51,7 +52,7 @@ def compile_update(plan: Plan, on: Target) -> UpdateReport:
 
 
 def update_in_words(plan: Plan, on: Target) -> dict[str, str]:
-    """What an update of all runs needs, by name; of a program that does not fit, how much it lacks.
+    """What an update of all runs needs, by name; or why it cannot be had on the target.
 
     Args:
       plan: as for `compile_update`.
@@ -62,6 +63,8 @@ def update_in_words(plan: Plan, on: Target) -> dict[str, str]:
         made = compile_update(plan, on)
     except TooLargeError as error:
         return {"chips": chips, "memory per chip": f"DOES NOT FIT: {error}"}
+    except jax.errors.JaxRuntimeError as error:
+        return {"chips": chips, "compilation": f"FAILED: {str(error).splitlines()[0]}"}
     words = {"chips": chips, "memory per chip": memory_in_words(made.needs, on)}
     if on.platform == "cuda":
         words["kernels"] = f"{made.update.kernels:,}"

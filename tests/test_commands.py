@@ -89,7 +89,7 @@ NOT_RUN = {
     "pip install": "installs",
     "inspect eval": "asks a language model behind a paid or local endpoint",
     "LOCAL_BASE_URL=": "asks a language model behind a local endpoint",
-    "gpicljax compile": "minutes, and other compilers; tests/runtime compiles less",
+    "gpicljax compile": "takes minutes; tests/runtime compiles smaller programs",
     "gpicljax serve": "waits for a learner; tests/serve plays it",
     "gpicljax play": "waits for keys; tests/test_play.py presses them",
     "gpicljax run meta_rg --seeds 6": "the same as python experiments/meta_rg.py --seeds 6",

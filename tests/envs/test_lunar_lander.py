@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpicljax
+from gpicljax.envs._gpu import in_kernel
 from gpicljax.envs._stages import apart, kernel
 from gpicljax.envs.lunar_lander import physics, scene
 from gpicljax.envs.lunar_lander.env import LunarLander
@@ -328,29 +329,55 @@ def test_gravity_and_engines_are_the_tasks():
         np.testing.assert_allclose(momentum(moved) - momentum(state.world), expected, rtol=0.01)
 
 
-@pytest.mark.slow
-def test_instances_near_the_ground_are_solved_apart_and_put_back_in_place():
-    """Most of a batch flies; those that touch the ground get what they would get alone."""
+@pytest.fixture(scope="module")
+def falling():
+    """Worlds at all heights, many of them at or near the ground; a flat one."""
     env, _, _, task, state = lone(roughness=0.0)
     drops = np.array([0, -9.0, -3, -9.5, -9.2, 0, -9.3, -9.4, -9.1, -9.25, -9.35, -9.45])
     worlds = [shifted(env, state, 0.0, drop, vy=-2.0).world for drop in drops]
+    worlds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *worlds)
+    return worlds, jnp.broadcast_to(task.ground, (len(drops), 11))
+
+
+@pytest.mark.slow
+def test_instances_near_the_ground_are_solved_apart_and_put_back_in_place(falling):
+    """Most of a batch flies; those that touch the ground get what they would get alone."""
+    worlds, ground = falling
+    size = len(ground)
     # A batch of batches, which is solved as one.
-    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves).reshape(3, 4, *leaves[0].shape), *worlds)
+    batch = jax.tree.map(lambda x: x.reshape(3, 4, *x.shape[1:]), worlds)
     over = jnp.zeros((3, 4), bool)
     inner = jax.vmap(physics.advance, (0, None, 0))
     advance = jax.jit(jax.vmap(inner, (0, None, 0)))
     for _ in range(6):
-        moved = advance(batch, task.ground, over)
-        for i in range(len(drops)):
+        moved = advance(batch, ground[0], over)
+        for i in range(size):
             world, here = (
                 jax.tree.map(lambda x, i=i: x[i // 4, i % 4], tree) for tree in (batch, moved)
             )
-            alone = physics.advance(world, task.ground, over[0, 0])
+            alone = physics.advance(world, ground[0], over[0, 0])
             np.testing.assert_allclose(here.pose, alone.pose, atol=1e-5)
             np.testing.assert_allclose(here.velocity, alone.velocity, atol=1e-3)
             assert (here.legs == alone.legs).all()
         batch = moved
-    assert int(moved.legs.any(-1).sum()) in range(3, len(drops) - 2)
+    assert int(moved.legs.any(-1).sum()) in range(3, size - 2)
+
+
+@pytest.mark.parametrize("flying", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_gpu_does_what_a_cpu_does(flying, falling):
+    """The kernel that a GPU would run, interpreted."""
+    worlds, ground = falling
+    one, public, more = physics.fly_one, physics.fly_alone, ()
+    if not flying:
+        one, public, more = physics.advance_one, physics.advance, (jnp.zeros(len(ground), bool),)
+    kernel = jax.jit(lambda *x: in_kernel(one, *x, interpret=True))
+    for _ in range(6):
+        there = kernel(worlds, ground, *more)
+        worlds = jax.jit(jax.vmap(public))(worlds, ground, *more)
+        for name, here in worlds.__dict__.items():
+            atol = 1e-3 if name == "velocity" else 1e-4
+            np.testing.assert_allclose(getattr(there, name), here, atol=atol, err_msg=name)
+    assert flying or 2 < int(worlds.legs.any(-1).sum()) < len(ground) - 2
 
 
 def test_a_kernel_gives_what_its_function_does():

@@ -66,7 +66,8 @@ def joint_rows(world: World) -> tuple[list[joint.Row], jax.Array, jax.Array]:
     limit = joint.limit_states(world.pose[2])
     both = joint.rows(world.pose[2], limit)
     stop = jnp.where((limit == world.limit) & (limit != 0), world.joint[2], 0)
-    return [slot_of(both, leg) for leg in range(2)], limit, world.joint.at[2].set(stop)
+    impulses = jax.lax.dynamic_update_index_in_dim(world.joint, stop, 2, 0)
+    return [slot_of(both, leg) for leg in range(2)], limit, impulses
 
 
 def warm(

@@ -1,18 +1,23 @@
 """One step of the world: free flight for everyone, contacts for those near the ground.
 
 `advance` takes one world. Under `vmap` the whole batch flies first; then the instances that touch
-the ground, or come close to it, are gathered in groups and only these pay for contacts.
+the ground, or come close to it, are gathered in groups and only these pay for contacts. On a GPU
+each instance does what it needs by itself, in one kernel.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from gpicljax.batching import batch_last
+from gpicljax.envs._gpu import one_kernel_on_gpu
 from gpicljax.envs.lunar_lander.flight import POSITION_ITERATIONS, fly
 from gpicljax.envs.lunar_lander.landing import land
 from gpicljax.envs.lunar_lander.scene import World
+from gpicljax.typing import ArrayTree
 
 _PATIENCE = 4
 
@@ -43,7 +48,31 @@ def _advance_all(world: World, heights: jax.Array, over: jax.Array) -> World:
     return jax.lax.while_loop(lambda loop: loop[0].any(), rest, (need, flown))[1]
 
 
-_advance = batch_last(_advance_all)
+def advance_one(world: World, heights: jax.Array, over: jax.Array) -> World:
+    """`_advance_all` for one instance."""
+    world, heights = _widened((world, heights))
+    flown, holds = fly(world, heights, _PATIENCE)
+    need = ~holds[0] & ~over
+    return _narrowed(jax.lax.cond(need, lambda: land(world, heights), lambda: flown))
+
+
+def fly_one(world: World, heights: jax.Array) -> World:
+    """A step of one instance without contacts."""
+    world, heights = _widened((world, heights))
+    return _narrowed(fly(world, heights, POSITION_ITERATIONS)[0])
+
+
+def _widened(tree: ArrayTree) -> Any:
+    """One instance as a batch."""
+    return jax.tree.map(lambda x: x[..., None], tree)
+
+
+def _narrowed(tree: ArrayTree) -> Any:
+    return jax.tree.map(lambda x: x[..., 0], tree)
+
+
+_advance = one_kernel_on_gpu(advance_one, elsewhere=batch_last(_advance_all))
+_fly = one_kernel_on_gpu(fly_one, elsewhere=fly_one)
 
 
 @jax.jit
@@ -70,5 +99,4 @@ def fly_alone(world: World, heights: jax.Array) -> World:
       >>> jax.eval_shape(fly_alone, first_world(jnp.float32), jnp.zeros(11)).pose.shape
       (3, 3)
     """
-    world, heights = jax.tree.map(lambda x: x[..., None], (world, heights))
-    return jax.tree.map(lambda x: x[..., 0], fly(world, heights, POSITION_ITERATIONS)[0])
+    return _fly(world, heights)

@@ -1,0 +1,384 @@
+"""Programs of one instance as a GPU kernel, which runs them for a whole batch.
+
+XLA starts at least one kernel for each round of a loop, and the host waits for the device where a
+loop's end depends on data. A program that loops hundreds of times over a few numbers spends its
+time on that. Within a kernel neither costs anything, and no instance waits for the loops of others.
+
+A kernel of Triton has no small arrays, but any number of scalars. So the program is evaluated with
+a scalar for every number of its arrays. What moves numbers within arrays is then free, and what
+computes is written out for each number.
+
+An instance has a warp of its own, whose threads all compute the same. With an instance per thread,
+every loop would need masks, and Triton compiles a program of thousands of operations on vectors for
+hours: for each load and store it searches all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.core import ShapedArray
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+from jax.extend.core import Primitive, Var
+from jax.interpreters import mlir
+
+from gpicljax.batching import as_one_batch
+
+T = TypeVar("T")
+
+Scalars = np.ndarray  # an array of the program: of numbers, or of traced scalars too (`object`)
+
+_SHORT = 8  # loops of up to this many rounds are written out
+
+
+def one_kernel_on_gpu(function: Callable[..., T], elsewhere: Callable[..., T]) -> Callable[..., T]:
+    """A function that is one kernel for a whole batch on NVIDIA's GPUs, from Ampere on.
+
+    The kernel is traced where a program is compiled for such a GPU, and nowhere else.
+
+    Args:
+      function: of trees of arrays, for one instance. It returns a tree like its first argument, and
+        consists of elementwise operations, reductions, `gather`, loops and conditions.
+      elsewhere: the same for other platforms.
+
+    Returns:
+      The function of one instance. Its `vmap`s become one call.
+
+    Example:
+      >>> def halved(x):
+      ...     return jax.lax.while_loop(lambda x: x.sum() > 1, lambda x: x / 2, x)
+      >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+      >>> jax.jit(jax.vmap(one_kernel_on_gpu(halved, elsewhere=halved)))(x).tolist()
+      [[0.25, 0.5], [0.375, 0.5]]
+    """
+
+    def batch(*arguments: Any) -> Any:
+        leaves, tree = jax.tree.flatten(arguments)
+        results = _kernel.bind(*leaves, tree=tree, function=function, elsewhere=elsewhere)
+        return jax.tree.unflatten(jax.tree.structure(arguments[0]), results)
+
+    others = as_one_batch(batch)
+
+    def call(*arguments: Any) -> T:
+        return jax.lax.platform_dependent(*arguments, cpu=elsewhere, default=others)
+
+    return call
+
+
+def in_kernel(function: Callable[..., T], *arguments: Any, interpret: bool = False) -> T:
+    """`vmap(function)(*arguments)` by a kernel.
+
+    Args:
+      function: see `one_kernel_on_gpu`.
+      *arguments: trees of arrays `[B, ...]`.
+      interpret: whether XLA interprets the kernel, for tests without a GPU.
+
+    Returns:
+      A tree like the first argument.
+
+    Example:
+      >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+      >>> in_kernel(lambda x: x[::-1] - x.min(), x, interpret=True).tolist()
+      [[1.0, 0.0], [1.0, 0.0]]
+    """
+    leaves, tree = jax.tree.flatten(arguments)
+    size, shapes = len(leaves[0]), [x.shape[1:] for x in leaves]
+
+    def flat(*leaves: Any) -> list[Any]:
+        return jax.tree.leaves(function(*jax.tree.unflatten(tree, leaves)))
+
+    structs = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves]
+    program: Any = jax.make_jaxpr(flat)(*structs)
+
+    def block(*refs: Any) -> None:
+        instance = pl.program_id(0)
+        arrays = [
+            _of([ref[instance, i] for i in range(ref.shape[1])], shape)
+            for ref, shape in zip(refs, shapes, strict=False)
+        ]
+        results = _evaluated(program, arrays)
+        for ref, result in zip(refs[len(leaves) :], results, strict=True):
+            for i, x in enumerate(_scalars([result])):
+                ref[instance, i] = x
+
+    results = pl.pallas_call(
+        block,
+        grid=(size,),
+        out_shape=[
+            jax.ShapeDtypeStruct((size, math.prod(x.shape)), x.dtype) for x in program.out_avals
+        ],
+        compiler_params=triton.CompilerParams(num_warps=1, num_stages=1),
+        interpret=interpret,
+    )(*(x.reshape(size, -1) for x in leaves))
+    results = [x.reshape(size, *y.shape) for x, y in zip(results, program.out_avals, strict=True)]
+    return jax.tree.unflatten(jax.tree.structure(arguments[0]), results)
+
+
+# The kernel as a primitive, which nothing looks into before a platform is known -------------------
+
+_kernel = Primitive("one_kernel")
+_kernel.multiple_results = True
+
+
+@_kernel.def_abstract_eval
+def _(*leaves: Any, tree: Any, **_: Any) -> list[ShapedArray]:
+    first: Any = jax.tree.unflatten(tree, leaves)[0]
+    return [ShapedArray(x.shape, x.dtype) for x in jax.tree.leaves(first)]
+
+
+def _on_gpu(*leaves: jax.Array, tree: Any, function: Callable, elsewhere: Callable) -> list[Any]:
+    if _has_old_gpu():
+        return _on_others(*leaves, tree=tree, function=function, elsewhere=elsewhere)
+    return jax.tree.leaves(in_kernel(function, *jax.tree.unflatten(tree, leaves)))
+
+
+def _on_others(*leaves: jax.Array, tree: Any, function: Callable, elsewhere: Callable) -> list[Any]:
+    del function
+    return jax.tree.leaves(jax.vmap(elsewhere)(*jax.tree.unflatten(tree, leaves)))
+
+
+def _has_old_gpu() -> bool:
+    """Whether this machine has a GPU from before Ampere, for which Triton does not compile."""
+    try:
+        devices = jax.local_devices(backend="cuda")
+    except RuntimeError:
+        return False
+    return any(float(device.compute_capability) < 8 for device in devices)
+
+
+mlir.register_lowering(_kernel, mlir.lower_fun(_on_others, multiple_results=True))
+mlir.register_lowering(_kernel, mlir.lower_fun(_on_gpu, multiple_results=True), platform="cuda")
+
+
+# Evaluation with scalars --------------------------------------------------------------------------
+
+
+def _evaluated(program: Any, arguments: Sequence[Scalars]) -> list[Scalars]:
+    """The results of a program."""
+    jaxpr = program.jaxpr
+    known = dict(zip(jaxpr.constvars, map(np.asarray, program.consts), strict=True))
+    known |= zip(jaxpr.invars, arguments, strict=True)
+
+    def read(x: Any) -> Scalars:
+        return known[x] if isinstance(x, Var) else np.asarray(x.val, x.aval.dtype)
+
+    for equation in jaxpr.eqns:
+        results = _equation(equation, [read(x) for x in equation.invars])
+        known |= zip(equation.outvars, results, strict=True)
+    return [read(x) for x in jaxpr.outvars]
+
+
+def _equation(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
+    name, parameters = equation.primitive.name, equation.params
+    if name == "platform_index":  # the branch that is no platform's own
+        return [np.asarray(parameters["platforms"].index(None), np.int32)]
+    if structure := {"while": _loop, "scan": _rounds, "cond": _branch}.get(name):
+        return structure(equation, arguments)
+    for inner in ("jaxpr", "call_jaxpr"):
+        if name != "reduce" and inner in parameters:
+            return _evaluated(parameters[inner], arguments)
+    if name in _MOVES:
+        return [_MOVES[name](*arguments, **parameters)]
+    if name == "iota":
+        aval = equation.outvars[0].aval
+        return [np.indices(aval.shape, aval.dtype)[parameters["dimension"]]]
+    if name in _NUMBERS and all(x.dtype != object for x in arguments):
+        return [np.asarray(_NUMBERS[name](*arguments), equation.outvars[0].aval.dtype)]
+    if name == "reduce" or name in _FOLDS:
+        return _reduced(equation, arguments)
+    return _elementwise(equation, arguments)
+
+
+def _elementwise(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
+    shape = equation.outvars[0].aval.shape
+    if {"axis", "dimension", "dimension_numbers"} & equation.params.keys():
+        raise NotImplementedError(f"{equation.primitive} in a kernel")
+    spread = [np.broadcast_to(x, shape).ravel() for x in arguments]
+    columns = [_bound(equation, scalars) for scalars in zip(*spread, strict=True)]
+    return [_of(x, shape) for x in zip(*columns, strict=True)]
+
+
+def _broadcast(x: Scalars, shape: tuple, broadcast_dimensions: tuple, **_: Any) -> Scalars:
+    sizes = dict(zip(broadcast_dimensions, x.shape, strict=True))
+    return np.broadcast_to(x.reshape([sizes.get(i, 1) for i in range(len(shape))]), shape)
+
+
+def _slice(x: Scalars, start_indices: tuple, limit_indices: tuple, strides: Any) -> Scalars:
+    strides = strides or [1] * x.ndim
+    return x[tuple(map(slice, start_indices, limit_indices, strides))]
+
+
+def _dynamic_slice(x: Scalars, *starts: Scalars, slice_sizes: tuple) -> Scalars:
+    return x[_part(x, starts, slice_sizes)]
+
+
+def _dynamic_update_slice(x: Scalars, part: Scalars, *starts: Scalars) -> Scalars:
+    x = x.astype(object)
+    x[_part(x, starts, part.shape)] = part
+    return x
+
+
+def _part(x: Scalars, starts: Sequence[Scalars], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """Where a slice is, which must be known."""
+    places = zip(map(int, starts), sizes, x.shape, strict=True)
+    begins = [min(max(start, 0), whole - size) for start, size, whole in places]
+    return tuple(slice(i, i + size) for i, size in zip(begins, sizes, strict=True))
+
+
+def _gather(x: Scalars, indices: Scalars, dimension_numbers: Any, **_: Any) -> Scalars:
+    """Each scalar chosen from all those that its index may point at."""
+    axes = dimension_numbers.start_index_map
+    if len(axes) != x.ndim or dimension_numbers.offset_dims:
+        raise NotImplementedError("gather of more than single numbers in a kernel")
+    results = np.empty(indices.shape[:-1], object)
+    for i in np.ndindex(results.shape):
+        index = list(zip(indices[i], axes, strict=True))
+        for place in np.ndindex(x.shape):
+            parts = [(part, place[axis]) for part, axis in index]
+            if any(a != b for a, b in parts if not isinstance(a, jax.Array)):
+                continue
+            here = [jax.lax.eq(a, a.dtype.type(b)) for a, b in parts if isinstance(a, jax.Array)]
+            if results[i] is None or not here:
+                results[i] = x[place]
+            else:
+                here = functools.reduce(jax.lax.bitwise_and, here)
+                results[i] = jax.lax.select(here, x[place], results[i])
+    return results
+
+
+# What only moves scalars.
+_MOVES: dict[str, Callable[..., Scalars]] = {
+    "broadcast_in_dim": _broadcast,
+    "concatenate": lambda *x, dimension: np.concatenate(x, dimension),
+    "copy": lambda x: x,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "gather": _gather,
+    "reshape": lambda x, new_sizes, **_: x.reshape(new_sizes),
+    "rev": lambda x, dimensions: np.flip(x, dimensions),
+    "slice": _slice,
+    "squeeze": lambda x, dimensions: x.squeeze(dimensions),
+    "stack": lambda *x, axis: np.stack(x, axis),
+    "transpose": lambda x, permutation: x.transpose(permutation),
+}
+
+
+# What indices are computed with: no choice is needed for places that are known before.
+_NUMBERS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "and": np.bitwise_and,
+    "convert_element_type": np.asarray,
+    "div": np.divide,
+    "eq": np.equal,
+    "lt": np.less,
+    "mul": np.multiply,
+    "ne": np.not_equal,
+    "rem": np.fmod,
+    "select_n": lambda which, *cases: np.where(which, cases[-1], cases[0]),
+    "sign": np.sign,
+    "sub": np.subtract,
+}
+_FOLDS = {
+    "reduce_and": jax.lax.bitwise_and,
+    "reduce_max": jax.lax.max,
+    "reduce_min": jax.lax.min,
+    "reduce_or": jax.lax.bitwise_or,
+    "reduce_sum": jax.lax.add,
+}
+
+
+def _reduced(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
+    name, parameters, results = equation.primitive.name, equation.params, equation.outvars
+    axes = parameters["dimensions" if name == "reduce" else "axes"]
+    shape = results[0].aval.shape
+    # Start values change nothing, and are left out.
+    arrays = [np.moveaxis(x, axes, range(len(axes))) for x in arguments[: len(results)]]
+    arrays = [x.reshape(-1, math.prod(shape)) for x in arrays]
+
+    def fold(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
+        if name == "reduce":
+            both = [_of([x], ()) for x in (*a, *b)]
+            return [x[()] for x in _evaluated(parameters["jaxpr"], both)]
+        return [_FOLDS[name](*a, *b)]
+
+    columns = [
+        functools.reduce(fold, zip(*(x[:, i] for x in arrays), strict=True))
+        for i in range(math.prod(shape))
+    ]
+    return [_of(x, shape) for x in zip(*columns, strict=True)]
+
+
+def _loop(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
+    parameters, variables = equation.params, equation.outvars
+    first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
+    for_condition, for_body = arguments[:first], arguments[first : first + second]
+
+    def going(scalars: list[Any]) -> Any:
+        arrays = [*for_condition, *_arrays(scalars, variables)]
+        return _evaluated(parameters["cond_jaxpr"], arrays)[0][()]
+
+    def one(scalars: list[Any]) -> list[Any]:
+        arrays = [*for_body, *_arrays(scalars, variables)]
+        return _scalars(_evaluated(parameters["body_jaxpr"], arrays))
+
+    start = _scalars(arguments[first + second :])
+    return _arrays(jax.lax.while_loop(going, one, start), variables)
+
+
+def _rounds(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
+    parameters, variables = equation.params, equation.outvars
+    constants = arguments[: parameters["num_consts"]]
+    arrays = arguments[len(constants) :]
+    if not len(variables) == len(arrays) == parameters["num_carry"]:
+        raise NotImplementedError("scan over arrays in a kernel")
+    if parameters["length"] <= _SHORT:
+        for _ in range(parameters["length"]):
+            arrays = _evaluated(parameters["jaxpr"], [*constants, *arrays])
+        return arrays
+
+    def one(_: jax.Array, scalars: list[Any]) -> list[Any]:
+        arrays = [*constants, *_arrays(scalars, variables)]
+        return _scalars(_evaluated(parameters["jaxpr"], arrays))
+
+    scalars = jax.lax.fori_loop(0, parameters["length"], one, _scalars(arrays))
+    return _arrays(scalars, variables)
+
+
+def _branch(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
+    index, *arguments = arguments
+    branches, variables = equation.params["branches"], equation.outvars
+    if index.dtype != object:
+        return _evaluated(branches[int(index)], arguments)
+    chosen = [lambda x=x: _scalars(_evaluated(x, arguments)) for x in branches]
+    return _arrays(jax.lax.switch(index[()], chosen), variables)
+
+
+def _bound(equation: Any, arguments: Sequence[Any]) -> list[Any]:
+    results = equation.primitive.bind(*arguments, **equation.params)
+    return list(results) if equation.primitive.multiple_results else [results]
+
+
+def _of(values: Sequence[Any], shape: tuple[int, ...]) -> Scalars:
+    """An array of scalars."""
+    scalars = np.empty(len(values), object)
+    for i, x in enumerate(values):  # NumPy would look into them
+        scalars[i] = x
+    return scalars.reshape(shape)
+
+
+def _scalars(arrays: Sequence[Scalars]) -> list[Any]:
+    """All scalars of arrays, traced."""
+    scalars = [x for array in arrays for x in array.ravel()]
+    return [x if isinstance(x, jax.Array) else jax.lax.select(True, x, x) for x in scalars]
+
+
+def _arrays(scalars: Sequence[Any], variables: Sequence[Any]) -> list[Scalars]:
+    """The inverse of `_scalars`: arrays of the variables' shapes."""
+    rest, shapes = iter(scalars), [x.aval.shape for x in variables]
+    return [_of([next(rest) for _ in range(math.prod(shape))], shape) for shape in shapes]

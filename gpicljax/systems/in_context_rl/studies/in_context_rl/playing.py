@@ -16,7 +16,7 @@ from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.rollout import play, start_rollout
-from gpicljax.runtime import FAST_COMPILE, named_key
+from gpicljax.runtime import fast_jit, named_key
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Tasks, is_bandit
 from gpicljax.typing import ArrayTree
@@ -137,7 +137,7 @@ def _program(env: Trial, names: tuple[str, ...], replicas: int, seed: int) -> An
     def test(env_params: ArrayTree, which: Any) -> Tested:
         return played(named_key(seed, "tasks"), env, env_params, replicas, agent, which)
 
-    return jax.jit(test, compiler_options=FAST_COMPILE)
+    return fast_jit(test)
 
 
 def rules(

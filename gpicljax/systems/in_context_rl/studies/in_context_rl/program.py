@@ -15,11 +15,11 @@ from gpicljax.checks import Count, Natural, Range, check_choice
 from gpicljax.runs import LoadedAgent, load_agent, shipped_model
 from gpicljax.runs.distributed import log_once
 from gpicljax.runtime import (
-    FAST_COMPILE,
     Program,
     RunResult,
     TrainingConfig,
     check_config,
+    fast_jit,
     run_experiment,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
@@ -149,7 +149,7 @@ def trained(
     @functools.cache
     def program(env: Any) -> Any:
         test = agent_tester(loaded[0].agent, env, config.replicas, config.seed)
-        return jax.jit(test, compiler_options=FAST_COMPILE)
+        return fast_jit(test)
 
     found: dict[str, dict[str, list[Tested]]] = {}
     known = own_tests(family)

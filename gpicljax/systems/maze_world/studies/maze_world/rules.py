@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.runtime import ENVIRONMENT_COMPILE, named_key
+from gpicljax.runtime import ENVIRONMENT_COMPILE, fast_jit, named_key
 from gpicljax.systems.maze_world.data.demonstrations import (
     MazeTrajectory,
     Noise,
@@ -84,7 +84,7 @@ class Rules:
                 key, self._env, where, len(keys), settings, tasks=tasks, noise=noise
             )
 
-        return jax.jit(play, compiler_options=ENVIRONMENT_COMPILE)
+        return fast_jit(play, ENVIRONMENT_COMPILE)
 
     def _played(
         self, size: int, rule: Rule, *density: float

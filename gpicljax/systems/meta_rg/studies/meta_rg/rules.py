@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,7 +10,7 @@ import jax
 import numpy as np
 
 from gpicljax.evaluation.returns import single_trial_batch
-from gpicljax.runtime import FAST_COMPILE, named_key
+from gpicljax.runtime import fast_jit, named_key
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.measures.games import GameAccuracy, game_accuracy, play_games
@@ -41,7 +40,7 @@ def rule_accuracies(
     vec = single_trial_batch(env, episodes, longest, privileged=True)
     panel = experts.rule_panel(env, list(rules.values()))
 
-    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    @fast_jit
     def play(key: jax.Array, env_params: ArrayTree) -> GameAccuracy:
         sizes = {"max_games": env.max_games, "max_steps": longest}
         games = play_games(key, vec, panel, None, env_params=env_params, **sizes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Any
 
@@ -19,11 +18,11 @@ from gpicljax.interface import Agent
 from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runs import save_agent
 from gpicljax.runtime import (
-    FAST_COMPILE,
     Measure,
     Probe,
     Program,
     RunResult,
+    fast_jit,
     named_key,
     run_experiment,
 )
@@ -127,7 +126,7 @@ def calibrate(config: Config, env_params: ArrayTree) -> dict[str, RecallAccuracy
     def first(keys: jax.Array, params: ArrayTree, carry: ArrayTree, timestep: Any) -> Any:
         return jnp.where(timestep.privileged["asking"], 0, env.wait), {}, carry
 
-    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    @fast_jit
     def play(keys: jax.Array) -> RecallAccuracy:
         rules = {
             "random": random_agent(env),

@@ -51,6 +51,7 @@ def one_kernel_on_gpu(function: Callable[..., T], elsewhere: Callable[..., T]) -
       The function of one instance. Its `vmap`s become one call.
 
     Example:
+      >>> import jax.numpy as jnp
       >>> def halved(x):
       ...     return jax.lax.while_loop(lambda x: x.sum() > 1, lambda x: x / 2, x)
       >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
@@ -63,10 +64,11 @@ def one_kernel_on_gpu(function: Callable[..., T], elsewhere: Callable[..., T]) -
         results = _kernel.bind(*leaves, tree=tree, function=function, elsewhere=elsewhere)
         return jax.tree.unflatten(jax.tree.structure(arguments[0]), results)
 
-    others = as_one_batch(batch)
+    # As a program of its own, `vmap` goes through it once; through a branch it would do so twice.
+    others, cpu = as_one_batch(batch), jax.jit(elsewhere)
 
     def call(*arguments: Any) -> T:
-        return jax.lax.platform_dependent(*arguments, cpu=elsewhere, default=others)
+        return jax.lax.platform_dependent(*arguments, cpu=cpu, default=others)
 
     return call
 
@@ -83,6 +85,7 @@ def in_kernel(function: Callable[..., T], *arguments: Any, interpret: bool = Fal
       A tree like the first argument.
 
     Example:
+      >>> import jax.numpy as jnp
       >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
       >>> in_kernel(lambda x: x[::-1] - x.min(), x, interpret=True).tolist()
       [[1.0, 0.0], [1.0, 0.0]]

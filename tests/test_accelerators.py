@@ -186,12 +186,12 @@ def test_a_program_that_asks_the_host_is_found():
 BUDGETS = {
     # Kernels that an H100 starts for a step of 1,024 instances with random actions: with a bank,
     # and with fresh starts where these are cheap.
-    "Acrobot-v1": (10, 28),
+    "Acrobot-v1": (10, 12),
     "BernoulliBandit-v0": (9, 9),
     "ByteStream-v0": (107, 125),
     "CliffWalking-v1": (14, 29),
     "FrozenLake-v1": (18, 24),
-    "InvertedDoublePendulum-v5": (40, 48),
+    "InvertedDoublePendulum-v5": (20, 25),
     "LunarLander-v3": (25, 43),
     "MazeWorld-v0": (28, None),
     "MetaLanguage-v0": (16, None),

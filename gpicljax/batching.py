@@ -175,6 +175,22 @@ def unless_known(ask: Callable[..., T], known: Any, *arguments: Any) -> T:
     return jax.lax.platform_dependent(*arguments, cpu=ask, tpu=ask, default=always)
 
 
+def short_loop(rounds: int, body: Callable[[jax.Array, T], T], carry: T) -> T:
+    """`fori_loop(0, rounds, body, carry)`, which an accelerator unrolls.
+
+    It would start several kernels in each round, and one for all rounds that are unrolled.
+
+    Example:
+      >>> int(short_loop(3, lambda i, x: x + i, jnp.int32(1)))
+      4
+    """
+    loop, unrolled = (
+        functools.partial(jax.lax.fori_loop, 0, rounds, body, unroll=unroll)
+        for unroll in (False, True)
+    )
+    return jax.lax.platform_dependent(carry, cpu=loop, default=unrolled)
+
+
 def update_compacted(
     need: jax.Array, current: ArrayTree, make: Callable[[jax.Array], Any], group: int
 ) -> Any:
@@ -197,13 +213,26 @@ def update_compacted(
       `current` with the marked entries replaced.
     """
 
-    def few(need: jax.Array, current: ArrayTree) -> Any:
-        return _for_counted(_running_count(need), current, make, group)
+    return _for_kinds(need.astype(jnp.int32), current, [(make, group)])
 
-    def all_(need: jax.Array, current: ArrayTree) -> Any:
-        return _everywhere(need, current, make, group)
 
-    return jax.lax.platform_dependent(need, current, cpu=few, default=all_)
+def _for_kinds(
+    kind: jax.Array, current: ArrayTree, works: Sequence[tuple[Callable[[jax.Array], Any], int]]
+) -> Any:
+    """`update_compacted` with function and group of each kind from 1 on; 0 of `int32[B]`: none."""
+
+    def few(kind: jax.Array, current: ArrayTree) -> Any:
+        counts = _running_count(kind == np.arange(1, len(works) + 1)[:, None])
+        for count, (make, group) in zip(counts, works, strict=True):
+            current = _for_counted(count, current, make, group)
+        return current
+
+    def all_(kind: jax.Array, current: ArrayTree) -> Any:
+        for number, (make, group) in enumerate(works, 1):
+            current = _everywhere(kind == number, current, make, group)
+        return current
+
+    return jax.lax.platform_dependent(kind, current, cpu=few, default=all_)
 
 
 EVERYWHERE = 2**17
@@ -387,22 +416,10 @@ def make_switch_compacted(
     def batch(kind: jax.Array, current: ArrayTree, *arguments: Any) -> Any:
         sizes = groups(kind.size) if groups else [max(8, kind.size // 16)] * len(makes)
         works = [
-            (number, functools.partial(_of_those, make, arguments), min(kind.size, group))
-            for number, (make, group) in enumerate(zip(makes, sizes, strict=True), 1)
+            (functools.partial(_of_those, make, arguments), min(kind.size, group))
+            for make, group in zip(makes, sizes, strict=True)
         ]
-
-        def few(kind: jax.Array, current: ArrayTree) -> Any:
-            counts = _running_count(kind == np.arange(1, len(makes) + 1)[:, None])
-            for number, make, group in works:
-                current = _for_counted(counts[number - 1], current, make, group)
-            return current
-
-        def all_(kind: jax.Array, current: ArrayTree) -> Any:
-            for number, make, group in works:
-                current = _everywhere(kind == number, current, make, group)
-            return current
-
-        return jax.lax.platform_dependent(kind, current, cpu=few, default=all_)
+        return _for_kinds(kind, current, works)
 
     def alone(kind: jax.Array, current: ArrayTree, *arguments: Any) -> Any:
         branches = [lambda: current, *(functools.partial(make, *arguments) for make in makes)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from gpicljax.batching import short_loop
 
 Vector = tuple[jax.Array, ...]  # float[] each
 Acceleration = Callable[[Vector, Vector], tuple[Vector, Any]]
@@ -59,8 +60,4 @@ def runge_kutta(
     blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), blank)
     loop = (position, velocity, position, velocity, position, blank)
 
-    def stages(loop: tuple, *, unroll: bool) -> tuple:
-        return jax.lax.fori_loop(0, 4, stage, loop, unroll=unroll)[2:]
-
-    rounds, unrolled = (functools.partial(stages, unroll=unroll) for unroll in (False, True))
-    return jax.lax.platform_dependent(loop, cpu=rounds, default=unrolled)
+    return short_loop(4, stage, loop)[2:]

@@ -6,12 +6,13 @@ operations, of which a step needs many; `jax.random` gives the seeds.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from gpicljax.batching import short_loop
 
 ROUNDS = 20
 _STRIDE = np.uint32(0x9E3779B9)
@@ -121,9 +122,4 @@ def permuted(seed: jax.Array, place: jax.Array, size: jax.Array) -> jax.Array:
         toss = mixed(key ^ (pair + np.uint32(1)) * _STRIDE)
         return jnp.where(toss >> 31 == 1, partner, place)
 
-    def rounds(place: jax.Array, *, unroll: bool) -> jax.Array:
-        return jax.lax.fori_loop(0, ROUNDS, swap, place, unroll=unroll)
-
-    # An accelerator starts two kernels for a round of a loop, and one for all that are unrolled.
-    loop, unrolled = (functools.partial(rounds, unroll=unroll) for unroll in (False, True))
-    return jax.lax.platform_dependent(place, cpu=loop, default=unrolled)
+    return short_loop(ROUNDS, swap, place)

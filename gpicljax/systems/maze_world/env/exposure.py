@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpicljax.batching import unless_known
 from gpicljax.checks import check, check_at_least, check_choice
 
 Poses = Literal["quarter", "any"]
@@ -230,12 +229,7 @@ def _seen_far(
     rays = jnp.where(wanted, _all_rays(columns), jnp.uint32(0))
     seen = jnp.arange(size * size, dtype=jnp.int32) == cell[0] * size + cell[1]
     carry = jnp.asarray(1, jnp.int32), rays, seen
-
-    def more(carry: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-        s, rays, _ = carry
-        return unless_known(lambda rays: (rays != 0).any(), True, rays) & (s < 2 * size)
-
-    _, _, seen = jax.lax.while_loop(more, ring, carry)
+    _, _, seen = jax.lax.while_loop(lambda c: (c[1] != 0).any() & (c[0] < 2 * size), ring, carry)
     return seen.reshape(size, size)
 
 

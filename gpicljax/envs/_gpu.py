@@ -15,9 +15,11 @@ hours: for each load and store it searches all of them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -27,6 +29,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jax.extend.core import Primitive, Var
 from jax.interpreters import mlir
+from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
 from gpicljax.batching import as_one_batch
 
@@ -146,17 +149,43 @@ def _on_others(*leaves: jax.Array, tree: Any, function: Callable, elsewhere: Cal
     return jax.tree.leaves(jax.vmap(elsewhere)(*jax.tree.unflatten(tree, leaves)))
 
 
+def _gpus() -> list[jax.Device]:
+    """Those of NVIDIA of this machine."""
+    try:
+        return jax.local_devices(backend="cuda")
+    except RuntimeError:
+        return []
+
+
 def _has_old_gpu() -> bool:
     """Whether this machine has a GPU from before Ampere, for which Triton does not compile."""
-    try:
-        devices = jax.local_devices(backend="cuda")
-    except RuntimeError:
-        return False
-    return any(float(device.compute_capability) < 8 for device in devices)
+    return any(float(device.compute_capability) < 8 for device in _gpus())
+
+
+_lowered_on_gpu = mlir.lower_fun(_on_gpu, multiple_results=True)
+
+
+@contextlib.contextmanager
+def _some_gpu() -> Iterator[None]:
+    """Lowers kernels on a machine without a GPU, too, which JAX 0.11 refuses."""
+    if _gpus() or jax.__version_info__ < (0, 11):
+        yield
+        return
+    # The oldest generation with which kernels work; XLA knows the one to compile for.
+    ampere = AbstractDevice("NVIDIA A100", 108, "gpu")
+    with use_abstract_mesh(AbstractMesh((), (), abstract_device=ampere)):
+        yield
+
+
+def _lower_on_gpu(context: Any, *arguments: Any, **parameters: Any) -> Any:
+    with _some_gpu(), warnings.catch_warnings():
+        # JAX 0.11 and 0.12, the latest that this package takes, warn of the end of this backend.
+        warnings.filterwarnings("ignore", "The Pallas Triton backend", DeprecationWarning)
+        return _lowered_on_gpu(context, *arguments, **parameters)
 
 
 mlir.register_lowering(_kernel, mlir.lower_fun(_on_others, multiple_results=True))
-mlir.register_lowering(_kernel, mlir.lower_fun(_on_gpu, multiple_results=True), platform="cuda")
+mlir.register_lowering(_kernel, _lower_on_gpu, platform="cuda")
 
 
 # Evaluation with scalars --------------------------------------------------------------------------
@@ -336,10 +365,14 @@ def _loop(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
 
 def _rounds(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
     parameters, variables = equation.params, equation.outvars
-    constants = arguments[: parameters["num_consts"]]
-    arrays = arguments[len(constants) :]
-    if not len(variables) == len(arrays) == parameters["num_carry"]:
+    body = parameters["jaxpr"].jaxpr
+    # What is carried has the same shape inside and outside, what is scanned one axis less inside.
+    # Versions of JAX differ in how they say which is which.
+    inside = [x.aval.shape for x in (*body.invars, *body.outvars)]
+    if inside != [x.shape for x in arguments] + [x.aval.shape for x in variables]:
         raise NotImplementedError("scan over arrays in a kernel")
+    constants = arguments[: len(arguments) - len(variables)]
+    arrays = arguments[len(constants) :]
     if parameters["length"] <= _SHORT:
         for _ in range(parameters["length"]):
             arrays = _evaluated(parameters["jaxpr"], [*constants, *arrays])

@@ -164,8 +164,11 @@ def test_every_environment_can_be_lowered_for_accelerators_without_the_host(env_
     actions = jax.eval_shape(
         lambda key: jax.vmap(vec.env.action_space().sample)(jax.random.split(key, 4)), KEY
     )
-    lowered(lambda key: vec.renew(*vec.init(key)), KEY)
-    lowered(vec.step, vstate, actions)
+    init = lowered(lambda key: vec.renew(*vec.init(key)), KEY)
+    step = lowered(vec.step, vstate, actions)
+    # By default, an accelerator rounds what it multiplies to eleven bits or fewer.
+    for line in (init.as_text() + step.as_text()).splitlines():
+        assert "stablehlo.dot" not in line or "precision = [HIGHEST, HIGHEST]" in line
 
 
 TRAINED = {

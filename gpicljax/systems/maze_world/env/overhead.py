@@ -174,7 +174,8 @@ def with_agent(
     else:
         cosine, sine = jnp.cos(heading), jnp.sin(heading)
         turn = jnp.stack([jnp.stack([cosine, sine]), jnp.stack([-sine, cosine])])
-        corners = place + pixels * jnp.asarray(_ARROW, picture.dtype) @ turn
+        arrow = pixels * jnp.asarray(_ARROW, picture.dtype)
+        corners = place + jnp.matmul(arrow, turn, precision="highest")
         shape = drawing.polygon(size, jnp.asarray(corners))
     picture = drawing.paint(picture, shape - 0.07 * pixels, PAPER)
     return drawing.paint(picture, shape, INK)

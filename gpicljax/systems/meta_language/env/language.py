@@ -120,10 +120,14 @@ def tables_of(theta: Theta, order: jax.Array, slot_weights: SlotWeights) -> jax.
       (2, 32, 32)
     """
     num = num_slots(theta.weights.shape[0], slot_weights)
-    inside = jnp.einsum("ve,aeh->avh", theta.embedding, theta.weights[:num])
+    # Accelerators round products to fewer bits unless asked not to: other languages, then.
+    exact = jax.lax.Precision.HIGHEST
+    weights = theta.weights[:num]
+    inside = jnp.einsum("ve,aeh->avh", theta.embedding, weights, precision=exact)
     hidden = jnp.tanh(inside + theta.biases[:num, None])
     hidden = hidden * weights_of_slots(order, num, slot_weights)[:, None, None]
-    return (hidden @ theta.output).at[0].add(theta.output_bias)
+    logits = jnp.matmul(hidden, theta.output, precision=exact)
+    return logits.at[0].add(theta.output_bias)
 
 
 def logits_after(tables: jax.Array, context: jax.Array) -> jax.Array:

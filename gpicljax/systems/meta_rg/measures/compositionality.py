@@ -202,7 +202,7 @@ def _count_all(
 
         each = size // _PARTS
         found = jax.lax.fori_loop(0, _PARTS, add, jnp.zeros((size, number), jnp.int32))
-        found = occur[1].astype(dtype) @ found.astype(dtype)
+        found = jnp.matmul(occur[1].astype(dtype), found.astype(dtype), precision="highest")
         return jnp.where(pair[0] == pair[1], found, 2 * found)
 
     table = jax.lax.map(count, (jnp.asarray(left), jnp.asarray(right))).sum(0)
@@ -246,7 +246,7 @@ def _similarity(table: jax.Array) -> jax.Array:
     ranks = [jnp.cumsum(share) - share / 2 - 0.5 for share in shares]
     spread = [(share * rank**2).sum() for share, rank in zip(shares, ranks, strict=True)]
     certain = (shares[0].max() >= 1) | (shares[1].max() >= 1)
-    together = ranks[0] @ table @ ranks[1]
+    together = jnp.einsum("x,xy,y", ranks[0], table, ranks[1], precision="highest")
     return jnp.where(certain, jnp.nan, together / jnp.sqrt(spread[0] * spread[1]))
 
 

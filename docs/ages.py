@@ -12,7 +12,7 @@ LEARNERS = {
     "in_context_rl": ("ppo", "tabular", "bandits"),
     "maze_world": ("causal_model", "autoencoder"),
     "mental_modelling": ("ppo", "dqn", "sac", "causal_model"),
-    "meta_language": ("causal_model",),
+    "meta_language": ("sequence",),
     "meta_rg": ("r2d2", "sequence"),
     "recall": ("r2d2",),
     "train_agent": ("ppo", "dqn", "td3", "sac"),

@@ -23,6 +23,8 @@ from gpicljax.runtime.mesh import enable_compilation_cache, one_device_per_core
 
 enable_compilation_cache()
 one_device_per_core(most=1)
+# Accelerators multiply with fewer bits by default, which tolerances for float32 do not allow.
+jax.config.update("jax_default_matmul_precision", "highest")
 
 # Tracing makes many objects and hardly any cycles: at the usual thresholds, looking for these took
 # a twentieth of the suite's time.

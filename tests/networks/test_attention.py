@@ -236,8 +236,10 @@ def test_memory_grows_with_the_length_only(window):
 
     gradient = jax.jit(jax.grad(loss, (0, 1, 2)))
     program = gradient.lower(shape, shape, shape).compile()
-    # One head's scores alone would be 64 MiB; one array of queries is 1 MiB.
-    assert program.memory_analysis().temp_size_in_bytes < 16 * 2**20
+    # One head's scores alone would be 64 MiB; one array of queries is 1 MiB. An accelerator's tiles
+    # have four times the size of a CPU's.
+    most = 16 if jax.default_backend() == "cpu" else 24
+    assert program.memory_analysis().temp_size_in_bytes < most * 2**20
 
 
 def test_a_window_costs_a_window():

@@ -147,8 +147,14 @@ def per_replica(
         specs = tuple(PartitionSpec(AXIS) if axis == 0 else PartitionSpec() for axis in axes)
         return _spread(jax.vmap(function, axes), mesh, specs, PartitionSpec(AXIS))(*arguments)
 
-    options = options_for(mesh, compiler_options)
-    return jax.jit(batched, donate_argnums=donate_argnums, compiler_options=options)
+    return jax.jit(
+        batched,
+        # Left to XLA, an array without elements would come back whole on every device, and a
+        # program that was compiled for its parts would refuse it.
+        out_shardings=NamedSharding(mesh, PartitionSpec(AXIS)),
+        donate_argnums=donate_argnums,
+        compiler_options=options_for(mesh, compiler_options),
+    )
 
 
 def per_part(
@@ -174,7 +180,13 @@ def per_part(
     """
     specs, same = partition(PartitionSpec(AXIS), PartitionSpec()), PartitionSpec()
     spread = _spread(update, mesh, (specs, *[same] * more), (specs, same))
-    return jax.jit(spread, donate_argnums=0, compiler_options=options_for(mesh, FAST_COMPILE))
+    out = jax.tree.map(
+        lambda spec: NamedSharding(mesh, spec),
+        (specs, same),
+        is_leaf=lambda x: isinstance(x, PartitionSpec),
+    )
+    options = options_for(mesh, FAST_COMPILE)
+    return jax.jit(spread, out_shardings=out, donate_argnums=0, compiler_options=options)
 
 
 def options_for(mesh: Mesh, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from gpicljax.runs.checkpoints import Checkpointer
 from gpicljax.runtime import make_mesh, per_replica
-from gpicljax.runtime.mesh import shard_leading
+from gpicljax.runtime.mesh import per_part, shard_leading
 from gpicljax.runtime.replicas import Replicas
 
 assert len(jax.devices()) == 8
@@ -75,6 +75,15 @@ plus_total = per_replica(lambda x, everything: x + everything.sum(), mesh, (0, N
 x = np.arange(8, dtype=np.float32)
 spread = shard_leading(x, mesh)
 np.testing.assert_array_equal(plus_total(spread, spread), x + 28)
+
+# An array without elements comes back as it went in, so that a compiled program takes it again.
+parts = shard_leading({"x": x, "nothing": np.zeros((8, 0, 3), np.float32)}, mesh)
+more = lambda tree: jax.tree.map(lambda y: y + 1, tree)  # noqa: E731
+compiled = per_replica(more, mesh).lower(parts).compile()
+np.testing.assert_array_equal(compiled(compiled(parts))["x"], x + 2)
+part = per_part(lambda tree: (more(tree), ()), mesh, lambda batch, whole: batch)
+compiled = part.lower(parts).compile()
+np.testing.assert_array_equal(compiled(compiled(parts)[0])[0]["x"], x + 2)
 
 saver = Checkpointer(sys.argv[1])
 saver.save(1, result)

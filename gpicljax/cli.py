@@ -3,6 +3,7 @@
     gpicljax run meta_rg --seeds 6
     gpicljax compile meta_rg --target h100 v5e:4x4
     gpicljax runs list
+    gpicljax profile
     gpicljax environments MazeWorld-v0
     gpicljax play MazeWorld-v0
     gpicljax serve ByteStream-v0
@@ -67,6 +68,13 @@ def runs(arguments: Sequence[str]) -> int:
     return main(arguments)
 
 
+def profile(arguments: Sequence[str]) -> int:
+    """Shows how well agents learn in context, on one scale: `gpicljax profile [RUN ...]`."""
+    from gpicljax.runs.profile import main
+
+    return main(arguments)
+
+
 def play(arguments: Sequence[str]) -> int:
     """Plays an environment by hand, in a browser or a terminal: `gpicljax play ID`."""
     from gpicljax.play.command import main
@@ -120,6 +128,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": run,
     "compile": compile_study,
     "runs": runs,
+    "profile": profile,
     "play": play,
     "serve": serve,
     "environments": environments,

@@ -2,6 +2,7 @@
 
 from gpicljax.evaluation.aggregates import aggregate, interquartile_mean, probability_of_improvement
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
+from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.returns import (
     Episode,
     EpisodeReturns,
@@ -24,6 +25,7 @@ __all__ = [
     "EpisodeReturns",
     "ICLCurve",
     "ICLProfile",
+    "ICLRecord",
     "Interval",
     "aggregate",
     "bootstrap_interval",
@@ -31,6 +33,7 @@ __all__ = [
     "holm_correction",
     "icl_curve",
     "icl_profile",
+    "icl_record",
     "interquartile_mean",
     "mean_interval",
     "probability_of_improvement",

@@ -11,11 +11,12 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gpicljax.checks import unknown
+from gpicljax.evaluation.records import ICLRecord
 from gpicljax.runs.config import RunConfig, validate
 from gpicljax.runs.config_json import describe_difference, to_json
 from gpicljax.runs.distributed import all_agree, exchange, is_main, on_main
@@ -39,6 +40,7 @@ IRRELEVANT = (
 )
 """Fields of a configuration that may change when a run is resumed."""
 PLAN = "run.json"
+ICL = "icl.json"
 _DELETED = ".deleted.json"
 """The configuration of a run that is being deleted."""
 
@@ -262,13 +264,19 @@ def _prepare(path: Path, config: RunConfig) -> bool:
     return True
 
 
-def write_summary(run: RunDirectory, results: Mapping[str, Any], markdown: str) -> None:
+def write_summary(
+    run: RunDirectory,
+    results: Mapping[str, Any],
+    markdown: str,
+    icl: Sequence[ICLRecord] = (),
+) -> None:
     """Writes `summary.json` and `summary.md`, with where the results come from; process 0 does.
 
     Args:
       run: the run.
       results: numbers, strings, small arrays, or nested mappings and lists of them.
       markdown: the summary for readers; a section on duration, machine and versions is added.
+      icl: what `gpicljax profile` reads, written to `icl.json`.
 
     Raises:
       OSError: if a file cannot be written; the previous one is then untouched.
@@ -310,5 +318,8 @@ def write_summary(run: RunDirectory, results: Mapping[str, Any], markdown: str) 
     if broken:
         markdown = f"**{in_words(broken)}** No mean over seeds includes them.\n\n{markdown}"
     text = f"{markdown.rstrip()}\n\n## Where this comes from\n\n" + "\n".join(lines) + "\n"
+    if icl:
+        records = to_json_text([record.to_json() for record in icl])
+        write_atomically(run.path / ICL, records + "\n")
     write_atomically(run.path / "summary.json", to_json_text(summary, indent=2) + "\n")
     write_atomically(run.path / "summary.md", text)

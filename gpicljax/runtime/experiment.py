@@ -157,7 +157,7 @@ def run_config(
         outcome = _evaluated(run, config, program, replicas, take, params, history)
         written = on_main(lambda: report(outcome))
         on_main(lambda: _save_agents(outcome, written, replicas))
-        write_summary(run, written.results, written.text)
+        write_summary(run, written.results, written.text, written.icl)
         log_once(f"{written.text}\n\nResults, figures and agents: {run.path}")
         if unsound := not_finite_since(history):
             if is_main():

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from gpicljax.evaluation.records import ICLRecord
 from gpicljax.runs.config import TrainingConfig
 from gpicljax.runs.run_directory import RunDirectory
 
@@ -226,6 +227,7 @@ class Report(NamedTuple):
       text: the summary, in Markdown.
       results: its numbers.
       evaluations: what each saved agent's card says of its evaluation; none by default.
+      icl: in-context learning of its agents, for `gpicljax profile`; none by default.
 
     Example:
       >>> Report("arrivals: 0.75", {"arrivals": 0.75}).results
@@ -235,6 +237,7 @@ class Report(NamedTuple):
     text: str
     results: Mapping[str, Any]
     evaluations: Sequence[Mapping[str, Any]] = ()
+    icl: Sequence[ICLRecord] = ()
 
 
 def replica_names(config: TrainingConfig, program: Program) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Listeners that need no training: oracles, shortcut rules and a memoryless classifier."""
 
 from gpicljax.systems.meta_rg.experts.classifier import fit_classifier
-from gpicljax.systems.meta_rg.experts.listeners import baseline_panel, baseline_rules, rule_listener
+from gpicljax.systems.meta_rg.experts.listeners import baseline_panel, baseline_rules
 from gpicljax.systems.meta_rg.experts.memoryless import decision_dataset
 
 __all__ = [
@@ -9,5 +9,4 @@ __all__ = [
     "baseline_rules",
     "decision_dataset",
     "fit_classifier",
-    "rule_listener",
 ]

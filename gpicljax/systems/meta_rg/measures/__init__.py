@@ -15,7 +15,6 @@ from gpicljax.systems.meta_rg.measures.games import play_games
 from gpicljax.systems.meta_rg.measures.language import languages, meanings
 from gpicljax.systems.meta_rg.measures.listening import confusion
 from gpicljax.systems.meta_rg.measures.recall import play_recall_games, recall_accuracy
-from gpicljax.systems.meta_rg.measures.zsct import zsct_accuracy
 
 __all__ = [
     "bosdis",
@@ -31,5 +30,4 @@ __all__ = [
     "posdis",
     "recall_accuracy",
     "topographic_similarity",
-    "zsct_accuracy",
 ]

@@ -161,6 +161,7 @@ class Study(NamedTuple):
 
 
 NULL = "suffix predictor"
+WIPED = "memory wiped"
 """Name of the null that needs no training."""
 FIRST, ALL = ("order", "alone", "after"), ("order", "alone", "after", "again")
 """Kinds of studies: those that come first, and all."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gpicljax
-from gpicljax.agents.combinators import by_block
+from gpicljax.agents.combinators import by_block, with_memory_reset
 from gpicljax.interface import Agent
 from gpicljax.runs import save_agent
 from gpicljax.runtime import Measure, Program, RunResult, run_experiment
@@ -22,6 +22,7 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
     FIRST,
     NULL,
     PRESETS,
+    WIPED,
     Config,
     studies_of,
 )
@@ -32,6 +33,8 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.learners import 
 from gpicljax.systems.gradual_learning.studies.gradual_learning.report import report
 from gpicljax.typing import ArrayTree
 
+HORIZON_WIPED = 2000
+"""Steps of a stream of the learner whose memory is wiped before every question."""
 KEY_METRICS = {"cloning": "agreement", "recurrent-ppo": "reward", "r2d2": "q_loss"}
 
 
@@ -119,6 +122,16 @@ def played(
     tasks = [drawn(key, config, env, *kinds) for _, kinds in agents.values()]
     first = _in_blocks(key, env, [one for one, _ in agents.values()], params, tasks, config.budget)
     streams = dict(zip(agents, first, strict=True))
+
+    # Without a memory nothing is cleared: the first questions are enough.
+    tasks_alone = drawn(key, config, env, "alone")
+    short = jnp.full_like(tasks_alone.horizon, HORIZON_WIPED)
+    tasks_alone = dataclasses.replace(tasks_alone, horizon=short)
+    with_text = dataclasses.replace(env, with_text=True)
+    forgetful = with_memory_reset(learner, lambda timestep: timestep.privileged["said"] == 0)
+    streams[WIPED] = play_streams(
+        key, with_text, forgetful, params, tasks_alone, HORIZON_WIPED, privileged=True
+    )
 
     orders = np.array([study.kind == "order" for study in studies_of(config, *FIRST)])
     names, again = (config.learner_name, NULL), drawn(key, config, env, "again")

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve
+from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.gradual_learning.figures import (
@@ -37,6 +38,7 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
     LOOKUP,
     NULL,
     REQUIRES,
+    WIPED,
     Config,
     Study,
     studies_of,
@@ -363,6 +365,43 @@ def numbers_of(found: Findings) -> dict[str, Any]:
     return numbers
 
 
+def icl_records(seeds: list[dict[str, Streams]], config: Config) -> list[ICLRecord]:
+    """Share of right answers by the instance's questions before, over all task sets alone.
+
+    Positions that fewer than a tenth of the learner's streams reach are left out.
+    """
+
+    def shares(agent: str, kinds: Sequence[str]) -> np.ndarray:
+        studies = studies_of(config, *kinds)
+        which = [i for i, one in enumerate(studies) if one.kind == "alone"]
+        # The last one counts all later questions.
+        return np.stack([of[agent].accuracy(which, [0])[:, :-1] for of in seeds])
+
+    curves = {
+        "agent": shares(config.learner_name, ALL),
+        "oracle": shares("oracle", ("order", "alone")),
+        "memory wiped": shares(WIPED, ("alone",)),
+    }
+    there = np.isfinite(curves["agent"]).mean((0, 1)) >= 0.1
+    length = int(np.argmin(there)) if not there.all() else len(there)
+    if length < 2:
+        return []
+    null = shares(NULL, ALL)
+    names = config.curriculum
+    return [
+        icl_record(
+            {role: x[..., :length] for role, x in curves.items()},
+            {NULL: null[..., :length]},
+            system="Byte streams",
+            task=f"{len(names)} task sets, {names[0]} to {names[-1]}",
+            agent=config.learner_name,
+            measure="share of right answers",
+            context="questions",
+            oracle="knows the answers",
+        )
+    ]
+
+
 def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     config, seeds = outcome.config, of_seeds(outcome)
@@ -383,7 +422,8 @@ def report(outcome: RunResult) -> Report:
     evaluations = [
         {"cleared": float(in_order(of[learner], own, config).cleared.sum(1).mean())} for of in seeds
     ]
-    return Report("\n".join(text), numbers_of(found) | {"steps_per_s": speed}, evaluations)
+    numbers = numbers_of(found) | {"steps_per_s": speed}
+    return Report("\n".join(text), numbers, evaluations, icl_records(seeds, config))
 
 
 def draw(outcome: RunResult, found: Findings, streams: Streams, studies: list[Study]) -> None:

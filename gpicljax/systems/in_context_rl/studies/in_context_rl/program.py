@@ -161,7 +161,10 @@ def trained(
         except ValueError as error:
             log_once(f"note: {name} is not tested on {where}: {error}")
             continue
-        controls = CONDITIONS if config.controls and where in (family, "lakes") else {"": 0}
+        controls = {"": 0}
+        if config.controls:
+            whole = where in (family, "lakes")
+            controls = CONDITIONS if whole else {"": 0, "memory wiped": CONDITIONS["memory wiped"]}
         found[where] = {
             f"{name}, {condition}" if condition else name: [
                 jax.device_get(program(env)(one.params, env_params, jnp.int32(number)))

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve, icl_profile
+from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.in_context_rl.measures import (
@@ -240,6 +241,45 @@ def _by_episode(tested: Any) -> Any:
     return icl_curve(np.nan_to_num(episodes[:, :last]), there[:, :last])
 
 
+def icl_records(tests: Tests) -> list[ICLRecord]:
+    """Rewards, or goals, by the actions taken before, of agents that were trained.
+
+    A trained agent stands beside all rules that learn within the trial.
+    """
+    records = []
+    for where, agents in tests.items():
+        trained = [n for n in agents if n.startswith("**") and ", " not in n]
+        full = len(agents["oracle"][0].trials.length)
+        goals = where in TESTS and TESTS[where].ends_are_goals
+
+        def earned_by(name: str, agents: Any = agents, goals: bool = goals) -> np.ndarray:
+            each = [t.trials.ends if goals else t.trials.rewards for t in agents[name]]
+            return np.stack([np.asarray(x, np.float64) for x in each])
+
+        rules = [n for n in agents if not n.startswith("**") and n != "oracle"]
+        for name in trained:
+            if len(agents[name][0].trials.length) < full:
+                continue  # a language model plays the first tasks alone
+            curves = {"agent": earned_by(name), "oracle": earned_by("oracle")}
+            wiped = f"{name[:-2]}, memory wiped**"
+            if wiped in agents:
+                curves["memory wiped"] = earned_by(wiped)
+            records.append(
+                icl_record(
+                    curves,
+                    {rule: earned_by(rule) for rule in rules},
+                    system="In-context RL",
+                    task=where,
+                    agent=name.strip("*"),
+                    measure="goals per action" if goals else "reward per action",
+                    context="actions",
+                    oracle="knows the task",
+                    bins=24,
+                )
+            )
+    return records
+
+
 def table_report(outcome: RunResult) -> Report:
     """The table of `in_context_rl.py`, and its figures."""
     config, tests = outcome.config, outcome.host_measured
@@ -271,4 +311,4 @@ def table_report(outcome: RunResult) -> Report:
         "",
         *(f"- {where}, {learners[where]}: {profile}" for where, profile in profiles.items()),
     ]
-    return Report("\n".join(text), results_of(rows))
+    return Report("\n".join(text), results_of(rows), icl=icl_records(tests))

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpicljax.agents import causal_model
 from gpicljax.agents.causal_model import Cooling, Targets, causal_agent, imagined_agent
+from gpicljax.agents.combinators import with_memory_reset
 from gpicljax.agents.sequence import Sequences
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.networks.autoencoder import Autoencoder
@@ -98,12 +99,15 @@ class Measures(NamedTuple):
       shown: on episodes of a demonstrator, by its noise: `Imitated`.
       densities: on such episodes in mazes of other densities, by density: `Imitated`.
       acted: by size of the mazes and way of acting: `Acted`.
+      wiped: the same of models whose memory is wiped before every step, by size, acting in the
+        first of these ways.
       ahead: by length of the context, in pictures: `OpenLoopError`.
     """
 
     shown: dict[str, Any]
     densities: dict[float, Any]
     acted: dict[tuple[int, str], Any]
+    wiped: dict[int, Any]
     ahead: dict[int, Any]
 
 
@@ -156,15 +160,17 @@ def acted_by(config: Config, env: MazeWorld, network: Network) -> Callable[..., 
         mazes: jax.Array,
         where: Params,
         cooling: Cooling,
+        forgetful: jax.Array,
     ) -> Acted:
         del cell
+        agent = causal_agent(network, policy, cooling=cooling)
         made, _ = sample_trajectories(
             key,
             env,
             where,
             len(mazes),
             dataclasses.replace(config.demonstration, length=config.steps),
-            actor=causal_agent(network, policy, cooling=cooling),
+            actor=with_memory_reset(agent, lambda timestep: forgetful),
             actor_params=params,
             tasks=jax.random.wrap_key_data(mazes),
             generated=tasks,
@@ -241,9 +247,9 @@ def measures_of(
     shown, acted = shown_by(config, env, network), acted_by(config, env, network)
     ahead = ahead_by(config, env, network, pictures)
 
-    def act(size: int, name: Acting) -> Measure:
+    def act(size: int, name: Acting, forgetful: bool = False) -> Measure:
         cooled = Cooling(*(jnp.asarray(x, jnp.result_type(float)) for x in ACTING[name]))
-        given = unseen, params_of(size, config.steps), cooled
+        given = unseen, params_of(size, config.steps), cooled, np.bool_(forgetful)
         return Measure(acted, functools.partial(in_mazes, size, *given))
 
     def demonstrated(name: str, *density: float) -> Measure:
@@ -253,6 +259,7 @@ def measures_of(
         shown={name: demonstrated(name) for name in groups},
         densities={x: demonstrated(next(iter(groups)), x) for x in config.evaluation_densities},
         acted={(size, name): act(size, name) for size in config.sizes for name in config.acting},
+        wiped={size: act(size, config.acting[0], forgetful=True) for size in config.sizes},
         ahead={
             mark: Measure(ahead, functools.partial(in_mazes, config.size, np.int32(mark)))
             for mark in config.marks

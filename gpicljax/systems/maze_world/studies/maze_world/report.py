@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
+from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile, log_bins
+from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import mean_interval, ratio_interval
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
@@ -52,6 +53,7 @@ class Results:
         self.shown = self._by_model(measured.shown)
         self.densities = self._by_model(measured.densities)
         self.acted = self._by_model(measured.acted)
+        self.wiped = self._by_model(measured.wiped)
         self.ahead = self._by_model(measured.ahead)
         # The nats of continuous actions are those of a density: ratios of them mean nothing.
         self.densities_of_actions = isinstance(outcome.program.more.env.action_space(), Box)
@@ -230,8 +232,7 @@ def curves_of(by_model: Mapping[str, Any], part: str) -> dict[str, ICLCurve]:
         steps = values.shape[-1]
         # Nothing is expected before the first picture.
         values = values.reshape(-1, steps)[:, 0 if part == "policy" else 1 :]
-        edges = np.unique(np.geomspace(1, values.shape[1], 24).round().astype(int)) - 1
-        found[model] = icl_curve(values, bins=[int(x) for x in edges[:-1]])
+        found[model] = icl_curve(values, bins=log_bins(values.shape[1], 24))
     return found
 
 
@@ -359,6 +360,38 @@ def page(results: Results) -> str:
     )
 
 
+def icl_records(results: Results) -> list[ICLRecord]:
+    """Rewards by step of every model in unseen mazes, beside random and all-knowing agents."""
+    records, config = [], results.outcome.config
+    for size in config.sizes:
+        rules = {
+            name: results.outcome.program.more.earned(episodes.reward)
+            for name, episodes in results.rules[size, config.rules[0]].items()
+        }
+        for model, acted in results.acted[size, config.acting[0]].items():
+            if not len(acted.reward):
+                continue  # no seed is sound
+            curves = {
+                "agent": acted.reward,
+                "memory wiped": results.wiped[size][model].reward,
+                "oracle": rules["privileged, p = 100 %"],
+            }
+            records.append(
+                icl_record(
+                    curves,
+                    {"random": rules["random"]},
+                    system="Maze World",
+                    task=f"n = {size}, acting {config.acting[0]}",
+                    agent=f"{config.model.kind}, {model}",
+                    measure="reward per step",
+                    context="steps",
+                    oracle="knows the maze",
+                    bins=12,
+                )
+            )
+    return records
+
+
 # The summary -------------------------------------------------------------------------------------
 
 
@@ -424,4 +457,4 @@ def report(outcome: RunResult) -> Report:
             for mark, each in results.ahead.items()
         },
     }
-    return Report("\n".join(text), numbers)
+    return Report("\n".join(text), numbers, icl=icl_records(results))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.llm.chat import ChatModel
 from gpicljax.runs.distributed import log_once
 from gpicljax.runtime import Program, RunResult, check_config, named_key, run_experiment
@@ -38,7 +39,7 @@ from gpicljax.systems.mental_modelling.measures.results import (
     compare,
     result_row,
 )
-from gpicljax.systems.mental_modelling.measures.scoring import Answers
+from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
 from gpicljax.systems.mental_modelling.prompts.session import LanguageAnswers, ask_questions
 from gpicljax.systems.mental_modelling.studies.mental_modelling.collect import collect, load
 from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
@@ -70,17 +71,19 @@ def build(config: Config) -> Program:
     def measured() -> dict[str, Any]:
         rows: list[Row] = []
         compared: list[Comparison] = []
+        records: list[ICLRecord] = []
         readers: dict[str, Any] = {}
         for name, folders in tasks.items():
             try:
                 episodes = join_episodes(*(load_episodes(folder) for folder in folders))
             except (SavedError, ValueError) as error:
                 raise SystemExit(f"error: {error}") from error
-            some, beside, about = _task(config, name, episodes, model)
+            some, beside, learning, about = _task(config, name, episodes, model)
             rows += some
             compared += beside
+            records += learning
             readers[name] = about
-        return {"rows": rows, "compared": compared, "tasks": readers}
+        return {"rows": rows, "compared": compared, "icl": records, "tasks": readers}
 
     return Program(
         title=f"Mental modelling of agents in {', '.join(tasks)}",
@@ -215,10 +218,51 @@ def nulls_of(
         yield from map(best_rule, queries_of(config, long, sizes))
 
 
+def icl_of_reader(
+    name: str, sizes: tuple[int, ...], asked: list[Queries], found: list[dict[str, Answers]]
+) -> list[ICLRecord]:
+    """The reader's accuracy on one question by size of history, beside rules on the same queries.
+
+    Empty for other questions than the next action, or without a reader or a history.
+    """
+    first = asked[0]
+    wanted = first.question == "next_action" and first.form != "absolute"
+    if not wanted or len(sizes) < 2 or "reader" not in found[0]:
+        return []
+    right = {
+        answerer: np.stack(
+            [
+                score_answers(queries, each[answerer]).right
+                for queries, each in zip(asked, found, strict=True)
+            ],
+            1,
+        ).astype(np.float64)
+        for answerer in ("reader", *baseline_answers(first))
+    }
+    reader = right.pop("reader")
+    return [
+        icl_record(
+            {
+                "agent": reader,
+                "memory wiped": np.repeat(reader[:, :1], len(sizes), 1),
+                "oracle": np.ones_like(reader),
+            },
+            right,
+            system="Mental modelling",
+            task=f"{name}, next action",
+            agent="reader of agents",
+            measure="accuracy",
+            context="steps of history",
+            oracle="every answer right",
+            positions=sizes,
+        )
+    ]
+
+
 def _task(
     config: Config, name: str, episodes: Episodes, model: ChatModel | None
-) -> tuple[list[Row], list[Comparison], dict[str, Any]]:
-    """Rows and comparisons of one task, and what else to report about it."""
+) -> tuple[list[Row], list[Comparison], list[ICLRecord], dict[str, Any]]:
+    """Rows, comparisons and records of one task, and what else to report about it."""
     known, asked = split(config, episodes)
     sizes = histories_of(config, asked)
     long = long_enough(asked, sizes)
@@ -241,14 +285,16 @@ def _task(
     )
     rows: list[Row] = []
     compared: list[Comparison] = []
+    records: list[ICLRecord] = []
     nulls = nulls_of(config, known, sizes)
     for asked, null in zip(queries_of(config, long, sizes), nulls, strict=False):
         # With nothing else to choose it on, the rule is the best on these very queries.
         chosen = null or (best_rule(asked) if max(sizes) else "majority")
         answered: dict[tuple[str, str], list[tuple[Queries, Answers, Answers]]] = {}
         echoes: Counter[tuple[str, str]] = Counter()
-        for queries in asked:
-            found = answers_of_all(queries, reader, others)
+        answers = [answers_of_all(queries, reader, others) for queries in asked]
+        records += icl_of_reader(name, sizes, asked, answers)
+        for queries, found in zip(asked, answers, strict=True):
             for answerer, said in found.items():
                 answered.setdefault((answerer, ""), []).append((queries, said, found[chosen]))
             for name_of, prompt, some, said in _told(config, queries, model):
@@ -259,7 +305,7 @@ def _task(
             rows += [result_row(queries, answerer, said, prompt) for queries, said, _ in told]
             repeated = echoes[answerer, prompt]
             compared += filter(None, [compare(told, answerer, chosen, prompt, repeated)])
-    return rows, compared, about
+    return rows, compared, records, about
 
 
 def _told(

@@ -170,7 +170,7 @@ def report(outcome: RunResult) -> Report:
     folder = outcome.run.path
     rows, compared = measured["rows"], measured["compared"]
     save_rows(folder / RESULTS, rows, compared, tasks=measured["tasks"])
-    return draw(folder)
+    return draw(folder)._replace(icl=measured["icl"])
 
 
 def draw(folder: Path) -> Report:

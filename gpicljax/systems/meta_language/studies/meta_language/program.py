@@ -57,11 +57,13 @@ class Languages(NamedTuple):
     Attributes:
       tokens: `uint8[N, T + 1]`.
       nats: float `[N, T]`, of each token but the first, by the model.
+      wiped: float `[N, T]`, by the model that sees the token before alone.
       floor: float `[N, T]`, by the language itself.
     """
 
     tokens: jax.Array
     nats: jax.Array
+    wiped: jax.Array
     floor: jax.Array
 
 
@@ -77,6 +79,14 @@ def nats_by(network: Network, params: ArrayTree, tokens: jax.Array) -> jax.Array
 
     nats = jax.lax.map(some, padded.reshape(-1, GROUP, tokens.shape[1]))
     return nats.reshape(-1, nats.shape[-1])[:count]
+
+
+def nats_without_memory(network: Network, params: ArrayTree, tokens: jax.Array) -> jax.Array:
+    """As `nats_by`, of a model whose memory is wiped before every token."""
+    every = jnp.arange(VOCABULARY, dtype=jnp.int32)
+    logits, _ = network.unroll(params, None, every[None], None)
+    nats = -jax.nn.log_softmax(logits[0].astype(jnp.float32))
+    return nats[tokens[:, :-1], tokens[:, 1:]]
 
 
 def known_languages(config: Config, keys: jax.Array) -> jax.Array:
@@ -115,7 +125,8 @@ def measures_of(
             key, tasks, config.evaluation_context, with_log_probs=True
         )
         tokens = tokens[:, 0].astype(jnp.uint8)
-        return Languages(tokens, nats_by(network, params, tokens), -log_probs[:, 0])
+        nats = nats_by(network, params, tokens), nats_without_memory(network, params, tokens)
+        return Languages(tokens, *nats, -log_probs[:, 0])
 
     def text(key: jax.Array, params: ArrayTree, cell: ArrayTree, windows: jax.Array) -> jax.Array:
         del key, cell

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile
+from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile, log_bins
+from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.play.replay import write_replay
 from gpicljax.runs.metrics import throughput
@@ -169,12 +170,6 @@ def texts(outcome: RunResult) -> list[Curves]:
     (windows,) = outcome.program.measures.text.arguments
     nats = outcome.seeds(outcome.measured.text)
     return Curves.of_each(nats, windows, outcome.program.more.vocabulary)
-
-
-def log_bins(length: int) -> list[int]:
-    """Starts of bins whose width grows with the position."""
-    edges = np.unique(np.geomspace(1, length, 48).round().astype(int)) - 1
-    return [int(x) for x in edges[:-1]]
 
 
 def at(curve: np.ndarray, position: int) -> float:
@@ -398,6 +393,42 @@ def replay(outcome: RunResult) -> str:
     return write_replay(outcome, env, episode, whose, actions=actions, readings=readings)
 
 
+def icl_records(outcome: RunResult, seeds: list[dict[str, Curves]]) -> list[ICLRecord]:
+    """Nats by position, of some orders and of a finite set of languages: `profile` reads it."""
+    records = []
+    for name in ("n = 2", "n = 4", "n = 6", "seen languages"):
+        if name not in seeds[0]:
+            continue
+        first = seeds[0][name]
+        measured = outcome.measured.languages[name]
+        assert first.floor is not None
+        nulls = {
+            "unigram": first.unigram,
+            "adaptive n-gram": first.ngram,
+            "softmax regression": first.regression,
+            "mixture": first.mixture,
+        }
+        records.append(
+            icl_record(
+                {
+                    "agent": np.stack([curves[name].model for curves in seeds]),
+                    "memory wiped": outcome.seeds(measured.wiped).astype(np.float64),
+                    "oracle": first.floor,
+                },
+                nulls,
+                system="Meta-Language",
+                task=name,
+                agent=f"{outcome.config.model.kind}, {outcome.parameters:,} parameters",
+                measure="nats per token",
+                context="tokens",
+                oracle="the language itself",
+                higher_is_better=False,
+                bins=48,
+            )
+        )
+    return records
+
+
 def report(outcome: RunResult) -> Report:
     """Draws the figures, and says what was found."""
     config, seeds, of_text = outcome.config, languages(outcome), texts(outcome)
@@ -471,4 +502,4 @@ def report(outcome: RunResult) -> Report:
         "tokens": outcome.observations,
         "tokens_per_s": throughput(outcome.history),
     }
-    return Report("\n".join(text), numbers)
+    return Report("\n".join(text), numbers, icl=icl_records(outcome, seeds))

@@ -45,7 +45,7 @@ from gpicljax.systems.meta_rg.studies.meta_rg.report import (
     probed,
     report,
 )
-from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy, rule_accuracies
+from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy
 from gpicljax.typing import ArrayTree
 
 
@@ -185,6 +185,20 @@ def measures_of(
         told, zero, no = jnp.int32(CHANNELS.index("episode")), jnp.zeros(()), jnp.zeros((), bool)
         return games(key, params, wider, told, zero, no, game)
 
+    def rules(key: jax.Array, params: ArrayTree, env_params: ArrayTree) -> Games:
+        """The greedy agent's very games, decided by every rule: no decision changes a game."""
+        del params
+        game = dataclasses.replace(config.game.make(actions="compact"), ablations=True)
+        return play_games(
+            key,
+            single_trial_batch(game, config.probe_episodes, longest, privileged=True),
+            experts.baseline_panel(game),
+            None,
+            max_games=game.max_games,
+            max_steps=longest,
+            env_params=env_params,
+        )
+
     def episode(key: jax.Array, params: ArrayTree, env_params: ArrayTree) -> Episode:
         """The first of the greedy episodes, step by step."""
         agent = q_agent(network, env.action_space())
@@ -201,21 +215,23 @@ def measures_of(
             if config.game.has_room_for_more_values
             else {}
         ),
+        rules=Measure(rules, (), groups),
         episode=Measure(episode),
     )
     return measures, Probe(Measure(games, (CHANNELS.index("episode"), 0.0, False)), probed)
 
 
 def calibrate(config: Config) -> dict[Cell, dict[str, RuleAccuracy]]:
-    """Accuracies of the rules that need no training, by cell."""
+    """Accuracies of what learns without a memory, by cell."""
     env = config.game.make(actions="compact")
-    params = {cell: config.game.params(env, cell) for cell in config.game.cells}
-    rules = experts.baseline_rules(env)
-    found = rule_accuracies(config.seed, env, rules, params, config.evaluation_episodes)
-    for cell, env_params in params.items():
-        learnt = RuleAccuracy(*memoryless_accuracy(config, env, env_params))
-        found[cell]["memoryless classifier (learnt)"] = learnt
-    return found
+    return {
+        cell: {
+            "memoryless classifier (learnt)": RuleAccuracy(
+                *memoryless_accuracy(config, env, config.game.params(env, cell))
+            )
+        }
+        for cell in config.game.cells
+    }
 
 
 def memoryless_accuracy(config: Config, env: MetaRG, params: ArrayTree) -> tuple[float, float]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
+from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.experts.listeners import baseline_rules
 from gpicljax.systems.meta_rg.figures.messages import messages_figure, stimuli_figure
 from gpicljax.systems.meta_rg.measures import published
 from gpicljax.systems.meta_rg.measures.games import GameAccuracy, Games, accuracy_by_seed
@@ -40,10 +41,12 @@ class Measures(NamedTuple):
 
     Attributes:
       games: by condition: `Games`.
+      rules: the rules' decisions in the games of "greedy": `Games`, R decisions each.
       episode: one of the greedy agent's, step by step: `Episode`.
     """
 
     games: dict[str, Any]
+    rules: Any
     episode: Any
 
 
@@ -55,7 +58,8 @@ class Results:
       cells: (S, O) of each cell.
       conditions: in which agents were evaluated.
       accuracies: by condition, leaves `[seeds of all cells]`.
-      rules: by cell and rule, its accuracies.
+      rules: by cell and rule, its accuracies in the greedy agents' games.
+      decided: by rule, its decisions in those games.
     """
 
     def __init__(self, outcome: RunResult) -> None:
@@ -67,7 +71,20 @@ class Results:
         self.accuracies: dict[str, GameAccuracy] = {
             name: accuracy_by_seed(games) for name, games in measured.games.items()
         }
-        self.rules: Mapping[Cell, Mapping[str, RuleAccuracy]] = outcome.host_measured
+        names = baseline_rules(outcome.program.more)
+        self.decided: dict[str, Games] = {
+            name: measured.rules._replace(correct=measured.rules.correct[..., i])
+            for i, name in enumerate(names)
+        }
+        self.rules: dict[Cell, dict[str, RuleAccuracy]] = {cell: {} for cell in self.cells}
+        for name, games in self.decided.items():
+            found = accuracy_by_seed(games)
+            for i, cell in enumerate(self.cells):
+                parts = found.query, found.support, found.new, found.minimal
+                means = [float(np.mean(self.of_cell(part.by_game, i))) for part in parts]
+                self.rules[cell][name] = RuleAccuracy(*means)
+        for cell, learnt in outcome.host_measured.items():
+            self.rules[cell].update(learnt)
 
     def of_cell(self, values: ArrayTree, index: int) -> Any:
         """What belongs to a cell of arrays `[seeds of all cells, ...]`."""
@@ -221,6 +238,55 @@ def play_one_episode(env: MetaRG, params: ArrayTree, seed: int) -> dict[str, np.
         "num_support": np.asarray(state.skeleton.num_support),
         **structure,
     }
+
+
+NULLS = (
+    "always same",
+    "always different",
+    "leak rule (message-free)",
+    "any-feedback rule (message-free)",
+    "whole messages for whole stimuli",
+)
+"""Rules that know no more than the agents do."""
+
+
+def icl_records(results: Results) -> list[ICLRecord]:
+    """Accuracy by the games played before, beside the rules in the same games: `profile` reads it.
+
+    Positions that fewer than a tenth of the episodes reach are left out.
+    """
+    records, config = [], results.outcome.config
+    games = results.outcome.measured.games
+    for index, cell in enumerate(results.cells):
+        sound = results.of_cell(results.outcome.sound, index)
+        if not sound.any():
+            continue
+
+        def shares(played: Games, index: int = index, sound: np.ndarray = sound) -> np.ndarray:
+            own = results.of_cell(played, index)
+            return np.where(own.valid, own.correct, np.nan)[sound]
+
+        agent = shares(games["greedy"])
+        length = int((np.isfinite(agent).mean((0, 1)) >= 0.1).sum())
+        curves = {
+            "agent": agent,
+            "memory wiped": shares(games["memory cleared every game"]),
+            "oracle": shares(results.decided["1-NN oracle"]),
+        }
+        nulls = {name: shares(results.decided[name]) for name in NULLS}
+        records.append(
+            icl_record(
+                {role: x[..., :length] for role, x in curves.items()},
+                {name: x[..., :length] for name, x in nulls.items()},
+                system="Meta-Referential Games",
+                task=f"{config.game.env}, {cell_name(cell)}, {config.game.values}",
+                agent=f"R2D2, {config.network.memory}",
+                measure="accuracy",
+                context="games",
+                oracle="nearest neighbour",
+            )
+        )
+    return records
 
 
 def draw(results: Results) -> dict[Cell, ICLProfile]:
@@ -394,4 +460,4 @@ def report(outcome: RunResult) -> Report:
         for index in range(len(results.cells))
         for seed in range(config.seeds)
     ]
-    return Report(text, {**numbers, **extra}, evaluations)
+    return Report(text, {**numbers, **extra}, evaluations, icl_records(results))

@@ -1,0 +1,334 @@
+"""One yardstick for in-context learning in any system: an agent between a null and an oracle."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gpicljax.checks import check, check_array
+from gpicljax.evaluation.icl import Estimate, icl_profile, log_bins
+from gpicljax.evaluation.statistics import t_quantile
+
+Floats = NDArray[np.float64]
+GROUPS = 64
+"""Rows of a record over trials, at most: trials are averaged in groups."""
+_END = 0.1  # share of the positions that the asymptote is the mean of
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ICLRecord:
+    """How well an agent did by context, beside a null, an oracle and itself without memory.
+
+    All were measured on the same samples. A curve has a row for each training seed, or, of an agent
+    with a single seed, for each group of trials: then intervals say nothing about training.
+
+    Attributes:
+      system: in which system, such as "Maze World".
+      task: on what.
+      agent: what learnt to learn, such as "R2D2 with an event store".
+      measure: what the curves show, with its unit.
+      context: what the positions count, such as "games".
+      higher_is_better: direction of better.
+      rows: what a row is.
+      length: number of positions that were measured; over the last tenth is the end.
+      position: `float64[T]`, the context before.
+      curves: by role, `float64[N, T]`: "agent", "null", "oracle", and "memory wiped" where it was
+        measured; NaN where there is no data.
+      null: the strongest null that needs no training, in words.
+      oracle: what the oracle is.
+
+    Example:
+      >>> record = icl_record(
+      ...     {"agent": np.tile([0.5, 0.9], (3, 1)), "oracle": np.ones((3, 2))},
+      ...     {"always the same": np.full((3, 2), 0.5)},
+      ...     system="MetaRG", task="V = 2", agent="LSTM", measure="accuracy", context="games",
+      ...     oracle="nearest neighbour",
+      ... )
+      >>> record.null, record.curves["agent"].shape
+      ('always the same', (3, 2))
+    """
+
+    system: str
+    task: str
+    agent: str
+    measure: str
+    context: str
+    higher_is_better: bool
+    rows: Literal["seeds", "trials"]
+    length: int
+    position: Floats
+    curves: Mapping[str, Floats]
+    null: str
+    oracle: str
+
+    def ends(self, role: str) -> Floats:
+        """Means over the last tenth of the context, `float64[N]`.
+
+        Args:
+          role: which of `curves`.
+        """
+        return _mean(self.curves[role][:, self.position >= self._last], 1)
+
+    @property
+    def _last(self) -> float:
+        return min((1 - _END) * self.length, self.position[-1])
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as JSON has it, NaN as None."""
+        told = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        told["position"] = [round(float(x), 3) for x in self.position]
+        told["curves"] = {
+            role: [[None if np.isnan(x) else float(f"{x:.6g}") for x in row] for row in curve]
+            for role, curve in self.curves.items()
+        }
+        return told
+
+    @classmethod
+    def from_json(cls, told: Any) -> ICLRecord:
+        """The inverse of `to_json`.
+
+        Raises:
+          ValueError: if it is anything else.
+        """
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(told, dict) or set(told) != names:
+            raise ValueError(f"no record of in-context learning: got {str(told)[:80]}")
+        words = names - {"higher_is_better", "length", "position", "curves"}
+        try:
+            position = np.asarray(told["position"], np.float64)
+            curves = {str(k): np.asarray(v, np.float64) for k, v in told["curves"].items()}
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"no record of in-context learning: {error}") from None
+        shapes = {curve.shape for curve in curves.values()}
+        fits = (
+            all(isinstance(told[name], str) for name in words)
+            and position.ndim == 1
+            and shapes == {(len(curves["agent"]), len(position))}
+            if {"agent", "null", "oracle"} <= set(curves)
+            else False
+        )
+        types = isinstance(told["higher_is_better"], bool), isinstance(told["length"], int)
+        if not fits or not all(types):
+            raise ValueError("no record of in-context learning: its curves or names do not fit")
+        return cls(**{**told, "position": position, "curves": curves})
+
+
+class ICLSummary(NamedTuple):
+    """A record in numbers, each with its interval.
+
+    Attributes:
+      zero_shot: the agent at the first position.
+      asymptote: the agent over the last tenth of the positions.
+      potential: from the one to the other, positive where context helps.
+      horizon: context until the asymptote is reached, as `icl_profile` has it; NaN where context
+        does not demonstrably help.
+      null: the strongest null over the last tenth.
+      oracle: the oracle there.
+      share: how much of the gap between them the agent closes: 0 as the null, 1 as the oracle.
+      wiped: the same share without memory; NaN where it was not measured.
+
+    Example:
+      >>> ICLSummary._fields[0]
+      'zero_shot'
+    """
+
+    zero_shot: Estimate
+    asymptote: Estimate
+    potential: Estimate
+    horizon: Estimate
+    null: Estimate
+    oracle: Estimate
+    share: Estimate
+    wiped: Estimate
+
+
+def icl_record(
+    curves: Mapping[str, ArrayLike],
+    nulls: Mapping[str, ArrayLike],
+    *,
+    system: str,
+    task: str,
+    agent: str,
+    measure: str,
+    context: str,
+    oracle: str,
+    higher_is_better: bool = True,
+    bins: int | None = None,
+    positions: ArrayLike | None = None,
+) -> ICLRecord:
+    """Brings what was measured into a record.
+
+    The null is the one that does best at the end of these very samples. That choice favours the
+    null.
+
+    Args:
+      curves: by role ("agent", "oracle", "memory wiped"), `float[S, N, T]`: N trials of S seeds; or
+        `float[N, T]` of one seed. NaN marks what does not exist. The oracle's and the nulls' may
+        have one seed where the agent's have several: all seeds then had the same trials.
+      nulls: the same by name, of predictors and rules that need no training.
+      system: see `ICLRecord`, as for `task`, `agent`, `measure`, `context`, `oracle` and
+        `higher_is_better`.
+      positions: ascending `float[T]`, what was measured at, if not at 0 .. T - 1; without bins.
+      bins: number of bins whose width grows with the position (`log_bins`); None for positions.
+
+    Returns:
+      The record: rows are seeds where there are several, else groups of trials.
+
+    Raises:
+      ValueError: if a shape does not fit, or there is no null.
+
+    Example:
+      >>> about = dict(system="games", task="easy", agent="LSTM", measure="accuracy")
+      >>> about |= dict(context="games", oracle="told")
+      >>> agent, oracle = np.tile([0.5, 0.9], (3, 20, 1)), np.ones((20, 2))
+      >>> nulls = {"random": 0.5 * oracle, "a rule": 0.7 * oracle}
+      >>> icl_record({"agent": agent, "oracle": oracle}, nulls, **about).null
+      'a rule'
+    """
+    check(nulls, "nulls", sorted(nulls), "at least one")
+    shaped = {role: _three_axes(role, x) for role, x in curves.items()}
+    rest = {name: _three_axes(name, x) for name, x in nulls.items()}
+    seeds, trials, length = shaped["agent"].shape
+    for name, x in {**shaped, **rest}.items():
+        fits = x.shape[1:] == (trials, length) and x.shape[0] in (1, seeds)
+        check_array(fits, name, x, f"float[{seeds} or 1, {trials}, {length}], as the agent's")
+    last = min(round((1 - _END) * length), length - 1)
+    starts = np.arange(length) if bins is None else np.append(log_bins(last, bins), last)
+    ends = np.append(starts[1:], length)
+    check(len(starts) >= 2, "bins", list(starts), "two positions or bins, or more")
+    where = (starts + ends - 1) / 2.0 if positions is None else np.asarray(positions, np.float64)
+    fits = where.shape == starts.shape and (np.diff(where) > 0).all()
+    check_array(fits, "positions", where, f"ascending float[{length}], without bins")
+
+    def brought(x: Floats) -> Floats:
+        # A single seed's trials in groups, the same ones for all curves.
+        groups = min(trials, GROUPS)
+        rows = [x[0, i::groups] for i in range(groups)] if seeds == 1 else [*x] * (seeds // len(x))
+        parts = [[row[:, a:b].ravel() for a, b in zip(starts, ends, strict=True)] for row in rows]
+        return np.array([[_mean(each, 0) for each in row] for row in parts], np.float64)
+
+    worth = {name: brought(x) for name, x in rest.items()}
+    sign = 1 if higher_is_better else -1
+    best = max(rest, key=lambda name: sign * float(_mean(rest[name][..., last:].ravel(), 0)))
+    return ICLRecord(
+        system=system,
+        task=task,
+        agent=agent,
+        measure=measure,
+        context=context,
+        higher_is_better=higher_is_better,
+        rows="seeds" if seeds > 1 else "trials",
+        length=length if positions is None else int(where[-1]) + 1,
+        position=where,
+        curves={**{role: brought(x) for role, x in shaped.items()}, "null": worth[best]},
+        null=best,
+        oracle=oracle,
+    )
+
+
+def icl_summary(record: ICLRecord, confidence: float = 0.95) -> ICLSummary:
+    """A record in numbers.
+
+    Intervals are t-intervals of the jackknife over rows; for plain means that is the usual
+    t-interval. That of the horizon is the range over seeds, or the bootstrap's over trials.
+
+    Args:
+      record: the record.
+      confidence: coverage of the intervals, in (0, 1).
+
+    Example:
+      >>> record = icl_record(
+      ...     {"agent": np.tile([0.5, 0.9], (3, 1)), "oracle": np.ones((3, 2))},
+      ...     {"always the same": np.full((3, 2), 0.5)},
+      ...     system="MetaRG", task="V = 2", agent="LSTM", measure="accuracy", context="games",
+      ...     oracle="nearest neighbour",
+      ... )
+      >>> round(icl_summary(record).share.value, 3)
+      0.8
+    """
+    agent = record.curves["agent"]
+    sign = 1 if record.higher_is_better else -1
+    ends = {role: record.ends(role) for role in record.curves}
+
+    def estimate(statistic: Callable[[NDArray[np.intp]], float]) -> Estimate:
+        return _jackknife(statistic, len(agent), confidence)
+
+    def mean(values: Floats) -> Estimate:
+        return estimate(lambda rows: float(_mean(values[rows], 0)))
+
+    def share_of(values: Floats) -> Estimate:
+        def share(rows: NDArray[np.intp]) -> float:
+            low, high = (float(_mean(ends[role][rows], 0)) for role in ("null", "oracle"))
+            gap = high - low
+            return float((_mean(values[rows], 0) - low) / gap) if gap * sign > 0 else np.nan
+
+        return estimate(share)
+
+    nan = Estimate(np.nan, np.nan, np.nan)
+    return ICLSummary(
+        zero_shot=mean(agent[:, 0]),
+        asymptote=mean(ends["agent"]),
+        potential=mean(sign * (ends["agent"] - agent[:, 0])),
+        horizon=_horizon(record),
+        null=mean(ends["null"]),
+        oracle=mean(ends["oracle"]),
+        share=share_of(ends["agent"]),
+        wiped=share_of(ends["memory wiped"]) if "memory wiped" in ends else nan,
+    )
+
+
+def _horizon(record: ICLRecord) -> Estimate:
+    agent = record.curves["agent"]
+
+    def found(rows: Floats, bootstrap: int) -> Estimate:
+        known = np.isfinite(rows)
+        better = record.higher_is_better
+        profile = icl_profile(rows, known, higher_is_better=better, bootstrap=bootstrap)
+        last = len(record.position) - 1
+
+        def context(index: float) -> float:  # between positions, and beyond the last
+            if not np.isfinite(index):
+                return index
+            return float(np.interp(min(index, last), np.arange(last + 1), record.position))
+
+        return Estimate(*map(context, profile.horizon))
+
+    if len(agent) == 1:
+        return Estimate(found(agent, 0).value, np.nan, np.nan)
+    whole = found(agent, 1000)
+    if record.rows == "trials" or np.isnan(whole.value):
+        return whole
+    each = [found(row[None], 0).value for row in agent]
+    return Estimate(whole.value, float(np.nanmin(each)), float(np.nanmax(each)))
+
+
+def _jackknife(
+    statistic: Callable[[NDArray[np.intp]], float], count: int, confidence: float
+) -> Estimate:
+    """A statistic of rows, given by their indices, with a t-interval."""
+    every = np.arange(count)
+    value = statistic(every)
+    if count < 2:
+        return Estimate(value, np.nan, np.nan)
+    left = np.array([statistic(np.delete(every, i)) for i in every])
+    error = np.sqrt((count - 1) / count * ((left - left.mean()) ** 2).sum())
+    half = float(t_quantile(confidence, np.array([count - 1.0]))[0] * error)
+    return Estimate(value, value - half, value + half)
+
+
+def _mean(values: Floats, axis: int) -> Floats:
+    """Means of what exists, NaN where nothing does."""
+    there = np.isfinite(values)
+    count = there.sum(axis)
+    total = np.where(there, values, 0.0).sum(axis)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _three_axes(name: str, values: ArrayLike) -> Floats:
+    x = np.asarray(values, np.float64)
+    check_array(x.ndim in (2, 3), name, x, "float[N, T] or float[S, N, T]")
+    return x if x.ndim == 3 else x[None]

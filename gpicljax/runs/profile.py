@@ -1,0 +1,172 @@
+"""The command `gpicljax profile`: how well agents learn in context, on one scale.
+
+gpicljax profile
+gpicljax profile meta_rg/quick-MetaRG-v1 maze_world/quick --out page
+gpicljax profile experiments/results/in_context_learning.json
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from gpicljax.checks import refusal
+from gpicljax.evaluation.icl import Estimate
+from gpicljax.evaluation.records import ICLRecord, icl_summary
+from gpicljax.runs.progress import lenient_output
+from gpicljax.runs.run_directory import ICL
+from gpicljax.runs.stored_runs import UnknownRunError, find_run, find_runs
+from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.storage.reading import read_json
+from gpicljax.viz.icl_panels import icl_panels
+from gpicljax.viz.style import save_figure
+
+EXPLAINED = (
+    "Share: how much of the gap between the strongest null that needs no training and an oracle "
+    "the agent closes over the last tenth of its context, 0 as the null and 1 as the oracle; below "
+    "0 the null does better. In brackets 95 % intervals over training seeds, or, of agents with a "
+    "single seed, over trials (marked *). The null is the best at the end of the very samples that "
+    "it is compared on, which favours it. Horizon: the context after which the agent stays near "
+    "its own end; in brackets the range over seeds, or the interval over trials."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """Shows how well agents learn in context, beside nulls and oracles, in any system."""
+
+    runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN ...")]] = ()
+    """Runs, EXPERIMENT/NAME (names alone or paths of their folders will do), or files that `--out`
+    wrote; all finished runs by default."""
+    out: Path | None = None
+    """A folder for the table, the figure and the records themselves."""
+    runs_dir: Path = Path("runs")
+    """Folder that holds all runs."""
+
+    def records(self) -> list[ICLRecord]:
+        """What the runs or files hold.
+
+        Raises:
+          OSError: if a file cannot be read.
+          ValueError: if a run is not known, or there is no record.
+        """
+        files = [path / ICL for path in find_runs(self.runs_dir) if (path / ICL).exists()]
+        if self.runs:
+            paths = [Path(name) for name in self.runs]
+            files = [p if p.is_file() else find_run(self.runs_dir, str(p)) / ICL for p in paths]
+        found = []
+        for file in files:
+            told = read_json(file)
+            if not isinstance(told, list):
+                raise ValueError(refusal(str(file), type(told).__name__, "a list of records"))
+            found += [ICLRecord.from_json(each) for each in told]
+        if not found:
+            given = list(self.runs) or str(self.runs_dir)
+            raise UnknownRunError(refusal("runs", given, "finished runs that record such learning"))
+        systems = list(dict.fromkeys(record.system for record in found))
+        return sorted(found, key=lambda record: systems.index(record.system))
+
+    def __call__(self) -> None:
+        """Prints the table, and writes the files."""
+        records = self.records()
+        text = f"{profile_table(records)}\n\n{EXPLAINED}\n"
+        print(text)
+        if self.out is None:
+            return
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.out / "in_context_learning.md", text)
+        told = to_json_text([record.to_json() for record in records]) + "\n"
+        write_atomically(self.out / "in_context_learning.json", told)
+        figure = save_figure(icl_panels(records), self.out / "in_context_learning.png")
+        print(f"table, records and figure: {figure.parent}")
+
+
+def profile_table(records: Sequence[ICLRecord]) -> str:
+    """A row in Markdown for every record."""
+    columns = [
+        "system",
+        "task",
+        "agent",
+        "measure",
+        "context",
+        "zero-shot",
+        "asymptote",
+        "potential",
+    ]
+    columns += ["horizon", "strongest null", "oracle", "share of the gap", "memory wiped"]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for record in records:
+        found = icl_summary(record)
+        star = "" if record.rows == "seeds" else " *"
+        cells = [
+            record.system,
+            record.task,
+            record.agent,
+            record.measure + ("" if record.higher_is_better else " (low is good)"),
+            f"{record.length:,} {record.context}",
+            _value(found.zero_shot),
+            _value(found.asymptote),
+            _value(found.potential, bracket=True),
+            _value(found.horizon, _context(record), bracket=True),
+            f"{record.null}: {_value(found.null)}",
+            f"{record.oracle}: {_value(found.oracle)}",
+            f"**{_value(found.share, '{:.2f}'.format)}** {_bracket(found.share, '{:.2f}'.format)}"
+            + star,
+            _value(found.wiped, "{:.2f}".format, bracket=True),
+        ]
+        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _context(record: ICLRecord) -> Callable[[float], str]:
+    def told(value: float) -> str:
+        return f"beyond {record.length}" if math.isinf(value) else f"{value:.0f}"
+
+    return told
+
+
+def _value(
+    found: Estimate, told: Callable[[float], str] = _number, *, bracket: bool = False
+) -> str:
+    if math.isnan(found.value):
+        return "none" if told is not _number else ""
+    return told(found.value) + (f" {_bracket(found, told)}" if bracket else "")
+
+
+def _bracket(found: Estimate, told: Callable[[float], str]) -> str:
+    if math.isnan(found.low) or math.isnan(found.high):
+        return ""
+    return f"[{told(found.low)}, {told(found.high)}]"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Args:
+      argv: arguments without the program's name; `sys.argv[1:]` by default.
+
+    Returns:
+      The exit code: 0, 1 if a file cannot be read or written, 2 if there is no such run.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = tyro.cli(Profile, args=arguments, prog="gpicljax profile", description=__doc__)
+    with lenient_output():
+        try:
+            command()
+        except ValueError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        except OSError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+    return 0

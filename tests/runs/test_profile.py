@@ -1,0 +1,76 @@
+"""The command `gpicljax profile`."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gpicljax.cli import main
+from gpicljax.evaluation import icl_record
+
+
+def written(folder, *systems):
+    rng = np.random.default_rng(0)
+    records = [
+        icl_record(
+            {
+                "agent": 1 - 0.5 * 0.8 ** np.arange(30) + rng.normal(0, 0.01, (3, 10, 30)),
+                "oracle": np.ones((10, 30)),
+                "memory wiped": np.full((10, 30), 0.5),
+            },
+            {"always the same": np.full((10, 30), 0.6)},
+            system=system,
+            task="easy",
+            agent="LSTM",
+            measure="accuracy",
+            context="games",
+            oracle="told",
+        ).to_json()
+        for system in systems
+    ]
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "icl.json").write_text(json.dumps(records))
+
+
+def test_all_runs_make_one_table_and_one_figure(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "runs" / "games" / "quick", "Games")
+    written(tmp_path / "runs" / "mazes" / "quick", "Mazes", "Games")
+    (tmp_path / "runs" / "mazes" / "other").mkdir()  # has none
+    assert main(["profile", "--out", "page"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    systems = [row.split(" | ")[0] for row in rows]
+    assert systems == ["| system", "| Games", "| Games", "| Mazes"]
+    assert (
+        "**0.99** [0.99, 1.00]" in rows[1]
+        and "always the same: 0.6" in rows[1]
+        and "-0.25" in rows[1]
+    )
+    assert (tmp_path / "page" / "in_context_learning.png").stat().st_size > 10_000
+    # The files that it wrote give the same again, and so does a part of the runs.
+    assert main(["profile", "page/in_context_learning.json"]) == 0
+    assert (
+        capsys.readouterr().out == (tmp_path / "page" / "in_context_learning.md").read_text() + "\n"
+    )
+    assert main(["profile", "mazes/quick"]) == 0
+    assert "Mazes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "[" * 10_000, '[{"system": "x"}]', "\x00"])
+def test_files_that_hold_anything_are_refused_in_a_line(tmp_path, monkeypatch, capsys, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some.json").write_text(text)
+    assert main(["profile", "some.json"]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_runs_without_records_are_refused_in_a_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["profile"]) == 2
+    assert "finished runs that record" in capsys.readouterr().err
+    assert main(["profile", "nothing"]) == 2
+    assert "nothing" in capsys.readouterr().err
+    (tmp_path / "runs" / "games" / "quick").mkdir(parents=True)
+    (tmp_path / "runs" / "games" / "quick" / "config.json").write_text("{}")
+    assert main(["profile", "games/quick"]) == 1

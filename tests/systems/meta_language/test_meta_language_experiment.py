@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gpicljax.evaluation.icl import log_bins
 from gpicljax.networks.language import LanguageModelSettings
 from gpicljax.runs import load_language_model
 from gpicljax.runtime import Report, experiment
@@ -166,7 +167,7 @@ def test_compares_runs(finished, tmp_path, capsys):
     end = results.measured.languages["n = 3"].nats[0]
     row = next(line for line in text.splitlines() if line.startswith("| other"))
     assert f"{results.parameters:,}" in row
-    last = end[:, meta_language_report.log_bins(end.shape[1])[-1] :].mean()
+    last = end[:, log_bins(end.shape[1])[-1] :].mean()
     assert f" {last:.3f} " in row
     for file in ("n_2.png", "n_3.png", "training.png", "table.md"):
         assert (tmp_path / file).stat().st_size > 100

@@ -51,7 +51,7 @@ class Config(TrainingConfig):
       autoencoder: Folder of a saved autoencoder; by default one is trained first.
       autoencoder_preset: Of `maze_world_autoencoder.py`, for that.
       start_from: Folder of a run whose models are trained on, each by its context or, where that is
-        missing, from the one with the longest.
+        missing, from the one with the longest; or of a saved model, with its own autoencoder.
       start_context: Context of the model there that all start from; None for each its own.
       train: Whether there is training; else the models of `start_from` are measured as they are.
       contexts: Steps that each model attends to; 0 for all.

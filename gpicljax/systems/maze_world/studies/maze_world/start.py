@@ -13,10 +13,10 @@ from gpicljax.networks.autoencoder import (
     autoencoder,
     standardised,
 )
-from gpicljax.networks.causal_model import MODEL
+from gpicljax.networks.causal_model import AUTOENCODER, MODEL
 from gpicljax.runs import load_agent, load_autoencoder
 from gpicljax.runs.config import exit_with_error
-from gpicljax.runs.config_json import describe_difference, to_json
+from gpicljax.runs.config_json import describe_difference, from_json, to_json
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.run_directory import IRRELEVANT
 from gpicljax.runs.stored_runs import read_run
@@ -28,9 +28,20 @@ from gpicljax.systems.maze_world.studies.maze_world_autoencoder import (
 )
 
 
+def is_saved_model(folder: Path | None) -> bool:
+    """Whether `start_from` is a single saved model, such as a shipped one, rather than a run."""
+    return folder is not None and (folder / "agent.json").is_file()
+
+
 def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, Any]:
     """The autoencoder, its settings and its parameters: random ones for a dry run."""
     resolution = (config.resolution, config.resolution)
+    if config.autoencoder is None and is_saved_model(config.start_from):
+        assert config.start_from is not None
+        loaded = load_agent(config.start_from)
+        settings = from_json(AutoencoderSettings, loaded.info["network"]["autoencoder"])
+        pictures = standardised(autoencoder(settings, resolution))
+        return pictures, settings, loaded.params[AUTOENCODER]
     if config.autoencoder is None:
         presets = maze_world_autoencoder.PRESETS
         check_choice("autoencoder_preset", config.autoencoder_preset, presets)
@@ -43,7 +54,7 @@ def autoencoder_of(config: Config) -> tuple[Autoencoder, AutoencoderSettings, An
 
 def with_autoencoder(config: Config) -> Config:
     """The configuration with an autoencoder, which is trained first if it is not there yet."""
-    if config.autoencoder is not None:
+    if config.autoencoder is not None or is_saved_model(config.start_from):
         return config
     return dataclasses.replace(config, autoencoder=trained_autoencoder(config))
 
@@ -92,6 +103,8 @@ def start_of(config: Config, steps: int) -> Any:
     """The model that one with such a context starts from; None to start anew."""
     if config.start_from is None:
         return None
+    if is_saved_model(config.start_from):
+        return load_agent(config.start_from).params[MODEL]
     agents = config.start_from / "agents"
     given = config.start_context
     wanted = (steps, 0) if given is None else (given,)
@@ -99,4 +112,5 @@ def start_of(config: Config, steps: int) -> Any:
         folder = agents / cell_folder(name) / "seed_0"
         if folder.is_dir():
             return load_agent(folder).params[MODEL]
-    raise ConfigError(f"start_from: got {config.start_from}; accepted: a run of maze_world.py")
+    accepted = "a run of maze_world.py or a saved model"
+    raise ConfigError(refusal("start_from", str(config.start_from), accepted))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 import jaxlib.version
 import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
@@ -147,14 +148,8 @@ def per_replica(
         specs = tuple(PartitionSpec(AXIS) if axis == 0 else PartitionSpec() for axis in axes)
         return _spread(jax.vmap(function, axes), mesh, specs, PartitionSpec(AXIS))(*arguments)
 
-    return jax.jit(
-        batched,
-        # Left to XLA, an array without elements would come back whole on every device, and a
-        # program that was compiled for its parts would refuse it.
-        out_shardings=NamedSharding(mesh, PartitionSpec(AXIS)),
-        donate_argnums=donate_argnums,
-        compiler_options=options_for(mesh, compiler_options),
-    )
+    options = options_for(mesh, compiler_options)
+    return jax.jit(batched, donate_argnums=donate_argnums, compiler_options=options)
 
 
 def per_part(
@@ -180,13 +175,7 @@ def per_part(
     """
     specs, same = partition(PartitionSpec(AXIS), PartitionSpec()), PartitionSpec()
     spread = _spread(update, mesh, (specs, *[same] * more), (specs, same))
-    out = jax.tree.map(
-        lambda spec: NamedSharding(mesh, spec),
-        (specs, same),
-        is_leaf=lambda x: isinstance(x, PartitionSpec),
-    )
-    options = options_for(mesh, FAST_COMPILE)
-    return jax.jit(spread, out_shardings=out, donate_argnums=0, compiler_options=options)
+    return jax.jit(spread, donate_argnums=0, compiler_options=options_for(mesh, FAST_COMPILE))
 
 
 def options_for(mesh: Mesh, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,9 +188,42 @@ def _spread(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: 
     # nothing is summed behind our back. With it, the gradient with respect to a replicated argument
     # arrives summed already: an update that then averages trains with as many times the gradient
     # as there are devices.
-    return jax.shard_map(
-        function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
-    )
+    def spread(*arguments: Any) -> Any:
+        leaves, tree = jax.tree.flatten(arguments)
+        specs = jax.tree.leaves(
+            jax.tree.map(
+                lambda spec, part: jax.tree.map(lambda _: spec, part),
+                in_specs,
+                arguments,
+                is_leaf=lambda x: isinstance(x, PartitionSpec),
+            ),
+            is_leaf=lambda x: isinstance(x, PartitionSpec),
+        )
+        # Arrays without elements are made anew inside. Spread over devices, they crash the compiler
+        # of jaxlib 0.11, and those of 0.10 and 0.12 return them whole on every device, which a
+        # program that was compiled ahead refuses at the next call.
+        there = [i for i, x in enumerate(leaves) if x.size or is_key(x)]
+
+        def whole(*present: Any) -> Any:
+            given = dict(zip(there, present, strict=True))
+            parts = [given[i] if i in given else empty(i) for i in range(len(leaves))]
+            return function(*tree.unflatten(parts))
+
+        def empty(i: int) -> Any:
+            shape, spec = leaves[i].shape, specs[i]
+            first = shape[0] // mesh.size if spec == PartitionSpec(AXIS) and shape else None
+            return jnp.zeros(shape if first is None else (first, *shape[1:]), leaves[i].dtype)
+
+        inside = jax.shard_map(
+            whole,
+            mesh=mesh,
+            in_specs=tuple(specs[i] for i in there),
+            out_specs=out_specs,
+            check_vma=False,
+        )
+        return inside(*(leaves[i] for i in there))
+
+    return spread
 
 
 def make_mesh(num_devices: int | None = None, devices: Sequence[Any] | None = None) -> Mesh:

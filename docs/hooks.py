@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "gpicljax"
 HEADED = ("show_root_heading", "show_root_toc_entry")
 FOLDERS = ("notebooks", "experiments/results", "benchmarks/results")
+CHANGELOG = "CHANGELOG.md"
 
 
 def _title(path):
@@ -112,6 +113,7 @@ def on_config(config):
         system = name.split(".")[2] if name.startswith("gpicljax.systems.") else "library"
         api.setdefault(system, []).append({name.removeprefix("gpicljax."): f"api/{name}.md"})
     config.nav.append({"API": ["api/index.md", *({k: v} for k, v in api.items())]})
+    config.nav.append({"Changelog": CHANGELOG})
     config.watch += [str(PACKAGE), *(str(ROOT / folder) for folder in FOLDERS)]
     return config
 
@@ -119,6 +121,7 @@ def on_config(config):
 @event_priority(100)
 def on_files(files, config):
     """Adds the pages."""
+    files.append(File(CHANGELOG, str(ROOT), config.site_dir, config.use_directory_urls))
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).iterdir()):
             if path.suffix in (".md", ".ipynb", ".png"):

@@ -60,6 +60,9 @@ class Network(NamedTuple):
         back as None), and None for starts, where there is none. With a typed `key`, units are
         dropped where the network has a rate of dropout: for the gradient of a trainer. Without
         one, as in acting and in evaluations, nothing is.
+      attention: `(params, inputs [T, B, ...], starts bool[T, B]) -> float [T, B, H, T]`, what each
+        head of a memory of events attends to at each step, by the step that stored it, from an
+        empty memory on; sums below 1 leave the rest to nothing. None of other networks.
 
     Example:
       >>> def linear(params, carry, inputs, starts, key=None):
@@ -75,13 +78,15 @@ class Network(NamedTuple):
     initial_carry: Callable[[int], Any]
     step: Callable[[Any, Any, Any, jax.Array], tuple[Any, Any]]
     unroll: Unroll
+    attention: Callable[[Any, Any, jax.Array], jax.Array] | None = None
 
 
 def as_network(module: nn.Module) -> Network:
     """The `Network` of a Linen module with methods `initial_carry`, `step` and `unroll`.
 
     Where the module has an attribute `reads_none` that is true, its `unroll` is handed a carry or
-    starts of None as they come; others get the empty memory, and no start.
+    starts of None as they come; others get the empty memory, and no start. A module with an
+    attribute `attends` that is true has a method `attention`.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -117,8 +122,12 @@ def as_network(module: nn.Module) -> Network:
         rngs = None if key is None else {"dropout": key}
         return module.apply(params, carry, inputs, starts, rngs=rngs, method="unroll")  # type: ignore[return-value]
 
+    def attention(params: ArrayTree, inputs: ArrayTree, starts: jax.Array) -> jax.Array:
+        return module.apply(params, inputs, starts, method="attention")  # type: ignore[return-value]
+
+    attends = attention if getattr(module, "attends", False) else None
     # Outside a compiled program, each of an initialiser's operations would be compiled alone.
-    return Network(jax.jit(init), module.initial_carry, step, unroll)  # type: ignore[attr-defined]
+    return Network(jax.jit(init), module.initial_carry, step, unroll, attends)  # type: ignore[attr-defined]
 
 
 def over_agents(network: Network, num_agents: int, share_parameters: bool = True) -> Network:
@@ -166,4 +175,9 @@ def over_agents(network: Network, num_agents: int, share_parameters: bool = True
         every = jax.vmap(network.unroll, (own, 1, 2, None, 0), (2, 1))
         return every(params, carry, inputs, starts, keys)
 
-    return Network(init, initial_carry, step, unroll)
+    def attention(params: ArrayTree, inputs: ArrayTree, starts: jax.Array) -> jax.Array:
+        assert network.attention is not None
+        return jax.vmap(network.attention, (own, 2, None), 2)(params, inputs, starts)
+
+    attends = None if network.attention is None else attention
+    return Network(init, initial_carry, step, unroll, attends)

@@ -81,6 +81,7 @@ class EventStore(nn.Module):
     heads: int = 8
     width: int = 16
     tied: bool = False
+    attends = True
 
     def setup(self) -> None:
         """Projections, scales and null scores."""
@@ -105,17 +106,38 @@ class EventStore(nn.Module):
         reads = self._read(now[..., : self.key_size], events, seen).swapaxes(0, 1)
         return reads, Stored(*ring.store(*carry, now, inputs.write, starts))
 
-    def _read(self, keys: jax.Array, events: jax.Array, seen: jax.Array) -> jax.Array:
-        """`[B, T, K]`, `[B, N, K + V]`, `bool[B, T, N]` -> `[B, T, H (K + V) + H]`."""
+    def attention(self, inputs: Event, starts: jax.Array) -> jax.Array:
+        """Weights of the events of earlier steps, `float[T, B, H, T]`, from an empty memory on.
+
+        Args:
+          inputs: events of T steps, leaves `[T, B, ...]`.
+          starts: `bool[T, B]`.
+        """
+        keys = inputs.key.swapaxes(0, 1)
+        none = jnp.zeros(starts.shape[1], jnp.int32)
+        seen = ring.view(none, inputs.write, starts, self.slots).seen[..., self.slots :]
+        weights, rest = self._scored(keys, keys, seen)
+        shares = weights / (weights.sum(-1) + rest)[..., None]
+        return shares.transpose(2, 0, 1, 3)
+
+    def _scored(
+        self, keys: jax.Array, stored: jax.Array, seen: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """`[B, T, K]`, `[B, N, K]`, `bool[B, T, N]` -> weights of the events `[B, H, T, N]` and of
+        nothing `[B, H, T]`, up to a factor."""
         # Both projections at once, on the side of the steps: events are never projected.
         both = jnp.einsum("khw,lhw->khl", self.query, self.key)
         both *= (self.scale / self.width**0.5)[:, None]
         asked = jnp.einsum("btk,khl->bhtl", keys, both)
-        scores = jnp.einsum("bhtl,bnl->bhtn", asked, events[..., : self.key_size])
+        scores = jnp.einsum("bhtl,bnl->bhtn", asked, stored)
         scores = jnp.where(seen[:, None], scores, -jnp.inf)
         null = self.null[:, None]
         top = jax.lax.stop_gradient(jnp.maximum(scores.max(-1), null))
-        weights, rest = jnp.exp(scores - top[..., None]), jnp.exp(null - top)
+        return jnp.exp(scores - top[..., None]), jnp.exp(null - top)
+
+    def _read(self, keys: jax.Array, events: jax.Array, seen: jax.Array) -> jax.Array:
+        """`[B, T, K]`, `[B, N, K + V]`, `bool[B, T, N]` -> `[B, T, H (K + V) + H]`."""
+        weights, rest = self._scored(keys, events[..., : self.key_size], seen)
         total = weights.sum(-1) + rest
         means = jnp.einsum("bhtn,bne->bthe", weights, events) / total.swapaxes(1, 2)[..., None]
         nothing = (rest / total).swapaxes(1, 2)

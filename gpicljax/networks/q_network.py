@@ -125,6 +125,16 @@ class RecurrentQNetwork(nn.Module):
         """The core's carry for `batch` instances."""
         return self.core.initial_carry(batch)
 
+    @property
+    def attends(self) -> bool:
+        """Whether the core stores events that it attends to."""
+        return self.event is not None and getattr(self.core, "attends", False)
+
+    def attention(self, inputs: AgentInput, starts: jax.Array) -> jax.Array:
+        """What the core attends to, see `Network.attention`."""
+        assert self.event is not None
+        return self.core.attention(self.event(inputs), starts)
+
     def _mix(self, inputs: AgentInput) -> tuple[jax.Array, jax.Array | None]:
         observation, raw = inputs.observation, None
         if self.encoded is None:

@@ -15,7 +15,7 @@ from gpicljax.evaluation.returns import Episode
 from gpicljax.play.game import controls
 from gpicljax.runtime import RunResult
 from gpicljax.storage.atomic import write_atomically
-from gpicljax.viz.episode_page import episode_page
+from gpicljax.viz.episode_page import Stage, episode_page
 from gpicljax.viz.films import Frames
 
 
@@ -29,6 +29,7 @@ def write_replay(
     readings: Mapping[str, Sequence[str]] | None = None,
     frames: Frames | None = None,
     frame_steps: ArrayLike | None = None,
+    stage: Stage | None = None,
 ) -> str:
     """Writes `figures/episode.html`, an episode in the words of its environment; says so.
 
@@ -41,6 +42,7 @@ def write_replay(
       readings: what else there is to read, by name, for each of T + 1 situations.
       frames: pictures of it, see `viz.episode_page`.
       frame_steps: likewise.
+      stage: what else is drawn of it, likewise.
 
     Returns:
       A sentence for the report.
@@ -72,6 +74,7 @@ def write_replay(
         actions=actions,
         rewards=rewards,
         readings=readings,
+        stage=stage,
     )
     write_atomically(outcome.run.figures / "episode.html", page.encode())
     return (

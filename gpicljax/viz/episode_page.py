@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,25 @@ TILES = 64
 
 STYLE = Path(__file__).with_name("page.css")
 """What all pages look like, for a place `{{base}}` within their style."""
+
+
+class Stage(NamedTuple):
+    """What a system draws of an episode on its page.
+
+    Attributes:
+      file: the pieces of the page, each below a line `<!-- place -->`: `style`, `views` (figures),
+        `readings` (of a list of definitions) and `script`, which may add functions to `more`,
+        called at every step.
+      data: what the script reads, for JSON.
+      chapters: `int[C]`, ascending, the steps at which the keys page up and page down stop.
+      chapter: what begins at such a step, for the legend of the keys.
+    """
+
+    file: Path
+    data: Mapping[str, Any]
+    chapters: Sequence[int] = ()
+    chapter: str = ""
+
 
 _COLUMNS = 8
 _BLOCK = 16  # WebP compresses blocks of this many pixels a side; tiles do not share one
@@ -40,8 +59,7 @@ def episode_page(
     readings: Mapping[str, Sequence[str]] | None = None,
     quality: int = 80,
     seen: str = "Seen",
-    data: Mapping[str, Any] | None = None,
-    parts: Mapping[str, str] | None = None,
+    stage: Stage | None = None,
 ) -> str:
     """A page that shows an episode step by step: in pictures, in words, and its rewards.
 
@@ -62,9 +80,7 @@ def episode_page(
       quality: of the frames, 1 .. 100, or 100 for no loss at all. At 80 a frame of 128 x 128 pixels
         takes 3 to 6 kilobytes.
       seen: what the frames show.
-      data: what `parts` read, for JSON.
-      parts: more of the page, by place: `style`, `views` (figures), `readings` (of a list of
-        definitions) and `script`, which may add functions to `more`, called at every step.
+      stage: what else is drawn of the episode.
 
     Returns:
       The file's content.
@@ -89,6 +105,9 @@ def episode_page(
     readings = readings or {}
     for name, given in readings.items():
         check(len(given) == moments, f"readings {name}", given, f"{moments} entries")
+    chapters = np.asarray(stage.chapters if stage else (), np.int64)
+    ordered = (np.diff(chapters, prepend=-1) > 0).all() and (chapters < moments).all()
+    check(ordered, "chapters", chapters, f"ascending, from 0 to {moments - 1}")
     check(1 <= quality <= 100, "quality", quality, "1 .. 100")
     height, width = frames.shape[1:3]
     tile_height, tile_width = (-(-side // _BLOCK) * _BLOCK for side in (height, width))
@@ -108,7 +127,8 @@ def episode_page(
         "actions": None if actions is None else list(actions),
         "advice": None if advice is None else list(advice),
         "readings": [list(given) for given in readings.values()],
-        **(data or {}),
+        "chapters": chapters.tolist(),
+        **(stage.data if stage else {}),
     }
     facts = (html.escape(f"{name} {value}") for name, value in (about or {}).items())
     # "</script>" in a name must not end the script.
@@ -124,7 +144,8 @@ def episode_page(
         "data": said,
         "more": "".join(boxes),
         **dict.fromkeys(("style", "views", "readings", "script"), ""),
-        **(parts or {}),
+        "chapter": html.escape(stage.chapter if stage else ""),
+        **(page_parts(stage.file) if stage else {}),
     }
     template = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], template)

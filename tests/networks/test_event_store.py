@@ -60,6 +60,23 @@ def test_reads_are_those_of_a_list_of_events(tied):
     assert int(carry.written[0]) == write[:, 0].sum() > SLOTS
 
 
+def test_attention_says_which_steps_are_read():
+    module = EventStore(KEY, VALUE, slots=SLOTS, heads=HEADS, width=5)
+    network, draw = as_network(module), np.random.default_rng(1)
+    key, value = (jnp.asarray(draw.normal(size=(LENGTH, 3, n))) for n in (KEY, VALUE))
+    event = Event(key, value, jnp.asarray(draw.random((LENGTH, 3)) < 0.7))
+    starts = jnp.zeros((LENGTH, 3), bool).at[5, 1].set(True)
+    params = network.init(jax.random.key(0), jax.tree.map(lambda x: x[0], event))
+    weights = network.attention(params, event, starts)
+    assert weights.shape == (LENGTH, 3, HEADS, LENGTH)
+    reads, _ = network.unroll(params, network.initial_carry(3), event, starts)
+    stored = jnp.concatenate([key, value], -1)
+    means = jnp.einsum("tbhn,nbe->tbhe", weights, stored).reshape(LENGTH, 3, -1)
+    whole = jnp.concatenate([means, 1 - weights.sum(-1)], -1)
+    np.testing.assert_allclose(whole, reads, atol=1e-5)
+    assert (weights[5:, 1, :, :5] == 0).all() and ((weights > 0).sum(-1) <= SLOTS).all()
+
+
 def test_events_are_told_by_the_names_of_what_an_agent_reads():
     seen = {"word": jnp.asarray([2, 0]), "seen": jnp.asarray([[0.5, -0.5], [1.0, 0.0]])}
     inputs = AgentInput(seen, jnp.asarray([-1, 1]), jnp.asarray([0.0, 3.0]))

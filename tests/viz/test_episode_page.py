@@ -13,7 +13,7 @@ from small_maze import COLOURS, PATH, small_maze, views
 
 from gpicljax.systems.maze_world.figures.episode_page import maze_episode_page
 from gpicljax.systems.maze_world.figures.trajectories import FLOOR, UNSEEN
-from gpicljax.viz.episode_page import TILES
+from gpicljax.viz.episode_page import STYLE, TILES, Stage
 from gpicljax.viz.episode_page import episode_page as any_page
 
 LAST = len(PATH) - 1
@@ -95,6 +95,8 @@ def test_bad_input_is_refused(changes):
         {"frames": views(3), "frame_steps": [0, 2, 2]},
         {"rewards": [1.0]},
         {"readings": {"pulse": ["60"] * 3}},
+        {"stage": Stage(STYLE, {}, [0, 4])},
+        {"stage": Stage(STYLE, {}, [2, 1])},
     ],
 )
 def test_what_does_not_belong_together_is_refused_on_any_page(changes):

@@ -73,7 +73,9 @@ def test_the_page_tells_the_first_greedy_episode(finished):
         f"{sum(greedy.correct & greedy.query)} of {sum(greedy.query & greedy.valid)}"
         == (told["readings"][-1][-1])
     )
-    assert "it expects" in page and "same " in told["readings"][2][1]
+    assert "same " in told["readings"][0][1] and len(told["attention"]) == len(told["games"])
+    assert [game["right"] for game in told["games"]] == right
+    assert all(len(game["expected"][0]) == 3 for game in told["games"])
     assert "an episode of seed 0" in (run / "summary.md").read_text()
 
 

@@ -86,8 +86,7 @@ def maze_episode_page(
         rewards=episode.reward,
         quality=quality,
         seen="First person",
-        data=data,
-        parts=pages.page_parts(Path(__file__).with_name("map.html")),
+        stage=pages.Stage(Path(__file__).with_name("map.html"), data),
     )
 
 

@@ -13,7 +13,7 @@ import gpicljax
 from gpicljax.agents import r2d2
 from gpicljax.agents.acting import q_agent
 from gpicljax.agents.combinators import with_memory_reset
-from gpicljax.evaluation.returns import Episode, record_episode, single_trial_batch
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.networks.contract import Network
 from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runs import save_agent
@@ -39,6 +39,7 @@ from gpicljax.systems.meta_rg.studies.meta_rg.config import (
     Config,
     coming_feedback,
 )
+from gpicljax.systems.meta_rg.studies.meta_rg.episode import Recorded, recorded
 from gpicljax.systems.meta_rg.studies.meta_rg.report import (
     Measures,
     cell_name,
@@ -144,7 +145,6 @@ def measures_of(
     config: Config, env: MetaRG, network: Network, hparams: r2d2.R2D2HParams
 ) -> tuple[Measures, Probe]:
     """What is measured of every agent in the end, and after every chunk."""
-    longest = int(env.horizon())
     # One program for all conditions: what they differ in is traced.
     evaluated = dataclasses.replace(env, ablations=True)
 
@@ -199,10 +199,10 @@ def measures_of(
             env_params=env_params,
         )
 
-    def episode(key: jax.Array, params: ArrayTree, env_params: ArrayTree) -> Episode:
+    def episode(key: jax.Array, params: ArrayTree, env_params: ArrayTree) -> Recorded:
         """The first of the greedy episodes, step by step."""
         agent = q_agent(network, env.action_space())
-        return record_episode(key, env, agent, params, max_steps=longest, env_params=env_params)
+        return recorded(key, env, agent, params, env_params, network.attention)
 
     groups = math.ceil(config.evaluation_episodes / config.probe_episodes)
     measures = Measures(

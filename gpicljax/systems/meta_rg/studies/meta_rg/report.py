@@ -42,7 +42,7 @@ class Measures(NamedTuple):
     Attributes:
       games: by condition: `Games`.
       rules: the rules' decisions in the games of "greedy": `Games`, R decisions each.
-      episode: one of the greedy agent's, step by step: `Episode`.
+      episode: one of the greedy agent's, step by step: `Recorded`.
     """
 
     games: dict[str, Any]

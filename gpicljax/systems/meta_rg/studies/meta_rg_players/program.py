@@ -14,19 +14,20 @@ import jax.numpy as jnp
 import gpicljax
 from gpicljax.agents import r2d2
 from gpicljax.agents.acting import q_agent
-from gpicljax.evaluation.returns import Episode, record_episode, single_trial_batch
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent, Trainer
-from gpicljax.networks.contract import over_agents
+from gpicljax.networks.contract import AgentInput, over_agents
 from gpicljax.networks.q_network import recurrent_q_network
 from gpicljax.runtime import Measure, Probe, Program, RunResult, run_experiment
 from gpicljax.spaces import of_one_agent
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
-from gpicljax.systems.meta_rg.env.types import CHANNELS
+from gpicljax.systems.meta_rg.env.types import CHANNELS, LISTENER
 from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.measures.acquisition import language_acquisition
 from gpicljax.systems.meta_rg.measures.games import Games, play_games
 from gpicljax.systems.meta_rg.measures.language import languages
 from gpicljax.systems.meta_rg.studies.meta_rg.config import coming_feedback
+from gpicljax.systems.meta_rg.studies.meta_rg.episode import Attention, Recorded, recorded
 from gpicljax.systems.meta_rg.studies.meta_rg.report import cell_name, probed
 from gpicljax.systems.meta_rg.studies.meta_rg.rules import Cell, RuleAccuracy, rule_accuracies
 from gpicljax.systems.meta_rg.studies.meta_rg_players import trainer as signalling
@@ -57,12 +58,14 @@ class Learner(NamedTuple):
       trainer: of both players.
       hparams: its hyper-parameters.
       agent: `explore -> Agent`, both players with their exploration scaled.
+      attention: of the listener, see `meta_rg.episode.recorded`.
       between: `state -> state`, between two chunks.
     """
 
     trainer: Trainer
     hparams: Any
     agent: Callable[..., Agent]
+    attention: Attention | None
     between: Callable[[Any], Any] = lambda state: state
 
 
@@ -82,7 +85,8 @@ def learner(config: Config, env: MetaRG) -> Learner:
             config.schedule, decay_updates=config.updates(trainer.observations)
         )
         agent = functools.partial(signalling.players_agent, settings, played, config.network)
-        return Learner(trainer, hparams, agent)
+        attends = signalling.listeners_attention(played, config.network)
+        return Learner(trainer, hparams, agent, attends)
 
     mixing = "none" if config.method == "independent" else "vdn"
     settings = dataclasses.replace(config.agent, mixing=mixing, announce=env.announces)
@@ -98,9 +102,10 @@ def learner(config: Config, env: MetaRG) -> Learner:
     trainer = r2d2.make(settings, vec, network, (expects,))
     steps = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(config.hparams, decay_updates=steps)
+    both = over_agents(network, 2, settings.share_parameters)
     r2 = functools.partial(
         q_agent,
-        over_agents(network, 2, settings.share_parameters),
+        both,
         actions,
         num_agents=2,
         announce=settings.announce,
@@ -114,13 +119,19 @@ def learner(config: Config, env: MetaRG) -> Learner:
         rollout = state.rollout._replace(vstate=vstate, timestep=timestep)
         return dataclasses.replace(state, rollout=rollout)
 
-    return Learner(trainer, hparams, agent, between)
+    def attention(params: ArrayTree, inputs: AgentInput, starts: jax.Array) -> jax.Array:
+        assert both.attention is not None
+        done = inputs.last_action[..., : actions.shape[0]]  # without what was announced
+        return both.attention(params, inputs._replace(last_action=done), starts)[:, :, LISTENER]
+
+    listens = None if both.attention is None else attention
+    return Learner(trainer, hparams, agent, listens, between)
 
 
 def build(config: Config) -> Program:
     """Wires environment, players and trainer together."""
     env = game(config)
-    trainer, hparams, agent, between = learner(config, env)
+    trainer, hparams, agent, attention, between = learner(config, env)
     sequences = config.method in FROM_SEQUENCES
     longest = int(env.horizon())
 
@@ -154,10 +165,9 @@ def build(config: Config) -> Program:
             env_params=dataclasses.replace(games_of(cell), channel=channel),
         )
 
-    def episode(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Episode:
+    def episode(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Recorded:
         """The first of the greedy episodes, step by step."""
-        games = games_of(cell)
-        return record_episode(key, env, agent(), params, max_steps=longest, env_params=games)
+        return recorded(key, env, agent(), params, games_of(cell), attention)
 
     def language(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> Any:
         """What the speaker says of every meaning."""

@@ -32,7 +32,7 @@ class Measures(NamedTuple):
       games: by condition: `Games`.
       language: what speakers say: `Languages`; None without speakers to ask.
       acquisition: how fast a new listener learns it, float `[structures, T]`; None where none is.
-      episode: one of the greedy players', step by step: `Episode`.
+      episode: one of the greedy players', step by step: `Recorded`.
     """
 
     games: dict[str, Any]

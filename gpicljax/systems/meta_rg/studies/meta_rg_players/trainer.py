@@ -26,7 +26,7 @@ from gpicljax.agents import sequence
 from gpicljax.agents.acting import AgentCarry, q_agent
 from gpicljax.checks import Positive, Rate, Share, Size, check, check_at_least, check_choice
 from gpicljax.interface import Agent, TimeStep, Trainer
-from gpicljax.networks.contract import Network
+from gpicljax.networks.contract import AgentInput, Network
 from gpicljax.networks.q_network import QOutput, RecurrentQSettings, recurrent_q_network
 from gpicljax.systems.meta_rg.studies.meta_rg_players.networks import (
     GameInputs,
@@ -425,3 +425,39 @@ def players_agent(
         return jnp.stack([said, decided], axis=1), aux, PlayersCarry(memory, noise)
 
     return Agent(initial_carry, act)
+
+
+def listeners_attention(
+    game: SignallingGame, listener: RecurrentQSettings
+) -> Callable[[Any, AgentInput, jax.Array], jax.Array] | None:
+    """The listener's `Network.attention`, over the trainer's parameters; None where it has none.
+
+    Args:
+      game: the game.
+      listener: settings of the listener's network.
+
+    Returns:
+      A function of parameters, inputs and starts. In the players' view of the game inputs are those
+      of both, and of their actions the listener's decision is read.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.systems.meta_rg.studies.meta_rg_players import games
+      >>> game = games.signalling_game(gpicljax.make("MetaRG-v1"))
+      >>> listeners_attention(game, RecurrentQSettings(encoded="stimulus")) is None  # an LSTM
+      True
+    """
+    hears = recurrent_q_network(_expecting(listener), game.observations, game.actions)
+    if hears.attention is None:
+        return None
+    attend = hears.attention
+
+    def attention(params: ArrayTree, inputs: AgentInput, starts: jax.Array) -> jax.Array:
+        if inputs.last_action.ndim > 2:
+            seen = jax.tree.map(lambda x: x[:, :, LISTENER], inputs.observation)
+            seen["action_mask"] = seen["action_mask"][:, :, 0, : game.num_decisions + 1]
+            reward = inputs.last_reward[:, :, LISTENER]
+            inputs = AgentInput(seen, inputs.last_action[:, :, LISTENER, 0], reward)
+        return attend(params["listener"], inputs, starts)
+
+    return attention

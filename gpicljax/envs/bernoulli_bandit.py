@@ -107,6 +107,10 @@ class BernoulliBandit(Environment[Params, Task, State]):
         probabilities = jax.random.uniform(key, (self.num_arms,), dtype, params.low, params.high)
         return Task(probabilities, jnp.asarray(params.horizon, jnp.int32))
 
+    def means(self, task: Task) -> jax.Array:
+        """What a pull of each arm pays on average: its probability, float `[num_arms]`."""
+        return task.probabilities
+
     # One episode -----------------------------------------------------------------------------
 
     def initial(self, key: jax.Array, task: Task) -> State:

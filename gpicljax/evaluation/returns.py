@@ -185,8 +185,14 @@ def keep_episode_step(record: Record) -> tuple[Any, ...]:
     return record.next_vstate.state, record.action, record.next_timestep.reward, record.aux
 
 
-def first_episode(start: RolloutState, played: PlayedEpisodes) -> Episode:
+def first_episode(start: RolloutState, played: PlayedEpisodes, episodes: int = 1) -> Episode:
     """The first episode that `rollout.play` kept, step by step, with `keep_episode_step`.
+
+    Args:
+      start: before the first step.
+      played: the episodes, with what was kept of them.
+      episodes: how many of the first trial's episodes are told one behind the other, as if they
+        were one. A later episode's first state is left out.
 
     Example:
       >>> import gpicljax
@@ -201,8 +207,16 @@ def first_episode(start: RolloutState, played: PlayedEpisodes) -> Episode:
       (20,)
     """
     task = jax.tree.map(lambda x: x[0], start.vstate.task)
-    after, actions, rewards, aux = jax.tree.map(lambda x: x[0, 0], played.records)
-    length = played.length[0, 0]
+    there = jnp.arange(played.records[2].shape[2]) < played.length[0, :episodes, None]
+    # The steps that were taken first, in their order; behind them what an episode did not need.
+    order = jnp.argsort(~there.reshape(-1), stable=True)
+
+    def in_a_row(x: jax.Array) -> jax.Array:
+        x = x[0, :episodes]
+        return x.reshape(-1, *x.shape[2:])[order]
+
+    after, actions, rewards, aux = jax.tree.map(in_a_row, played.records)
+    length = there.sum(dtype=jnp.int32)
     shown = jnp.minimum(jnp.arange(rewards.shape[0] + 1), length)
     states = jax.tree.map(
         lambda first, later: jnp.concatenate([first[:1], later])[shown], start.vstate.state, after

@@ -254,6 +254,13 @@ def test_rules_are_evaluated_without_training(tmp_path, capsys):
     ]
     page = (run / "figures" / "episode.html").read_text()
     assert "40 of 40 pulls made; arms pay with chance" in page and '"sheets":[]' in page
+    # Both episodes of the first trial, in a row.
+    told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    assert told["last"] == len(told["arms"]["pulled"]) == 80 and "0 of 40" in told["words"][0]
+    returns = results.measured["trained"]["greedy"].episodes.returns[0, :2]
+    assert [sum(told["arms"]["paid"][:40]), sum(told["arms"]["paid"][40:])] == returns.tolist()
+    chances = re.findall(r"[\d.]+", told["words"][0].split("chance")[1])
+    assert [f"{mean:.2f}" for mean in told["arms"]["means"]] == chances
     assert load_agent(run / "agents" / "seed_0").info["algorithm"] == "ucb1"
 
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from gpicljax import agents, spaces
 from gpicljax.environment import Environment
+from gpicljax.envs import BernoulliBandit
+from gpicljax.envs._bandit import Bandit
 from gpicljax.evaluation.returns import (
     Episode,
     EpisodeReturns,
@@ -32,7 +34,8 @@ class Evaluation(NamedTuple):
 
     Attributes:
       episodes: how they ended, trial by trial.
-      look: the first of them, leaves `[1, ...]`; None if it is not asked for.
+      look: the first of them, leaves `[1, ...]`; of a bandit all of the first trial's, as if they
+        were one. None if it is not asked for.
       varied: `bool[1]`, whether the trials had different tasks.
       regrets: of bandits, float `[N, E, T]`, of every pull: how much more the best arm pays on
         average; 0 beyond an episode's end. None elsewhere.
@@ -58,6 +61,12 @@ def is_bandit(env: Environment) -> bool:
         return env.transition(key, env.initial(key, task), arms.sample(key), task)[-1]
 
     return "regret" in jax.eval_shape(pull, jax.random.key(0))
+
+
+def arm_means(env: Environment, task: ArrayTree) -> np.ndarray | None:
+    """What each arm of a bandit pays on average, float `[A]`; None where it does not say so."""
+    known = isinstance(env, Bandit | BernoulliBandit)
+    return np.asarray(env.means(task)) if known else None
 
 
 def one_of(agents: Sequence[Agent], which: jax.Array) -> Agent:
@@ -101,7 +110,7 @@ def evaluator(
       episodes_per_trial: E.
       limit: steps after which a trial is cut off.
       longest: T, the longest episode.
-      look: whether the first episode is kept.
+      look: whether the first episode is kept, of a bandit the first trial.
       bandit: whether regrets are, see `is_bandit`.
 
     Returns:
@@ -124,7 +133,8 @@ def evaluator(
         rewards, regrets, seen = played.records
         first = None
         if look:
-            first = first_episode(start, played._replace(records=seen))
+            shown = episodes_per_trial if bandit else 1
+            first = first_episode(start, played._replace(records=seen), shown)
             first = jax.tree.map(lambda x: x[None], first)
         episodes = returns_of(played._replace(records=rewards))
         return Evaluation(episodes, first, tasks_vary(start.vstate.task)[None], regrets)

@@ -17,6 +17,8 @@ from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.studies.train_agent.config import GOALS, SETTINGS
+from gpicljax.studies.train_agent.measures import arm_means, is_bandit
+from gpicljax.viz.arms import arms_stage
 from gpicljax.viz.curves import icl_figure, learning_curves
 from gpicljax.viz.films import animation, choose_frames, contact_sheet, render_frames
 from gpicljax.viz.style import save_figure
@@ -296,9 +298,14 @@ def draw_episode(outcome: RunResult) -> str:
     config, env = outcome.config, outcome.program.more
     whose, look = outcome.first_sound(outcome.measured[TRAINED]["greedy"].look)
     episode = jax.tree.map(lambda x: x[0], look)
+    stage = None
+    if is_bandit(env):
+        taken = slice(int(episode.length))
+        arms, means = env.action_space().n, arm_means(env, episode.task)
+        stage = arms_stage(episode.actions[taken], episode.rewards[taken], arms, means)
     if not config.film_frames or not env.can_render:
         none = f"{config.env} draws no pictures" if config.film_frames else "none was asked for"
-        return f"{write_replay(outcome, env, episode, whose)} No film: {none}."
+        return f"{write_replay(outcome, env, episode, whose, stage=stage)} No film: {none}."
     length, total = int(episode.length), episode.rewards.sum()
     chosen = choose_frames(length, config.film_frames)
     frames = render_frames(env.render, episode.states, episode.task, chosen)

@@ -1,6 +1,7 @@
 """The in-context RL experiment as a user runs it, at a toy size; and what it holds out."""
 
 import json
+import re
 
 import jax
 import numpy as np
@@ -63,6 +64,23 @@ def test_trials_too_short_for_bins_or_for_anything_to_be_gained_are_reported(tmp
     profiles = draw(tmp_path, {"4x4": found}, {"4x4": "random"})
     assert profiles["4x4"].startswith("zero-shot 0; asymptote 0")
     assert all(np.isnan(row["score"].mean) for row in rows_of({"4x4": found}))
+
+
+def test_the_page_of_a_bandit_draws_a_typical_trial(tmp_path):
+    found = rules(TESTS["two-arms"], 20, 8, seed=0, all_of_them=False)
+    best, means = found["oracle"].best, found["oracle"].means
+    assert means.shape == (8, 2) and ((means == means.max(-1, keepdims=True)) == best).all()
+    seeds = {name: [tested] for name, tested in found.items()}
+    draw(tmp_path, {"two-arms": seeds}, {"two-arms": "random"})
+    page = (tmp_path / "two-arms" / "trial.html").read_text()
+    told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    trials = found["random"].trials
+    median = int(np.argsort(trials.regret, kind="stable")[4])
+    assert told["arms"]["pulled"] == trials.actions[median].tolist() and told["last"] == 20
+    assert told["arms"]["paid"] == trials.rewards[median].tolist()
+    assert told["arms"]["means"] == pytest.approx(means[median].tolist(), abs=1e-4)
+    # Lakes have no arms.
+    assert rules(TESTS["4x4"], 2, 1, seed=0, all_of_them=False)["oracle"].means is None
 
 
 def recorded(rewards, ends, length):

@@ -21,6 +21,7 @@ from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_ste
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Tasks, is_bandit
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.trial import Trial
+from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
 
 CONDITIONS = {"": 0, "memory wiped": 1, "rewards hidden": 2, "another trial's context": 3}
 """What a trained agent is tested without."""
@@ -32,10 +33,13 @@ class Tested(NamedTuple):
     Attributes:
       trials: what was recorded.
       best: `bool[N, A]`, the best actions at the start.
+      means: float `[N, A]`, what each arm of a bandit pays on average; None of other tasks, and in
+        the space that all families fit into.
     """
 
     trials: TrialRecords
     best: Any
+    means: Any = None
 
 
 def played(
@@ -56,7 +60,17 @@ def played(
     start = start_rollout(key, vec, agent, env_params)
     steps = play(vec, agent, params, start, max_steps=limit, keep=keep)
     first_best = steps.records["best"][:, 0, 0]
-    return Tested(trial_records(steps), first_best)
+    return Tested(trial_records(steps), first_best, _means(env, start.vstate.task))
+
+
+def _means(env: Environment, tasks: ArrayTree) -> Any:
+    """What is paid on average by each arm of the bandits that trials are about."""
+    if not isinstance(env, Trial) or not is_bandit(env):
+        return None
+    solved = env.env
+    assert isinstance(solved, WithOptimalActions)
+    outcomes = jax.vmap(solved.env.transition_model)(tasks.inner)
+    return (outcomes.chance * outcomes.reward).sum(-1)[:, 0]
 
 
 def agent_tester(agent: Agent, env: Environment, replicas: int, seed: int) -> Callable[..., Tested]:

@@ -13,6 +13,7 @@ from gpicljax.evaluation.icl import icl_curve, icl_profile
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.runtime import Report, RunResult
+from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.in_context_rl.measures import (
     TrialRecords,
     measure_trials,
@@ -20,7 +21,9 @@ from gpicljax.systems.in_context_rl.measures import (
     summary,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS
+from gpicljax.viz.arms import arms_stage
 from gpicljax.viz.curves import icl_figure
+from gpicljax.viz.episode_page import episode_page
 from gpicljax.viz.style import save_figure
 
 BINS = 20
@@ -212,6 +215,9 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
             profile = icl_profile(steps[learner], bins=bins)
             profiles = {learner: profile}
             told[where] = "; ".join(f"{n} {v} {i}".strip() for n, v, i in profile.rows())
+            page = trial_page(where, learner, shown[learner], shown["oracle"].means)
+            if page is not None:
+                write_atomically(place / "trial.html", page.encode())
         rolling = {name: icl_curve(x, bins=bins) for name, x in steps.items()}
         so_far = {name: icl_curve(np.cumsum(x, axis=1)) for name, x in steps.items()}
         curves_by_episode = {name: _by_episode(tested) for name, tested in shown.items()}
@@ -228,6 +234,36 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
             figure = icl_figure(curves, profile=profile, xlabel=xlabel, ylabel=ylabel, title=where)
             save_figure(figure, place / f"{name}.png")
     return told
+
+
+def trial_page(where: str, agent: str, tested: Any, means: np.ndarray | None) -> str | None:
+    """A bandit's trial of an agent, that of median regret, action by action; None of other tasks.
+
+    Args:
+      where: the name of the tasks.
+      agent: its name.
+      tested: its trials.
+      means: float `[N, A]`, what the arms of each trial pay on average; None for other tasks.
+    """
+    if means is None:
+        return None
+    trials, count = tested.trials, len(tested.trials.length)
+    shown = int(np.argsort(trials.regret, kind="stable")[count // 2])
+    length = int(trials.length[shown])
+    actions, rewards = (x[shown, :length] for x in (trials.actions, trials.rewards))
+    earned = np.concatenate([[0.0], np.cumsum(rewards, dtype=np.float64)])
+    return episode_page(
+        title=f"{agent} on {where}",
+        about={
+            "actions": length,
+            "arms": means.shape[1],
+            "trial": f"of median regret, of {count:,}",
+        },
+        words=[f"{t} of {length} actions taken; they paid {x:.2f}" for t, x in enumerate(earned)],
+        actions=[f"arm {action}" for action in actions],
+        rewards=rewards,
+        stage=arms_stage(actions, rewards, means.shape[1], means[shown]),
+    )
 
 
 def _by_episode(tested: Any) -> Any:

@@ -205,7 +205,9 @@ def test_a_small_run_is_reported_and_saved(tmp_path):
     assert measured["oracle"].cleared[0, 0] == 2
     # The null plays all that the learner does, on streams of the same length.
     assert measured[NULL].steps.shape == measured["continuations"].steps.shape
-    assert {path.name for path in outcome.run.figures.iterdir()} >= {"efficiency.png", "icl.png"}
+    names = {"efficiency.png", "icl.png", "episode.html"}
+    assert {path.name for path in outcome.run.figures.iterdir()} >= names
+    assert "the first 200 steps of a stream of seed 0" in text
     loaded = load_agent(outcome.run.path / "agents" / "seed_0")
     assert loaded.info["algorithm"] == "cloning"
 

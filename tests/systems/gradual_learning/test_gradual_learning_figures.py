@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpicljax.systems.gradual_learning.figures import (
+from gpicljax.systems.gradual_learning.figures.learning import (
     efficiency_figure,
     prerequisites_figure,
     skills_figure,

@@ -14,8 +14,6 @@ from gpicljax.systems.gradual_learning.measures.criteria import (
 )
 from gpicljax.viz import style
 
-__all__ = ["efficiency_figure", "prerequisites_figure", "transfer_figure"]
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 

@@ -21,6 +21,10 @@ QUESTIONS = 32
 """Questions of an instance that are told apart; later ones count as the last."""
 
 
+LIKELIEST = 5
+"""Bytes of an agent's policy that are kept at each step."""
+
+
 class Streams(NamedTuple):
     """What N streams came to, by place in their curricula (P places).
 
@@ -89,6 +93,95 @@ def streams_of(
         params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
     keys = jax.random.split(key, len(each)) if key.ndim == 0 else key
     return jax.jit(jax.vmap(env.sample_task))(keys, params)
+
+
+class StreamSteps(NamedTuple):
+    """A stream, step by step: T of them, and what was said and heard at each.
+
+    Attributes:
+      length: `int32[]`, steps taken; what follows is 0 beyond.
+      heard: `int32[T]`, the byte that the environment said.
+      said: `int32[T]`, the byte that the agent answered.
+      reward: float `[T]`, what that was paid.
+      task: `int32[T]`, index of the task set in `TASK_SETS`.
+      instance: `int32[T]`, number of the instance in the stream.
+      question: `int32[T]`, number of the question in the instance.
+      row: `int32[T]`, instances of the task set that were solved in a row.
+      ended: `bool[T]`, the step ended the instance.
+      solved: `bool[T]`, and it was solved.
+      choices: `int32[T, LIKELIEST]`, the bytes that the agent's policy found most likely; None for
+        an agent that does not tell its logits, and so are the next two.
+      chances: float `[T, LIKELIEST]`, their probabilities.
+      chance: float `[T]`, the probability of what it said. A policy that is sharpened says the
+        likelier bytes more often than that.
+    """
+
+    length: Any
+    heard: Any
+    said: Any
+    reward: Any
+    task: Any
+    instance: Any
+    question: Any
+    row: Any
+    ended: Any
+    solved: Any
+    choices: Any
+    chances: Any
+    chance: Any
+
+
+def record_stream(
+    key: jax.Array, env: ByteStream, agent: Agent, params: ArrayTree, task: Task, steps: int
+) -> StreamSteps:
+    """Plays a stream and keeps its steps.
+
+    Args:
+      key: of the agent's choices.
+      env: the environment.
+      agent: the agent.
+      params: its parameters.
+      task: the stream.
+      steps: T, most steps.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.systems.gradual_learning import experts
+      >>> env = gpicljax.make("ByteStream-v0", max_tasks=4)
+      >>> task = env.sample_task(jax.random.key(0), env.default_params)
+      >>> record = lambda key: record_stream(key, env, experts.echo(), (), task, 50)
+      >>> jax.eval_shape(record, jax.random.key(1)).heard.shape
+      (50,)
+    """
+    vec = single_trial_batch(env, 1, steps)
+    one = jax.tree.map(lambda x: x[None], task)
+    start = RolloutState(*vec.init(key, None, one), agent.initial_carry(1))
+
+    def keep(record: Record) -> dict[str, Any]:
+        state, after = record.vstate.state, record.next_timestep
+        choices = chances = chance = None
+        if isinstance(record.aux, dict) and "logits" in record.aux:
+            shares = jax.nn.softmax(record.aux["logits"])
+            chances, choices = jax.lax.top_k(shares, LIKELIEST)
+            chance = jnp.take_along_axis(shares, record.action[:, None], axis=1)[:, 0]
+        return {
+            "heard": record.timestep.observation,
+            "said": record.action,
+            "reward": after.reward,
+            "task": state.task,
+            "instance": state.instance,
+            "question": state.number,
+            "row": state.solved,
+            "ended": after.info["instance_ended"],
+            "solved": after.info["solved"],
+            "choices": choices,
+            "chances": chances,
+            "chance": chance,
+        }
+
+    played = play(vec, agent, params, start, max_steps=steps, keep=keep, limit=steps)
+    kept = jax.tree.map(lambda x: x[0, 0], played.records)
+    return StreamSteps(length=played.length[0, 0], **kept)
 
 
 def play_streams(

@@ -17,7 +17,13 @@ from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Task
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES
-from gpicljax.systems.gradual_learning.measures.streams import Streams, play_streams, streams_of
+from gpicljax.systems.gradual_learning.measures.streams import (
+    Streams,
+    StreamSteps,
+    play_streams,
+    record_stream,
+    streams_of,
+)
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
     FIRST,
     NULL,
@@ -35,6 +41,8 @@ from gpicljax.typing import ArrayTree
 
 HORIZON_WIPED = 2000
 """Steps of a stream of the learner whose memory is wiped before every question."""
+PAGE_STEPS = 5_000
+"""Steps of a stream that are replayed on a page, at most."""
 KEY_METRICS = {"cloning": "agreement", "recurrent-ppo": "reward", "r2d2": "q_loss"}
 
 
@@ -52,6 +60,12 @@ def build(config: Config) -> Program:
     def play(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> dict[str, Streams]:
         return played(key, evaluated, trainer.agent(greedy=True), params, config)
 
+    def steps(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> StreamSteps:
+        """The curriculum in order, step by step, by the learner."""
+        task = jax.tree.map(lambda x: x[0], drawn(key, config, evaluated, "order"))
+        length, agent = min(config.budget, PAGE_STEPS), trainer.agent(greedy=True)
+        return record_stream(key, evaluated, agent, params, task, length)
+
     return Program(
         title=f"gradual learning on streams of bytes, {config.learner_name}",
         details={
@@ -61,7 +75,7 @@ def build(config: Config) -> Program:
         init=lambda key, cell: started(trainer.init(key, learner.hparams)),
         update=trainer.update,
         observations=trainer.observations,
-        measures={"streams": Measure(play)},
+        measures={"streams": Measure(play), "steps": Measure(steps)},
         key_metric=KEY_METRICS[config.learner],
         save=lambda folder, cell, **about: save_agent(
             folder,

@@ -13,11 +13,13 @@ from gpicljax.evaluation.icl import icl_curve
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
+from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.gradual_learning.figures import (
     efficiency_figure,
     prerequisites_figure,
     transfer_figure,
 )
+from gpicljax.systems.gradual_learning.figures.stream_page import stream_page
 from gpicljax.systems.gradual_learning.measures.criteria import (
     MARGIN,
     CompletionTimes,
@@ -415,6 +417,8 @@ def report(outcome: RunResult) -> Report:
         introduction(outcome, len(seeds)),
         "",
         *sections(found, config),
+        replay(outcome),
+        "",
         f"Agents have {outcome.parameters:,} parameters. Training ran at "
         f"{speed:,.0f} steps/s over all seeds.",
     ]
@@ -424,6 +428,23 @@ def report(outcome: RunResult) -> Report:
     ]
     numbers = numbers_of(found) | {"steps_per_s": speed}
     return Report("\n".join(text), numbers, evaluations, icl_records(seeds, config))
+
+
+def replay(outcome: RunResult) -> str:
+    """Writes the page of the first steps of the curriculum; says so in words."""
+    if not outcome.sound.any():
+        return "No stream to replay: no seed is sound."
+    config = outcome.config
+    whose, steps = outcome.first_sound(outcome.measured["steps"])
+    page = stream_page(
+        steps, title=outcome.program.title, about={"of": whose, "run": outcome.run.path.name}
+    )
+    write_atomically(outcome.run.figures / "episode.html", page.encode())
+    whole = "all" if steps.length < config.budget else f"the first {int(steps.length):,}"
+    return (
+        f"`figures/episode.html` replays {whole} steps of a stream of {whose}, byte by byte, with "
+        "the curriculum in order."
+    )
 
 
 def draw(outcome: RunResult, found: Findings, streams: Streams, studies: list[Study]) -> None:

@@ -188,10 +188,10 @@ def test_stimuli_tokens_and_games_are_drawn(heard, tmp_path):
     counts = data["counts"]
     assert said[0] == f"Support game 1 of {counts[0]}: the speaker speaks|0 0 0|"
     assert said[1] == f"3|Support game 2 of {counts[0]}: the speaker speaks"
-    names = {True: "right", False: "wrong"}
     sent, arrives, verdict = said[2].split("|")
     assert [sent, arrives] == [" ".join(map(str, data[x][5])) for x in ("sent", "heard")]
-    assert names[data["games"][1]["right"]] in verdict
+    marks = {True: "\N{CHECK MARK} right", False: "\N{BALLOT X} wrong (right: "}
+    assert marks[data["games"][1]["right"]] in verdict
     assert said[3:5] == ["true", "3"]
     step, cards = said[5].split("|")
     assert step == "12" and 1 <= int(cards) <= 4

@@ -189,13 +189,14 @@ def measures_of(
         """The greedy agent's very games, decided by every rule: no decision changes a game."""
         del params
         game = dataclasses.replace(config.game.make(actions="compact"), ablations=True)
+        steps = int(game.horizon())
         return play_games(
             key,
-            single_trial_batch(game, config.probe_episodes, longest, privileged=True),
+            single_trial_batch(game, config.probe_episodes, steps, privileged=True),
             experts.baseline_panel(game),
             None,
             max_games=game.max_games,
-            max_steps=longest,
+            max_steps=steps,
             env_params=env_params,
         )
 

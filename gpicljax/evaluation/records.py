@@ -16,7 +16,6 @@ from gpicljax.evaluation.statistics import t_quantile
 Floats = NDArray[np.float64]
 GROUPS = 64
 """Rows of a record over trials, at most: trials are averaged in groups."""
-_END = 0.1  # share of the positions that the asymptote is the mean of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -34,11 +33,14 @@ class ICLRecord:
       context: what the positions count, such as "games".
       higher_is_better: direction of better.
       rows: what a row is.
-      length: number of positions that were measured; over the last tenth is the end.
+      length: number of positions that were measured.
+      end: share of them that is the end, 0.1 for the last tenth.
       position: `float64[T]`, the context before.
-      curves: by role, `float64[N, T]`: "agent", "null", "oracle", and "memory wiped" where it was
-        measured; NaN where there is no data.
-      null: the strongest null that needs no training, in words.
+      weight: `float64[T]`, number of positions behind each.
+      curves: by role, `float64[N, T]`: "agent", "oracle", "null" (the strongest at the end that
+        needs no training), "null overall" (the strongest over the whole context), and "memory
+        wiped" where it was measured; NaN where there is no data.
+      null: the strongest null at the end, in words.
       oracle: what the oracle is.
 
     Example:
@@ -60,27 +62,35 @@ class ICLRecord:
     higher_is_better: bool
     rows: Literal["seeds", "trials"]
     length: int
+    end: float
     position: Floats
+    weight: Floats
     curves: Mapping[str, Floats]
     null: str
     oracle: str
 
     def ends(self, role: str) -> Floats:
-        """Means over the last tenth of the context, `float64[N]`.
+        """Means over the end of the context, `float64[N]`.
 
         Args:
           role: which of `curves`.
         """
-        return _mean(self.curves[role][:, self.position >= self._last], 1)
+        last = self.position >= min((1 - self.end) * self.length, self.position[-1])
+        return _mean(self.curves[role][:, last], 1, self.weight[last])
 
-    @property
-    def _last(self) -> float:
-        return min((1 - _END) * self.length, self.position[-1])
+    def overall(self, role: str) -> Floats:
+        """Means over the whole context, `float64[N]`.
+
+        Args:
+          role: which of `curves`.
+        """
+        return _mean(self.curves[role], 1, self.weight)
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON has it, NaN as None."""
         told = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        told["position"] = [round(float(x), 3) for x in self.position]
+        for name in ("position", "weight"):
+            told[name] = [round(float(x), 3) for x in told[name]]
         told["curves"] = {
             role: [[None if np.isnan(x) else float(f"{x:.6g}") for x in row] for row in curve]
             for role, curve in self.curves.items()
@@ -97,9 +107,9 @@ class ICLRecord:
         names = {field.name for field in dataclasses.fields(cls)}
         if not isinstance(told, dict) or set(told) != names:
             raise ValueError(f"no record of in-context learning: got {str(told)[:80]}")
-        words = names - {"higher_is_better", "length", "position", "curves"}
+        words = names - {"higher_is_better", "length", "end", "position", "weight", "curves"}
         try:
-            position = np.asarray(told["position"], np.float64)
+            position, weight = (np.asarray(told[x], np.float64) for x in ("position", "weight"))
             curves = {str(k): np.asarray(v, np.float64) for k, v in told["curves"].items()}
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"no record of in-context learning: {error}") from None
@@ -107,14 +117,15 @@ class ICLRecord:
         fits = (
             all(isinstance(told[name], str) for name in words)
             and position.ndim == 1
+            and position.shape == weight.shape
             and shapes == {(len(curves["agent"]), len(position))}
-            if {"agent", "null", "oracle"} <= set(curves)
+            if {"agent", "null", "null overall", "oracle"} <= set(curves)
             else False
         )
-        types = isinstance(told["higher_is_better"], bool), isinstance(told["length"], int)
-        if not fits or not all(types):
+        types = (("higher_is_better", bool), ("length", int), ("end", float))
+        if not fits or not all(isinstance(told[name], kind) for name, kind in types):
             raise ValueError("no record of in-context learning: its curves or names do not fit")
-        return cls(**{**told, "position": position, "curves": curves})
+        return cls(**{**told, "position": position, "weight": weight, "curves": curves})
 
 
 class ICLSummary(NamedTuple):
@@ -122,14 +133,16 @@ class ICLSummary(NamedTuple):
 
     Attributes:
       zero_shot: the agent at the first position.
-      asymptote: the agent over the last tenth of the positions.
+      asymptote: the agent at the end.
       potential: from the one to the other, positive where context helps.
       horizon: context until the asymptote is reached, as `icl_profile` has it; NaN where context
         does not demonstrably help.
-      null: the strongest null over the last tenth.
+      null: the strongest null at the end.
       oracle: the oracle there.
-      share: how much of the gap between them the agent closes: 0 as the null, 1 as the oracle.
-      wiped: the same share without memory; NaN where it was not measured.
+      share: how much of the gap between them the agent closes there: 0 as the null, 1 as the
+        oracle; NaN where the null is at the oracle.
+      overall: the same of the means over the whole context: how fast the agent learns counts.
+      wiped: the share at the end without memory; NaN where it was not measured.
 
     Example:
       >>> ICLSummary._fields[0]
@@ -143,6 +156,7 @@ class ICLSummary(NamedTuple):
     null: Estimate
     oracle: Estimate
     share: Estimate
+    overall: Estimate
     wiped: Estimate
 
 
@@ -157,13 +171,14 @@ def icl_record(
     context: str,
     oracle: str,
     higher_is_better: bool = True,
+    end: float = 0.1,
     bins: int | None = None,
     positions: ArrayLike | None = None,
 ) -> ICLRecord:
     """Brings what was measured into a record.
 
-    The null is the one that does best at the end of these very samples. That choice favours the
-    null.
+    The nulls are those that do best on these very samples, at the end and over the whole context.
+    That choice favours the nulls.
 
     Args:
       curves: by role ("agent", "oracle", "memory wiped"), `float[S, N, T]`: N trials of S seeds; or
@@ -172,6 +187,8 @@ def icl_record(
       nulls: the same by name, of predictors and rules that need no training.
       system: see `ICLRecord`, as for `task`, `agent`, `measure`, `context`, `oracle` and
         `higher_is_better`.
+      end: share of the positions that is the end. Where rewards come in episodes that all trials
+        begin together, it should hold several of them.
       positions: ascending `float[T]`, what was measured at, if not at 0 .. T - 1; without bins.
       bins: number of bins whose width grows with the position (`log_bins`); None for positions.
 
@@ -196,7 +213,8 @@ def icl_record(
     for name, x in {**shaped, **rest}.items():
         fits = x.shape[1:] == (trials, length) and x.shape[0] in (1, seeds)
         check_array(fits, name, x, f"float[{seeds} or 1, {trials}, {length}], as the agent's")
-    last = min(round((1 - _END) * length), length - 1)
+    check(0 < end < 1, "end", end, "0 < end < 1")
+    last = min(round((1 - end) * length), length - 1)
     starts = np.arange(length) if bins is None else np.append(log_bins(last, bins), last)
     ends = np.append(starts[1:], length)
     check(len(starts) >= 2, "bins", list(starts), "two positions or bins, or more")
@@ -213,7 +231,11 @@ def icl_record(
 
     worth = {name: brought(x) for name, x in rest.items()}
     sign = 1 if higher_is_better else -1
-    best = max(rest, key=lambda name: sign * float(_mean(rest[name][..., last:].ravel(), 0)))
+
+    def best(first: int) -> str:
+        return max(rest, key=lambda name: sign * float(_mean(rest[name][..., first:].ravel(), 0)))
+
+    chosen = best(last)
     return ICLRecord(
         system=system,
         task=task,
@@ -223,9 +245,15 @@ def icl_record(
         higher_is_better=higher_is_better,
         rows="seeds" if seeds > 1 else "trials",
         length=length if positions is None else int(where[-1]) + 1,
+        end=end,
         position=where,
-        curves={**{role: brought(x) for role, x in shaped.items()}, "null": worth[best]},
-        null=best,
+        weight=(ends - starts).astype(np.float64),
+        curves={
+            **{role: brought(x) for role, x in shaped.items()},
+            "null": worth[chosen],
+            "null overall": worth[best(0)],
+        },
+        null=chosen,
         oracle=oracle,
     )
 
@@ -260,15 +288,14 @@ def icl_summary(record: ICLRecord, confidence: float = 0.95) -> ICLSummary:
     def mean(values: Floats) -> Estimate:
         return estimate(lambda rows: float(_mean(values[rows], 0)))
 
-    def share_of(values: Floats) -> Estimate:
+    def share_of(values: Floats, null: Floats, oracle: Floats) -> Estimate:
         def share(rows: NDArray[np.intp]) -> float:
-            low, high = (float(_mean(ends[role][rows], 0)) for role in ("null", "oracle"))
-            gap = high - low
-            return float((_mean(values[rows], 0) - low) / gap) if gap * sign > 0 else np.nan
+            mine, low, high = (float(_mean(x[rows], 0)) for x in (values, null, oracle))
+            return (mine - low) / (high - low) if (high - low) * sign > 0 else np.nan
 
         return estimate(share)
 
-    nan = Estimate(np.nan, np.nan, np.nan)
+    limits, nan = (ends["null"], ends["oracle"]), Estimate(np.nan, np.nan, np.nan)
     return ICLSummary(
         zero_shot=mean(agent[:, 0]),
         asymptote=mean(ends["agent"]),
@@ -276,8 +303,9 @@ def icl_summary(record: ICLRecord, confidence: float = 0.95) -> ICLSummary:
         horizon=_horizon(record),
         null=mean(ends["null"]),
         oracle=mean(ends["oracle"]),
-        share=share_of(ends["agent"]),
-        wiped=share_of(ends["memory wiped"]) if "memory wiped" in ends else nan,
+        share=share_of(ends["agent"], *limits),
+        overall=share_of(*(record.overall(x) for x in ("agent", "null overall", "oracle"))),
+        wiped=share_of(ends["memory wiped"], *limits) if "memory wiped" in ends else nan,
     )
 
 
@@ -320,12 +348,12 @@ def _jackknife(
     return Estimate(value, value - half, value + half)
 
 
-def _mean(values: Floats, axis: int) -> Floats:
-    """Means of what exists, NaN where nothing does."""
-    there = np.isfinite(values)
-    count = there.sum(axis)
-    total = np.where(there, values, 0.0).sum(axis)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+def _mean(values: Floats, axis: int, weight: Floats | float = 1.0) -> Floats:
+    """Means of what exists, NaN where nothing does; weights along the last axis."""
+    shares = np.isfinite(values) * weight
+    total = (np.where(np.isfinite(values), values, 0.0) * shares).sum(axis)
+    count = shares.sum(axis)
+    return np.where(count > 0, total / np.where(count > 0, count, 1), np.nan)
 
 
 def _three_axes(name: str, values: ArrayLike) -> Floats:

@@ -29,11 +29,13 @@ from gpicljax.viz.style import save_figure
 
 EXPLAINED = (
     "Share: how much of the gap between the strongest null that needs no training and an oracle "
-    "the agent closes over the last tenth of its context, 0 as the null and 1 as the oracle; below "
-    "0 the null does better. In brackets 95 % intervals over training seeds, or, of agents with a "
-    "single seed, over trials (marked *). The null is the best at the end of the very samples that "
-    "it is compared on, which favours it. Horizon: the context after which the agent stays near "
-    "its own end; in brackets the range over seeds, or the interval over trials."
+    "the agent closes, 0 as the null and 1 as the oracle; below 0 the null does better. At the end "
+    "of the context (its last tenth; in trials of episodes, the last half), where asymptote, null "
+    "and oracle are those of the table; and overall, by means over the whole context. A dash: the "
+    "null is at the oracle. In brackets 95 % intervals over training seeds, or, of agents with a "
+    "single seed, over trials (marked *). Nulls are the best on the very samples that they are "
+    "compared on, which favours them. Horizon: the context after which the agent stays near its "
+    "own end; in brackets the range over seeds, or the interval over trials."
 )
 
 
@@ -99,7 +101,7 @@ def profile_table(records: Sequence[ICLRecord]) -> str:
         "asymptote",
         "potential",
     ]
-    columns += ["horizon", "strongest null", "oracle", "share of the gap", "memory wiped"]
+    columns += ["horizon", "strongest null", "oracle", "share at the end", "overall", "wiped"]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for record in records:
         found = icl_summary(record)
@@ -116,12 +118,19 @@ def profile_table(records: Sequence[ICLRecord]) -> str:
             _value(found.horizon, _context(record), bracket=True),
             f"{record.null}: {_value(found.null)}",
             f"{record.oracle}: {_value(found.oracle)}",
-            f"**{_value(found.share, '{:.2f}'.format)}** {_bracket(found.share, '{:.2f}'.format)}"
-            + star,
-            _value(found.wiped, "{:.2f}".format, bracket=True),
+            _share(found.share, star),
+            _share(found.overall, star),
+            _value(found.wiped, "{:.1f}".format),
         ]
         lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
     return "\n".join(lines)
+
+
+def _share(found: Estimate, star: str) -> str:
+    if math.isnan(found.value):
+        return "-"
+    told = "{:.2f}".format
+    return f"**{told(found.value)}** {_bracket(found, told)}{star}"
 
 
 def _number(value: float) -> str:
@@ -139,7 +148,7 @@ def _value(
     found: Estimate, told: Callable[[float], str] = _number, *, bracket: bool = False
 ) -> str:
     if math.isnan(found.value):
-        return "none" if told is not _number else ""
+        return "-"
     return told(found.value) + (f" {_bracket(found, told)}" if bracket else "")
 
 

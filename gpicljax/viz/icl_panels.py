@@ -28,8 +28,8 @@ _LINES: dict[str, tuple[str, str, float, object]] = {
 def icl_panels(records: Sequence[ICLRecord], *, columns: int = 4) -> Figure:
     """A row of small curves for each system, up is better; each says which share the agent has.
 
-    The share is the one scale of all: 0 where the strongest null that needs no training ends, 1
-    where the oracle does.
+    The share over the whole context is the one scale of all: 0 is as well as the strongest null
+    that needs no training, 1 as well as the oracle.
 
     Args:
       records: what to draw; those of one system stand in a row, in this order.
@@ -99,14 +99,14 @@ def _panel(axes: Axes, record: ICLRecord) -> None:
         axes.invert_yaxis()
     axes.xaxis.set_major_formatter(style.big_number)
     axes.tick_params(labelsize=style.SMALL - 1)
-    share = icl_summary(record).share.value
+    share = icl_summary(record).overall.value
     title = f"{record.system}: {record.task}\n{record.agent}"
     axes.set_title(title, fontsize=style.SMALL - 1, color=style.INK, loc="left")
     axes.set_xlabel(f"{record.context} before + 1", fontsize=style.SMALL - 1, color=style.INK)
     axes.set_ylabel(record.measure, fontsize=style.SMALL - 1, color=style.INK)
     axes.text(
         *(0.97, 0.06),
-        f"{share:.2f}",
+        "" if np.isnan(share) else f"{share:.2f}",
         transform=axes.transAxes,
         ha="right",
         fontsize=style.TITLE,

@@ -59,6 +59,33 @@ def test_numbers_over_seeds_are_those_of_their_means():
     assert found.horizon.low <= found.horizon.value <= found.horizon.high
 
 
+def test_the_whole_context_counts_how_fast_an_agent_learns():
+    trials, length = 10, 100
+    steps = np.arange(length)
+
+    def learnt_at(step):
+        return np.tile(np.where(steps < step, 0.0, 1.0), (trials, 1))
+
+    curves = {"agent": learnt_at(20), "oracle": learnt_at(0)}
+    nulls = {"slow": learnt_at(60), "early, and poor": np.full((trials, length), 0.5)}
+    for bins in (None, 10):
+        made = icl_record(curves, nulls, **ABOUT, bins=bins)
+        found = icl_summary(made)
+        # At the end the null is at the oracle; over the whole context the other one is stronger.
+        assert made.null == "slow" and np.isnan(found.share.value)
+        np.testing.assert_allclose(found.overall.value, (0.8 - 0.5) / (1 - 0.5))
+
+
+def test_an_end_of_several_episodes_does_not_depend_on_where_they_stand():
+    steps = np.arange(200)
+    oracle, null = (np.tile((steps % k == k - 1) * 1.0, (5, 1)) for k in (6, 7))
+    curves = {"agent": oracle, "oracle": oracle}
+    assert np.isnan(icl_summary(icl_record(curves, {"x": null}, **ABOUT)).share.value)
+    found = icl_summary(icl_record(curves, {"x": null}, **ABOUT, end=0.5))
+    np.testing.assert_allclose(found.share.value, 1)
+    np.testing.assert_allclose(found.oracle.value, 1 / 6, atol=0.01)
+
+
 def test_an_agent_of_one_seed_has_rows_of_trials():
     one, agent = record(seeds=1, trials=200)
     assert one.rows == "trials" and one.curves["agent"].shape == (64, 60)
@@ -136,6 +163,8 @@ def test_records_survive_json():
         {"position": "many"},
         {"higher_is_better": 1},
         {"length": "9"},
+        {"end": None},
+        {"weight": [1.0]},
         {"more": 1},
     ],
     ids=str,

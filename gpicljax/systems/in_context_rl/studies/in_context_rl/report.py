@@ -310,6 +310,7 @@ def icl_records(tests: Tests) -> list[ICLRecord]:
                     measure="goals per action" if goals else "reward per action",
                     context="actions",
                     oracle="knows the task",
+                    end=0.5,
                     bins=24,
                 )
             )

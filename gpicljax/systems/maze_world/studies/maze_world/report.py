@@ -386,6 +386,7 @@ def icl_records(results: Results) -> list[ICLRecord]:
                     measure="reward per step",
                     context="steps",
                     oracle="knows the maze",
+                    end=0.5,
                     bins=12,
                 )
             )

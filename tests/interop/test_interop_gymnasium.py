@@ -16,6 +16,7 @@ gymnasium = pytest.importorskip("gymnasium")
 
 from gymnasium.error import ResetNeeded  # noqa: E402
 from gymnasium.utils.env_checker import check_env  # noqa: E402
+from gymnasium.utils.env_match import check_environments_match  # noqa: E402
 
 from gpicljax.interop import to_gymnasium, to_gymnasium_vector  # noqa: E402
 
@@ -50,6 +51,9 @@ def test_gymnasium_checker_has_nothing_to_say(env_id):
         adapter = to_gymnasium(env, render_mode=mode)
         assert adapter.metadata["render_modes"] == sorted(modes, reverse=True)
         check_env(adapter)
+    # Played behind its passive checker, it is the same as another one beside it.
+    watched = gymnasium.wrappers.PassiveEnvChecker(to_gymnasium(env))
+    check_environments_match(watched, to_gymnasium(env), num_steps=12)
 
 
 def test_gymnasium_wrappers_go_around(lake):

@@ -14,6 +14,7 @@ from gpicljax.wrappers.wrapper import RecordEpisodeStatistics
 gymnasium = pytest.importorskip("gymnasium")
 
 from gymnasium.error import ResetNeeded  # noqa: E402
+from gymnasium.utils.env_checker import data_equivalence  # noqa: E402
 from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
 from gymnasium.wrappers import vector as wrappers  # noqa: E402
 
@@ -59,6 +60,11 @@ def test_every_environment_is_as_gymnasium_would_batch_it(env_id):
     out, expected = (envs.step(envs.action_space.sample()) for envs in (ours, theirs))
     assert out[0] in ours.observation_space
     assert shapes(out) == shapes(expected)
+    # As Gymnasium's checker compares single environments: another batch with the same seed.
+    again = to_gymnasium_vector(env, 3)
+    again.reset(seed=1)
+    again.action_space.seed(0)
+    assert data_equivalence(again.step(again.action_space.sample()), out, exact=True)
 
 
 @pytest.mark.parametrize("mode", daily([MODES[0]], MODES))

@@ -22,6 +22,7 @@ gymnax = pytest.importorskip("gymnax")
 
 from gymnax import wrappers  # noqa: E402
 from gymnax.environments import spaces as gymnax_spaces  # noqa: E402
+from gymnax.experimental.rollout import RolloutWrapper  # noqa: E402
 
 from gpicljax.interop import to_gymnax  # noqa: E402
 from gpicljax.interop.gymnax import GymnaxParams  # noqa: E402
@@ -312,6 +313,46 @@ def batches(env, key, num_envs=4, num_steps=30):
     keys = jax.random.split(key, num_envs)
     run = functools.partial(play, env, params=env.default_params, num_steps=num_steps)
     return jax.jit(jax.vmap(run))(keys)
+
+
+@pytest.mark.parametrize("env_id", SINGLE)
+def test_the_rollout_wrapper_plays_every_environment_behind_the_others(env_id, key):
+    env = to_gymnax(gpicljax.make(env_id), 6)
+    stacked = wrappers.LogWrapper(wrappers.FlattenObservationWrapper(env))
+    if isinstance(env.action_space(), gymnax_spaces.Discrete):
+        stacked = wrappers.StickyActionWrapper(stacked, sticky_action_prob=0.1)
+    params = env.default_params
+    rollout = RolloutWrapper(env=stacked, env_params=params, num_env_steps=5)
+    played = jax.eval_shape(rollout.batch_rollout, jax.random.split(key, 3), None)
+    observation, action, reward, following, done, total = played
+    size = np.prod(env.observation_space(params).shape, dtype=int)
+    assert observation.shape == following.shape == (3, 5, size)
+    assert action.shape == (3, 5, *env.action_space(params).shape)
+    assert reward.shape == done.shape == (3, 5) and total.shape == (3, 1)
+
+
+def test_the_rollout_wrapper_evaluates_a_population(key):
+    env = to_gymnax(gpicljax.make("BernoulliBandit-v0", num_arms=2), 6)
+    params = env.make_params(low=0.5, high=0.5, horizon=4)
+    policy = lambda always, observation, key: always  # noqa: E731
+    rollout = RolloutWrapper(policy, env=env, env_params=params, num_env_steps=6)
+    played = rollout.population_rollout(jax.random.split(key, 3), jnp.arange(2))
+    _, action, reward, _, done, total = played
+    # Only the first episode counts.
+    counted = reward[..., :4].sum(-1, keepdims=True)
+    np.testing.assert_array_equal(total, counted)
+    assert done.tolist() == [[[False, False, False, True, False, False]] * 3] * 2
+    assert (action == np.arange(2)[:, None, None]).all()
+
+
+def test_the_brax_wrapper(key):
+    pytest.importorskip("brax.envs", exc_type=ImportError)
+    from gymnax.wrappers.brax import GymnaxToBraxWrapper
+
+    env = GymnaxToBraxWrapper(to_gymnax(STROLL, 6))
+    state = jax.jit(env.reset)(key)
+    state = jax.jit(env.step)(state, jnp.asarray(1))
+    assert state.reward == 1 and state.obs.shape == state.info["final_observation"].shape
 
 
 @pytest.mark.slow

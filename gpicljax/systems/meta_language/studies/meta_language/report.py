@@ -395,7 +395,10 @@ def replay(outcome: RunResult) -> str:
 
 def icl_records(outcome: RunResult, seeds: list[dict[str, Curves]]) -> list[ICLRecord]:
     """Nats by position, of some orders and of a finite set of languages: `profile` reads it."""
-    records = []
+    records, config = [], outcome.config
+    agent = f"{config.model.kind}, {outcome.parameters:,} parameters"
+    if config.tasks:
+        agent = f"{config.model.kind}, trained on {config.tasks:,} languages"
     for name in ("n = 2", "n = 4", "n = 6", "seen languages"):
         if name not in seeds[0]:
             continue
@@ -418,7 +421,7 @@ def icl_records(outcome: RunResult, seeds: list[dict[str, Curves]]) -> list[ICLR
                 nulls,
                 system="Meta-Language",
                 task=name,
-                agent=f"{outcome.config.model.kind}, {outcome.parameters:,} parameters",
+                agent=agent,
                 measure="nats per token",
                 context="tokens",
                 oracle="the language itself",

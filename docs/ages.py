@@ -9,6 +9,7 @@ RESULTS = "experiments/results"
 LEARNERS = {
     "compiled_for_accelerators": ("sequence", "causal_model", "autoencoder", "r2d2"),
     "gradual_learning": ("sequence", "ppo"),
+    "in_context_learning": ("sequence", "causal_model", "r2d2"),
     "in_context_rl": ("ppo", "tabular", "bandits"),
     "maze_world": ("causal_model", "autoencoder"),
     "mental_modelling": ("ppo", "dqn", "sac", "causal_model"),
@@ -19,6 +20,7 @@ LEARNERS = {
 }
 """What begins the names of a study's pages, and the agents that they measure."""
 ELSEWHERE = {
+    "in_context_learning": "gpicljax/systems",
     "compiled_for_accelerators": "gpicljax/systems",
     "recall": "gpicljax/systems/meta_rg",
     "train_agent": "gpicljax/envs",

@@ -33,7 +33,7 @@ def icl_panels(records: Sequence[ICLRecord], *, columns: int = 4) -> Figure:
 
     Args:
       records: what to draw; those of one system stand in a row, in this order.
-      columns: panels of a row, at most; a system with more has several rows.
+      columns: panels of a row; of a system with more the first are drawn.
 
     Returns:
       A matplotlib figure.
@@ -54,10 +54,7 @@ def icl_panels(records: Sequence[ICLRecord], *, columns: int = 4) -> Figure:
     """
     check(records, "records", list(records), "at least one")
     systems = list(dict.fromkeys(record.system for record in records))
-    rows = []
-    for system in systems:
-        own = [record for record in records if record.system == system]
-        rows += [own[i : i + columns] for i in range(0, len(own), columns)]
+    rows = [[x for x in records if x.system == system][:columns] for system in systems]
     width = max(map(len, rows))
     figure = style.new_figure(0.6 + 2.3 * width, 0.6 + 1.9 * len(rows))
     grid = figure.subplots(len(rows), width, squeeze=False)
@@ -84,19 +81,24 @@ def icl_panels(records: Sequence[ICLRecord], *, columns: int = 4) -> Figure:
 
 def _panel(axes: Axes, record: ICLRecord) -> None:
     style.style_axes(axes)
+    shown = []
     for role, (_, colour, width, dashes) in _LINES.items():
         if role not in record.curves:
             continue
         values = record.curves[role]
         curve = icl_curve(values, np.isfinite(values))
         x = record.position + 1
+        # An oracle's first rewards come to all trials at once: high and narrow.
+        shown.append(curve.mean[len(x) // 2 :] if role == "oracle" else curve.mean)
         axes.plot(x, curve.mean, color=colour, linewidth=width, linestyle=dashes, zorder=3)
         if role == "agent":
             axes.fill_between(x, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
     axes.set_xscale("log")
     axes.set_xlim(record.position[0] + 1, record.position[-1] + 1)
-    if not record.higher_is_better:
-        axes.invert_yaxis()
+    low, high = np.nanmin(np.concatenate(shown)), np.nanmax(np.concatenate(shown))
+    room = 0.06 * (high - low or 1.0)
+    limits = low - room, high + room
+    axes.set_ylim(*(limits if record.higher_is_better else limits[::-1]))
     axes.xaxis.set_major_formatter(style.big_number)
     axes.tick_params(labelsize=style.SMALL - 1)
     share = icl_summary(record).overall.value
@@ -105,13 +107,11 @@ def _panel(axes: Axes, record: ICLRecord) -> None:
     axes.set_xlabel(f"{record.context} before + 1", fontsize=style.SMALL - 1, color=style.INK)
     axes.set_ylabel(record.measure, fontsize=style.SMALL - 1, color=style.INK)
     axes.text(
-        *(0.97, 0.06),
+        *(1.0, 1.04),
         "" if np.isnan(share) else f"{share:.2f}",
         transform=axes.transAxes,
         ha="right",
         fontsize=style.TITLE,
         color=style.PALETTE[0],
         weight="bold",
-        zorder=4,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
     )

@@ -396,9 +396,9 @@ def replay(outcome: RunResult) -> str:
 def icl_records(outcome: RunResult, seeds: list[dict[str, Curves]]) -> list[ICLRecord]:
     """Nats by position, of some orders and of a finite set of languages: `profile` reads it."""
     records, config = [], outcome.config
-    agent = f"{config.model.kind}, {outcome.parameters:,} parameters"
+    agent = config.model.kind
     if config.tasks:
-        agent = f"{config.model.kind}, trained on {config.tasks:,} languages"
+        agent += f", trained on {config.tasks:,} languages"
     for name in ("n = 2", "n = 4", "n = 6", "seen languages"):
         if name not in seeds[0]:
             continue

@@ -149,7 +149,7 @@ def _on_others(*leaves: jax.Array, tree: Any, function: Callable, elsewhere: Cal
     return jax.tree.leaves(jax.vmap(elsewhere)(*jax.tree.unflatten(tree, leaves)))
 
 
-def _gpus() -> list[jax.Device]:
+def _gpus() -> list[Any]:
     """Those of NVIDIA of this machine."""
     try:
         return jax.local_devices(backend="cuda")

@@ -94,6 +94,7 @@ NOT_RUN = {
     "gpicljax play": "waits for keys; tests/test_play.py presses them",
     "gpicljax run meta_rg --seeds 6": "the same as python experiments/meta_rg.py --seeds 6",
     "gpicljax runs": "tests/runs/test_run_command.py reads stored runs",
+    "gpicljax profile": "tests/runs/test_profile.py reads records",
     "export JAX_": "of two processes; tests/runtime/test_runtime_distributed.py starts them",
     "JAX_PROCESS_ID=": "likewise",
     "srun": "needs a cluster",

@@ -1,6 +1,7 @@
 """The command `gpicljax profile`."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,6 +58,13 @@ def test_all_runs_make_one_table_and_one_figure(tmp_path, monkeypatch, capsys):
     )
     assert main(["profile", "mazes/quick"]) == 0
     assert "Mazes" in capsys.readouterr().out
+
+
+def test_the_committed_page_is_what_its_records_say(capsys):
+    page = Path(__file__).parents[2] / "experiments" / "results" / "in_context_learning.md"
+    assert main(["profile", str(page.with_suffix(".json"))]) == 0
+    table, explained = capsys.readouterr().out.strip().split("\n\n")
+    assert table in page.read_text() and explained in page.read_text()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "[" * 10_000, '[{"system": "x"}]', "\x00"])

@@ -104,10 +104,11 @@ def _panel(axes: Axes, record: ICLRecord) -> None:
     share = icl_summary(record).overall.value
     title = f"{record.system}: {record.task}\n{record.agent}"
     axes.set_title(title, fontsize=style.SMALL - 1, color=style.INK, loc="left")
-    axes.set_xlabel(f"{record.context} before + 1", fontsize=style.SMALL - 1, color=style.INK)
+    label = f"{record.context} before + 1"
+    axes.set_xlabel(label, fontsize=style.SMALL - 1, color=style.INK, loc="left")
     axes.set_ylabel(record.measure, fontsize=style.SMALL - 1, color=style.INK)
     axes.text(
-        *(1.0, 1.04),
+        *(1.0, -0.34),
         "" if np.isnan(share) else f"{share:.2f}",
         transform=axes.transAxes,
         ha="right",

@@ -142,7 +142,7 @@ def played(
     short = jnp.full_like(tasks_alone.horizon, HORIZON_WIPED)
     tasks_alone = dataclasses.replace(tasks_alone, horizon=short)
     with_text = dataclasses.replace(env, with_text=True)
-    forgetful = with_memory_reset(learner, lambda timestep: timestep.privileged["said"] == 0)
+    forgetful = with_memory_reset(learner, lambda timestep: timestep.privileged["said"] <= 1)
     streams[WIPED] = play_streams(
         key, with_text, forgetful, params, tasks_alone, HORIZON_WIPED, privileged=True
     )

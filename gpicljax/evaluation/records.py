@@ -44,14 +44,9 @@ class ICLRecord:
       oracle: what the oracle is.
 
     Example:
-      >>> record = icl_record(
-      ...     {"agent": np.tile([0.5, 0.9], (3, 1)), "oracle": np.ones((3, 2))},
-      ...     {"always the same": np.full((3, 2), 0.5)},
-      ...     system="MetaRG", task="V = 2", agent="LSTM", measure="accuracy", context="games",
-      ...     oracle="nearest neighbour",
-      ... )
-      >>> record.null, record.curves["agent"].shape
-      ('always the same', (3, 2))
+      >>> ICLRecord.from_json({"system": "Maze World"})
+      Traceback (most recent call last):
+      ValueError: no record of in-context learning: got {'system': 'Maze World'}
     """
 
     system: str
@@ -229,7 +224,6 @@ def icl_record(
         parts = [[row[:, a:b].ravel() for a, b in zip(starts, ends, strict=True)] for row in rows]
         return np.array([[_mean(each, 0) for each in row] for row in parts], np.float64)
 
-    worth = {name: brought(x) for name, x in rest.items()}
     sign = 1 if higher_is_better else -1
 
     def best(first: int) -> str:
@@ -250,8 +244,8 @@ def icl_record(
         weight=(ends - starts).astype(np.float64),
         curves={
             **{role: brought(x) for role, x in shaped.items()},
-            "null": worth[chosen],
-            "null overall": worth[best(0)],
+            "null": brought(rest[chosen]),
+            "null overall": brought(rest[best(0)]),
         },
         null=chosen,
         oracle=oracle,

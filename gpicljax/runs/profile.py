@@ -19,6 +19,7 @@ import tyro
 from gpicljax.checks import refusal
 from gpicljax.evaluation.icl import Estimate
 from gpicljax.evaluation.records import ICLRecord, icl_summary
+from gpicljax.runs.command import plain
 from gpicljax.runs.progress import lenient_output
 from gpicljax.runs.run_directory import ICL
 from gpicljax.runs.stored_runs import UnknownRunError, find_run, find_runs
@@ -91,17 +92,10 @@ class Profile:
 
 def profile_table(records: Sequence[ICLRecord]) -> str:
     """A row in Markdown for every record."""
-    columns = [
-        "system",
-        "task",
-        "agent",
-        "measure",
-        "context",
-        "zero-shot",
-        "asymptote",
-        "potential",
-    ]
-    columns += ["horizon", "strongest null", "oracle", "share at the end", "overall", "wiped"]
+    columns = (
+        *("system", "task", "agent", "measure", "context", "zero-shot", "asymptote", "potential"),
+        *("horizon", "strongest null", "oracle", "share at the end", "overall", "wiped"),
+    )
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for record in records:
         found = icl_summary(record)
@@ -122,7 +116,9 @@ def profile_table(records: Sequence[ICLRecord]) -> str:
             _share(found.overall, star),
             _value(found.wiped, "{:.1f}".format),
         ]
-        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+        # What files say may neither end a cell or a line nor reach the terminal as a command.
+        told = (plain(cell).replace("|", "/").replace("\n", " ") for cell in cells)
+        lines.append(f"| {' | '.join(told)} |")
     return "\n".join(lines)
 
 
@@ -172,10 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with lenient_output():
         try:
             command()
-        except ValueError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
-        except OSError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
+        except (OSError, ValueError) as error:
+            print(f"error: {plain(str(error))}", file=sys.stderr)
+            return 1 if isinstance(error, OSError) else 2
     return 0

@@ -67,6 +67,15 @@ def test_the_committed_page_is_what_its_records_say(capsys):
     assert table in page.read_text() and explained in page.read_text()
 
 
+def test_names_from_files_stay_in_their_cells(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "runs" / "games" / "quick", "Games\x1b[2J | more\n| lines")
+    assert main(["profile"]) == 0
+    out = capsys.readouterr().out
+    (row,) = [line for line in out.splitlines() if "easy" in line]
+    assert "\x1b" not in out and row.count(" | ") == 13 and row.startswith("| Games")
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "[" * 10_000, '[{"system": "x"}]', "\x00"])
 def test_files_that_hold_anything_are_refused_in_a_line(tmp_path, monkeypatch, capsys, text):
     monkeypatch.chdir(tmp_path)

@@ -437,8 +437,8 @@ def listeners_attention(
       listener: settings of the listener's network.
 
     Returns:
-      A function of parameters, inputs and starts. In the players' view of the game inputs are those
-      of both, and of their actions the listener's decision is read.
+      A function of parameters, inputs and starts. Where two players play, the inputs are those of
+      both; the listener's own are taken from them, its decision alone from its last action.
 
     Example:
       >>> import gpicljax

@@ -190,15 +190,7 @@ def _spread(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: 
     # as there are devices.
     def spread(*arguments: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
-        specs = jax.tree.leaves(
-            jax.tree.map(
-                lambda spec, part: jax.tree.map(lambda _: spec, part),
-                in_specs,
-                arguments,
-                is_leaf=lambda x: isinstance(x, PartitionSpec),
-            ),
-            is_leaf=lambda x: isinstance(x, PartitionSpec),
-        )
+        specs = jax.tree.leaves(jax.tree.broadcast(in_specs, arguments))
         # Arrays without elements are made anew inside. Spread over devices, they crash the compiler
         # of jaxlib 0.11, and those of 0.10 and 0.12 return them whole on every device, which a
         # program that was compiled ahead refuses at the next call.
@@ -210,9 +202,10 @@ def _spread(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: 
             return function(*tree.unflatten(parts))
 
         def empty(i: int) -> Any:
-            shape, spec = leaves[i].shape, specs[i]
-            first = shape[0] // mesh.size if spec == PartitionSpec(AXIS) and shape else None
-            return jnp.zeros(shape if first is None else (first, *shape[1:]), leaves[i].dtype)
+            shape = list(leaves[i].shape)
+            if specs[i] == PartitionSpec(AXIS):
+                shape[0] //= mesh.size
+            return jnp.zeros(shape, leaves[i].dtype)
 
         inside = jax.shard_map(
             whole,

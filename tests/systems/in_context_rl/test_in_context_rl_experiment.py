@@ -149,12 +149,14 @@ def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
         ("lakes", "ad"),
         ("ten-arms", "rl2-events"),
         ("ten-arms", "rl2-lstm"),
+        ("two-arms", "r2d2-events"),
         ("cliffs", "dpt"),
         ("mixture", "dpt"),
     ],
 )
 def test_every_learner_runs(family, learner, tmp_path):
-    outcome = train(tmp_path, family, learner)
+    few = ["--r2d2.num-envs=16", "--r2d2.min-replay=16"] if learner == "r2d2-events" else []
+    outcome = train(tmp_path, family, learner, *few)
     assert np.isfinite(outcome.curve("return")).all()
     tested = set(outcome.measured)
     assert tested == set(own_tests(family))
@@ -162,12 +164,35 @@ def test_every_learner_runs(family, learner, tmp_path):
     name = f"quick-{family}-{learner}"
     saved = load_agent(tmp_path / "in_context_rl_train" / name / "agents" / "seed_0")
     assert int(saved.env.horizon()) == 20
-    assert saved.env.action_space().n == (10 if family in ("ten-arms", "mixture") else 4)
+    choices = {"two-arms": 2, "ten-arms": 10, "mixture": 10}
+    assert saved.env.action_space().n == choices.get(family, 4)
     jax.tree.map(
         lambda one, seeds: np.testing.assert_array_equal(one, seeds[0]),
         saved.params,
         outcome.params,
     )
+
+
+def test_learning_the_next_reward_alone_is_refused_where_actions_lead_elsewhere(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        train(tmp_path, "lakes", "r2d2-events")
+    assert "--r2d2.bootstrap: got False" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        train(tmp_path, "two-arms", "r2d2-events", "--temperature=0.5")
+    assert "--temperature: got 0.5" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_training_records_its_agent_beside_the_rules_of_the_table(tmp_path):
+    train(tmp_path, "two-arms", "rl2-lstm", "--seeds=2")
+    arguments = ["--agents", "two-arms:rl2-lstm", "--tests", "two-arms", "--actions=20"]
+    arguments += ["--replicas=64", "--conversations=0", "--no-progress"]
+    in_context_rl.main([*arguments, f"--runs-dir={tmp_path}"])
+    runs = "in_context_rl_train/quick-two-arms-rl2-lstm", "in_context_rl/quick"
+    (one,), (other,) = (json.loads((tmp_path / run / "icl.json").read_text()) for run in runs)
+    # The same agent, nulls and oracle, on the same samples.
+    assert (one.pop("agent"), other.pop("agent")) == ("PPO, lstm", "two-arms:rl2-lstm")
+    assert one == other and one["rows"] == "seeds" and "memory wiped" in one["curves"]
 
 
 @pytest.mark.slow

@@ -277,10 +277,14 @@ def _by_episode(tested: Any) -> Any:
     return icl_curve(np.nan_to_num(episodes[:, :last]), there[:, :last])
 
 
-def icl_records(tests: Tests) -> list[ICLRecord]:
+def icl_records(tests: Tests, shown: Mapping[str, str] | None = None) -> list[ICLRecord]:
     """Rewards, or goals, by the actions taken before, of agents that were trained.
 
     A trained agent stands beside all rules that learn within the trial.
+
+    Args:
+      tests: what was recorded.
+      shown: the names of agents in the records, where they are others than in `tests`.
     """
     records = []
     for where, agents in tests.items():
@@ -306,7 +310,7 @@ def icl_records(tests: Tests) -> list[ICLRecord]:
                     {rule: earned_by(rule) for rule in rules},
                     system="In-context RL",
                     task=where,
-                    agent=name.strip("*"),
+                    agent=(shown or {}).get(name, name.strip("*")),
                     measure="goals per action" if goals else "reward per action",
                     context="actions",
                     oracle="knows the task",

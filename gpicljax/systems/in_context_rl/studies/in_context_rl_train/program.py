@@ -14,10 +14,12 @@ from gpicljax.agents import cloning, ppo
 from gpicljax.agents.acting import optimal_agent, within_trial
 from gpicljax.agents.bandits import ucb1
 from gpicljax.agents.catalogue import RecurrentSettings, TeacherCloningConfig
+from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
 from gpicljax.agents.tabular import TUNED_Q_LEARNING, q_learner
 from gpicljax.checks import Count, Range, Rate
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
+from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runs import save_agent
 from gpicljax.runtime import (
     Measure,
@@ -49,7 +51,7 @@ from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.trial import Trial
 
-Learner = Literal["dpt", "dpt-attention", "ad", "rl2", "rl2-lstm", "rl2-events"]
+Learner = Literal["dpt", "dpt-attention", "ad", "rl2", "rl2-lstm", "rl2-events", "r2d2-events"]
 MEMORIES: dict[Learner, str] = {
     "dpt": "tables",
     "dpt-attention": "transformer",
@@ -57,7 +59,9 @@ MEMORIES: dict[Learner, str] = {
     "rl2": "tables",
     "rl2-lstm": "lstm",
     "rl2-events": "events",
+    "r2d2-events": "events",
 }
+METHODS = {"dpt": "DPT", "ad": "AD", "rl2": "PPO", "r2d2": "R2D2"}
 TEMPERATURES: dict[Family, float] = {
     "lakes": 0.0,
     "lakes-anywhere": 0.3,
@@ -79,16 +83,21 @@ class Config(TrainingConfig):
         space, are a mixture.
       learner: How it is trained, and with what memory. dpt imitates an oracle from its own play
         (Decision-Pretrained Transformer), rl2 is PPO over whole trials, ad imitates Q-learning or
-        UCB1 as they learn (Algorithm Distillation). dpt and rl2 read tables of what was tried; the
-        others an LSTM, a store of events, or attention.
+        UCB1 as they learn (Algorithm Distillation), r2d2 is Q-learning from replayed trials. dpt
+        and rl2 read tables of what was tried; the others an LSTM, a store of events, or attention.
       actions: Actions of a trial.
-      num_envs: Trials of an update.
+      num_envs: Trials of an update; r2d2 has its own number.
       minibatches: Groups of them that are learnt from one after the other.
-      temperature: Temperature of the trained policy; by default that of the family.
+      temperature: Temperature of the trained policy; by default that of the family. The agent of
+        r2d2 is greedy.
       replicas: Trials that an agent is tested in, each on a task of its own.
       network: Sizes; the kind of memory is the learner's.
       cloning: Hyper-parameters of dpt and ad; decay_updates is set to the length of the run.
       ppo: Hyper-parameters of rl2; likewise.
+      q_network: Sizes of the network of r2d2; the kind of memory is the learner's.
+      r2d2: Sizes and switches of r2d2; a sequence is a trial. By default it learns the next reward
+        alone, which is enough on bandits; elsewhere it needs `bootstrap`.
+      r2d2_hparams: Hyper-parameters of r2d2; decay_updates is set to the length of the run.
     """
 
     family: Family = "ten-arms"
@@ -103,11 +112,46 @@ class Config(TrainingConfig):
     ppo: ppo.PPOHParams = ppo.PPOHParams(
         learning_rate=1e-3, final_share=0.1, discount=0.98, entropy_coefficient=0.01
     )
+    q_network: RecurrentQSettings = RecurrentQSettings(
+        mixer=(), core=(96,), heads=12, slots=200, head=(128,)
+    )
+    r2d2: R2D2Config = R2D2Config(
+        num_envs=64,
+        overlap=0,
+        burn_in=0,
+        carries="none",
+        n_step=1,
+        replay_capacity=4096,
+        min_replay=64,
+        batch_size=16,
+        updates_per_collect=16,
+        bootstrap=False,
+    )
+    r2d2_hparams: R2D2HParams = R2D2HParams(
+        learning_rate=2e-3,
+        final_share=0.1,
+        adam_epsilon=1e-8,
+        max_gradient_norm=5.0,
+        priority_exponent=0.0,
+        importance_exponent=0.0,
+    )
 
     @property
     def sharpness(self) -> float:
         """The temperature that is used."""
+        if self.learner == "r2d2-events":
+            return 0.0
         return TEMPERATURES[self.family] if self.temperature is None else self.temperature
+
+    @property
+    def architecture(self) -> str:
+        """How the learner is trained, and its memory, as in other systems' records."""
+        return f"{METHODS[self.learner.partition('-')[0]]}, {MEMORIES[self.learner]}"
+
+    @property
+    def trials(self) -> int:
+        """Trials of an update."""
+        return self.r2d2.num_envs if self.learner == "r2d2-events" else self.num_envs
 
     @property
     def padded(self) -> bool:
@@ -115,9 +159,11 @@ class Config(TrainingConfig):
         return self.family == "mixture"
 
     @property
-    def memory(self) -> RecurrentSettings:
+    def memory(self) -> RecurrentSettings | RecurrentQSettings:
         """The network's settings."""
         kind: Any = MEMORIES[self.learner]
+        if self.learner == "r2d2-events":
+            return dataclasses.replace(self.q_network, memory=kind)
         if kind != "transformer":
             return dataclasses.replace(self.network, memory=kind)
         window = self.actions + 1
@@ -178,6 +224,8 @@ def _sizes(config: Config) -> tuple[str, Any, Any]:
             ),
             config.ppo,
         )
+    if config.learner == "r2d2-events":
+        return "r2d2", dataclasses.replace(config.r2d2, unroll=unroll), config.r2d2_hparams
     taught = config.learner == "ad"
     # The learning histories of what learns within a trial, imitated while it acts.
     share = {"teacher_share": 1.0} if taught else {}
@@ -191,10 +239,15 @@ def build(config: Config) -> Program:
     alone = not (config.learner == "ad" and config.padded)
     check_config(alone, "learner", config.learner, "another one, on a mixture")
     env, env_params = training_trials(config.family, config.actions)
-    vec = VectorEnv(env, config.num_envs, resets="fresh", params=env_params, privileged=True)
+    if config.learner == "r2d2-events":
+        looks_ahead = config.r2d2.bootstrap or is_bandit(env)
+        check_config(looks_ahead, "r2d2.bootstrap", False, "True, where actions lead elsewhere")
+        is_greedy = not config.temperature
+        check_config(is_greedy, "temperature", config.temperature, "0 or None, for r2d2")
+    vec = VectorEnv(env, config.trials, resets="fresh", params=env_params, privileged=True)
     name, sizes, hparams = _sizes(config)
     trainer = agents.get_algorithm(name).make(sizes, vec, config.memory)
-    length = config.updates(trainer.observations)
+    length = config.updates(trainer.observations) * trainer.optimiser_steps
     hparams = dataclasses.replace(hparams, decay_updates=length)
     agent, tests = trainer.agent(greedy=True), own_tests(config.family)
 
@@ -226,7 +279,7 @@ def build(config: Config) -> Program:
             for name, each in tests.items()
         },
         host_measures=lambda: {
-            name: rules(each, config.actions, config.replicas, config.seed, all_of_them=False)
+            name: rules(each, config.actions, config.replicas, config.seed)
             for name, each in tests.items()
         },
         probe=Probe(
@@ -250,7 +303,7 @@ def _save(
         env_id=each.env_id,
         env_options=dict(each.static),
         env_params=each.env.make_params(**dict(each.params)),
-        num_envs=config.num_envs,
+        num_envs=config.trials,
         config=sizes,
         network=config.memory,
         trials=settings,

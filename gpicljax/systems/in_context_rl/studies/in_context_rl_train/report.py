@@ -7,6 +7,7 @@ from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     LEGEND,
     draw,
+    icl_records,
     of_seeds,
     results_of,
     rows_of,
@@ -26,7 +27,16 @@ def report(outcome: RunResult) -> Report:
         tests[where] = agents
     rows = rows_of(tests)
     learner = f"**{config.learner}**"
-    profiles = draw(outcome.run.figures, tests, dict.fromkeys(tests, learner))
+    # Rules are in the table; the curves are of the agent, whole and without something.
+    drawn = {
+        where: {
+            name: seeds
+            for name, seeds in agents.items()
+            if name in ("random", "oracle") or name.startswith("**")
+        }
+        for where, agents in tests.items()
+    }
+    profiles = draw(outcome.run.figures, drawn, dict.fromkeys(tests, learner))
     text = [
         f"# In-context RL: {config.learner} on {config.family}, preset {config.preset}",
         "",
@@ -42,4 +52,5 @@ def report(outcome: RunResult) -> Report:
         f"{outcome.observations:,} observations per seed at "
         f"{throughput(outcome.history):,.0f}/s over all seeds; {outcome.parameters:,} parameters.",
     ]
-    return Report("\n".join(text), results_of(rows))
+    icl = icl_records(tests, {learner: config.architecture})
+    return Report("\n".join(text), results_of(rows), icl=icl)

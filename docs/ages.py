@@ -9,7 +9,7 @@ RESULTS = "experiments/results"
 LEARNERS = {
     "compiled_for_accelerators": ("sequence", "causal_model", "autoencoder", "r2d2"),
     "gradual_learning": ("sequence", "ppo"),
-    "in_context_learning": ("sequence", "causal_model", "r2d2"),
+    "in_context_learning": ("sequence", "causal_model", "r2d2", "cloning", "ppo"),
     "in_context_rl": ("ppo", "tabular", "bandits"),
     "maze_world": ("causal_model", "autoencoder"),
     "mental_modelling": ("ppo", "dqn", "sac", "causal_model"),

@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = "experiments/results"
 LEARNERS = {
     "compiled_for_accelerators": ("sequence", "causal_model", "autoencoder", "r2d2"),
+    "fetch": ("td3",),
     "gradual_learning": ("sequence", "ppo"),
     "in_context_learning": ("sequence", "causal_model", "r2d2", "cloning", "ppo"),
     "in_context_rl": ("ppo", "tabular", "bandits"),
@@ -22,6 +23,7 @@ LEARNERS = {
 ELSEWHERE = {
     "in_context_learning": "gpicljax/systems",
     "compiled_for_accelerators": "gpicljax/systems",
+    "fetch": "gpicljax/envs/fetch",
     "recall": "gpicljax/systems/meta_rg",
     "train_agent": "gpicljax/envs",
 }

@@ -480,7 +480,7 @@ def _classes(env_class: type) -> dict[Any, Any]:
 def _check_class(env: Environment, argument: str, given: Any) -> None:
     kind, source = _SOURCES[argument]
     wanted = _classes(type(env)).get(kind)
-    if isinstance(wanted, type) and not isinstance(given, wanted):
+    if isinstance(wanted, type) and wanted is not Any and not isinstance(given, wanted):
         accepted = f"{wanted.__module__}.{wanted.__qualname__}, as from {source}"
         raise ValueError(refusal(argument, given, accepted))
 

@@ -248,8 +248,7 @@ for _version in "v0", "v1":
 register("BernoulliBandit-v0", "gpicljax.envs.bernoulli_bandit:BernoulliBandit")
 register("ByteStream-v0", "gpicljax.systems.gradual_learning.env.byte_stream:ByteStream")
 for _name, _attribute in ("Push", "push"), ("Slide", "slide"), ("PickAndPlace", "pick_and_place"):
-    _robotics = "gymnasium_robotics", "gpicljax[fetch]"
-    register(f"Fetch{_name}-v4", f"gpicljax.envs.fetch.env:{_attribute}", needs=_robotics)
+    register(f"Fetch{_name}-v4", f"gpicljax.envs.fetch.env:{_attribute}")
 register("FrozenLake-v1", "gpicljax.envs.frozen_lake:FrozenLake")
 register("GaussianBandit-v0", "gpicljax.envs.gaussian_bandit:GaussianBandit")
 register("InvertedDoublePendulum-v4", "gpicljax.envs.inverted_double_pendulum:version_4")

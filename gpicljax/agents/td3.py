@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from gpicljax.agents.off_policy import OffPolicy, OffPolicyConfig, OffPolicyStat
 from gpicljax.agents.optimisation import polyak
 from gpicljax.agents.returns import one_step_target
 from gpicljax.batching import donatable, strip_weak_types
-from gpicljax.checks import Count, Limit, Rate, Share, check
+from gpicljax.checks import Count, Limit, Range, Rate, Share, check
 from gpicljax.data.replay import Replay
 from gpicljax.data.transitions import NStepTransition
 from gpicljax.interface import Agent, Trainer
@@ -87,9 +87,13 @@ class TD3HParams:
         Hindsight replay was published with 0.2, and with 0.3 for Fetch.
       target_noise: standard deviation of the Gaussian noise on the target actor's actions.
       target_clip: largest absolute value of that noise.
+      action_cost: weight of the actions' mean square in the actor's loss, so that it keeps away
+        from the ends of their range, where `tanh` has no gradient. Hindsight replay was published
+        with 1.
+      most_target: upper bound of what critics are drawn to; 0 where no reward is positive.
 
     Example:
-      >>> fetch = TD3HParams(exploration_noise=0.2, random_share=0.3)
+      >>> fetch = TD3HParams(random_share=0.3, action_cost=1.0, most_target=0.0)
       >>> fetch.random_share, fetch.target_clip
       (0.3, 0.5)
     """
@@ -104,6 +108,8 @@ class TD3HParams:
     random_share: Share = 0.0
     target_noise: Rate = 0.2
     target_clip: Limit = 0.5
+    action_cost: Rate = 0.0
+    most_target: Annotated[float, Range(infinite=True)] = float("inf")
 
 
 @struct.dataclass
@@ -229,7 +235,8 @@ class TD3(OffPolicy[TrainState]):
             limit = state.hparams.target_clip
             action = jnp.clip(action + jnp.clip(noise, -limit, limit), -1, 1)
         values = self.q_values(state.target_critic_params, batch.following, action)
-        return one_step_target(batch.reward, batch.discount, values.min(-1))
+        target = one_step_target(batch.reward, batch.discount, values.min(-1))
+        return jnp.minimum(target, state.hparams.most_target)
 
     def actor_step(
         self, state: TrainState, key: jax.Array, replay: ArrayTree
@@ -240,7 +247,8 @@ class TD3(OffPolicy[TrainState]):
         def loss_fn(network_params: ArrayTree) -> tuple[jax.Array, Metrics]:
             action = self.act(network_params, batch.observation)
             values = self.q_values(state.critic_params, batch.observation, action)
-            return -values[:, 0].mean(), {}
+            cost = state.hparams.action_cost * jnp.square(action).mean()
+            return cost - values[:, 0].mean(), {}
 
         state, metrics = self.fit_actor(state, loss_fn)
         follow = functools.partial(polyak, rate=state.hparams.target_rate)

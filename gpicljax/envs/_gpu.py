@@ -231,6 +231,8 @@ def _elementwise(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
     shape = equation.outvars[0].aval.shape
     if {"axis", "dimension", "dimension_numbers"} & equation.params.keys():
         raise NotImplementedError(f"{equation.primitive} in a kernel")
+    if all(x.dtype != object for x in arguments):  # Triton does not take numbers alone everywhere
+        arguments = [_of(_scalars([x]), x.shape) for x in arguments]
     spread = [np.broadcast_to(x, shape).ravel() for x in arguments]
     columns = [_bound(equation, scalars) for scalars in zip(*spread, strict=True)]
     return [_of(x, shape) for x in zip(*columns, strict=True)]

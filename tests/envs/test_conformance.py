@@ -126,12 +126,18 @@ COMPILE_BUDGETS = {
     "Pendulum-v1": 1,
     "Recall-v0": 3,
 }
-# On a simulator that few have installed.
 FETCH = [env_id for env_id in gpicljax.registered() if env_id.startswith("Fetch")]
-for _table, _entry in (CONFIGURATIONS, [{}]), (OTHER_PARAMS, {"horizon": 9}), (COMPILE_BUDGETS, 2):
+for _table, _entry in (CONFIGURATIONS, [{}]), (OTHER_PARAMS, {"horizon": 9}), (COMPILE_BUDGETS, 9):
     _table |= dict.fromkeys(FETCH, _entry)
 # Batches are one call of a batched program, compared with single instances in their own tests.
-BATCHED_ELSEWHERE = {"ByteStream", "LunarLander", "MazeWorld"}
+BATCHED_ELSEWHERE = {
+    "ByteStream",
+    "FetchPickAndPlace",
+    "FetchPush",
+    "FetchSlide",
+    "LunarLander",
+    "MazeWorld",
+}
 # Those whose `VectorEnv` is traced in double precision: it takes a second each.
 IN_DOUBLE = {"FrozenLake", "MetaLanguage", "Pendulum"}
 # Two names of one environment are one subject.
@@ -300,8 +306,6 @@ def test_random_steps_stay_inside_the_spaces_and_finite(subject, draws):
 
 @pytest.mark.slow
 def test_a_million_random_steps_stay_inside_the_spaces_and_finite(subject, key):
-    if CASES[subject.case][0] in FETCH:
-        pytest.skip("a million steps of the simulator take a quarter of an hour")
     run = jax.jit(functools.partial(play_long, subject.env))
     for params in (subject.params, subject.other):
         flags = run(key, params)

@@ -1,4 +1,4 @@
-"""Fetch against Gymnasium-Robotics itself, where that is installed; and what needs no simulator."""
+"""Fetch on MuJoCo: Gymnasium-Robotics' own, where that is installed; and its rules."""
 
 import functools
 import importlib.util
@@ -11,6 +11,7 @@ import pytest
 import gpicljax
 from gpicljax.envs.fetch.env import Fetch, pick_and_place, push, slide
 from gpicljax.envs.fetch.experts import Script, script
+from gpicljax.envs.fetch.reference import FetchSimulator
 from gpicljax.interface import TimeStep
 from gpicljax.rollout import play, start_rollout
 
@@ -36,13 +37,22 @@ def test_what_is_known_without_the_simulator():
         Script(gain=2.0)
 
 
-@pytest.mark.skipif("FetchPush-v4" in gpicljax.registered(), reason="it is installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("gymnasium_robotics") is not None, reason="it is installed"
+)
 def test_a_missing_simulator_is_named():
-    with pytest.raises(ModuleNotFoundError, match=r'pip install "gpicljax\[fetch\]"'):
-        gpicljax.make("FetchPush-v4")
-    env = push()
+    env = gpicljax.make("FetchPush-v4", simulator="mujoco")
     with pytest.raises(ModuleNotFoundError, match=r'pip install "gpicljax\[fetch\]"'):
         env.reset(jax.random.key(0), env.sample_task(jax.random.key(0), env.default_params))
+
+
+def test_the_simulator_is_a_choice():
+    assert gpicljax.make("FetchPush-v4") == Fetch("push")
+    assert gpicljax.make("FetchSlide-v4", simulator="mujoco") == FetchSimulator("slide")
+    dense = gpicljax.make("FetchPush-v4", reward="dense")
+    assert float(dense.goal_reward(jnp.zeros(3), jnp.array([0.0, 0.3, 0.4]))) == pytest.approx(-0.5)
+    with pytest.raises(ValueError, match="simulator: got 'bullet'; accepted: model, mujoco"):
+        gpicljax.make("FetchPush-v4", simulator="bullet")
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -92,7 +102,7 @@ def test_steps_are_gymnasium_robotics_own(task):
 
 @SIMULATED
 def test_it_is_an_environment_like_any_other():
-    env = gpicljax.make("FetchPush-v4")
+    env = FetchSimulator("push")
     vec = gpicljax.VectorEnv(env, 3, resets="synchronous", steps_per_trial=51)
     agent = script(env)
 
@@ -116,7 +126,7 @@ def test_it_is_an_environment_like_any_other():
 
 @SIMULATED
 def test_pictures_show_the_goal():
-    env = gpicljax.make("FetchPush-v4")
+    env = FetchSimulator("push")
     if not env.can_render:
         pytest.skip("there is no way to draw without a screen")
     task = env.sample_task(jax.random.key(0), env.default_params)
@@ -134,7 +144,7 @@ def test_pictures_show_the_goal():
     ("task", "least"), [("push", 0.8), ("pick_and_place", 0.9), ("slide", 0.3)]
 )
 def test_rules_do_the_tasks(task, least):
-    env = Fetch(task)
+    env = FetchSimulator(task)
     vec, agent = gpicljax.VectorEnv(env, 40, resets="synchronous", steps_per_trial=51), script(env)
     run = jax.jit(
         lambda key: play(vec, agent, (), start_rollout(key, vec, agent), max_steps=50).records

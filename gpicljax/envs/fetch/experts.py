@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from gpicljax.batching import select
 from gpicljax.checks import Range, Rate, check_fields
-from gpicljax.envs.fetch.env import Fetch
+from gpicljax.envs.fetch.env import FetchTask
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.typing import ArrayTree
 
@@ -55,7 +55,7 @@ class _Memory(NamedTuple):
     block: jax.Array
 
 
-def script(env: Fetch, settings: Script | None = None) -> Agent:
+def script(env: FetchTask, settings: Script | None = None) -> Agent:
     """The rule for the environment's task.
 
     Args:

@@ -27,7 +27,7 @@ CLASSES = {
     "pick_and_place": ("pick_and_place", "MujocoFetchPickAndPlaceEnv"),
 }
 """Module and class of each task in `gymnasium_robotics.envs.fetch`."""
-ELEMENTS, GOAL, ACTION = 25, 3, 4
+GOAL = 3
 PICTURE = (240, 240)
 _INSTALL = 'pip install "gpicljax[fetch]"'
 

@@ -36,7 +36,33 @@ _REPLAYED: dict[str, Any] = {
 _OFTEN: dict[str, Any] = {"period": 1, "updates_per_collect": 4, "batch_size": 128}
 _RATES: dict[str, Any] = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
 
+# Whole episodes of 64 arms at once, and a step of the optimiser for eight of theirs.
+_HINDSIGHT: dict[str, Any] = {
+    "env_options": (),
+    "num_envs": 64,
+    "observations": 1_958_400,
+    "network": agents.OffPolicyNetworkSettings(actor=(128, 128, 128), critic=(128, 128, 128)),
+    "agent": agents.DDPGConfig(
+        period=51,
+        updates_per_collect=400,
+        replay_capacity=1_000_000,
+        min_replay=2_000,
+        normalise_observations=True,
+        replay="hindsight",
+    ),
+    "hparams": td3.TD3HParams(
+        **_RATES,
+        discount=0.98,
+        target_rate=0.01,
+        exploration_noise=0.2,
+        random_share=0.3,
+        action_cost=1.0,
+        most_target=0.0,
+    ),
+}
+
 SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
+    **{(f"Fetch{task}-v4", "ddpg"): _HINDSIGHT for task in ("Push", "Slide", "PickAndPlace")},
     ("FrozenLake-v1", "ppo"): {
         "env_options": ("is_slippery=False",),
         "num_envs": 32,

@@ -25,7 +25,7 @@ import tyro
 import gpicljax
 from gpicljax import agents
 from gpicljax.environment import Environment
-from gpicljax.envs.fetch.env import Fetch
+from gpicljax.envs.fetch.env import Fetch, FetchTask
 from gpicljax.envs.fetch.experts import Script, script
 from gpicljax.interface import Agent
 from gpicljax.runs import load_agent, save_agent
@@ -58,7 +58,7 @@ from gpicljax.typing import ArrayTree
 
 
 def _script(config: Script, env: Environment) -> Agent:
-    assert isinstance(env, Fetch)
+    assert isinstance(env, FetchTask)
     return script(env, config)
 
 
@@ -95,6 +95,8 @@ def _claim(folder: Path, config: CollectConfig) -> None:
     """Refuses a folder that was collected otherwise."""
     about = {"seed": config.seed, "seeds": config.seeds, "share": config.share}
     about |= {"episodes": config.episodes, "max_steps": config.max_steps}
+    if config.simulator != "model":
+        about["simulator"] = config.simulator
     card = folder / "collection.json"
     text = json.dumps(about)
     if card.exists() and card.read_text() != text and not config.overwrite:
@@ -109,7 +111,7 @@ def _config(config: CollectConfig, name: str, kind_name: str) -> Any:
     fields = dict(kind.fields)
     tuned = SETTINGS.get((name, fields.pop("like", kind.algo)), {})
     base = train_agent.config_type(agents.get_algorithm(kind.algo))
-    options = {"env_options": TASKS[name].options} if TASKS[name].options else {}
+    options = {"env_options": config.options(name)} if config.options(name) else {}
     chosen = {**tuned, **fields, **options, "observations": round(kind.observations * config.share)}
     if kind.algo == "ddpg" and not isinstance(chosen.get("agent"), agents.DDPGConfig):
         sizes = {"period", "updates_per_collect", "batch_size", "min_replay", "warm_up"}
@@ -156,7 +158,8 @@ Saved = tuple[str, int, Callable[[Path], None]]
 
 def _ruled(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved]:
     """The rule with so many gains, and more and less noise."""
-    env, rule = gpicljax.make(name), agents.get_algorithm(kind.algo)
+    options = dict(option.split("=") for option in config.options(name))
+    env, rule = gpicljax.make(name, **options), agents.get_algorithm(kind.algo)
     for level, noise in NOISE.items():
         for seed in range(config.seeds):
             settings = Script(gain=GAINS[seed % len(GAINS)], noise=noise)
@@ -167,7 +170,7 @@ def _ruled(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved]:
                     save_agent,
                     algorithm=kind.algo,
                     env_id=name,
-                    env_options={},
+                    env_options=options,
                     env_params=env.default_params,
                     num_envs=1,
                     config=settings,

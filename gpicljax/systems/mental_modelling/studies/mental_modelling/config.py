@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from gpicljax import agents
-from gpicljax.agents import dqn, td3
+from gpicljax.agents import dqn
 from gpicljax.checks import Count, Natural, Range
 from gpicljax.runtime import RunConfig, TrainingConfig, check_config
 from gpicljax.systems.mental_modelling.measures.questions import HISTORY_SIZES, QUESTIONS
@@ -74,32 +74,7 @@ def _dqn(observations: int, double: bool, **fields: Any) -> Kind:
     )
 
 
-# Whole episodes of eight arms at once, and two steps of the optimiser for five of theirs.
-_HINDSIGHT = Kind(
-    "ddpg",
-    122_400,
-    {
-        "num_envs": 8,
-        "agent": agents.DDPGConfig(
-            period=51,
-            updates_per_collect=160,
-            replay_capacity=300_000,
-            min_replay=2_000,
-            warm_up=4_000,
-            normalise_observations=True,
-            replay="hindsight",
-        ),
-        "hparams": td3.TD3HParams(
-            actor_learning_rate=1e-3,
-            critic_learning_rate=1e-3,
-            discount=0.98,
-            target_rate=0.02,
-            exploration_noise=0.2,
-            random_share=0.3,
-        ),
-        "network": agents.OffPolicyNetworkSettings(actor=(128, 128), critic=(128, 128)),
-    },
-)
+_HINDSIGHT = Kind("ddpg", 1_958_400)  # the settings of `train_agent.py`
 
 TASKS: dict[str, Task] = {
     "MountainCar-v0": Task(
@@ -170,7 +145,8 @@ class CollectConfig(RunConfig):
 
     Attributes:
       out: Folder to write to; by default `runs/mental_modelling_data/<name>`.
-      tasks: Ids of environments; by default all but Fetch's, which need `gpicljax[fetch]`.
+      tasks: Ids of environments; by default all but Fetch's, whose agents take an hour.
+      simulator: Of Fetch's tasks: the model in JAX, or `mujoco`, which needs `gpicljax[fetch]`.
       kinds: Kinds of agents, of those that a task has; all by default.
       agents: Folders of saved agents, whose episodes are written instead.
       modules: Modules to import, which register the environments or algorithms of those agents.
@@ -182,6 +158,7 @@ class CollectConfig(RunConfig):
     seeds: Count = 3
     out: Path | None = None
     tasks: tuple[str, ...] = tuple(name for name in TASKS if name not in FETCH)
+    simulator: Literal["model", "mujoco"] = "model"
     kinds: tuple[str, ...] = ()
     agents: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
@@ -196,6 +173,11 @@ class CollectConfig(RunConfig):
         check_config(known, "tasks", self.tasks, ", ".join(TASKS))
         kinds = {kind for name in self.tasks for kind in TASKS[name].kinds}
         check_config(set(self.kinds) <= kinds, "kinds", self.kinds, ", ".join(sorted(kinds)))
+
+    def options(self, name: str) -> tuple[str, ...]:
+        """Static options of a task's environment."""
+        simulated = name in FETCH and self.simulator != "model"
+        return (f"simulator={self.simulator}",) if simulated else TASKS[name].options
 
     @property
     def folder(self) -> Path:

@@ -330,7 +330,6 @@ def _figures(figures: Path, task: str, rows: Sequence[Row]) -> None:
 
 
 def _has_picture(name: str) -> bool:
-    """Fetch's simulator may not be installed where episodes are, or find no way to draw."""
     return name in gpicljax.registered() and gpicljax.make(name).can_render
 
 

@@ -1,0 +1,143 @@
+"""Vectors, and small symmetric matrices, as tuples of arrays whose last axis is the batch."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+
+Vector = tuple[Any, Any, Any]
+"""Along x, y and z: arrays that broadcast, or numbers."""
+Axes = tuple[Vector, Vector, Vector]
+Symmetric = tuple[Any, Any, Any, Any, Any, Any]
+"""The entries xx, xy, xz, yy, yz and zz."""
+ENTRIES = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
+
+
+def dot(a: Vector, b: Vector) -> Any:
+    """The scalar product."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def cross(a: Vector, b: Vector) -> Vector:
+    """The vector product."""
+    return (
+        a[1] * b[2] - a[2] * b[1],
+        a[2] * b[0] - a[0] * b[2],
+        a[0] * b[1] - a[1] * b[0],
+    )
+
+
+def plus(a: Vector, b: Vector) -> Vector:
+    """The sum."""
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+def minus(a: Vector, b: Vector) -> Vector:
+    """The difference."""
+    return a[0] - b[0], a[1] - b[1], a[2] - b[2]
+
+
+def scaled(factor: Any, a: Vector) -> Vector:
+    """A multiple."""
+    return factor * a[0], factor * a[1], factor * a[2]
+
+
+def chosen(which: jax.Array, a: Vector, b: Vector) -> Vector:
+    """`a` where `which`, else `b`."""
+    return jnp.where(which, a[0], b[0]), jnp.where(which, a[1], b[1]), jnp.where(which, a[2], b[2])
+
+
+def largest(values: Vector) -> jax.Array:
+    """Which of three is the largest, the first of equals."""
+    a, b, c = values
+    return jnp.where((a >= b) & (a >= c), 0, jnp.where(b >= c, 1, 2))
+
+
+def picked(index: jax.Array, options: Vector, by: int = 0) -> jax.Array:
+    """One of three numbers: that of the index, or the one that comes `by` later, in a circle."""
+    a, b, c = (options[(i + by) % 3] for i in range(3))
+    return jnp.where(index == 0, a, jnp.where(index == 1, b, c))
+
+
+def axis(index: jax.Array, axes: Axes, by: int = 0) -> Vector:
+    """One of three vectors, as `picked`."""
+    x, y, z = (picked(index, cast("Vector", tuple(a[i] for a in axes)), by) for i in range(3))
+    return x, y, z
+
+
+def on_axes(vector: Vector, axes: Axes) -> Vector:
+    """A vector's components along three axes."""
+    return dot(vector, axes[0]), dot(vector, axes[1]), dot(vector, axes[2])
+
+
+def off_axes(vector: Vector, axes: Axes) -> Vector:
+    """The inverse of `on_axes`, for axes at right angles."""
+    x, y, z = (
+        vector[0] * axes[0][i] + vector[1] * axes[1][i] + vector[2] * axes[2][i] for i in range(3)
+    )
+    return x, y, z
+
+
+def shifted(matrix: Symmetric, by: Any) -> Symmetric:
+    """A matrix plus a multiple of the identity."""
+    a, b, c, d, e, f = matrix
+    return a + by, b, c, d + by, e, f + by
+
+
+def rows(matrix: Symmetric) -> Axes:
+    """The three rows."""
+    a, b, c, d, e, f = matrix
+    return (a, b, c), (b, d, e), (c, e, f)
+
+
+def times(matrix: Symmetric, vector: Vector) -> Vector:
+    """Matrix times vector."""
+    first, second, third = rows(matrix)
+    return dot(first, vector), dot(second, vector), dot(third, vector)
+
+
+def inverse(matrix: Symmetric) -> Symmetric:
+    """The inverse."""
+    a, b, c, d, e, f = matrix
+    xx, xy, xz = d * f - e * e, c * e - b * f, b * e - c * d
+    scale = 1 / (a * xx + b * xy + c * xz)
+    return (
+        xx * scale,
+        xy * scale,
+        xz * scale,
+        (a * f - c * c) * scale,
+        (b * c - a * e) * scale,
+        (a * d - b * b) * scale,
+    )
+
+
+def solved(matrix: Symmetric, vector: Vector) -> Vector:
+    """The vector that the matrix turns into this one."""
+    return times(inverse(matrix), vector)
+
+
+def solved_pair(
+    upper: Symmetric, middle: Axes, lower: Symmetric, first: Vector, second: Vector
+) -> tuple[Vector, Vector]:
+    """The solution of six equations whose matrix is symmetric, by blocks of three.
+
+    Args:
+      upper: left upper block.
+      middle: rows of the right upper block.
+      lower: right lower block.
+      first: upper half of the right-hand side.
+      second: lower half.
+
+    Returns:
+      Both halves of the solution.
+    """
+    inverted = inverse(upper)
+    columns = [cast("Vector", tuple(row[j] for row in middle)) for j in range(3)]
+    through = [times(inverted, column) for column in columns]
+    rest = tuple(lower[k] - dot(columns[i], through[j]) for k, (i, j) in enumerate(ENTRIES))
+    alone = times(inverted, first)
+    right = minus(second, cast("Vector", tuple(dot(column, alone) for column in columns)))
+    bottom = solved(cast("Symmetric", rest), right)
+    return minus(alone, off_axes(bottom, cast("Axes", tuple(through)))), bottom

@@ -1,0 +1,361 @@
+"""Soft contacts of one free body: where it touches boxes, and what forces keep it out of them.
+
+A contact pushes along its normal and rubs along two tangents, within a friction pyramid. Its force
+is that of MuJoCo's soft constraints: each edge of the pyramid is a spring with a damper, whose
+stiffness follows from a time constant and from an impedance that grows with depth.
+
+Arrays end with the batch, `[B]`; those of contacts are `[P, B]` or `[4, P, B]`, for four points
+with each of `P` boxes.
+
+Source: the chapter "Computation" of MuJoCo's documentation (soft contact model, pyramidal cones).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax.envs._stages import apart
+from gpicljax.envs.fetch.algebra import (
+    Axes,
+    Symmetric,
+    Vector,
+    axis,
+    chosen,
+    cross,
+    dot,
+    largest,
+    minus,
+    off_axes,
+    on_axes,
+    picked,
+    plus,
+    scaled,
+)
+
+_TIE = 1e-4  # metres by which another separating axis has to be better
+_NEAR = 2e-3  # metres, more than any margin
+_WORLD: Axes = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+
+
+class Touch(NamedTuple):
+    """Where a body may touch boxes.
+
+    Attributes:
+      arm: from the body's centre to the points, `[4, P, B]`, in metres.
+      normal: of length 1, from the box to the body, `[P, B]`.
+      distance: `[4, P, B]`, in metres, negative where they overlap.
+      near: whether the two overlap, or nearly so, along every axis, `bool[P, B]`.
+    """
+
+    arm: Vector
+    normal: Vector
+    distance: jax.Array
+    near: jax.Array
+
+
+class Material(NamedTuple):
+    """How soft pairs of surfaces are, numbers or arrays that broadcast to `[P, B]`.
+
+    Attributes:
+      friction: coefficient of friction along a tangent.
+      time: time constant of the spring, in seconds.
+      least: impedance of a contact without depth.
+      most: impedance at full depth.
+      width: that depth, in metres.
+      margin: distance from which surfaces push, in metres.
+      softness: sum of the two bodies' inverse masses, 1/kg.
+      spins: 2 where a contact has torsional friction too, whose two edges push along the normal.
+    """
+
+    friction: jax.Array | float
+    time: jax.Array | float
+    least: jax.Array | float
+    most: jax.Array | float
+    width: jax.Array | float
+    margin: jax.Array | float
+    softness: jax.Array | float
+    spins: jax.Array | float
+
+    @property
+    def damping(self) -> jax.Array | float:
+        """Reference deceleration for each m/s, 1/s."""
+        return 2 / (self.most * self.time)
+
+
+class Springs(NamedTuple):
+    """The edges of contacts' friction pyramids.
+
+    Attributes:
+      weight: of an edge's squared violation, in kg; 0 where nothing touches.
+      offset: reference acceleration that depth asks for, in m/s^2, negative where surfaces overlap.
+      friction: see `Material`.
+      spins: see `Material`.
+    """
+
+    weight: jax.Array
+    offset: jax.Array
+    friction: jax.Array | float
+    spins: jax.Array | float
+
+
+def springs(distance: jax.Array, present: jax.Array, of: Material) -> Springs:
+    """The edges of contacts at their distances.
+
+    Args:
+      distance: `[..., P, B]`, in metres.
+      present: `bool`, the contacts that may push at all.
+      of: what the surfaces are made of.
+
+    Returns:
+      Their springs; a contact beyond its margin has none.
+    """
+    depth = distance - of.margin
+    share = jnp.minimum(jnp.abs(depth) / of.width, 1.0)
+    bent = jnp.where(share < 0.5, 2 * share * share, 1 - 2 * (1 - share) * (1 - share))
+    impedance = of.least + bent * (of.most - of.least)
+    square = of.friction * of.friction
+    weight = impedance / ((1 - impedance) * 2 * square * of.softness * (1 + square))
+    return Springs(
+        jnp.where(present & (depth < 0), weight, 0.0),
+        impedance * depth / (of.most * of.time) ** 2,
+        of.friction,
+        of.spins,
+    )
+
+
+def reply(wanted: Vector, frame: Axes, of: Springs) -> tuple[Vector, Symmetric]:
+    """What springs do about an acceleration.
+
+    Args:
+      wanted: acceleration plus damped velocity, in m/s^2.
+      frame: normal and tangents.
+      of: the springs. An edge pushes where the acceleration along it is below what depth asks for.
+
+    Returns:
+      The force, in N, and how fast it falls with the acceleration, in kg.
+    """
+    along, *sideways = on_axes(wanted, frame)
+    mu = of.friction
+    straight = along + of.offset
+    slid = [mu * x for x in sideways]
+    rests = [straight + slid[0], straight - slid[0], straight + slid[1], straight - slid[1]]
+    weights = [jnp.where(rest < 0, of.weight, 0.0) for rest in rests]
+    pulls = [weight * rest for weight, rest in zip(weights, rests, strict=True)]
+    middle = jnp.where(straight < 0, of.weight * of.spins, 0.0)
+    force = (
+        -(pulls[0] + pulls[1] + pulls[2] + pulls[3] + middle * straight),
+        -mu * (pulls[0] - pulls[1]),
+        -mu * (pulls[2] - pulls[3]),
+    )
+    both = (weights[0] + weights[1], weights[2] + weights[3])
+    between = (mu * (weights[0] - weights[1]), mu * (weights[2] - weights[3]))
+    # The matrix times each axis of the world, whose components are the frame's columns.
+    normal, first, second = frame
+    columns = [
+        (
+            (both[0] + both[1] + middle) * normal[i]
+            + between[0] * first[i]
+            + between[1] * second[i],
+            between[0] * normal[i] + mu * mu * both[0] * first[i],
+            between[1] * normal[i] + mu * mu * both[1] * second[i],
+        )
+        for i in range(3)
+    ]
+    turned = [off_axes(column, frame) for column in columns]
+    (xx, xy, xz), (_, yy, yz), (_, _, zz) = turned
+    return off_axes(force, frame), (xx, xy, xz, yy, yz, zz)
+
+
+def tangents(normal: Vector) -> tuple[Vector, Vector]:
+    """Two directions at right angles to a normal of length 1, and to one another.
+
+    The first is as near to y as it can be, or to z where the normal itself is.
+    """
+    level = jnp.abs(normal[1]) < 0.5
+    start = (0.0, jnp.where(level, 1.0, 0.0), jnp.where(level, 0.0, 1.0))
+    first = minus(start, scaled(dot(start, normal), normal))
+    first = scaled(jax.lax.rsqrt(dot(first, first)), first)
+    return first, cross(normal, first)
+
+
+def corners(middle: jax.Array, along: jax.Array, across: jax.Array) -> jax.Array:
+    """The corners of a parallelogram, `[...]` -> `[4, ...]`."""
+    return jnp.stack(
+        jnp.broadcast_arrays(
+            middle + along + across,
+            middle + along - across,
+            middle - along + across,
+            middle - along - across,
+        )
+    )
+
+
+class _Faces(NamedTuple):
+    """A pair's reference face, and the other's face that is most opposed to it.
+
+    Attributes:
+      boxed: whether the reference face is the box's.
+      frame: normal of the reference face, towards the other, and the directions of its edges.
+      halves: half sizes of the reference body along them.
+      middle: centre of the other face, from the reference body's centre.
+      face: normal of the other face.
+      along: from its centre to the middle of an edge,
+      across: and of another.
+      apart: how far the two are from overlapping, in metres.
+    """
+
+    boxed: jax.Array
+    frame: Axes
+    halves: Vector
+    middle: Vector
+    face: Vector
+    along: Vector
+    across: Vector
+    apart: jax.Array
+
+
+def _separation(away: Vector, axes: Axes, halves: Vector, own: Vector) -> tuple:
+    """The axis along which two boxes overlap least: whether a box's, which, and by how much."""
+    gaps = tuple(
+        jnp.abs(away[i]) - halves[i] - sum(own[j] * jnp.abs(axes[j][i]) for j in range(3))
+        for i in range(3)
+    )
+    gaps_own = tuple(
+        jnp.abs(dot(away, axes[j]))
+        - own[j]
+        - sum(halves[i] * jnp.abs(axes[j][i]) for i in range(3))
+        for j in range(3)
+    )
+    most, most_own = (jnp.maximum(jnp.maximum(*x[:2]), x[2]) for x in (gaps, gaps_own))
+    boxed = most + _TIE >= most_own
+    return boxed, jnp.where(boxed, largest(gaps), largest(gaps_own)), jnp.maximum(most, most_own)
+
+
+def _faces(away: Vector, axes: Axes, halves: Vector, own: Vector, separation: tuple) -> _Faces:
+    boxed, index, most = separation
+    frame = [chosen(boxed, axis(index, _WORLD, by), axis(index, axes, by)) for by in range(3)]
+    sizes = [jnp.where(boxed, picked(index, halves, by), picked(index, own, by)) for by in range(3)]
+    towards = chosen(boxed, away, scaled(-1.0, away))
+    side = jnp.where(dot(towards, frame[0]) < 0, -1.0, 1.0)
+    normal = scaled(side, frame[0])
+    others = cast("Axes", tuple(chosen(boxed, a, b) for a, b in zip(axes, _WORLD, strict=True)))
+    other_sizes = cast(
+        "Vector", tuple(jnp.where(boxed, s, h) for s, h in zip(own, halves, strict=True))
+    )
+    facing = on_axes(normal, others)
+    index = largest((jnp.abs(facing[0]), jnp.abs(facing[1]), jnp.abs(facing[2])))
+    face = scaled(jnp.where(picked(index, facing) > 0, -1.0, 1.0), axis(index, others))
+    size, along, across = (picked(index, other_sizes, by) for by in range(3))
+    return _Faces(
+        boxed,
+        (normal, frame[1], frame[2]),
+        (sizes[0], sizes[1], sizes[2]),
+        plus(towards, scaled(size, face)),
+        face,
+        scaled(along, axis(index, others, 1)),
+        scaled(across, axis(index, others, 2)),
+        most,
+    )
+
+
+def _points(away: Vector, of: _Faces) -> Touch:
+    """The corners of the other face, moved into the reference face's rectangle along that face."""
+    normal, u, w = of.frame
+
+    def seen(direction: Vector) -> jax.Array:
+        parts = (dot(x, direction) for x in (of.middle, of.along, of.across))
+        return corners(*parts)
+
+    at_u, at_w = seen(u), seen(w)
+    in_u = jnp.clip(at_u, -of.halves[1], of.halves[1])
+    in_w = jnp.clip(at_w, -of.halves[2], of.halves[2])
+    slope = dot(of.face, u) * (in_u - at_u) + dot(of.face, w) * (in_w - at_w)
+    distance = seen(normal) - slope / dot(of.face, normal) - of.halves[0]
+    point = off_axes((of.halves[0] + 0.5 * distance, in_u, in_w), of.frame)
+    arm = chosen(of.boxed, minus(point, away), point)
+    normal = scaled(jnp.where(of.boxed, 1.0, -1.0), normal)
+    return Touch(arm, normal, distance, of.apart < _NEAR)
+
+
+def box_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch:
+    """Where a box touches boxes that stand along the world's axes.
+
+    The pair's reference face is the one along whose normal the two overlap least. So faces with
+    parallel edges have the exact patch in common, and a corner or an edge on a face the exact
+    point. Edges that cross are not told apart from touching faces.
+
+    Args:
+      away: from the boxes' centres to the body's, `[P, B]`, in metres.
+      axes: the body's, in the world, `[B]`.
+      halves: half sizes of the boxes, `[P, 1]`.
+      own: half sizes of the body.
+
+    Returns:
+      The contacts.
+    """
+    separation = apart(lambda a, b: _separation(a, b, halves, own), away, axes)
+    faces = apart(lambda a, b, s: _faces(a, b, halves, own, s), away, axes, separation)
+    return apart(_points, away, faces)
+
+
+def cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch:
+    """Where a cylinder touches boxes that stand along the world's axes.
+
+    Its side touches as if it stood upright, with two points; its ends touch with four points of the
+    rim.
+
+    Args:
+      away: from the boxes' centres to the body's, `[P, B]`, in metres.
+      axes: the body's, the third along its height, `[B]`.
+      halves: half sizes of the boxes, `[P, 1]`.
+      own: radius, radius and half height.
+
+    Returns:
+      The contacts.
+    """
+    return apart(lambda a, b: _cylinder_on_boxes(a, b, halves, own), away, axes)
+
+
+def _cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch:
+    radius, _, height = own
+    upright = jnp.abs(axes[2][2])
+    tall = height * upright + radius * jnp.sqrt(jnp.maximum(1 - upright * upright, 0))
+    above = jnp.abs(away[2]) - halves[2] - tall
+    gap_x, gap_y = (jnp.abs(away[i]) - halves[i] for i in range(2))
+    sign_x, sign_y, sign_z = (jnp.where(x < 0, -1.0, 1.0) for x in away)
+    beyond_x, beyond_y = jnp.maximum(gap_x, 0), jnp.maximum(gap_y, 0)
+    far = jnp.sqrt(beyond_x * beyond_x + beyond_y * beyond_y)
+    within, by_x = jnp.maximum(gap_x, gap_y) < 0, gap_x > gap_y
+    beside = jnp.where(within, jnp.maximum(gap_x, gap_y), far) - radius
+    share = 1 / jnp.maximum(far, 1e-9)
+    out_x = sign_x * jnp.where(within, jnp.where(by_x, 1.0, 0.0), beyond_x * share)
+    out_y = sign_y * jnp.where(within, jnp.where(by_x, 0.0, 1.0), beyond_y * share)
+    sideways = beside >= above
+    low = jnp.maximum(-halves[2] - away[2], -height)
+    high = jnp.minimum(halves[2] - away[2], height)
+    zero = jnp.zeros_like(beside)
+    side = (
+        corners(-radius * out_x, zero, zero),
+        corners(-radius * out_y, zero, zero),
+        jnp.stack([low, high, low, high]),
+    )
+    end = jnp.where(axes[2][2] * sign_z > 0, -height, height)
+    u = scaled(0.5 * radius, plus(axes[0], axes[1]))
+    w = scaled(0.5 * radius, minus(axes[0], axes[1]))
+    rim = [corners(end * axes[2][i], u[i] + zero, w[i] + zero) for i in range(3)]
+    # Rim points that lie beyond the box's face, moved to its edge along the end.
+    moved = [jnp.clip(away[i] + rim[i], -halves[i], halves[i]) - away[i] - rim[i] for i in range(2)]
+    slope = (axes[2][0] * moved[0] + axes[2][1] * moved[1]) / jnp.where(
+        jnp.abs(axes[2][2]) < 0.1, 0.1, axes[2][2]
+    )
+    flat = (rim[0] + moved[0], rim[1] + moved[1], rim[2] - slope)
+    below = sign_z * (away[2] + flat[2]) - halves[2]
+    return Touch(
+        chosen(sideways, side, flat),
+        chosen(sideways, (out_x, out_y, 0.0), (0.0, 0.0, sign_z)),
+        jnp.where(sideways, jnp.stack([beside, beside, zero + 1, zero + 1]), below),
+        jnp.maximum(beside, above) < _NEAR,
+    )

@@ -1,0 +1,196 @@
+"""Fetch without MuJoCo: steps of a world of a hand, two fingers and one free body.
+
+A step has 20 substeps of 2 ms: the accelerations of all parts, then their velocities and places, as
+MuJoCo's Euler integrator has them. The body's reaction on hand and fingers comes a substep late.
+
+Leaves of worlds are `[..., B]` here, but for `advance` and `shown`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from gpicljax.batching import batch_last
+from gpicljax.envs._gpu import one_kernel_on_gpu
+from gpicljax.envs._stages import apart, kernel
+from gpicljax.envs.fetch import contact
+from gpicljax.envs.fetch import hand as hands
+from gpicljax.envs.fetch.algebra import Vector, minus, plus, scaled
+from gpicljax.envs.fetch.body import Motion, accelerations, moved, on_table
+from gpicljax.envs.fetch.contact import Touch
+from gpicljax.envs.fetch.scene import (
+    FINGER_HALF,
+    FINGER_SIDE,
+    PALM_ABOVE,
+    PALM_HALF,
+    SCENES,
+    SITE_BELOW,
+    STEP,
+    SUBSTEPS,
+    Scene,
+    World,
+    axes_of,
+    turned,
+)
+
+STRIDE = 0.05
+"""By how much an action of 1 moves the hand's target, in metres."""
+
+
+def _vector(x: jax.Array) -> Vector:
+    return x[0], x[1], x[2]
+
+
+def _per_box(right: jax.Array, left: jax.Array, *others: jax.Array) -> jax.Array:
+    """`[P, B]`: right finger, left finger, palm and, where things move, the table."""
+    return jnp.stack(jnp.broadcast_arrays(right, left, *others))
+
+
+def _touch(scene: Scene, world: World) -> Touch:
+    """Where the body may touch fingers, palm and table."""
+    x, y, z = minus(_vector(world.body), _vector(world.hand))
+    right, left = FINGER_SIDE + world.fingers[0], FINGER_SIDE + world.fingers[1]
+    away = _per_box(x, x, x), _per_box(y - right, y + left, y), _per_box(z, z, z - PALM_ABOVE)
+    halves = tuple(jnp.array([[a], [a], [b]]) for a, b in zip(FINGER_HALF, PALM_HALF, strict=True))
+    axes = axes_of(world.turn)
+    find = contact.cylinder_on_boxes if scene.round else contact.box_on_boxes
+    boxes = find(away, axes, halves, scene.half)  # pyright: ignore[reportArgumentType] - three
+    table = apart(lambda *given: on_table(scene, *given), _vector(world.body), axes)
+    return apart(lambda *both: jax.tree.map(lambda *x: jnp.concatenate(x, -2), *both), boxes, table)
+
+
+def _of_boxes(hand: Vector, right: jax.Array, left: jax.Array) -> Vector:
+    """Velocities or accelerations of the boxes; the right finger opens along +y."""
+    x, y, z = hand
+    zero = jnp.zeros_like(x)
+    return (
+        _per_box(x, x, x, zero),
+        _per_box(y + right, y - left, y, zero),
+        _per_box(z, z, z, zero),
+    )
+
+
+def substep(scene: Scene, world: World, target: Vector, control: jax.Array) -> World:
+    """The world 2 ms later.
+
+    Args:
+      scene: the task's.
+      world: as it is.
+      target: where the hand is to be, in metres, `[B]`.
+      control: where the fingers are to be, `[2, B]`.
+    """
+    hand_velocity = _vector(world.hand_velocity)
+    velocity, spin = _vector(world.velocity), _vector(world.spin)
+
+    def push(world: World, target: Vector, control: jax.Array) -> tuple[Vector, tuple]:
+        hand, velocity = _vector(world.hand), _vector(world.hand_velocity)
+        free = hands.pull(hand, velocity, target)
+        free = plus(free, scaled(1 / hands.MASS, _vector(world.reaction)))
+        push = hands.on_table(scene, hand, velocity, free)
+        opening, speed = world.fingers, world.finger_velocity
+        spread = hands.spread(scene, opening, speed, control, world.reaction[3:], push[1])
+        return push, spread
+
+    pushed, spread = apart(push, world, target, control)
+    boxes = Motion(_of_boxes(hand_velocity, *world.finger_velocity), _of_boxes(pushed, *spread))
+    linear, angular, force = accelerations(
+        scene, _touch(scene, world), velocity, spin, boxes, world.acceleration
+    )
+
+    def rest(world: World, of_hand: tuple, of_body: tuple[Vector, Vector], force: Vector) -> World:
+        pushed, spread = of_hand
+        hand_velocity = plus(_vector(world.hand_velocity), scaled(STEP, pushed))
+        slowly = STEP / (1 + STEP * hands.FINGER_DAMPER / hands.FINGER_MASS)
+        finger_velocity = world.finger_velocity + slowly * jnp.stack(spread)
+        velocity, spin = moved(scene, _vector(world.velocity), _vector(world.spin), *of_body)
+        x, y, z = force
+        # Fingers take what pushes them along y; the hand takes the rest.
+        on_hand = x[0] + x[1] + x[2], y[2], z[0] + z[1] + z[2]
+        return World(
+            hand=jnp.stack(plus(_vector(world.hand), scaled(STEP, hand_velocity))),
+            hand_velocity=jnp.stack(hand_velocity),
+            fingers=world.fingers + STEP * finger_velocity,
+            finger_velocity=finger_velocity,
+            body=jnp.stack(plus(_vector(world.body), scaled(STEP, velocity))),
+            turn=turned(world.turn, spin, STEP),
+            velocity=jnp.stack(velocity),
+            spin=jnp.stack(spin),
+            acceleration=jnp.stack([*of_body[0], *of_body[1]]),
+            reaction=jnp.stack([-on_hand[0], -on_hand[1], -on_hand[2], -y[0], y[1]]),
+        )
+
+    return apart(rest, world, (pushed, spread), (linear, angular), force)
+
+
+def advance_all(scene: Scene, world: World, action: jax.Array) -> World:
+    """A step of 40 ms, for a batch.
+
+    Args:
+      scene: the task's.
+      world: as it is.
+      action: `[4, B]`, within [-1, 1].
+    """
+    shown = minus(_vector(world.hand), scaled(scene.late, _vector(world.hand_velocity)))
+    target = plus(shown, scaled(STRIDE, _vector(action)))
+    control = hands.control_of(world.fingers, action[3])
+    world = jax.lax.fori_loop(
+        0, SUBSTEPS, lambda _, world: substep(scene, world, target, control), world
+    )
+    return (
+        world if scene.grasps else dataclasses.replace(world, fingers=jnp.zeros_like(world.fingers))
+    )
+
+
+@functools.cache
+def _advance(task: str) -> Callable[[World, jax.Array], World]:
+    step = functools.partial(advance_all, SCENES[task])
+
+    def alone(world: World, action: jax.Array) -> World:
+        batch = jax.tree.map(lambda x: x[..., None], (world, action))
+        return jax.tree.map(lambda x: x[..., 0], step(*batch))
+
+    def together(world: World, action: jax.Array) -> World:
+        return kernel(step, world, action)
+
+    return jax.jit(one_kernel_on_gpu(alone, elsewhere=batch_last(together)))
+
+
+def advance(task: str, world: World, action: jax.Array) -> World:
+    """A step of 40 ms, without a batch. `vmap` makes one kernel of it.
+
+    Args:
+      task: which of `SCENES`.
+      world: as it is.
+      action: float `[4]`, within [-1, 1].
+
+    Returns:
+      The world after it.
+    """
+    return _advance(task)(world, action)
+
+
+def shown(scene: Scene, world: World) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What observations have of a world, a substep late where the simulator has it so.
+
+    Args:
+      scene: the task's.
+      world: as it is, without a batch.
+
+    Returns:
+      The gripper's place and the body's, in metres, and the body's angles about x, y and z, float
+      `[3]` each.
+    """
+    late = scene.late
+    site = jnp.array([0.0, 0.0, SITE_BELOW], world.hand.dtype)
+    x, y, z = axes_of(turned(world.turn, _vector(world.spin), -late))
+    level = jnp.sqrt(z[1] * z[1] + z[2] * z[2])
+    angles = jnp.stack(
+        [-jnp.arctan2(z[1], z[2]), jnp.arctan2(z[0], level), -jnp.arctan2(y[0], x[0])]
+    )
+    gripper = world.hand - late * world.hand_velocity - site
+    return gripper, world.body - late * world.velocity, angles

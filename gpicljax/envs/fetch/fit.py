@@ -1,0 +1,171 @@
+"""Fits the hand's response to MuJoCo: `python -m gpicljax.envs.fetch.fit`.
+
+It plays episodes of the three tasks in Gymnasium-Robotics' simulator, half of them at random and
+half by the rules, and looks at every substep of 2 ms in which the robot touches nothing and its
+hand leans by less than 8 degrees. What the hand's accelerations are in those, as a linear function
+of where it is, is fitted by least squares. So is the arm's reach, over episodes whose actions stay
+the same for eight steps. It needs `pip install "gpicljax[fetch]"` and takes a minute.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.envs.fetch import hand as hands
+from gpicljax.envs.fetch.env import Fetch
+from gpicljax.envs.fetch.experts import script
+from gpicljax.envs.fetch.scene import SCENES, STEP, SUBSTEPS
+from gpicljax.envs.fetch.simulator import simulator
+from gpicljax.interface import TimeStep
+
+_LEANING = 0.14  # radians
+_UPRIGHT = np.array([1.0, 0.0, 1.0, 0.0]) / np.sqrt(2)
+_ROBOT = ("gripper_link", "r_gripper_finger_link", "l_gripper_finger_link")
+
+
+class Substeps(NamedTuple):
+    """The hand in substeps, `[N, ...]`.
+
+    Attributes:
+      error: from the hand to its target, float `[N, 3]`, in metres.
+      velocity: float `[N, 3]`, in m/s.
+      lean: by how much it leans, float `[N]`, in radians.
+      place: float `[N, 3]`, in metres.
+      acceleration: float `[N, 3]`, in m/s^2.
+      free: whether the robot touches nothing, bool `[N]`.
+    """
+
+    error: np.ndarray
+    velocity: np.ndarray
+    lean: np.ndarray
+    place: np.ndarray
+    acceleration: np.ndarray
+    free: np.ndarray
+
+
+def _lean(quaternion: np.ndarray) -> float:
+    """The angle from upright."""
+    return 2 * float(np.arccos(min(abs(quaternion @ _UPRIGHT), 1.0)))
+
+
+def _actions(task: str, how: str, rng: np.random.Generator) -> Any:
+    """A function from an observation to an action."""
+    kept: list[Any] = []
+    if how != "rules":
+
+        def act(seen: dict[str, np.ndarray]) -> np.ndarray:
+            if how == "random" or len(kept) % 8 == 0:
+                kept.append(rng.uniform(-1, 1, 4))
+            else:
+                kept.append(kept[-1])
+            return kept[-1]
+
+        return act
+    agent = script(Fetch(task))  # pyright: ignore[reportArgumentType] - one of the three
+    carry = agent.initial_carry(1)
+    step = jax.jit(lambda *given: agent.act(given[0], (), *given[1:]))
+
+    def ruled(seen: dict[str, np.ndarray]) -> np.ndarray:
+        nonlocal carry
+        shown = {name: jnp.asarray(x, jnp.float32)[None] for name, x in seen.items()}
+        no, first = jnp.zeros(1, bool), jnp.full(1, not kept)
+        timestep = TimeStep(shown, jnp.zeros(1), no, no, first, first, info={})
+        action, _, carry = step(jax.random.split(jax.random.key(0), 1), carry, timestep)
+        kept.append(np.asarray(action[0], float))
+        return kept[-1]
+
+    return ruled
+
+
+def record(task: str, how: str, episodes: int, seed: int) -> Substeps:
+    """Plays in the simulator.
+
+    Args:
+      task: one of `SCENES`.
+      how: `random`, `kept` (the same action for eight steps) or `rules`.
+      episodes: of 50 steps.
+      seed: of starts and actions.
+
+    Returns:
+      Their substeps.
+    """
+    host, rng = simulator(task), np.random.default_rng(seed)
+    env, mujoco = type(host._env)(), host.mujoco
+    model, data = env.model, env.data
+    link = model.body("robot0:gripper_link").id
+    robot = {model.body(f"robot0:{name}").id for name in _ROBOT}
+    kept: list[tuple] = []
+    for _ in range(episodes):
+        seen, _ = env.reset(seed=int(rng.integers(2**31)))
+        act = _actions(task, how, rng)
+        for _ in range(50):
+            env._set_action(np.clip(act(seen), -1, 1).astype(np.float32))
+            for _ in range(SUBSTEPS):
+                mujoco.mj_step(model, data)  # places and velocities are those it started from
+                moving = np.zeros(6)
+                of = mujoco.mjtObj.mjOBJ_XBODY
+                mujoco.mj_objectVelocity(model, data, of, link, moving, 0)
+                touching = model.geom_bodyid[data.contact.geom].flatten()
+                free = not robot & set(touching.tolist())
+                place, target = data.xpos[link].copy(), data.mocap_pos[0]
+                kept.append((target - place, moving[3:], _lean(data.xquat[link]), place, free))
+            env._step_callback()
+            seen = env._get_obs()
+    error, velocity, lean, place, free = map(np.array, zip(*kept, strict=True))
+    last = np.arange(len(free)) % (50 * SUBSTEPS) == 50 * SUBSTEPS - 1
+    acceleration = (np.roll(velocity, -1, 0) - velocity) / STEP
+    return Substeps(*(x[~last] for x in (error, velocity, lean, place, acceleration, free)))
+
+
+def _joined(parts: list[Substeps]) -> Substeps:
+    return Substeps(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+
+
+def response(of: Substeps) -> np.ndarray:
+    """`hand.SPRING`, `DAMPER` and `SAG`, float `[3, 3]`, by axes."""
+    used = of.free & (of.lean < _LEANING)
+    found = []
+    for axis in range(3):
+        way, velocity = of.error[used, axis], of.velocity[used, axis]
+        known = np.stack([way, -velocity, np.ones_like(way)], -1)
+        wanted = of.acceleration[used, axis]
+        found.append(np.linalg.lstsq(known, wanted, rcond=None)[0])
+        rest = np.var(wanted - known @ found[-1]) / np.var(wanted)
+        print(f"{'xyz'[axis]}: explains {1 - rest:.4f} of the variance")
+    return np.array(found)
+
+
+def held_back(of: Substeps) -> list[tuple[float, float]]:
+    """How strongly the hand is held back, by the wrist's distance from the shoulder in metres."""
+    e, v = of.error[of.free], of.velocity[of.free]
+    rest = 2490 * e - 100 * v - of.acceleration[of.free]
+    place = jnp.asarray(of.place[of.free].T)
+    _, way = hands.held_back((place[0], place[1], place[2]))
+    far = np.asarray(hands.distance((place[0], place[1], place[2]))[0])
+    inwards = np.sum([r * np.asarray(w) for r, w in zip(rest.T, way, strict=True)], 0)
+    edges = np.arange(0.62, 0.9, 0.03)
+    found = []
+    for low in edges:
+        inside = (far >= low) & (far < low + 0.03)
+        if inside.sum() > 100:
+            found.append(
+                (round(float(low + 0.015), 3), round(float(np.median(inwards[inside])), 1))
+            )
+    return found
+
+
+def main() -> None:
+    """Prints constants, from which those of `hand` are."""
+    np.set_printoptions(precision=2, suppress=True, linewidth=100)
+    usual = [record(task, how, 12, 0) for task in SCENES for how in ("random", "rules")]
+    spring, damper, sag = response(_joined(usual)).T.round(1).tolist()
+    print("SPRING, DAMPER, SAG =", spring, damper, sag)
+    print("held back:", held_back(_joined([record(task, "kept", 12, 0) for task in SCENES])))
+
+
+if __name__ == "__main__":
+    main()

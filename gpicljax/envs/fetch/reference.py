@@ -1,0 +1,116 @@
+"""Gymnasium-Robotics' Fetch on MuJoCo as an environment: the reference for the model.
+
+A step calls the simulator on the host, with the state that it is given, and gives back the next
+one. So it is a pure function like any other environment's, to be jitted and batched; but each call
+takes the host's time, about a millisecond, on one core, wherever the rest runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from gpicljax.environment import Transition
+from gpicljax.envs.fetch import simulator as host
+from gpicljax.envs.fetch.env import ELEMENTS, GOAL, REACH, FetchTask, Task
+
+
+@struct.dataclass
+class State:
+    """An episode in progress.
+
+    Attributes:
+      words: `uint32[W, 2]`, the simulator's state, whatever the precision here.
+      seen: float `[25]`, what the simulator shows of it.
+      goal: float `[3]`, where the block is to be, in metres.
+      steps: `int32[]`, steps taken.
+    """
+
+    words: jax.Array
+    seen: jax.Array
+    goal: jax.Array
+    steps: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class FetchSimulator(FetchTask[State]):
+    """Fetch on MuJoCo; for actions, observations and rewards see `FetchTask`.
+
+    It needs `pip install "gpicljax[fetch]"` as soon as it is played; pictures need a way to draw
+    without a screen, EGL or OSMesa.
+
+    Args:
+      task: which of the three.
+      reward: `sparse` or `dense`.
+    """
+
+    def initial(self, key: jax.Array, task: Task) -> State:
+        """Block and goal somewhere, from a seed for the simulator's own generator."""
+        del task
+        seed = jax.random.bits(key, (), jnp.uint32)
+        seen = self._ask(lambda seed: self._host.start(seed), seed)
+        return State(seen.words, seen.observation, seen.goal, jnp.zeros((), jnp.int32))
+
+    def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
+        """Twenty steps of 2 ms of the simulator."""
+        del noise
+        seen = self._ask(lambda *given: self._host.step(*given), state.words, action)
+        state = State(seen.words, seen.observation, seen.goal, state.steps + 1)
+        block = seen.observation[3:6]
+        return Transition(
+            state,
+            seen.reward if self.reward == "sparse" else self.goal_reward(block, seen.goal),
+            jnp.zeros((), bool),
+            state.steps >= task.horizon,
+            {"success": jnp.linalg.norm(block - seen.goal) < REACH},
+        )
+
+    def observe(self, state: State, task: Task) -> dict[str, jax.Array]:
+        """What the simulator shows, what is achieved and what is desired."""
+        return {
+            "observation": state.seen,
+            "achieved_goal": state.seen[3:6],
+            "desired_goal": state.goal,
+        }
+
+    @property
+    def can_render(self) -> bool:
+        """Whether MuJoCo finds a way to draw without a screen."""
+        return self._host.can_see
+
+    def render(self, state: State, task: Task) -> jax.Array:
+        """MuJoCo's picture; the goal is a red dot.
+
+        Returns:
+          `uint8[240, 240, 3]`.
+        """
+        if not self.can_render:
+            raise self._missing("render")
+        shape = jax.ShapeDtypeStruct((*host.PICTURE, 3), jnp.uint8)
+        picture = lambda words: self._host.picture(words)  # noqa: E731
+        return jax.pure_callback(picture, shape, state.words, vmap_method="broadcast_all")
+
+    @property
+    def _host(self) -> host.Simulator:
+        return host.simulator(self.task)
+
+    def _ask(self, function: Any, *given: jax.Array) -> host.Seen:
+        """What the simulator makes of it, in JAX's default precision."""
+        dtype = jnp.result_type(float)
+
+        def answer(*given: Any) -> host.Seen:
+            seen = function(*given)
+            return host.Seen(seen.words, *(np.asarray(x, dtype) for x in seen[1:]))
+
+        kinds = host.Seen(
+            jax.ShapeDtypeStruct((self._host.size, 2), jnp.uint32),
+            jax.ShapeDtypeStruct((ELEMENTS,), dtype),
+            jax.ShapeDtypeStruct((GOAL,), dtype),
+            jax.ShapeDtypeStruct((), dtype),
+        )
+        return jax.pure_callback(answer, kinds, *given, vmap_method="broadcast_all")

@@ -1,0 +1,228 @@
+"""The model of Fetch: contacts, the block on its table, the hand; against numbers of MuJoCo's."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.envs.fetch import contact, dynamics
+from gpicljax.envs.fetch.env import Fetch
+from gpicljax.envs.fetch.experts import script
+from gpicljax.envs.fetch.hand import held_back, rubber
+from gpicljax.envs.fetch.scene import SCENES, axes_of, first_world, turned
+from gpicljax.rollout import play, start_rollout
+
+UPRIGHT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+CUBE = (0.025, 0.025, 0.025)
+
+
+def test_springs_are_those_of_mujoco():
+    """`efc_D` and the part of `efc_aref` from depth, as MuJoCo 3.10 has them between finger and
+    block at these distances."""
+    distance = jnp.array([0.00048492112, 0.00018584701, -0.00033940152, -0.00050737058, 0.0012])
+    springs = contact.springs(distance, jnp.ones(5, bool), rubber(0.5))
+    np.testing.assert_allclose(springs.weight, [7.78085, 7.88117, 8.18086, 8.31396, 0], rtol=5e-5)
+    stiffness, impedance = 4723.60978, np.array([0.94544, 0.9461, 0.94797, 0.94876])
+    expected = stiffness * impedance * (np.asarray(distance[:4]) - 0.001)
+    np.testing.assert_allclose(springs.offset[:4], expected, rtol=2e-5)
+    np.testing.assert_allclose(rubber(0.5).damping, 137.45704, rtol=1e-6)
+
+
+def touch(away, axes=UPRIGHT, halves=(0.0135, 0.007, 0.0385), own=CUBE, find=None):
+    away, halves = (tuple(jnp.array([[x]]) for x in v) for v in (away, halves))
+    axes = tuple(tuple(jnp.array([x]) for x in axis) for axis in axes)
+    found = (find or contact.box_on_boxes)(away, axes, halves, own)
+    return jax.tree.map(lambda x: np.asarray(x)[..., 0, 0], found)
+
+
+def about_z(angle):
+    return axes_of(jnp.array([np.cos(angle / 2), 0, 0, np.sin(angle / 2)]))
+
+
+def test_faces_share_their_patch():
+    """A finger beside a block: as wide as the finger, as high as both have in common."""
+    found = touch((0.005, 0.0315, -0.02))
+    assert found.near
+    np.testing.assert_allclose(found.normal, (0, 1, 0), atol=1e-6)
+    np.testing.assert_allclose(found.distance, -0.0005, atol=1e-6)
+    x, y, z = np.array(found.arm) + np.array([[0.005], [0.0315], [-0.02]])
+    assert set(np.round(x, 4)) == {-0.0135, 0.0135}
+    np.testing.assert_allclose(y, 0.007 - 0.00025, atol=1e-6)
+    np.testing.assert_allclose(sorted(set(np.round(z, 4))), [-0.0385, 0.005], atol=1e-6)
+
+
+def test_a_turned_block_touches_with_an_edge():
+    corner = 0.025 * np.sqrt(2)
+    found = touch((0.0, 0.007 + corner - 0.001, 0.0), about_z(np.pi / 4))
+    np.testing.assert_allclose(found.normal, (0, 1, 0), atol=1e-6)
+    deepest = found.distance.min()
+    np.testing.assert_allclose(deepest, -0.001, atol=1e-6)
+    assert (np.isclose(found.distance, deepest, atol=1e-6)).sum() == 2  # the ends of one edge
+    assert not touch((0.0, 0.007 + corner + 0.005, 0.0), about_z(np.pi / 4)).near
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.3, 1.2])
+def test_touching_from_below_pushes_up(angle):
+    found = touch((0.004, 0.001, 0.0635), about_z(angle))
+    np.testing.assert_allclose(found.normal, (0, 0, 1), atol=1e-6)
+    np.testing.assert_allclose(found.distance, 0.0, atol=1e-6)
+    assert np.abs(found.arm[0] + 0.004).max() <= 0.0135 + 1e-6  # within the finger's face
+
+
+def test_a_cylinder_touches_a_corner_radially():
+    own = (0.025, 0.025, 0.02)
+    away = np.array([0.0135, 0.007, 0.0]) + 0.024 * np.array([0.6, 0.8, 0.0])
+    found = touch(tuple(away), own=own, find=contact.cylinder_on_boxes)
+    np.testing.assert_allclose(found.normal, (0.6, 0.8, 0.0), atol=1e-5)
+    np.testing.assert_allclose(found.distance[:2], -0.001, atol=1e-6)
+    assert (found.distance[2:] > 0.5).all()
+    np.testing.assert_allclose(sorted(found.arm[2][:2]), [-0.02, 0.02], atol=1e-6)
+    on_top = touch((0.0, 0.0, 0.058), own=own, find=contact.cylinder_on_boxes)
+    np.testing.assert_allclose(on_top.normal, (0, 0, 1), atol=1e-6)
+    np.testing.assert_allclose(on_top.distance.min(), -0.0005, atol=1e-6)
+
+
+def world(task, **changes):
+    scene = SCENES[task]
+    body = jnp.array([scene.table[0], scene.table[1] + 0.2, scene.height])
+    changes = {name: jnp.asarray(x, float) for name, x in changes.items()}
+    return dataclasses.replace(first_world(scene, body), **changes)
+
+
+@functools.cache
+def steps(task, count=10):
+    def run(world):
+        step = lambda world, _: (dynamics.advance(task, world, jnp.zeros(4)),) * 2  # noqa: E731
+        return jax.lax.scan(step, world, length=count)[1]
+
+    return jax.jit(jax.vmap(run))
+
+
+def played(task, *worlds):
+    return jax.tree.map(np.asarray, steps(task)(jax.tree.map(lambda *x: jnp.stack(x), *worlds)))
+
+
+def test_a_block_lies_still_falls_and_stands_up_again():
+    """At rest; 1 cm above the table; and on an edge, from where it falls on a face."""
+    leaning = 0.2
+    low = 0.025 * (np.cos(leaning) + np.sin(leaning))
+    start = world("push")
+    dropped = world("push", body=start.body.at[2].add(0.01))
+    tilted = world(
+        "push",
+        body=start.body.at[2].set(0.4 + low),
+        turn=[np.cos(leaning / 2), np.sin(leaning / 2), 0, 0],
+    )
+    beside = world("push", body=start.body.at[1].set(0.75 + 0.35 + 0.03))
+    found = played("push", start, dropped, tilted, beside)
+    np.testing.assert_allclose(found.body[0], np.tile(start.body, (10, 1)), atol=2e-5)
+    np.testing.assert_allclose(found.body[1:3, -1, 2], 0.42489, atol=2e-4)
+    np.testing.assert_allclose(np.abs(found.turn[2, -1, 0]), 1.0, atol=1e-3)
+    fallen = 0.5 * 9.81 * 0.4**2
+    np.testing.assert_allclose(found.body[3, -1, 2], max(start.body[2] - fallen, 0.025), atol=2e-3)
+
+
+def test_friction_slows_a_puck_as_the_pyramid_has_it():
+    """Along x by the whole coefficient; on the diagonal by half of it along either axis, as in
+    MuJoCo's own run of the task (from .3229 to .3013 m/s in 40 ms)."""
+    along = world("slide", velocity=[0.6, 0, 0])
+    diagonal = world("slide", velocity=[0.3229, 0.3229, 0])
+    found = played("slide", along, diagonal)
+    np.testing.assert_allclose(0.6 - found.velocity[0, :, 0], 0.0392 * np.arange(1, 11), atol=6e-3)
+    np.testing.assert_allclose(found.velocity[1, 0, :2], 0.3013, atol=4e-3)
+    assert np.abs(found.velocity[0, :, 1]).max() < 1e-3
+
+
+def test_quaternions_turn_as_they_should():
+    turn = jnp.array([1.0, 0.0, 0.0, 0.0])
+    for _ in range(100):
+        turn = turned(turn, (0.0, 0.0, 0.5 * np.pi), 0.01)
+    x, y, z = (np.asarray(axis, float) for axis in axes_of(turn))
+    np.testing.assert_allclose([*x, *y, *z], [0, 1, 0, -1, 0, 0, 0, 0, 1], atol=1e-4)
+
+
+def test_the_arm_does_not_reach_beyond_itself():
+    """The hand is held back towards the shoulder, more and more, and not at all within reach."""
+    places = jnp.array([[1.36, 0.75, 0.44], [1.52, 0.75, 0.44], [1.7, 0.9, 0.44]])
+    held, way = held_back(tuple(places.T))
+    assert held[0] == 0 and 5 < held[1] < held[2]
+    assert (way[0] > 0.8).all() and way[1][2] > 0.1
+
+
+def test_starts_are_where_the_tasks_have_them():
+    keys = jax.random.split(jax.random.key(0), 2_000)
+    for task, near, far in (
+        ("push", 0.15, 0.15),
+        ("slide", 0.1, 0.3),
+        ("pick_and_place", 0.15, 0.15),
+    ):
+        env = Fetch(task)
+        at = env.sample_task(keys[0], env.default_params)
+        state = jax.jit(jax.vmap(lambda key, env=env, at=at: env.initial(key, at)))(keys)
+        middle = np.array(SCENES[task].middle)
+        away = np.asarray(state.world.body)[:, :2] - middle
+        assert np.linalg.norm(away, axis=1).min() >= 0.1 and np.abs(away).max() <= near + 1e-6
+        assert np.abs(away).max() > 0.98 * near
+        goal = np.asarray(state.goal) - [
+            *(middle + [0.4 * (task == "slide"), 0]),
+            env._scene.height,
+        ]
+        assert 0.98 * far < np.abs(goal[:, :2]).max() <= far + 1e-6
+        flying = goal[:, 2] > 1e-6
+        assert flying.mean() == pytest.approx(0.5 * (task == "pick_and_place"), abs=0.03)
+        assert goal[:, 2].max() <= 0.45
+
+
+def test_a_step_is_the_same_alone_and_in_a_batch(key):
+    env = Fetch("pick_and_place")
+    task = env.sample_task(key, env.default_params)
+    state = jax.vmap(lambda key: env.initial(key, task))(jax.random.split(key, 3))
+    # Beside the fingers, so that they touch.
+    near = state.world.hand + jnp.array([0.0, 0.03, 0.01])
+    state = dataclasses.replace(state, world=dataclasses.replace(state.world, body=near))
+    action = jnp.array([[0.5, 1.0, -0.5, -1.0]] * 3)
+    step = lambda state, action: env.move(state, action, (), task).state.world  # noqa: E731
+    together = jax.jit(jax.vmap(step))(state, action)
+    alone = jax.jit(step)(*jax.tree.map(lambda x: x[1], (state, action)))
+    assert float(jnp.abs(together.velocity).max()) > 0.05
+    for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
+        np.testing.assert_allclose(a[1], b, rtol=1e-3, atol=1e-3)
+
+
+def test_states_can_be_read_and_set(key):
+    env = Fetch("push")
+    task = env.sample_task(key, env.default_params)
+    state = env.initial(key, task)
+    vector = env.physical_state(state)
+    assert vector.shape == (26,)
+    other = env.with_physical_state(state, vector.at[5].add(0.1))
+    np.testing.assert_allclose(other.world.body - state.world.body, (0.1, 0, 0), atol=1e-6)
+    np.testing.assert_array_equal(
+        env.physical_state(env.with_physical_state(state, vector)), vector
+    )
+
+
+@pytest.mark.parametrize(("task", "least"), [("push", 0.85), ("pick_and_place", 0.95)])
+def test_rules_do_the_tasks(task, least, key):
+    env = Fetch(task)
+    vec, agent = gpicljax.VectorEnv(env, 40, resets="synchronous", steps_per_trial=51), script(env)
+    reward = lambda record: record.next_timestep.reward  # noqa: E731
+    run = jax.jit(
+        lambda key: play(vec, agent, (), start_rollout(key, vec, agent), max_steps=50, keep=reward)
+    )
+    assert (np.asarray(run(key).records)[..., -1] == 0).mean() >= least
+
+
+def test_pictures_show_block_and_goal(key):
+    env = Fetch("push")
+    task = env.sample_task(key, env.default_params)
+    state = env.initial(key, task)
+    picture = np.asarray(jax.jit(env.render)(state, task))
+    assert picture.shape == (240, 240, 3)
+    red = (picture[..., 0] > 180) & (picture[..., 1:].max(-1) < 90)
+    blue = (picture[..., 2] > 130) & (picture[..., 0] < 90)
+    assert red.sum() > 10 and blue.sum() > 50

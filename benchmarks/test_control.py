@@ -20,6 +20,8 @@ SMALL = [
     ("CliffWalking-v1", {"is_slippery": True}, 1),
     ("FrozenLake-v1", {}, 1),
     ("FrozenLake-v1", {"map_name": "8x8"}, 1),
+    ("DarkRoom-v0", {}, 1),
+    ("KeyToDoor-v0", {}, 1),
     ("BernoulliBandit-v0", {}, 1),
     ("GaussianBandit-v0", {}, 1),
     ("BanditTwoArmedHighLowFixed-v0", {}, 200),
@@ -143,6 +145,18 @@ def test_environment_steps(benchmark, one_core, env_id, static, episodes):
 @pytest.mark.parametrize("num_envs", [256, 1024])
 def test_inverted_double_pendulum(benchmark, one_core, num_envs):
     run, compile_s = our_chunk(gpicljax.make("InvertedDoublePendulum-v5"), num_envs)
+    run()
+    benchmark.pedantic(run, rounds=ROUNDS)
+    report(benchmark, num_envs, compile_s)
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+@pytest.mark.parametrize("static", [{}, {"garnet": True}, {"num_observations": 16}], ids=str)
+def test_random_processes(benchmark, one_core, static):
+    """Tables of 16 states and 5 actions, drawn ahead; drawing them is what costs most."""
+    num_envs = 4096
+    env = gpicljax.make("AnyMDP-v0", **static)
+    run, compile_s = our_chunk(env, num_envs, bank_size=num_envs, renew_share=0.0)
     run()
     benchmark.pedantic(run, rounds=ROUNDS)
     report(benchmark, num_envs, compile_s)

@@ -154,6 +154,53 @@ class TransitionModel(NamedTuple):
     over: jax.Array
 
 
+def action_values(
+    outcomes: TransitionModel,
+    discount: float = 0.99,
+    tolerance: float = 1e-6,
+    sweeps: Any = 1000,
+    at_random: bool = False,
+) -> jax.Array:
+    """The value of every action in every situation of a known task, by value iteration.
+
+    With `discount=1`, `tolerance=0` and `sweeps` the steps that are left, it is the expected sum
+    of rewards until then.
+
+    Args:
+      outcomes: what every action leads to.
+      discount: of the episode's rewards; nothing follows an episode's end.
+      tolerance: largest change of a sweep after which it ends.
+      sweeps: the most there are, an integer or `int32[]`.
+      at_random: whether play goes on with uniformly random actions instead of the best ones.
+
+    Returns:
+      float `[S, A]`.
+
+    Source: Bellman (1957); Sutton & Barto (2018), section 4.4.
+
+    Example:
+      >>> one = jnp.ones((1, 2, 1))
+      >>> outcomes = TransitionModel(one, 0 * one.astype(int), 2 * one, one.astype(bool))
+      >>> jax.jit(action_values)(outcomes).tolist()
+      [[2.0, 2.0]]
+    """
+    expected = (outcomes.chance * outcomes.reward).sum(-1)
+    onward = jnp.where(outcomes.over, 0, discount * outcomes.chance)
+
+    def sweep(values: jax.Array) -> jax.Array:
+        following = values.mean(-1) if at_random else values.max(-1)
+        return expected + (onward * following[outcomes.following]).sum(-1)
+
+    def unfinished(loop: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        before, after, count = loop
+        return (jnp.abs(after - before).max() > tolerance) & (count < sweeps)
+
+    loop = jnp.zeros_like(expected), sweep(jnp.zeros_like(expected)), jnp.ones((), jnp.int32)
+    return jax.lax.while_loop(
+        unfinished, lambda loop: (loop[1], sweep(loop[1]), loop[2] + 1), loop
+    )[1]
+
+
 class Environment(Generic[Params, Task, State]):
     """Base class: implement `sample_task`, `initial`, `move`, `observe`, spaces and views.
 
@@ -409,11 +456,19 @@ class Environment(Generic[Params, Task, State]):
         return type(self).transition_model is not Environment.transition_model
 
     def transition_model(self, task: Task) -> TransitionModel:
-        """What every action leads to, where situations are discrete observations and few.
+        """What every action leads to, where situations are discrete and few.
 
-        Situation s is where `observe` says s; when an episode is cut off is left out.
+        Situation s is where `situation` says s; when an episode is cut off is left out.
         """
         raise self._missing("transition_model")
+
+    def situation(self, state: State, task: Task) -> jax.Array:
+        """The number of the situation in `transition_model`, `int32[]`.
+
+        By default it is the observation; an environment that hides a part of the situation from
+        the agent overrides it.
+        """
+        return self.observe(state, task)
 
     @property
     def sets_goals(self) -> bool:

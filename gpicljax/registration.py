@@ -241,18 +241,21 @@ _BANDITS = (
 )
 
 register("Acrobot-v1", "gpicljax.envs.acrobot:Acrobot")
+register("AnyMDP-v0", "gpicljax.envs.any_mdp:AnyMDP")
 for _version in "v0", "v1":
     for _name in _BANDITS:
         register(f"Bandit{_name}-{_version}", f"gpicljax.envs.one_pull_bandits:{_name}")
     register(f"CliffWalking-{_version}", "gpicljax.envs.cliff_walking:CliffWalking")
 register("BernoulliBandit-v0", "gpicljax.envs.bernoulli_bandit:BernoulliBandit")
 register("ByteStream-v0", "gpicljax.systems.gradual_learning.env.byte_stream:ByteStream")
+register("DarkRoom-v0", "gpicljax.envs.dark_room:DarkRoom")
 for _name, _attribute in ("Push", "push"), ("Slide", "slide"), ("PickAndPlace", "pick_and_place"):
     register(f"Fetch{_name}-v4", f"gpicljax.envs.fetch.env:{_attribute}")
 register("FrozenLake-v1", "gpicljax.envs.frozen_lake:FrozenLake")
 register("GaussianBandit-v0", "gpicljax.envs.gaussian_bandit:GaussianBandit")
 register("InvertedDoublePendulum-v4", "gpicljax.envs.inverted_double_pendulum:version_4")
 register("InvertedDoublePendulum-v5", "gpicljax.envs.inverted_double_pendulum:version_5")
+register("KeyToDoor-v0", "gpicljax.envs.key_to_door:KeyToDoor")
 register("LunarLander-v3", "gpicljax.envs.lunar_lander.env:LunarLander")
 register("MazeWorld-v0", "gpicljax.systems.maze_world.env.maze_world:MazeWorld")
 register("MetaLanguage-v0", "gpicljax.systems.meta_language.env.meta_language:MetaLanguage")

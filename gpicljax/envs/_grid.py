@@ -32,9 +32,9 @@ class State:
     steps: jax.Array
 
 
-def draw_directions(key: jax.Array, permute: jax.Array) -> jax.Array:
-    """The direction of each action, `int32[4]`: the action itself, or a random permutation."""
-    plain = jnp.arange(4, dtype=jnp.int32)
+def draw_directions(key: jax.Array, permute: jax.Array, count: int = 4) -> jax.Array:
+    """The direction of each action, `int32[count]`: the action itself, or a random permutation."""
+    plain = jnp.arange(count, dtype=jnp.int32)
     return jnp.where(permute, jax.random.permutation(key, plain), plain)
 
 

@@ -33,6 +33,24 @@ EXPLANATIONS: Mapping[str, str] = {
         "episode ends at the far end of the cliff. Actions 0, 1, 2, 3 mean up, right, down, left, "
         "unless the task has them in another order."
     ),
+    "DarkRoom": (
+        "You are in a dark square room, a grid of cells that are counted row by row from 0; you "
+        "see the number of your own cell alone. One cell, the same in every episode, is the goal: "
+        "every step that ends there pays 1, any other 0. Actions 0, 1, 2, 3, 4 mean left, right, "
+        "up, down, stay, unless the task has them in another order."
+    ),
+    "KeyToDoor": (
+        "You are in a dark square room, a grid of cells that are counted row by row from 0; you "
+        "see the number of your own cell alone. One cell has a key and one a door, the same ones "
+        "in every episode. Coming to the key for the first time in an episode pays 1, and coming "
+        "to the door after that pays 1 once more; any other step pays 0. Actions 0, 1, 2, 3, 4 "
+        "mean left, right, up, down, stay, unless the task has them in another order."
+    ),
+    "AnyMDP": (
+        "You move between states that have numbers. From each state, every action leads to one of "
+        "a few states, with chances of its own that stay the same, and pays an amount that depends "
+        "on where you were, what you did and where that led to. Some states may end the episode."
+    ),
     "Bandit": (
         "You stand before a row of slot machines. Every action pulls the arm of one of them, which "
         "pays with a chance of its own that stays the same. Every pull is an episode."

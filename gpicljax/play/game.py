@@ -19,6 +19,13 @@ from gpicljax.vector import VectorEnv
 
 Picture = NDArray[np.uint8]
 
+_DARK = (
+    ("left", "ArrowLeft"),
+    ("right", "ArrowRight"),
+    ("up", "ArrowUp"),
+    ("down", "ArrowDown"),
+    ("stay", "."),
+)
 CONTROLS: dict[str, tuple[tuple[str, str], ...]] = {
     "Acrobot": (
         ("torque -1", "ArrowLeft"),
@@ -31,12 +38,14 @@ CONTROLS: dict[str, tuple[tuple[str, str], ...]] = {
         ("down", "ArrowDown"),
         ("left", "ArrowLeft"),
     ),
+    "DarkRoom": _DARK,
     "FrozenLake": (
         ("left", "ArrowLeft"),
         ("down", "ArrowDown"),
         ("right", "ArrowRight"),
         ("up", "ArrowUp"),
     ),
+    "KeyToDoor": _DARK,
     "LunarLander": (
         ("engines off", "ArrowDown"),
         ("left engine", "ArrowLeft"),

@@ -10,47 +10,9 @@ import jax.numpy as jnp
 from flax import struct
 
 from gpicljax.checks import Count, Share, check
-from gpicljax.environment import Transition, TransitionModel
+from gpicljax.environment import Transition, action_values
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers._own_tasks import OwnTasks
-
-
-def action_values(
-    outcomes: TransitionModel, discount: float = 0.99, tolerance: float = 1e-6, sweeps: int = 1000
-) -> jax.Array:
-    """The value of every action in every situation of a known task, by value iteration.
-
-    Args:
-      outcomes: what every action leads to.
-      discount: of the episode's rewards; nothing follows an episode's end.
-      tolerance: largest change of a sweep after which it ends.
-      sweeps: the most there are.
-
-    Returns:
-      float `[S, A]`.
-
-    Source: Bellman (1957); Sutton & Barto (2018), section 4.4.
-
-    Example:
-      >>> one = jnp.ones((1, 2, 1))
-      >>> outcomes = TransitionModel(one, 0 * one.astype(int), 2 * one, one.astype(bool))
-      >>> jax.jit(action_values)(outcomes).tolist()
-      [[2.0, 2.0]]
-    """
-    expected = (outcomes.chance * outcomes.reward).sum(-1)
-    onward = jnp.where(outcomes.over, 0, discount * outcomes.chance)
-
-    def sweep(values: jax.Array) -> jax.Array:
-        return expected + (onward * values.max(-1)[outcomes.following]).sum(-1)
-
-    def unfinished(loop: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-        before, after, count = loop
-        return (jnp.abs(after - before).max() > tolerance) & (count < sweeps)
-
-    loop = jnp.zeros_like(expected), sweep(jnp.zeros_like(expected)), jnp.ones((), jnp.int32)
-    return jax.lax.while_loop(
-        unfinished, lambda loop: (loop[1], sweep(loop[1]), loop[2] + 1), loop
-    )[1]
 
 
 @struct.dataclass
@@ -72,11 +34,11 @@ class WithOptimalActions(OwnTasks):
 
     `privileged` is a dictionary with `optimal: bool[width]`, the best actions here, which an oracle
     takes and a student may be taught; see `agents.acting.optimal_agent`. Best is the greatest
-    discounted return of the episode, by value iteration over `Environment.outcomes`.
+    discounted return of the episode, by value iteration over `Environment.transition_model`.
 
     Attributes:
       width: of `optimal`, where it is to be padded; as many as there are actions if None.
-      discount: see `action_values`.
+      discount: see `environment.action_values`.
 
     Example:
       >>> import gpicljax
@@ -125,9 +87,13 @@ class WithOptimalActions(OwnTasks):
         """As the other's."""
         return self.env.observe(state, task.inner)
 
+    def situation(self, state: ArrayTree, task: SolvedTask) -> jax.Array:
+        """As the other's."""
+        return self.env.situation(state, task.inner)
+
     def privileged(self, state: ArrayTree, task: SolvedTask) -> dict[str, jax.Array]:
         """`optimal`: `bool[width]`, the best actions here."""
-        return {"optimal": task.optimal[self.env.observe(state, task.inner)]}
+        return {"optimal": task.optimal[self.situation(state, task)]}
 
     def describe(self, state: ArrayTree, task: SolvedTask) -> str:
         """As the other's."""

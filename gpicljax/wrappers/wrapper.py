@@ -131,6 +131,10 @@ class Wrapper(Environment):
         """As the other's."""
         return self.env.observe(self.inner(state), task)
 
+    def situation(self, state: ArrayTree, task: ArrayTree) -> jax.Array:
+        """As the other's."""
+        return self.env.situation(self.inner(state), task)
+
     def action_space(self, task: ArrayTree = None) -> Space:
         """As the other's."""
         return self.env.action_space(task)

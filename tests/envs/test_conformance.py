@@ -35,14 +35,17 @@ from gpicljax.testing import check_interface, finite, legal_action, life, type_p
 # The static configurations to be tested, the smallest that show what there is.
 CONFIGURATIONS = {
     "Acrobot-v1": [{}],
+    "AnyMDP-v0": [{"max_states": 8}, {"max_states": 8, "garnet": True, "num_observations": 3}],
     **{f"Bandit{kind}-v1": [{}] for kind in KINDS},
     "BernoulliBandit-v0": [{"num_arms": 2}],
     "ByteStream-v0": [{"max_tasks": 3}, {"max_tasks": 3, "rules": "reference"}],
     "CliffWalking-v1": [{"max_rows": 3, "max_columns": 5, "is_slippery": True}],
+    "DarkRoom-v0": [{"size": 5}],
     "FrozenLake-v1": [{"description": ("SFSF", "FHFG")}, {"size": 5}],
     "GaussianBandit-v0": [{"num_arms": 3}],
     "InvertedDoublePendulum-v4": [{}],
     "InvertedDoublePendulum-v5": [{}],
+    "KeyToDoor-v0": [{"size": 5}, {"size": 5, "show_key": True}],
     "LunarLander-v3": [{}],
     "MazeWorld-v0": [
         {"size": 7, "resolution": (5, 9), "mode": "survival", "actions": "continuous"},
@@ -66,6 +69,7 @@ CONFIGURATIONS = {
 # A second distribution over tasks: one compiled program serves them all.
 OTHER_PARAMS = {
     "Acrobot-v1": {"gravity": (5.0, 9.0), "torque": 0.5, "horizon": 9},
+    "AnyMDP-v0": {"states": (5, 8), "actions": 3, "goal_ends": 0.9, "branching": 3, "horizon": 9},
     **{f"Bandit{kind}-v1": {"spread": 0.1, "noise": 0.2} for kind in KINDS},
     "BernoulliBandit-v0": {"low": 0.2, "high": 0.4, "horizon": 7},
     "ByteStream-v0": {"order": (0, 9, 30), "threshold": 1, "mixture": True, "horizon": 9},
@@ -78,10 +82,12 @@ OTHER_PARAMS = {
         "random_cliff": True,
         "turn": True,
     },
+    "DarkRoom-v0": {"size": 3, "random_start": True, "sparse": True, "horizon": 9},
     "FrozenLake-v1": {"success_rate": 0.5, "horizon": 9, "permute_actions": True},
     "GaussianBandit-v0": {"high": 1.0, "spread": 0.0, "noise": 0.3, "horizon": 7},
     "InvertedDoublePendulum-v4": {"gravity": (5.0, 9.0), "length_2": 0.8, "horizon": 9},
     "InvertedDoublePendulum-v5": {"gravity": (5.0, 9.0), "length_2": 0.8, "horizon": 9},
+    "KeyToDoor-v0": {"size": 3, "permute_actions": True, "door_ends": True, "horizon": 9},
     "LunarLander-v3": {
         "gravity": (-11.0, -7.0),
         "wind_power": 15.0,
@@ -109,14 +115,17 @@ OTHER_PARAMS = {
 # CPU-seconds for compiling `life` on an idle core; printed beside what it took.
 COMPILE_BUDGETS = {
     "Acrobot-v1": 2,
+    "AnyMDP-v0": 4,
     **{f"Bandit{kind}-v1": 1 for kind in KINDS},
     "BernoulliBandit-v0": 1,
     "ByteStream-v0": 10,
     "CliffWalking-v1": 2,
+    "DarkRoom-v0": 1,
     "FrozenLake-v1": 2,
     "GaussianBandit-v0": 1,
     "InvertedDoublePendulum-v4": 2,
     "InvertedDoublePendulum-v5": 2,
+    "KeyToDoor-v0": 1,
     "LunarLander-v3": 15,
     "MazeWorld-v0": 12,
     "MetaLanguage-v0": 3,

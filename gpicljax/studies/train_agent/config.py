@@ -241,7 +241,10 @@ PIXELS: dict[str, Any] = {
 PICTURES_PPO: dict[str, Any] = {"agent": ppo.PPOConfig(unroll=16, epochs=1, minibatches=1)}
 
 OWN_STUDY = {
+    "AnyMDP-v0": "in_context_rl_train",
     "ByteStream-v0": "gradual_learning",
+    "DarkRoom-v0": "in_context_rl_train",
+    "KeyToDoor-v0": "in_context_rl_train",
     "MazeWorld-v0": "maze_world",
     "MetaLanguage-v0": "meta_language",
     "MetaRG-v0": "meta_rg",

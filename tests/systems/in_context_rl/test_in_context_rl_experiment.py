@@ -114,6 +114,31 @@ def test_only_goals_are_worth_anything_on_the_cliff():
     assert (oracle["ended"], oracle["success"], oracle["total_steps"]) == (3, 1, 40)
 
 
+def test_dark_rooms_are_scaled_by_the_best_there_is(key):
+    env = TESTS["dark-room"].env
+    keys = jax.random.split(key, 200)
+    goals = {
+        held_out: {
+            tuple(goal)
+            for goal in np.asarray(
+                jax.jit(jax.vmap(tasks("dark-room", held_out).env.sample_task, (0, None)))(
+                    keys, env.default_params
+                ).goal
+            ).tolist()
+        }
+        for held_out in (False, True)
+    }
+    assert not goals[False] & goals[True]
+    # A room has 81 cells, and one in eight is held out.
+    assert len(goals[False]) > 50 and 5 <= len(goals[True]) <= 16
+    found = rules(TESTS["dark-room"], 40, 16, seed=0, all_of_them=False)
+    random, oracle = (earned(found[name].trials, False, 0.0) for name in ("random", "oracle"))
+    # Two episodes of 20 steps from the centre, each paid from the arrival on.
+    distances = {row + column for row, column in np.abs(np.array([*goals[True]]) - 4).tolist()}
+    assert set(oracle.tolist()) <= {2.0 * (21 - max(distance, 1)) for distance in distances}
+    assert random.mean() < 0.2 * oracle.mean()
+
+
 @pytest.mark.slow
 def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
     train(tmp_path, "two-arms", "dpt")
@@ -151,6 +176,9 @@ def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
         ("ten-arms", "rl2-lstm"),
         ("two-arms", "r2d2-events"),
         ("cliffs", "dpt"),
+        ("dark-room", "ad"),
+        ("key-to-door", "dpt"),
+        ("any-mdp", "rl2"),
         ("mixture", "dpt"),
     ],
 )
@@ -165,6 +193,7 @@ def test_every_learner_runs(family, learner, tmp_path):
     saved = load_agent(tmp_path / "in_context_rl_train" / name / "agents" / "seed_0")
     assert int(saved.env.horizon()) == 20
     choices = {"two-arms": 2, "ten-arms": 10, "mixture": 10}
+    choices |= dict.fromkeys(("dark-room", "key-to-door", "any-mdp"), 5)
     assert saved.env.action_space().n == choices.get(family, 4)
     jax.tree.map(
         lambda one, seeds: np.testing.assert_array_equal(one, seeds[0]),

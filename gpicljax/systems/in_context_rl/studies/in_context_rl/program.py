@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import time
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,7 @@ from gpicljax.systems.in_context_rl.studies.in_context_rl_train import (
     program as in_context_rl_train,
 )
 
+_MIXED: Any = tuple(own_tests("mixture"))
 SHIPPED = {"mixture:dpt": "in_context_rl_mixture"}
 """The agents that come with the package: folder in `gpicljax/models` by FAMILY:LEARNER."""
 
@@ -52,7 +53,7 @@ class Config(TrainingConfig):
       env: Id, or module:id, of an environment of your own to test on instead: with discrete
         situations and actions, and a `transition_model`, from which the oracle is computed. The
         agent of all families is tested on it where it fits into their space.
-      tests: Sets of tasks; all of them by default.
+      tests: Sets of tasks; by default all that the mixture of families is about.
       actions: Actions of a trial.
       replicas: Trials that each agent is tested in, each on a task of its own.
       controls: Whether trained agents are tested without their memory, without rewards, and with
@@ -63,7 +64,7 @@ class Config(TrainingConfig):
 
     agents: tuple[str, ...] = tuple(SHIPPED)
     env: str | None = None
-    tests: tuple[Test, ...] = get_args(Test)
+    tests: tuple[Test, ...] = _MIXED
     actions: Annotated[int, Range(2)] = 200
     replicas: Count = 1000
     controls: bool = True

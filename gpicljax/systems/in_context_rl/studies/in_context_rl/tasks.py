@@ -20,7 +20,16 @@ from gpicljax.wrappers.task_mixture import TaskMixture
 from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
 
 Family = Literal[
-    "two-arms", "ten-arms", "lakes", "lakes-anywhere", "lakes-slippery", "cliffs", "mixture"
+    "two-arms",
+    "ten-arms",
+    "lakes",
+    "lakes-anywhere",
+    "lakes-slippery",
+    "cliffs",
+    "dark-room",
+    "key-to-door",
+    "any-mdp",
+    "mixture",
 ]
 Test = Literal[
     "two-arms",
@@ -32,8 +41,12 @@ Test = Literal[
     "4x4",
     "custom",
     "CliffWalking",
+    "dark-room",
+    "key-to-door",
+    "any-mdp",
 ]
 LAKE, CLIFF = "FrozenLake-v1", "CliffWalking-v1"
+DARK_ROOM, KEY_TO_DOOR, ANY_MDP = "DarkRoom-v0", "KeyToDoor-v0", "AnyMDP-v0"
 TWO_ARMS, TEN_ARMS = "BanditTwoArmedHighLowFixed-v0", "BanditTenArmedRandomFixed-v0"
 CUSTOM = "SFFF", "FHFH", "FFFH", "GFFH"
 """The evaluation's second lake; its goal is three moves below the start."""
@@ -60,6 +73,16 @@ def corridor_number(task: ArrayTree) -> Any:
     usual = [4, 12, 3, 3, 1, 10, 3, 0]
     size = jnp.stack([task.rows, task.columns])
     return _number(jnp.concatenate([size, task.cliff, task.start]), [usual])
+
+
+def room_number(task: ArrayTree) -> Any:
+    """A number of a dark room, by its goal."""
+    return _number(task.goal, [[-1, -1]])
+
+
+def key_number(task: ArrayTree) -> Any:
+    """A number of a dark room with a key and a door, by both."""
+    return _number(jnp.concatenate([task.key_cell, task.door]), [[-1, -1, -1, -1]])
 
 
 def is_bandit(env: Environment) -> bool:
@@ -125,6 +148,13 @@ def tasks(family: Family, held_out: bool) -> Tasks:
         params = {"permute_actions": True, "random_cliff": True, "turn": True}
         params |= {"rows": (2, 4), "columns": (4, 12)}
         return Tasks(CLIFF, (), tuple(params.items()), corridor_number, held_out)
+    if family == "dark-room":
+        return Tasks(DARK_ROOM, number=room_number, held_out=held_out)
+    if family == "key-to-door":
+        # So that the door can be opened as often as there is time for.
+        return Tasks(KEY_TO_DOOR, (), (("door_ends", True),), key_number, held_out)
+    if family == "any-mdp":
+        return Tasks(ANY_MDP)  # no table is ever drawn twice
     if family == "lakes-anywhere":
         return _lakes(held_out, anywhere=True)
     assert family != "mixture", "a mixture has no environment of its own"
@@ -151,14 +181,18 @@ def training_trials(family: Family, actions: int) -> tuple[Environment, Any]:
     return tasks(family, held_out=False).trials(actions)
 
 
-TESTS: dict[str, Tasks] = {
-    family: tasks(family, held_out=True)
-    for family in ("two-arms", "ten-arms", "lakes", "lakes-anywhere", "lakes-slippery", "cliffs")
-} | {
+def _held_out(*families: Any) -> dict[str, Tasks]:
+    return {family: tasks(family, held_out=True) for family in families}
+
+
+_MIXED_TESTS = _held_out(
+    "two-arms", "ten-arms", "lakes", "lakes-anywhere", "lakes-slippery", "cliffs"
+) | {
     "4x4": Tasks(LAKE, (("map_name", "4x4"), ("is_slippery", False))),
     "custom": Tasks(LAKE, (("description", CUSTOM), ("is_slippery", False))),
     "CliffWalking": Tasks(CLIFF, (), (), corridor_number, True),
 }
+TESTS: dict[str, Tasks] = _MIXED_TESTS | _held_out("dark-room", "key-to-door", "any-mdp")
 """All that agents are tested on: unseen tasks of every family, and the evaluation's own, with the
 actions in their usual order."""
 
@@ -167,5 +201,5 @@ def own_tests(family: Family) -> dict[str, Tasks]:
     """What a family's agents are tested on."""
     lakes = "4x4", "custom"
     more = {"lakes": lakes, "lakes-anywhere": lakes, "cliffs": ("CliffWalking",)}
-    names = tuple(TESTS) if family == "mixture" else (family, *more.get(family, ()))
+    names = tuple(_MIXED_TESTS) if family == "mixture" else (family, *more.get(family, ()))
     return {name: TESTS[name] for name in names}

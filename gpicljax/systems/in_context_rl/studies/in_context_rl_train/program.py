@@ -69,6 +69,9 @@ TEMPERATURES: dict[Family, float] = {
     "cliffs": 0.0,
     "two-arms": 0.5,
     "ten-arms": 0.5,
+    "dark-room": 0.3,
+    "key-to-door": 0.3,
+    "any-mdp": 0.3,
     "mixture": 0.3,
 }
 """Temperatures of trained policies: best on training tasks for lakes, else set beforehand."""
@@ -79,8 +82,8 @@ class Config(TrainingConfig):
     """Trains an agent to learn within trials.
 
     Attributes:
-      family: Tasks; those it is tested on are never trained on. All families at once, in one padded
-        space, are a mixture.
+      family: Tasks; those it is tested on are never trained on. Bandits, lakes and cliffs at
+        once, in one padded space, are a mixture.
       learner: How it is trained, and with what memory. dpt imitates an oracle from its own play
         (Decision-Pretrained Transformer), rl2 is PPO over whole trials, ad imitates Q-learning or
         UCB1 as they learn (Algorithm Distillation), r2d2 is Q-learning from replayed trials. dpt

@@ -1,0 +1,183 @@
+"""Dark rooms: grids in which nothing but the own position is seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax import spaces
+from gpicljax.checks import Range
+from gpicljax.environment import Environment, Params, State, Task, TransitionModel
+from gpicljax.envs._checks import check_values
+from gpicljax.envs._grid import MOVES
+from gpicljax.envs._sprites import Sprite, overlay, tiled
+from gpicljax.typing import ArrayTree
+
+ACTIONS = ("left", "right", "up", "down", "stay")
+_MOVES = np.array([(MOVES | {"stay": (0, 0)})[name] for name in ACTIONS], np.int32)
+
+
+def draw_cell(key: jax.Array, size: jax.Array) -> jax.Array:
+    """Row and column of a cell of a square room, `int32[2]`, uniform."""
+    return jax.random.randint(key, (2,), 0, size, jnp.int32)
+
+
+def distance(one: jax.Array, other: jax.Array) -> jax.Array:
+    """Moves from one cell to another, `int32[]`, of cells `int32[2]`."""
+    return jnp.abs(one - other).sum(dtype=jnp.int32)
+
+
+def moves_to(one: jax.Array, other: jax.Array) -> jax.Array:
+    """Actions until a cell is arrived at, `int32[]`: at least one, for staying counts."""
+    return jnp.maximum(distance(one, other), 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class DarkGrid(Environment[Params, Task, State]):
+    """Base class of square rooms without walls.
+
+    A state has a `position: int32[2]`, row and column; params and tasks have `size`,
+    `random_start`, `permute_actions` (`directions` in a task) and `horizon`.
+
+    Attributes:
+      size: the greatest side of a room.
+    """
+
+    size: Annotated[int, Range(2, 512)] = 9
+
+    @property
+    def cells(self) -> int:
+        """Those of the largest room."""
+        return self.size * self.size
+
+    def validate(self, params: Any) -> None:
+        """Raises ValueError for a bad horizon, or a size beyond the static one."""
+        super().validate(params)
+        size = np.asarray(params.size)
+        fine = (size >= 2) & (size <= self.size)
+        check_values("size", size, fine, f"2 .. {self.size}, the static size")
+
+    def first_cell(self, key: jax.Array, task: ArrayTree) -> jax.Array:
+        """Where an episode starts, `int32[2]`: in the centre, or anywhere."""
+        centre = jnp.full(2, task.size // 2, jnp.int32)
+        return jnp.where(task.random_start, draw_cell(key, task.size), centre)
+
+    def next_cell(self, position: jax.Array, action: jax.Array, task: ArrayTree) -> jax.Array:
+        """Where an action leads, `int32[2]`; the walls hold."""
+        step = jnp.asarray(_MOVES)[task.directions[action]]
+        return jnp.clip(position + step, 0, task.size - 1)
+
+    def cell_number(self, position: jax.Array, task: ArrayTree) -> jax.Array:
+        """`row * size + column`, `int32[]`."""
+        return position[0] * task.size + position[1]
+
+    def cell_of(self, number: jax.Array, task: ArrayTree) -> jax.Array:
+        """The cell with a number, `int32[2]`; numbers beyond a small room are in its last row."""
+        return jnp.stack([jnp.minimum(number // task.size, task.size - 1), number % task.size])
+
+    def action_space(self, task: Task | None = None) -> spaces.Discrete:
+        """The four moves, and staying."""
+        return spaces.Discrete(len(ACTIONS))
+
+    def transitions(self, states: ArrayTree, task: ArrayTree) -> TransitionModel:
+        """The transition model, from the state of every situation (leaves `[S, ...]`)."""
+
+        def one(state: ArrayTree, action: jax.Array) -> TransitionModel:
+            moved = self.move(state, action, (), task)
+            following = self.situation(moved.state, task)
+            known = jnp.ones_like(moved.reward), following, moved.reward, moved.terminated
+            return TransitionModel(*(x[None] for x in known))
+
+        actions = jnp.arange(len(ACTIONS), dtype=jnp.int32)
+        return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(states, actions)
+
+    def in_words(self, state: Any, task: ArrayTree) -> str:
+        """Position, step and room, and what the actions mean if that is not as usual."""
+        (row, column), size = state.position.tolist(), int(task.size)
+        text = (
+            f"row {row}, column {column} of {size} x {size}, "
+            f"step {int(state.steps)} of {int(task.horizon)}"
+        )
+        directions = np.asarray(task.directions)
+        if (directions == np.arange(len(ACTIONS))).all():
+            return text
+        return f"{text}, actions mean {', '.join(ACTIONS[d] for d in directions)}"
+
+    def picture(self, task: ArrayTree, position: jax.Array, *things: Any) -> jax.Array:
+        """A picture, `uint8[48 * size, 48 * size, 3]`: the walker, over things at their cells.
+
+        Args:
+          task: the room.
+          position: `int32[2]`, of the walker.
+          *things: pairs of a name (`goal`, `key`, `door` or `open door`) and a cell, `int32[2]`.
+        """
+        tiles, sprites = _sprites()
+        row, column = jnp.indices((self.size, self.size), jnp.int32)
+        outside = (row >= task.size) | (column >= task.size)
+        drawn = tiled(tiles, outside.astype(jnp.int32))
+        for name, cell in (*things, ("walker", position)):
+            drawn = overlay(drawn, jnp.asarray(sprites[name]), cell[0], cell[1])
+        return drawn
+
+
+# The drawing ---------------------------------------------------------------------------------
+
+
+def _floor() -> Sprite:
+    canvas = Sprite((44, 46, 58))
+    canvas.fill(~canvas.box(0.02, 0.02, 0.98, 0.98), 58, 60, 74)
+    return canvas
+
+
+def _goal() -> Sprite:
+    canvas = Sprite(None)
+    for radius, colour in (0.42, (92, 82, 44)), (0.32, (170, 146, 60)), (0.2, (250, 224, 120)):
+        canvas.fill(canvas.ellipse(0.5, 0.5, radius, radius), *colour)
+    return canvas
+
+
+def _key() -> Sprite:
+    canvas, gold = Sprite(None), (232, 188, 74)
+    canvas.fill(canvas.ellipse(0.28, 0.5, 0.17, 0.17), *gold)
+    canvas.fill(canvas.ellipse(0.28, 0.5, 0.08, 0.08), 44, 46, 58)
+    canvas.fill(canvas.box(0.42, 0.45, 0.88, 0.55), *gold)
+    for x in 0.68, 0.8:
+        canvas.fill(canvas.box(x, 0.52, x + 0.07, 0.7), *gold)
+    return canvas
+
+
+def _door(wood: tuple[int, int, int]) -> Sprite:
+    canvas = Sprite(None)
+    canvas.fill(canvas.box(0.2, 0.08, 0.8, 0.94), 84, 84, 94)
+    canvas.fill(canvas.box(0.27, 0.15, 0.73, 0.94), *wood)
+    canvas.fill(canvas.ellipse(0.65, 0.55, 0.04, 0.04), 232, 188, 74)
+    return canvas
+
+
+def _walker() -> Sprite:
+    canvas = Sprite(None)
+    canvas.fill(canvas.box(0.36, 0.5, 0.64, 0.84), 78, 146, 214)
+    canvas.fill(canvas.ellipse(0.5, 0.34, 0.17, 0.17), 247, 205, 165)
+    for x in 0.44, 0.56:
+        canvas.fill(canvas.ellipse(x, 0.34, 0.025, 0.025), 40, 30, 30)
+        canvas.fill(canvas.box(x - 0.05, 0.84, x + 0.04, 0.94), 34, 58, 104)
+    return canvas
+
+
+@functools.cache
+def _sprites() -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Tiles `uint8[2, SIDE, SIDE, 3]`, floor and outside; things `uint8[SIDE, SIDE, 4]`."""
+    tiles = np.stack([each.finish()[..., :3] for each in (_floor(), Sprite((226, 226, 230)))])
+    things = {
+        "goal": _goal(),
+        "key": _key(),
+        "door": _door((134, 88, 52)),
+        "open door": _door((24, 24, 30)),
+        "walker": _walker(),
+    }
+    return tiles, {name: canvas.finish() for name, canvas in things.items()}

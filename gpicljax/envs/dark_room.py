@@ -1,0 +1,194 @@
+"""Dark rooms: find a goal that is not seen, and stay there.
+
+The agent sees its own position alone. Where the goal is has to be inferred from the reward, so that
+everything that is learnt is learnt within the trial.
+
+Source: Laskin et al. (2022), "In-context reinforcement learning with algorithm distillation",
+section 4.1: 9 x 9 cells, starts in the centre, five actions, 20 steps, reward 1 in every step at
+the goal; Dark Room Hard has 17 x 17 cells and pays once. Lee et al. (2023), "Supervised pretraining
+can learn in-context reinforcement learning": 10 x 10 cells, 100 steps, random starts, and permuted
+actions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.environment import Transition, TransitionModel
+from gpicljax.envs._checks import Count
+from gpicljax.envs._dark import ACTIONS, DarkGrid, distance, draw_cell, moves_to
+from gpicljax.envs._grid import draw_directions
+
+
+@struct.dataclass
+class Params:
+    """The distribution over rooms.
+
+    Attributes:
+      size: `int32[]`, side of the square room, up to the static `size`.
+      horizon: `int32[]`, steps until an episode is truncated.
+      random_start: `bool[]`, whether every episode starts in a random cell, not in the centre.
+      sparse: `bool[]`, whether the goal pays once, which ends the episode, instead of in every step
+        there.
+      permute_actions: `bool[]`, whether each task assigns the four moves and staying at random to
+        the action numbers.
+    """
+
+    size: jax.Array
+    horizon: Count
+    random_start: jax.Array
+    sparse: jax.Array
+    permute_actions: jax.Array
+
+
+@struct.dataclass
+class Task:
+    """One room.
+
+    Attributes:
+      goal: `int32[2]`, row and column.
+      directions: `int32[5]`, the move (0 left, 1 right, 2 up, 3 down, 4 stay) of each action.
+      size: `int32[]`, see `Params`.
+      horizon: `int32[]`, see `Params`.
+      random_start: `bool[]`, see `Params`.
+      sparse: `bool[]`, see `Params`.
+    """
+
+    goal: jax.Array
+    directions: jax.Array
+    size: jax.Array
+    horizon: jax.Array
+    random_start: jax.Array
+    sparse: jax.Array
+
+
+@struct.dataclass
+class State:
+    """An episode in progress.
+
+    Attributes:
+      position: `int32[2]`, row and column.
+      steps: `int32[]`, steps taken.
+    """
+
+    position: jax.Array
+    steps: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class DarkRoom(DarkGrid[Params, Task, State]):
+    """A dark room. Actions: 0 left, 1 right, 2 up, 3 down, 4 stay (unless permuted).
+
+    Every step that ends at the goal pays 1, any other 0. The observation is the cell's number,
+    `row * size + column`. An action against a wall leaves the position as it is. All cells are
+    equally likely to be the goal, the centre too. Nothing is left to chance but task and start.
+
+    Args:
+      size: the greatest side of a room.
+
+    Raises:
+      ValueError: for a size below 2.
+
+    Example:
+      >>> import jax
+      >>> env = DarkRoom(size=5)
+      >>> task = env.sample_task(jax.random.key(0), env.default_params)
+      >>> env.describe(env.initial(jax.random.key(1), task), task)
+      'row 2, column 2 of 5 x 5, step 0 of 20, goal in row 1, column 1'
+    """
+
+    # The distribution over tasks -------------------------------------------------------------
+
+    @property
+    def default_params(self) -> Params:
+        """Laskin et al.'s: 20 steps from the centre of the largest room, paid at every one."""
+        return Params(
+            size=jnp.asarray(self.size, jnp.int32),
+            horizon=jnp.asarray(20, jnp.int32),
+            random_start=jnp.zeros((), bool),
+            sparse=jnp.zeros((), bool),
+            permute_actions=jnp.zeros((), bool),
+        )
+
+    def sample_task(self, key: jax.Array, params: Params) -> Task:
+        """A room with its goal; with the actions permuted if params say so."""
+        goal_key, actions_key = jax.random.split(key)
+        return Task(
+            goal=draw_cell(goal_key, params.size),
+            directions=draw_directions(actions_key, params.permute_actions, len(ACTIONS)),
+            size=jnp.asarray(params.size, jnp.int32),
+            horizon=jnp.asarray(params.horizon, jnp.int32),
+            random_start=jnp.asarray(params.random_start, bool),
+            sparse=jnp.asarray(params.sparse, bool),
+        )
+
+    # One episode -----------------------------------------------------------------------------
+
+    def initial(self, key: jax.Array, task: Task) -> State:
+        """In the centre, or in a random cell."""
+        return State(self.first_cell(key, task), jnp.zeros((), jnp.int32))
+
+    def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
+        """One step; there is no noise."""
+        position, steps = self.next_cell(state.position, action, task), state.steps + 1
+        found = (position == task.goal).all()
+        return Transition(
+            State(position, steps),
+            found.astype(jnp.result_type(float)),
+            found & task.sparse,
+            steps >= task.horizon,
+            {},
+        )
+
+    # Spaces and views ------------------------------------------------------------------------
+
+    def observe(self, state: State, task: Task) -> jax.Array:
+        """The cell's number, `int32[]`."""
+        return self.cell_number(state.position, task)
+
+    def observation_space(self, task: Task | None = None) -> spaces.Discrete:
+        """The cells (as many as the largest room has)."""
+        return spaces.Discrete(self.cells)
+
+    def transition_model(self, task: Task) -> TransitionModel:
+        """What every action leads to in every cell, `[cells, 5, 1]`."""
+        numbers = jnp.arange(self.cells, dtype=jnp.int32)
+        positions = jax.vmap(self.cell_of, (0, None))(numbers, task)
+        return self.transitions(State(positions, jnp.zeros_like(numbers)), task)
+
+    def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
+        """What an expert needs, and the best there is.
+
+        Returns:
+          `goal` and `position`: `int32[2]`, row and column; `directions`: `int32[5]`, the move of
+          each action; `distance`: `int32[]`, moves to the goal; `best_return`: float `[]`, what the
+          rest of the episode pays at most, which at its start is the optimal return.
+        """
+        last = state.steps + moves_to(state.position, task.goal)  # the step that arrives
+        paid = jnp.maximum(task.horizon - last + 1, 0)
+        paid = jnp.where(task.sparse, jnp.minimum(paid, 1), paid)
+        return {
+            "goal": task.goal,
+            "position": state.position,
+            "directions": task.directions,
+            "distance": distance(state.position, task.goal),
+            "best_return": paid.astype(jnp.result_type(float)),
+        }
+
+    def describe(self, state: State, task: Task) -> str:
+        """Position, step and goal."""
+        row, column = task.goal.tolist()
+        return f"{self.in_words(state, task)}, goal in row {row}, column {column}"
+
+    def render(self, state: State, task: Task) -> jax.Array:
+        """A picture: the dark room, the goal (a light) and the walker.
+
+        Returns:
+          `uint8[48 * size, 48 * size, 3]`.
+        """
+        return self.picture(task, state.position, ("goal", task.goal))

@@ -1,0 +1,229 @@
+"""Key to door: find a key that is not seen, then the door that it opens.
+
+The agent sees its own position alone; that it has the key, it has to remember.
+
+Source: Laskin et al. (2022), "In-context reinforcement learning with algorithm distillation",
+section 4.1, Dark Key-to-Door: 9 x 9 cells, so that there are 81 * 81 tasks; five actions; 50 steps;
+reward 1 once for the key, and once for the door after it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from gpicljax import spaces
+from gpicljax.environment import Transition, TransitionModel
+from gpicljax.envs._checks import Count
+from gpicljax.envs._dark import ACTIONS, DarkGrid, draw_cell, moves_to
+from gpicljax.envs._grid import draw_directions
+
+SEARCHING, HELD, OPENED = range(3)
+"""How far an episode is: without the key, with it, and after the door."""
+
+
+@struct.dataclass
+class Params:
+    """The distribution over rooms.
+
+    Attributes:
+      size: `int32[]`, side of the square room, up to the static `size`.
+      horizon: `int32[]`, steps until an episode is truncated.
+      random_start: `bool[]`, whether every episode starts in a random cell, not in the centre.
+      door_ends: `bool[]`, whether an episode ends when the door is opened.
+      permute_actions: `bool[]`, whether each task assigns the four moves and staying at random to
+        the action numbers.
+    """
+
+    size: jax.Array
+    horizon: Count
+    random_start: jax.Array
+    door_ends: jax.Array
+    permute_actions: jax.Array
+
+
+@struct.dataclass
+class Task:
+    """One room.
+
+    Attributes:
+      key_cell: `int32[2]`, row and column of the key.
+      door: `int32[2]`, row and column; maybe those of the key.
+      directions: `int32[5]`, the move (0 left, 1 right, 2 up, 3 down, 4 stay) of each action.
+      size: `int32[]`, see `Params`.
+      horizon: `int32[]`, see `Params`.
+      random_start: `bool[]`, see `Params`.
+      door_ends: `bool[]`, see `Params`.
+    """
+
+    key_cell: jax.Array
+    door: jax.Array
+    directions: jax.Array
+    size: jax.Array
+    horizon: jax.Array
+    random_start: jax.Array
+    door_ends: jax.Array
+
+
+@struct.dataclass
+class State:
+    """An episode in progress.
+
+    Attributes:
+      position: `int32[2]`, row and column.
+      progress: `int32[]`, `SEARCHING`, `HELD` or `OPENED`.
+      steps: `int32[]`, steps taken.
+    """
+
+    position: jax.Array
+    progress: jax.Array
+    steps: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyToDoor(DarkGrid[Params, Task, State]):
+    """A dark room with a key and a door. Actions: 0 left, 1 right, 2 up, 3 down, 4 stay.
+
+    The first step that ends at the key takes it and pays 1. The first step after it that ends at
+    the door opens it and pays 1. Every other step pays 0. The observation is the cell's number,
+    `row * size + column`. An action against a wall leaves the position as it is. Nothing is left to
+    chance but task and start.
+
+    Args:
+      size: the greatest side of a room.
+      show_key: whether the observation says that the key has been taken: `size * size` is added to
+        the cell's number from then on.
+
+    Raises:
+      ValueError: for a size below 2.
+
+    Example:
+      >>> import jax
+      >>> env = KeyToDoor(size=5, show_key=True)
+      >>> env.observation_space()
+      Discrete(n=50)
+      >>> task = env.sample_task(jax.random.key(0), env.make_params(random_start=False))
+      >>> env.describe(env.initial(jax.random.key(1), task), task)
+      'row 2, column 2 of 5 x 5, step 0 of 50, key in row 1, column 1, door in row 2, column 2'
+    """
+
+    show_key: bool = False
+
+    # The distribution over tasks -------------------------------------------------------------
+
+    @property
+    def default_params(self) -> Params:
+        """Laskin et al.'s: 50 steps in the largest room, from a random cell."""
+        return Params(
+            size=jnp.asarray(self.size, jnp.int32),
+            horizon=jnp.asarray(50, jnp.int32),
+            random_start=jnp.ones((), bool),
+            door_ends=jnp.zeros((), bool),
+            permute_actions=jnp.zeros((), bool),
+        )
+
+    def sample_task(self, key: jax.Array, params: Params) -> Task:
+        """A room with its key and its door, all pairs of cells equally likely."""
+        key_key, door_key, actions_key = jax.random.split(key, 3)
+        return Task(
+            key_cell=draw_cell(key_key, params.size),
+            door=draw_cell(door_key, params.size),
+            directions=draw_directions(actions_key, params.permute_actions, len(ACTIONS)),
+            size=jnp.asarray(params.size, jnp.int32),
+            horizon=jnp.asarray(params.horizon, jnp.int32),
+            random_start=jnp.asarray(params.random_start, bool),
+            door_ends=jnp.asarray(params.door_ends, bool),
+        )
+
+    # One episode -----------------------------------------------------------------------------
+
+    def initial(self, key: jax.Array, task: Task) -> State:
+        """In the centre, or in a random cell; without the key."""
+        none = jnp.zeros((), jnp.int32)
+        return State(self.first_cell(key, task), none, none)
+
+    def move(self, state: State, action: jax.Array, noise: tuple[()], task: Task) -> Transition:
+        """One step; there is no noise."""
+        position, steps = self.next_cell(state.position, action, task), state.steps + 1
+        sought = jnp.where(state.progress == SEARCHING, task.key_cell, task.door)
+        found = (position == sought).all() & (state.progress != OPENED)
+        progress = state.progress + found.astype(jnp.int32)
+        return Transition(
+            State(position, progress, steps),
+            found.astype(jnp.result_type(float)),
+            found & (progress == OPENED) & task.door_ends,
+            steps >= task.horizon,
+            {},
+        )
+
+    # Spaces and views ------------------------------------------------------------------------
+
+    def observe(self, state: State, task: Task) -> jax.Array:
+        """The cell's number, `int32[]`; with `show_key`, and whether the key has been taken."""
+        number = self.cell_number(state.position, task)
+        if not self.show_key:
+            return number
+        return number + self.cells * (state.progress != SEARCHING).astype(jnp.int32)
+
+    def observation_space(self, task: Task | None = None) -> spaces.Discrete:
+        """The cells (as many as the largest room has), twice where the key is shown."""
+        return spaces.Discrete((2 if self.show_key else 1) * self.cells)
+
+    def situation(self, state: State, task: Task) -> jax.Array:
+        """The cell's number and how far the episode is, `int32[]`."""
+        return self.cell_number(state.position, task) + self.cells * state.progress
+
+    def transition_model(self, task: Task) -> TransitionModel:
+        """What every action leads to in every situation, `[3 * cells, 5, 1]`; see `situation`."""
+        numbers = jnp.arange(3 * self.cells, dtype=jnp.int32)
+        progress, cells = jnp.divmod(numbers, self.cells)
+        positions = jax.vmap(self.cell_of, (0, None))(cells, task)
+        return self.transitions(State(positions, progress, jnp.zeros_like(numbers)), task)
+
+    def privileged(self, state: State, task: Task) -> dict[str, jax.Array]:
+        """What an expert needs, and the best there is.
+
+        Returns:
+          `key`, `door` and `position`: `int32[2]`, row and column; `directions`: `int32[5]`, the
+          move of each action; `progress`: `int32[]`, see `State`; `best_return`: float `[]`, what
+          the rest of the episode pays at most, which at its start is the optimal return.
+        """
+        to_key, between = (
+            moves_to(state.position, task.key_cell),
+            moves_to(task.key_cell, task.door),
+        )
+        left = task.horizon - state.steps
+        both = (left >= to_key).astype(jnp.int32) + (left >= to_key + between)
+        door = (left >= moves_to(state.position, task.door)).astype(jnp.int32)
+        paid = jnp.select([state.progress == SEARCHING, state.progress == HELD], [both, door], 0)
+        return {
+            "key": task.key_cell,
+            "door": task.door,
+            "position": state.position,
+            "directions": task.directions,
+            "progress": state.progress,
+            "best_return": paid.astype(jnp.result_type(float)),
+        }
+
+    def describe(self, state: State, task: Task) -> str:
+        """Position, step, key and door."""
+        cells = zip(("key", "door"), (task.key_cell, task.door), strict=True)
+        where = [f"{name} in row {cell[0]}, column {cell[1]}" for name, cell in cells]
+        what = ("", ", key taken", ", door opened")[int(state.progress)]
+        return f"{self.in_words(state, task)}, {', '.join(where)}{what}"
+
+    def render(self, state: State, task: Task) -> jax.Array:
+        """A picture: the dark room, the key until it is taken, the door and the walker.
+
+        Returns:
+          `uint8[48 * size, 48 * size, 3]`.
+        """
+        plain = self.picture(task, state.position, ("door", task.door), ("key", task.key_cell))
+        held = self.picture(task, state.position, ("door", task.door))
+        after = self.picture(task, state.position, ("open door", task.door))
+        return jnp.select(
+            [state.progress == SEARCHING, state.progress == HELD], [plain, held], after
+        )

@@ -1,0 +1,213 @@
+"""Random tables: the published statistics, the tables against what is played, and returns."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.agents.acting import optimal_agent, random_agent
+from gpicljax.environment import action_values
+from gpicljax.envs import any_mdp
+from gpicljax.evaluation.returns import returns_of, single_trial_batch
+from gpicljax.rollout import play, start_rollout
+from gpicljax.wrappers import WithOptimalActions
+
+
+@functools.cache
+def sampled(count=200, static=(), params=()):
+    """An environment, some of its tasks, and their tables."""
+    env = gpicljax.make("AnyMDP-v0", **dict(static))
+    keys = jax.random.split(jax.random.key(0), count)
+    sample = jax.jit(jax.vmap(env.sample_task, (0, None)))
+    tasks = sample(keys, env.make_params(**dict(params)))
+    model = jax.tree.map(np.asarray, jax.vmap(env.transition_model)(tasks))
+    return env, tasks, model
+
+
+GARNET = (("max_states", 8), ("max_actions", 3), ("garnet", True), ("num_observations", 4))
+
+
+def one(tree, index=0):
+    return jax.tree.map(lambda x: x[index], tree)
+
+
+# What 300 tables of Xenoverse's sampler have on average, with 16 states and 5 actions, and twice
+# the standard deviation over tables divided by the root of 200, the number of ours.
+PUBLISHED = {
+    "share of pitfalls and goals that end": (0.137, 0.022),
+    "states an episode may start in": (1.713, 0.14),
+    "states an action leads to with a chance over 0.01": (3.031, 0.061),
+    "entropy of where an action leads to": (0.686, 0.017),
+    "share of rewards with noise": (0.51, 0.023),
+    "logarithm of 1 and best play's gain": (4.063, 0.18),
+}
+
+
+def test_tables_have_the_published_statistics():
+    _, tasks, model = sampled()
+    accepted = np.asarray(tasks.accepted)
+    # A quarter of the tables is good, so that 16 draws find one in 99 cases of 100.
+    assert accepted.mean() > 0.95
+    over, steps = np.asarray(tasks.over), np.asarray(tasks.horizon)
+    start = np.diff(tasks.start, prepend=0)
+    live = ~over[:, :, None]
+    noise = (
+        np.asarray(tasks.leaving_noise)[..., None] + np.asarray(tasks.arriving_noise)[:, None, None]
+    )
+    chance = np.maximum(model.chance, 1e-12)
+    discount = 2 ** (-1 / 16)
+    best, even = (
+        np.asarray(
+            jax.jit(jax.vmap(functools.partial(action_values, discount=discount, at_random=r)))(
+                model
+            )
+        )
+        for r in (False, True)
+    )
+    gain = (start * (best.max(-1) - even.max(-1))).sum(-1) * (1 - discount) * steps
+    found = {
+        "share of pitfalls and goals that end": over.mean(1),
+        "states an episode may start in": (start > 0).sum(1),
+        "states an action leads to with a chance over 0.01": (
+            ((chance > 0.01).sum(-1) * live).sum((1, 2)) / live.sum((1, 2)) / 5
+        ),
+        "entropy of where an action leads to": (
+            (-(chance * np.log(chance)).sum(-1) * live).sum((1, 2)) / live.sum((1, 2)) / 5
+        ),
+        "share of rewards with noise": (noise > 0).mean((1, 2, 3)),
+        "logarithm of 1 and best play's gain": np.log1p(gain),
+    }
+    for name, (mean, error) in PUBLISHED.items():
+        assert abs(found[name][accepted].mean() - mean) < 2 * error, name
+    assert steps.min() >= 100 and steps.max() <= 128
+
+
+def test_tables_are_chances_of_states_that_exist():
+    _, tasks, model = sampled(50, (("max_states", 12),), (("states", (6, 12)), ("actions", 3)))
+    np.testing.assert_allclose(model.chance.sum(-1), 1, atol=1e-5)
+    assert set(np.asarray(tasks.states)) == set(range(6, 13))
+    exist = np.zeros((50, 12), bool)
+    for task, chance in enumerate(model.chance):
+        # Whatever can be come to from the start.
+        here = np.diff(tasks.start[task], prepend=0) > 0
+        for _ in range(12):
+            here |= chance[here].sum((0, 1)) > 0
+        exist[task] = here
+    assert (exist.sum(1) <= tasks.states).all() and (exist.sum(1) >= tasks.states - 4).all()
+    # An action beyond the third does what one of the three does.
+    np.testing.assert_array_equal(model.chance[:, :, 3:], model.chance[:, :, :2])
+    np.testing.assert_array_equal(model.reward[:, :, 3:], model.reward[:, :, :2])
+
+
+def test_a_table_is_solved_as_by_value_iteration():
+    _, tasks, model = sampled(20)
+    table = any_mdp._Table(
+        chances=jnp.where(tasks.over[:, :, None, None], 0, model.chance),
+        start=tasks.start,
+        **{
+            name: getattr(tasks, name)
+            for name in ("leaving", "arriving", "leaving_noise", "arriving_noise", "over")
+        },
+    )
+    none = jnp.zeros_like(tasks.leaving)
+    solve = jax.jit(jax.vmap(lambda t, v: any_mdp._best_values(t, v, 0.95, 8)))
+    even = jax.jit(jax.vmap(lambda t: any_mdp._values_of(t, jnp.full((16, 5), 0.2), 0.95)))
+    for mine, at_random in (solve(table, none), False), (even(table), True):
+        iterated = jax.vmap(functools.partial(action_values, discount=0.95, at_random=at_random))(
+            model
+        )
+        scale = np.abs(iterated).max((1, 2), keepdims=True)
+        np.testing.assert_allclose(mine / scale, iterated / scale, atol=2e-4)
+
+
+def test_what_is_played_is_the_table(key):
+    env, tasks, model = sampled()
+    task, table = one(tasks), one(model)
+    state = env.initial(key, task)
+    assert not task.over[state.position]
+    moves = jax.jit(jax.vmap(env.transition, (0, None, None, None)))
+    moved = moves(jax.random.split(key, 4_000), state, jnp.int32(2), task)
+    here = int(state.position), 2
+    counts = np.bincount(moved.state.position, minlength=16)
+    error = np.sqrt(4_000 * table.chance[here] * (1 - table.chance[here]))
+    assert (np.abs(counts - 4_000 * table.chance[here]) <= 4.5 * error + 0.01).all()
+    following = np.asarray(moved.state.position)
+    np.testing.assert_array_equal(moved.terminated, table.over[here][following])
+    deviation = task.leaving_noise[here] + task.arriving_noise[following]
+    off = np.asarray(moved.reward) - table.reward[here][following]
+    assert (np.abs(off) <= 6 * deviation + 1e-4).all()
+    noisy = np.asarray(deviation) > 0
+    if noisy.any():
+        assert np.std(off[noisy] / deviation[noisy]) == pytest.approx(1, abs=0.1)
+    # After the end nothing moves and nothing is paid.
+    end = int(np.argmax(task.over)) if task.over.any() else None
+    if end is not None:
+        after = env.transition(key, state.replace(position=jnp.int32(end)), 1, task)
+        assert int(after.state.position) == end and float(after.reward) == 0
+
+
+def test_garnet_processes_branch_as_they_are_to(key):
+    env, tasks, model = sampled(200, GARNET, (("branching", 3), ("reward_scale", 0.5)))
+    assert ((model.chance > 0).sum(-1) == 3).all() and not model.over.any()
+    # Sticks in three pieces: the longest has 11/18 on average.
+    assert model.chance.max(-1).mean() == pytest.approx(11 / 18, abs=0.01)
+    assert np.std(model.reward[..., 0]) == pytest.approx(0.5, abs=0.03)
+    starts = np.argmax(np.diff(tasks.start, prepend=0), -1)
+    assert len(set(starts.tolist())) == 8
+    # Of four observations a state can show a fifth, but one at least.
+    shown = (np.diff(tasks.emission, prepend=0) > 0).sum(-1)
+    assert shown.min() == 1 and shown.mean() == pytest.approx(4 * 0.2 + 0.8**4, abs=0.08)
+    task = one(tasks)
+    states = jax.jit(jax.vmap(env.initial, (0, None)))(jax.random.split(key, 2_000), task)
+    chances = np.diff(task.emission, prepend=0)[starts[0]]
+    shares = np.bincount(jax.vmap(env.observe, (0, None))(states, task), minlength=4) / 2_000
+    np.testing.assert_allclose(shares, chances, atol=0.05)
+    assert (jax.vmap(env.situation, (0, None))(states, task) == starts[0]).all()
+    assert "seen as" in env.describe(one(states), task)
+    assert env.render(one(states), task).shape == (64, 3 * 72, 3)
+
+
+def test_returns_are_those_of_random_play_and_of_an_oracle(key):
+    env: Any = gpicljax.make("AnyMDP-v0", max_states=8, tries=4)
+    solved, params = WithOptimalActions(env, discount=0.999), env.make_params(horizon=20)
+    vec = single_trial_batch(solved, 200, 20, privileged=True)
+
+    def played(agent):
+        start = start_rollout(key, vec, agent, params)
+        keep = lambda record: record.next_timestep.reward  # noqa: E731
+        found = returns_of(play(vec, agent, (), start, max_steps=20, keep=keep)).returns
+        return found, *jax.vmap(env.returns)(start.vstate.task.inner)
+
+    for agent, which in (random_agent(solved), 1), (optimal_agent(), 2):
+        found = [np.asarray(x) for x in jax.jit(functools.partial(played, agent))()]
+        off = found[0] - found[which]
+        assert abs(off.mean()) < 4 * off.std() / np.sqrt(200) + 0.02 * found[2].mean()
+        assert (found[2] > found[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"states": (3, 8)}, r"states: got .*; accepted: 4 \.\. 8"),
+        ({"states": (8, 6)}, "states"),
+        ({"states": 9}, "states"),
+        ({"actions": 6}, r"actions: got 6; accepted: 2 \.\. 5"),
+        ({"branching": 9}, r"branching: got 9; accepted: 1 \.\. 8"),
+        ({"pitfalls": (0.0, 1.0)}, "pitfalls"),
+        ({"density": 1.5}, "density"),
+        ({"horizon": 0}, "horizon"),
+    ],
+)
+def test_bad_params(params, message):
+    with pytest.raises(ValueError, match=message):
+        gpicljax.make("AnyMDP-v0", max_states=8).make_params(**params)
+
+
+def test_bad_sizes():
+    for static in {"max_states": 3}, {"max_actions": 1}, {"num_observations": 0}, {"tries": 0}:
+        with pytest.raises(ValueError, match=next(iter(static))):
+            gpicljax.make("AnyMDP-v0", **static)

@@ -110,6 +110,8 @@ NOT_RUN = {
     "python experiments/meta_rg.py --preset cpu-lstm-v0": "an hour; a results page has its outcome",
     "python experiments/meta_rg.py --seeds 1 --observations 1280000": "an hour; a results page",
     "python experiments/meta_rg_players.py": "an hour; results pages have the outcomes",
+    "python experiments/in_context_rl_histories.py": "tests/systems/in_context_rl collects some",
+    "python experiments/in_context_rl_train.py --family dark-room": "an hour; a test learns less",
     "python experiments/in_context_rl.py": "half an hour; a results page has its outcome",
 }
 

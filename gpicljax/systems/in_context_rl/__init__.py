@@ -2,5 +2,7 @@
 
 import lazy_loader
 
-__getattr__, _, _ = lazy_loader.attach(__name__, submodules=["measures", "prompts", "studies"])
+__getattr__, _, _ = lazy_loader.attach(
+    __name__, submodules=["data", "measures", "prompts", "studies"]
+)
 __all__: list[str] = []

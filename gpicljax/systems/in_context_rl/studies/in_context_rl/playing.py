@@ -128,6 +128,16 @@ def _rules(env: Trial, all_of_them: bool) -> dict[str, tuple[Agent, Any]]:
     return rules
 
 
+def learning_source(env: Trial) -> tuple[str, Agent]:
+    """Whose learning is imitated, with its name: UCB1 on bandits, else Q-learning."""
+    space = env.action_space()
+    if is_bandit(env):
+        return "UCB1, tuned (0.2)", within_trial(ucb1(space, 0.2))
+    learner = q_learner(env.env.observation_space(), space)
+    tuned = lambda keys, _, carry, now: learner.act(keys, TUNED_Q_LEARNING, carry, now)  # noqa: E731
+    return "Q-learning, tuned", within_trial(Agent(learner.initial_carry, tuned))
+
+
 def _one_of(agents: Sequence[tuple[Agent, Any]]) -> Agent:
     """Agents in one program, of which one plays: its number, traced, is the parameter."""
 

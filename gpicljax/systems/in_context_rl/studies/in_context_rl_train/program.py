@@ -11,11 +11,9 @@ import jax
 
 from gpicljax import agents
 from gpicljax.agents import cloning, ppo
-from gpicljax.agents.acting import optimal_agent, within_trial
-from gpicljax.agents.bandits import ucb1
+from gpicljax.agents.acting import optimal_agent
 from gpicljax.agents.catalogue import RecurrentSettings, TeacherCloningConfig
 from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
-from gpicljax.agents.tabular import TUNED_Q_LEARNING, q_learner
 from gpicljax.checks import Count, Range, Rate
 from gpicljax.environment import Environment
 from gpicljax.interface import Agent
@@ -31,9 +29,16 @@ from gpicljax.runtime import (
     run_config,
     run_experiment,
 )
+from gpicljax.spaces import Discrete
+from gpicljax.systems.in_context_rl.data.histories import (
+    Stored,
+    StoredHistories,
+    load_histories,
+)
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
     CONDITIONS,
     agent_tester,
+    learning_source,
     played,
     rules,
 )
@@ -88,6 +93,8 @@ class Config(TrainingConfig):
         (Decision-Pretrained Transformer), rl2 is PPO over whole trials, ad imitates Q-learning or
         UCB1 as they learn (Algorithm Distillation), r2d2 is Q-learning from replayed trials. dpt
         and rl2 read tables of what was tried; the others an LSTM, a store of events, or attention.
+      histories: Folder of `in_context_rl_histories`, of the same family, for ad to imitate in place
+        of algorithms that learn while it trains.
       actions: Actions of a trial.
       num_envs: Trials of an update; r2d2 has its own number.
       minibatches: Groups of them that are learnt from one after the other.
@@ -105,6 +112,7 @@ class Config(TrainingConfig):
 
     family: Family = "ten-arms"
     learner: Learner = "dpt"
+    histories: Path | None = None
     actions: Annotated[int, Range(2)] = 200
     num_envs: Count = 256
     minibatches: Count = 16
@@ -138,6 +146,12 @@ class Config(TrainingConfig):
         priority_exponent=0.0,
         importance_exponent=0.0,
     )
+
+    def validate(self) -> None:
+        """Refuses histories for a learner that imitates nothing of the kind."""
+        super().validate()
+        told = self.histories is None or self.learner == "ad"
+        check_config(told, "histories", str(self.histories), "nothing, but with --learner ad")
 
     @property
     def sharpness(self) -> float:
@@ -193,15 +207,10 @@ PRESETS = {
 
 
 def _source(config: Any, env: Environment) -> Agent:
-    """Whose learning is imitated: UCB1 on bandits, else Q-learning."""
+    """Whose learning is imitated as it learns."""
     del config
     assert isinstance(env, Trial)
-    space = env.action_space()
-    if is_bandit(env):
-        return within_trial(ucb1(space, 0.2))
-    learner = q_learner(env.env.observation_space(), space)
-    tuned = lambda keys, _, carry, now: learner.act(keys, TUNED_Q_LEARNING, carry, now)  # noqa: E731
-    return within_trial(Agent(learner.initial_carry, tuned))
+    return learning_source(env)[1]
 
 
 agents.register_algorithm(
@@ -232,9 +241,23 @@ def _sizes(config: Config) -> tuple[str, Any, Any]:
     taught = config.learner == "ad"
     # The learning histories of what learns within a trial, imitated while it acts.
     share = {"teacher_share": 1.0} if taught else {}
-    teacher = "source" if taught else "told-what-is-best"
+    teacher = "source" if taught and config.histories is None else "told-what-is-best"
     sizes = TeacherCloningConfig(unroll, minibatches, teacher=teacher, **both)
     return "cloning", sizes, dataclasses.replace(config.cloning, **share)
+
+
+def stored_histories(config: Config, trials: Environment) -> tuple[StoredHistories, Stored]:
+    """An environment that goes through the folder's histories, and its params."""
+    assert config.histories is not None and isinstance(trials, Trial)
+    params, about = load_histories(config.histories)
+    same = about.get("family") == config.family
+    check_config(same, "histories", about.get("family"), f"those of the family {config.family}")
+    count, length = params.action.shape
+    long = config.actions <= length
+    check_config(long, "actions", config.actions, f"at most {length}, those of the histories")
+    inner, choices = trials.env.observation_space(), trials.action_space()
+    assert isinstance(inner, Discrete) and isinstance(choices, Discrete)
+    return StoredHistories(inner, choices.n, count, length, config.actions), params
 
 
 def build(config: Config) -> Program:
@@ -247,7 +270,10 @@ def build(config: Config) -> Program:
         check_config(looks_ahead, "r2d2.bootstrap", False, "True, where actions lead elsewhere")
         is_greedy = not config.temperature
         check_config(is_greedy, "temperature", config.temperature, "0 or None, for r2d2")
-    vec = VectorEnv(env, config.trials, resets="fresh", params=env_params, privileged=True)
+    learnt_from, params = env, env_params
+    if config.histories is not None:
+        learnt_from, params = stored_histories(config, env)
+    vec = VectorEnv(learnt_from, config.trials, resets="fresh", params=params, privileged=True)
     name, sizes, hparams = _sizes(config)
     trainer = agents.get_algorithm(name).make(sizes, vec, config.memory)
     length = config.updates(trainer.observations) * trainer.optimiser_steps

@@ -1,0 +1,11 @@
+"""Learning histories of agents that learn within trials, written to a folder.
+
+    python experiments/in_context_rl_histories.py --family dark-room --out histories
+    python experiments/in_context_rl_train.py --family dark-room --learner ad --histories histories
+
+Each history is one task, one algorithm (UCB1 on bandits, Q-learning elsewhere) and the whole way
+from its first action to its last, as Algorithm Distillation imitates it. An interrupted collection
+goes on when it is started again with the same flags.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,116 @@
+"""Learning histories: what is stored is what was lived, and it is imitated as it was."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax.data.shards import ShardReader, ShardWriter
+from gpicljax.systems.in_context_rl.data.histories import (
+    Position,
+    StoredHistories,
+    load_histories,
+)
+from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import room_number, tasks
+from gpicljax.systems.in_context_rl.studies.in_context_rl_histories import (
+    program as in_context_rl_histories,
+)
+from gpicljax.systems.in_context_rl.studies.in_context_rl_train import (
+    program as in_context_rl_train,
+)
+from gpicljax.testing import check_interface
+
+SMALL = ["--family=dark-room", "--actions=50", "--histories=6", "--histories-per-shard=3"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("histories") / "dark"
+    reader = in_context_rl_histories.main([*SMALL, f"--out={path}", "--no-progress"])
+    assert len(reader) == 6 and reader.about["algorithm"] == "Q-learning, tuned"
+    return path
+
+
+def test_histories_are_lives_in_their_tasks(folder):
+    """Each is played again, step by step, in the room that is stored with it."""
+    stored, about = load_histories(folder)
+    assert about["family"] == "dark-room" and stored.now.shape == (6, 50)
+    goals = ShardReader(folder).read(np.arange(6))["task"]["goal"]
+    moves = np.array([(0, -1), (0, 1), (-1, 0), (1, 0), (0, 0)])
+    for now, reached, action, reward, truncated, goal in zip(
+        *(np.asarray(x) for x in (stored.now, stored.reached, stored.action, stored.reward)),
+        np.asarray(stored.truncated),
+        goals,
+        strict=True,
+    ):
+        cell = np.stack(np.divmod(now, 9), -1)
+        after = np.clip(cell + moves[action], 0, 8)
+        np.testing.assert_array_equal(reached, after[:, 0] * 9 + after[:, 1])
+        np.testing.assert_array_equal(reward, (after == goal).all(-1))
+        # Episodes of 20 steps, from the centre.
+        np.testing.assert_array_equal(np.flatnonzero(truncated), [19, 39])
+        np.testing.assert_array_equal(now[1:], np.where(truncated, 40, reached)[:-1])
+    assert not stored.terminated.any() and len(np.unique(goals, axis=0)) > 1
+    # None of the rooms that agents are tested in.
+    task = tasks("dark-room", held_out=True).env.sample_task(
+        jax.random.key(0), tasks("dark-room", held_out=True).env.default_params
+    )
+    numbers = [int(room_number(task.replace(goal=jnp.asarray(goal)))) for goal in goals]
+    assert all(number % 8 for number in numbers) and int(room_number(task)) % 8 == 0
+
+
+def test_what_is_there_already_is_not_made_again(folder, capsys):
+    with pytest.raises(SystemExit):
+        in_context_rl_histories.main([*SMALL, f"--out={folder}", "--seed=1"])
+    assert "another configuration" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        in_context_rl_histories.main(["--family=mixture"])
+    assert "--family: got 'mixture'" in capsys.readouterr().err
+
+
+def test_a_part_of_a_history_is_gone_through_as_a_trial(folder):
+    stored, _ = load_histories(folder)
+    inner = tasks("dark-room", held_out=False).env.observation_space()
+    env = StoredHistories(inner, choices=5, count=6, length=50, actions=30)
+    check_interface(env)
+    task = env.sample_task(jax.random.key(3), stored)
+    starts = [
+        (which, start)
+        for which in range(6)
+        for start in range(21)
+        if (stored.now[which, start : start + 30] == task.now).all()
+        and (stored.action[which, start : start + 30] == task.action).all()
+    ]
+    assert starts
+    at = {n: env.observe(Position(jnp.int32(n)), task) for n in (0, 7, 30)}
+    assert at[0]["now"] == at[0]["before"] == at[0]["reached"] == task.now[0]
+    assert (at[7]["now"], at[7]["before"]) == (task.now[7], task.now[6])
+    assert at[7]["reached"] == task.reached[6] and at[30]["elapsed"] == 1
+    best = env.privileged(Position(jnp.int32(7)), task)["optimal"]
+    assert best.sum() == 1 and best[task.action[7]]
+    moved = env.move(Position(jnp.int32(7)), jnp.int32(0), (), task)
+    assert moved.reward == task.reward[7]
+    with pytest.raises(ValueError, match="actions: got 51"):
+        StoredHistories(inner, choices=5, count=6, length=50, actions=51)
+
+
+@pytest.mark.slow
+def test_algorithm_distillation_learns_from_a_folder(folder, tmp_path, capsys):
+    small = ["--learner=ad", f"--histories={folder}", "--actions=30", "--num-envs=16"]
+    small += ["--observations=992", "--log-lines=1", "--replicas=8", "--no-progress"]
+    small += [f"--runs-dir={tmp_path}"]
+    outcome = in_context_rl_train.main(["--family=dark-room", *small])
+    assert np.isfinite(outcome.curve("loss")).all()
+    for wrong in ["--family=lakes"], ["--family=dark-room", "--actions=60"]:
+        with pytest.raises(SystemExit):
+            in_context_rl_train.main([*small, *wrong])
+    with pytest.raises(SystemExit):
+        in_context_rl_train.main([*small, "--family=dark-room", "--learner=dpt"])
+    assert "--histories" in capsys.readouterr().err
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    with ShardWriter(tmp_path) as writer:
+        writer.append({"reward": np.zeros((2, 5))})
+    with pytest.raises(ValueError, match="histories: got .*; accepted: a folder of in_context_rl"):
+        load_histories(tmp_path)

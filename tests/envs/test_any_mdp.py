@@ -18,14 +18,23 @@ from gpicljax.wrappers import WithOptimalActions
 
 
 @functools.cache
-def sampled(count=200, static=(), params=()):
-    """An environment, some of its tasks, and their tables."""
+def program(static):
+    """An environment, and what samples tasks and their tables from keys and params."""
     env = gpicljax.make("AnyMDP-v0", **dict(static))
-    keys = jax.random.split(jax.random.key(0), count)
-    sample = jax.jit(jax.vmap(env.sample_task, (0, None)))
-    tasks = sample(keys, env.make_params(**dict(params)))
-    model = jax.tree.map(np.asarray, jax.vmap(env.transition_model)(tasks))
-    return env, tasks, model
+
+    def sample(key, params):
+        task = env.sample_task(key, params)
+        return task, env.transition_model(task)
+
+    return env, jax.jit(jax.vmap(sample, (0, None)))
+
+
+@functools.cache
+def sampled(static=(), params=()):
+    """An environment, 200 of its tasks, and their tables."""
+    env, sample = program(static)
+    tasks, model = sample(jax.random.split(jax.random.key(0), 200), env.make_params(**dict(params)))
+    return env, tasks, jax.tree.map(np.asarray, model)
 
 
 GARNET = (("max_states", 8), ("max_actions", 3), ("garnet", True), ("num_observations", 4))
@@ -87,24 +96,22 @@ def test_tables_have_the_published_statistics():
 
 
 def test_tables_are_chances_of_states_that_exist():
-    _, tasks, model = sampled(50, (("max_states", 12),), (("states", (6, 12)), ("actions", 3)))
+    _, tasks, model = sampled((), (("states", (6, 16)), ("actions", 3)))
     np.testing.assert_allclose(model.chance.sum(-1), 1, atol=1e-5)
-    assert set(np.asarray(tasks.states)) == set(range(6, 13))
-    exist = np.zeros((50, 12), bool)
-    for task, chance in enumerate(model.chance):
-        # Whatever can be come to from the start.
-        here = np.diff(tasks.start[task], prepend=0) > 0
-        for _ in range(12):
-            here |= chance[here].sum((0, 1)) > 0
-        exist[task] = here
-    assert (exist.sum(1) <= tasks.states).all() and (exist.sum(1) >= tasks.states - 4).all()
+    assert set(np.asarray(tasks.states)) == set(range(6, 17))
+    # What can be come to from the start.
+    here = np.diff(tasks.start, prepend=0) > 0
+    for _ in range(16):
+        here |= ((model.chance.sum(2) > 0) & here[:, :, None]).any(1)
+    count = here.sum(1)
+    assert (count <= tasks.states).all() and (count >= tasks.states / 2).all()
     # An action beyond the third does what one of the three does.
     np.testing.assert_array_equal(model.chance[:, :, 3:], model.chance[:, :, :2])
     np.testing.assert_array_equal(model.reward[:, :, 3:], model.reward[:, :, :2])
 
 
 def test_a_table_is_solved_as_by_value_iteration():
-    _, tasks, model = sampled(20)
+    tasks, model = jax.tree.map(lambda x: x[:20], sampled()[1:])
     table = any_mdp._Table(
         chances=jnp.where(tasks.over[:, :, None, None], 0, model.chance),
         start=tasks.start,
@@ -151,7 +158,7 @@ def test_what_is_played_is_the_table(key):
 
 
 def test_garnet_processes_branch_as_they_are_to(key):
-    env, tasks, model = sampled(200, GARNET, (("branching", 3), ("reward_scale", 0.5)))
+    env, tasks, model = sampled(GARNET, (("branching", 3), ("reward_scale", 0.5)))
     assert ((model.chance > 0).sum(-1) == 3).all() and not model.over.any()
     # Sticks in three pieces: the longest has 11/18 on average.
     assert model.chance.max(-1).mean() == pytest.approx(11 / 18, abs=0.01)
@@ -172,8 +179,11 @@ def test_garnet_processes_branch_as_they_are_to(key):
 
 
 def test_returns_are_those_of_random_play_and_of_an_oracle(key):
-    env: Any = gpicljax.make("AnyMDP-v0", max_states=8, tries=4)
-    solved, params = WithOptimalActions(env, discount=0.999), env.make_params(horizon=20)
+    env: Any = program(GARNET)[0]
+    solved, params = (
+        WithOptimalActions(env, discount=0.999),
+        env.make_params(horizon=20, reward_scale=1),
+    )
     vec = single_trial_batch(solved, 200, 20, privileged=True)
 
     def played(agent):

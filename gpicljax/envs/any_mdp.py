@@ -416,7 +416,11 @@ def _corrected(
         change += goal * jnp.where(fall > 0, raised, 0)
         return (jnp.where(fine, extra, extra + change), values, fine), None
 
-    first = goal.astype(low.dtype), jnp.zeros_like(table.leaving), jnp.zeros((), bool)
+    # From nothing, values take some rounds; after a correction, they are nearly right.
+    extra = goal.astype(low.dtype)
+    paid = dataclasses.replace(table, arriving=table.arriving + extra)
+    values = _best_values(paid, jnp.zeros_like(table.leaving), DISCOUNT, 5)
+    first = extra, values, jnp.zeros((), bool)
     (extra, values, fine), _ = jax.lax.scan(correct, first, amounts)
     return dataclasses.replace(table, arriving=table.arriving + extra), values, fine
 

@@ -38,6 +38,7 @@ from gpicljax.envs.fetch.scene import (
     turned,
 )
 
+_BLOCK = 64  # instances that are solved together on a CPU
 STRIDE = 0.05
 """By how much an action of 1 moves the hand's target, in metres."""
 
@@ -155,7 +156,23 @@ def _advance(task: str) -> Callable[[World, jax.Array], World]:
         return jax.tree.map(lambda x: x[..., 0], step(*batch))
 
     def together(world: World, action: jax.Array) -> World:
-        return kernel(step, world, action)
+        size = action.shape[-1]
+        if size <= _BLOCK:
+            return kernel(step, world, action)
+        # An instance whose search takes long keeps its block going, not the whole batch.
+        blocks = -(-size // _BLOCK)
+        filled = [(0, 0), (0, blocks * _BLOCK - size)]
+
+        def split(x: jax.Array) -> jax.Array:
+            padded = jnp.pad(x, filled, mode="edge")
+            return jnp.moveaxis(padded.reshape(len(x), blocks, _BLOCK), 1, 0)
+
+        stepped = jax.lax.map(
+            lambda both: kernel(step, *both), jax.tree.map(split, (world, action))
+        )
+        return jax.tree.map(
+            lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1)[:, :size], stepped
+        )
 
     return jax.jit(one_kernel_on_gpu(alone, elsewhere=batch_last(together)))
 

@@ -148,7 +148,7 @@ KEY = jax.eval_shape(lambda: jax.random.key(0))
 ENVIRONMENTS = [
     env_id
     for env_id in gpicljax.registered()
-    # Bandits, and two of the three tasks of Fetch, differ in numbers alone; earlier versions hardly.
+    # Bandits and the tasks of Fetch differ in numbers alone; earlier versions hardly.
     if not env_id.startswith("Bandit")
     and env_id
     not in (

@@ -39,6 +39,7 @@ _RATES: dict[str, Any] = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1
 # Whole episodes of 64 arms at once, and a step of the optimiser for eight of theirs.
 _HINDSIGHT: dict[str, Any] = {
     "env_options": (),
+    "seeds": 1,
     "num_envs": 64,
     "observations": 1_958_400,
     "network": agents.OffPolicyNetworkSettings(actor=(128, 128, 128), critic=(128, 128, 128)),

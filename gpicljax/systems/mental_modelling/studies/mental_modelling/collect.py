@@ -117,7 +117,8 @@ def _config(config: CollectConfig, name: str, kind_name: str) -> Any:
         sizes = {"period", "updates_per_collect", "batch_size", "min_replay", "warm_up"}
         ours = {field: getattr(chosen["agent"], field) for field in sizes}
         chosen["agent"] = agents.DDPGConfig(**ours)
-    return base(env=name, algo=kind.algo, seed=config.seed, seeds=config.seeds, **chosen)
+    chosen |= {"seed": config.seed, "seeds": config.seeds}
+    return base(env=name, algo=kind.algo, **chosen)
 
 
 def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> None:

@@ -12,7 +12,7 @@ Source: the chapter "Computation" of MuJoCo's documentation (soft contact model,
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -101,6 +101,16 @@ class Springs(NamedTuple):
     spins: jax.Array | float
 
 
+def impedance(depth: jax.Array, least: Any, most: Any, width: Any) -> jax.Array:
+    """How stiff a constraint is, within [0, 1], by its depth in metres.
+
+    It rises smoothly from `least` without depth to `most` at `width`.
+    """
+    share = jnp.minimum(jnp.abs(depth) / width, 1.0)
+    bent = jnp.where(share < 0.5, 2 * share * share, 1 - 2 * (1 - share) * (1 - share))
+    return least + bent * (most - least)
+
+
 def springs(distance: jax.Array, present: jax.Array, of: Material) -> Springs:
     """The edges of contacts at their distances.
 
@@ -113,14 +123,12 @@ def springs(distance: jax.Array, present: jax.Array, of: Material) -> Springs:
       Their springs; a contact beyond its margin has none.
     """
     depth = distance - of.margin
-    share = jnp.minimum(jnp.abs(depth) / of.width, 1.0)
-    bent = jnp.where(share < 0.5, 2 * share * share, 1 - 2 * (1 - share) * (1 - share))
-    impedance = of.least + bent * (of.most - of.least)
+    stiff = impedance(depth, of.least, of.most, of.width)
     square = of.friction * of.friction
-    weight = impedance / ((1 - impedance) * 2 * square * of.softness * (1 + square))
+    weight = stiff / ((1 - stiff) * 2 * square * of.softness * (1 + square))
     return Springs(
         jnp.where(present & (depth < 0), weight, 0.0),
-        impedance * depth / (of.most * of.time) ** 2,
+        stiff * depth / (of.most * of.time) ** 2,
         of.friction,
         of.spins,
     )

@@ -160,10 +160,8 @@ def spread(
 def _limited(free: jax.Array, room: jax.Array, velocity: jax.Array) -> jax.Array:
     """A finger's acceleration, where negative room to its limit pushes it back."""
     least, most = _LIMIT_IMPEDANCE
-    share = jnp.minimum(jnp.abs(room) / _LIMIT_WIDTH, 1.0)
-    bent = jnp.where(share < 0.5, 2 * share * share, 1 - 2 * (1 - share) * (1 - share))
-    impedance = least + (most - least) * bent
-    asked = -2 / (most * _LIMIT_TIME) * velocity - impedance * room / (most * _LIMIT_TIME) ** 2
-    weight = _LIMIT_MASS * impedance / (1 - impedance)
+    stiff = contact.impedance(room, least, most, _LIMIT_WIDTH)
+    asked = -2 / (most * _LIMIT_TIME) * velocity - stiff * room / (most * _LIMIT_TIME) ** 2
+    weight = _LIMIT_MASS * stiff / (1 - stiff)
     held = (FINGER_MASS * free + weight * asked) / (FINGER_MASS + weight)
     return jnp.where((room < 0) & (free < asked), held, free)

@@ -41,7 +41,7 @@ _HINDSIGHT: dict[str, Any] = {
     "env_options": (),
     "seeds": 1,
     "num_envs": 64,
-    "observations": 1_958_400,
+    "observations": 2_937_600,
     "network": agents.OffPolicyNetworkSettings(actor=(128, 128, 128), critic=(128, 128, 128)),
     "agent": agents.DDPGConfig(
         period=51,

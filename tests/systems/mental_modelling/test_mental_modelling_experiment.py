@@ -112,7 +112,7 @@ def test_fetch_is_collected_and_measured(tmp_path, capsys, monkeypatch):
     """Rules of three skills, an agent that learns from hindsight, and questions with goals."""
     monkeypatch.chdir(tmp_path)
     collect = ["collect", "--tasks", "FetchPush-v4", "--seeds", "1", "--episodes", "2"]
-    experiment.main([*collect, "--share", "0.0334", "--out", "data"])
+    experiment.main([*collect, "--share", "0.0034", "--out", "data"])
     rules = load_episodes("data/FetchPush-v4/script")
     assert rules.agents[::2] == tuple(f"script {x} 0" for x in ("beginner", "advanced", "expert"))
     assert rules.states.shape == (6, 50, 25) and rules.actions.shape == (6, 50, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Callable
 from typing import Annotated
 
 from gpicljax.checks import Count, Range, check, check_fields
@@ -70,9 +71,12 @@ class Ledger:
 
     Args:
       budget: the limits.
+      tell: called with what has been spent so far after every answer, one call at a time; None for
+        silence.
 
     Attributes:
       spent: so far.
+      exhausted: whether a request was refused because it could cost more than is left.
       longest: tokens of the longest prompt that was answered; 0 before the first.
 
     Example:
@@ -86,10 +90,11 @@ class Ledger:
       gpicljax.llm.budget.BudgetSpent: 1 requests, 12 tokens are spent; the next could exceed ...
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, tell: Callable[[Usage], None] | None = None) -> None:
         """Nothing is spent."""
-        self.budget = budget
+        self.budget, self._tell = budget, tell
         self.spent = Usage(0, 0, 0)
+        self.exhausted = False
         self.longest = 0
         self._reserved = Usage(0, 0, 0)
         self._lock = threading.Lock()
@@ -102,6 +107,7 @@ class Ledger:
         """
         with self._lock:
             if not self.budget.allows(self.spent + self._reserved + most):
+                self.exhausted = True
                 raise BudgetSpent(
                     f"{self.spent.requests} requests, {self.spent.total} tokens are spent; "
                     f"the next could exceed {self.budget}"
@@ -113,6 +119,8 @@ class Ledger:
         with self._lock:
             self._reserved = self._reserved + Usage(*(-x for x in most))
             self.spent = self.spent + usage
+            if self._tell is not None:
+                self._tell(self.spent)
 
     def book(self, usage: Usage) -> None:
         """Counts what an earlier part of the run has spent."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import dataclasses
+import ipaddress
 import json
 import math
 import os
@@ -249,7 +250,9 @@ class OpenAICompatible:
         if self.key_variable is None:
             return ""
         key = os.environ.get(self.key_variable, "").strip()
-        accepted = f"a key in the environment variable {self.key_variable}, or key_variable=None"
+        accepted = (
+            f"a key in the environment variable {self.key_variable}, or none where none is needed"
+        )
         check(key, "key_variable", f"no {self.key_variable} in the environment", accepted)
         sound = key.isascii() and key.isprintable()
         found = f"a key in {self.key_variable} with characters that no header can have"
@@ -259,8 +262,7 @@ class OpenAICompatible:
     @property
     def _local(self) -> bool:
         """Whether the server is on this machine, where no proxy leads to."""
-        host = urlsplit(self.endpoint).hostname or ""
-        return host in ("localhost", "::1") or host.startswith("127.")
+        return is_local(self.endpoint)
 
     def _clean(self, text: str) -> str:
         """Without the key."""
@@ -433,6 +435,20 @@ class OpenAICompatible:
             shown = sound_text(finish[:40]) if isinstance(finish, str) else type(finish).__name__
             finish = f"other: {shown}" if finish else "stop"
         return Reply(text, measured, finish)
+
+
+def is_local(endpoint: str) -> bool:
+    """Whether an address is one of this machine.
+
+    Example:
+      >>> is_local("http://127.0.0.1:8080/v1"), is_local("https://api.openai.com/v1")
+      (True, False)
+    """
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host == "localhost"
 
 
 def _waited(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

@@ -33,7 +33,8 @@ class Conversations:
     Args:
       model: the model.
       folder: of the transcripts; made if it is not there.
-      budget: what all may cost, earlier parts of the run included.
+      budget: what all may cost, earlier parts of the run included; or the ledger of several
+        folders that share a budget.
       patience: how often a request is tried.
       max_tokens: the longest reply.
       at_once: requests that are made at the same time.
@@ -47,7 +48,7 @@ class Conversations:
         self,
         model: ChatModel,
         folder: str | Path,
-        budget: Budget = UNLIMITED,
+        budget: Budget | Ledger = UNLIMITED,
         patience: RetryPolicy = PATIENT,
         *,
         max_tokens: int = 1024,
@@ -57,7 +58,8 @@ class Conversations:
         check_at_least(1, max_tokens=max_tokens, at_once=at_once)
         self._model, self._folder, self._patience = model, Path(folder), patience
         self._max_tokens, self._at_once = max_tokens, at_once
-        self._ledger, self._halted = Ledger(budget), threading.Event()
+        self._ledger = budget if isinstance(budget, Ledger) else Ledger(budget)
+        self._halted = threading.Event()
         self._all: list[Conversation] = []
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
 

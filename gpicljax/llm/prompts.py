@@ -9,7 +9,8 @@ it that this decides whether language models explore (Krishnamurthy et al., 2024
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -149,6 +150,70 @@ def answer_form(actions: spaces.Space) -> str:
         return f"[{WORD}: number]"
     count = int(np.prod(actions.shape))  # type: ignore[attr-defined]
     return f"[{WORD}: {', '.join(['number'] * count)}]"
+
+
+def schema_request(answer: Mapping[str, Any], reasons: bool = False, field: str = "answer") -> str:
+    """What a request has besides, so that a server is held to a form of answer: JSON as text.
+
+    For `client.OpenAICompatible(..., options=schema_request(...))`. Replies are then JSON objects
+    with the answer in a field, where `parsing.chosen` finds it.
+
+    Args:
+      answer: the JSON schema of the answer.
+      reasons: whether a text with reasons comes first.
+      field: the answer's name.
+
+    Example:
+      >>> request = json.loads(schema_request(action_schema(spaces.Discrete(2))))
+      >>> request["response_format"]["json_schema"]["schema"]["properties"]["answer"]["enum"]
+      ['[SELECT: 0]', '[SELECT: 1]']
+    """
+    first = {"reasons": {"type": "string"}} if reasons else {}
+    properties = {**first, field: dict(answer)}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+    named = {"name": field, "strict": True, "schema": schema}
+    return json.dumps({"response_format": {"type": "json_schema", "json_schema": named}})
+
+
+NUMBER_PATTERN = r"-?[0-9]{1,6}(\.[0-9]{1,6})?"
+"""A number in figures, in the regular expressions that servers know."""
+
+
+def entries_schema(entries: Sequence[str], word: str = WORD) -> dict[str, Any]:
+    r"""The JSON schema of an answer in brackets, from a regular expression for each entry.
+
+    Example:
+      >>> entries_schema(["(0|1)", "(0|1|2)"])["pattern"]
+      '^\\[SELECT: (0|1), (0|1|2)\\]$'
+    """
+    return {"type": "string", "pattern": rf"^\[{word}: {', '.join(entries)}\]$"}
+
+
+def action_schema(actions: spaces.Space, word: str = WORD) -> dict[str, Any]:
+    """The JSON schema of the answers that name an action of a space.
+
+    Numbers of a box have a form, but no bounds: one outside the box is an invalid answer.
+
+    Args:
+      actions: Discrete, MultiDiscrete or Box.
+      word: before the colon.
+
+    Example:
+      >>> action_schema(spaces.Discrete(2))
+      {'type': 'string', 'enum': ['[SELECT: 0]', '[SELECT: 1]']}
+    """
+    if isinstance(actions, spaces.Discrete):
+        return {"type": "string", "enum": [f"[{word}: {n}]" for n in range(actions.n)]}
+    if isinstance(actions, spaces.MultiDiscrete):
+        each = [f"({'|'.join(map(str, range(n)))})" for n in actions.sizes]
+        return entries_schema(each, word)
+    count = int(np.prod(actions.shape))  # type: ignore[attr-defined]
+    return entries_schema([NUMBER_PATTERN] * count, word)
 
 
 def actions_in_words(actions: spaces.Space) -> str:

@@ -37,6 +37,13 @@ IRRELEVANT = (
     "log_to",
     "profile",
     "distributed",
+    # Where a language model is, and how much it may be asked: not what it answers.
+    "llm.endpoint",
+    "llm.key_variable",
+    "llm.max_queries",
+    "llm.budget_tokens",
+    "llm.at_once",
+    "llm.timeout",
 )
 """Fields of a configuration that may change when a run is resumed."""
 PLAN = "run.json"

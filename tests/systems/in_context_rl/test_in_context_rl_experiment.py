@@ -158,7 +158,7 @@ def test_the_table_has_everybody_on_the_same_tasks(tmp_path):
     for condition in ("memory wiped", "rewards hidden", "another trial's context"):
         assert f"**two-arms:dpt, {condition}**" in found
     # All are tested on the same arms; a language model on the first of them.
-    agents = outcome.host_measured["two-arms"]
+    agents = outcome.host_measured.tests["two-arms"]
     best = [np.asarray(seeds[0].best) for seeds in agents.values()]
     assert all((each == best[0][: len(each)]).all() for each in best)
     (model,) = (name for name in found if "language model" in name)
@@ -294,7 +294,7 @@ def test_an_environment_of_one_s_own_is_tested_on(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(registration, "_FACTORIES", dict(registration._FACTORIES))
     flags = ["--env=own_chain:Chain-v0", "--agents", "--actions=20", "--replicas=16"]
     outcome = in_context_rl.main([*flags, "--no-progress", f"--runs-dir={tmp_path}"])
-    (tested,) = outcome.host_measured.values()
+    (tested,) = outcome.host_measured.tests.values()
     assert {"random", "oracle", "Q-learning, tuned"} <= set(tested)
     assert outcome.run.path.name == "quick-own_chain-Chain-v0"
     with pytest.raises(SystemExit):

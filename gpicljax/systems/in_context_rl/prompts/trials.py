@@ -39,7 +39,7 @@ from gpicljax.checks import check, check_at_least
 from gpicljax.environment import NO_LIMIT
 from gpicljax.interface import ActionRequest
 from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
-from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent
+from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, ModelError, Usage, usage_of
 from gpicljax.llm.conversations import Conversations
 from gpicljax.llm.prompts import DEFAULT, PromptSettings, explanation_of
@@ -123,7 +123,7 @@ def play_trials(
     folder: str | Path,
     settings: PromptSettings = DEFAULT,
     *,
-    budget: Budget = UNLIMITED,
+    budget: Budget | Ledger = UNLIMITED,
     patience: RetryPolicy = PATIENT,
     max_tokens: int = 512,
     context_tokens: int | None = None,
@@ -143,7 +143,8 @@ def play_trials(
       folder: folder of the transcripts, one for each trial; made if it is not there. Turns in
         transcripts of the same run are not asked for again.
       settings: how trials are described to the model.
-      budget: the most that all trials together may cost, earlier parts of the run included.
+      budget: the most that all trials together may cost, earlier parts of the run included; or a
+        ledger that several calls share.
       patience: how often a request is tried.
       max_tokens: tokens of the longest reply.
       context_tokens: tokens of the longest conversation, replies included; None for the model's own

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
-from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent
+from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, ModelError, Usage
 from gpicljax.llm.conversations import Conversations
 from gpicljax.systems.mental_modelling.measures.questions import Queries
@@ -71,7 +71,7 @@ def ask_questions(
     folder: str | Path,
     settings: QuestionSettings = DEFAULT,
     *,
-    budget: Budget = UNLIMITED,
+    budget: Budget | Ledger = UNLIMITED,
     patience: RetryPolicy = PATIENT,
     max_tokens: int = 512,
     at_once: int = 8,
@@ -85,7 +85,8 @@ def ask_questions(
       model: the model.
       folder: of the transcripts, one for each episode; made if it is not there.
       settings: how questions are put.
-      budget: what all may cost, earlier parts of the run included.
+      budget: what all may cost, earlier parts of the run included; or a ledger that several calls
+        share.
       patience: how often a request is tried.
       max_tokens: the longest reply.
       at_once: questions that are asked at the same time.

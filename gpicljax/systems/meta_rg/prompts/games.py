@@ -21,7 +21,7 @@ import numpy as np
 from gpicljax.checks import check
 from gpicljax.interface import ActionRequest
 from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
-from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent
+from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage
 from gpicljax.llm.conversations import Conversations
 from gpicljax.rollout import GIVE_UP, HostAgent, host_play
@@ -65,7 +65,7 @@ def play_listener(
     folder: str | Path,
     settings: ListenerSettings | None = None,
     *,
-    budget: Budget = UNLIMITED,
+    budget: Budget | Ledger = UNLIMITED,
     patience: RetryPolicy = PATIENT,
     max_tokens: int = 64,
     at_once: int = 8,
@@ -78,7 +78,8 @@ def play_listener(
       model: the model.
       folder: of the transcripts; made if it is not there.
       settings: how it is asked.
-      budget: what all may cost, earlier parts of the run included.
+      budget: what all may cost, earlier parts of the run included; or a ledger that several calls
+        share.
       patience: how often a request is tried.
       max_tokens: the longest reply.
       at_once: episodes that are asked about at the same time.
@@ -128,7 +129,7 @@ def play_speaker(
     folder: str | Path,
     listener: HostAgent,
     *,
-    budget: Budget = UNLIMITED,
+    budget: Budget | Ledger = UNLIMITED,
     patience: RetryPolicy = PATIENT,
     max_tokens: int = 256,
     at_once: int = 8,
@@ -246,7 +247,7 @@ def _play(
     folder: str | Path,
     act: Callable[..., Any],
     about: Mapping[str, Any],
-    options: tuple[Budget, RetryPolicy, int, int],
+    options: tuple[Budget | Ledger, RetryPolicy, int, int],
     moments_of: dict[int, ActionRequest] | None = None,
 ) -> tuple[Any, Usage, tuple[str, ...]]:
     """Plays one episode on every instance; many are asked about at once, all step together."""

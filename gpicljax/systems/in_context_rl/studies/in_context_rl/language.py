@@ -1,29 +1,51 @@
-"""A tiny language model for the table, trained in a minute on transcripts."""
+"""Language models in the table: one behind an endpoint, and a tiny one trained on transcripts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from gpicljax.data.transcripts import read_transcript
+from gpicljax.environment import Environment
 from gpicljax.evaluation.returns import single_trial_batch
-from gpicljax.llm.chat import ChatModel, FakeModel, Message
+from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
+from gpicljax.llm.chat import ChatModel, FakeModel, Message, Usage
 from gpicljax.llm.local import ByteModel, conversation_text, train_byte_model
-from gpicljax.llm.prompts import PromptSettings
+from gpicljax.llm.options import LanguageModelOptions
+from gpicljax.llm.parsing import WORD
+from gpicljax.llm.prompts import (
+    PromptSettings,
+    action_schema,
+    explanation_of,
+    schema_request,
+    written,
+)
 from gpicljax.networks.language import LanguageModelSettings
+from gpicljax.rollout import HostBatch
 from gpicljax.runtime import named_key
-from gpicljax.systems.in_context_rl.prompts.trials import play_trials
+from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step
+from gpicljax.systems.in_context_rl.prompts.trials import LanguageTrials, play_trials
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import Tested
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     TEN_ARMS,
     Tasks,
     trial_settings,
 )
+from gpicljax.vector import VectorEnv
 
+PROMPTS: dict[str, PromptSettings] = {
+    "raw": PromptSettings(reasons=False),
+    "explained": PromptSettings(explanations=True, reasons=False),
+    "summary": PromptSettings(history="summary", reasons=False),
+    "explained-summary": PromptSettings(explanations=True, history="summary", reasons=False),
+    "explained-reasons": PromptSettings(explanations=True),
+}
+"""How a language model is told of a trial, by name; the whole history unless it is a summary."""
 TOLD = PromptSettings(reasons=False, tell_limit=False)
 """Told raw, with the whole history, of which the tiny model reads the end."""
 NETWORK = LanguageModelSettings("transformer", layers=2, width=64, heads=4, hidden=128)
@@ -78,11 +100,133 @@ def tiny_language_model(folder: Path, actions: int, seed: int, updates: int = 60
     )
 
 
+def language_batch(each: Tasks, actions: int, trials: int) -> HostBatch:
+    """The first of the tasks that all agents play, for agents on the host."""
+    env = trial_settings(actions, False).around(each.env)
+    params = env.make_params(**dict(each.params))
+    vec = VectorEnv(env, trials, resets="synchronous", params=params, steps_per_trial=actions + 1)
+    return HostBatch(vec, keep_trial_step)
+
+
 def language_row(
-    model: ChatModel, folder: Path, each: Tasks, actions: int, trials: int, seed: int, best: object
-) -> Tested:
-    """What a language model comes to on the first of the tasks that all others play."""
-    vec = single_trial_batch(trial_settings(actions, False).around(each.env), trials, actions)
-    result = play_trials(named_key(seed, "tasks"), vec, model, folder, TOLD, max_tokens=16)
+    model: ChatModel,
+    folder: Path,
+    batch: HostBatch,
+    seed: int,
+    best: object,
+    settings: PromptSettings = TOLD,
+    *,
+    budget: Budget | Ledger = UNLIMITED,
+    max_tokens: int = 16,
+    at_once: int = 8,
+) -> tuple[Tested | None, LanguageTrials]:
+    """What a language model comes to on the first of the tasks that all others play.
+
+    Where the budget ends before all trials do, the row is made of the first trials that are whole;
+    None if there are none.
+    """
+    result = play_trials(
+        named_key(seed, "tasks"),
+        batch,
+        model,
+        folder,
+        settings,
+        budget=budget,
+        max_tokens=max_tokens,
+        at_once=at_once,
+        check_model=False,
+    )
     print(result.in_words(), flush=True)
-    return Tested(result.trials, np.asarray(best)[:trials])
+    cut = [report.status in ("budget spent", "interrupted") for report in result.reports]
+    whole = cut.index(True) if True in cut else len(cut)
+    if whole == 0:
+        return None, result
+    trials = TrialRecords(*(None if x is None else x[:whole] for x in result.trials))
+    usage = sum((report.usage for report in result.reports[:whole]), Usage(0, 0, 0))
+    return Tested(trials, np.asarray(best)[:whole], usage=usage), result
+
+
+def schema_of(each: Tasks, prompt: str) -> str:
+    """What holds a model's answers to the actions of tasks."""
+    return schema_request(action_schema(each.env.action_space()), PROMPTS[prompt].reasons)
+
+
+def unexplained(sets: Mapping[str, Tasks], prompts: Sequence[str]) -> str | None:
+    """The first environment whose explanation is wanted and missing, by name; None if all are."""
+    if not any(PROMPTS[prompt].explanations for prompt in prompts):
+        return None
+    return next((w for w, each in sets.items() if explanation_of(each.env.name) is None), None)
+
+
+def language_rows(
+    options: LanguageModelOptions,
+    ledger: Ledger,
+    folder: Path,
+    sets: Mapping[str, Tasks],
+    best: Mapping[str, object],
+    actions: int,
+    trials: int,
+    seed: int,
+) -> Iterator[tuple[str, str, Tested | None, str]]:
+    """The model's trials on all sets of tasks with all prompts, until its budget is spent.
+
+    Yields:
+      Tasks, the row's name, its trials (None where none is whole), and what to say of it.
+    """
+    for where, each in sets.items():
+        batch = language_batch(each, actions, trials)
+        for prompt in options.prompts:
+            if ledger.exhausted:
+                return
+            tested, result = language_row(
+                options.client(schema_of(each, prompt)),
+                folder / f"{where}-{prompt}".replace(":", "-"),
+                batch,
+                seed,
+                best[where],
+                PROMPTS[prompt],
+                budget=ledger,
+                max_tokens=options.max_tokens,
+                at_once=options.at_once,
+            )
+            whole = 0 if tested is None else len(tested.trials.length)
+            note = "" if whole == trials else _cut(f"{where}, {prompt}", whole, result)
+            yield where, f"**{options.name} ({prompt})**", tested, note
+
+
+def _cut(what: str, whole: int, result: LanguageTrials) -> str:
+    """What is said where not all trials are whole."""
+    text = f"{what}: {whole} of {len(result.reports)} trials are whole"
+    stopped = [report for report in result.reports if report.status == "interrupted"]
+    return f"{text} ({stopped[-1].faults[-1]})" if stopped else text
+
+
+def expected_usage(
+    sets: Mapping[str, Tasks], prompts: Sequence[str], actions: int, trials: int, seed: int
+) -> Usage:
+    """Requests and tokens read, if every answer names an action and nothing else.
+
+    One trial of each kind is played with actions at random, and stands for all.
+    """
+    total = Usage(0, 0, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        for where, each in sets.items():
+            batch = language_batch(each, actions, 1)
+            model = _at_random(each.env)
+            for prompt in prompts:
+                place = Path(folder) / f"{where}-{prompt}".replace(":", "-")
+                key = named_key(seed, "tasks")
+                usage = play_trials(key, batch, model, place, PROMPTS[prompt]).usage
+                total += Usage(*(trials * count for count in usage))
+    return total
+
+
+def _at_random(env: Environment) -> FakeModel:
+    """Names an action at random."""
+    space = env.action_space()
+
+    def answer(messages: Sequence[Message], seed: int) -> str:
+        action = np.asarray(space.sample(jax.random.key(seed)))
+        return f"[{WORD}: {written(action, 3).strip('[]')}]"
+
+    return FakeModel(answer)

@@ -35,11 +35,13 @@ class Tested(NamedTuple):
       best: `bool[N, A]`, the best actions at the start.
       means: float `[N, A]`, what each arm of a bandit pays on average; None of other tasks, and in
         the space that all families fit into.
+      usage: requests and tokens of a language model; None of other agents.
     """
 
     trials: TrialRecords
     best: Any
     means: Any = None
+    usage: Any = None
 
 
 def played(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from gpicljax.checks import Count, Natural, Range, check_choice
+from gpicljax.llm.options import LanguageModelOptions
 from gpicljax.runs import LoadedAgent, load_agent, shipped_model
 from gpicljax.runs.distributed import log_once
 from gpicljax.runtime import (
@@ -23,8 +25,14 @@ from gpicljax.runtime import (
     run_experiment,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
+    PROMPTS,
+    expected_usage,
+    language_batch,
     language_row,
+    language_rows,
+    schema_of,
     tiny_language_model,
+    unexplained,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import (
     CONDITIONS,
@@ -58,8 +66,10 @@ class Config(TrainingConfig):
       replicas: Trials that each agent is tested in, each on a task of its own.
       controls: Whether trained agents are tested without their memory, without rewards, and with
         another trial's context, too, on their own family; an agent of all families, on lakes.
-      conversations: Trials of the tiny language model on each of the bandits; 0 for none of it.
-      reading: Updates of its training.
+      conversations: Trials of a language model on each set of tasks; 0 for none of it.
+      reading: Updates of the training of a tiny language model, which plays the bandits; 0 for none
+        of it.
+      llm: The language model that plays all sets of tasks.
     """
 
     agents: tuple[str, ...] = tuple(SHIPPED)
@@ -69,12 +79,17 @@ class Config(TrainingConfig):
     replicas: Count = 1000
     controls: bool = True
     conversations: Natural = 4
-    reading: Count = 600
+    reading: Natural = 600
+    llm: LanguageModelOptions = LanguageModelOptions(prompts=("explained",))
 
     def validate(self) -> None:
         """Refuses agents that nothing is known of."""
         super().validate()
         check_config(bool(self.tests), "tests", self.tests, "at least one")
+        if self.llm.asks:
+            self.llm.check_prompts(PROMPTS)
+            accepted = "1 or more, where a language model is to play"
+            check_config(self.conversations > 0, "conversations", self.conversations, accepted)
         for name in self.agents:
             family, colon, learner = name.partition(":")
             check_config(bool(colon), "agents", name, "FAMILY:LEARNER")
@@ -176,10 +191,20 @@ def trained(
     return found
 
 
-def compared(
-    config: Config, folder: Path, loaded: dict[str, list[LoadedAgent]]
-) -> dict[str, dict[str, list[Tested]]]:
-    """The trials of all agents, by tasks and agent."""
+class Compared(NamedTuple):
+    """What the report is made from.
+
+    Attributes:
+      tests: the trials of all agents, by tasks and agent.
+      notes: what else there is to say of the language model that was asked.
+    """
+
+    tests: dict[str, dict[str, list[Tested]]]
+    notes: tuple[str, ...] = ()
+
+
+def compared(config: Config, folder: Path, loaded: dict[str, list[LoadedAgent]]) -> Compared:
+    """The trials of all agents."""
     tests: dict[str, dict[str, list[Tested]]] = {}
     began = time.monotonic()
 
@@ -196,24 +221,68 @@ def compared(
             tests[where] |= {f"**{shown}**": seeds for shown, seeds in agents.items()}
         done(name)
     bandits = [where for where in ("two-arms", "ten-arms") if where in sets]
-    if config.conversations and bandits:
+    if config.conversations and config.reading and bandits:
         model = tiny_language_model(folder / "teacher", config.actions, config.seed, config.reading)
         size = sum(x.size for x in jax.tree.leaves(model.params))
         for where in bandits:
             best = tests[where]["oracle"][0].best
-            told = folder / where, sets[where], config.actions, config.conversations, config.seed
-            row = language_row(model, *told, best)
-            tests[where][f"**language model of {size:,} parameters**"] = [row]
+            batch = language_batch(sets[where], config.actions, config.conversations)
+            row, _ = language_row(model, folder / where, batch, config.seed, best)
+            if row is not None:
+                tests[where][f"**language model of {size:,} parameters**"] = [row]
         done("a tiny language model")
-    return tests
+    return Compared(tests, asked_model(config, folder, tests, done) if config.llm.asks else ())
+
+
+def asked_model(
+    config: Config,
+    folder: Path,
+    tests: dict[str, dict[str, list[Tested]]],
+    done: Callable[[str], None],
+) -> tuple[str, ...]:
+    """Adds the rows of the language model behind an endpoint; what the report says of them."""
+    ledger = config.llm.ledger(log_once if config.progress else None)
+    best = {where: agents["oracle"][0].best for where, agents in tests.items()}
+    sizes = config.actions, config.conversations, config.seed
+    notes = []
+    for where, name, tested, note in language_rows(
+        config.llm, ledger, folder, tests_of(config), best, *sizes
+    ):
+        if tested is not None:
+            tests[where][name] = [tested]
+        notes += [note] if note else []
+        done(f"{name.strip('*')} on {where}")
+    return config.llm.spent(ledger), *notes
+
+
+def asked_in_words(config: Config) -> dict[str, str]:
+    """Which language model is asked, and in a dry run how much; else its server is tried first.
+
+    Raises:
+      ValueError: for a server, a key or a model that is not there, or a task without explanation.
+    """
+    if not config.llm.asks:
+        return {}
+    sets, prompts = tests_of(config), config.llm.prompts
+    strange = unexplained(sets, prompts)
+    accepted = f"raw or summary: nothing is known that explains {strange}"
+    check_config(strange is None, "llm.prompts", prompts, accepted)
+    if config.dry_run:
+        usage = expected_usage(sets, prompts, config.actions, config.conversations, config.seed)
+        return {"language model": config.llm.expected(usage)}
+    first = next(iter(sets.values()))
+    config.llm.check(schema_of(first, prompts[0]))
+    return {"language model": f"{config.llm.name}, {', '.join(prompts)}"}
 
 
 def build(config: Config) -> Program:
     """Nothing is trained here: `with_agents` has trained what was missing."""
+    details = asked_in_words(config)
     loaded = loaded_agents(config)
     folder = config.runs_dir / "in_context_rl" / config.run_name / "conversations"
     return Program(
         title=f"{len(config.agents)} trained agents, on {', '.join(tests_of(config))}",
+        details=details,
         host_measures=lambda: compared(config, folder, loaded),
     )
 

@@ -35,7 +35,8 @@ LEGEND = (
     "which at least one of them ended well; `regret`: over all actions, those not taken included. "
     "`last 20`: mean reward of the last 20 episodes; `suffix failures`: trials whose second half "
     "never takes the best action; `least action`: how often the least-taken action was, times the "
-    "number of actions; `invalid`: share of a language model's answers that name no action."
+    "number of actions; `invalid`: share of a language model's answers that name no action; "
+    "`tokens`: read and written by a language model in all trials of the row."
 )
 
 Tests = Mapping[str, Mapping[str, Sequence[Any]]]
@@ -143,6 +144,7 @@ def rows_of(tests: Tests) -> list[dict[str, Any]]:
                     "seeds": [s.mean for s in each],
                     "trials": counts[0],
                     "regret": mean_interval(regret) if bandit else None,
+                    "usage": seeds[0].usage,
                     **means,
                 }
             )
@@ -155,7 +157,9 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     names = ["tasks", "agent", "score", "actions", "ended", "success", "episode reward"]
     names += ["return", "last 20", "regret"]
     names += ["suffix failures", "least action", *(["invalid"] if told else [])]
-    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    asked = any(row["usage"] is not None for row in rows)
+    shown = [*names, *(["tokens"] if asked else [])]
+    lines = [f"| {' | '.join(shown)} |", "|---" * len(shown) + "|"]
     for row in rows:
         regret = row["regret"]
         regret = "" if regret is None or np.isnan(regret.mean) else cell(regret, 2)
@@ -164,7 +168,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
             for key, digits in zip(_MEANS, (1, 1, 2, 3, 3, 3, 2, 2, 2), strict=True)
         ]
         cells = [row["tasks"], row["agent"], cell(row["score"]), *numbers[:6], regret]
-        lines.append(f"| {' | '.join([*cells, *numbers[6:]][: len(names)])} |")
+        cells = [*cells, *numbers[6:]][: len(names)]
+        if asked:
+            cells.append("" if row["usage"] is None else f"{row['usage'].total:,}")
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -173,6 +180,9 @@ def results_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         f"{row['tasks']}: {row['agent']}": {
             "score": row["score"].mean,
+            "trials": row["trials"],
+            "tokens read": None if row["usage"] is None else row["usage"].prompt,
+            "tokens written": None if row["usage"] is None else row["usage"].completion,
             "low": row["score"].low,
             "high": row["score"].high,
             "seeds": row["seeds"],
@@ -323,7 +333,7 @@ def icl_records(tests: Tests, shown: Mapping[str, str] | None = None) -> list[IC
 
 def table_report(outcome: RunResult) -> Report:
     """The table of `in_context_rl.py`, and its figures."""
-    config, tests = outcome.config, outcome.host_measured
+    config, (tests, notes) = outcome.config, outcome.host_measured
     learners = {}
     for where, agents in tests.items():
         mine = [name for name in agents if name.startswith("**") and ", " not in name]
@@ -348,6 +358,7 @@ def table_report(outcome: RunResult) -> Report:
         "",
         table(rows),
         "",
+        *(f"{note}\n" for note in notes),
         "Reward by actions taken before:",
         "",
         *(f"- {where}, {learners[where]}: {profile}" for where, profile in profiles.items()),

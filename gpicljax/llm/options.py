@@ -1,0 +1,215 @@
+"""The language model that a study asks: one group of options for all studies.
+
+A study has it as the field `llm` of its configuration, so that its flags are `--llm.endpoint`,
+`--llm.model` and so on everywhere. Which prompts there are is the study's own affair.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Collection
+from typing import Annotated, Literal
+
+from gpicljax.checks import Count, Natural, Range, check
+from gpicljax.llm.budget import Budget, Ledger
+from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage
+from gpicljax.llm.weights import serve_weights
+
+_SILENCE = 10.0  # seconds between two lines about the requests so far
+_PROBE_TOKENS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModelOptions:
+    """Which language model is asked, how, and how much.
+
+    Attributes:
+      endpoint: Address of a language model, up to /v1; without one, none is asked.
+      local: A small model to be served on this machine in place of an endpoint.
+      model: Its name there.
+      key_variable: Environment variable with the key; empty where none is needed. An endpoint on
+        this machine needs none.
+      temperature: How random its choices are; by default the server's own.
+      structured: Whether the server holds answers to a JSON schema that is made from what can be
+        answered; some servers know none.
+      prompts: How it is asked, by the study's names; each is a row.
+      max_queries: Requests of the whole run, at most; 0 for no limit.
+      budget_tokens: Tokens that the whole run reads and writes, at most; 0 for no limit.
+      max_tokens: Tokens of a reply, at most.
+      at_once: Requests that are made at the same time.
+      timeout: Seconds after which a request is given up.
+
+    Example:
+      >>> options = LanguageModelOptions("http://127.0.0.1:8080/v1", model="tiny")
+      >>> options.asks, LanguageModelOptions().asks
+      (True, False)
+    """
+
+    endpoint: str | None = None
+    local: Literal["smollm2"] | None = None
+    model: str = "gpt-4o-mini"
+    key_variable: str = "OPENAI_API_KEY"
+    temperature: Annotated[float, Range(0)] | None = None
+    structured: bool = False
+    prompts: tuple[str, ...] = ()
+    max_queries: Natural = 0
+    budget_tokens: Natural = 0
+    max_tokens: Count = 512
+    at_once: Count = 8
+    timeout: Annotated[float, Range(above=0)] = 60.0
+
+    def validate(self) -> None:
+        """Refuses two models at once."""
+        both = self.endpoint is not None and self.local is not None
+        check(not both, "local", self.local, "none beside an endpoint")
+
+    def check_prompts(self, known: Collection[str]) -> None:
+        """Refuses prompts that a study does not have.
+
+        Raises:
+          ValueError: for none at all, or the first that is not known.
+        """
+        check(bool(self.prompts), "llm.prompts", self.prompts, ", ".join(known))
+        for name in self.prompts:
+            check(name in known, "llm.prompts", name, ", ".join(known))
+
+    @property
+    def asks(self) -> bool:
+        """Whether a language model is asked at all."""
+        return self.endpoint is not None or self.local is not None
+
+    @property
+    def name(self) -> str:
+        """The model's, in tables."""
+        return self.local or self.model
+
+    def client(self, schema: str = "{}") -> ChatModel:
+        """The model.
+
+        Args:
+          schema: what holds answers to a form (see `prompts.schema_request`); it is sent where
+            answers are to be structured.
+
+        Raises:
+          ValueError: for an address that is none, or without what the local model needs.
+        """
+        from gpicljax.llm.client import OpenAICompatible, is_local
+
+        endpoint = self.endpoint if self.local is None else serve_weights(self.local)
+        assert endpoint is not None, "the study asks no language model"
+        key: str | None = self.key_variable or None
+        if self.local or (is_local(endpoint) and not os.environ.get(self.key_variable)):
+            key = None
+        return OpenAICompatible(
+            endpoint,
+            self.name,
+            key_variable=key,
+            temperature=self.temperature,
+            timeout=self.timeout,
+            options=schema if self.structured else "{}",
+        )
+
+    def check(self, schema: str = "{}") -> None:
+        """Refuses, before anything is trained or paid for, what the model's server refuses.
+
+        The list of models costs nothing. Where answers are to be structured, one short request
+        shows whether the server accepts schemas.
+
+        Raises:
+          ValueError: names the option, what was given and what is accepted.
+        """
+        if not self.asks:
+            return
+        model = self.client(schema)
+        model.check()
+        if not self.structured or schema == "{}":
+            return
+        try:
+            model([Message("user", "Hello")], max_tokens=_PROBE_TOKENS, seed=0)
+        except ModelError as error:
+            if error.fault in ("refused", "unknown", "broken"):
+                accepted = f"False, for a server that refuses JSON schemas ({error})"
+                check(False, "structured", True, accepted)
+
+    def ledger(self, tell: Callable[[str], None] | None = None) -> Ledger:
+        """What the whole run may spend, shared by all of its conversations.
+
+        Args:
+          tell: prints a line about the requests so far, at most one in ten seconds; None for none.
+        """
+        budget = Budget(requests=self.max_queries or None, tokens=self.budget_tokens or None)
+        return Ledger(budget, None if tell is None else _Telling(self.name, tell))
+
+    def expected(self, usage: Usage) -> str:
+        """What a run is expected to come to, and whether that is within its limits.
+
+        Args:
+          usage: requests and the tokens of their prompts; what is written is bounded by the
+            options.
+
+        Example:
+          >>> LanguageModelOptions(model="tiny").expected(Usage(6_700_000, 0, 800))
+          'tiny: 800 requests, about 6,700,000 tokens read, at most 409,600 written'
+        """
+        written = usage.requests * self.max_tokens
+        text = (
+            f"{self.name}: {usage.requests:,} requests, about {usage.prompt:,} tokens read, at "
+            f"most {written:,} written"
+        )
+        limits = [
+            f"{limit:,} {what}"
+            for limit, what, need in (
+                (self.max_queries, "requests", usage.requests),
+                (self.budget_tokens, "tokens", usage.prompt),
+            )
+            if 0 < limit < need
+        ]
+        return f"{text}; it stops at {' or '.join(limits)}" if limits else text
+
+    def spent(self, ledger: Ledger) -> str:
+        """What a run has come to, and whether it was stopped by its limits.
+
+        Example:
+          >>> options = LanguageModelOptions(model="tiny", max_queries=100)
+          >>> options.spent(options.ledger())
+          'tiny: 0 requests, 0 tokens read, 0 written.'
+        """
+        text = f"{self.name}: {used(ledger.spent)}."
+        if not ledger.exhausted:
+            return text
+        limits = [
+            f"{flag} {limit:,}"
+            for flag, limit in (
+                ("--llm.max-queries", self.max_queries),
+                ("--llm.budget-tokens", self.budget_tokens),
+            )
+            if limit
+        ]
+        return f"{text} Asking stopped at {' or '.join(limits)}: what was not asked is not counted."
+
+
+def used(usage: Usage) -> str:
+    """Requests and tokens.
+
+    Example:
+      >>> used(Usage(61_000, 2_300, 120))
+      '120 requests, 61,000 tokens read, 2,300 written'
+    """
+    return (
+        f"{usage.requests:,} requests, {usage.prompt:,} tokens read, {usage.completion:,} written"
+    )
+
+
+class _Telling:
+    """Tells how far the requests are, now and then."""
+
+    def __init__(self, name: str, tell: Callable[[str], None]) -> None:
+        self._name, self._tell, self._last = name, tell, time.monotonic()
+
+    def __call__(self, spent: Usage) -> None:
+        now = time.monotonic()
+        if now - self._last >= _SILENCE:
+            self._last = now
+            self._tell(f"{self._name}: {used(spent)}")

@@ -1,0 +1,113 @@
+"""A language model behind an endpoint as a row of the table of in-context RL."""
+
+import jax
+import numpy as np
+import pytest
+
+from gpicljax.interface import Agent
+from gpicljax.llm.chat import FakeModel
+from gpicljax.llm.options import LanguageModelOptions
+from gpicljax.llm.serving import serve_chat_model
+from gpicljax.runtime import named_key
+from gpicljax.systems.in_context_rl.studies.in_context_rl import language, playing, program
+from gpicljax.systems.in_context_rl.studies.in_context_rl.report import rows_of, table
+from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS
+
+pytest.importorskip("httpx")
+
+ACTIONS = 6
+LAKES = {"lakes": TESTS["lakes"]}
+
+
+def test_a_language_model_plays_the_tasks_that_the_others_play(tmp_path):
+    def down(keys, params, carry, timestep):
+        return jax.numpy.ones(len(keys), int), {}, carry
+
+    env, params = TESTS["lakes"].trials(ACTIONS)
+    agent, key = Agent(lambda batch: (), down), named_key(0, "tasks")
+    other = jax.jit(lambda: playing.played(key, env, params, 8, agent, ()))()
+    model = FakeModel("[SELECT: 1]", name="down")
+    with serve_chat_model(model) as endpoint:
+        given = LanguageModelOptions(endpoint, model="down", prompts=("raw", "summary"))
+        ledger = given.ledger()
+
+        def rows(ledger):
+            best = {"lakes": other.best}
+            return [*language.language_rows(given, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)]
+
+        found = rows(ledger)
+        assert [(name, note) for _, name, _, note in found] == [
+            ("**down (raw)**", ""),
+            ("**down (summary)**", ""),
+        ]
+        assert model.requests == ledger.spent.requests == 2 * 3 * ACTIONS
+        for _, _, tested, _ in found:
+            for name in ("actions", "rewards", "ends", "length"):
+                mine, theirs = (getattr(x.trials, name) for x in (tested, other))
+                np.testing.assert_array_equal(mine, theirs[:3])
+            assert tested.usage.requests == 3 * ACTIONS and tested.best.shape == (3, 4)
+        # What is on disk is not asked again.
+        rows(given.ledger())
+        assert model.requests == 2 * 3 * ACTIONS
+        expected = language.expected_usage(LAKES, given.prompts, ACTIONS, 3, 0)
+        assert expected.requests == 2 * 3 * ACTIONS
+        assert expected.prompt == pytest.approx(ledger.spent.prompt, rel=0.2)
+    agents = {"random": [other], "oracle": [other], "**down (raw)**": [found[0][2]]}
+    told = table(rows_of({"lakes": agents})).splitlines()
+    assert told[0].endswith("| tokens |") and told[2].endswith("|  |")
+    assert told[-1].endswith(f"| {found[0][2].usage.total:,} |")
+
+
+def test_a_budget_ends_the_rows_and_that_is_said(tmp_path):
+    model = FakeModel("[SELECT: 1]", name="down")
+    with serve_chat_model(model) as endpoint:
+        given = LanguageModelOptions(
+            endpoint, model="down", prompts=("raw", "summary"), max_queries=2 * ACTIONS, at_once=1
+        )
+        ledger, best = given.ledger(), {"lakes": np.ones((3, 4), bool)}
+        (row,) = language.language_rows(given, ledger, tmp_path, LAKES, best, ACTIONS, 3, 0)
+    _, _, tested, note = row
+    whole = 0 if tested is None else len(tested.trials.length)
+    assert whole < 3 and note == f"lakes, raw: {whole} of 3 trials are whole"
+    assert model.requests == 2 * ACTIONS and "--llm.max-queries 12" in given.spent(ledger)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--llm.endpoint=http://127.0.0.1:9/v1"], "--llm.endpoint: got 'http://127.0.0.1:9/v1"),
+        (["--llm.endpoint=https://a.example/v1"], "--llm.key-variable: got 'no OPENAI_API_KEY in"),
+        (["--llm.endpoint=http://a/v1", "--llm.prompts", "x"], "--llm.prompts: got 'x'"),
+        (["--llm.endpoint=http://a/v1", "--conversations=0"], "--conversations: got 0"),
+    ],
+)
+def test_a_missing_model_is_refused_before_anything_is_trained(
+    flags, message, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    untrained = ["--agents", "two-arms:dpt", f"--runs-dir={tmp_path}"]
+    with pytest.raises(SystemExit) as error:
+        program.main([*untrained, *flags])
+    said = capsys.readouterr().err
+    assert error.value.code == 2 and message in said and said.count("\n") == 1
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.slow
+def test_the_table_has_the_model_and_the_dry_run_its_price(tmp_path, capsys):
+    model = FakeModel('{"answer": "[SELECT: 1]"}', name="one")
+    small = ["--agents", "--tests", "two-arms", "4x4", "--actions=10", "--replicas=8"]
+    small += ["--conversations=2", "--reading=0", "--no-progress", f"--runs-dir={tmp_path}"]
+    with serve_chat_model(model) as endpoint:
+        flags = [*small, f"--llm.endpoint={endpoint}", "--llm.model=one", "--llm.structured"]
+        assert program.main([*flags, "--dry-run"]) is None
+        assert "one: 40 requests, about" in capsys.readouterr().out and model.requests == 0
+        program.main([*flags, "--llm.max-queries=20"])
+        said = capsys.readouterr().out
+        assert "| two-arms | **one (explained)** |" in said and "4x4 | **one" not in said
+        assert "Asking stopped at --llm.max-queries 20" in said
+        # With more to spend, the same run goes on where it was left.
+        program.main([*flags, "--resume"])
+        said = capsys.readouterr().out
+        assert "| 4x4 | **one (explained)** |" in said and "one: 40 requests" in said
+        assert model.requests == 40 + 4  # and two in each run that try whether schemas are known

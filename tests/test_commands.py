@@ -101,7 +101,7 @@ NOT_RUN = {
     "code=": "of a cluster's script",
     "if [": "of a cluster's script",
     "exit": "of a cluster's script",
-    "python experiments/mental_modelling.py --endpoint": "asks a language model",
+    "python experiments/mental_modelling.py --llm": "asks a language model",
     "python experiments/mental_modelling.py": "an hour; a results page has its outcome",
     "python experiments/gradual_learning.py": "an hour and more; results pages have the outcomes",
     "python experiments/maze_world.py": "half an hour and more; results pages have the outcomes",

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from gpicljax.llm.chat import FakeModel
+from gpicljax.llm.options import LanguageModelOptions
+from gpicljax.llm.serving import serve_chat_model
+from gpicljax.systems.mental_modelling.data import episode_from_actions
 from gpicljax.systems.mental_modelling.data.stored import load_episodes
+from gpicljax.systems.mental_modelling.measures.questions import build_queries
 from gpicljax.systems.mental_modelling.measures.results import load_rows
 from gpicljax.systems.mental_modelling.studies.mental_modelling import program as experiment
+from gpicljax.systems.mental_modelling.studies.mental_modelling.config import Config
+from gpicljax.systems.mental_modelling.studies.mental_modelling.language import told
 
 
 def episode(path, seed, steps=14):
@@ -28,12 +34,21 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
     assert load_episodes("data/MountainCar-v0/mine_1").agents == ("mine 1",) * 2
     small = ["--reader.updates", "2", "--reader.layers", "1", "--reader.width", "8"]
     small += ["--reader.heads", "1", "--histories", "0", "2", "5", "40", "--no-progress"]
+    # A model that is not there is refused before a reader is trained.
+    with pytest.raises(SystemExit) as error:
+        experiment.main(["--data", "data", "--llm.endpoint=http://127.0.0.1:9/v1"])
+    said = capsys.readouterr().err
+    assert error.value.code == 2 and said.startswith("error: --llm.endpoint: got 'http://127")
     # A language model is asked some of the same, and its replies are kept.
     model = FakeModel("[ANSWER: 1]")
-    monkeypatch.setattr(experiment, "_model", lambda config: model)
     small += ["--asked", "3", "--other-kinds"]
-    outcome = experiment.main(["--data", "data", *small])
+    with serve_chat_model(model) as endpoint:
+        asked = [f"--llm.endpoint={endpoint}", "--llm.model=fake"]
+        assert experiment.main(["--data", "data", *small, *asked, "--dry-run"]) is None
+        assert "fake: 45 requests, about" in capsys.readouterr().out and model.requests == 0
+        outcome = experiment.main(["--data", "data", *small, *asked])
     said = capsys.readouterr().out
+    assert "fake: 45 requests" in said and "stopped" not in said
     assert "| MountainCar-v0 | next action |" in said and "87.1 (Llama3-70b)" in said
     rows, compared, about = load_rows(outcome.run.path / "results.json")
     # A history of 40 is longer than the episodes, and is left out.
@@ -55,10 +70,30 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
     assert {"MountainCar_history.png", "MountainCar_elements.png", "tasks.png"} <= figures
 
 
+def test_a_budget_leaves_out_what_was_not_asked(tmp_path):
+    asked = build_queries(episode_from_actions([0, 1, 1, 0, 1] * 4), "next_action", history=2)
+    model = FakeModel('{"answer": "[ANSWER: 1]"}', name="fake")
+    with serve_chat_model(model) as endpoint:
+        options = LanguageModelOptions(
+            endpoint,
+            model="fake",
+            prompts=("no-instructions", "no-reasoning"),
+            structured=True,
+            max_queries=5,
+        )
+        config = Config(llm=options, runs_dir=tmp_path, asked=9)
+        ledger = options.ledger()
+        ((prompt, some, said),) = told(config, asked, ledger)
+    assert prompt == "no-instructions" and model.requests == 5
+    assert len(some.truth) == len(said.answers.parsed) == 5 and said.answers.parsed.all()
+    assert "Asking stopped at --llm.max-queries 5" in options.spent(ledger)
+
+
 def test_what_cannot_be_measured_is_refused(tmp_path, capsys):
     for arguments, message in (
         (["--data", str(tmp_path)], "accepted: a folder with episodes of any task"),
         (["--questions", "next"], "questions: got"),
+        (["--llm.prompts", "rude"], "--llm.prompts: got 'rude'"),
         (["--histories", "41"], "histories: got"),
         (["collect", "--tasks", "Chess"], "tasks: got"),
     ):

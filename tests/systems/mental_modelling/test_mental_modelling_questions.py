@@ -1,5 +1,8 @@
 """Questions about agents in words: what is told and hidden, what is read, what is kept."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 
@@ -24,6 +27,7 @@ from gpicljax.systems.mental_modelling.measures.scoring import score_answers
 from gpicljax.systems.mental_modelling.prompts.questions import (
     QuestionSettings,
     answer_in,
+    answer_schema,
     is_echo,
     question_messages,
     question_text,
@@ -142,6 +146,29 @@ def test_the_last_answer_counts_and_nothing_else_is_one():
     lake = episode_from_actions([0, 1, 0], [3, 2, 1], num_states=16, environment="FrozenLake-v1")
     squares = build_queries(lake, "next_state", history=1)
     assert answer_in("[ANSWER: 15]", squares) == [15] and answer_in("[ANSWER: 16]", squares) is None
+
+
+def test_schemas_hold_to_the_forms_that_are_read():
+    lake = episode_from_actions([0, 1, 0], [3, 2, 1], num_states=16, environment="FrozenLake-v1")
+    swing = episode_from_actions([0.5, -0.5, 0.1], action_space=Box(-2.0, 2.0))
+    for queries, right, wrong in (
+        (build_queries(car(), "next_action", history=1), "[ANSWER: 2]", "[ANSWER: 3]"),
+        (build_queries(car(), "next_state", history=1), "[ANSWER: increase, decrease]", "increase"),
+        (build_queries(car(), "argue", history=1), "[ANSWER: yes]", "[ANSWER: 1]"),
+        (build_queries(lake, "next_state", history=1), "[ANSWER: 15]", "[ANSWER: 16]"),
+        (build_queries(swing, "next_action", history=1), "[ANSWER: 9]", "[ANSWER: 10]"),
+        (
+            build_queries(swing, "next_action", history=1, form="absolute"),
+            "[ANSWER: -1.25]",
+            "[ANSWER: number]",
+        ),
+    ):
+        request = json.loads(answer_schema(queries, RAW))
+        form = request["response_format"]["json_schema"]["schema"]["properties"]
+        assert list(form) == ["reasons", "answer"]
+        assert re.match(form["answer"]["pattern"], right)
+        assert not re.match(form["answer"]["pattern"], wrong)
+        assert answer_in(json.dumps({"reasons": "It is so.", "answer": right}), queries) is not None
 
 
 def test_the_form_of_an_answer_is_no_answer(tmp_path):

@@ -16,7 +16,7 @@ import numpy as np
 from gpicljax.checks import check, check_fields
 from gpicljax.llm.chat import Message
 from gpicljax.llm.parsing import marked
-from gpicljax.llm.prompts import pay, written
+from gpicljax.llm.prompts import NUMBER_PATTERN, entries_schema, pay, schema_request, written
 from gpicljax.spaces import Box, Discrete
 from gpicljax.systems.mental_modelling.measures.questions import (
     DECREASE,
@@ -30,6 +30,7 @@ WORD = "ANSWER"
 CHANGES = {DECREASE: "decrease", INCREASE: "increase", UNCHANGED: "unchanged"}
 """Words for classes of change."""
 _VOTES = {"yes": 1, "no": 0}
+_NUMBERED = ("discrete", "bins")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +149,28 @@ def question_messages(
     """
     told = Message("system", system_text(queries, settings))
     return [told, Message("user", question_text(queries, number, settings))]
+
+
+def answer_schema(queries: Queries, settings: QuestionSettings = DEFAULT) -> str:
+    """What a request has besides, so that a server is held to the form that is asked for.
+
+    See `llm.prompts.schema_request`; `answer_in` reads the replies.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
+      >>> from gpicljax.systems.mental_modelling.measures import build_queries
+      >>> asked = build_queries(episode_from_actions([0, 1, 1]), "next_action", history=2)
+      >>> "(0|1)" in answer_schema(asked)
+      True
+    """
+    if queries.form == "absolute":
+        entry = NUMBER_PATTERN
+    else:
+        words = [str(n) for n in range(_count(queries))] if queries.form in _NUMBERED else []
+        words += CHANGES.values() if queries.form == "change" else []
+        words += _VOTES if queries.form == "vote" else []
+        entry = f"({'|'.join(words)})"
+    return schema_request(entries_schema([entry] * queries.truth.shape[1], WORD), settings.reasons)
 
 
 def answer_in(text: str, queries: Queries) -> list[float] | None:

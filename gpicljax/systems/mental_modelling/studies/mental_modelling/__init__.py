@@ -2,7 +2,8 @@
 
     python experiments/mental_modelling.py collect
     python experiments/mental_modelling.py
-    python experiments/mental_modelling.py --endpoint http://127.0.0.1:8080/v1 --model tiny
+    python experiments/mental_modelling.py --llm.endpoint http://127.0.0.1:8080/v1 \\
+        --llm.model NAME
     python experiments/mental_modelling.py load a.npz b.npz --env MountainCar-v0 --agent mine \
         --out runs/mental_modelling_data/quick
 

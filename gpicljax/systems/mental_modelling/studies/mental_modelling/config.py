@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from gpicljax import agents
 from gpicljax.agents import dqn
 from gpicljax.checks import Count, Natural, Range
+from gpicljax.llm.options import LanguageModelOptions
 from gpicljax.runtime import RunConfig, TrainingConfig, check_config
 from gpicljax.systems.mental_modelling.measures.questions import HISTORY_SIZES, QUESTIONS
 from gpicljax.systems.mental_modelling.measures.reader import ReaderSettings
@@ -218,12 +219,8 @@ class Config(TrainingConfig):
       queries: Queries of each question, at most.
       decimals: To which everything is rounded.
       reader: The transformer in weights; its updates.
-      endpoint: Address of a language model, up to /v1; none by default.
-      model: Its name there.
-      key_variable: Environment variable with the key; empty where none is needed.
-      prompts: How it is asked.
-      asked: How many queries of each question and history it is asked.
-      max_tokens: Tokens of a reply, at most.
+      asked: How many queries of each question and history a language model is asked.
+      llm: The language model that is asked.
     """
 
     seeds: Count = 1
@@ -237,20 +234,16 @@ class Config(TrainingConfig):
     queries: Count = 600
     decimals: Annotated[int, Range(0, 8)] = 4
     reader: ReaderSettings = ReaderSettings()
-    endpoint: str | None = None
-    model: str = "gpt-4o-mini"
-    key_variable: str = "OPENAI_API_KEY"
-    prompts: tuple[str, ...] = ("indexed",)
     asked: Count = 50
-    max_tokens: Count = 512
+    llm: LanguageModelOptions = LanguageModelOptions(prompts=("indexed",))
 
     def validate(self) -> None:
         """Refuses unknown questions and prompts, and sizes of history that are none."""
         super().validate()
         check_config(self.seeds == 1, "seeds", self.seeds, "1: intervals are over episodes")
-        for name, known in (("questions", QUESTIONS), ("prompts", tuple(PROMPTS))):
-            given = getattr(self, name)
-            check_config(bool(given) and set(given) <= set(known), name, given, ", ".join(known))
+        self.llm.check_prompts(PROMPTS)
+        known = bool(self.questions) and set(self.questions) <= set(QUESTIONS)
+        check_config(known, "questions", self.questions, ", ".join(QUESTIONS))
         check_config(bool(self.histories), "histories", self.histories, "at least one")
 
 

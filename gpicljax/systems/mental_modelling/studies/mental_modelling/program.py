@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpicljax.evaluation.records import ICLRecord, icl_record
-from gpicljax.llm.chat import ChatModel
+from gpicljax.llm.budget import Ledger
 from gpicljax.runs.distributed import log_once
 from gpicljax.runtime import Program, RunResult, check_config, named_key, run_experiment
 from gpicljax.spaces import Box
@@ -40,12 +40,11 @@ from gpicljax.systems.mental_modelling.measures.results import (
     result_row,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
-from gpicljax.systems.mental_modelling.prompts.session import LanguageAnswers, ask_questions
 from gpicljax.systems.mental_modelling.studies.mental_modelling.collect import collect, load
-from gpicljax.systems.mental_modelling.studies.mental_modelling.config import (
-    PRESETS,
-    PROMPTS,
-    Config,
+from gpicljax.systems.mental_modelling.studies.mental_modelling.config import PRESETS, Config
+from gpicljax.systems.mental_modelling.studies.mental_modelling.language import (
+    asked_in_words,
+    told,
 )
 from gpicljax.systems.mental_modelling.studies.mental_modelling.report import OTHER_KINDS, report
 
@@ -66,38 +65,52 @@ def tasks_of(config: Config) -> dict[str, list[Path]]:
 def build(config: Config) -> Program:
     """Nothing but readers is trained, and these are no agents."""
     tasks = tasks_of(config)
-    model = _model(config)
+    details = {"language model": "none"}
+    if config.llm.asks:
+        details = {"language model": asked_in_words(config, tasks, cells_of(config, tasks))}
 
     def measured() -> dict[str, Any]:
         rows: list[Row] = []
         compared: list[Comparison] = []
         records: list[ICLRecord] = []
         readers: dict[str, Any] = {}
+        ledger = config.llm.ledger(log_once if config.progress else None)
         for name, folders in tasks.items():
-            try:
-                episodes = join_episodes(*(load_episodes(folder) for folder in folders))
-            except (SavedError, ValueError) as error:
-                raise SystemExit(f"error: {error}") from error
-            some, beside, learning, about = _task(config, name, episodes, model)
+            some, beside, learning, about = _task(config, name, episodes_of(folders), ledger)
             rows += some
             compared += beside
             records += learning
             readers[name] = about
-        return {"rows": rows, "compared": compared, "icl": records, "tasks": readers}
+        spent = config.llm.spent(ledger) if config.llm.asks else ""
+        return {
+            "rows": rows,
+            "compared": compared,
+            "icl": records,
+            "about": {"tasks": readers, "language_model": spent},
+        }
 
     return Program(
         title=f"Mental modelling of agents in {', '.join(tasks)}",
-        details={"language model": model.name if model else "none"},
+        details=details,
         host_measures=measured,
     )
 
 
-def _model(config: Config) -> ChatModel | None:
-    if config.endpoint is None:
-        return None
-    from gpicljax.llm.client import OpenAICompatible
+def episodes_of(folders: list[Path]) -> Episodes:
+    """The episodes of a task's folders; the process ends with a message about a damaged one."""
+    try:
+        return join_episodes(*(load_episodes(folder) for folder in folders))
+    except (SavedError, ValueError) as error:
+        raise SystemExit(f"error: {error}") from error
 
-    return OpenAICompatible(config.endpoint, config.model, key_variable=config.key_variable or None)
+
+def cells_of(config: Config, tasks: Mapping[str, list[Path]]) -> Iterator[Queries]:
+    """All queries, by task, question, form and size of history."""
+    for folders in tasks.values():
+        _, asked = split(config, episodes_of(folders))
+        sizes = histories_of(config, asked)
+        for sized in queries_of(config, long_enough(asked, sizes), sizes):
+            yield from sized
 
 
 def split(config: Config, episodes: Episodes) -> tuple[Episodes | None, Episodes]:
@@ -260,7 +273,7 @@ def icl_of_reader(
 
 
 def _task(
-    config: Config, name: str, episodes: Episodes, model: ChatModel | None
+    config: Config, name: str, episodes: Episodes, ledger: Ledger
 ) -> tuple[list[Row], list[Comparison], list[ICLRecord], dict[str, Any]]:
     """Rows, comparisons and records of one task, and what else to report about it."""
     known, asked = split(config, episodes)
@@ -297,38 +310,15 @@ def _task(
         for queries, found in zip(asked, answers, strict=True):
             for answerer, said in found.items():
                 answered.setdefault((answerer, ""), []).append((queries, said, found[chosen]))
-            for name_of, prompt, some, said in _told(config, queries, model):
-                rule, asked_so = baseline_answers(some)[chosen], (name_of, prompt)
+            for prompt, some, said in told(config, queries, ledger) if config.llm.asks else ():
+                rule, asked_so = baseline_answers(some)[chosen], (config.llm.name, prompt)
                 answered.setdefault(asked_so, []).append((some, said.answers, rule))
                 echoes[asked_so] += said.echoes * (queries.history > 0)
-        for (answerer, prompt), told in answered.items():
-            rows += [result_row(queries, answerer, said, prompt) for queries, said, _ in told]
+        for (answerer, prompt), triples in answered.items():
+            rows += [result_row(queries, answerer, said, prompt) for queries, said, _ in triples]
             repeated = echoes[answerer, prompt]
-            compared += filter(None, [compare(told, answerer, chosen, prompt, repeated)])
+            compared += filter(None, [compare(triples, answerer, chosen, prompt, repeated)])
     return rows, compared, records, about
-
-
-def _told(
-    config: Config, queries: Queries, model: ChatModel | None
-) -> Iterator[tuple[str, str, Queries, LanguageAnswers]]:
-    """What a language model answers to some of the queries, with its name and by prompt."""
-    if model is None:
-        return
-    some = pick_queries(queries, config.asked, config.seed)
-    run = config.runs_dir / "mental_modelling" / config.run_name / "replies"
-    for prompt in config.prompts:
-        cell = f"{queries.environment}-{queries.question}-{queries.form}-{queries.history}"
-        said = ask_questions(
-            some,
-            model,
-            run / prompt / cell,
-            PROMPTS[prompt],
-            max_tokens=config.max_tokens,
-            seed=config.seed,
-        )
-        if not said.complete:
-            log_once(f"{cell}, {prompt}: {said.in_words()}")
-        yield model.name, prompt, some, said
 
 
 def main(argv: list[str] | None = None) -> RunResult | Path | None:

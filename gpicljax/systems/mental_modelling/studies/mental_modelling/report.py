@@ -169,7 +169,7 @@ def report(outcome: RunResult) -> Report:
     measured = outcome.host_measured
     folder = outcome.run.path
     rows, compared = measured["rows"], measured["compared"]
-    save_rows(folder / RESULTS, rows, compared, tasks=measured["tasks"])
+    save_rows(folder / RESULTS, rows, compared, **measured["about"])
     return draw(folder)._replace(icl=measured["icl"])
 
 
@@ -208,6 +208,7 @@ def draw(folder: Path) -> Report:
             "",
             table(found),
             *told_table(found),
+            *(["", spent] if (spent := about.get("language_model")) else []),
             "",
             f"The reader, a transformer that has read other agents, is ahead of the null on "
             f"{leads.ahead} of {leads.pairs} tasks and questions and behind it on {leads.behind}; "

@@ -1,8 +1,11 @@
 """Table 4's experiment, with a fake model: what is asked, counted, written, and asked again."""
 
+import re
+
 import pytest
 
 from gpicljax.llm.chat import FakeModel
+from gpicljax.llm.serving import serve_chat_model
 from gpicljax.systems.meta_rg.studies.meta_rg_language_models import program as experiment
 
 SMALL = ["--values", "2", "--env", "MetaRG-v1", "--episodes", "2", "--seeds", "1"]
@@ -39,6 +42,24 @@ def test_decisions_by_cell_and_seed(tmp_path, capsys, monkeypatch):
     assert sum(fake.requests for fake in models) == 0
 
 
+def test_a_served_model_is_priced_asked_and_stopped(tmp_path, capsys):
+    """The dry run counts what is asked; a limit ends the run, and that is said."""
+    model = FakeModel('{"meaning": "same"}', name="same")
+    with serve_chat_model(model) as endpoint:
+        flags = [*SMALL, "--runs-dir", str(tmp_path), "--llm.prompts", "same-first"]
+        flags += [f"--llm.endpoint={endpoint}", "--llm.model=same"]
+        assert experiment.main([*flags, "--dry-run"]) == {}
+        said = capsys.readouterr().out
+        expected = int(re.search(r"same: (\d+) requests, about", said)[1])
+        assert model.requests == 0 and not [*tmp_path.iterdir()]
+        experiment.main([*flags, "--llm.max-queries=3"])
+        assert "Asking stopped at --llm.max-queries 3" in capsys.readouterr().out
+        assert model.requests == 3 + 1  # and one that tries whether schemas are known
+        experiment.main(flags)
+        assert f"same: {expected} requests" in capsys.readouterr().out
+        assert model.requests == expected + 2
+
+
 def test_ctrl_c_writes_the_cells_that_are_whole(tmp_path, capsys, monkeypatch):
     def model(config, settings):
         if settings.different_first:
@@ -60,6 +81,8 @@ def test_ctrl_c_writes_the_cells_that_are_whole(tmp_path, capsys, monkeypatch):
         (["--env", "Recall-v0"], "env: got 'Recall-v0'"),
         (["--shots", "0"], "shots: got"),
         (["--values", "1"], "values: got 1"),
+        (["--llm.prompts", "rude"], "--llm.prompts: got 'rude'"),
+        (["--llm.endpoint", "http://127.0.0.1:9/v1"], "--llm.endpoint: got 'http://127.0.0.1:9"),
     ],
 )
 def test_bad_flags_are_refused(flags, message, capsys):

@@ -10,7 +10,6 @@ Source: section 4.4 and appendix B of the Meta-Referential Games paper.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from gpicljax.checks import check_fields
 from gpicljax.llm.chat import Message
 from gpicljax.llm.parsing import marked
-from gpicljax.llm.prompts import written
+from gpicljax.llm.prompts import schema_request, written
 
 SAME, DIFFERENT = 0, 1
 """Decisions, as `MetaRG` has them without distractors."""
@@ -35,7 +34,7 @@ class ListenerSettings:
     Attributes:
       different_first: whether the answers stand in the other order: a model that prefers what it
         reads first then errs the other way.
-      reasons: whether it is asked to think before it answers; not with a schema.
+      reasons: whether it is asked to think before it answers.
       asks_message: whether it is also asked for a message, which is not used, as in the paper.
 
     Example:
@@ -61,15 +60,9 @@ def answer_schema(settings: ListenerSettings | None = None) -> str:
 
     For `client.OpenAICompatible(..., options=answer_schema())`.
     """
-    order = (settings or ListenerSettings()).order
-    schema = {
-        "type": "object",
-        "properties": {"meaning": {"type": "string", "enum": list(order)}},
-        "required": ["meaning"],
-        "additionalProperties": False,
-    }
-    named = {"name": "decision", "strict": True, "schema": schema}
-    return json.dumps({"response_format": {"type": "json_schema", "json_schema": named}})
+    settings = settings or ListenerSettings()
+    answer = {"type": "string", "enum": list(settings.order)}
+    return schema_request(answer, settings.reasons, "meaning")
 
 
 def decision_in(text: str) -> int | None:

@@ -268,6 +268,7 @@ def asked_in_words(config: Config) -> dict[str, str]:
     accepted = f"raw or summary: nothing is known that explains {strange}"
     check_config(strange is None, "llm.prompts", prompts, accepted)
     if config.dry_run:
+        log_once("counting requests and tokens ...")
         usage = expected_usage(sets, prompts, config.actions, config.conversations, config.seed)
         return {"language model": config.llm.expected(usage)}
     first = next(iter(sets.values()))

@@ -40,6 +40,7 @@ def asked_in_words(config: Config, tasks: Iterable[str], cells: Iterable[Queries
         told = not instructed or task_text(name) is not None
         check_config(told, "llm.prompts", config.llm.prompts, accepted)
     if config.dry_run:
+        log_once("counting requests and tokens ...")
         return config.llm.expected(expected_usage(config, cells))
     schema = "{}"
     if config.llm.structured and (first := next(iter(cells), None)) is not None:

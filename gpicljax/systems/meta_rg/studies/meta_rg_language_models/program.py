@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
 import numpy as np
 
 import gpicljax
-from gpicljax.checks import Count, Natural, Range
-from gpicljax.llm.budget import Budget
-from gpicljax.llm.chat import ChatModel, FakeModel
+from gpicljax.checks import Count, Range
+from gpicljax.llm.budget import Ledger
+from gpicljax.llm.chat import ChatModel, FakeModel, Usage
+from gpicljax.llm.options import LanguageModelOptions
+from gpicljax.runs.config import as_config_error, exit_with_error
 from gpicljax.runs.distributed import log_once
 from gpicljax.runtime import RunConfig, check_config, enable_compilation_cache, parse
 from gpicljax.runtime.failures import failures_reported
@@ -27,42 +30,42 @@ from gpicljax.systems.meta_rg.prompts.sessions import ListenerSettings, answer_s
 from gpicljax.systems.meta_rg.studies.meta_rg_language_models.report import report
 from gpicljax.vector import VectorEnv
 
+_EPISODES = 8  # that a dry run plays in each cell
+PROMPTS = {
+    "same-first": ListenerSettings(),
+    "different-first": ListenerSettings(different_first=True),
+}
+"""How a listener is asked, by name."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Config(RunConfig):
     """A language model as listener to the rule-based speaker.
 
     Attributes:
-      endpoint: Address of the model, up to /v1. Without one, a fake that always says "same" shows
-        what everything looks like.
-      model: Its name there.
-      key_variable: Environment variable with the key; empty where none is needed.
-      schema: Whether to bound answers by a schema; some servers know none.
       env: `MetaRG-v0`, the paper's, or `MetaRG-v1`, without its shortcuts.
       episodes: Episodes of each seed.
       shots: S, each a column.
       samples: O, each a column.
       values: The most values of a dimension.
-      orders: Whether to ask in both orders of the answers.
-      requests: The most there may be in the whole run; 0 for no limit.
+      llm: The model that is asked; its prompts are the orders of the answers. Without an endpoint,
+        a fake that always says "same" shows what everything looks like.
     """
 
     seeds: Count = 5
-    endpoint: str | None = None
-    model: str = "gpt-4o-mini"
-    key_variable: str = "OPENAI_API_KEY"
-    schema: bool = True
     env: str = "MetaRG-v0"
     episodes: Count = 64
     shots: tuple[Count, ...] = (1, 2)
     samples: tuple[Count, ...] = (1, 4)
     values: Annotated[int, Range(2)] = 5
-    orders: bool = True
-    requests: Natural = 0
+    llm: LanguageModelOptions = LanguageModelOptions(
+        structured=True, prompts=tuple(PROMPTS), max_tokens=64
+    )
 
     def validate(self) -> None:
         """Refuses environments of another game, and counts below 1."""
         super().validate()
+        self.llm.check_prompts(PROMPTS)
         check_config(
             self.env in ("MetaRG-v0", "MetaRG-v1"), "env", self.env, "MetaRG-v0, MetaRG-v1"
         )
@@ -76,43 +79,70 @@ PRESETS = {"quick": Config(seeds=2, episodes=2, shots=(1,), samples=(1,)), "tabl
 
 def language_model(config: Config, settings: ListenerSettings) -> ChatModel:
     """The model that is asked."""
-    if config.endpoint is None:
+    if not config.llm.asks:
         return FakeModel('{"meaning": "same"}', name="always same (fake)")
-    from gpicljax.llm.client import OpenAICompatible
-
-    options: dict[str, Any] = {"options": answer_schema(settings)} if config.schema else {}
-    return OpenAICompatible(
-        config.endpoint, config.model, key_variable=config.key_variable or None, **options
-    )
+    return config.llm.client(answer_schema(settings))
 
 
 def main(argv: list[str] | None = None) -> dict[str, list[Confusion]]:
-    """Plays, and prints and writes the table; returns decisions by seed, cell by cell."""
+    """Plays, and prints and writes the table; returns decisions by seed, cell by cell.
+
+    After a dry run there are none.
+    """
     config = parse(PRESETS, argv, prog="gpicljax run meta_rg_language_models")
     enable_compilation_cache()
+    if config.dry_run:
+        log_once("counting requests and tokens ...")
+        log_once(f"language model: {config.llm.expected(expected_usage(config))}")
+        return {}
+    try:
+        config.llm.check(answer_schema(PROMPTS[config.llm.prompts[0]]))
+    except ValueError as error:
+        exit_with_error(as_config_error(error, config))
     folder = config.runs_dir / "meta_rg_language_models" / config.run_name
+    ledger = config.llm.ledger(log_once if config.progress else None)
     found: dict[str, list[Confusion]] = {}
     name = ""
+
+    def written() -> None:
+        spent = config.llm.spent(ledger) if config.llm.asks else ""
+        log_once(report(folder, name, found, spent))
+
     with failures_reported(SavedError, LockedError, ValueError):
         try:
             for cell, vec, settings in _cells(config):
+                if ledger.exhausted:
+                    break
                 model = language_model(config, settings)
                 name = model.name
                 place = folder / cell.replace(" ", "_")
-                found[cell] = [
-                    _seed(config, vec, model, settings, place, seed) for seed in range(config.seeds)
-                ]
+                found[cell] = _seeds(config, vec, model, settings, place, ledger)
                 log_once(f"{cell}: {found[cell][0].in_words()} (first seed)")
         except KeyboardInterrupt:
             log_once("stopped; the same command goes on where it was left")
             if found:
-                log_once(report(folder, name, found))
+                written()
             raise SystemExit(exit_code(signal.SIGINT)) from None
-        log_once(report(folder, name, found))
+        written()
     return found
 
 
-def _cells(config: Config) -> Iterator[tuple[str, VectorEnv, ListenerSettings]]:
+def expected_usage(config: Config) -> Usage:
+    """Requests and tokens read: the first episodes of each cell stand for all."""
+    total, model = Usage(0, 0, 0), FakeModel('{"meaning": "same"}')
+    few = min(config.episodes, _EPISODES)
+    all_of_them = config.seeds * config.episodes
+    with tempfile.TemporaryDirectory() as folder:
+        for cell, vec, settings in _cells(config, few):
+            place = Path(folder) / cell.replace(" ", "_")
+            played = play_listener(_key(config, 0), vec, model, place, settings)
+            total += Usage(*(-(-all_of_them * count // few) for count in played.usage))
+    return total
+
+
+def _cells(
+    config: Config, episodes: int | None = None
+) -> Iterator[tuple[str, VectorEnv, ListenerSettings]]:
     """The table's cells: name, episodes, and how they are asked about."""
     for samples in config.samples:
         for shots in config.shots:
@@ -120,25 +150,40 @@ def _cells(config: Config) -> Iterator[tuple[str, VectorEnv, ListenerSettings]]:
                 config.env, max_values=config.values, max_shots=shots, max_samples=samples
             )
             params = env.make_params(shots=shots, samples=samples)
-            vec = VectorEnv(env, config.episodes, resets="fresh", params=params)
-            for different_first in (False, True)[: 1 + config.orders]:
-                settings = ListenerSettings(different_first=different_first)
+            vec = VectorEnv(env, episodes or config.episodes, resets="fresh", params=params)
+            for settings in map(PROMPTS.__getitem__, config.llm.prompts):
                 yield f"O={samples} S={shots} {settings.order[0]} first", vec, settings
 
 
-def _seed(
+def _key(config: Config, seed: int) -> jax.Array:
+    return jax.random.fold_in(jax.random.key(config.seed), np.uint32(seed))
+
+
+def _seeds(
     config: Config,
     vec: VectorEnv,
     model: ChatModel,
     settings: ListenerSettings,
     folder: Path,
-    seed: int,
-) -> Confusion:
-    """The decisions of a seed's query games."""
-    key = jax.random.fold_in(jax.random.key(config.seed), np.uint32(seed))
-    budget = Budget(requests=config.requests or None)
-    played = play_listener(key, vec, model, folder / f"seed_{seed}", settings, budget=budget)
-    if played.episodes < vec.num_envs:
-        last = played.faults[-1] if played.faults else "episodes were cut"
-        log_once(f"seed {seed}: {played.episodes} of {vec.num_envs} episodes are over; {last}")
-    return played.query
+    ledger: Ledger,
+) -> list[Confusion]:
+    """The decisions in the query games of each seed, while the budget lasts."""
+    found: list[Confusion] = []
+    for seed in range(config.seeds):
+        if found and ledger.exhausted:
+            break
+        played = play_listener(
+            _key(config, seed),
+            vec,
+            model,
+            folder / f"seed_{seed}",
+            settings,
+            budget=ledger,
+            max_tokens=config.llm.max_tokens,
+            at_once=config.llm.at_once,
+        )
+        if played.episodes < vec.num_envs:
+            last = played.faults[-1] if played.faults else "episodes were cut"
+            log_once(f"seed {seed}: {played.episodes} of {vec.num_envs} episodes are over; {last}")
+        found.append(played.query)
+    return found

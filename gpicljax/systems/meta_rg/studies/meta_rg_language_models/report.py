@@ -17,8 +17,10 @@ def _percent(values: Sequence[float]) -> str:
     return f"{100 * np.mean(values):.1f}{spread}"
 
 
-def report(folder: Path, model: str, found: Mapping[str, Sequence[Confusion]]) -> str:
-    """Writes the table and its numbers; returns the table."""
+def report(
+    folder: Path, model: str, found: Mapping[str, Sequence[Confusion]], spent: str = ""
+) -> str:
+    """Writes the table, its numbers and what it has cost; returns the table."""
     lines = [
         f"# {model} as listener: zero-shot compositional tests",
         "",
@@ -37,6 +39,7 @@ def report(folder: Path, model: str, found: Mapping[str, Sequence[Confusion]]) -
         games = sum(c.games for c in seeds)
         row = [cell, *columns, _percent(invalid), control, str(games)]
         lines.append(f"| {' | '.join(row)} |")
+    lines += ["", spent] if spent else []
     lines += ["", "The paper's (accuracy alone, 5 seeds of 64 episodes):", ""]
     for (name, shots, samples), printed in TABLE_4.items():
         lines.append(

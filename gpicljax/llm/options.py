@@ -28,7 +28,7 @@ class LanguageModelOptions:
     Attributes:
       endpoint: Address of a language model, up to /v1; without one, none is asked.
       local: A small model to be served on this machine in place of an endpoint.
-      model: Its name there.
+      model: The model's name at the endpoint.
       key_variable: Environment variable with the key; empty where none is needed. An endpoint on
         this machine needs none.
       temperature: How random its choices are; by default the server's own.
@@ -84,6 +84,11 @@ class LanguageModelOptions:
     def name(self) -> str:
         """The model's, in tables."""
         return self.local or self.model
+
+    @property
+    def threads(self) -> int:
+        """Requests that are made at the same time; the local server answers them one by one."""
+        return 1 if self.local else self.at_once
 
     def client(self, schema: str = "{}") -> ChatModel:
         """The model.

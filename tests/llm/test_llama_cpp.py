@@ -6,7 +6,9 @@ import jax
 import pytest
 
 import gpicljax
-from gpicljax.llm.prompts import PromptSettings
+from gpicljax.llm import weights
+from gpicljax.llm.options import LanguageModelOptions
+from gpicljax.llm.prompts import PromptSettings, action_schema, schema_request
 from gpicljax.rollout import HostBatch
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.wrappers.trial import Trial
@@ -75,3 +77,32 @@ def test_a_real_model_without_one_ends_by_the_rule(endpoint, bandits, monkeypatc
     result = play_trials(jax.random.key(0), bandits, model, tmp_path, max_tokens=8, at_once=1)
     assert {report.status for report in result.reports} == {"invalid answers"}
     assert (result.trials.invalid == 4).all() and (result.trials.length == 0).all()
+
+
+def test_weights_in_a_package_are_served_and_held_to_the_action_space(
+    bandits, monkeypatch, tmp_path
+):
+    """The real package has a hundred megabytes; this one has the same form."""
+    package = tmp_path / "tiny_weights"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    write_random_llama(package / "tiny.gguf")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(weights.WEIGHTS, "smollm2", ("tiny-weights", "tiny_weights"))
+    weights.serve_weights.cache_clear()
+    schema = schema_request(action_schema(bandits.vec.env.action_space()))
+    given = LanguageModelOptions(local="smollm2", structured=True, temperature=1.0)
+    given.check(schema)
+    settings = PromptSettings(history="summary", reasons=False)
+    result = play_trials(
+        jax.random.key(0),
+        bandits,
+        given.client(schema),
+        tmp_path / "played",
+        settings,
+        max_tokens=given.max_tokens,
+        at_once=given.threads,
+    )
+    weights.serve_weights.cache_clear()
+    assert {report.status for report in result.reports} == {"finished"}
+    assert result.trials.invalid.sum() == 0 and (result.trials.length == 4).all()

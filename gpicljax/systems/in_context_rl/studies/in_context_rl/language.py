@@ -187,7 +187,7 @@ def language_rows(
                 PROMPTS[prompt],
                 budget=ledger,
                 max_tokens=options.max_tokens,
-                at_once=options.at_once,
+                at_once=options.threads,
             )
             whole = 0 if tested is None else len(tested.trials.length)
             note = "" if whole == trials else _cut(f"{where}, {prompt}", whole, result)

@@ -81,7 +81,7 @@ def told(
             settings,
             budget=ledger,
             max_tokens=config.llm.max_tokens,
-            at_once=config.llm.at_once,
+            at_once=config.llm.threads,
             seed=config.seed,
         )
         if not said.complete:

@@ -180,7 +180,7 @@ def _seeds(
             settings,
             budget=ledger,
             max_tokens=config.llm.max_tokens,
-            at_once=config.llm.at_once,
+            at_once=config.llm.threads,
         )
         if played.episodes < vec.num_envs:
             last = played.faults[-1] if played.faults else "episodes were cut"

@@ -53,6 +53,18 @@ class Budget:
         read, written = usage.prompt * self.prompt_price, usage.completion * self.completion_price
         return (read + written) / 1e6
 
+    @property
+    def in_words(self) -> str:
+        """The limits.
+
+        Example:
+          >>> Budget(requests=50, tokens=10_000).in_words
+          'the limit of 50 requests and 10,000 tokens'
+        """
+        named = {"requests": self.requests, "tokens": self.tokens, "in cost": self.cost}
+        limits = [f"{limit:,} {name}" for name, limit in named.items() if limit is not None]
+        return f"the limit of {' and '.join(limits)}" if limits else "no limit"
+
     def allows(self, usage: Usage) -> bool:
         """Whether so much in all is within all limits."""
         return (
@@ -110,7 +122,7 @@ class Ledger:
                 self.exhausted = True
                 raise BudgetSpent(
                     f"{self.spent.requests} requests, {self.spent.total} tokens are spent; "
-                    f"the next could exceed {self.budget}"
+                    f"the next could exceed {self.budget.in_words}"
                 )
             self._reserved = self._reserved + most
 

@@ -204,16 +204,17 @@ def _cut(what: str, whole: int, result: LanguageTrials) -> str:
 def expected_usage(
     sets: Mapping[str, Tasks], prompts: Sequence[str], actions: int, trials: int, seed: int
 ) -> Usage:
-    """Requests and tokens read, if every answer names an action and nothing else.
+    """Requests and tokens read, if every answer names an action.
 
-    One trial of each kind is played with actions at random, and stands for all.
+    One trial of each kind is played with actions at random, and stands for all. Where reasons are
+    asked for, an answer has a hundred tokens, which stay in the conversation.
     """
     total = Usage(0, 0, 0)
     with tempfile.TemporaryDirectory() as folder:
         for where, each in sets.items():
             batch = language_batch(each, actions, 1)
-            model = _at_random(each.env)
             for prompt in prompts:
+                model = _at_random(each.env, PROMPTS[prompt].reasons)
                 place = Path(folder) / f"{where}-{prompt}".replace(":", "-")
                 key = named_key(seed, "tasks")
                 usage = play_trials(key, batch, model, place, PROMPTS[prompt]).usage
@@ -221,12 +222,12 @@ def expected_usage(
     return total
 
 
-def _at_random(env: Environment) -> FakeModel:
-    """Names an action at random."""
-    space = env.action_space()
+def _at_random(env: Environment, reasons: bool) -> FakeModel:
+    """Names an action at random, after a text of a hundred tokens where reasons are asked for."""
+    space, text = env.action_space(), "and " * 100 if reasons else ""
 
     def answer(messages: Sequence[Message], seed: int) -> str:
         action = np.asarray(space.sample(jax.random.key(seed)))
-        return f"[{WORD}: {written(action, 3).strip('[]')}]"
+        return f"{text}[{WORD}: {written(action, 3).strip('[]')}]"
 
     return FakeModel(answer)

@@ -217,6 +217,9 @@ def _equation(equation: Any, arguments: list[Scalars]) -> list[Scalars]:
             return _evaluated(parameters[inner], arguments)
     if name in _MOVES:
         return [_MOVES[name](*arguments, **parameters)]
+    if name == "unstack":
+        (whole,), axis = arguments, parameters["axis"]
+        return [part.squeeze(axis) for part in np.split(whole, whole.shape[axis], axis)]
     if name == "iota":
         aval = equation.outvars[0].aval
         return [np.indices(aval.shape, aval.dtype)[parameters["dimension"]]]

@@ -308,8 +308,15 @@ def test_the_log_tells_compilation_from_work(tmp_path):
         def __call__(self, state):
             self.calls += 1
             if self.calls in (1, 3):  # a new function, and so a compilation
-                self.function = jax.jit(lambda x: (jnp.sin(x) * self.calls, {"v": x}))
+                self.function = jax.jit(self.compute)
             return self.function(state)
+
+        def compute(self, x):
+            # So much to compile that nothing else in a chunk takes as long; in no cache yet.
+            result = x
+            for i in range(60):
+                result = jnp.sin(result + i * self.calls * time.time())
+            return result, {"v": x}
 
     run = train(tmp_path, 4, Recompiles())
     times = [record["time"] for record in read_metrics(run.metrics_file)]

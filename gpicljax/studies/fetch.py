@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ import numpy as np
 import tyro
 
 from gpicljax.agents.acting import random_agent
-from gpicljax.checks import Count
+from gpicljax.checks import Count, refusal
 from gpicljax.envs.fetch import dynamics
 from gpicljax.envs.fetch.env import Fetch, FetchTask
 from gpicljax.envs.fetch.experts import script
@@ -28,9 +28,12 @@ from gpicljax.interface import Agent
 from gpicljax.rollout import play, start_rollout
 from gpicljax.runs import load_agent
 from gpicljax.runtime import named_key
+from gpicljax.runtime.failures import failures_reported
+from gpicljax.storage import SavedError
 from gpicljax.vector import VectorEnv
 from gpicljax.viz import new_figure, save_figure
 
+Name = Literal["push", "slide", "pick_and_place"]
 _STEPS = 50
 _MOVED = 0.001  # metres
 
@@ -50,7 +53,7 @@ class Config:
 
     out: Path = Path("runs/fetch")
     episodes: Count = 200
-    tasks: tuple[str, ...] = tuple(SCENES)
+    tasks: tuple[Name, ...] = get_args(Name)
     agents: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     rules: bool = True
     seed: int = 0
@@ -151,7 +154,9 @@ def compare(config: Config) -> list[str]:
     rows = []
     for folder in config.agents:
         saved = load_agent(folder)
-        assert isinstance(saved.env, FetchTask)
+        if not isinstance(saved.env, FetchTask):
+            accepted = "folders of agents trained on a Fetch task"
+            raise ValueError(refusal("agents", str(folder), accepted))
         key = named_key(config.seed, str(folder.name))
         trained = "MuJoCo" if isinstance(saved.env, FetchSimulator) else "the model"
         both = [
@@ -168,7 +173,7 @@ def compare(config: Config) -> list[str]:
 def _rules(config: Config) -> list[str]:
     at_random, ruled, moved = [], [], {}
     for task in config.tasks:
-        model, real = Fetch(task), FetchSimulator(task)  # pyright: ignore[reportArgumentType]
+        model, real = Fetch(task), FetchSimulator(task)
         key = named_key(config.seed, task)
         played = _play(real, random_agent(real), (), key, config.episodes)
         at_random.append([task, *_open_loop(task, played)])
@@ -187,7 +192,9 @@ def _rules(config: Config) -> list[str]:
 
 def main() -> None:
     """Prints the tables."""
-    print("\n".join(compare(tyro.cli(Config, description=__doc__))))
+    config = tyro.cli(Config, description=__doc__)
+    with failures_reported(SavedError, ValueError, ModuleNotFoundError):
+        print("\n".join(compare(config)))
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def test_garnet_processes_branch_as_they_are_to(key):
     assert np.std(model.reward[..., 0]) == pytest.approx(0.5, abs=0.03)
     starts = np.argmax(np.diff(tasks.start, prepend=0), -1)
     assert len(set(starts.tolist())) == 8
-    # Of four observations a state can show a fifth, but one at least.
+    # A state can show a fifth of the four observations, but one at least.
     shown = (np.diff(tasks.emission, prepend=0) > 0).sum(-1)
     assert shown.min() == 1 and shown.mean() == pytest.approx(4 * 0.2 + 0.8**4, abs=0.08)
     task = one(tasks)

@@ -77,7 +77,7 @@ def test_a_budget_leaves_out_what_was_not_asked(tmp_path):
         options = LanguageModelOptions(
             endpoint,
             model="fake",
-            prompts=("no-instructions", "no-reasoning"),
+            prompts=("no-instructions", "indexed-no-reasoning"),
             structured=True,
             max_queries=5,
         )

@@ -121,7 +121,7 @@ def games(distractors, samples=1, game=1, same_view=True, descriptive=True):
         num_distractors=distractors,
         descriptive=descriptive,
         same_view=same_view,
-        scs=True,
+        stimulus="scs",
     )
     draw = jax.jit(jax.vmap(draw, (0, None, None, None, None)))
     keys = jax.random.split(jax.random.key(0), 4_000)
@@ -206,6 +206,34 @@ def test_multi_hot_stimuli_tell_the_latents():
     np.testing.assert_array_equal(blocks.argmax(-1)[feedback], steps["target"][feedback])
     other = steps["state"].game.listener_latents[:, 0]
     np.testing.assert_array_equal(blocks.argmax(-1)[~feedback], other[~feedback])
+
+
+@pytest.mark.parametrize("stimulus", ["categorical", "pseudoword"])
+def test_names_stand_for_values_and_are_drawn_anew(stimulus):
+    """O distinct names of each value, the same through an episode, others in the next task."""
+    env = gpicljax.make("MetaRG-v1", stimulus=stimulus, max_samples=2)
+    params = env.make_params(samples=2)
+    tasks = jax.vmap(env.sample_task, (0, None))(jax.random.split(jax.random.key(0), 64), params)
+    names = np.asarray(tasks.table)
+    assert names.dtype == np.int32 and names.shape == (64, 3, 5, 2)
+    apart = names.reshape(64, 3, 10) if stimulus == "categorical" else names.reshape(64, 1, 30)
+    assert (np.diff(np.sort(apart, -1), axis=-1) > 0).all()
+    # No name tells of its value: each place holds low and high names alike.
+    middle = names.mean((0, 3))
+    spread = names.std() / np.sqrt(128)
+    assert np.abs(middle - names.mean()).max() < 4 * spread
+    task, steps = play(env)
+    space = env.observation_space()["stimulus"]
+    seen = steps["observation"]["stimulus"]
+    assert bool(jax.vmap(space.contains)(seen).all())
+    feedback = steps["round"] == 2
+    known = np.asarray(task.table)[np.arange(3), steps["target"][feedback]]  # [T, 3, O]
+    if stimulus == "pseudoword":
+        known, seen = np.asarray(structure.spell(known)), seen.reshape(-1, 3, 4)
+        right = (known == seen[feedback][:, :, None]).all(-1)
+    else:
+        right = known == seen[feedback][..., None]
+    assert right.any(-1).all()
 
 
 # The channel of evaluations ----------------------------------------------------------------------

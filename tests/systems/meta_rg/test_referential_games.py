@@ -1,6 +1,7 @@
 """Language models in referential games: what each player is told, and how answers are counted."""
 
 import json
+import re
 
 import jax
 import numpy as np
@@ -8,9 +9,15 @@ import pytest
 
 import gpicljax
 from gpicljax.llm.chat import FakeModel
+from gpicljax.systems.meta_rg.experts.listeners import nearest_rule, rule_listener
 from gpicljax.systems.meta_rg.measures.listening import confusion
 from gpicljax.systems.meta_rg.measures.published import TABLE_4
-from gpicljax.systems.meta_rg.prompts.games import nearest_listener, play_listener, play_speaker
+from gpicljax.systems.meta_rg.prompts.games import (
+    nearest_listener,
+    play_listener,
+    play_rule,
+    play_speaker,
+)
 from gpicljax.systems.meta_rg.prompts.sessions import (
     ListenerSession,
     ListenerSettings,
@@ -105,3 +112,37 @@ def test_episodes_are_played_by_models(tmp_path):
     assert played.query.different[1] == 0  # all is said to be the same
     with pytest.raises(ValueError, match='vec: got .*MetaRG with view="listener"'):
         play_listener(jax.random.key(0), vec, model, tmp_path / "wrong")
+
+
+@pytest.mark.parametrize(
+    ("stimulus", "looks", "pattern"),
+    [
+        (
+            "categorical",
+            "a letter for each dimension",
+            r"you see \[[A-Z], [A-Z], [A-Z]\], and hear",
+        ),
+        (
+            "pseudoword",
+            "a word for each dimension",
+            r"you see \[[a-z]{4}, [a-z]{4}, [a-z]{4}\], and",
+        ),
+    ],
+)
+def test_a_listener_without_numbers_and_the_rule_beside_it(stimulus, looks, pattern, tmp_path):
+    """Names reach the model as text; the nearest-stimulus rule plays the very same games."""
+    env = gpicljax.make("MetaRG-v1", stimulus=stimulus, max_values=3)
+    vec, said = VectorEnv(env, 4, resets="fresh"), []
+
+    def answer(messages, seed):
+        said.append(messages)
+        return '{"meaning": "same"}'
+
+    played = play_listener(jax.random.key(0), vec, FakeModel(answer), tmp_path)
+    assert all(looks in system.content for system, _ in said)
+    assert all(re.search(pattern, user.content) for _, user in said)
+    rule = play_rule(jax.random.key(0), vec, rule_listener(env, nearest_rule(env)))
+    assert rule.episodes == played.episodes == 4
+    assert [sum(x) for x in rule.query] == [sum(x) for x in played.query]
+    # A name of a value that was shown is known again: the rule errs where one was not shown alone.
+    assert rule.query.accuracy > 0.9 > played.query.accuracy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -10,14 +12,25 @@ from gpicljax import random
 from gpicljax.systems.meta_rg.env import structure
 from gpicljax.systems.meta_rg.env.targets import Skeleton
 
+Stimulus = Literal["scs", "mhe", "categorical", "pseudoword"]
+"""How a stimulus shows a meaning; see `MetaRG`."""
+
+
+def represented(entries: jax.Array, stimulus: Stimulus) -> jax.Array:
+    """What a player sees of entries `[..., N_dim]` of a task's table, `[..., F]`."""
+    if stimulus != "pseudoword":
+        return entries
+    letters = structure.spell(entries)
+    return letters.reshape(*letters.shape[:-2], -1)
+
 
 @struct.dataclass
 class Game:
-    """The stimuli of one game; F is N_dim for SCS and N_dim * V for multi-hot stimuli.
+    """The stimuli of one game; F is the size of a stimulus (see `MetaRG.stimulus_size`).
 
     Attributes:
-      speaker: float `[K + 1, F]`, the target first, then the distractors.
-      listener: float `[K + 1, F]`, in the listener's random order.
+      speaker: float or int32 `[K + 1, F]`, the target first, then the distractors.
+      listener: likewise, in the listener's random order.
       speaker_latents: `int32[K + 1, N_dim]`.
       listener_latents: `int32[K + 1, N_dim]`.
       answer: `int32[]`, place of the target's meaning among the listener's stimuli, or K + 1 if it
@@ -59,7 +72,7 @@ def draw_game(
     num_distractors: int,
     descriptive: bool,
     same_view: bool,
-    scs: bool,
+    stimulus: Stimulus,
 ) -> Game:
     """Draws game `index` of an episode.
 
@@ -67,13 +80,13 @@ def draw_game(
       key: the episode's typed key; every game folds its index in.
       index: `int32[]`; beyond the last game the last one's target is used.
       skeleton: the episode's targets.
-      table: float `[N_dim, V, O]`, the stimulus values.
+      table: `[N_dim, V, O]`, what stands for the samples of every value.
       samples: `int32[]`, O.
       num_distractors: K.
       descriptive: whether the target may be absent, with probability (K + 1) / (K + 2).
       same_view: whether a listener's matching stimulus may be the very sample the speaker sees
         (the reference's behaviour) or is another one wherever O > 1 (the paper's).
-      scs: continuous stimuli, or multi-hot ones.
+      stimulus: the representation; see `MetaRG`.
 
     Returns:
       The game.
@@ -115,9 +128,9 @@ def draw_game(
     speaker_latents, listener_latents = tuples[speaker_tuples], tuples[listener_tuples]
 
     def stimuli(latents: jax.Array, views: jax.Array) -> jax.Array:
-        if scs:
-            return table[jnp.arange(num_dims), latents, views[:, None]]
-        return jax.nn.one_hot(latents, max_values, dtype=table.dtype).reshape(slots, -1)
+        if stimulus == "mhe":
+            return jax.nn.one_hot(latents, max_values, dtype=table.dtype).reshape(slots, -1)
+        return represented(table[jnp.arange(num_dims), latents, views[:, None]], stimulus)
 
     return Game(
         speaker=stimuli(speaker_latents, speaker_views),

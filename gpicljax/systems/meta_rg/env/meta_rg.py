@@ -25,7 +25,7 @@ from gpicljax.checks import Range, Size, check, check_fields
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import check_values
 from gpicljax.systems.meta_rg.env import language, structure
-from gpicljax.systems.meta_rg.env.game import Game, draw_game
+from gpicljax.systems.meta_rg.env.game import Game, Stimulus, draw_game
 from gpicljax.systems.meta_rg.env.targets import INDEX, Skeleton, sample_skeleton
 from gpicljax.systems.meta_rg.env.types import (
     CHANNELS,
@@ -101,7 +101,10 @@ class MetaRG(Environment[Params, Task, State]):
       num_distractors: K.
       descriptive: whether the target may be absent.
       feedback: whether the listener sees the speaker's stimulus after deciding.
-      stimulus: `"scs"` (continuous) or `"mhe"` (multi-hot over N_dim x max_values).
+      stimulus: `"scs"` (continuous), `"mhe"` (multi-hot over N_dim x max_values), or names in place
+        of numbers, O for each value, drawn for every task: `"categorical"` (a category for each
+        dimension, in 1 .. max_values * max_samples) or `"pseudoword"` (a made-up word for each, as
+        four letters in 1 .. 26). 0 stands for what is not shown.
       speaker: rule of the speaker in the listener's view.
       actions: the listener view's actions: `"compact"` (one per decision, and no-operation) or
         `"reference"` (every pair of decision and sentence, and no-operation: 519 by default).
@@ -135,7 +138,7 @@ class MetaRG(Environment[Params, Task, State]):
     num_distractors: Annotated[int, Range(0, 8)] = 0
     descriptive: bool = True
     feedback: bool = True
-    stimulus: Literal["scs", "mhe"] = "scs"
+    stimulus: Stimulus = "scs"
     speaker: Literal["posdis", "digitising"] = "posdis"
     actions: Literal["compact", "reference"] = "compact"
     listener_speaks: bool = False
@@ -179,6 +182,17 @@ class MetaRG(Environment[Params, Task, State]):
     def num_decisions(self) -> int:
         """D: a place for each of the K + 1 stimuli, and one more for "absent" if descriptive."""
         return self.num_distractors + 1 + self.descriptive
+
+    @property
+    def named(self) -> bool:
+        """Whether stimuli name values, by integers without an order, in place of measuring them."""
+        return self.stimulus in ("categorical", "pseudoword")
+
+    @property
+    def stimulus_size(self) -> int:
+        """F: entries of one stimulus, the same number for each dimension."""
+        each = {"mhe": self.max_values, "pseudoword": structure.WORD_LETTERS}
+        return self.num_dims * each.get(self.stimulus, 1)
 
     @property
     def max_support(self) -> int:
@@ -244,9 +258,14 @@ class MetaRG(Environment[Params, Task, State]):
     def _task(
         self, table_key: jax.Array, channel_key: jax.Array, num_values: jax.Array, params: Params
     ) -> Task:
-        table, means, sigmas = structure.sample_scs(
-            table_key, num_values, self.max_values, self.max_samples
-        )
+        shape = self.num_dims, self.max_values, self.max_samples
+        if self.named:
+            pseudowords = self.stimulus == "pseudoword"
+            sample = structure.sample_words if pseudowords else structure.sample_categories
+            table = sample(table_key, *shape)
+            means = sigmas = jnp.zeros(shape[:2], jnp.result_type(float))
+        else:
+            table, means, sigmas = structure.sample_scs(table_key, num_values, *shape[1:])
         return Task(
             num_values=num_values,
             table=table,
@@ -344,7 +363,7 @@ class MetaRG(Environment[Params, Task, State]):
             num_distractors=self.num_distractors,
             descriptive=self.descriptive,
             same_view=self.rules.same_view,
-            scs=self.stimulus == "scs",
+            stimulus=self.stimulus,
         )
 
     def at_game(self, state: State, index: jax.Array, task: Task) -> State:
@@ -502,7 +521,7 @@ class MetaRG(Environment[Params, Task, State]):
         """The listener's observation, or both players' with a leading agent axis.
 
         Returns:
-          stimulus: float `[(K + 1) * F]`, the slots in order; F = N_dim (SCS), N_dim * V (MHE).
+          stimulus: `[(K + 1) * F]`, the slots in order; float, `int32` where it names values.
           message: `int32[L]`, the partner's message as heard (a speaker without a partner's
             message sees its own); 0 is the end of sentence.
           announced: `int32[L]`, the same of what was announced; only where players do.
@@ -595,13 +614,18 @@ class MetaRG(Environment[Params, Task, State]):
     def observation_space(self, task: Task | None = None) -> spaces.Space:
         """A `Dict` with the entries of `observe`."""
         del task
-        features = self.num_dims * (1 if self.stimulus == "scs" else self.max_values)
-        reach = float("inf") if self.stimulus == "scs" else 1.0
         listener = self.view == "listener"
         width = max(self.num_decisions, self.vocab_size) + 1
         rows = (1 + self.announces) * (1 + self.message_length)
         mask = (self._num_actions,) if listener else (rows, width)
-        stimulus = spaces.Box(-reach, reach, ((self.num_distractors + 1) * features,))
+        seen = (self.num_distractors + 1) * self.stimulus_size
+        if self.named:
+            categories = self.max_values * self.max_samples
+            most = categories if self.stimulus == "categorical" else structure.NUM_LETTERS
+            stimulus = spaces.MultiDiscrete((most + 1,) * seen)
+        else:
+            reach = float("inf") if self.stimulus == "scs" else 1.0
+            stimulus = spaces.Box(-reach, reach, (seen,))
         heard = spaces.MultiDiscrete((self.vocab_size + 1,) * self.message_length)
         announced = {"announced": heard} if self.announces else {}
         one = spaces.Dict.of(

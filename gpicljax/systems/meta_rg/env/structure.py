@@ -3,17 +3,27 @@
 A structure has `N_dim` latent dimensions with d(i) values each. In the Symbolic Continuous
 Stimulus (SCS) representation the range [-1, 1] of dimension i is cut into d(i) equal sections, and
 each value has a Gaussian that lies within its section by three standard deviations.
+
+For players that read words rather than numbers there are two representations besides, in which a
+value has names: categories, or pseudowords. What names a value is drawn anew for every structure.
 """
 
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gpicljax import random
+
+_CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxz", "aeiou"
+_SYLLABLES = [consonant + vowel for consonant in _CONSONANTS for vowel in _VOWELS]
+WORD_LETTERS = 4
+"""Letters of a pseudoword: two syllables of a consonant and a vowel."""
+NUM_LETTERS = 26
 
 
 def combinations(num_dims: int, max_values: int) -> np.ndarray:
@@ -93,3 +103,60 @@ def sample_scs(
     mean = start + 3 * sigma + (width - 6 * sigma) * share[1]
     noise = np.sqrt(2).astype(dtype) * jax.lax.erf_inv(draws[2:])
     return jnp.moveaxis(mean + sigma * noise, 0, -1), mean, sigma
+
+
+def sample_categories(
+    key: jax.Array, num_dims: int, max_values: int, max_samples: int
+) -> jax.Array:
+    """Names the values of every dimension by categories, O of them for each value.
+
+    Returns:
+      `int32[N_dim, V, O]`: in each dimension, 1 .. V * O in an order drawn uniformly.
+
+    Example:
+      >>> names = sample_categories(jax.random.key(0), 3, 5, 2)
+      >>> names.shape, sorted(names[0].ravel().tolist()) == list(range(1, 11))
+      ((3, 5, 2), True)
+    """
+    draws = random.bits(key, (num_dims, max_values * max_samples))
+    order = jnp.argsort(draws, axis=-1).astype(jnp.int32)
+    return 1 + order.reshape(num_dims, max_values, max_samples)
+
+
+def sample_words(key: jax.Array, num_dims: int, max_values: int, max_samples: int) -> jax.Array:
+    """Names the values of every dimension by pseudowords, O of them for each value.
+
+    The words of a structure are distinct. They lie apart in the list of all 10,000 words, in an
+    order drawn uniformly.
+
+    Returns:
+      `int32[N_dim, V, O]`, places of words in that list; `spell` has their letters.
+
+    Example:
+      >>> len(set(sample_words(jax.random.key(0), 3, 5, 2).ravel().tolist()))
+      30
+    """
+    shape = num_dims, max_values, max_samples
+    count, words = int(np.prod(shape)), len(_SYLLABLES) ** 2
+    draws = random.bits(key, (2, count))
+    apart = words // count
+    places = jnp.argsort(draws[0]).astype(jnp.int32) * apart
+    return (places + (draws[1] % apart).astype(jnp.int32)).reshape(shape)
+
+
+def spell(words: jax.Array) -> jax.Array:
+    """The letters of pseudowords: `int32[...]`, their places -> `int32[..., 4]` in 1 .. 26.
+
+    Example:
+      >>> word_text(spell(jnp.int32(0))), word_text(spell(jnp.int32(9_999)))
+      ('baba', 'zuzu')
+    """
+    letters = [[ord(letter) - ord("a") + 1 for letter in each] for each in _SYLLABLES]
+    table = jnp.asarray(letters, jnp.int32)
+    first, second = words // len(_SYLLABLES), words % len(_SYLLABLES)
+    return jnp.concatenate([table[first], table[second]], axis=-1)
+
+
+def word_text(letters: Any) -> str:
+    """A word from its letters, `int[4]` in 1 .. 26."""
+    return "".join(chr(ord("a") + int(letter) - 1) for letter in np.asarray(letters))

@@ -50,9 +50,10 @@ class Task:
 
     Attributes:
       num_values: `int32[N_dim]`, d(i).
-      table: float `[N_dim, V, O]`, the value of every sample of every latent value.
-      means: float `[N_dim, V]`.
-      sigmas: float `[N_dim, V]`.
+      table: float `[N_dim, V, O]`, the value of every sample of every latent value; for categories
+        and pseudowords, `int32` names of it.
+      means: float `[N_dim, V]`, of continuous values; else 0.
+      sigmas: float `[N_dim, V]`, likewise.
       heard: `int32[L, V + 1]`, the token the listener hears for each token sent.
       shots: `int32[]`, S.
       samples: `int32[]`, O.

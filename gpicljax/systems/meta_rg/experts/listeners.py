@@ -61,7 +61,7 @@ def rule_panel(env: MetaRG, rules: Sequence[Rule]) -> Agent:
     """
     check_choice("view", env.view, ["listener"])
     check_choice("actions", env.actions, ["compact"])
-    features = env.num_dims * (1 if env.stimulus == "scs" else env.max_values)
+    features = env.stimulus_size
     games, wait = env.max_games, env.num_decisions
 
     def initial_carry(batch: int) -> Memory:
@@ -242,7 +242,8 @@ def section_rule(env: MetaRG) -> Rule:
 def nearest_rule(env: MetaRG) -> Rule:
     """The 1-NN oracle: per dimension, the nearest value fed back must carry the symbol heard.
 
-    With multi-hot stimuli it is the same value, where it has been fed back.
+    With multi-hot stimuli it is the same value, and with names the same name, where it has been fed
+    back.
 
     Example:
       >>> agent = rule_listener(MetaRG(), nearest_rule(MetaRG()))

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpicljax.interface import Agent, TimeStep
 from gpicljax.systems.meta_rg.env import language, structure
+from gpicljax.systems.meta_rg.env.game import represented
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.env.types import SPEAKER, State, Task
 from gpicljax.systems.meta_rg.measures.compositionality import (
@@ -100,9 +101,11 @@ def utterances(
         state: State = env.initial(state_key, task)
 
         def see(meaning: jax.Array, sample: jax.Array) -> tuple[Any, jax.Array]:
-            stimulus = jax.nn.one_hot(meaning, env.max_values).reshape(-1)
-            if env.stimulus == "scs":
-                stimulus = task.table[jnp.arange(env.num_dims), meaning, sample]
+            if env.stimulus == "mhe":
+                stimulus = jax.nn.one_hot(meaning, env.max_values).reshape(-1)
+            else:
+                entries = task.table[jnp.arange(env.num_dims), meaning, sample]
+                stimulus = represented(entries, env.stimulus)
             seen = jnp.zeros_like(state.game.speaker).at[0].set(stimulus)
             game = state.game.replace(speaker=seen)  # type: ignore[attr-defined]
             return env.observe(state.replace(game=game), task), stimulus  # type: ignore[attr-defined]

@@ -19,12 +19,12 @@ import jax
 import numpy as np
 
 from gpicljax.checks import check
-from gpicljax.interface import ActionRequest
+from gpicljax.interface import ActionRequest, Agent
 from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage
 from gpicljax.llm.conversations import Conversations
-from gpicljax.rollout import GIVE_UP, HostAgent, host_play
+from gpicljax.rollout import GIVE_UP, HostAgent, host_play, play, start_rollout
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.measures.listening import Confusion, confusion
 from gpicljax.systems.meta_rg.prompts.sessions import (
@@ -100,7 +100,8 @@ def play_listener(
     settings = settings or ListenerSettings()
     env = _game(vec, "listener")
     sessions = [
-        ListenerSession(settings, env.vocab_size, env.message_length) for _ in range(vec.num_envs)
+        ListenerSession(settings, env.vocab_size, env.message_length, env.stimulus)
+        for _ in range(vec.num_envs)
     ]
     wait = env.num_decisions
 
@@ -120,6 +121,25 @@ def play_listener(
     records, usage, faults = _play(key, vec, model, folder, act, about, options)
     valid = [[decision is not None for decision in each] for each in said]
     return _played(records, valid, usage, faults)
+
+
+def play_rule(key: jax.Array, vec: VectorEnv, agent: Agent) -> Played:
+    """The episodes of `play_listener` for the same key, with an untrained agent as listener.
+
+    Args:
+      key: a typed key.
+      vec: as there.
+      agent: takes no parameters, such as `experts.rule_listener` makes.
+    """
+    env = _game(vec, "listener")
+    vec = VectorEnv(env, vec.num_envs, resets="fresh", params=vec.params, privileged=True)
+    horizon = int(np.max(env.horizon(vec.params)))
+
+    @jax.jit
+    def played(key: jax.Array) -> Any:
+        return play(vec, agent, (), start_rollout(key, vec, agent), max_steps=horizon, keep=_kept)
+
+    return _played(played(key), None, Usage(0, 0, 0), ())
 
 
 def play_speaker(
@@ -162,7 +182,10 @@ def play_speaker(
       ...     return play_speaker(jax.random.key(0), vec, model, folder, nearest_listener(env))
     """
     env = _game(vec, "players")
-    sessions = [SpeakerSession(env.vocab_size, env.message_length) for _ in range(vec.num_envs)]
+    sessions = [
+        SpeakerSession(env.vocab_size, env.message_length, env.stimulus)
+        for _ in range(vec.num_envs)
+    ]
     turn = threading.Lock()
 
     def act(n: int, seen: Mapping[str, Any], ask: Callable[[list[Message]], str]) -> Any:
@@ -188,7 +211,8 @@ def play_speaker(
 def nearest_listener(env: MetaRG) -> HostAgent:
     """A listener that decides by the nearest stimulus it was shown, dimension by dimension.
 
-    "Same", if the symbol that it heard with it is the one that it hears now, in every place.
+    "Same", if the symbol that it heard with it is the one that it hears now, in every place. Where
+    stimuli are names, the nearest one has the same name.
 
     Args:
       env: in the players' view.
@@ -203,7 +227,8 @@ def nearest_listener(env: MetaRG) -> HostAgent:
         seen = {k: np.asarray(v)[LISTENER] for k, v in moment.timestep.observation.items()}
         if bool(moment.timestep.trial_start):
             shown[n] = []
-        stimulus, message, round_ = seen["stimulus"][:dims], seen["message"], int(seen["round"])
+        stimulus = seen["stimulus"][: env.stimulus_size].reshape(dims, -1)
+        message, round_ = seen["message"], int(seen["round"])
         decision = env.num_decisions
         if round_ > env.num_rounds:
             shown[n].append((stimulus, message))
@@ -212,7 +237,7 @@ def nearest_listener(env: MetaRG) -> HostAgent:
             if shown[n]:
                 stimuli = np.stack([x for x, _ in shown[n]])
                 messages = np.stack([x for _, x in shown[n]])
-                nearest = np.abs(stimuli - stimulus).argmin(0)
+                nearest = np.abs(stimuli - stimulus).sum(-1).argmin(0)
                 same = messages[nearest, np.arange(dims)] == message[:dims]
                 decision = int(not same.all())
         choice = np.zeros((2, 1 + env.message_length), np.int32)

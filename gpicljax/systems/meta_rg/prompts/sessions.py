@@ -20,11 +20,47 @@ from gpicljax.checks import check_fields
 from gpicljax.llm.chat import Message
 from gpicljax.llm.parsing import marked
 from gpicljax.llm.prompts import schema_request, written
+from gpicljax.systems.meta_rg.env.game import Stimulus
+from gpicljax.systems.meta_rg.env.structure import WORD_LETTERS, word_text
 
 SAME, DIFFERENT = 0, 1
 """Decisions, as `MetaRG` has them without distractors."""
 ANSWERS = ("same", "different")
 _DECIMALS = 3
+_NUMBERS = "a few numbers", "close numbers mean the same value"
+_STIMULI: dict[Stimulus, tuple[str, str]] = {
+    "scs": _NUMBERS,
+    "mhe": _NUMBERS,
+    "categorical": ("a letter for each dimension", "several letters may mean the same value"),
+    "pseudoword": ("a word for each dimension", "several words may mean the same value"),
+}
+"""What a stimulus looks like, and how one meaning has many."""
+
+
+def stimulus_text(stimulus: Any, kind: Stimulus) -> str:
+    """A stimulus as a player is told it.
+
+    Args:
+      stimulus: `[F]`, as it stands in the observation.
+      kind: the representation.
+
+    Example:
+      >>> stimulus_text(np.array([1, 3]), "categorical")
+      '[A, C]'
+      >>> stimulus_text(np.array([2, 1, 11, 9]), "pseudoword")
+      '[baki]'
+    """
+    if kind == "categorical":
+        return f"[{', '.join(_letters(int(category) - 1) for category in stimulus)}]"
+    if kind == "pseudoword":
+        return f"[{', '.join(map(word_text, np.reshape(stimulus, (-1, WORD_LETTERS))))}]"
+    return written(stimulus, _DECIMALS)
+
+
+def _letters(number: int) -> str:
+    """A, B, .. Z, AA, AB and so on from 0."""
+    letter = chr(ord("A") + number % 26)
+    return letter if number < 26 else _letters(number // 26 - 1) + letter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,17 +126,23 @@ def message_in(text: str, length: int, vocab_size: int) -> list[int] | None:
 class _Session:
     """What both roles share: a transcript, and what is said before it."""
 
-    def __init__(self, vocab_size: int, length: int) -> None:
+    def __init__(self, vocab_size: int, length: int, stimulus: Stimulus) -> None:
         self.vocab_size, self.length = vocab_size, length
+        self._stimulus: Stimulus = stimulus
         self._lines: list[str] = []
         self._game, self._phase = 0, 0
         self.invalid = 0
 
+    def _shown(self, observation: Mapping[str, Any]) -> str:
+        """The stimulus in an observation."""
+        return stimulus_text(observation["stimulus"], self._stimulus)
+
     def _rules(self, role: str) -> str:
+        looks, close = _STIMULI[self._stimulus]
         return (
             f"You play referential games with a partner; you are the {role}. In each game both of "
-            "you see a stimulus, a few numbers, which stands for a hidden meaning, made of values "
-            "of several dimensions. Meanings have many stimuli: close numbers mean the same value. "
+            f"you see a stimulus, {looks}, which stands for a hidden meaning, made of values "
+            f"of several dimensions. Meanings have many stimuli: {close}. "
             "Your common goal is to tell whether your two stimuli have the same meaning. The "
             f"speaker sends a message of up to {self.length} symbols from 1 to {self.vocab_size}; "
             "0 ends it. What symbols stand for is the same throughout, and has to be found out. "
@@ -132,21 +174,28 @@ class ListenerSession(_Session):
       settings: how it is asked.
       vocab_size: tokens besides 0.
       length: of a message.
+      stimulus: the representation of stimuli.
 
     Attributes:
       invalid: replies that named neither answer.
     """
 
-    def __init__(self, settings: ListenerSettings, vocab_size: int, length: int) -> None:
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        vocab_size: int,
+        length: int,
+        stimulus: Stimulus = "scs",
+    ) -> None:
         """See the class."""
-        super().__init__(vocab_size, length)
+        super().__init__(vocab_size, length, stimulus)
         self.settings = settings
         self._now = ""
 
     def question(self, observation: Mapping[str, Any]) -> list[Message]:
         """What the model is asked in the round in which it decides."""
         self._now = (
-            f"{self._place(observation)}: you see {written(observation['stimulus'], _DECIMALS)}, "
+            f"{self._place(observation)}: you see {self._shown(observation)}, "
             f"and hear {written(np.asarray(observation['message']), 0)}."
         )
         first, second = self.settings.order
@@ -169,7 +218,7 @@ class ListenerSession(_Session):
     def feedback(self, observation: Mapping[str, Any]) -> None:
         """What the listener is shown after it has decided."""
         right = int(observation["previous_result"]) == 2
-        shown = written(observation["stimulus"], _DECIMALS)
+        shown = self._shown(observation)
         self._lines.append(
             f"{self._now}, which was {'right' if right else 'wrong'}. The speaker saw {shown}."
         )
@@ -182,20 +231,21 @@ class SpeakerSession(_Session):
     Args:
       vocab_size: tokens besides 0.
       length: of a message.
+      stimulus: the representation of stimuli.
 
     Attributes:
       invalid: replies that said nothing that can be sent.
     """
 
-    def __init__(self, vocab_size: int, length: int) -> None:
+    def __init__(self, vocab_size: int, length: int, stimulus: Stimulus = "scs") -> None:
         """See the class."""
-        super().__init__(vocab_size, length)
+        super().__init__(vocab_size, length, stimulus)
         self._now = ""
 
     def question(self, observation: Mapping[str, Any]) -> list[Message]:
         """What the model is asked in the round in which it speaks."""
         place = self._place(observation)
-        self._now = f"{place}: you see {written(observation['stimulus'], _DECIMALS)}."
+        self._now = f"{place}: you see {self._shown(observation)}."
         form = ", ".join(["number"] * self.length)
         question = (
             f"{self._now[0].upper()}{self._now[1:]}\n"

@@ -193,12 +193,14 @@ COLLECT = {
 }
 
 
-PROMPTS: dict[str, QuestionSettings] = {
+_TOLD = {
     "indexed": QuestionSettings(),
     "lists": QuestionSettings(indexed=False),
     "no-dynamics": QuestionSettings(dynamics=False),
     "no-instructions": QuestionSettings(instructions=False),
-    "no-reasoning": QuestionSettings(reasons=False),
+}
+PROMPTS: dict[str, QuestionSettings] = _TOLD | {
+    f"{name}-no-reasoning": dataclasses.replace(told, reasons=False) for name, told in _TOLD.items()
 }
 """How a language model is asked, by name."""
 

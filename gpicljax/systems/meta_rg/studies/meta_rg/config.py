@@ -15,6 +15,7 @@ from gpicljax.agents import r2d2
 from gpicljax.checks import Count, Range, Rate, Share
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
+from gpicljax.systems.meta_rg.env.game import Stimulus
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.typing import ArrayTree
 
@@ -50,7 +51,8 @@ class GameConfig:
       message_length: Positions of a message.
       num_rounds: N, rounds of messages before the decision.
       num_distractors: K.
-      stimulus: Representation of stimuli: continuous (scs) or multi-hot (mhe).
+      stimulus: Representation of stimuli: continuous (scs), multi-hot (mhe), or names of values:
+        categories or pseudowords.
       actions: Action layout: one action per decision, or the reference's 519.
       listener_speaks: Whether the speaker hears what the listener says.
     """
@@ -64,7 +66,7 @@ class GameConfig:
     message_length: Annotated[Count, also("--message-length")] = 3
     num_rounds: Annotated[Count, also("--rounds")] = 1
     num_distractors: Annotated[int, Range(0), also("--distractors")] = 0
-    stimulus: Annotated[Literal["scs", "mhe"], also("--stimulus")] = "scs"
+    stimulus: Annotated[Stimulus, also("--stimulus")] = "scs"
     actions: Annotated[Literal["compact", "reference"], also("--actions")] = "compact"
     listener_speaks: Annotated[bool, also("--replies")] = False
 

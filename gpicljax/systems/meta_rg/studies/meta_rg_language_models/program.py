@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -24,8 +25,11 @@ from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.signals import exit_code
 from gpicljax.storage import SavedError
 from gpicljax.storage.lock import LockedError
+from gpicljax.systems.meta_rg.env.game import Stimulus
+from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
+from gpicljax.systems.meta_rg.experts.listeners import nearest_rule, rule_listener
 from gpicljax.systems.meta_rg.measures.listening import Confusion
-from gpicljax.systems.meta_rg.prompts.games import play_listener
+from gpicljax.systems.meta_rg.prompts.games import play_listener, play_rule
 from gpicljax.systems.meta_rg.prompts.sessions import ListenerSettings, answer_schema
 from gpicljax.systems.meta_rg.studies.meta_rg_language_models.report import report
 from gpicljax.vector import VectorEnv
@@ -48,6 +52,8 @@ class Config(RunConfig):
       shots: S, each a column.
       samples: O, each a column.
       values: The most values of a dimension.
+      stimulus: Representation of stimuli; categories and pseudowords have no numbers, which the
+        paper takes for a cause of Table 4's accuracies.
       llm: The model that is asked; its prompts are the orders of the answers. Without an endpoint,
         a fake that always says "same" shows what everything looks like.
     """
@@ -58,6 +64,7 @@ class Config(RunConfig):
     shots: tuple[Count, ...] = (1, 2)
     samples: tuple[Count, ...] = (1, 4)
     values: Annotated[int, Range(2)] = 5
+    stimulus: Stimulus = "scs"
     llm: LanguageModelOptions = LanguageModelOptions(
         structured=True, prompts=tuple(PROMPTS), max_tokens=64
     )
@@ -102,11 +109,12 @@ def main(argv: list[str] | None = None) -> dict[str, list[Confusion]]:
     folder = config.runs_dir / "meta_rg_language_models" / config.run_name
     ledger = config.llm.ledger(log_once if config.progress else None)
     found: dict[str, list[Confusion]] = {}
+    nulls: dict[str, list[Confusion]] = {}
     name = ""
 
     def written() -> None:
         spent = config.llm.spent(ledger) if config.llm.asks else ""
-        log_once(report(folder, name, found, spent))
+        log_once(report(folder, name, found, nulls, spent))
 
     with failures_reported(SavedError, LockedError, ValueError):
         try:
@@ -117,6 +125,7 @@ def main(argv: list[str] | None = None) -> dict[str, list[Confusion]]:
                 name = model.name
                 place = folder / cell.replace(" ", "_")
                 found[cell] = _seeds(config, vec, model, settings, place, ledger)
+                nulls[cell] = null_rule(config, vec)[: len(found[cell])]
                 log_once(f"{cell}: {found[cell][0].in_words()} (first seed)")
         except KeyboardInterrupt:
             log_once("stopped; the same command goes on where it was left")
@@ -147,7 +156,11 @@ def _cells(
     for samples in config.samples:
         for shots in config.shots:
             env = gpicljax.make(
-                config.env, max_values=config.values, max_shots=shots, max_samples=samples
+                config.env,
+                max_values=config.values,
+                max_shots=shots,
+                max_samples=samples,
+                stimulus=config.stimulus,
             )
             params = env.make_params(shots=shots, samples=samples)
             vec = VectorEnv(env, episodes or config.episodes, resets="fresh", params=params)
@@ -157,6 +170,15 @@ def _cells(
 
 def _key(config: Config, seed: int) -> jax.Array:
     return jax.random.fold_in(jax.random.key(config.seed), np.uint32(seed))
+
+
+@functools.cache
+def null_rule(config: Config, vec: VectorEnv) -> list[Confusion]:
+    """The nearest stimulus that was fed back decides, on the same episodes: nothing is trained."""
+    env = vec.env
+    assert isinstance(env, MetaRG)
+    agent = rule_listener(env, nearest_rule(env))
+    return [play_rule(_key(config, seed), vec, agent).query for seed in range(config.seeds)]
 
 
 def _seeds(

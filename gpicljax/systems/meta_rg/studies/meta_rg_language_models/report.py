@@ -18,16 +18,30 @@ def _percent(values: Sequence[float]) -> str:
 
 
 def report(
-    folder: Path, model: str, found: Mapping[str, Sequence[Confusion]], spent: str = ""
+    folder: Path,
+    model: str,
+    found: Mapping[str, Sequence[Confusion]],
+    nulls: Mapping[str, Sequence[Confusion]],
+    spent: str = "",
 ) -> str:
-    """Writes the table, its numbers and what it has cost; returns the table."""
+    """Writes the table, its numbers and what it has cost; returns the table.
+
+    Args:
+      folder: to write to.
+      model: its name.
+      found: decisions of each seed, by cell.
+      nulls: those of a rule on the same episodes.
+      spent: requests and tokens, in words; empty for a fake.
+    """
     lines = [
         f"# {model} as listener: zero-shot compositional tests",
         "",
-        "In %, mean ± standard deviation over seeds; answers that are not valid are wrong.",
+        "In %, mean ± standard deviation over seeds; answers that are not valid are wrong. The "
+        "rule is not trained: the nearest stimulus that it was shown, dimension by dimension, decides. "
+        "It plays the same games.",
         "",
-        '| cell | accuracy | balanced | says "same" | not valid | always "same" | games |',
-        "|---" * 7 + "|",
+        '| cell | accuracy | balanced | says "same" | not valid | always "same" | rule | games |',
+        "|---" * 8 + "|",
     ]
     for cell, seeds in found.items():
         invalid = [(c.same[2] + c.different[2]) / max(c.games, 1) for c in seeds]
@@ -37,7 +51,8 @@ def report(
         ]
         control = _percent([c.always_same for c in seeds])
         games = sum(c.games for c in seeds)
-        row = [cell, *columns, _percent(invalid), control, str(games)]
+        rule = _percent([c.accuracy for c in nulls[cell]])
+        row = [cell, *columns, _percent(invalid), control, rule, str(games)]
         lines.append(f"| {' | '.join(row)} |")
     lines += ["", spent] if spent else []
     lines += ["", "The paper's (accuracy alone, 5 seeds of 64 episodes):", ""]

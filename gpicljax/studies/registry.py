@@ -28,7 +28,12 @@ _SYSTEMS = {
         "maze_world_data",
         "maze_world_variants",
     ),
-    "in_context_rl": ("in_context_rl", "in_context_rl_histories", "in_context_rl_train"),
+    "in_context_rl": (
+        "in_context_rl",
+        "in_context_rl_bias",
+        "in_context_rl_histories",
+        "in_context_rl_train",
+    ),
     "mental_modelling": ("mental_modelling",),
     "gradual_learning": ("gradual_learning",),
 }

@@ -37,8 +37,8 @@ def report(
         f"# {model} as listener: zero-shot compositional tests",
         "",
         "In %, mean ± standard deviation over seeds; answers that are not valid are wrong. The "
-        "rule is not trained: the nearest stimulus that it was shown, dimension by dimension, decides. "
-        "It plays the same games.",
+        "rule is not trained: the nearest stimulus that it was shown, dimension by dimension, "
+        "decides. It plays the same games.",
         "",
         '| cell | accuracy | balanced | says "same" | not valid | always "same" | rule | games |',
         "|---" * 8 + "|",

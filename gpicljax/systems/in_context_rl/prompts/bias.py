@@ -1,0 +1,228 @@
+"""What a language model's first answer follows, where it can know nothing of the task yet.
+
+A trial's first question is asked with every action as the example in the form of the answer, and
+with none; with the actions listed from the first to the last, and the other way round. All
+combinations are asked equally often, so that the name of an action, its place in the list and the
+example each stand beside all values of the others. An answer that depends on none of them is as
+good as any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from gpicljax.checks import check_at_least
+from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.llm.asking import Interrupted
+from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
+from gpicljax.llm.chat import ChatModel, Message, ModelError
+from gpicljax.llm.conversations import Conversations
+from gpicljax.llm.parsing import WORD, chosen
+from gpicljax.llm.prompts import PromptSettings, answer_form
+from gpicljax.spaces import Discrete, Space
+from gpicljax.systems.in_context_rl.prompts.session import TrialSession
+
+INVALID = -1
+_CHANCE = 2_000  # draws of answers that follow nothing
+
+
+class FirstAnswers(NamedTuple):
+    """Answers to the first question of a trial.
+
+    Attributes:
+      shown: `int32[A, 2, R]`, action or `INVALID`, by example, order of the list (0 forwards, 1
+        backwards) and repetition.
+      plain: `int32[2, R]`, likewise without an example.
+    """
+
+    shown: np.ndarray
+    plain: np.ndarray
+
+
+class AnswerBias(NamedTuple):
+    """What answers follow.
+
+    Attributes:
+      echo: how much more often an action is the answer where it is the example than where another
+        one is: 0 if examples have no effect, 1 if they are always repeated.
+      label: total variation distance between the answers and a uniform choice, examples and orders
+        balanced: 0 if no action is preferred for its name.
+      label_plain: the same where no example is shown.
+      label_chance: what `label` reaches in 5 % of the cases with as many uniform answers.
+      favourite: the action that is the answer most often.
+      favourite_share: its share.
+      first: how much more often the first of the list is the answer than the last.
+      invalid: share of answers that name no action.
+    """
+
+    echo: Interval
+    label: float
+    label_plain: float
+    label_chance: float
+    favourite: int
+    favourite_share: float
+    first: Interval
+    invalid: float
+
+
+def first_questions(
+    settings: PromptSettings,
+    observations: Space,
+    actions: Discrete,
+    limit: int,
+    explanation: str | None = None,
+    start: int = 0,
+) -> Iterator[tuple[int | None, bool, list[Message]]]:
+    """The first question of a trial in all variants.
+
+    Yields:
+      The example (an action, or None), whether the list runs backwards, and the messages.
+
+    Example:
+      >>> variants = first_questions(PromptSettings(), Discrete(1), Discrete(2), 200)
+      >>> example, backwards, messages = list(variants)[-1]
+      >>> example, backwards, "There are 2 actions: 1, 0." in messages[0].content
+      (1, True, True)
+      >>> messages[1].content[-11:]
+      '[SELECT: 1]'
+    """
+    session = TrialSession(settings, observations, actions, limit, explanation)
+    session.begin(start)
+    names = [str(action) for action in range(actions.n)]
+    form, listed = answer_form(actions), ", ".join(names)
+    for example in (None, *range(actions.n)):
+        for backwards in (False, True):
+            order = ", ".join(names[::-1]) if backwards else listed
+            shown = form if example is None else f"[{WORD}: {example}]"
+            yield (
+                example,
+                backwards,
+                [
+                    message._replace(
+                        content=message.content.replace(f": {listed}.", f": {order}.").replace(
+                            form, shown
+                        )
+                    )
+                    for message in session.messages()
+                ],
+            )
+
+
+def ask_first_questions(
+    questions: Sequence[tuple[int | None, bool, list[Message]]],
+    actions: Discrete,
+    model: ChatModel,
+    folder: str | Path,
+    settings: PromptSettings,
+    *,
+    repeats: int,
+    budget: Budget | Ledger = UNLIMITED,
+    max_tokens: int = 64,
+    at_once: int = 8,
+    seed: int = 0,
+) -> FirstAnswers | None:
+    """Asks every variant so many times, or goes on where an earlier call was left.
+
+    Args:
+      questions: what `first_questions` yields.
+      actions: the space of actions.
+      model: the model.
+      folder: of the transcripts; made if it is not there.
+      settings: how replies are read.
+      repeats: R, answers of each variant, each with a seed of its own.
+      budget: what all may cost; or a ledger that several calls share.
+      max_tokens: tokens of the longest reply.
+      at_once: variants that are asked at the same time.
+      seed: of everything.
+
+    Returns:
+      The answers; None where the budget, or the model, ends before all are there.
+
+    Raises:
+      SavedError: if the folder has transcripts of another run, or damaged ones.
+    """
+    check_at_least(1, repeats=repeats)
+    run = Conversations(model, folder, budget, max_tokens=max_tokens, at_once=at_once)
+
+    def asked(number: int) -> list[int] | None:
+        found = []
+        for _ in range(repeats):
+            try:
+                text = conversations[number].ask(questions[number][2]).text
+            except (BudgetSpent, Interrupted):
+                return None
+            except ModelError:
+                text = ""
+            action = chosen(text, actions, settings.parsing)
+            found.append(INVALID if action is None else int(action))
+        return found
+
+    with run:
+        conversations = [
+            run.open(
+                f"example_{example}_{'backwards' if backwards else 'forwards'}",
+                {"what": "first question", "example": example, "backwards": backwards},
+                seed * 100_003 + number,
+            )
+            for number, (example, backwards, _) in enumerate(questions)
+        ]
+        jobs = [run.submit(asked, number) for number in range(len(questions))]
+        answers = [job.result() for job in jobs]
+    if any(found is None for found in answers):
+        return None
+    all_of_them = np.asarray(answers, np.int32).reshape(actions.n + 1, 2, repeats)
+    return FirstAnswers(all_of_them[1:], all_of_them[0])
+
+
+def answer_bias(answers: FirstAnswers) -> AnswerBias:
+    """What answers follow; intervals are of 95 %, over repetitions.
+
+    Example:
+      >>> echoes = np.broadcast_to(np.arange(3)[:, None, None], (3, 2, 4))
+      >>> found = answer_bias(FirstAnswers(echoes, np.zeros((2, 4), int)))
+      >>> found.echo.mean, found.label, round(found.label_plain, 2)
+      (1.0, 0.0, 0.67)
+    """
+    shown, plain = np.asarray(answers.shown), np.asarray(answers.plain)
+    count, _, repeats = shown.shape
+    names = np.arange(count)
+    chose = (shown[..., None] == names).astype(float)  # [A, 2, R, A]
+    same = np.einsum("aora->r", chose) / (2 * count)
+    other = (chose.sum((0, 1, 3)) - 2 * count * same) / (2 * count * (count - 1))
+    share = chose.mean((0, 1, 2))
+    ends = (chose[..., 0], chose[..., -1])
+    # The first of the list is action 0 forwards, and the last action backwards.
+    first = (ends[0][:, 0] + ends[1][:, 1]).mean(0) / 2
+    last = (ends[1][:, 0] + ends[0][:, 1]).mean(0) / 2
+    valid = int((shown != INVALID).sum())
+    return AnswerBias(
+        mean_interval(same - other),
+        _from_uniform(shown[shown != INVALID], count),
+        _from_uniform(plain[plain != INVALID], count),
+        _chance(valid, count),
+        int(share.argmax()),
+        float(share.max()),
+        mean_interval(first - last),
+        float((shown == INVALID).mean()),
+    )
+
+
+def _from_uniform(answers: np.ndarray, count: int) -> float:
+    """The total variation distance of answers from a uniform choice; NaN without any."""
+    if not answers.size:
+        return float("nan")
+    share = np.bincount(answers, minlength=count) / answers.size
+    return float(np.abs(share - 1 / count).sum() / 2)
+
+
+def _chance(answers: int, count: int) -> float:
+    """What that distance reaches by chance in one case of twenty."""
+    if not answers:
+        return float("nan")
+    draws = np.random.default_rng(0).multinomial(answers, np.full(count, 1 / count), _CHANCE)
+    distances = np.abs(draws / answers - 1 / count).sum(1) / 2
+    return float(np.quantile(distances, 0.95))

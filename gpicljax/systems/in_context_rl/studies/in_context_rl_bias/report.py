@@ -1,0 +1,65 @@
+"""The table of `in_context_rl_bias.py`: what first answers follow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpicljax.evaluation.statistics import Interval
+from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.systems.in_context_rl.prompts.bias import AnswerBias
+from gpicljax.systems.in_context_rl.studies.in_context_rl.report import cell
+
+LEGEND = (
+    "Nothing is known yet, so that every answer is as good as any other. `echo`: how much more "
+    "often an action is the answer where it is the example than where another one is (1: always "
+    "repeated). `label`: total variation distance of the answers from a uniform choice, examples "
+    "and orders of the list balanced; in brackets what chance stays below in 95 % of the cases. "
+    "`label, no example`: the same where the form has a placeholder. `first - last`: how much more "
+    "often the first action of the list is the answer than the last. Intervals are of 95 %, over "
+    "repetitions."
+)
+
+
+def report(
+    folder: Path,
+    model: str,
+    repeats: int,
+    found: Mapping[tuple[str, str], AnswerBias],
+    spent: str,
+) -> str:
+    """Writes the table, its numbers and what it has cost; returns the table."""
+    names = "tasks", "prompt", "echo", "label", "label, no example", "favourite", "first - last"
+    lines = [
+        f"# {model}: what first answers follow",
+        "",
+        f"{repeats} answers of each variant. {LEGEND}",
+        "",
+        f"| {' | '.join([*names, 'invalid'])} |",
+        "|---" * (len(names) + 1) + "|",
+    ]
+    for (where, prompt), bias in found.items():
+        cells = [
+            where,
+            prompt,
+            cell(bias.echo),
+            f"{bias.label:.2f} ({bias.label_chance:.2f})",
+            f"{bias.label_plain:.2f}",
+            f"{bias.favourite} ({100 * bias.favourite_share:.0f} %)",
+            cell(bias.first),
+            f"{bias.invalid:.2f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    text = "\n".join([*lines, "", spent])
+    results = {
+        f"{where}, {prompt}": {
+            name: dataclasses.asdict(value) if isinstance(value, Interval) else value
+            for name, value in bias._asdict().items()
+        }
+        for (where, prompt), bias in found.items()
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "summary.md", text + "\n")
+    write_atomically(folder / "summary.json", to_json_text({"model": model, "bias": results}))
+    return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import dataclasses
 import functools
 import queue
 import threading
@@ -18,6 +19,7 @@ from gpicljax.llm.asking import PATIENT, Conversation, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
 from gpicljax.llm.chat import ChatModel, Usage
 from gpicljax.storage.lock import exclusive
+
 
 _GRACE = 1.0  # seconds in which replies that have come are still written after Ctrl-C
 _Job = tuple[Future[Any], Callable[[], Any]]
@@ -144,3 +146,19 @@ class Conversations:
             end = time.monotonic() + _GRACE
             for thread in self._threads:
                 thread.join(max(end - time.monotonic(), 0) if stopped else None)
+
+
+def changed_settings(settings: Any) -> dict[str, Any]:
+    """The fields of a frozen dataclass that differ from their defaults, for a transcript's header.
+
+    A field that a later version adds, with what was usual as its default, does not make earlier
+    transcripts those of another run.
+
+    Example:
+      >>> from gpicljax.llm.prompts import PromptSettings
+      >>> changed_settings(PromptSettings(history="summary", decimals=3))
+      {'history': 'summary'}
+    """
+    told = dataclasses.asdict(settings)
+    usual = {field.name: field.default for field in dataclasses.fields(settings)}
+    return {name: value for name, value in told.items() if value != usual[name]}

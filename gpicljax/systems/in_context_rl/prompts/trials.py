@@ -24,7 +24,6 @@ Example:
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -41,7 +40,7 @@ from gpicljax.interface import ActionRequest
 from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, ModelError, Usage, usage_of
-from gpicljax.llm.conversations import Conversations
+from gpicljax.llm.conversations import Conversations, changed_settings
 from gpicljax.llm.prompts import DEFAULT, PromptSettings, explanation_of
 from gpicljax.rollout import GIVE_UP, HostBatch, host_play
 from gpicljax.rollout.host import HostSource
@@ -190,7 +189,7 @@ def play_trials(
                 "trial": number,
                 "key": key_words,
                 "context_tokens": context_tokens,
-                "settings": dataclasses.asdict(settings),
+                "settings": changed_settings(settings),
                 "explanation": told if settings.explanations else None,
             }
             seed = int(key_words[-1]) * 100_003 + number

@@ -7,7 +7,6 @@ error.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ import numpy as np
 from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, ModelError, Usage
-from gpicljax.llm.conversations import Conversations
+from gpicljax.llm.conversations import Conversations, changed_settings
 from gpicljax.systems.mental_modelling.measures.questions import Queries
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, answers_of
 from gpicljax.systems.mental_modelling.prompts.questions import (
@@ -146,7 +145,7 @@ def ask_questions(
                 "decimals": queries.decimals,
                 "episode": episode,
                 "steps": queries.step[which].tolist(),
-                "settings": dataclasses.asdict(settings),
+                "settings": changed_settings(settings),
                 "seed": seed,
             }
             jobs.append(

@@ -9,7 +9,6 @@ matrix stands beside the accuracy, answers are bounded, and their order can be t
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,7 +22,7 @@ from gpicljax.interface import ActionRequest, Agent
 from gpicljax.llm.asking import PATIENT, Conversation, Interrupted, RetryPolicy
 from gpicljax.llm.budget import UNLIMITED, Budget, BudgetSpent, Ledger
 from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage
-from gpicljax.llm.conversations import Conversations
+from gpicljax.llm.conversations import Conversations, changed_settings
 from gpicljax.rollout import GIVE_UP, HostAgent, host_play, play, start_rollout
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.measures.listening import Confusion, confusion
@@ -116,7 +115,7 @@ def play_listener(
         return np.int32(DIFFERENT if decision is None else decision)
 
     said: list[list[int | None]] = [[] for _ in sessions]
-    about = {"what": "meta-referential games, listener", "settings": dataclasses.asdict(settings)}
+    about = {"what": "meta-referential games, listener", "settings": changed_settings(settings)}
     options = budget, patience, max_tokens, at_once
     records, usage, faults = _play(key, vec, model, folder, act, about, options)
     valid = [[decision is not None for decision in each] for each in said]

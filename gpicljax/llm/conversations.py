@@ -20,7 +20,6 @@ from gpicljax.llm.budget import UNLIMITED, Budget, Ledger
 from gpicljax.llm.chat import ChatModel, Usage
 from gpicljax.storage.lock import exclusive
 
-
 _GRACE = 1.0  # seconds in which replies that have come are still written after Ctrl-C
 _Job = tuple[Future[Any], Callable[[], Any]]
 

@@ -35,7 +35,7 @@ _SYSTEMS = {
         "in_context_rl_train",
     ),
     "mental_modelling": ("mental_modelling",),
-    "gradual_learning": ("gradual_learning",),
+    "gradual_learning": ("gradual_learning", "gradual_learning_lifelong"),
 }
 
 STUDIES: dict[str, str] = {"train_agent": "gpicljax.studies.train_agent"} | {

@@ -241,3 +241,43 @@ def prerequisites_figure(
     if title:
         style.title_figure(figure, title)
     return figure
+
+
+def accuracy_matrix_figure(
+    matrices: Mapping[str, ArrayLike], *, title: str | None = None
+) -> "Figure":
+    """Skill in every task after every task, one square for each way to learn.
+
+    Args:
+      matrices: by name, float `[n + 1, n]` in [0, 1]: row 0 before anything was learnt, row j + 1
+        after the j-th task; columns are tasks in the order in which they are learnt.
+      title: title, or none.
+
+    Returns:
+      A matplotlib figure with one axes for each matrix.
+
+    Raises:
+      ValueError: if there is none, or one has another shape.
+    """
+    check(matrices, "matrices", matrices, "at least one")
+    figure = style.new_figure(1.2 + 1.9 * len(matrices), 2.7 + (0.25 if title else 0))
+    grid = figure.subplots(1, len(matrices), sharey=True, squeeze=False)[0]
+    pictures = []
+    for axes, (name, matrix) in zip(grid, matrices.items(), strict=True):
+        skill = np.asarray(matrix, float)
+        fits = skill.ndim == 2 and skill.shape[0] == skill.shape[1] + 1
+        check_array(fits, f"matrices[{name!r}]", skill, "float[n + 1, n]")
+        pictures.append(axes.imshow(skill, vmin=0, vmax=1, cmap="Blues", aspect="auto"))
+        places = np.arange(skill.shape[1])
+        axes.set_xticks(places, [str(place + 1) for place in places])
+        axes.set_yticks(np.arange(len(skill)), ["none", *(str(place + 1) for place in places)])
+        axes.tick_params(length=0, labelsize=style.SMALL)
+        for side in axes.spines.values():
+            side.set_visible(False)
+        style.name_axes(axes, "task", "tasks learnt" if axes is grid[0] else "", name)
+    bar = figure.colorbar(pictures[0], ax=list(grid), shrink=0.8)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=style.SMALL)
+    if title:
+        style.title_figure(figure, title)
+    return figure

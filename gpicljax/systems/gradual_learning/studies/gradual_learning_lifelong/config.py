@@ -1,0 +1,124 @@
+"""What `gradual_learning_lifelong.py` is told: its configuration, presets, and orders."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Literal
+
+import numpy as np
+
+from gpicljax.agents.catalogue import RecurrentSettings
+from gpicljax.agents.cloning import CloningConfig, CloningHParams
+from gpicljax.checks import Count, Range, Share
+from gpicljax.runtime import RunConfig, check_config
+from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
+from gpicljax.systems.gradual_learning.studies.gradual_learning.config import MEMORY
+
+Method = Literal["plain", "replay", "elastic", "anew"]
+METHODS: tuple[Method, ...] = ("plain", "replay", "elastic", "anew")
+"""How what is known is treated when the next task set comes; `anew` forgets it all."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(RunConfig):
+    """Lives of agents that are taught one task set after the other.
+
+    Attributes:
+      first: Task sets that come first, in this order.
+      permuted: Task sets that come then, in an order of each seed's own.
+      last: Task sets that come last.
+      targets: Those of which it is asked what the sets before them are worth.
+      methods: plain goes on with the same weights. replay mixes streams of earlier sets with those
+        of the new one. elastic pulls weights back to what they were, the more an earlier set
+        depends on them (elastic weight consolidation). anew begins at each set with new weights.
+      replayed: Share of the instances of replay that are of earlier sets.
+      elasticity: Strength of the pull after an update, for a weight of average importance.
+      updates: Most updates on a task set; an update has parallel times agent.unroll steps.
+      streams: Streams with frozen weights in each check whether a set is cleared.
+      cleared: Share of these streams that have to clear it.
+      budget: Steps of such a stream.
+      threshold: So many instances solved in a row clear a task set.
+      repeats: So many instances in a row are of the task set that was drawn, where several are
+        mixed.
+      parallel: Streams that are learnt from at once.
+      stretch: Steps after which another stream begins.
+      network: Kind and sizes of the network.
+      agent: Sizes of the imitation.
+      hparams: Its hyper-parameters; the learning rate stays the same.
+    """
+
+    seeds: Count = 6
+    first: tuple[str, ...] = ("micro5.3", "micro5.4", "micro5.5")
+    permuted: tuple[str, ...] = ("micro5.6", "micro5.7", "micro5.8", "micro5.10")
+    last: tuple[str, ...] = ("micro5.13", "micro5.17")
+    targets: tuple[str, ...] = (
+        *("micro5.6", "micro5.7", "micro5.8", "micro5.10"),
+        *("micro5.13", "micro5.17"),
+    )
+    methods: tuple[Method, ...] = METHODS
+    replayed: Share = 0.5
+    elasticity: Annotated[float, Range(0)] = 0.1
+    updates: Count = 20
+    streams: Annotated[int, Range(2)] = 4
+    cleared: Annotated[float, Range(above=0, most=1)] = 1.0
+    budget: Count = 2_500
+    threshold: Count = 5
+    repeats: Count = 3
+    parallel: Count = 32
+    stretch: Count = 1_500
+    network: RecurrentSettings = MEMORY
+    agent: CloningConfig = CloningConfig(unroll=64, minibatches=8, temperature=0.3)
+    hparams: CloningHParams = CloningHParams(learning_rate=2e-3, teacher_instances=0.25)
+
+    @property
+    def task_sets(self) -> tuple[str, ...]:
+        """All of them, in the order of the first seed."""
+        return (*self.first, *self.permuted, *self.last)
+
+    @property
+    def steps(self) -> int:
+        """Steps of an update."""
+        return self.parallel * self.agent.unroll
+
+    def order(self, seed: int) -> tuple[str, ...]:
+        """The order of a seed: those of the permuted sets follow one another as Latin squares do.
+
+        Over as many seeds as there are permuted sets, each of them comes at every place once.
+        """
+        count = max(len(self.permuted), 1)
+        rows = np.random.default_rng(self.seed).permutation(len(self.permuted))
+        turn, square = seed % count, seed // count
+        names = [self.permuted[place] for place in rows]
+        names = names[turn:] + names[:turn]
+        return (*self.first, *(names[::-1] if square % 2 else names), *self.last)
+
+    def validate(self) -> None:
+        """Refuses unknown, repeated and missing task sets."""
+        super().validate()
+        names = self.task_sets
+        try:
+            Curriculum(names)
+        except ValueError as error:
+            check_config(False, "permuted", names, str(error))
+        check_config(len(names) > 1, "permuted", names, "at least two task sets in all")
+        check_config(len(set(names)) == len(names), "permuted", names, "no task set twice")
+        inside = set(self.targets) <= set(names[1:])
+        check_config(inside, "targets", self.targets, "task sets that others come before")
+        check_config(bool(self.methods), "methods", self.methods, ", ".join(METHODS))
+        fits = self.parallel % self.agent.minibatches == 0
+        accepted = f"a multiple of agent.minibatches = {self.agent.minibatches}"
+        check_config(fits, "parallel", self.parallel, accepted)
+
+
+PRESETS = {
+    "quick": Config(
+        seeds=2,
+        first=("micro5.3",),
+        permuted=("micro5.6", "micro5.7"),
+        last=(),
+        targets=("micro5.6", "micro5.7"),
+        methods=("plain", "anew"),
+        updates=8,
+    ),
+    "lifelong": Config(),
+}

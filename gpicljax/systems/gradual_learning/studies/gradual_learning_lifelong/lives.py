@@ -1,0 +1,245 @@
+"""A life: task sets that are learnt one after the other, and what is known after each of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import gpicljax
+from gpicljax.agents import cloning
+from gpicljax.agents.cloning import TrainState
+from gpicljax.runtime import fast_jit, named_key
+from gpicljax.systems.gradual_learning import experts
+from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Params
+from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
+from gpicljax.systems.gradual_learning.measures.streams import Streams, play_streams, streams_of
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.config import (
+    Config,
+    Method,
+)
+from gpicljax.typing import ArrayTree
+
+
+class Life(NamedTuple):
+    """What became of one agent; n task sets, in its own order.
+
+    Attributes:
+      order: names of the task sets.
+      steps: `int[n]`, steps of training until each was cleared, or its whole budget.
+      cleared: `bool[n]`, whether it was.
+      solved: float `[n + 1, n, R]`, share of the instances that are solved in each of R streams of
+        a set: row 0 before anything was learnt, row j + 1 after the j-th set.
+      taken: `int[n + 1, n, R]`, steps of such a stream until the set is cleared, or its budget.
+      kept: `bool[n + 1, n, R]`, whether it is.
+    """
+
+    order: tuple[str, ...]
+    steps: np.ndarray
+    cleared: np.ndarray
+    solved: np.ndarray
+    taken: np.ndarray
+    kept: np.ndarray
+
+    def told(self) -> dict[str, Any]:
+        """For a file."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in self._asdict().items()
+        }
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Life:
+        """From a file."""
+        arrays = {name: np.asarray(told[name]) for name in cls._fields if name != "order"}
+        return cls(tuple(told["order"]), **arrays)
+
+
+@dataclasses.dataclass(frozen=True)
+class Programs:
+    """The compiled programs that all lives share.
+
+    Attributes:
+      begin: `(key, env_params) -> TrainState`, new weights and new streams.
+      update: `TrainState -> TrainState`.
+      streams: `(key, params, tasks) -> Streams`, with frozen weights.
+      env: of the training.
+      evaluated: of the streams with frozen weights.
+    """
+
+    begin: Callable[..., TrainState]
+    update: Callable[[TrainState], TrainState]
+    streams: Callable[..., Streams]
+    env: ByteStream
+    evaluated: ByteStream
+
+
+def programs_of(config: Config) -> Programs:
+    """Builds them; each is compiled when it is first called."""
+    families = Curriculum(config.task_sets).families
+    env = ByteStream(max_tasks=len(config.task_sets), families=families)
+    evaluated = ByteStream(max_tasks=1, families=families)
+    params = params_of(config, env, "plain", config.task_sets[:1])
+    vec = gpicljax.VectorEnv(env, config.parallel, resets="fresh", params=params, privileged=True)
+    network = config.network.network(env.observation_space(), env.action_space())
+    trainer = cloning.make(config.agent, vec, network, experts.teacher_agent())
+    agent = trainer.agent(greedy=True)
+    return Programs(
+        begin=fast_jit(lambda key, given: trainer.init(key, config.hparams, given)),
+        update=fast_jit(lambda state: trainer.update(state)[0]),
+        streams=fast_jit(
+            lambda key, params, tasks: play_streams(
+                key, evaluated, agent, params, tasks, config.budget
+            )
+        ),
+        env=env,
+        evaluated=evaluated,
+    )
+
+
+def params_of(config: Config, env: ByteStream, method: Method, known: tuple[str, ...]) -> Params:
+    """Streams of the newest of the task sets; with replay, of the earlier ones too."""
+    *earlier, newest = known
+    names, weights = (newest,), (1.0,)
+    if method == "replay" and earlier:
+        each = config.replayed / len(earlier)
+        names, weights = known, (*[each] * len(earlier), 1 - config.replayed)
+    repeats = config.repeats if len(names) > 1 else 1
+    mixture = Curriculum(names, mode="mixture", weights=weights, repeats=repeats)
+    return env.make_params(curriculum=mixture, horizon=config.stretch)
+
+
+def live(config: Config, programs: Programs, seed: int, method: Method) -> Life:
+    """Teaches one agent all task sets in the order of its seed.
+
+    Agents of one seed begin with the same weights and are asked the same questions, whatever the
+    method.
+    """
+    order = config.order(seed)
+    key = jax.random.fold_in(named_key(config.seed, "life"), seed)
+    state, anchor = None, None
+    steps, cleared = [], []
+    known = [_skills(config, programs, key, _first_params(config, programs, key, order), order)]
+    for place in range(len(order)):
+        stage_key = jax.random.fold_in(key, place)
+        given = params_of(config, programs.env, method, order[: place + 1])
+        begun = programs.begin(key if place == 0 else stage_key, given)
+        if state is not None and method != "anew":
+            begun = dataclasses.replace(begun, params=state.params)
+        state, count, done = _taught(config, programs, stage_key, begun, order[place], anchor)
+        steps.append(count * config.steps)
+        cleared.append(done)
+        known.append(_skills(config, programs, key, state.params, order))
+        if method == "elastic":
+            anchor = _anchored(anchor, state)
+    solved, taken, kept = (np.stack(x) for x in zip(*known, strict=True))
+    return Life(order, np.array(steps), np.array(cleared), solved, taken, kept)
+
+
+def _first_params(
+    config: Config, programs: Programs, key: jax.Array, order: tuple[str, ...]
+) -> ArrayTree:
+    """The weights with which every agent of a seed begins."""
+    return programs.begin(key, params_of(config, programs.env, "plain", order[:1])).params
+
+
+class Anchor(NamedTuple):
+    """What weights are pulled back to, and how much each matters to what is known."""
+
+    params: Any
+    weights: Any
+
+
+def _anchored(anchor: Anchor | None, state: TrainState) -> Anchor:
+    """The anchor after one more task set.
+
+    How much a weight matters is the mean of the squared gradients, which Adam keeps: an estimate of
+    the diagonal of the Fisher information. That of all sets adds up, as in online elastic weight
+    consolidation.
+
+    Source: Kirkpatrick et al. (2017), section 2; Schwarz et al. (2018), section 3.1 (online EWC).
+    """
+    (adam,) = (x for x in jax.tree.leaves(state.opt_state, is_leaf=_is_adam) if _is_adam(x))
+    squares = adam.nu
+    total = sum(x.sum() for x in jax.tree.leaves(squares))
+    size = sum(x.size for x in jax.tree.leaves(squares))
+    weights = jax.tree.map(lambda x: x * size / total, squares)
+    if anchor is not None:
+        weights = jax.tree.map(jnp.add, anchor.weights, weights)
+    return Anchor(state.params, weights)
+
+
+def _is_adam(x: Any) -> bool:
+    return isinstance(x, optax.ScaleByAdamState)
+
+
+@jax.jit
+def _pulled(params: ArrayTree, anchor: Anchor, strength: Any) -> Any:
+    """The minimum of a quadratic penalty and of the distance to where the update came to.
+
+    It is the implicit step on the penalty, and so stable for any strength.
+    """
+    back = lambda now, then, weight: (now + strength * weight * then) / (1 + strength * weight)  # noqa: E731
+    return jax.tree.map(back, params, anchor.params, anchor.weights)
+
+
+def _taught(
+    config: Config,
+    programs: Programs,
+    key: jax.Array,
+    state: TrainState,
+    name: str,
+    anchor: Anchor | None,
+) -> tuple[TrainState, int, bool]:
+    """Trains until the set is cleared with frozen weights; the updates that took, and whether."""
+    for count in range(config.updates + 1):
+        check_key = jax.random.fold_in(key, 1_000 + count)
+        if _cleared(config, programs, check_key, state.params, name):
+            return state, count, True
+        if count < config.updates:
+            state = programs.update(state)
+            if anchor is not None:
+                pulled = _pulled(state.params, anchor, config.elasticity)
+                state = dataclasses.replace(state, params=pulled)
+    return state, config.updates, False
+
+
+def _cleared(
+    config: Config, programs: Programs, key: jax.Array, params: ArrayTree, name: str
+) -> bool:
+    """Whether enough streams with frozen weights clear a task set."""
+    found = _played(config, programs, key, params, [name] * config.streams)
+    return float(np.asarray(found.cleared).mean()) >= config.cleared
+
+
+def _played(
+    config: Config, programs: Programs, key: jax.Array, params: ArrayTree, names: list[str]
+) -> Streams:
+    """A stream of each of the sets, with frozen weights."""
+    task_key, play_key = jax.random.split(key)
+    curricula = [Curriculum((name,), threshold=config.threshold) for name in names]
+    tasks = streams_of(task_key, programs.evaluated, curricula, config.budget)
+    return programs.streams(play_key, params, tasks)
+
+
+def _skills(
+    config: Config, programs: Programs, key: jax.Array, params: ArrayTree, order: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What an agent knows of all sets: solved, steps taken and cleared, `[n, R]` each.
+
+    The streams are the same after every set, and for every method.
+    """
+    names = [name for name in order for _ in range(config.streams)]
+    found = _played(config, programs, jax.random.fold_in(key, 999), params, names)
+    shape = len(order), config.streams
+    instances = np.maximum(np.asarray(found.instances)[:, 0], 1)
+    return (
+        (np.asarray(found.solved)[:, 0] / instances).reshape(shape),
+        np.asarray(found.steps)[:, 0].reshape(shape),
+        (np.asarray(found.cleared) > 0).reshape(shape),
+    )

@@ -1,0 +1,228 @@
+"""The tables and the figure of `gradual_learning_lifelong.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.systems.gradual_learning.figures.learning import accuracy_matrix_figure
+from gpicljax.systems.gradual_learning.measures.criteria import (
+    CompletionTimes,
+    Retention,
+    Transfer,
+    forgetting,
+    learns_gradually,
+    retention,
+    transfer,
+)
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.config import (
+    Config,
+    Method,
+)
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.lives import Life
+from gpicljax.viz.style import save_figure
+
+Lives = Mapping[Method, Sequence[Life]]
+"""By method, the life of each seed."""
+
+
+class Sums(NamedTuple):
+    """What the matrix of skills comes to, over seeds.
+
+    Attributes:
+      final: mean skill in all task sets at the end.
+      backward: backward transfer.
+      forgetting: best skill since it was learnt, less that at the end.
+      forward: forward transfer.
+    """
+
+    final: Interval
+    backward: Interval
+    forgetting: Interval
+    forward: Interval
+
+
+def sums_of(lives: Sequence[Life]) -> Sums:
+    """Sums up the matrices of one method's lives."""
+    rows = []
+    for life in lives:
+        skill = life.solved.mean(-1)
+        found = forgetting(skill[1:], skill[0])
+        rows.append((skill[-1].mean(), found.backward, found.forgetting, found.forward))
+    return Sums(*(mean_interval(column) for column in np.transpose(rows)))
+
+
+def transfers_of(lives: Lives, method: Method, targets: Sequence[str]) -> dict[str, Transfer]:
+    """Criterion B by target: agents that go on beside agents that begin anew, seed by seed."""
+    found = {}
+    for name in targets:
+        pairs = list(zip(lives["anew"], lives[method], strict=False))
+        if len(pairs) < 2:
+            continue
+        places = [life.order.index(name) for life, _ in pairs]
+        alone = CompletionTimes(
+            np.array([[old.steps[p]] for (old, _), p in zip(pairs, places, strict=True)]),
+            np.array([[old.cleared[p]] for (old, _), p in zip(pairs, places, strict=True)]),
+        )
+        # All that came before counts as one: seeds have other numbers of sets before a target.
+        after = CompletionTimes(
+            np.array(
+                [
+                    [new.steps[:p].sum(), new.steps[p]]
+                    for (_, new), p in zip(pairs, places, strict=True)
+                ]
+            ),
+            np.array([[True, new.cleared[p]] for (_, new), p in zip(pairs, places, strict=True)]),
+        )
+        found[name] = transfer(alone, after)
+    return found
+
+
+def retentions_of(lives: Sequence[Life]) -> dict[str, Retention]:
+    """Criterion C by task set but the last: cleared once it was learnt, and at the end."""
+    found = {}
+    for name in sorted({name for life in lives for name in life.order[:-1]}):
+        first, again = [], []
+        for life in lives:
+            place = life.order.index(name)
+            for row, into in ((place + 1, first), (-1, again)):
+                into.append((np.median(life.taken[row, place]), life.kept[row, place].all()))
+        times = [
+            CompletionTimes(
+                np.array([[steps] for steps, _ in each]), np.array([[kept] for _, kept in each])
+            )
+            for each in (first, again)
+        ]
+        found[name] = retention(*times)
+    return found
+
+
+def _in_full(interval: Interval, digits: int = 2) -> str:
+    mean, low, high = (f"{x:.{digits}f}" for x in (interval.mean, interval.low, interval.high))
+    return mean if np.isnan(interval.low) else f"{mean} [{low}, {high}]"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def _steps_cell(lives: Sequence[Life], name: str) -> str:
+    places = [life.order.index(name) for life in lives]
+    steps = [life.steps[p] for life, p in zip(lives, places, strict=True)]
+    share = np.mean([life.cleared[p] for life, p in zip(lives, places, strict=True)])
+    return f"{np.median(steps):,.0f}" + (f" ({100 * share:.0f} %)" if share < 1 else "")
+
+
+def report(folder: Path, config: Config, lives: Lives) -> str:
+    """Writes tables, numbers and the figure; returns the tables."""
+    names = config.task_sets
+    goes_on: list[Method] = [method for method in lives if method != "anew"]
+    text = [
+        f"# Learning one task set after the other, preset {config.preset}",
+        "",
+        f"{config.seeds} seeds; {config.steps:,} steps an update, at most {config.updates} updates "
+        f"on a set. A set is cleared when {100 * config.cleared:.0f} % of {config.streams} new "
+        f"streams with frozen weights are, in {config.budget:,} steps: {config.threshold} "
+        "instances solved in a row. This is tried after every update. Orders: "
+        + "; ".join(" ".join(config.order(seed)) for seed in range(config.seeds))
+        + ".",
+        "",
+        "## A. Steps of training until cleared",
+        "",
+        "Medians over seeds; in brackets the share of seeds that cleared the set, where not all.",
+        "",
+        *_table(
+            ["task set", *lives],
+            [[name, *(_steps_cell(each, name) for each in lives.values())] for name in names],
+        ),
+    ]
+    transfers: dict[str, dict[str, Transfer]] = {}
+    if "anew" in lives:
+        text += [
+            "## B. What the sets before are worth",
+            "",
+            "Times fewer steps on a target after the sets before it than from new weights: "
+            "geometric means over seeds with intervals of 95 %; `inclusive` counts the steps on "
+            "the sets before, too.",
+            "",
+        ]
+        for method in goes_on:
+            transfers[method] = found = transfers_of(lives, method, config.targets)
+            cells = [
+                [
+                    name,
+                    f"{x.mean:.2f} [{x.low:.2f}, {x.high:.2f}]",
+                    f"{x.p:.3f}",
+                    f"{x.inclusive:.2f}",
+                    f"{x.censored[0]}, {x.censored[1]} of {x.pairs}",
+                ]
+                for name, x in found.items()
+            ]
+            head = [method, "times faster", "sign test p", "inclusive", "not cleared: anew, after"]
+            gradual = bool(found) and learns_gradually(list(found.values()))
+            verdict = "holds" if gradual else "is not shown"
+            text += [*_table(head, cells), f"{method}: gradual learning {verdict}.", ""]
+    kept = {method: retentions_of(lives[method]) for method in goes_on}
+    text += [
+        "## C. What is kept",
+        "",
+        "Steps of a stream with frozen weights until a set is cleared, right after it was learnt "
+        "over those at the end of the life (1: nothing is lost), with intervals of 95 % over "
+        "seeds; `lost`: seeds that do not clear it again.",
+        "",
+        *_table(
+            ["task set", *goes_on],
+            [
+                [name, *(_kept_cell(kept[method].get(name)) for method in goes_on)]
+                for name in names
+                if any(name in kept[method] for method in goes_on)
+            ],
+        ),
+    ]
+    sums = {method: sums_of(each) for method, each in lives.items()}
+    text += [
+        "## The matrix of skills",
+        "",
+        "Skill is the share of instances solved with frozen weights. Backward transfer: change "
+        "from when a set was learnt to the end. Forgetting: best skill since then, less that at "
+        "the end. Forward transfer: skill just before a set is learnt, less that before the first. "
+        "Means over sets, with intervals of 95 % over seeds.",
+        "",
+        *_table(
+            ["", "skill at the end", "backward transfer", "forgetting", "forward transfer"],
+            [[method, *map(_in_full, each)] for method, each in sums.items()],
+        ),
+        "![skill in every task set, after every task set](figures/matrix.png)",
+    ]
+    matrices = {
+        method: np.mean([life.solved.mean(-1) for life in each], 0)
+        for method, each in lives.items()
+    }
+    figure = accuracy_matrix_figure(matrices, title="skill in each set, after each set")
+    save_figure(figure, folder / "figures" / "matrix.png")
+    results: dict[str, Any] = {
+        "B": {m: {n: dataclasses.asdict(x) for n, x in f.items()} for m, f in transfers.items()},
+        "C": {m: {n: dataclasses.asdict(x) for n, x in f.items()} for m, f in kept.items()},
+        "skills": {
+            m: {n: dataclasses.asdict(x) for n, x in each._asdict().items()}
+            for m, each in sums.items()
+        },
+    }
+    write_atomically(folder / "summary.md", "\n".join(text) + "\n")
+    write_atomically(folder / "summary.json", to_json_text(results))
+    return "\n".join(text)
+
+
+def _kept_cell(found: Retention | None) -> str:
+    if found is None or not found.pairs:
+        return ""
+    interval = "" if np.isnan(found.low) else f" [{found.low:.2f}, {found.high:.2f}]"
+    lost = f"; {found.lost} of {found.pairs} lost" if found.lost else ""
+    return f"{found.ratio:.2f}{interval}{lost}"

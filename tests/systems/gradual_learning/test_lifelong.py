@@ -1,0 +1,113 @@
+"""Task sets learnt one after the other: orders, lives, what guards what is known, reports."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax.systems.gradual_learning.figures.learning import accuracy_matrix_figure
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong import lives, program
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.config import (
+    METHODS,
+    PRESETS,
+    Config,
+)
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.lives import Anchor, Life
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import (
+    retentions_of,
+    sums_of,
+    transfers_of,
+)
+
+SMALL = ["--first", "micro5.3", "--permuted", "micro5.6", "--last", "--targets", "micro5.6"]
+SMALL += ["--parallel=4", "--agent.minibatches=2", "--agent.unroll=16", "--updates=1"]
+SMALL += ["--network.core=8", "--network.slots=16", "--network.sizes=16", "--network.heads=2"]
+SMALL += ["--streams=2", "--budget=60", "--stretch=200"]
+
+
+def test_each_permuted_set_comes_at_every_place_as_often():
+    config = PRESETS["lifelong"]
+    orders = [config.order(seed) for seed in range(8)]
+    assert all(sorted(order) == sorted(config.task_sets) for order in orders)
+    assert all(order[:3] == config.first and order[-2:] == config.last for order in orders)
+    for place in range(3, 7):
+        assert sorted(order[place] for order in orders[:4]) == sorted(config.permuted)
+    assert len(set(orders)) == 8
+
+
+def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys):
+    """All methods begin alike; a run that is started again plays nothing twice."""
+    flags = [*SMALL, f"--runs-dir={tmp_path}", "--seeds=2", "--name=small", "--methods", *METHODS]
+    found = program.main(flags)
+    assert set(found) == {"plain", "replay", "elastic", "anew"}
+    for each in zip(*found.values(), strict=True):
+        for life in each:
+            assert life.order == ("micro5.3", "micro5.6")
+            assert life.solved.shape == life.taken.shape == life.kept.shape == (3, 2, 2)
+            np.testing.assert_array_equal(life.solved[0], each[0].solved[0])
+        # The first set is learnt in the same way whatever comes after.
+        np.testing.assert_array_equal(each[0].taken[1], each[1].taken[1])
+    folder = tmp_path / "gradual_learning_lifelong" / "small"
+    text = (folder / "summary.md").read_text()
+    assert "## B." in text and "| replay |" in text and (folder / "figures/matrix.png").exists()
+    (folder / "lives" / "plain_1.json").unlink()
+    again = program.main(flags)
+    for method, each in found.items():
+        for one, other in zip(each, again[method], strict=True):
+            jax.tree.map(np.testing.assert_array_equal, one.told(), other.told())
+    assert capsys.readouterr().out.count("seed 1, plain") == 2
+    with pytest.raises(SystemExit):
+        program.main([*flags, "--updates=2"])
+    assert "another --name" in capsys.readouterr().err
+
+
+def test_weights_that_matter_are_pulled_back_and_others_are_free():
+    anchor = Anchor({"w": jnp.array([1.0, 1.0])}, {"w": jnp.array([1e6, 0.0])})
+    moved = {"w": jnp.array([3.0, 3.0])}
+    np.testing.assert_allclose(lives._pulled(moved, anchor, 1.0)["w"], [1.0, 3.0], rtol=1e-5)
+    np.testing.assert_array_equal(lives._pulled(moved, anchor, 0.0)["w"], moved["w"])
+
+
+def life(steps, solved, order=("micro5.3", "micro5.6"), taken=100):
+    skills = np.asarray(solved, float)[..., None] * np.ones(2)
+    whole = np.full(skills.shape, taken)
+    return Life(order, np.array(steps), np.array([True, True]), skills, whole, skills > 0.5)
+
+
+def test_what_lives_come_to():
+    """Four times faster after the set before; half of what was known is lost in one seed of two."""
+    after = [life([800, 100], [[0, 0.1], [1, 0.3], [0.5, 1]]) for _ in range(2)]
+    anew = [life([800, 400], [[0, 0.1], [1, 0.1], [0.1, 1]]) for _ in range(2)]
+    found = transfers_of({"plain": after, "anew": anew}, "plain", ["micro5.6"])["micro5.6"]
+    assert (found.mean, found.pairs) == (4.0, 2) and found.inclusive == pytest.approx(400 / 900)
+    sums = sums_of(after)
+    numbers = [x.mean for x in sums]
+    assert numbers == pytest.approx([0.75, -0.5, 0.5, 0.2])
+    kept = retentions_of(after)["micro5.3"]
+    assert (kept.pairs, kept.lost) == (2, 2) and kept.ratio == pytest.approx(1 / 1.25)
+    told = json.loads(json.dumps(after[0].told()))
+    assert Life.of(told).order == after[0].order
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"targets": ("micro5.3",)}, "targets"),
+        ({"permuted": ("micro5.3",)}, "permuted"),
+        ({"permuted": ("micro99",)}, "permuted"),
+        ({"parallel": 31}, "parallel"),
+    ],
+)
+def test_what_cannot_be_lived_is_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(Config(), **fields).validate()
+
+
+def test_the_figure_has_a_square_for_each_method():
+    figure = accuracy_matrix_figure({"a": np.zeros((3, 2)), "b": np.ones((3, 2))})
+    assert len(figure.axes) == 3
+    with pytest.raises(ValueError, match="n \\+ 1, n"):
+        accuracy_matrix_figure({"a": np.zeros((2, 2))})

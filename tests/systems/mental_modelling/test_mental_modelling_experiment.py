@@ -1,6 +1,8 @@
 """Mental modelling from episodes to a table, figures and replies; and agents that are collected."""
 
 import importlib.util
+import json
+import re
 
 import numpy as np
 import pytest
@@ -68,6 +70,63 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
     assert {each.null for each in compared if each.question == "next_action"} == {beside[0].null}
     figures = {path.name for path in (outcome.run.path / "figures").iterdir()}
     assert {"MountainCar_history.png", "MountainCar_elements.png", "tasks.png"} <= figures
+    replies_are_reviewed(outcome.run.path, capsys)
+
+
+def replies_are_reviewed(run, capsys):
+    """A sheet from the replies of a run, filled by two reviewers, and scored."""
+    sheet = ["review", "--run", str(run), "--question", "next_action", "--history"]
+    page = experiment.main([*sheet, "2"]).read_text()
+    said = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    assert said["model"] == "fake" and len(said["items"]) == 3
+    assert "At step" in said["items"][0]["question"] and said["items"][0]["about"]
+    (row,) = [
+        row
+        for row in load_rows(run / "results.json")[0]
+        if (row.answerer, row.question, row.history) == ("fake", "next_action", 2)
+    ]
+    automatic = [item["automatic"] for item in said["items"]]
+    assert np.mean(automatic) == row.accuracy and {i["reply"] for i in said["items"]} == {
+        "[ANSWER: 1]"
+    }
+    fewer = json.loads(
+        re.search(
+            r'id="data">(.*?)</script>',
+            experiment.main([*sheet, "2", "--replies", "2"]).read_text(),
+        )[1]
+    )
+    assert len(fewer["items"]) == 2 and fewer["sheet"] != said["sheet"]
+    files = []
+    for judge, verdicts in {"anna": (True, False, True), "bert": (True, True, None)}.items():
+        items = [
+            {"automatic": item["automatic"], "right": right, "errors": ["logic"] if right else []}
+            for item, right in zip(said["items"], verdicts, strict=True)
+        ]
+        filled = {name: said[name] for name in ("format", "sheet", "model")}
+        files.append(run / f"{judge}.json")
+        files[-1].write_text(json.dumps(filled | {"judge": judge, "items": items}))
+    scored = ["review", "--out", str(run / "scored"), "--scored", *map(str, files)]
+    text = experiment.main(scored).read_text()
+    assert "| logic | 2 | 2 | 5 | 19 | 4 |" in text
+    assert "| fake | anna | 3 | 67 |" in text and "| fake | bert | 2 | 100 |" in text
+    assert "| fake | anna, bert | 2 | 50 | 0.00 |" in text
+    assert "| Llama3-8b | paper | 50 | 40 | 52 |" in text
+    assert (run / "scored" / "errors.png").exists() and (run / "scored" / "agreement.png").exists()
+    capsys.readouterr()
+    (run / "damaged.json").write_text("{")
+    for arguments, message in (
+        (["review"], "run: got None"),
+        ([*sheet, "4"], "history: got 4; accepted: 0, 2, 5"),
+        ([*sheet, "2", "--prompt", "rude"], "prompt: got 'rude'; accepted: indexed"),
+        (["review", "--run", str(run / "none")], "config.json cannot be read"),
+        (["review", "--scored", str(run / "damaged.json")], "damaged.json is damaged"),
+        ([*scored, str(files[0])], "reviews: got 'two of anna'"),
+    ):
+        with pytest.raises(SystemExit) as error:
+            experiment.main(arguments)
+        assert error.value.code == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
 
 
 def test_a_budget_leaves_out_what_was_not_asked(tmp_path):

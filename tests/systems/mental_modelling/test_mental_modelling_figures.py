@@ -1,5 +1,6 @@
 """Figures of mental modelling, and the sheet on which replies are judged, in a browser."""
 
+import dataclasses
 import json
 import re
 
@@ -107,7 +108,8 @@ def test_a_sheet_counts_what_is_ticked(tmp_path):
     assert review.judge == "me" and review.right.tolist() == [1, 0, 1]
     assert review.error_counts == (0, 0, 0, 0, 2, 0)
     assert len(errors_figure([review]).axes[0].get_xticks()) == len(ERRORS)
-    assert agreement_figure([review, review]).axes
+    other = dataclasses.replace(review, judge="you")
+    assert agreement_figure([review, other]).axes
 
 
 def test_reviews_are_compared_and_damaged_ones_named(tmp_path):
@@ -117,9 +119,9 @@ def test_reviews_are_compared_and_damaged_ones_named(tmp_path):
         review_page("t", "m", [])
     file = tmp_path / "review.json"
     item = {"right": True, "automatic": True, "errors": []}
-    whole = {"format": 1, "model": "m", "judge": "j", "items": [item]}
+    whole = {"format": 2, "sheet": "s", "model": "m", "judge": "j", "items": [item]}
     for change in (
-        {"format": 2},
+        {"format": 1},
         {"items": []},
         {"items": [item | {"errors": ["spelling"]}]},
         {"items": [item | {"right": "yes"}]},

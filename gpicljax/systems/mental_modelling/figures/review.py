@@ -6,6 +6,7 @@ learning agents by language models".
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
@@ -18,7 +19,7 @@ import numpy as np
 from gpicljax.checks import check
 from gpicljax.systems.mental_modelling.figures.curves import grouped_bars
 from gpicljax.systems.mental_modelling.measures.published import ERRORS, TABLE_1, TABLE_2
-from gpicljax.systems.mental_modelling.measures.reviews import FORMAT, Review, agreement
+from gpicljax.systems.mental_modelling.measures.reviews import FORMAT, Review, agreement, pairs_of
 from gpicljax.viz import style
 from gpicljax.viz.episode_page import STYLE
 
@@ -60,12 +61,14 @@ def review_page(title: str, model: str, replies: Sequence[Reply]) -> str:
       ValueError: if there is none.
     """
     check(len(replies) > 0, "replies", len(replies), "one or more")
+    items = [reply._asdict() | {"automatic": bool(reply.automatic)} for reply in replies]
     content = {
         "format": FORMAT,
+        "sheet": hashlib.sha256(json.dumps([model, items]).encode()).hexdigest()[:16],
         "model": model,
         "errors": list(ERRORS),
         "published": [list(counts) for counts in TABLE_1.values()],
-        "items": [reply._asdict() | {"automatic": bool(reply.automatic)} for reply in replies],
+        "items": items,
     }
     said = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     heads = "".join(f"<th>{html.escape(name)}, paper, of 50</th>" for name in TABLE_1)
@@ -123,12 +126,9 @@ def agreement_figure(reviews: Sequence[Review], *, title: str | None = None) -> 
             "agent's action": review.automatic_accuracy,
             "both agree": found.share,
         }
-    for n, first in enumerate(reviews):
-        for second in reviews[n + 1 :]:
-            if first.model == second.model and first.right.shape == second.right.shape:
-                found = agreement(first.right, second.right)
-                name = f"{first.model}\n({first.judge}, {second.judge})"
-                groups[name] = {"reviewers agree": found.share}
+    for first, second in pairs_of(reviews):
+        name = f"{first.model}\n({first.judge}, {second.judge})"
+        groups[name] = {"reviewers agree": agreement(first.right, second.right).share}
     figure = grouped_bars(groups, ylabel="right, or agreed", title=title)
     figure.axes[0].tick_params(axis="x", labelsize=style.SMALL)
     return figure

@@ -11,7 +11,9 @@ learning agents by language models".
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +24,7 @@ from gpicljax.checks import check, check_array
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.systems.mental_modelling.measures.published import ERRORS
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,6 +38,7 @@ class Review:
         was said.
       automatic: `bool[N]`, right by the agent's action.
       errors: `bool[N, 6]`, of the types `published.ERRORS`.
+      sheet: what tells sheets apart: a digest of their replies.
 
     Example:
       >>> review = Review("m", "j", np.array([1.0, 0.0]), np.array([True, True]), np.eye(2, 6) > 0)
@@ -48,6 +51,7 @@ class Review:
     right: np.ndarray
     automatic: np.ndarray
     errors: np.ndarray
+    sheet: str = ""
 
     @property
     def judged(self) -> np.ndarray:
@@ -102,6 +106,25 @@ def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
     return Agreement(int(a.size), share, kappa)
 
 
+def pairs_of(reviews: Sequence[Review]) -> list[tuple[Review, Review]]:
+    """Pairs of reviews of the same sheet by two reviewers.
+
+    Raises:
+      ValueError: if two of them are of one reviewer and sheet.
+    """
+    pairs = [
+        (first, second)
+        for first, second in itertools.combinations(reviews, 2)
+        if first.model == second.model
+        and first.sheet == second.sheet
+        and np.array_equal(first.automatic, second.automatic)
+    ]
+    for first, second in pairs:
+        accepted = "one file for each reviewer and sheet"
+        check(first.judge != second.judge, "reviews", f"two of {first.judge}", accepted)
+    return pairs
+
+
 def load_review(path: str | Path) -> Review:
     """Reads what a sheet has saved.
 
@@ -120,6 +143,7 @@ def load_review(path: str | Path) -> Review:
             check(item["right"] in (True, False, None), "right", item["right"], "true, false, null")
             check(item["automatic"] in (True, False), "automatic", item["automatic"], "true, false")
         return Review(
+            sheet=str(body["sheet"]),
             model=str(body["model"]),
             judge=str(body["judge"]),
             right=np.array([np.nan if item["right"] is None else item["right"] for item in items]),

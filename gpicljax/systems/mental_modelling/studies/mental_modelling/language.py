@@ -60,6 +60,11 @@ def expected_usage(config: Config, cells: Iterable[Queries]) -> Usage:
     return total
 
 
+def cell_name(queries: Queries) -> str:
+    """The folder of the replies to queries of one task, question, form and size of history."""
+    return f"{queries.environment}-{queries.question}-{queries.form}-{queries.history}"
+
+
 def told(
     config: Config, queries: Queries, ledger: Ledger
 ) -> Iterator[tuple[str, Queries, LanguageAnswers]]:
@@ -73,7 +78,7 @@ def told(
         if ledger.exhausted:
             return
         settings = PROMPTS[prompt]
-        cell = f"{queries.environment}-{queries.question}-{queries.form}-{queries.history}"
+        cell = cell_name(queries)
         said = ask_questions(
             some,
             config.llm.client(answer_schema(some, settings)),

@@ -1,0 +1,254 @@
+"""Sheets on which replies are judged, and Tables 1 and 2: `mental_modelling.py review`.
+
+    python experiments/mental_modelling.py review --run runs/mental_modelling/quick
+    python experiments/mental_modelling.py review --scored anna.json bert.json
+
+The first makes a page from the replies that a run has stored; a reviewer judges them there, and the
+page saves a file. The second scores such files, beside the paper's numbers.
+
+Source: section 5.3 of Lu et al. (2024), "Mental modelling of reinforcement learning agents by
+language models": the replies that are reviewed there judge an action that is proposed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import tyro
+
+from gpicljax.checks import Count, Natural, check
+from gpicljax.data.transcripts import read_transcript
+from gpicljax.llm.chat import Message
+from gpicljax.runs.config_json import from_json
+from gpicljax.runs.distributed import log_once
+from gpicljax.runtime.failures import failures_reported
+from gpicljax.storage import SavedError
+from gpicljax.storage.atomic import write_atomically
+from gpicljax.storage.reading import read_json
+from gpicljax.systems.mental_modelling.figures.review import (
+    Reply,
+    agreement_figure,
+    errors_figure,
+    review_page,
+)
+from gpicljax.systems.mental_modelling.measures.published import ERRORS, TABLE_1, TABLE_2
+from gpicljax.systems.mental_modelling.measures.questions import Queries, pick_queries
+from gpicljax.systems.mental_modelling.measures.reviews import (
+    Review,
+    agreement,
+    load_review,
+    pairs_of,
+)
+from gpicljax.systems.mental_modelling.measures.scoring import answers_of, score_answers
+from gpicljax.systems.mental_modelling.prompts.questions import answer_in, question_messages
+from gpicljax.systems.mental_modelling.studies.mental_modelling.config import PROMPTS, Config
+from gpicljax.systems.mental_modelling.studies.mental_modelling.language import cell_name
+from gpicljax.systems.mental_modelling.studies.mental_modelling.queries import cells_of, tasks_of
+from gpicljax.viz.style import save_figure
+
+
+@dataclasses.dataclass(frozen=True)
+class ReviewConfig:
+    """Makes a sheet for judging a language model's replies, or scores filled sheets.
+
+    Attributes:
+      run: Folder of a run that asked a language model.
+      data: Folder with the episodes that it asked about; by default the one in its configuration.
+      task: Id of an environment.
+      question: One of the questions; the paper's reviewers judged `argue`.
+      prompt: The prompt; by default the first of the run.
+      history: Size of history.
+      replies: Replies on the sheet, at most.
+      scored: Files that the sheet saved, to be scored.
+      out: Folder to write to; by default `review` in the run's folder, or that of the first file.
+    """
+
+    run: Path | None = None
+    data: Path | None = None
+    task: str = "MountainCar-v0"
+    question: str = "argue"
+    prompt: str | None = None
+    history: Natural = 3
+    replies: Count = 50
+    scored: tuple[Path, ...] = ()
+    out: Path | None = None
+
+
+def review(argv: Sequence[str] | None = None) -> Path:
+    """Makes a sheet or scores filled ones; returns what was written: the page, or the tables."""
+    config = tyro.cli(ReviewConfig, args=argv, prog="gpicljax run mental_modelling review")
+    with failures_reported(SavedError, ValueError):
+        one = (config.run is None) != (not config.scored)
+        check(one, "run", config.run, "a run's folder to make a sheet of, or --scored FILES")
+        return _scored(config) if config.scored else _sheet(config)
+
+
+# The sheet ---------------------------------------------------------------------------------------
+
+
+def _sheet(config: ReviewConfig) -> Path:
+    """Writes the page about the replies of one cell of a run."""
+    assert config.run is not None
+    run = _config_of(config.run)
+    if config.data is not None:
+        run = dataclasses.replace(run, data=config.data)
+    prompt = config.prompt or run.llm.prompts[0]
+    check(prompt in run.llm.prompts, "prompt", prompt, ", ".join(run.llm.prompts))
+    queries = _queries(run, config)
+    folder = config.run / "replies" / prompt / cell_name(queries)
+    replies = stored_replies(folder, queries, prompt)
+    name = f"{prompt}-{cell_name(queries)}"
+    check(len(replies) > 0, "run", str(config.run), f"one with replies in {folder}")
+    if len(replies) > config.replies:
+        kept = np.random.default_rng(run.seed).permutation(len(replies))[: config.replies]
+        replies = [replies[n] for n in np.sort(kept)]
+    words = f"{config.task}, {config.question.replace('_', ' ')}, history {config.history}"
+    page = review_page(f"{run.llm.name}: {words}", run.llm.name, replies)
+    target = (config.out or config.run / "review") / f"{name}.html"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(target, page)
+    right = sum(reply.automatic for reply in replies)
+    log_once(f"{target}: {len(replies)} replies, {right} of them right by the agent's actions")
+    return target
+
+
+def _config_of(run: Path) -> Config:
+    """The configuration of a run that asked a language model."""
+    path = run / "config.json"
+    try:
+        config = from_json(Config, read_json(path))
+    except OSError as error:
+        raise SavedError(f"{path} cannot be read ({error.strerror or error})") from error
+    except (ValueError, TypeError) as error:
+        raise SavedError(f"{path} is damaged, or of another study ({error})") from error
+    check(config.llm.asks, "run", str(run), "a run that asked a language model (--llm.endpoint)")
+    return config
+
+
+def _queries(run: Config, config: ReviewConfig) -> Queries:
+    """What was asked in one cell; its first form where there are several."""
+    check(config.question in run.questions, "question", config.question, ", ".join(run.questions))
+    asked = dataclasses.replace(run, questions=(config.question,), tasks=(config.task,))
+    sizes = []
+    for queries in cells_of(asked, tasks_of(asked)):
+        if queries.history == config.history:
+            return pick_queries(queries, run.asked, run.seed)
+        sizes.append(queries.history)
+    raise ValueError(f"history: got {config.history}; accepted: {', '.join(map(str, sizes))}")
+
+
+def stored_replies(folder: Path, queries: Queries, prompt: str) -> list[Reply]:
+    """The replies to queries that a run has stored, with what was asked, in order.
+
+    Queries without a reply are left out.
+
+    Args:
+      folder: of the transcripts.
+      queries: all that were asked there.
+      prompt: how, by name.
+
+    Raises:
+      SavedError: for a damaged transcript, or one of other queries.
+    """
+    found: list[Reply] = []
+    for episode in dict.fromkeys(queries.episode.tolist()):
+        path = folder / f"episode_{episode:04d}.jsonl"
+        if not path.exists():
+            continue
+        which = np.flatnonzero(queries.episode == episode).tolist()
+        turns = [turn for turn in read_transcript(path)[1] if "reply" in turn]
+        for number, turn in zip(which, turns, strict=False):
+            asked = question_messages(queries, number, PROMPTS[prompt])
+            try:
+                same = [Message(*message) for message in turn["asked"]] == asked
+                text = str(turn["reply"])
+            except (KeyError, TypeError) as error:
+                raise SavedError(f"{path} is damaged ({error})") from error
+            if not same:
+                raise SavedError(
+                    f"{path} has other questions than the run's data make now: "
+                    f"--data FOLDER names the episodes that were asked about"
+                )
+            if not text:
+                continue
+            answers: list[list[float] | None] = [None] * len(queries.truth)
+            answers[number] = answer_in(text, queries)
+            right = score_answers(queries, answers_of(queries, answers)).right[number]
+            about = f"episode {episode}, step {queries.step[number]}"
+            question = "\n\n".join(message.content for message in asked)
+            found.append(Reply(question, text, bool(right), about))
+    return found
+
+
+# The tables --------------------------------------------------------------------------------------
+
+
+def _scored(config: ReviewConfig) -> Path:
+    """Writes the tables and figures of filled sheets."""
+    reviews = [load_review(path) for path in config.scored]
+    out = config.out or config.scored[0].parent
+    out.mkdir(parents=True, exist_ok=True)
+    text = review_tables(reviews)
+    log_once(text)
+    target = out / "review.md"
+    write_atomically(target, text + "\n")
+    save_figure(errors_figure(reviews), out / "errors.png")
+    save_figure(agreement_figure(reviews), out / "agreement.png")
+    return target
+
+
+def review_tables(reviews: Sequence[Review]) -> str:
+    """Tables 1 and 2 of filled sheets, beside the paper's.
+
+    Args:
+      reviews: one or more.
+
+    Raises:
+      ValueError: if two of them are of one reviewer and sheet.
+    """
+    paired = pairs_of(reviews)
+    names = [f"{one.model} ({one.judge}), of {len(one.errors)}" for one in reviews]
+    names += [f"{model}, paper, of 50" for model in TABLE_1]
+    counts = [*(one.error_counts for one in reviews), *TABLE_1.values()]
+    lines = ["# Replies as reviewers judge them", "", "Replies with an error of each type:", ""]
+    lines += [f"| error | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
+    lines += [
+        f"| {error} | {' | '.join(str(each[n]) for each in counts)} |"
+        for n, error in enumerate(ERRORS)
+    ]
+    lines += [
+        "",
+        "Right answers, in % of the replies judged: in a reviewer's eyes and by the agent's "
+        "actions; on how many both agree, and kappa, the agreement beyond chance:",
+        "",
+        "| model | reviewer | judged | manual | automatic | agree | kappa |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in reviews:
+        both = agreement(one.right, np.where(one.judged, one.automatic, np.nan))
+        shares = one.manual_accuracy, one.automatic_accuracy, both.share
+        cells = [one.model, one.judge, str(both.replies), *map(_percent, shares)]
+        lines.append(f"| {' | '.join([*cells, _number(both.kappa)])} |")
+    for model, (manual, automatic) in TABLE_2.items():
+        shares = f"{_percent(manual)} | {_percent(automatic)}"
+        lines.append(f"| {model} | paper | 50 | {shares} | not printed | not printed |")
+    if paired:
+        lines += ["", "Two reviewers of the same replies:", ""]
+        lines += ["| model | reviewers | judged by both | agree | kappa |", "|---|---|---|---|---|"]
+    for first, second in paired:
+        both = agreement(first.right, second.right)
+        cells = [first.model, f"{first.judge}, {second.judge}", str(both.replies)]
+        lines.append(f"| {' | '.join([*cells, _percent(both.share), _number(both.kappa)])} |")
+    return "\n".join(lines)
+
+
+def _percent(share: float) -> str:
+    return "none" if math.isnan(share) else f"{100 * share:.0f}"
+
+
+def _number(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.2f}"

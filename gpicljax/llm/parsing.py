@@ -32,6 +32,16 @@ _WHOLE = r"\+?[0-9]{1,9}(?:\.0*)?"
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 
 
+def plain_text(text: str) -> str:
+    """A text with plain minus signs and brackets, and without backslashes.
+
+    Example:
+      >>> plain_text("\\\\[\\N{MINUS SIGN}1\\\\]")
+      '[-1]'
+    """
+    return text.translate(_PLAIN)
+
+
 def marked(text: str, parsing: Parsing = "strict", word: str = WORD) -> str | None:
     """What stands in the brackets; None if nothing does, or strictly more than one.
 
@@ -48,7 +58,7 @@ def marked(text: str, parsing: Parsing = "strict", word: str = WORD) -> str | No
     row = r"\[[^\[\]:]*\]"
     inside = rf"(?:[^\[\]]|\[(?:[^\[\]:]|{row})*\])*"
     marks = rf"\[\s*{re.escape(word)}\s*:({inside})\]"
-    found = re.findall(marks, text.translate(_PLAIN), re.IGNORECASE)
+    found = re.findall(marks, plain_text(text), re.IGNORECASE)
     return _unwrapped(found[-1]) if found else None
 
 
@@ -58,6 +68,17 @@ def _unwrapped(text: str) -> str:
     while len(text) > 1 and text[0] + text[-1] in _PAIRS and text[0] not in text[1:-1]:
         text = text[1:-1].strip(_AROUND)
     return text
+
+
+def _number_in(text: str, parsing: Parsing, word: str) -> int | None:
+    """The number of a choice; strictly, brackets without a number in them do not count."""
+    check_choice("parsing", parsing, get_args(Parsing))
+    if parsing == "strict":
+        numbers = re.findall(rf"\[{re.escape(word)}: ([0-9]+)\]", text)
+        return int(numbers[0]) if len(numbers) == 1 and len(numbers[0]) < 10 else None
+    inside = marked(text, parsing, word) or ""
+    found = re.fullmatch(rf"(?:action\s*)?({_WHOLE})", inside, re.IGNORECASE)
+    return None if found is None else int(float(found[1]))
 
 
 def chosen(
@@ -79,16 +100,12 @@ def chosen(
     """
     kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box)
     check(isinstance(space, kinds), "space", space, "Discrete, MultiDiscrete or Box")
+    if isinstance(space, spaces.Discrete):
+        number = _number_in(text, parsing, word)
+        return None if number is None or number >= space.n else np.asarray(number, np.int32)
     inside = marked(text, parsing, word)
     if inside is None:
         return None
-    if isinstance(space, spaces.Discrete):
-        pattern = r"([0-9]{1,9})" if parsing == "strict" else rf"(?:action\s*)?({_WHOLE})"
-        found = re.fullmatch(pattern, inside, re.IGNORECASE)
-        if found is None:
-            return None
-        number = int(float(found[1]))
-        return np.asarray(number, np.int32) if number < space.n else None
     assert isinstance(space, spaces.MultiDiscrete | spaces.Box)
     strict = parsing == "strict"
     parts = re.split(r", ", inside.strip()) if strict else re.findall(r"[^,;\s\[\]()]+", inside)

@@ -16,10 +16,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from gpicljax import spaces
-from gpicljax.checks import Count, Range, check_fields
+from gpicljax.checks import Count, Range, check, check_fields
 from gpicljax.llm.parsing import WORD, Parsing
 
 History = Literal["full", "summary"]
+Wording = Literal["own", "paper"]
+"""This project's own words, or those of the publication that a system is about."""
 
 EXPLANATIONS: Mapping[str, str] = {
     "FrozenLake": (
@@ -96,9 +98,12 @@ class PromptSettings:
       recent: the last steps that a summary tells one by one.
       permute_arms: whether a bandit's arms are numbered anew in every trial, so that a preference
         for a number is worth nothing.
+      wording: this project's own, or that of the publication that a system is about. The latter
+        has the whole history; of the other settings `explanations`, `parsing`, `max_invalid` and
+        `permute_arms` apply to it.
 
     Raises:
-      ValueError: for a value that is not accepted.
+      ValueError: for a value that is not accepted, or the published wording of a summary.
 
     Example:
       >>> PromptSettings(history="summary").max_invalid
@@ -114,13 +119,37 @@ class PromptSettings:
     decimals: Annotated[int, Range(0, 12)] = 3
     recent: Count = 5
     permute_arms: bool = True
+    wording: Wording = "own"
 
     def __post_init__(self) -> None:
         check_fields(self)
+        whole = self.wording == "own" or self.history == "full"
+        check(whole, "wording", self.wording, "own, where the history is a summary")
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What transcripts have of it: without what was not there in earlier versions."""
+        return recorded(self, ("wording",))
 
 
 DEFAULT = PromptSettings()
 """A trial told raw, with its whole history."""
+
+
+def recorded(settings: Any, later: Sequence[str]) -> dict[str, Any]:
+    """Settings as transcripts have them, so that those of earlier versions are gone on with.
+
+    Args:
+      settings: a dataclass instance.
+      later: fields that earlier versions lacked; left out where they have their defaults.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
+    values = dataclasses.asdict(settings)
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in later or getattr(settings, name) != defaults[name]
+    }
 
 
 def written(value: Any, decimals: int) -> str:

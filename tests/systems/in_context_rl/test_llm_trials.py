@@ -1,6 +1,10 @@
 """Language models in trials: what they are told, what is read, and when it ends."""
 
+import dataclasses
 import time
+import tomllib
+from pathlib import Path
+from string import Template
 
 import jax
 import numpy as np
@@ -17,6 +21,7 @@ from gpicljax.rollout import HostBatch, host_play
 from gpicljax.storage import SavedError
 from gpicljax.storage.lock import LockedError, exclusive
 from gpicljax.systems.in_context_rl.measures import keep_trial_step, measure_trials, trial_records
+from gpicljax.systems.in_context_rl.prompts import wording
 from gpicljax.systems.in_context_rl.prompts.session import TrialSession
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.wrappers.trial import Trial
@@ -56,6 +61,8 @@ CHOICES = [
     (r"\[SELECT: 2\]", None, 2),
     ("【SELECT：２】", None, 2),
     ("[SELECT: [SELECT: 2]]", 2, 2),
+    # As in the reference, brackets without a number are no choice.
+    ("In the format [SELECT: x]: [SELECT: 2]", 2, 2),
     ("[SELECT: [1], [2]]", None, None),
     ("[SELECT: 1 2]", None, None),
     ("SELECT: 1", None, None),
@@ -90,6 +97,81 @@ def test_numbers_are_read_within_their_bounds():
     assert chosen("[SELECT: 3, 4]", spaces.MultiDiscrete((3, 5))) is None
     with pytest.raises(ValueError, match="parsing: got 'loose'"):
         chosen("", box, "loose")
+
+
+PAPER = PromptSettings(wording="paper", parsing="strict", permute_arms=False)
+
+
+def paper_text(name):
+    """A text of the reference, from the file that has them."""
+    path = Path(wording.__file__).with_name("paper.toml")
+    return tomllib.loads(path.read_text(encoding="utf-8"))[name]
+
+
+def test_the_published_wording_is_the_reference_s():
+    path = Path(wording.__file__).with_name("paper.toml").read_text(encoding="utf-8")
+    assert "MIT License" in path and "Copyright (c) 2023 OpenAI" in path
+    session = TrialSession(
+        PAPER, spaces.Discrete(16), spaces.Discrete(4), 3, "On a lake.", name="Trial(FrozenLake)"
+    )
+    session.begin(np.int32(0))
+    system, first = session.messages()
+    filled = Template(paper_text("task")).substitute(
+        explanations="You are playing a game.",
+        action_space=4,
+        actions="['0', '1', '2', '3']",
+        observation_space=16,
+        observations=[f"Observation {n}" for n in range(16)],
+    )
+    assert system.content == filled and system.role == "system"
+    reset = Template(paper_text("reset")).substitute(observation="Observation 0")
+    so_far = "\n\nTotal actions taken so far: {}\nTotal reward so far: {}"
+    assert first.content == reset + so_far.format(0, 0)
+    assert session.hear("I take [SELECT: 1] or [SELECT: 2]") is None
+    assert session.messages()[-1].content == paper_text("invalid")
+    assert session.hear("[SELECT: 2]") == 2
+    session.went(np.int32(1), np.int32(1), 0.0, False)
+    told = {"action": 2, "next_observation": "Observation 1", "reward": "0.0"}
+    step = Template(paper_text("result")).substitute(told)
+    assert session.messages()[-1].content == step + so_far.format(1, "0.0")
+    session.hear("[SELECT: 2]")
+    session.went(np.int32(15), np.int32(0), 1.0, True)
+    told |= {"next_observation": "Observation 15", "reward": "1.0"}
+    over = Template(paper_text("result_reset")).substitute(told)
+    assert session.messages()[-1].content == f"{over}\n\n{reset}" + so_far.format(2, "1.0")
+    assert [message.role for message in session.messages()][:6] == [
+        *("system", "user", "assistant", "user", "assistant", "user"),
+    ]
+    assert (
+        "On a lake."
+        in TrialSession(
+            dataclasses.replace(PAPER, explanations=True),
+            spaces.Discrete(16),
+            spaces.Discrete(4),
+            3,
+            "On a lake.",
+        )
+        .messages()[0]
+        .content.split("\n")[0]
+    )
+    # Rewards that are integers in the reference are written as such; their sum is not.
+    cliff = TrialSession(
+        PAPER, spaces.Discrete(48), spaces.Discrete(4), 3, name="Trial(CliffWalking)"
+    )
+    cliff.begin(np.int32(36))
+    cliff.hear("[SELECT: 0]")
+    cliff.went(np.int32(24), np.int32(24), -1.0, False)
+    assert "provided reward: -1. " in cliff.messages()[-1].content
+    assert cliff.messages()[-1].content.endswith("so far: -1.0")
+
+
+def test_the_published_wording_is_refused_where_it_does_not_fit():
+    with pytest.raises(ValueError, match="wording: got 'paper'"):
+        PromptSettings(wording="paper", history="summary")
+    with pytest.raises(ValueError, match="observations: got Box"):
+        TrialSession(PAPER, spaces.Box(0.0, 1.0, (2,)), spaces.Discrete(4), 3)
+    # Transcripts of earlier versions know nothing of it, and are gone on with.
+    assert "wording" not in PromptSettings().recorded and "wording" in PAPER.recorded
 
 
 def test_four_invalid_answers_in_a_row_end_a_trial():

@@ -2,6 +2,8 @@
 
 import json
 import re
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +26,7 @@ from gpicljax.systems.mental_modelling.measures.questions import (
     pick_queries,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import score_answers
+from gpicljax.systems.mental_modelling.prompts import paper
 from gpicljax.systems.mental_modelling.prompts.questions import (
     QuestionSettings,
     answer_in,
@@ -185,6 +188,141 @@ def test_the_form_of_an_answer_is_no_answer(tmp_path):
     said = ask_questions(asked, FakeModel("[ANSWER: number]"), tmp_path, RAW)
     assert said.echoes == len(asked.truth) and not said.answers.parsed.any()
     assert f"{said.echoes} repeat the placeholder" in said.in_words()
+
+
+PAPER = QuestionSettings(wording="paper")
+FIELDS = {
+    "Task description": "task_description",
+    "Observation space": "observation_space",
+    "Action space": "action_space",
+    "Reward space": "reward_space",
+    "Transition dynamics": "transition_dynamics",
+    "Initial state": "init_state",
+    "Termination": "termination",
+}
+
+
+def published():
+    """All texts of the reference, and the file's own words about their source."""
+    text = Path(paper.__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    return tomllib.loads(text), text
+
+
+def test_the_published_wording_is_the_reference_s():
+    texts, file = published()
+    assert "Copyright 2024-2026 The LLM-X Authors" in file and "Apache License" in file
+    assert set(texts["tasks"]) == {
+        name for name in TASKS if name not in ("FrozenLake", "CliffWalking")
+    }
+    parts = texts["tasks"]["MountainCar"]
+    whole = 'Below is a description of the "MountainCar-v0" task.\n\n'
+    whole += "\n\n".join(f"{name}:\n{parts[key]}" for name, key in FIELDS.items())
+    asked = build_queries(car(), "next_action", history=2)
+    told, first = question_messages(asked, 0, PAPER)
+    assert told.content == whole.strip()
+    assert "velocity_t+1" not in system_text(
+        asked, QuestionSettings(dynamics=False, wording="paper")
+    )
+    steps = [("[-0.5123,  0.01  ]", 2), ("[-0.4987,  0.02  ]", 0)]
+    history = "\n\n".join(
+        f"Step {n}:\n  state: {state}\n  action: {action}\n  reward: 0."
+        for n, (state, action) in enumerate(steps)
+    )
+    question = texts["questions"]["next_action_discrete"].strip()
+    question = question.replace("{state}", "[-0.4711,  0.03  ]").replace("{i}", "2")
+    assert first.content == texts["user"].format(history=history, question=question)
+    for name in QUESTIONS:
+        text = question_text(build_queries(car(), name, history=2), 0, PAPER)
+        assert "{" not in text and "Step 0:\n  state: [-0.5123" in text, name
+        # The step that is asked about is part of the history where the next state is.
+        assert ("Step 2:" in text) == (name == "next_state")
+        assert ("-0.4377" in text) == (name in ("last_action", "last_state"))
+    alone = question_text(build_queries(car(), "next_action", history=0), 0, PAPER)
+    assert alone.startswith("In next step 0 (indexed from 0)")
+    lists = QuestionSettings(indexed=False, wording="paper")
+    assert "states:\n[[-0.5123,  0.01  ],\n [-0.4987,  0.02  ]]\nactions:\n[2, 0]" in question_text(
+        asked, 0, lists
+    )
+
+
+def swing_queries(form, low_high=2.0, environment="Pendulum-v1", entries=1):
+    rng = np.random.default_rng(0)
+    swing = episodes_from_arrays(
+        [rng.normal(size=(3, 3))],
+        [rng.uniform(-1, 1, (3, entries))],
+        [-np.ones(3)],
+        environment=environment,
+        action_space=Box(-low_high, low_high, (entries,)),
+        agent="swing",
+    )
+    return build_queries(swing, "next_action", history=1, form=form)
+
+
+def test_published_answers_are_read_and_the_last_one_counts():
+    actions = build_queries(car(), "next_action", history=1)
+    states = build_queries(car(), "next_state", history=1)
+    votes = build_queries(car(), "argue", history=1)
+    bins, numbers = swing_queries("bins"), swing_queries("absolute")
+    four = swing_queries("bins", 1.0, "FetchPush-v4", 4)
+    for queries, text, right in (
+        (actions, "1. [Reasoning]: so\n3. >>Final action choice: [2]", [2]),
+        (actions, ">>Final action choice: []\n**Final action choice:** [1]", [1]),
+        (actions, "Final action choice: [2], no. final action choice: 0 (left)", [0]),
+        (actions, "Final action choice: [3]", None),
+        (actions, "Final action choice: [0, 1]", None),
+        (actions, "action_choice = [1]", None),
+        (
+            states,
+            'e.g. predictions = ["INC", "DEC", "UNCH"]\npredictions = ["DEC", "UNCH"]',
+            [0, 2],
+        ),
+        (states, "predictions = [\n 'inc',  # up\n 'dec'\n]", [1, 0]),
+        (states, 'predictions = ["INC"]', None),
+        (votes, "final_vote = [False]\nThus final_vote = [True]", [1]),
+        (votes, "Final vote is [False].", [0]),
+        (
+            votes,
+            "Final vote is [True] (i.e., argue for the agent's action) or [False] (i.e., against)",
+            None,
+        ),
+        (bins, "predictions = [1, 8]\n```python\npredictions = [4]\n```", [4]),
+        (bins, "predictions = [10]", None),
+        (numbers, "predictions = [−1.25]", [-1.25]),
+        (four, "predictions = [0, 9, 5, 5]", [0, 9, 5, 5]),
+        (four, "", None),
+    ):
+        assert answer_in(text, queries, PAPER) == right, text
+    for queries, form in (
+        (actions, "3. >>Final action choice: []"),
+        (bins, "predictions = [1, 8]"),
+        (states, 'predictions = ["INC", "DEC", "UNCH"]'),
+    ):
+        assert is_echo(form, queries, PAPER) and answer_in(form, queries, PAPER) is None
+        assert not is_echo("none", queries, PAPER)
+    for queries, right in (
+        (actions, "Final action choice: [2]"),
+        (states, "predictions = [INC, DEC]"),
+        (votes, "final_vote = [True]"),
+        (bins, "predictions = [4]"),
+        (numbers, "predictions = [-1.25]"),
+    ):
+        request = json.loads(answer_schema(queries, PAPER))
+        form = request["response_format"]["json_schema"]["schema"]["properties"]["answer"]
+        assert right in form["enum"] if "enum" in form else re.match(form["pattern"], right)
+        assert answer_in(json.dumps({"answer": right}), queries, PAPER) is not None
+
+
+def test_the_published_wording_is_refused_where_it_does_not_fit(tmp_path):
+    with pytest.raises(ValueError, match="wording: got 'paper'"):
+        QuestionSettings(reasons=False, wording="paper")
+    lake = episode_from_actions([0, 1, 0], [3, 2, 1], num_states=16, environment="FrozenLake-v1")
+    with pytest.raises(ValueError, match="environment: got 'FrozenLake-v1'"):
+        question_messages(build_queries(lake, "next_action", history=1), 0, PAPER)
+    with pytest.raises(ValueError, match="action_space: got"):
+        question_text(swing_queries("bins", 3.0), 0, PAPER)
+    asked = build_queries(car(), "next_action", history=1)
+    said = ask_questions(asked, FakeModel("Final action choice: [2]"), tmp_path, PAPER)
+    assert said.answers.parsed.all() and said.echoes == 0
 
 
 def two_walks():

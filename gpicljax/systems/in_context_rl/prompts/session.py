@@ -15,7 +15,8 @@ from gpicljax import spaces
 from gpicljax.interface import TimeStep
 from gpicljax.llm.chat import Message
 from gpicljax.llm.parsing import chosen
-from gpicljax.llm.prompts import PromptSettings, answer_form, corrective, introduction, pay, written
+from gpicljax.llm.prompts import PromptSettings, pay, written
+from gpicljax.systems.in_context_rl.prompts.wording import words_of
 
 Status = Literal[
     "playing",
@@ -41,6 +42,7 @@ class TrialSession:
       limit: actions of the trial.
       explanation: what the task is, where it is explained.
       seed: of the numbers that a bandit's arms have, see `PromptSettings.permute_arms`.
+      name: of the environment.
 
     Attributes:
       status: `"playing"`, or why it is over.
@@ -57,6 +59,7 @@ class TrialSession:
         limit: int,
         explanation: str | None = None,
         seed: int = 0,
+        name: str = "",
     ) -> None:
         """See the class."""
         self._arms: np.ndarray | None = None
@@ -66,8 +69,8 @@ class TrialSession:
             self._arms = order.astype(np.int32)
         self.settings, self.actions, self.limit = settings, actions, limit
         told = explanation if settings.explanations else None
-        text = introduction(settings, observations, actions, limit, told)
-        self._said = [Message("system", text)]
+        self._words = words_of(settings, observations, actions, limit, name)
+        self._said = [Message("system", self._words.introduction(told))]
         self._news: list[str] = []
         self._asks: list[Message] = []
         self._table = _Summary(settings.decimals, settings.recent)
@@ -93,7 +96,7 @@ class TrialSession:
     def begin(self, now: Any) -> None:
         """The trial begins here."""
         self._now = now
-        self._news = [f"The game begins. You observe {self._written(now)}."]
+        self._news = self._words.begins(self._written(now))
         self._ask()
 
     def went(self, reached: Any, now: Any, reward: float, ended: bool) -> None:
@@ -102,25 +105,16 @@ class TrialSession:
         action = self._written(self._action)
         self.taken += 1
         self.total += reward
-        self._table.add(self._written(self._now), action, self._written(reached), reward, ended)
-        text = (
-            f"Action {action} led to observation {self._written(reached)} and paid {pay(reward)}."
-        )
-        if ended:
-            text += " That was the end of the episode.\n"
-            text += f"The next episode begins. You observe {self._written(now)}."
+        led, after = self._written(reached), self._written(now)
+        self._table.add(self._written(self._now), action, led, reward, ended)
         self._now = now
-        self._news = [text]
+        self._news = self._words.went(action, led, after, reward, ended)
         if self.taken >= self.limit:
             self.status = "finished"
         self._ask()
 
     def _ask(self) -> None:
-        of = f" of {self.limit}" if self.settings.tell_limit else ""
-        count = (
-            f"{self.taken}{of} actions taken; rewards so far add up to {pay(self.total)}.\n"
-            f"Which action do you take? {answer_form(self.actions)}"
-        )
+        count = self._words.asks(self.taken, self.total)
         self._asks = [Message("user", "\n\n".join([*self._news, count]))]
         if self.settings.history == "full":
             self._said += self._asks
@@ -153,8 +147,7 @@ class TrialSession:
             self._in_a_row += 1
             if self._in_a_row >= self.settings.max_invalid:
                 self.status = "invalid answers"
-            again = corrective(self.actions, self.settings.max_invalid)
-            exchange = [answer, Message("user", again)]
+            exchange = [answer, Message("user", self._words.corrective())]
             self._asks += exchange
             if self.settings.history == "full":
                 self._said += exchange

@@ -6,7 +6,7 @@ Trials are measured as those of any other agent (`in_context_rl.measures`); for 
 model plays the same tasks with the same noise as they do.
 
 Source: the in-context RL evaluation of `openai/evals`: its protocol, restated. Prompts are this
-project's.
+project's, or with `PromptSettings(wording="paper")` those of the evaluation.
 
 Example:
   >>> import gpicljax, jax, tempfile
@@ -157,8 +157,8 @@ def play_trials(
 
     Raises:
       ValueError: before anything is asked: for environments without whole trials (they might never
-        end), with spaces that cannot be written, or without an explanation where one is wanted; and
-        for what `model.check` refuses.
+        end), with spaces that cannot be written, or without an explanation where one is wanted; for
+        spaces that the published wording does not know; and for what `model.check` refuses.
       SavedError: if the folder has transcripts of another run, or damaged ones.
       LockedError: if another process uses the folder.
 
@@ -180,6 +180,11 @@ def play_trials(
         model.check()
     key_words = jax.random.key_data(key).tolist()
     players: list[_Player] = []
+    # One session for each trial, all of them before anything is written or asked.
+    seeds = [int(key_words[-1]) * 100_003 + number for number in range(batch.num_envs)]
+    sessions = [
+        TrialSession(settings, seen_space, actions, limit, told, seed, name) for seed in seeds
+    ]
     with run:
         for number in range(batch.num_envs):
             about = {
@@ -192,10 +197,8 @@ def play_trials(
                 "settings": changed_settings(settings),
                 "explanation": told if settings.explanations else None,
             }
-            seed = int(key_words[-1]) * 100_003 + number
-            conversation = run.open(f"trial_{number:04d}", about, seed)
-            session = TrialSession(settings, seen_space, actions, limit, told, seed)
-            players.append(_Player(session, conversation, context_tokens))
+            conversation = run.open(f"trial_{number:04d}", about, seeds[number])
+            players.append(_Player(sessions[number], conversation, context_tokens))
         played = host_play(key, batch, _Host(players, run), max_steps=limit, keep=keep_trial_step)
     # The last action of a trial is not answered by anything more to be asked.
     reports = tuple(

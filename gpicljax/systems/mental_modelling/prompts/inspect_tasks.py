@@ -61,17 +61,18 @@ _COPYING = ("copy last", "same change")
 
 
 @scorer(metrics={"*": by_group("asked")})
-def right_answers(queries: list[Queries]) -> Any:
+def right_answers(queries: list[Queries], settings: QuestionSettings) -> Any:
     """Whether an answer is right and could be read, and whether copying is right.
 
     Args:
       queries: one for each sample, numbered by its metadata `number`.
+      settings: how they were put.
     """
 
     async def judge(state: TaskState, target: Target) -> Score:
         del target
         asked = queries[state.metadata["number"]]
-        said = answer_in(state.output.completion, asked)
+        said = answer_in(state.output.completion, asked, settings)
         found = score_answers(asked, answers_of(asked, [said]))
         values: Any = {"accuracy": found.accuracy, "parsed": float(said is not None)}
         values["copying"] = state.metadata["copying"]
@@ -118,6 +119,7 @@ def mental_modelling(
     dynamics: bool = True,
     instructions: bool = True,
     reasons: bool = True,
+    wording: str = "own",
     max_tokens: int = 512,
     seed: int = 0,
 ) -> Task:
@@ -131,10 +133,11 @@ def mental_modelling(
       history: steps that are told.
       queries: of each question in each task.
       agents: words that their names have; all agents of a task where no name has them.
-      indexed: see `QuestionSettings`, as for the next three.
+      indexed: see `QuestionSettings`, as for the next four.
       dynamics: likewise.
       instructions: likewise.
       reasons: likewise.
+      wording: likewise.
       max_tokens: the longest reply.
       seed: of which queries are drawn.
 
@@ -144,7 +147,7 @@ def mental_modelling(
     """
     accepted = ", ".join(QUESTIONS)
     check(question is None or question in QUESTIONS, "question", question, accepted)
-    settings = QuestionSettings(indexed, dynamics, instructions, reasons)
+    settings = QuestionSettings(indexed, dynamics, instructions, reasons, wording)  # type: ignore[arg-type]
     questions = [*QUESTIONS] if question is None else [question]
     ones: list[Queries] = []
     samples: list[Sample] = []
@@ -171,6 +174,6 @@ def mental_modelling(
     return Task(
         dataset=MemoryDataset(samples, name="mental_modelling"),
         solver=generate(),
-        scorer=right_answers(ones),
+        scorer=right_answers(ones, settings),
         config=GenerateConfig(max_tokens=max_tokens),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,15 @@ import numpy as np
 from gpicljax.checks import check, check_fields
 from gpicljax.llm.chat import Message
 from gpicljax.llm.parsing import marked
-from gpicljax.llm.prompts import NUMBER_PATTERN, entries_schema, pay, schema_request, written
+from gpicljax.llm.prompts import (
+    NUMBER_PATTERN,
+    Wording,
+    entries_schema,
+    pay,
+    recorded,
+    schema_request,
+    written,
+)
 from gpicljax.spaces import Box, Discrete
 from gpicljax.systems.mental_modelling.measures.questions import (
     DECREASE,
@@ -24,12 +33,24 @@ from gpicljax.systems.mental_modelling.measures.questions import (
     UNCHANGED,
     Queries,
 )
+from gpicljax.systems.mental_modelling.prompts.paper import (
+    WORDS,
+    is_paper_echo,
+    paper_answer_schema,
+    paper_entries,
+    paper_question_text,
+    paper_system_text,
+)
 from gpicljax.systems.mental_modelling.prompts.tasks import TASKS, task_text
 
 WORD = "ANSWER"
 CHANGES = {DECREASE: "decrease", INCREASE: "increase", UNCHANGED: "unchanged"}
 """Words for classes of change."""
 _VOTES = {"yes": 1, "no": 0}
+_WORDS: Mapping[str, Mapping[str, int]] = {
+    "vote": _VOTES,
+    "change": {word: number for number, word in CHANGES.items()},
+}
 _NUMBERED = ("discrete", "bins")
 
 
@@ -42,6 +63,11 @@ class QuestionSettings:
       dynamics: whether the equations of motion are told, where there are any.
       instructions: whether anything is told about the task at all.
       reasons: whether the model is asked to think before it answers, as in the paper.
+      wording: this project's own, or the published one; see `prompts.paper`. The latter tells the
+        task and asks for reasons.
+
+    Raises:
+      ValueError: for the published wording without instructions or reasons.
 
     Example:
       >>> QuestionSettings(dynamics=False).in_words
@@ -52,9 +78,17 @@ class QuestionSettings:
     dynamics: bool = True
     instructions: bool = True
     reasons: bool = True
+    wording: Wording = "own"
 
     def __post_init__(self) -> None:
         check_fields(self)
+        whole = self.wording == "own" or (self.instructions and self.reasons)
+        check(whole, "wording", self.wording, "own, without instructions or without reasons")
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What transcripts have of it: without what was not there in earlier versions."""
+        return recorded(self, ("wording",))
 
     @property
     def in_words(self) -> str:
@@ -63,6 +97,7 @@ class QuestionSettings:
         words += [] if self.dynamics or not self.instructions else ["no dynamics"]
         words += [] if self.instructions else ["no instructions"]
         words += [] if self.reasons else ["no reasoning"]
+        words += [] if self.wording == "own" else ["published wording"]
         return ", ".join(words)
 
 
@@ -76,6 +111,8 @@ def system_text(queries: Queries, settings: QuestionSettings = DEFAULT) -> str:
     Raises:
       ValueError: if instructions are wanted for a task that has no text.
     """
+    if settings.wording == "paper":
+        return paper_system_text(queries, settings.dynamics)
     watching = (
         "You watch an agent that was trained by reinforcement learning, and are asked about what "
         "it does and what follows from it."
@@ -107,6 +144,8 @@ def question_text(queries: Queries, number: int, settings: QuestionSettings = DE
       number: which, from 0.
       settings: how it is put.
     """
+    if settings.wording == "paper":
+        return paper_question_text(queries, number, settings.indexed)
     history = _history(queries, number, settings)
     if queries.goal is not None:
         history = [f"The goal is {_numbers(queries, queries.goal[number])}.", *history]
@@ -128,8 +167,10 @@ def placeholder(queries: Queries) -> str:
     return ", ".join([each] * queries.truth.shape[1])
 
 
-def is_echo(text: str, queries: Queries) -> bool:
+def is_echo(text: str, queries: Queries, settings: QuestionSettings = DEFAULT) -> bool:
     """Whether a reply's answer is the placeholder itself."""
+    if settings.wording == "paper":
+        return is_paper_echo(text, queries)
     inside = marked(text, "lenient", WORD)
     return inside is not None and inside.strip().lower() == placeholder(queries)
 
@@ -163,6 +204,8 @@ def answer_schema(queries: Queries, settings: QuestionSettings = DEFAULT) -> str
       >>> "(0|1)" in answer_schema(asked)
       True
     """
+    if settings.wording == "paper":
+        return schema_request(paper_answer_schema(queries), settings.reasons)
     if queries.form == "absolute":
         entry = NUMBER_PATTERN
     else:
@@ -173,20 +216,20 @@ def answer_schema(queries: Queries, settings: QuestionSettings = DEFAULT) -> str
     return schema_request(entries_schema([entry] * queries.truth.shape[1], WORD), settings.reasons)
 
 
-def answer_in(text: str, queries: Queries) -> list[float] | None:
+def answer_in(
+    text: str, queries: Queries, settings: QuestionSettings = DEFAULT
+) -> list[float] | None:
     """What a reply answers, in the form of `Queries.truth`; None if nothing can be read from it.
 
-    What is read is the last answer in brackets. A number of another count, outside its range, or
-    another word is none.
+    What is read is the last answer: in brackets, or in the published form. A number of another
+    count, outside its range, or another word is none.
     """
-    inside = marked(text, "lenient", WORD)
-    if inside is None:
-        return None
-    entries = [part.strip(" '\"").lower() for part in re.split(r"[,;\n]", inside)]
-    if len(entries) != queries.truth.shape[1]:
+    published = settings.wording == "paper"
+    entries = paper_entries(text, queries) if published else _entries(text)
+    if entries is None or len(entries) != queries.truth.shape[1]:
         return None
     if queries.form in ("vote", "change"):
-        words = _VOTES if queries.form == "vote" else {word: c for c, word in CHANGES.items()}
+        words = (WORDS if published else _WORDS)[queries.form]
         found = [words.get(entry) for entry in entries]
         return None if None in found else [float(x) for x in found if x is not None]
     if queries.form == "absolute":
@@ -201,6 +244,14 @@ def answer_in(text: str, queries: Queries) -> list[float] | None:
         return None
     values = [float(entry) for entry in entries]
     return values if all(low <= value <= high for value in values) else None
+
+
+def _entries(text: str) -> list[str] | None:
+    """The entries of a reply's last answer in brackets, in small letters; None if there is none."""
+    inside = marked(text, "lenient", WORD)
+    if inside is None:
+        return None
+    return [part.strip(" '\"").lower() for part in re.split(r"[,;\n]", inside)]
 
 
 def _count(queries: Queries) -> int:

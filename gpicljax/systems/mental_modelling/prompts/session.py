@@ -154,7 +154,7 @@ def ask_questions(
         running = [run.submit(ask, *job) for job in jobs]
         for job in running:
             job.result()
-    read = [None if reply is None else answer_in(reply, queries) for reply in replies]
-    echoes = sum(reply is not None and is_echo(reply, queries) for reply in replies)
+    read = [None if reply is None else answer_in(reply, queries, settings) for reply in replies]
+    echoes = sum(reply is not None and is_echo(reply, queries, settings) for reply in replies)
     said = answers_of(queries, read)
     return LanguageAnswers(said, tuple(replies), run.usage, run.faults, echoes)

@@ -44,6 +44,11 @@ PROMPTS: dict[str, PromptSettings] = {
     "summary": PromptSettings(history="summary", reasons=False),
     "explained-summary": PromptSettings(explanations=True, history="summary", reasons=False),
     "explained-reasons": PromptSettings(explanations=True),
+    # As the reference tells and reads a trial; explanations are this project's.
+    "paper": PromptSettings(wording="paper", parsing="strict", permute_arms=False),
+    "paper-explained": PromptSettings(
+        explanations=True, wording="paper", parsing="strict", permute_arms=False
+    ),
 }
 """How a language model is told of a trial, by name; the whole history unless it is a summary."""
 TOLD = PromptSettings(reasons=False, tell_limit=False)

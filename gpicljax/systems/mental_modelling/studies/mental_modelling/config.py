@@ -199,10 +199,16 @@ _TOLD = {
     "no-dynamics": QuestionSettings(dynamics=False),
     "no-instructions": QuestionSettings(instructions=False),
 }
-PROMPTS: dict[str, QuestionSettings] = _TOLD | {
-    f"{name}-no-reasoning": dataclasses.replace(told, reasons=False) for name, told in _TOLD.items()
+PROMPTS: dict[str, QuestionSettings] = {
+    **_TOLD,
+    **{
+        f"{name}-no-reasoning": dataclasses.replace(told, reasons=False)
+        for name, told in _TOLD.items()
+    },
+    "paper": QuestionSettings(wording="paper"),
+    "paper-lists": QuestionSettings(indexed=False, wording="paper"),
 }
-"""How a language model is asked, by name."""
+"""How a language model is asked, by name; with the published wording: `paper`."""
 
 
 @dataclasses.dataclass(frozen=True)

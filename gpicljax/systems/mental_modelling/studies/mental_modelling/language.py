@@ -16,6 +16,7 @@ from gpicljax.systems.mental_modelling.measures.questions import (
     take_queries,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import Answers
+from gpicljax.systems.mental_modelling.prompts.paper import is_published, task_names
 from gpicljax.systems.mental_modelling.prompts.questions import answer_schema, question_messages
 from gpicljax.systems.mental_modelling.prompts.session import LanguageAnswers, ask_questions
 from gpicljax.systems.mental_modelling.prompts.tasks import TASKS, task_text
@@ -35,10 +36,15 @@ def asked_in_words(config: Config, tasks: Iterable[str], cells: Iterable[Queries
       ValueError: for a server, a key or a model that is not there, or a task without a text.
     """
     instructed = any(PROMPTS[prompt].instructions for prompt in config.llm.prompts)
+    published = any(PROMPTS[prompt].wording == "paper" for prompt in config.llm.prompts)
     for name in tasks:
         accepted = f"no-instructions: nothing is told about {name}, only about {', '.join(TASKS)}"
         told = not instructed or task_text(name) is not None
         check_config(told, "llm.prompts", config.llm.prompts, accepted)
+        accepted = f"others than paper: nothing is published about {name}, only about "
+        accepted += ", ".join(task_names())
+        there = not published or is_published(name)
+        check_config(there, "llm.prompts", config.llm.prompts, accepted)
     if config.dry_run:
         log_once("counting requests and tokens ...")
         return config.llm.expected(expected_usage(config, cells))

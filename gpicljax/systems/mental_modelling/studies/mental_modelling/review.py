@@ -155,6 +155,7 @@ def stored_replies(folder: Path, queries: Queries, prompt: str) -> list[Reply]:
       SavedError: for a damaged transcript, or one of other queries.
     """
     found: list[Reply] = []
+    settings = PROMPTS[prompt]
     for episode in dict.fromkeys(queries.episode.tolist()):
         path = folder / f"episode_{episode:04d}.jsonl"
         if not path.exists():
@@ -162,7 +163,7 @@ def stored_replies(folder: Path, queries: Queries, prompt: str) -> list[Reply]:
         which = np.flatnonzero(queries.episode == episode).tolist()
         turns = [turn for turn in read_transcript(path)[1] if "reply" in turn]
         for number, turn in zip(which, turns, strict=False):
-            asked = question_messages(queries, number, PROMPTS[prompt])
+            asked = question_messages(queries, number, settings)
             try:
                 same = [Message(*message) for message in turn["asked"]] == asked
                 text = str(turn["reply"])
@@ -176,7 +177,7 @@ def stored_replies(folder: Path, queries: Queries, prompt: str) -> list[Reply]:
             if not text:
                 continue
             answers: list[list[float] | None] = [None] * len(queries.truth)
-            answers[number] = answer_in(text, queries)
+            answers[number] = answer_in(text, queries, settings)
             right = score_answers(queries, answers_of(queries, answers)).right[number]
             about = f"episode {episode}, step {queries.step[number]}"
             question = "\n\n".join(message.content for message in asked)

@@ -1,0 +1,194 @@
+"""What is said in a trial: in this project's own words, or in those of the reference.
+
+The reference's are in `paper.toml`, with their source and licence. Its messages are given as they
+are there, but for the explanations of tasks, which are not public: these are this project's.
+
+Source: the in-context RL evaluation of `openai/evals`, commit cdb8ce95.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from string import Template
+from typing import Any, Protocol
+
+from gpicljax import spaces
+from gpicljax.checks import check
+from gpicljax.llm.prompts import PromptSettings, answer_form, corrective, introduction, pay
+
+_WHOLE_REWARDS = ("CliffWalking", "Bandit")
+"""Environments whose rewards are integers in the reference; others print `1.0`."""
+
+
+class Words(Protocol):
+    """What is said in a trial; observations and actions are given as they are written."""
+
+    def begins(self, now: str) -> list[str]:
+        """The trial begins with an observation."""
+        ...
+
+    def went(self, action: str, reached: str, now: str, reward: float, ended: bool) -> list[str]:
+        """An action led there, for a reward, and ended an episode or not; now this is seen."""
+        ...
+
+    def asks(self, taken: int, total: float) -> str:
+        """How far the trial is, and the question."""
+        ...
+
+    def introduction(self, explanation: str | None) -> str:
+        """What the model is told first."""
+        ...
+
+    def corrective(self) -> str:
+        """What is said to an answer that names no action."""
+        ...
+
+
+class OwnWords:
+    """This project's own words.
+
+    Args:
+      settings: how the trial is told.
+      observations: the space of what is seen.
+      actions: the space of actions.
+      limit: actions of the trial.
+    """
+
+    def __init__(
+        self,
+        settings: PromptSettings,
+        observations: spaces.Space,
+        actions: spaces.Space,
+        limit: int,
+    ) -> None:
+        """See the class."""
+        self._settings, self._observations = settings, observations
+        self._actions, self._limit = actions, limit
+
+    def introduction(self, explanation: str | None) -> str:
+        """See `Words`."""
+        settings, actions = self._settings, self._actions
+        return introduction(settings, self._observations, actions, self._limit, explanation)
+
+    def begins(self, now: str) -> list[str]:
+        """See `Words`."""
+        return [f"The game begins. You observe {now}."]
+
+    def went(self, action: str, reached: str, now: str, reward: float, ended: bool) -> list[str]:
+        """See `Words`."""
+        text = f"Action {action} led to observation {reached} and paid {pay(reward)}."
+        if ended:
+            text += " That was the end of the episode.\n"
+            text += f"The next episode begins. You observe {now}."
+        return [text]
+
+    def asks(self, taken: int, total: float) -> str:
+        """See `Words`."""
+        of = f" of {self._limit}" if self._settings.tell_limit else ""
+        return (
+            f"{taken}{of} actions taken; rewards so far add up to {pay(total)}.\n"
+            f"Which action do you take? {answer_form(self._actions)}"
+        )
+
+    def corrective(self) -> str:
+        """See `Words`."""
+        return corrective(self._actions, self._settings.max_invalid)
+
+
+class PaperWords:
+    """The words of the reference.
+
+    Args:
+      observations: the space of what is seen.
+      actions: the space of actions.
+      name: of the environment.
+
+    Raises:
+      ValueError: for spaces other than Discrete.
+    """
+
+    def __init__(self, observations: spaces.Space, actions: spaces.Space, name: str = "") -> None:
+        """See the class."""
+        for what, space in (("observations", observations), ("actions", actions)):
+            accepted = "Discrete, for the published wording"
+            check(isinstance(space, spaces.Discrete), what, space, accepted)
+        assert isinstance(observations, spaces.Discrete) and isinstance(actions, spaces.Discrete)
+        self._observations, self._actions = observations.n, actions.n
+        self._whole = any(part in name for part in _WHOLE_REWARDS)
+
+    def introduction(self, explanation: str | None) -> str:
+        """See `Words`."""
+        return _filled(
+            "task",
+            explanations=explanation or _texts()["raw"],
+            action_space=self._actions,
+            actions=[str(n) for n in range(self._actions)],
+            observation_space=self._observations,
+            observations=[_observation(n) for n in range(self._observations)],
+        )
+
+    def begins(self, now: str) -> list[str]:
+        """See `Words`."""
+        return [_filled("reset", observation=_observation(now))]
+
+    def went(self, action: str, reached: str, now: str, reward: float, ended: bool) -> list[str]:
+        """See `Words`."""
+        paid = self._reward(reward)
+        told = {"action": action, "next_observation": _observation(reached), "reward": paid}
+        if not ended:
+            return [_filled("result", **told)]
+        return [_filled("result_reset", **told), *self.begins(now)]
+
+    def asks(self, taken: int, total: float) -> str:
+        """See `Words`."""
+        so_far = "0" if taken == 0 else _decimal(total)
+        return "\n".join(
+            [_filled("steps", step_count=taken), _filled("rewards", reward_count=so_far)]
+        )
+
+    def corrective(self) -> str:
+        """See `Words`."""
+        return _texts()["invalid"]
+
+    def _reward(self, reward: float) -> str:
+        whole = self._whole and float(reward).is_integer()
+        return str(int(reward)) if whole else _decimal(reward)
+
+
+def words_of(
+    settings: PromptSettings,
+    observations: spaces.Space,
+    actions: spaces.Space,
+    limit: int,
+    name: str = "",
+) -> Words:
+    """The words that settings ask for.
+
+    Raises:
+      ValueError: see `PaperWords`.
+    """
+    if settings.wording == "paper":
+        return PaperWords(observations, actions, name)
+    return OwnWords(settings, observations, actions, limit)
+
+
+@functools.cache
+def _texts() -> Mapping[str, str]:
+    with Path(__file__).with_name("paper.toml").open("rb") as file:
+        return tomllib.load(file)
+
+
+def _filled(text: str, **values: Any) -> str:
+    return Template(_texts()[text]).substitute(**values)
+
+
+def _observation(number: object) -> str:
+    return _filled("observation", number=number)
+
+
+def _decimal(value: float) -> str:
+    """A number as Python prints it, without the noise of single precision."""
+    return str(float(f"{float(value):.6g}"))

@@ -26,6 +26,8 @@ from gpicljax.typing import ArrayTree
 __all__ = ["TrialRecords", "keep_trial_step", "measure_trials", "normalised_score", "trial_records"]
 
 Accounting = Literal["fixed", "reference"]
+ENDS_ARE_GOALS = ("CliffWalking-v1",)
+"""Ids of environments in which every move costs, and an episode ends at its goal alone."""
 LAST = (5, 10, 20, 50)
 """Window sizes, in episodes, for the final mean reward."""
 
@@ -300,6 +302,39 @@ def normalised_score(
         return Interval(score, nan, nan, nan, len(gain))
     _, low_end, high_end = ratio_interval(gain, most, confidence=confidence)
     return Interval(score, nan, low_end, high_end, len(gain))
+
+
+def earned(trials: TrialRecords, ends_are_goals: bool, worst: float) -> np.ndarray:
+    """What scores are made of, `float[N]`: neither doing nothing nor ending early is worth much.
+
+    Args:
+      trials: what was recorded.
+      ends_are_goals: whether goals are counted (see `measure_trials`) in place of rewards.
+      worst: the worst reward of an action, or 0: what an action that was not taken pays.
+    """
+    measured = measure_trials(trials, ends_are_goals=ends_are_goals)
+    if ends_are_goals:
+        return np.asarray(measured.goals, np.float64)
+    missing = np.shape(trials.rewards)[1] - np.asarray(measured.total_steps)
+    return np.asarray(measured.total_return, np.float64) + worst * missing
+
+
+def regrets(trials: TrialRecords, best: np.ndarray) -> np.ndarray:
+    """Regret by trial, `float[N]`; an action that was not taken has that of one that pays nothing.
+
+    Args:
+      trials: of bandits.
+      best: float `[N]`, what the oracle earned by an action.
+    """
+    missing = np.shape(trials.rewards)[1] - np.asarray(trials.length)
+    return np.asarray(trials.regret) + best[: len(missing)] * missing
+
+
+def scaled_score(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Interval:
+    """The normalised score of the study's table; NaN where the oracle cannot gain anything."""
+    better = np.where(np.isfinite(values), high - low, 0.0).sum() > 0
+    nan = float("nan")
+    return normalised_score(values, low, high) if better else Interval(nan, nan, nan, nan, 0)
 
 
 def summary(measures: TrialMeasures, confidence: float = 0.95) -> Mapping[str, Interval]:

@@ -10,15 +10,12 @@ import pytest
 from gpicljax import registration
 from gpicljax.llm.chat import Message
 from gpicljax.runs import load_agent, shipped_model
-from gpicljax.systems.in_context_rl.measures import TrialRecords
-from gpicljax.systems.in_context_rl.studies.in_context_rl import playing
+from gpicljax.systems.in_context_rl.measures import TrialRecords, earned, regrets
 from gpicljax.systems.in_context_rl.studies.in_context_rl import program as in_context_rl
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import win_stay_lose_shift
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import agent_tester, rules
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import (
     draw,
-    earned,
-    regrets,
     rows_of,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
@@ -103,7 +100,7 @@ def test_a_score_is_not_made_by_walking_into_a_wall_or_by_ending_early():
     assert earned(whole, False, 0.0) == 2 and earned(early, False, 0.0) == 1
     assert earned(whole, False, -1.0) == 2 and earned(early, False, -1.0) == -2
     # The best arm pays .8: one pull costs .5, three that were not made .8 each.
-    assert regrets(playing.Tested(early, None), np.array([0.8])) == pytest.approx(0.5 + 3 * 0.8)
+    assert regrets(early, np.array([0.8])) == pytest.approx(0.5 + 3 * 0.8)
 
 
 def test_only_goals_are_worth_anything_on_the_cliff():

@@ -11,6 +11,7 @@ pytest.importorskip("inspect_ai")
 from inspect_ai import eval
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
+from gpicljax.systems.in_context_rl.measures import normalised_score
 from gpicljax.systems.in_context_rl.prompts.inspect_tasks import in_context_rl
 from gpicljax.systems.mental_modelling.data.episodes import episode_from_actions
 from gpicljax.systems.mental_modelling.data.stored import save_episodes
@@ -55,6 +56,38 @@ def test_a_trial_is_a_sample(tmp_path):
         # The session's introduction, then a question and an answer for every reply.
         assert sample.messages[0].role == "system"
         assert len(sample.messages) == 1 + 2 * round(4 / (1 - measures["invalid_response_rate"]))
+    # The score is the one of the study's table, on the same tasks with the same luck.
+    group = "grouped_BanditTwoArmedHighLowFixed-v0"
+    each = [sample.store["measures"] for sample in log.samples]
+    model, low, high = (
+        np.array([x[name] for x in each]) for name in ("earned", "random", "oracle")
+    )
+    assert np.isclose(metrics(log)["score"][group[8:]], normalised_score(model, low, high).mean)
+    assert {"regret", "last_5", "last_20"} <= set(found)
+    assert metrics(log)["regret"][group] == pytest.approx(np.mean([x["regret"] for x in each]))
+    assert all(x["earned"] == x["total_return"] for x in each)
+
+
+def test_a_perfect_player_scores_one_and_what_does_nothing_scores_none(tmp_path):
+    """On the reference's lake, whose way is known; in the published wording."""
+    way = [1, 1, 2, 1, 2, 2]  # down, down, right, down, right, right
+
+    def best(said):
+        moves = sum(message.role == "assistant" for message in said)
+        return f"I go. [SELECT: {way[moves % len(way)]}]"
+
+    task = in_context_rl(actions=12, env="FrozenLake-v1", wording="paper", explanations=False)
+    log = run(task, best, tmp_path)
+    assert "You are playing a game." in log.samples[0].messages[0].text
+    group = "grouped_FrozenLake-v1"
+    assert metrics(log)["score"]["FrozenLake-v1"] == 1 and metrics(log)["last_5"][group] == 1
+    assert "regret" not in log.samples[0].store["measures"]
+    idle = in_context_rl(actions=12, env="CliffWalking-v1", explanations=False)
+    log = run(idle, lambda said: "[SELECT: 0]", tmp_path)
+    measures = log.samples[0].store["measures"]
+    assert measures["earned"] == 0 and measures["total_return"] == -12
+    with pytest.raises(ValueError, match="wording: got 'rude'"):
+        in_context_rl(wording="rude")
 
 
 def test_a_question_about_an_agent_is_a_sample(tmp_path):

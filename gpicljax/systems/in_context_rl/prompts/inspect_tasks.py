@@ -6,26 +6,43 @@ inspect eval gpicljax/in_context_rl --model openai/gpt-4o-mini -T actions=50
 ```
 
 A sample is one trial of one environment. Inspect asks the model, counts, caches and logs; the trial
-is played by `play_trials`.
+is played by `play_trials`. Random play and an oracle play the same tasks beside it, so that the
+normalised score is that of the study's table.
 """
 
 from __future__ import annotations
 
-import math
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
-from gpicljax.checks import missing
+from gpicljax.agents.acting import optimal_agent, random_agent
+from gpicljax.checks import check_choice, missing
+from gpicljax.environment import Environment
+from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.llm.asking import RetryPolicy
 from gpicljax.llm.inspect_model import by_group, with_model
 from gpicljax.llm.prompts import PromptSettings
 from gpicljax.registration import make
+from gpicljax.rollout import play, start_rollout
+from gpicljax.runtime import fast_jit
 from gpicljax.spaces import Discrete
-from gpicljax.systems.in_context_rl.measures import measure_trials, summary
+from gpicljax.systems.in_context_rl.measures import (
+    ENDS_ARE_GOALS,
+    earned,
+    keep_trial_step,
+    measure_trials,
+    regrets,
+    scaled_score,
+    summary,
+    trial_records,
+)
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
-from gpicljax.vector import VectorEnv
 from gpicljax.wrappers.trial import Trial
+from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
 
 try:
     from inspect_ai import Task, task  # pyright: ignore[reportMissingImports]
@@ -34,8 +51,13 @@ try:
         Sample,
     )
     from inspect_ai.scorer import (  # pyright: ignore[reportMissingImports]
+        Metric,
+        SampleScore,
         Score,
         Target,
+        Value,
+        grouped,
+        metric,
         scorer,
     )
     from inspect_ai.solver import (  # pyright: ignore[reportMissingImports]
@@ -55,12 +77,65 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "BanditTenArmedRandomFixed-v0": {},
 }
 """The evaluation's four, with their options."""
-_SCORES = ("average_episode_reward", "total_return", "total_steps", "invalid_response_rate")
+_MEASURES = (
+    "average_episode_reward",
+    "total_return",
+    "total_steps",
+    "last_5",
+    "last_10",
+    "last_20",
+    "last_50",
+    "invalid_response_rate",
+    "regret",
+)
+_SCALED = ("earned", "random", "oracle")
+_NAN = float("nan")
+
+
+@functools.cache
+def _anchors(env: Environment, actions: int) -> Callable[[jax.Array], Any] | None:
+    """`key -> (trials, trials)` of random play and an oracle; None where no oracle is known."""
+    if not env.has_transition_model:
+        return None
+    solved = Trial(WithOptimalActions(env), actions)
+    vec = single_trial_batch(solved, 1, actions, privileged=True)
+
+    def played(key: jax.Array) -> Any:
+        found = []
+        for agent in (random_agent(solved), optimal_agent()):
+            start = start_rollout(key, vec, agent)
+            steps = play(vec, agent, (), start, max_steps=actions, keep=keep_trial_step)
+            found.append(trial_records(steps))
+        return tuple(found)
+
+    return fast_jit(played)
+
+
+def _measured(env_id: str, env: Environment, trials: Any, anchors: Any) -> dict[str, float]:
+    """All numbers of one trial, by name; NaN where there is none."""
+    space = env.action_space()
+    number = space.n if isinstance(space, Discrete) else None
+    found = {
+        name: interval.mean
+        for name, interval in summary(measure_trials(trials, num_actions=number)).items()
+    }
+    if anchors is None:
+        return found
+    random, oracle = anchors
+    goals, worst = env_id in ENDS_ARE_GOALS, min(0.0, float(np.min(random.rewards)))
+    each = {"earned": trials, "random": random, "oracle": oracle}
+    found |= {name: float(earned(x, goals, worst)[0]) for name, x in each.items()}
+    if np.any(random.regret):
+        best = np.asarray(measure_trials(oracle).reward_per_step)
+        found["regret"] = float(regrets(trials, best)[0])
+    return found
 
 
 @solver
-def play(settings: PromptSettings, actions: int, max_tokens: int) -> Solver:
+def play_trial(settings: PromptSettings, actions: int, max_tokens: int) -> Solver:
     """Plays the sample's trial; its measures are kept in the sample's store.
+
+    Random play and an oracle play the same task, with the same noise.
 
     Args:
       settings: how trials are told.
@@ -68,15 +143,14 @@ def play(settings: PromptSettings, actions: int, max_tokens: int) -> Solver:
       max_tokens: the longest reply.
 
     Example:
-      >>> solver = play(PromptSettings(), actions=50, max_tokens=256)
+      >>> solver = play_trial(PromptSettings(), actions=50, max_tokens=256)
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         del generate
         about = state.metadata
-        env = Trial(make(about["env"], **about["options"]), actions)
-        space = env.action_space()
-        vec = VectorEnv(env, 1, resets="fresh")
+        env = make(about["env"], **about["options"])
+        vec = single_trial_batch(Trial(env, actions), 1, actions)
         key = jax.random.fold_in(jax.random.key(about["seed"]), state.epoch)
         result, state.messages = await with_model(
             lambda model, folder: play_trials(
@@ -89,26 +163,56 @@ def play(settings: PromptSettings, actions: int, max_tokens: int) -> Solver:
                 max_tokens=max_tokens,
             )
         )
-        number = space.n if isinstance(space, Discrete) else None
-        found = summary(measure_trials(result.trials, num_actions=number))
-        state.store.set("measures", {name: interval.mean for name, interval in found.items()})
+        anchors = _anchors(env, actions)
+        others = None if anchors is None else jax.device_get(anchors(key))
+        state.store.set("measures", _measured(about["env"], env, result.trials, others))
         state.store.set("report", result.in_words())
         return state
 
     return solve
 
 
+def _score(state: TaskState, names: Sequence[str]) -> Score:
+    measures = state.store.get("measures", {})
+    values: Any = {name: float(measures.get(name, _NAN)) for name in names}
+    return Score(value=values, explanation=state.store.get("report", "no trial"))
+
+
 @scorer(metrics={"*": by_group("env")})
 def trial_measures() -> Any:
-    """What the trial came to, by name; see `systems.in_context_rl.measures.TrialMeasures`."""
+    """What the trial came to, by name; see `systems.in_context_rl.measures.TrialMeasures`.
+
+    Beside these, the regret of bandits.
+    """
 
     async def score(state: TaskState, target: Target) -> Score:
         del target
-        measures = state.store.get("measures", {})
-        values: Any = {name: float(measures.get(name, math.nan)) for name in _SCORES}
-        return Score(value=values, explanation=state.store.get("report", "no trial"))
+        return _score(state, _MEASURES)
 
     return score
+
+
+@metric
+def normalised() -> Metric:
+    """The score of the study's table: random play is 0, an oracle 1, both on the same tasks."""
+
+    def ratio(scores: list[SampleScore]) -> Value:
+        each = [score.score.as_dict() for score in scores]
+        told = [np.asarray([float(x[name]) for x in each]) for name in _SCALED]  # type: ignore[arg-type]
+        return scaled_score(*told).mean if each else _NAN
+
+    return ratio
+
+
+@scorer(metrics=[grouped(normalised(), "env", all=False)])
+def score() -> Any:
+    """What the trial has earned, beside random play and an oracle on the same task."""
+
+    async def told(state: TaskState, target: Target) -> Score:
+        del target
+        return _score(state, _SCALED)
+
+    return told
 
 
 @task
@@ -117,6 +221,7 @@ def in_context_rl(
     trials: int = 1,
     explanations: bool = True,
     history: str = "full",
+    wording: str = "own",
     max_tokens: int = 512,
     seed: int = 0,
     env: str | None = None,
@@ -128,11 +233,18 @@ def in_context_rl(
       trials: of every environment, with tasks of their own.
       explanations: whether the model is told what the task is.
       history: "full" or "summary".
+      wording: "own" or "paper", the reference's.
       max_tokens: the longest reply.
       seed: of all tasks.
       env: the id of one environment; all four if None.
     """
-    settings = PromptSettings(explanations=explanations, history=history)  # type: ignore[arg-type]
+    check_choice("wording", wording, ("own", "paper"))
+    if wording == "paper":  # as the reference tells and reads a trial
+        settings = PromptSettings(
+            explanations, wording="paper", parsing="strict", permute_arms=False
+        )
+    else:
+        settings = PromptSettings(explanations=explanations, history=history)  # type: ignore[arg-type]
     chosen = ENVIRONMENTS if env is None else {env: ENVIRONMENTS.get(env, {})}
     samples = [
         Sample(
@@ -145,6 +257,6 @@ def in_context_rl(
     ]
     return Task(
         dataset=MemoryDataset(samples, name="in_context_rl"),
-        solver=play(settings, actions, max_tokens),
-        scorer=trial_measures(),
+        solver=play_trial(settings, actions, max_tokens),
+        scorer=[trial_measures(), score()],
     )

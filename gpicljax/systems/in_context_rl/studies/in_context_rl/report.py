@@ -15,9 +15,10 @@ from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.in_context_rl.measures import (
-    TrialRecords,
+    earned,
     measure_trials,
-    normalised_score,
+    regrets,
+    scaled_score,
     summary,
 )
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import TESTS
@@ -49,33 +50,6 @@ def of_seeds(measured: Any) -> list[Any]:
     return [jax.tree.map(lambda x, i=i: np.asarray(x)[i], measured) for i in range(count)]
 
 
-def earned(trials: TrialRecords, ends_are_goals: bool, worst: float) -> np.ndarray:
-    """What scores are made of, `float[N]`: neither doing nothing nor ending early is worth much.
-
-    Args:
-      trials: what was recorded.
-      ends_are_goals: whether goals are counted (see `measure_trials`) in place of rewards.
-      worst: the worst reward of an action, or 0: what an action that was not taken pays.
-    """
-    measured = measure_trials(trials, ends_are_goals=ends_are_goals)
-    if ends_are_goals:
-        return np.asarray(measured.goals, np.float64)
-    missing = np.shape(trials.rewards)[1] - np.asarray(measured.total_steps)
-    return np.asarray(measured.total_return, np.float64) + worst * missing
-
-
-def regrets(tested: Any, best: np.ndarray) -> np.ndarray:
-    """Regret by trial, `float[N]`; an action that was not taken has that of one that pays nothing.
-
-    Args:
-      tested: a bandit's trials.
-      best: float `[N]`, what the oracle earned by an action.
-    """
-    trials = tested.trials
-    missing = np.shape(trials.rewards)[1] - np.asarray(trials.length)
-    return np.asarray(trials.regret) + best[: len(missing)] * missing
-
-
 def cell(interval: Interval, digits: int = 3) -> str:
     """A number with its interval."""
     if not np.isfinite(interval.low):
@@ -96,13 +70,6 @@ _MEANS = (
 )
 
 
-def _score(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Interval:
-    """The normalised score; NaN where trials are too short for an oracle to gain anything."""
-    better = np.where(np.isfinite(values), high - low, 0.0).sum() > 0
-    nan = float("nan")
-    return normalised_score(values, low, high) if better else Interval(nan, nan, nan, nan, 0)
-
-
 def rows_of(tests: Tests) -> list[dict[str, Any]]:
     """A row for every set of tasks and agent: names, score, measures and regret."""
     rows = []
@@ -116,7 +83,7 @@ def rows_of(tests: Tests) -> list[dict[str, Any]]:
             # A language model plays the first of the tasks only.
             counts = [len(tested.trials.length) for tested in seeds]
             each = [
-                _score(earned(t.trials, goals, worst), low[:n], high[:n])
+                scaled_score(earned(t.trials, goals, worst), low[:n], high[:n])
                 for t, n in zip(seeds, counts, strict=True)
             ]
             actions = np.asarray(seeds[0].best).shape[-1]
@@ -131,7 +98,7 @@ def rows_of(tests: Tests) -> list[dict[str, Any]]:
                 )
                 for t in seeds
             ]
-            regret = np.concatenate([regrets(tested, best) for tested in seeds])
+            regret = np.concatenate([regrets(tested.trials, best) for tested in seeds])
             means = {
                 key: float(np.mean([t[key].mean for t in told if key in t] or [np.nan]))
                 for key in _MEANS

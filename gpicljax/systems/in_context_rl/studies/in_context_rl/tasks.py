@@ -13,6 +13,7 @@ import gpicljax
 from gpicljax import spaces
 from gpicljax.environment import Environment
 from gpicljax.envs.frozen_lake import LETTERS, MAPS
+from gpicljax.systems.in_context_rl.measures import ENDS_ARE_GOALS
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.held_out_tasks import HeldOutTasks
 from gpicljax.wrappers.settings import TrialSettings
@@ -118,7 +119,7 @@ class Tasks:
     @property
     def ends_are_goals(self) -> bool:
         """Whether every move costs, and an episode ends at its goal alone: goals are counted."""
-        return self.env_id == CLIFF
+        return self.env_id in ENDS_ARE_GOALS
 
     @property
     def env(self) -> Environment:

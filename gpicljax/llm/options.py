@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Annotated, Literal
 
 from gpicljax.checks import Count, Natural, Range, check
-from gpicljax.llm.budget import Budget, Ledger
+from gpicljax.llm.budget import Budget, Ledger, Price
 from gpicljax.llm.chat import ChatModel, Message, ModelError, Usage
 from gpicljax.llm.weights import serve_weights
 
@@ -40,6 +40,8 @@ class LanguageModelOptions:
       max_tokens: Tokens of a reply, at most.
       at_once: Requests that are made at the same time.
       timeout: Seconds after which a request is given up.
+      price_read: Dollars for a million tokens read; no dollars are told without a price.
+      price_written: Dollars for a million tokens written.
 
     Example:
       >>> options = LanguageModelOptions("http://127.0.0.1:8080/v1", model="tiny")
@@ -59,6 +61,8 @@ class LanguageModelOptions:
     max_tokens: Count = 512
     at_once: Count = 8
     timeout: Annotated[float, Range(above=0)] = 60.0
+    price_read: Price | None = None
+    price_written: Price | None = None
 
     def validate(self) -> None:
         """Refuses two models at once."""
@@ -147,6 +151,18 @@ class LanguageModelOptions:
         budget = Budget(requests=self.max_queries or None, tokens=self.budget_tokens or None)
         return Ledger(budget, None if tell is None else _Telling(self.name, tell))
 
+    def dollars(self, usage: Usage) -> float | None:
+        """What tokens cost; None without a price. Tokens without a price cost nothing.
+
+        Example:
+          >>> LanguageModelOptions(price_read=0.5).dollars(Usage(3_000_000, 100_000))
+          1.5
+        """
+        if self.price_read is None and self.price_written is None:
+            return None
+        read, written = self.price_read or 0.0, self.price_written or 0.0
+        return Budget(prompt_price=read, completion_price=written).cost_of(usage)
+
     def expected(self, usage: Usage) -> str:
         """What a run is expected to come to, and whether that is within its limits.
 
@@ -157,12 +173,18 @@ class LanguageModelOptions:
         Example:
           >>> LanguageModelOptions(model="tiny").expected(Usage(6_700_000, 0, 800))
           'tiny: 800 requests, about 6,700,000 tokens read, at most 409,600 written'
+          >>> priced = LanguageModelOptions(model="tiny", price_read=0.15, price_written=0.6)
+          >>> priced.expected(Usage(6_700_000, 0, 800))[-43:]
+          'at most 409,600 written, for $1.00 to $1.25'
         """
         written = usage.requests * self.max_tokens
         text = (
             f"{self.name}: {usage.requests:,} requests, about {usage.prompt:,} tokens read, at "
             f"most {written:,} written"
         )
+        least, most = (self.dollars(Usage(usage.prompt, n)) for n in (0, written))
+        if least is not None and most is not None:
+            text += f", for {_money(least)} to {_money(most)}"
         limits = [
             f"{limit:,} {what}"
             for limit, what, need in (
@@ -181,7 +203,9 @@ class LanguageModelOptions:
           >>> options.spent(options.ledger())
           'tiny: 0 requests, 0 tokens read, 0 written.'
         """
-        text = f"{self.name}: {used(ledger.spent)}."
+        text = f"{self.name}: {used(ledger.spent)}"
+        cost = self.dollars(ledger.spent)
+        text += "." if cost is None else f", for {_money(cost)}."
         if not ledger.exhausted:
             return text
         limits = [
@@ -193,6 +217,11 @@ class LanguageModelOptions:
             if limit
         ]
         return f"{text} Asking stopped at {' or '.join(limits)}: what was not asked is not counted."
+
+
+def _money(dollars: float) -> str:
+    """An amount in cents, or in hundredths of a cent where it is small."""
+    return f"${dollars:,.2f}" if dollars >= 0.1 or dollars == 0 else f"${dollars:.4f}"
 
 
 def used(usage: Usage) -> str:

@@ -1,5 +1,6 @@
 """The options of all studies that ask a language model: what is refused, bounded and told."""
 
+import dataclasses
 import json
 import re
 
@@ -82,6 +83,15 @@ def test_how_far_the_requests_are_is_told_now_and_then(monkeypatch):
     expected = given.expected(Usage(2_000, 0, 4))
     assert expected.startswith("tiny: 4 requests, about 2,000 tokens read, at most 2,048 written")
     assert expected.endswith("; it stops at 3 requests")
+    assert "$" not in expected + given.spent(ledger)
+    # With prices, dollars beside it; those that were spent are those of the tokens.
+    priced = dataclasses.replace(given, price_read=1_000.0, price_written=5_000.0)
+    expected = priced.expected(Usage(2_000, 0, 4))
+    assert "at most 2,048 written, for $2.00 to $12.24; it stops" in expected
+    assert given.ledger().spent.requests == 0 and ledger.spent == Usage(30, 6, 3)
+    assert "30 tokens read, 6 written, for $0.0600." in priced.spent(ledger)
+    half = dataclasses.replace(given, price_written=2.5)
+    assert half.dollars(Usage(10**6, 10**6)) == 2.5 and given.dollars(Usage(1, 1)) is None
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -79,6 +80,39 @@ def _number_in(text: str, parsing: Parsing, word: str) -> int | None:
     inside = marked(text, parsing, word) or ""
     found = re.fullmatch(rf"(?:action\s*)?({_WHOLE})", inside, re.IGNORECASE)
     return None if found is None else int(float(found[1]))
+
+
+def chosen_name(
+    text: str, names: Sequence[str], parsing: Parsing = "strict", word: str = WORD
+) -> np.ndarray | None:
+    """The number of the name that a reply chooses; None if it chooses none of them.
+
+    Leniently, capitals do not matter, nor does a word that precedes or follows.
+
+    Args:
+      text: a reply.
+      names: of the choices, single words.
+      parsing: see the module.
+      word: before the colon.
+
+    Returns:
+      `int32[]`.
+
+    Example:
+      >>> chosen_name("[SELECT: the Red button]", ("red", "blue"), "lenient")
+      array(0, dtype=int32)
+      >>> chosen_name("[SELECT: red or blue]", ("red", "blue"), "lenient") is None
+      True
+    """
+    inside = marked(text, parsing, word)
+    if inside is None:
+        return None
+    if parsing == "strict":
+        found = [n for n, name in enumerate(names) if name == inside]
+    else:
+        words = re.findall(r"\w+", inside.lower())
+        found = [n for n, name in enumerate(names) if name.lower() in words]
+    return np.asarray(found[0], np.int32) if len(found) == 1 else None
 
 
 def chosen(

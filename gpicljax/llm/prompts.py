@@ -16,8 +16,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from gpicljax import spaces
-from gpicljax.checks import Count, Range, check, check_fields
+from gpicljax.checks import Count, Natural, Range, check, check_fields
 from gpicljax.llm.parsing import WORD, Parsing
+from gpicljax.llm.scenarios import ScenarioName
 
 History = Literal["full", "summary"]
 Wording = Literal["own", "paper"]
@@ -101,9 +102,15 @@ class PromptSettings:
       wording: this project's own, or that of the publication that a system is about. The latter
         has the whole history; of the other settings `explanations`, `parsing`, `max_invalid` and
         `permute_arms` apply to it.
+      demonstrations: example decisions of an expert in another task of the same kind, which are
+        told before the trial.
+      scenario: what a bandit is told as; its arms have names there. See `llm.scenarios`.
+      guidance: whether the summary tells each arm of a bandit as UCB1 sees it: the value of
+        exploiting it and the bonus for exploring it.
 
     Raises:
-      ValueError: for a value that is not accepted, or the published wording of a summary.
+      ValueError: for a value that is not accepted, the published wording of a summary or of a
+        scenario, or guidance without a summary.
 
     Example:
       >>> PromptSettings(history="summary").max_invalid
@@ -120,16 +127,24 @@ class PromptSettings:
     recent: Count = 5
     permute_arms: bool = True
     wording: Wording = "own"
+    demonstrations: Natural = 0
+    scenario: ScenarioName = "none"
+    guidance: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
         whole = self.wording == "own" or self.history == "full"
         check(whole, "wording", self.wording, "own, where the history is a summary")
+        plain = self.scenario == "none" and not self.demonstrations
+        accepted = "own, with a scenario or demonstrations"
+        check(self.wording == "own" or plain, "wording", self.wording, accepted)
+        summed = not self.guidance or self.history == "summary"
+        check(summed, "guidance", self.guidance, "False, unless the history is a summary")
 
     @property
     def recorded(self) -> dict[str, Any]:
         """What transcripts have of it: without what was not there in earlier versions."""
-        return recorded(self, ("wording",))
+        return recorded(self, ("wording", "demonstrations", "scenario", "guidance"))
 
 
 DEFAULT = PromptSettings()
@@ -223,7 +238,9 @@ def entries_schema(entries: Sequence[str], word: str = WORD) -> dict[str, Any]:
     return {"type": "string", "pattern": rf"^\[{word}: {', '.join(entries)}\]$"}
 
 
-def action_schema(actions: spaces.Space, word: str = WORD) -> dict[str, Any]:
+def action_schema(
+    actions: spaces.Space, word: str = WORD, names: Sequence[str] | None = None
+) -> dict[str, Any]:
     """The JSON schema of the answers that name an action of a space.
 
     Numbers of a box have a form, but no bounds: one outside the box is an invalid answer.
@@ -231,13 +248,17 @@ def action_schema(actions: spaces.Space, word: str = WORD) -> dict[str, Any]:
     Args:
       actions: Discrete, MultiDiscrete or Box.
       word: before the colon.
+      names: of the actions, where they have names and not numbers.
 
     Example:
       >>> action_schema(spaces.Discrete(2))
       {'type': 'string', 'enum': ['[SELECT: 0]', '[SELECT: 1]']}
+      >>> action_schema(spaces.Discrete(2), names=("red", "blue"))["enum"]
+      ['[SELECT: red]', '[SELECT: blue]']
     """
     if isinstance(actions, spaces.Discrete):
-        return {"type": "string", "enum": [f"[{word}: {n}]" for n in range(actions.n)]}
+        choices = range(actions.n) if names is None else names
+        return {"type": "string", "enum": [f"[{word}: {choice}]" for choice in choices]}
     if isinstance(actions, spaces.MultiDiscrete):
         each = [f"({'|'.join(map(str, range(n)))})" for n in actions.sizes]
         return entries_schema(each, word)

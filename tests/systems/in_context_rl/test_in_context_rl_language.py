@@ -72,6 +72,45 @@ def test_a_budget_ends_the_rows_and_that_is_said(tmp_path):
     assert model.requests == 2 * ACTIONS and "--llm.max-queries 12" in given.spent(ledger)
 
 
+def test_named_arms_guidance_and_demonstrations_are_rows(tmp_path):
+    """What they add to a prompt fits all requests: counts, schemas, and the tasks of all others."""
+    arms = {"two-arms": TESTS["two-arms"]}
+    names = ("scenario", "guided", "demonstrated")
+    assert language.unexplained(arms, names) is None
+    assert language.unexplained(LAKES, names) == "lakes"
+    assert language.unexplained(LAKES, ("demonstrated", "paper", "paper-explained")) is None
+    assert "[SELECT: blue]" in language.schema_of(arms["two-arms"], "scenario")
+
+    def first(messages, seed):
+        return "[SELECT: red]" if "buttons" in messages[0].content else "[SELECT: 0]"
+
+    model = FakeModel(first, name="first")
+    with serve_chat_model(model) as endpoint:
+        given = LanguageModelOptions(endpoint, model="first", prompts=names)
+        best = {"two-arms": np.ones((3, 2), bool)}
+        found = [
+            *language.language_rows(given, given.ledger(), tmp_path, arms, best, ACTIONS, 3, 0)
+        ]
+    assert [name for _, name, _, _ in found] == [f"**first ({prompt})**" for prompt in names]
+    each = [tested.trials for _, _, tested, _ in found]
+    assert all((trials.length == ACTIONS).all() and not trials.invalid.any() for trials in each)
+    # The same arms under the same labels, and the same luck.
+    for trials in each[1:]:
+        np.testing.assert_array_equal(trials.rewards, each[0].rewards)
+    expected = language.expected_usage(arms, names, ACTIONS, 3, 0)
+    assert expected.requests == model.requests == 3 * 3 * ACTIONS
+
+
+@pytest.mark.parametrize(
+    "where", ["two-arms", "ten-arms", "lakes", "4x4", "CliffWalking", "dark-room"]
+)
+def test_demonstrations_are_of_other_tasks_of_the_family(where):
+    settings = language.PROMPTS["demonstrated"]
+    shown = language.demonstrations(where, TESTS[where], settings, 2, 0)
+    assert [len(each) for each in shown] == [settings.demonstrations] * 2
+    assert not language.demonstrations(where, TESTS[where], language.PROMPTS["raw"], 2, 0)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

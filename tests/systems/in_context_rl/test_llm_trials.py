@@ -12,19 +12,24 @@ import pytest
 
 import gpicljax
 from gpicljax import spaces
+from gpicljax.agents.bandits import ucb1
 from gpicljax.data.transcripts import read_transcript
+from gpicljax.interface import TimeStep
 from gpicljax.llm.budget import Budget
 from gpicljax.llm.chat import FakeModel, ModelError
 from gpicljax.llm.parsing import chosen
-from gpicljax.llm.prompts import PromptSettings
+from gpicljax.llm.prompts import PromptSettings, action_schema
+from gpicljax.llm.scenarios import arm_names
 from gpicljax.rollout import HostBatch, host_play
 from gpicljax.storage import SavedError
 from gpicljax.storage.lock import LockedError, exclusive
 from gpicljax.systems.in_context_rl.measures import keep_trial_step, measure_trials, trial_records
 from gpicljax.systems.in_context_rl.prompts import wording
-from gpicljax.systems.in_context_rl.prompts.session import TrialSession
+from gpicljax.systems.in_context_rl.prompts.demonstrations import expert_decisions
+from gpicljax.systems.in_context_rl.prompts.session import TrialSession, ucb1_parts
 from gpicljax.systems.in_context_rl.prompts.trials import play_trials
 from gpicljax.wrappers.trial import Trial
+from gpicljax.wrappers.with_optimal_actions import WithOptimalActions
 
 LAKE = Trial(gpicljax.make("FrozenLake-v1", is_slippery=True), 12)
 
@@ -245,6 +250,118 @@ def test_what_is_told():
     )
     numbers.begin(np.array([0.123456, -0.001], np.float32))
     assert "You observe [0.12, 0.00]." in numbers.messages()[-1].content
+
+
+ARMS = spaces.Discrete(1), spaces.Discrete(3), 9
+
+
+def pulled(session, *steps):
+    """The session after pulls of arms, as they are called, that paid so much."""
+    session.begin(np.int32(0))
+    for called, paid in steps:
+        assert session.hear(f"[SELECT: {called}]") is not None
+        session.went(np.int32(0), np.int32(0), paid, True)
+    return session
+
+
+def test_a_bandit_is_told_as_a_scenario_whose_arms_have_names():
+    session = TrialSession(PromptSettings(scenario="buttons"), *ARMS, seed=3)
+    assert session.hear("the one to the left") is None
+    assert "You can choose red, blue, green." in session.messages()[-1].content
+    plain = TrialSession(PromptSettings(), *ARMS, seed=3)
+    for number, name in enumerate(("red", "Blue", "the green button")):
+        # Under a name is the arm that has its number in a trial without names.
+        assert session.hear(f"[SELECT: {name}]") == plain.hear(f"[SELECT: {number}]")
+    assert session.hear("[SELECT: 0]") is None and session.hear("[SELECT: red, blue]") is None
+    said = pulled(TrialSession(PromptSettings(scenario="cafes"), *ARMS), ("Anchor", 0.5)).messages()
+    assert "Anchor, Bluebell, Copper" in said[0].content and "episode" not in said[0].content
+    assert said[-1].content.startswith("You chose Anchor. It paid 0.5.")
+    settings = PromptSettings(scenario="buttons", history="summary")
+    told = pulled(TrialSession(settings, *ARMS), ("red", 1.0), ("red", 0.0)).messages()[-1].content
+    assert "- red (2 times): paid 0.5 on average\n- blue (never)\n- green (never)" in told
+    assert "- red paid 1\n- red paid 0" in told
+    schema = action_schema(spaces.Discrete(2), names=arm_names("buttons", 2))
+    assert schema["enum"] == ["[SELECT: red]", "[SELECT: blue]"]
+    strict = TrialSession(PromptSettings(scenario="buttons", parsing="strict"), *ARMS)
+    assert strict.hear("[SELECT: Red]") is None and strict.hear("[SELECT: red]") is not None
+    with pytest.raises(ValueError, match="arms: got 40; accepted: up to 16"):
+        TrialSession(PromptSettings(scenario="buttons"), spaces.Discrete(1), spaces.Discrete(40), 9)
+
+
+def test_guidance_is_what_ucb1_makes_of_the_arms():
+    settings = PromptSettings(history="summary", guidance=True)
+    session = pulled(TrialSession(settings, *ARMS), (0, 1.0), (1, 0.0), (0, 0.0), (0, 1.0))
+    told = session.messages()[-1].content
+    assert "- action 0 (3 times): exploitation value 0.67, exploration bonus 0.96" in told
+    assert "- action 1 (once): exploitation value 0, exploration bonus 1.67" in told
+    assert "- action 2 (never): exploitation value 0, exploration bonus without limit" in told
+    # The sum of both is the index of the rule.
+    counts, sums = np.array([3, 1, 5]), np.array([2.0, 0.0, 2.5])
+    agent = ucb1(spaces.Discrete(3))
+    carry = dataclasses.replace(
+        agent.initial_carry(1),
+        counts=jax.numpy.asarray(counts[None]),
+        sums=jax.numpy.asarray(sums[None]),
+    )
+    no = jax.numpy.zeros(1, bool)
+    zero = jax.numpy.zeros(1)
+    now = TimeStep(zero, zero, no, no, no, no, {}, ())
+    _, aux, _ = agent.act(jax.random.split(jax.random.key(0), 1), (), carry, now)
+    mine = [sum(ucb1_parts(int(n), x, 9)) for n, x in zip(counts, sums, strict=True)]
+    np.testing.assert_allclose(aux["scores"][0], mine, rtol=1e-6)
+    with pytest.raises(ValueError, match="guidance: got True"):
+        PromptSettings(guidance=True)
+    for one in (settings, PromptSettings(scenario="buttons")):
+        with pytest.raises(ValueError, match="bandits: one situation"):
+            TrialSession(one, spaces.Discrete(16), spaces.Discrete(4), 9)
+    for field in ({"scenario": "buttons"}, {"demonstrations": 3}):
+        with pytest.raises(ValueError, match="wording: got 'paper'"):
+            PromptSettings(wording="paper", **field)
+    # Transcripts of earlier versions know nothing of all this.
+    earlier = set(PromptSettings().recorded)
+    assert earlier == {
+        *("explanations", "history", "tell_limit", "reasons", "parsing", "max_invalid"),
+        *("decimals", "recent", "permute_arms"),
+    }
+
+
+def test_an_expert_s_decisions_are_shown_before_the_trial(lakes, key, tmp_path):
+    lake = WithOptimalActions(gpicljax.make("FrozenLake-v1", is_slippery=False))
+    env = Trial(lake, 7)
+    (shown,) = expert_decisions(key, env, env.default_params, 1)
+    assert [one.reward for one in shown] == [0.0] * 5 + [1.0, 0.0]
+    assert [one.ended for one in shown] == [False] * 5 + [True, False]
+    assert all(a.after == b.now for a, b in zip(shown, shown[1:], strict=False))
+    said = TrialSession(
+        PromptSettings(demonstrations=6),
+        spaces.Discrete(16),
+        spaces.Discrete(4),
+        9,
+        demonstration=shown,
+    ).messages()[0]
+    lines = [line for line in said.content.split("\n") if line.startswith("- You observe")]
+    assert len(lines) == 6 and "[SELECT: " in lines[0]
+    assert lines[-1].endswith("and paid 1. That was the end of the episode.")
+    # UCB1 shows bandits; its arms are numbered apart from those of the trial.
+    bandit = Trial(WithOptimalActions(gpicljax.make("BanditTwoArmedHighLowFixed-v0")), 40)
+    (pulls,) = expert_decisions(key, bandit, bandit.default_params, 1)
+    assert {int(one.action) for one in pulls} == {0, 1}
+    assert np.mean([int(one.action) == 0 for one in pulls]) > 0.5
+    words = PromptSettings(demonstrations=2, scenario="buttons")
+    firsts = {
+        TrialSession(words, spaces.Discrete(1), spaces.Discrete(2), 9, seed=n, demonstration=pulls)
+        .messages()[0]
+        .content.partition("- [SELECT: ")[2][:3]
+        for n in range(12)
+    }
+    assert firsts == {"red", "blu"}
+    settings = PromptSettings(demonstrations=2)
+    with pytest.raises(ValueError, match="demonstrations: got"):
+        play_trials(key, lakes, FakeModel(walker), tmp_path / "none", settings)
+    result = play_trials(
+        key, lakes, FakeModel(walker), tmp_path / "run", settings, demonstrations=[shown] * 3
+    )
+    assert result.complete
 
 
 def test_a_language_model_plays_what_others_play(lakes, key, tmp_path):

@@ -5,8 +5,10 @@ It knows nothing of models, files or environments; `in_context_rl.play_trials` d
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -14,9 +16,9 @@ import numpy as np
 from gpicljax import spaces
 from gpicljax.interface import TimeStep
 from gpicljax.llm.chat import Message
-from gpicljax.llm.parsing import chosen
+from gpicljax.llm.parsing import WORD, Parsing, chosen, chosen_name
 from gpicljax.llm.prompts import PromptSettings, pay, written
-from gpicljax.systems.in_context_rl.prompts.wording import words_of
+from gpicljax.systems.in_context_rl.prompts.wording import check_bandit, words_of
 
 Status = Literal[
     "playing",
@@ -27,6 +29,26 @@ Status = Literal[
     "budget spent",
     "interrupted",
 ]
+
+
+class Decision(NamedTuple):
+    """One decision of an expert.
+
+    Attributes:
+      now: what was seen.
+      action: what was done.
+      reached: what was seen then.
+      reward: float, what it paid.
+      ended: whether an episode ended there.
+      after: what is seen next, in the next episode if one ended.
+    """
+
+    now: Any
+    action: Any
+    reached: Any
+    reward: float
+    ended: bool
+    after: Any
 
 
 class TrialSession:
@@ -43,6 +65,12 @@ class TrialSession:
       explanation: what the task is, where it is explained.
       seed: of the numbers that a bandit's arms have, see `PromptSettings.permute_arms`.
       name: of the environment.
+      demonstration: decisions of an expert in another task, of which the first
+        `settings.demonstrations` are told.
+
+    Raises:
+      ValueError: for guidance or a scenario where the task is no bandit, and for spaces that the
+        published wording does not know.
 
     Attributes:
       status: `"playing"`, or why it is over.
@@ -60,6 +88,7 @@ class TrialSession:
         explanation: str | None = None,
         seed: int = 0,
         name: str = "",
+        demonstration: Sequence[Decision] = (),
     ) -> None:
         """See the class."""
         self._arms: np.ndarray | None = None
@@ -70,10 +99,17 @@ class TrialSession:
         self.settings, self.actions, self.limit = settings, actions, limit
         told = explanation if settings.explanations else None
         self._words = words_of(settings, observations, actions, limit, name)
-        self._said = [Message("system", self._words.introduction(told))]
+        if settings.guidance:
+            check_bandit("guidance", observations, actions)
+        shown = self._shown(demonstration[: settings.demonstrations], seed)
+        text = "\n\n".join([self._words.introduction(told), *shown])
+        self._said = [Message("system", text)]
         self._news: list[str] = []
         self._asks: list[Message] = []
-        self._table = _Summary(settings.decimals, settings.recent)
+        choices = None
+        if settings.guidance or settings.scenario != "none":
+            choices = [self._named(n) for n in range(actions.n)]  # type: ignore[attr-defined]
+        self._table = _Summary(settings, choices)
         self._action: np.ndarray | None = None
         self._now: Any = None
         self._in_a_row = 0
@@ -81,6 +117,25 @@ class TrialSession:
         self.replies = self.invalid = self.invalid_strict = 0
         self.taken = 0
         self.total = 0.0
+
+    def _shown(self, demonstration: Sequence[Decision], seed: int) -> list[str]:
+        """Decisions of an expert in words; its arms are numbered anew, apart from the trial's."""
+        if not demonstration:
+            return []
+        labels = None
+        if self._arms is not None:
+            labels = np.random.default_rng([seed, 1]).permutation(len(self._arms))
+        scenario = self.settings.scenario != "none"
+        lines = ["This is how an expert began another game of the same kind, with other values:"]
+        for now, action, reached, reward, ended, after in demonstration:
+            named = self._named(action if labels is None else labels[int(action)])
+            led = self._written(reached), self._written(after)
+            (line, *_) = self._words.went(named, *led, reward, ended)
+            seen = "" if scenario else f"You observe {self._written(now)}. "
+            # The next line says what is observed in the next episode.
+            lines.append(f"- {seen}[{WORD}: {named.strip('[]')}] {line.partition(chr(10))[0]}")
+        lines.append("Now your own game begins.")
+        return ["\n".join(lines)]
 
     # What happens ------------------------------------------------------------------------------
 
@@ -102,7 +157,7 @@ class TrialSession:
     def went(self, reached: Any, now: Any, reward: float, ended: bool) -> None:
         """The last action led there, for a reward, and ended an episode or not."""
         assert self._action is not None
-        action = self._written(self._action)
+        action = self._named(self._action)
         self.taken += 1
         self.total += reward
         led, after = self._written(reached), self._written(now)
@@ -122,6 +177,18 @@ class TrialSession:
     def _written(self, value: Any) -> str:
         return written(value, self.settings.decimals)
 
+    def _named(self, action: Any) -> str:
+        """An action as it is written."""
+        names = self._words.names
+        return self._written(action) if names is None else names[int(action)]
+
+    def _read(self, text: str, parsing: Parsing) -> np.ndarray | None:
+        """The action that a reply names."""
+        names = self._words.names
+        if names is None:
+            return chosen(text, self.actions, parsing)
+        return chosen_name(text, names, parsing)
+
     # The conversation --------------------------------------------------------------------------
 
     def messages(self) -> list[Message]:
@@ -139,8 +206,8 @@ class TrialSession:
         After `max_invalid` such replies in a row, the trial is over.
         """
         self.replies += 1
-        action = chosen(text, self.actions, self.settings.parsing)
-        self.invalid_strict += chosen(text, self.actions, "strict") is None
+        action = self._read(text, self.settings.parsing)
+        self.invalid_strict += self._read(text, "strict") is None
         answer = Message("assistant", text)
         if action is None:
             self.invalid += 1
@@ -160,13 +227,20 @@ class TrialSession:
 
 
 class _Summary:
-    """What a trial has shown so far, in a table; observations and actions as they are written."""
+    """What a trial has shown so far, in a table; observations and actions as they are written.
 
-    def __init__(self, decimals: int, recent: int) -> None:
+    Args:
+      settings: how the trial is told.
+      choices: a bandit's arms as they are written, to be listed whether they were pulled or not;
+        None for other tasks.
+    """
+
+    def __init__(self, settings: PromptSettings, choices: Sequence[str] | None) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._sums: Counter[tuple[str, str]] = Counter()
         self._led: dict[tuple[str, str], Counter[str]] = {}
-        self._recent: deque[str] = deque(maxlen=recent)
+        self._recent: deque[str] = deque(maxlen=settings.recent)
+        self._settings, self._choices = settings, choices
 
     def add(self, seen: str, action: str, reached: str, reward: float, ended: bool) -> None:
         """One more step."""
@@ -175,23 +249,81 @@ class _Summary:
         self._sums[pair] += reward  # type: ignore[assignment]
         where = f"{reached} (end)" if ended else reached
         self._led.setdefault(pair, Counter())[where] += 1
-        self._recent.append(f"at {seen}, action {action}: to {where}, paid {pay(reward)}")
+        if self._settings.scenario != "none":
+            self._recent.append(f"{action} paid {pay(reward)}")
+        else:
+            self._recent.append(f"at {seen}, action {action}: to {where}, paid {pay(reward)}")
 
     def text(self, now: str) -> str:
         """The table, what was tried here first; empty before the first step."""
         if not self._counts:
             return ""
-        # Where nothing recurs (numbers that vary), a table of everything would say nothing.
-        pairs = sorted(self._counts, key=lambda pair: (pair[0] != now, pair))[:200]
         lines = ["What you have found out so far:"]
-        for pair in pairs:
-            count = self._counts[pair]
-            led = ", ".join(f"{to} x{n}" for to, n in self._led[pair].most_common(3))
-            mean = pay(self._sums[pair] / count)
-            times = "once" if count == 1 else f"{count} times"
-            lines.append(
-                f"- at {pair[0]}, action {pair[1]} ({times}): paid {mean} on average; to {led}"
-            )
+        if self._choices is not None:
+            lines += self._arms(now)
+        else:
+            # Where nothing recurs (numbers that vary), a table of everything would say nothing.
+            pairs = sorted(self._counts, key=lambda pair: (pair[0] != now, pair))[:200]
+            for pair in pairs:
+                led = ", ".join(f"{to} x{n}" for to, n in self._led[pair].most_common(3))
+                lines.append(
+                    f"- at {pair[0]}, action {pair[1]} ({self._times(pair)}): "
+                    f"{self._paid(pair)}; to {led}"
+                )
         lines.append("The last steps:")
         lines += [f"- {step}" for step in self._recent]
         return "\n".join(lines)
+
+    def _arms(self, now: str) -> list[str]:
+        """A line for each arm, with what UCB1 makes of it."""
+        assert self._choices is not None
+        lines, total = [], sum(self._counts.values())
+        what = "" if self._settings.scenario != "none" else "action "
+        for choice in self._choices:
+            pair = now, choice
+            count = self._counts[pair]
+            told = [self._paid(pair)] if count else []
+            if self._settings.guidance:
+                value, bonus = ucb1_parts(count, self._sums[pair], total)
+                great = "without limit" if math.isinf(bonus) else pay(round(bonus, 2))
+                told = [f"exploitation value {pay(round(value, 2))}, exploration bonus {great}"]
+            line = ": ".join([f"- {what}{choice} ({self._times(pair)})", *told])
+            lines.append(line)
+        if self._settings.guidance:
+            lines.append(
+                "The exploitation value is what a choice has paid on average. The exploration "
+                "bonus is the greater the less often it was made. To choose the greatest sum of "
+                "both is a rule that loses little in the long run."
+            )
+        return lines
+
+    def _times(self, pair: tuple[str, str]) -> str:
+        count = self._counts[pair]
+        return {0: "never", 1: "once"}.get(count, f"{count} times")
+
+    def _paid(self, pair: tuple[str, str]) -> str:
+        return f"paid {pay(self._sums[pair] / self._counts[pair])} on average"
+
+
+def ucb1_parts(
+    count: int, paid: float, total: int, exploration: float = 2.0
+) -> tuple[float, float]:
+    """The two parts of UCB1's index of an arm, as `agents.bandits.ucb1` adds them.
+
+    Args:
+      count: pulls of the arm.
+      paid: what they paid together.
+      total: pulls of all arms.
+      exploration: see `ucb1`.
+
+    Returns:
+      The mean payment, 0 without a pull; and the bonus, infinite without one.
+
+    Example:
+      >>> value, bonus = ucb1_parts(2, 1.0, 8)
+      >>> value, round(bonus, 3)
+      (0.5, 1.442)
+    """
+    if count == 0:
+        return 0.0, math.inf
+    return paid / count, math.sqrt(exploration * math.log(total) / count)

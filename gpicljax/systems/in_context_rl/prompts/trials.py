@@ -45,7 +45,7 @@ from gpicljax.llm.prompts import DEFAULT, PromptSettings, explanation_of
 from gpicljax.rollout import GIVE_UP, HostBatch, host_play
 from gpicljax.rollout.host import HostSource
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
-from gpicljax.systems.in_context_rl.prompts.session import Status, TrialSession
+from gpicljax.systems.in_context_rl.prompts.session import Decision, Status, TrialSession
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
 
@@ -128,6 +128,7 @@ def play_trials(
     context_tokens: int | None = None,
     at_once: int = 8,
     explanation: str | None = None,
+    demonstrations: Sequence[Sequence[Decision]] = (),
     check_model: bool = True,
 ) -> LanguageTrials:
     """A language model plays a batch of trials, several at once, and continues those begun earlier.
@@ -150,6 +151,8 @@ def play_trials(
         limit. A trial whose conversation would be longer ends there.
       at_once: number of trials that are asked about at the same time.
       explanation: what the task is; by default the entry of `prompts.EXPLANATIONS`.
+      demonstrations: for each trial, decisions of an expert in another task; see
+        `demonstrations.expert_decisions`.
       check_model: whether to ask the model to `check` itself first.
 
     Returns:
@@ -157,8 +160,9 @@ def play_trials(
 
     Raises:
       ValueError: before anything is asked: for environments without whole trials (they might never
-        end), with spaces that cannot be written, or without an explanation where one is wanted; for
-        spaces that the published wording does not know; and for what `model.check` refuses.
+        end), with spaces that cannot be written, or without an explanation or
+        demonstrations where they are wanted; for tasks that the wording or the scenario does not
+        fit; and for what `model.check` refuses.
       SavedError: if the folder has transcripts of another run, or damaged ones.
       LockedError: if another process uses the folder.
 
@@ -176,14 +180,20 @@ def play_trials(
     told = explanation or explanation_of(name)
     wanted = not settings.explanations or told is not None
     check(wanted, "explanation", f"None for {name}", "a text, where settings.explanations is set")
+    counts = [len(decisions) for decisions in demonstrations] or [0]
+    accepted = f"{settings.demonstrations} decisions or more for each of {batch.num_envs} trials"
+    enough = len(demonstrations) == batch.num_envs and min(counts) >= settings.demonstrations
+    check(enough or not settings.demonstrations, "demonstrations", counts, accepted)
     if check_model:
         model.check()
     key_words = jax.random.key_data(key).tolist()
     players: list[_Player] = []
     # One session for each trial, all of them before anything is written or asked.
     seeds = [int(key_words[-1]) * 100_003 + number for number in range(batch.num_envs)]
+    shown = demonstrations or [()] * len(seeds)
     sessions = [
-        TrialSession(settings, seen_space, actions, limit, told, seed, name) for seed in seeds
+        TrialSession(settings, seen_space, actions, limit, told, seed, name, decisions)
+        for seed, decisions in zip(seeds, shown, strict=True)
     ]
     with run:
         for number in range(batch.num_envs):

@@ -17,7 +17,9 @@ from typing import Any, Protocol
 
 from gpicljax import spaces
 from gpicljax.checks import check
+from gpicljax.llm.parsing import WORD
 from gpicljax.llm.prompts import PromptSettings, answer_form, corrective, introduction, pay
+from gpicljax.llm.scenarios import SCENARIOS, arm_names
 
 _WHOLE_REWARDS = ("CliffWalking", "Bandit")
 """Environments whose rewards are integers in the reference; others print `1.0`."""
@@ -25,6 +27,11 @@ _WHOLE_REWARDS = ("CliffWalking", "Bandit")
 
 class Words(Protocol):
     """What is said in a trial; observations and actions are given as they are written."""
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the actions, where they have names and not numbers."""
+        ...
 
     def begins(self, now: str) -> list[str]:
         """The trial begins with an observation."""
@@ -67,6 +74,7 @@ class OwnWords:
         """See the class."""
         self._settings, self._observations = settings, observations
         self._actions, self._limit = actions, limit
+        self.names: tuple[str, ...] | None = None
 
     def introduction(self, explanation: str | None) -> str:
         """See `Words`."""
@@ -98,6 +106,91 @@ class OwnWords:
         return corrective(self._actions, self._settings.max_invalid)
 
 
+class ScenarioWords(OwnWords):
+    """A bandit as something that happens, see `llm.scenarios`.
+
+    Args:
+      settings: how the trial is told.
+      observations: the space of what is seen.
+      actions: the space of actions.
+      limit: actions of the trial.
+
+    Raises:
+      ValueError: for other tasks than bandits, or more arms than there are names.
+    """
+
+    def __init__(
+        self,
+        settings: PromptSettings,
+        observations: spaces.Space,
+        actions: spaces.Space,
+        limit: int,
+    ) -> None:
+        """See the class."""
+        super().__init__(settings, observations, actions, limit)
+        check_bandit("scenario", observations, actions)
+        assert isinstance(actions, spaces.Discrete)
+        self._scenario = SCENARIOS[settings.scenario]
+        names = arm_names(settings.scenario, actions.n)
+        assert names is not None
+        self.names = names
+
+    @property
+    def _choices(self) -> str:
+        assert self.names is not None
+        return ", ".join(self.names)
+
+    def introduction(self, explanation: str | None) -> str:
+        """See `Words`; the scenario is the explanation."""
+        del explanation
+        settings = self._settings
+        length = f" You choose {self._limit} times in all." if settings.tell_limit else ""
+        thinking = "Think briefly first, then end" if settings.reasons else "Answer"
+        return "\n\n".join(
+            [
+                self._scenario.text.format(names=self._choices),
+                "After every choice you are told what it paid. What counts is the sum of what all "
+                f"your choices pay.{length}",
+                f"{thinking} with your choice in this form, exactly once: [{WORD}: name]",
+            ]
+        )
+
+    def begins(self, now: str) -> list[str]:
+        """See `Words`."""
+        return []
+
+    def went(self, action: str, reached: str, now: str, reward: float, ended: bool) -> list[str]:
+        """See `Words`."""
+        return [f"You chose {action}. It paid {pay(reward)}."]
+
+    def asks(self, taken: int, total: float) -> str:
+        """See `Words`."""
+        of = f" of {self._limit}" if self._settings.tell_limit else ""
+        return (
+            f"{taken}{of} choices made; they have paid {pay(total)} in all.\n"
+            f"{self._scenario.question} [{WORD}: name]"
+        )
+
+    def corrective(self) -> str:
+        """See `Words`."""
+        return (
+            f"No choice could be read from that. You can choose {self._choices}. Name one of them, "
+            f"once, in this form: [{WORD}: name] (After {self._settings.max_invalid} such answers "
+            "in a row the game is over.)"
+        )
+
+
+def check_bandit(name: str, observations: spaces.Space, actions: spaces.Space) -> None:
+    """Refuses what is no bandit; `name` is that of the setting which wants one.
+
+    Raises:
+      ValueError: for more than one situation, or actions that are not discrete.
+    """
+    bandit = observations == spaces.Discrete(1) and isinstance(actions, spaces.Discrete)
+    accepted = "bandits: one situation, and discrete actions"
+    check(bandit, name, f"{observations}, {actions}", accepted)
+
+
 class PaperWords:
     """The words of the reference.
 
@@ -117,6 +210,7 @@ class PaperWords:
             check(isinstance(space, spaces.Discrete), what, space, accepted)
         assert isinstance(observations, spaces.Discrete) and isinstance(actions, spaces.Discrete)
         self._observations, self._actions = observations.n, actions.n
+        self.names = None
         self._whole = any(part in name for part in _WHOLE_REWARDS)
 
     def introduction(self, explanation: str | None) -> str:
@@ -168,10 +262,12 @@ def words_of(
     """The words that settings ask for.
 
     Raises:
-      ValueError: see `PaperWords`.
+      ValueError: see `PaperWords` and `ScenarioWords`.
     """
     if settings.wording == "paper":
         return PaperWords(observations, actions, name)
+    if settings.scenario != "none":
+        return ScenarioWords(settings, observations, actions, limit)
     return OwnWords(settings, observations, actions, limit)
 
 

@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 import jax
 import numpy as np
@@ -25,18 +26,26 @@ from gpicljax.llm.prompts import (
     schema_request,
     written,
 )
+from gpicljax.llm.scenarios import arm_names
 from gpicljax.networks.language import LanguageModelSettings
 from gpicljax.rollout import HostBatch
 from gpicljax.runtime import named_key
+from gpicljax.spaces import Discrete
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step
+from gpicljax.systems.in_context_rl.prompts.demonstrations import expert_decisions
+from gpicljax.systems.in_context_rl.prompts.session import Decision
 from gpicljax.systems.in_context_rl.prompts.trials import LanguageTrials, play_trials
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import Tested
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import (
     TEN_ARMS,
+    Family,
     Tasks,
+    is_bandit,
+    tasks,
     trial_settings,
 )
 from gpicljax.vector import VectorEnv
+from gpicljax.wrappers.trial import Trial
 
 PROMPTS: dict[str, PromptSettings] = {
     "raw": PromptSettings(reasons=False),
@@ -49,6 +58,10 @@ PROMPTS: dict[str, PromptSettings] = {
     "paper-explained": PromptSettings(
         explanations=True, wording="paper", parsing="strict", permute_arms=False
     ),
+    "demonstrated": PromptSettings(reasons=False, demonstrations=20),
+    # For bandits only.
+    "guided": PromptSettings(history="summary", reasons=False, guidance=True),
+    "scenario": PromptSettings(reasons=False, scenario="buttons"),
 }
 """How a language model is told of a trial, by name; the whole history unless it is a summary."""
 TOLD = PromptSettings(reasons=False, tell_limit=False)
@@ -105,6 +118,30 @@ def tiny_language_model(folder: Path, actions: int, seed: int, updates: int = 60
     )
 
 
+_DEMONSTRATED: Mapping[str, Family] = {
+    "4x4": "lakes",
+    "custom": "lakes",
+    "CliffWalking": "cliffs",
+}
+"""The families of sets that have a single task; the other sets have the names of theirs."""
+
+
+def demonstrations(
+    where: str, each: Tasks, settings: PromptSettings, trials: int, seed: int
+) -> list[list[Decision]]:
+    """An expert's first decisions in other tasks of the same family, which no agent is tested on.
+
+    Tasks of an environment of one's own are drawn from the same distribution.
+    """
+    if not settings.demonstrations:
+        return []
+    known = _DEMONSTRATED.get(where, where)
+    source = tasks(known, held_out=False) if known in get_args(Family) else each  # type: ignore[arg-type]
+    env, params = source.trials(settings.demonstrations)
+    assert isinstance(env, Trial)
+    return expert_decisions(named_key(seed, "demonstrations"), env, params, trials)
+
+
 def language_batch(each: Tasks, actions: int, trials: int) -> HostBatch:
     """The first of the tasks that all agents play, for agents on the host."""
     env = trial_settings(actions, False).around(each.env)
@@ -124,6 +161,7 @@ def language_row(
     budget: Budget | Ledger = UNLIMITED,
     max_tokens: int = 16,
     at_once: int = 8,
+    shown: Sequence[Sequence[Decision]] = (),
 ) -> tuple[Tested | None, LanguageTrials]:
     """What a language model comes to on the first of the tasks that all others play.
 
@@ -139,6 +177,7 @@ def language_row(
         budget=budget,
         max_tokens=max_tokens,
         at_once=at_once,
+        demonstrations=shown,
         check_model=False,
     )
     print(result.in_words(), flush=True)
@@ -153,14 +192,29 @@ def language_row(
 
 def schema_of(each: Tasks, prompt: str) -> str:
     """What holds a model's answers to the actions of tasks."""
-    return schema_request(action_schema(each.env.action_space()), PROMPTS[prompt].reasons)
+    space, settings = each.env.action_space(), PROMPTS[prompt]
+    return schema_request(action_schema(space, names=_names(each.env, settings)), settings.reasons)
+
+
+def _names(env: Environment, settings: PromptSettings) -> tuple[str, ...] | None:
+    """The names of actions, where they have names."""
+    space = env.action_space()
+    return arm_names(settings.scenario, space.n) if isinstance(space, Discrete) else None
 
 
 def unexplained(sets: Mapping[str, Tasks], prompts: Sequence[str]) -> str | None:
-    """The first environment whose explanation is wanted and missing, by name; None if all are."""
-    if not any(PROMPTS[prompt].explanations for prompt in prompts):
-        return None
-    return next((w for w, each in sets.items() if explanation_of(each.env.name) is None), None)
+    """The first set of tasks that a prompt does not fit, by name; None if all do.
+
+    An explanation may be missing, or guidance or a scenario be asked for where there is no bandit.
+    """
+    for where, each in sets.items():
+        for settings in (PROMPTS[prompt] for prompt in prompts):
+            if settings.explanations and explanation_of(each.env.name) is None:
+                return where
+            wants_arms = settings.guidance or settings.scenario != "none"
+            if wants_arms and not is_bandit(each.env):
+                return where
+    return None
 
 
 def language_rows(
@@ -183,16 +237,18 @@ def language_rows(
         for prompt in options.prompts:
             if ledger.exhausted:
                 return
+            settings = PROMPTS[prompt]
             tested, result = language_row(
                 options.client(schema_of(each, prompt)),
                 folder / f"{where}-{prompt}".replace(":", "-"),
                 batch,
                 seed,
                 best[where],
-                PROMPTS[prompt],
+                settings,
                 budget=ledger,
                 max_tokens=options.max_tokens,
                 at_once=options.threads,
+                shown=demonstrations(where, each, settings, trials, seed),
             )
             whole = 0 if tested is None else len(tested.trials.length)
             note = "" if whole == trials else _cut(f"{where}, {prompt}", whole, result)
@@ -219,20 +275,25 @@ def expected_usage(
         for where, each in sets.items():
             batch = language_batch(each, actions, 1)
             for prompt in prompts:
-                model = _at_random(each.env, PROMPTS[prompt].reasons)
+                settings = PROMPTS[prompt]
+                model = _at_random(each.env, settings)
                 place = Path(folder) / f"{where}-{prompt}".replace(":", "-")
                 key = named_key(seed, "tasks")
-                usage = play_trials(key, batch, model, place, PROMPTS[prompt]).usage
+                shown = demonstrations(where, each, settings, 1, seed)
+                played = play_trials(key, batch, model, place, settings, demonstrations=shown)
+                usage = played.usage
                 total += Usage(*(trials * count for count in usage))
     return total
 
 
-def _at_random(env: Environment, reasons: bool) -> FakeModel:
+def _at_random(env: Environment, settings: PromptSettings) -> FakeModel:
     """Names an action at random, after a text of a hundred tokens where reasons are asked for."""
-    space, text = env.action_space(), "and " * 100 if reasons else ""
+    space, text = env.action_space(), "and " * 100 if settings.reasons else ""
+    names = _names(env, settings)
 
     def answer(messages: Sequence[Message], seed: int) -> str:
         action = np.asarray(space.sample(jax.random.key(seed)))
-        return f"{text}[{WORD}: {written(action, 3).strip('[]')}]"
+        said = written(action, 3).strip("[]") if names is None else names[int(action)]
+        return f"{text}[{WORD}: {said}]"
 
     return FakeModel(answer)

@@ -265,7 +265,7 @@ def asked_in_words(config: Config) -> dict[str, str]:
         return {}
     sets, prompts = tests_of(config), config.llm.prompts
     strange = unexplained(sets, prompts)
-    accepted = f"raw or summary: nothing is known that explains {strange}"
+    accepted = f"raw or summary: what the others tell does not fit {strange}"
     check_config(strange is None, "llm.prompts", prompts, accepted)
     if config.dry_run:
         log_once("counting requests and tokens ...")

@@ -1,0 +1,83 @@
+"""Decisions of experts, for language models to be shown before a trial.
+
+Source: the idea, of Nie et al. (2024), "EVOLvE: evaluating and optimizing LLMs for exploration"
+(arXiv 2410.06238): an optimal explorer's decisions as examples in the context.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from gpicljax import spaces
+from gpicljax.agents.acting import optimal_agent, within_trial
+from gpicljax.agents.bandits import ucb1
+from gpicljax.checks import check_at_least
+from gpicljax.rollout import play, start_rollout
+from gpicljax.systems.in_context_rl.prompts.session import Decision
+from gpicljax.typing import ArrayTree
+from gpicljax.vector import VectorEnv
+from gpicljax.wrappers.trial import Trial
+
+EXPLORATION = 0.2
+"""UCB1's, tuned: the source's 2 explores too long for trials of a few hundred pulls."""
+
+
+def expert_decisions(
+    key: jax.Array, env: Trial, params: ArrayTree, trials: int
+) -> list[list[Decision]]:
+    """All decisions of an expert in so many trials, each on a task of its own.
+
+    On bandits the expert is UCB1, which has to explore as a model has to; elsewhere it knows the
+    task and takes the best actions.
+
+    Args:
+      key: a typed key: tasks and noise follow from it.
+      env: trials of solved tasks: `Trial(WithOptimalActions(env), actions)`.
+      params: of the tasks.
+      trials: how many.
+
+    Raises:
+      ValueError: for numbers below 1.
+
+    Example:
+      >>> import gpicljax
+      >>> from gpicljax.wrappers import WithOptimalActions
+      >>> lake = WithOptimalActions(gpicljax.make("FrozenLake-v1", is_slippery=False))
+      >>> env = Trial(lake, actions=6)
+      >>> (shown,) = expert_decisions(jax.random.key(0), env, env.default_params, 1)
+      >>> len(shown), shown[-1].reward, shown[-1].ended
+      (6, 1.0, True)
+    """
+    check_at_least(1, trials=trials)
+    space, limit = env.action_space(), int(env.horizon(params))
+    bandit = env.env.observation_space() == spaces.Discrete(1)
+    agent = within_trial(ucb1(space, EXPLORATION)) if bandit else optimal_agent()
+    vec = VectorEnv(
+        env,
+        trials,
+        resets="synchronous",
+        params=params,
+        privileged=True,
+        steps_per_trial=limit + 1,
+    )
+
+    def keep(record: Any) -> Decision:
+        seen, after = record.timestep.observation, record.next_timestep
+        ended = after.observation["terminated"] | after.observation["truncated"]
+        reached, following = after.observation["reached"], after.observation["now"]
+        return Decision(seen["now"], record.action, reached, after.reward, ended, following)
+
+    def played(key: jax.Array) -> Decision:
+        start = start_rollout(key, vec, agent, params)
+        return play(vec, agent, (), start, max_steps=limit, keep=keep).records
+
+    records = jax.tree.map(np.asarray, jax.device_get(jax.jit(played)(key)))
+
+    def decision(trial: int, step: int) -> Decision:
+        one = jax.tree.map(lambda x: x[trial, 0, step], records)
+        return one._replace(reward=float(one.reward), ended=bool(one.ended))
+
+    return [[decision(trial, step) for step in range(limit)] for trial in range(trials)]

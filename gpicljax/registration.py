@@ -248,6 +248,7 @@ for _version in "v0", "v1":
     register(f"CliffWalking-{_version}", "gpicljax.envs.cliff_walking:CliffWalking")
 register("BernoulliBandit-v0", "gpicljax.envs.bernoulli_bandit:BernoulliBandit")
 register("ByteStream-v0", "gpicljax.systems.gradual_learning.env.byte_stream:ByteStream")
+register("ContextualBandit-v0", "gpicljax.envs.contextual_bandit:ContextualBandit")
 register("DarkRoom-v0", "gpicljax.envs.dark_room:DarkRoom")
 for _name, _attribute in ("Push", "push"), ("Slide", "slide"), ("PickAndPlace", "pick_and_place"):
     register(f"Fetch{_name}-v4", f"gpicljax.envs.fetch.env:{_attribute}")

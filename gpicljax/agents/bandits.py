@@ -1,4 +1,4 @@
-"""Agents for bandits: UCB1, Thompson sampling, epsilon-greedy.
+"""Agents for bandits: UCB1, Thompson sampling, epsilon-greedy; LinUCB where there is a context.
 
 What they know of the arms is how often each was pulled in this trial and what it paid, however many
 episodes the trial has. A payment arrives with the time step after the pull; the action at the last
@@ -288,3 +288,108 @@ def thompson_gaussian(
         return expected + jnp.sqrt(spread / known) * normal
 
     return arm_puller(space, draw, "thompson_gaussian")
+
+
+# Bandits with a context ---------------------------------------------------------------------------
+
+
+@struct.dataclass
+class LinearPulls:
+    """What a trial has shown of arms whose payments are linear in a context of D numbers.
+
+    Attributes:
+      inverse: float `[B, K, D, D]`, of the ridge times the identity plus the contexts' products.
+      sums: float `[B, K, D]`, contexts of an arm's pulls, times what they paid.
+      context: float `[B, D]`, that of the last pull.
+      action: `int32[B]`, the pull whose payment comes with the next time step; -1 if none does.
+    """
+
+    inverse: jax.Array
+    sums: jax.Array
+    context: jax.Array
+    action: jax.Array
+
+
+def linucb(
+    observations: spaces.Space, space: spaces.Space, alpha: Number = 1.0, ridge: float = 1.0
+) -> Agent:
+    """LinUCB: the arm of highest estimated payment in this context + alpha times its uncertainty.
+
+    With A the ridge times the identity plus the sum of x x^T over an arm's pulls, and b the sum of
+    r x, the estimate in context x is b^T A^-1 x, and its uncertainty sqrt(x^T A^-1 x). Each arm has
+    weights of its own ("disjoint" in the source).
+
+    Args:
+      observations: of the environment: a Box of one axis, the context.
+      space: of actions.
+      alpha: how much uncertainty counts; may be traced.
+      ridge: 1 in the source; above 0.
+
+    Returns:
+      The agent; its `aux` is a dictionary with the `scores`, float `[B, K]`.
+
+    Raises:
+      ValueError: for other spaces, or a ridge of 0 or less.
+
+    Source: Li et al. (2010), algorithm 1.
+
+    Example:
+      >>> import gpicljax
+      >>> env = gpicljax.make("ContextualBandit-v0", num_arms=3, context_size=2)
+      >>> agent = linucb(env.observation_space(), env.action_space())
+      >>> agent.initial_carry(4).inverse.shape
+      (4, 3, 2, 2)
+    """
+    vector = isinstance(observations, spaces.Box) and len(observations.shape) == 1
+    check(vector, "observations", observations, "a Box of one axis: linucb reads a context")
+    check(isinstance(space, spaces.Discrete), "space", space, "Discrete: linucb chooses from arms")
+    check(ridge > 0, "ridge", ridge, "a number above 0")
+    (size,), num_arms = observations.shape, space.n  # type: ignore[attr-defined]
+
+    def start(batch: int) -> LinearPulls:
+        dtype = jnp.result_type(float)
+        unit = jnp.broadcast_to(jnp.eye(size, dtype=dtype) / ridge, (batch, num_arms, size, size))
+        return LinearPulls(
+            inverse=unit,
+            sums=jnp.zeros((batch, num_arms, size), dtype),
+            context=jnp.zeros((batch, size), dtype),
+            action=jnp.full(batch, -1, jnp.int32),
+        )
+
+    def pull(key: jax.Array, pulls: LinearPulls, context: jax.Array, legal: jax.Array) -> Any:
+        reach = jnp.matmul(pulls.inverse, context, precision="highest")
+        spread = jnp.sqrt(jnp.maximum((reach * context).sum(-1), 0))
+        scores = (pulls.sums * reach).sum(-1) + alpha * spread
+        return best_arm(key, scores, legal), scores
+
+    def act(
+        keys: jax.Array, params: ArrayTree, carry: LinearPulls, timestep: TimeStep
+    ) -> tuple[jax.Array, Any, LinearPulls]:
+        del params
+        batch = carry.action.shape[0]
+        pulls = _counted_with_context(carry, timestep.reward)
+        pulls = select(timestep.trial_start, start(batch), pulls)
+        context = jnp.asarray(timestep.observation, pulls.context.dtype)
+        legal = jnp.ones((batch, num_arms), bool)
+        action, scores = jax.vmap(pull)(keys, pulls, context, legal)
+        booked = jnp.where(timestep.last, -1, action)
+        return (
+            action,
+            {"scores": scores},
+            dataclasses.replace(pulls, context=context, action=booked),
+        )
+
+    return Agent(start, act)
+
+
+def _counted_with_context(pulls: LinearPulls, reward: jax.Array) -> LinearPulls:
+    """Books what the last pull paid, float `[B]`, where there was one."""
+    pulled = pulls.action[:, None] == jnp.arange(pulls.sums.shape[1])
+    context = pulls.context[:, None, :]
+    sums = pulls.sums + jnp.where(pulled[..., None], reward[:, None, None] * context, 0)
+    # The inverse after one more product (Sherman & Morrison, 1950): no system is solved.
+    reach = jnp.matmul(pulls.inverse, context[..., None], precision="highest")[..., 0]
+    growth = 1 + (reach * context).sum(-1)
+    change = reach[..., :, None] * reach[..., None, :] / growth[..., None, None]
+    inverse = pulls.inverse - jnp.where(pulled[..., None, None], change, 0)
+    return LinearPulls(inverse, sums, pulls.context, jnp.full_like(pulls.action, -1))

@@ -55,6 +55,11 @@ EXPLANATIONS: Mapping[str, str] = {
         "a few states, with chances of its own that stay the same, and pays an amount that depends "
         "on where you were, what you did and where that led to. Some states may end the episode."
     ),
+    "ContextualBandit": (
+        "You stand before a row of slot machines, and before each pull you see some numbers. Every "
+        "action pulls the arm of one machine. What it pays depends on the machine and on the "
+        "numbers, in a way that stays the same."
+    ),
     "Bandit": (
         "You stand before a row of slot machines. Every action pulls the arm of one of them, which "
         "pays with a chance of its own that stays the same. Every pull is an episode."
@@ -70,7 +75,7 @@ EXPLANATIONS: Mapping[str, str] = {
         "further it is from upright, the faster it turns and the more torque you use."
     ),
 }
-"""What a task is, by a part of its environment's name."""
+"""What a task is, by a part of its environment's name; the first part that is there counts."""
 
 
 def explanation_of(name: str) -> str | None:

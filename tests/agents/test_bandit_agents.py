@@ -10,7 +10,7 @@ from agent_checks import keys_of, timestep
 
 import gpicljax
 from gpicljax import spaces
-from gpicljax.agents import bandits
+from gpicljax.agents import bandits, optimal_agent
 from gpicljax.rollout import rollout, start_rollout
 
 # Compiling takes longer than running.
@@ -144,6 +144,95 @@ def test_ucb1s_index_is_that_of_a_loop():
             assert record.aux["scores"][t, b][pending] == record.aux["scores"][t, b].max()
             if seen.last[t, b]:
                 pending = None
+
+
+CONTEXTS = {"num_arms": 3, "context_size": 4}
+
+
+def contextual_study(agent, batch, length, horizon, trial, privileged=False, **static):
+    """As `gaussian_study`, of bandits with a context."""
+    env = gpicljax.make("ContextualBandit-v0", **CONTEXTS, **static)
+    vec = gpicljax.VectorEnv(
+        env,
+        batch,
+        trial,
+        resets="fresh",
+        params=env.make_params(horizon=horizon),
+        privileged=privileged,
+    )
+
+    @jax.jit
+    def play(key):
+        return rollout(
+            vec, agent, None, start_rollout(key, vec, agent), length,
+            keep=lambda record: (record.timestep, record.action, record.aux,
+                                 record.next_timestep.info["regret"]),
+        )[1]  # fmt: skip
+
+    return jax.tree.map(np.asarray, play(jax.random.key(3)))
+
+
+def contextual_agent(**settings):
+    env = gpicljax.make("ContextualBandit-v0", **CONTEXTS)
+    return bandits.linucb(env.observation_space(), env.action_space(), **settings)
+
+
+def test_linucbs_index_is_that_of_a_loop():
+    agent = contextual_agent(alpha=0.7, ridge=2.0)
+    seen, action, aux, _ = contextual_study(agent, batch=3, length=90, horizon=10, trial=3)
+    assert seen.trial_start.sum() > 3 and seen.last.sum() > 12
+    for b in range(3):
+        pending = None
+        for t in range(90):
+            context = seen.observation[t, b].astype(np.float64)
+            if pending is not None:
+                arm, before = pending
+                products[arm] += np.outer(before, before)  # noqa: F821
+                sums[arm] += seen.reward[t, b] * before  # noqa: F821
+            if seen.trial_start[t, b]:
+                products = [2.0 * np.eye(4) for _ in range(3)]
+                sums = [np.zeros(4) for _ in range(3)]
+            inverse = [np.linalg.inv(x) for x in products]
+            index = [
+                y @ x @ context + 0.7 * np.sqrt(context @ x @ context)
+                for x, y in zip(inverse, sums, strict=True)
+            ]
+            np.testing.assert_allclose(aux["scores"][t, b], index, rtol=2e-4, atol=2e-4)
+            assert index[action[t, b]] == pytest.approx(max(index), abs=1e-3)
+            pending = None if seen.last[t, b] else (action[t, b], context)
+
+
+def test_linucb_learns_what_a_rule_without_context_cannot():
+    """Regret by pull, over 64 bandits: of the rules, random play and the oracle."""
+    env = gpicljax.make("ContextualBandit-v0", **CONTEXTS)
+    space = env.action_space()
+    pulls = 200
+    for payoff, bound in (("linear", 0.1), ("logistic", 0.55)):
+        regret = {}
+        for name, agent in {
+            "linucb": contextual_agent(alpha=0.5),
+            "ucb1": bandits.ucb1(space),
+            "random": bandits.epsilon_greedy(space, 1.0),
+            "oracle": optimal_agent(),
+        }.items():
+            *_, lost = contextual_study(
+                agent, 64, pulls, pulls, 1, privileged=name == "oracle", payoff=payoff
+            )
+            regret[name] = lost.mean(1)
+        assert np.abs(regret["oracle"]).max() < 1e-6
+        second = {name: lost[pulls // 2 :].mean() for name, lost in regret.items()}
+        assert second["linucb"] < bound * second["ucb1"], (payoff, second)
+        # Which arm is best depends on the context alone.
+        assert second["ucb1"] > 0.7 * second["random"]
+
+
+def test_linucb_refuses_what_has_no_context():
+    with pytest.raises(ValueError, match="observations: got Discrete"):
+        bandits.linucb(TWO, TWO)
+    with pytest.raises(ValueError, match="space: got Box"):
+        bandits.linucb(spaces.Box(-1.0, 1.0, (2,)), spaces.Box(-1.0, 1.0, (2,)))
+    with pytest.raises(ValueError, match="ridge: got 0"):
+        bandits.linucb(spaces.Box(-1.0, 1.0, (2,)), TWO, ridge=0)
 
 
 def test_deviations_are_kept_without_cancelling():

@@ -245,3 +245,49 @@ def test_bad_gaussian_params(params, message):
 def test_bad_num_arms():
     with pytest.raises(ValueError, match="num_arms: got 0; accepted: an integer from 1 to 65536"):
         gaussian(num_arms=0)
+
+
+# Bandits with a context ------------------------------------------------------------------------
+
+
+def test_weights_and_contexts_have_their_distributions(key):
+    env = gpicljax.make("ContextualBandit-v0", num_arms=2, context_size=3)
+    keys = jax.random.split(key, N)
+    tasks = jax.vmap(env.sample_task, (0, None))(keys, env.make_params(spread=2.0))
+    weights = np.asarray(tasks.weights)
+    assert weights.shape == (N, 2, 3)
+    assert np.abs(weights.mean(0)).max() < 4.5 * 2 / np.sqrt(N)
+    assert np.abs(weights.var(0) / 4 - 1).max() < 4.5 * np.sqrt(2 / N)
+    states = jax.vmap(env.initial)(keys, tasks)
+    after = jax.vmap(env.transition)(keys, states, jnp.zeros(N, jnp.int32), tasks).state
+    for contexts in (np.asarray(states.context), np.asarray(after.context)):
+        assert_uniform((contexts + 1) / 2)
+    assert np.abs(np.asarray(after.context) - np.asarray(states.context)).min(1).max() > 0
+
+
+def test_contextual_payments_follow_weights_and_noise(key):
+    weights = jnp.array([[1.0, 0.0], [0.0, 2.0]])
+    linear = gpicljax.make("ContextualBandit-v0", num_arms=2, context_size=2)
+    task = linear.sample_task(key, linear.make_params(noise=0.5, horizon=2))
+    task = task.replace(weights=weights)
+    state = linear.with_physical_state(linear.initial(key, task), jnp.array([0.0, 0.5, -0.25]))
+    np.testing.assert_allclose(linear.physical_state(state), [0, 0.5, -0.25])
+    np.testing.assert_allclose(linear.observe(state, task), [0.5, -0.25])
+    noise = linear.draw_noise(key, state, task).replace(payment=jnp.asarray(1.0))
+    moved = linear.move(state, jnp.int32(1), noise, task)
+    assert moved.reward == pytest.approx(-0.5 + 0.5) and moved.info["regret"] == pytest.approx(1.0)
+    np.testing.assert_array_equal(moved.state.context, noise.context)
+    assert not moved.truncated and linear.move(moved.state, jnp.int32(0), noise, task).truncated
+    told = linear.privileged(state, task)
+    assert told["optimal"].tolist() == [True, False] and told["means"].tolist() == [0.5, -0.5]
+    text = "0 of 2 pulls made; in the context 0.50, -0.25 arms pay on average 0.50, -0.50"
+    assert linear.describe(state, task) == text
+    logistic = gpicljax.make("ContextualBandit-v0", num_arms=2, context_size=2, payoff="logistic")
+    chance = 1 / (1 + np.exp(0.5))
+    for luck, reward in ((chance - 0.01, 1), (chance + 0.01, 0)):
+        drawn = noise.replace(payment=jnp.asarray(luck))
+        assert logistic.move(state, jnp.int32(1), drawn, task).reward == reward
+    with pytest.raises(ValueError, match="payoff: got 'cubic'"):
+        gpicljax.make("ContextualBandit-v0", payoff="cubic")
+    with pytest.raises(ValueError, match="noise: got -1"):
+        linear.make_params(noise=-1.0)

@@ -110,6 +110,10 @@ def test_a_question_about_an_agent_is_a_sample(tmp_path):
     taken = [sample.metadata["step"] for sample in log.samples]
     right = np.mean([actions[i] == actions[i - 1] for i in taken])
     assert shares["copying"] == pytest.approx(right)
+    task = mental_modelling(data=data, question="next_action", queries=6, wording="paper")
+    log = run(task, lambda said: ">>Final action choice: [2]", tmp_path)
+    shares = {name: values[asked] for name, values in metrics(log).items()}
+    assert shares["parsed"] == 1 and "Task description:" in log.samples[0].input[0].text
     with pytest.raises(ValueError, match="question: got 'why'; accepted: next_action"):
         mental_modelling(data=data, question="why")
     with pytest.raises(ValueError, match="env: got 'Chess-v0'; accepted: MountainCar-v0"):

@@ -146,30 +146,9 @@ class PromptSettings:
         summed = not self.guidance or self.history == "summary"
         check(summed, "guidance", self.guidance, "False, unless the history is a summary")
 
-    @property
-    def recorded(self) -> dict[str, Any]:
-        """What transcripts have of it: without what was not there in earlier versions."""
-        return recorded(self, ("wording", "demonstrations", "scenario", "guidance"))
-
 
 DEFAULT = PromptSettings()
 """A trial told raw, with its whole history."""
-
-
-def recorded(settings: Any, later: Sequence[str]) -> dict[str, Any]:
-    """Settings as transcripts have them, so that those of earlier versions are gone on with.
-
-    Args:
-      settings: a dataclass instance.
-      later: fields that earlier versions lacked; left out where they have their defaults.
-    """
-    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    values = dataclasses.asdict(settings)
-    return {
-        name: value
-        for name, value in values.items()
-        if name not in later or getattr(settings, name) != defaults[name]
-    }
 
 
 def written(value: Any, decimals: int) -> str:

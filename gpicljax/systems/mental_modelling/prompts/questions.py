@@ -22,7 +22,6 @@ from gpicljax.llm.prompts import (
     Wording,
     entries_schema,
     pay,
-    recorded,
     schema_request,
     written,
 )
@@ -84,11 +83,6 @@ class QuestionSettings:
         check_fields(self)
         whole = self.wording == "own" or (self.instructions and self.reasons)
         check(whole, "wording", self.wording, "own, without instructions or without reasons")
-
-    @property
-    def recorded(self) -> dict[str, Any]:
-        """What transcripts have of it: without what was not there in earlier versions."""
-        return recorded(self, ("wording",))
 
     @property
     def in_words(self) -> str:

@@ -38,7 +38,11 @@ CONFIGURATIONS = {
     "AnyMDP-v0": [{"max_states": 8}, {"max_states": 8, "garnet": True, "num_observations": 3}],
     **{f"Bandit{kind}-v1": [{}] for kind in KINDS},
     "BernoulliBandit-v0": [{"num_arms": 2}],
-    "ByteStream-v0": [{"max_tasks": 3}, {"max_tasks": 3, "rules": "reference"}],
+    "ByteStream-v0": [
+        {"max_tasks": 3},
+        {"max_tasks": 3, "rules": "reference"},
+        {"max_tasks": 3, "permuted": True},
+    ],
     "CliffWalking-v1": [{"max_rows": 3, "max_columns": 5, "is_slippery": True}],
     "ContextualBandit-v0": [
         {"num_arms": 3, "context_size": 2},
@@ -164,6 +168,7 @@ CASES = {
 }
 # Slow tests: the differences to the case before them have tests of their own.
 RELATED = {
+    "ByteStream-v0,max_tasks=3,permuted=True",
     "ByteStream-v0,max_tasks=3,rules=reference",
     *(
         f"Bandit{kind}-v1"
@@ -378,7 +383,7 @@ def test_params(case):
         default = getattr(params, field)
         with pytest.raises(ValueError, match=f"{field}: got .*'much'.*; accepted: "):
             env.make_params(**{field: "much"})
-        if jnp.issubdtype(default.dtype, jnp.integer):
+        if default is not None and jnp.issubdtype(default.dtype, jnp.integer):
             with pytest.raises(ValueError, match=f"{field}: got .*; accepted: .*that int32 holds"):
                 env.make_params(**{field: default + 0.5})
     with pytest.raises(ValueError, match="nonsense"):

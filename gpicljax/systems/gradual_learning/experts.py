@@ -574,18 +574,27 @@ def solver() -> Agent:
 
     def act(keys: jax.Array, params: ArrayTree, carry: Notes, timestep: TimeStep) -> Any:
         del keys, params
-        told, byte = timestep.privileged, timestep.observation
+        told = timestep.privileged
+        byte = told.get("byte", timestep.observation)
         batch = byte.shape[0]
         carry = select(timestep.trial_start, _blank_notes(batch, size), carry)
+        answer = _translated(told, "meant", told["answer"])
         way = jnp.asarray(_ways())[told["task"]]
         learnt, noted = jax.vmap(_read)(carry, byte, way)
         tried, guessed = jax.vmap(_react)(carry, byte, timestep.reward, told["task"])
         reacts = way == _REACTION
-        say = jnp.where(reacts, tried, jnp.where(way == _KNOWN, told["answer"], learnt))
+        say = jnp.where(reacts, tried, jnp.where(way == _KNOWN, answer, learnt))
         carry = select(reacts, guessed, select(way == _KNOWN, carry, noted))
-        return say.astype(jnp.int32), {}, carry
+        return _translated(told, "shown", say).astype(jnp.int32), {}, carry
 
     return Agent(lambda batch: _blank_notes(batch, size), act)
+
+
+def _translated(told: dict[str, jax.Array], table: str, byte: jax.Array) -> jax.Array:
+    """Bytes, `int32[B]`, by a table of streams that permute them."""
+    if table not in told:
+        return byte
+    return told[table][jnp.arange(len(byte)), byte].astype(byte.dtype)
 
 
 def teacher_agent() -> Agent:
@@ -609,7 +618,8 @@ def teacher_agent() -> Agent:
     def act(keys: jax.Array, params: ArrayTree, carry: Notes, timestep: TimeStep) -> Any:
         told, row = timestep.privileged, jnp.arange(len(carry.last))
         if "played" in told:
-            place = jnp.asarray(places)[jnp.maximum(told["played"], 0)]
+            played = _translated(told, "meant", jnp.maximum(told["played"], 0))
+            place = jnp.asarray(places)[played]
             known = (told["played"] >= 0) & (place >= 0)
             guess = jnp.where(known, place, carry.guess[row, carry.last])
             guess = carry.guess.at[row, carry.last].set(guess, mode="drop")

@@ -141,6 +141,7 @@ def test_hints_are_reported_where_both_task_sets_are_measured():
         (["--curriculum", "micro1", "micro1", "--targets", "micro1"], "no task set twice"),
         (["--targets", "micro20"], "targets: got"),
         (["--parallel", "12"], "parallel: got 12; accepted: a multiple of agent.minibatches = 8"),
+        (["--env.permutation", "0", "0", "0", "0"], "permutation: got (0.0, 0.0, 0.0, 0.0)"),
         (["--start-from", "/nowhere"], "start-from: got '/nowhere'; accepted: an existing"),
         (["--start-from", "/tmp", "--learner", "r2d2"], "start-from: got '/tmp'; accepted: None"),
     ],
@@ -197,7 +198,8 @@ def test_reinforcement_goes_on_from_imitation(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_small_run_is_reported_and_saved(tmp_path):
-    outcome = gradual_learning.main([*SMALL, "--name", "toy", "--runs-dir", str(tmp_path)])
+    permuted = ["--env.permutation", "1", "3", "0", "0", "--name", "toy"]
+    outcome = gradual_learning.main([*SMALL, *permuted, "--runs-dir", str(tmp_path)])
     text = (outcome.run.path / "summary.md").read_text()
     for title in ("## A.", "## B.", "## C.", "ranking"):
         assert title in text
@@ -210,6 +212,8 @@ def test_a_small_run_is_reported_and_saved(tmp_path):
     assert "the first 200 steps of a stream of seed 0" in text
     loaded = load_agent(outcome.run.path / "agents" / "seed_0")
     assert loaded.info["algorithm"] == "cloning"
+    assert "bytes permuted by stream (none 25%, within classes 75%)" in text
+    assert loaded.env.permuted and loaded.env_params.permutation.tolist() == [1, 3, 0, 0]
 
 
 def test_presets_are_what_they_say():

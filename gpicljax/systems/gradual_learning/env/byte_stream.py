@@ -27,6 +27,7 @@ from gpicljax.systems.gradual_learning.env.conversation import (
 )
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.env.hashing import Seed, inner, word
+from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS, drawn
 from gpicljax.systems.gradual_learning.env.pool import reached, rendered, shared
 from gpicljax.systems.gradual_learning.env.refill import Due, blank, first, prepare, refilled
 from gpicljax.systems.gradual_learning.env.tasks import (
@@ -54,6 +55,11 @@ def _pool() -> jax.Array:
     return jnp.asarray(shared().bytes())
 
 
+def _shown(task: Task, byte: jax.Array) -> jax.Array:
+    """Bytes as the learner sees them."""
+    return byte if task.shown is None else task.shown[byte].astype(byte.dtype)
+
+
 @functools.cache
 def _packed(corrected: bool) -> np.ndarray:
     """The rules of all task sets, a number each: rows would take longer to look up than to use."""
@@ -74,6 +80,8 @@ class Params:
       repeats: `int32[]`, of a mixture: so many instances in a row share a draw.
       threshold: `int32[]`, so many instances solved in a row pass a task set.
       horizon: `int32[]`, most steps of a stream.
+      permutation: float `[4]`, how often a stream permutes the bytes in each of the ways
+        `PERMUTATIONS`, in proportion; None in an environment that is not `permuted`.
     """
 
     order: Annotated[jax.Array, Range(0, len(TASK_SETS) - 1)]
@@ -83,6 +91,7 @@ class Params:
     repeats: Annotated[jax.Array, Range(1, 10**6)]
     threshold: Annotated[jax.Array, Range(1, 10**6)]
     horizon: Count
+    permutation: jax.Array | None = None
 
 
 @struct.dataclass
@@ -98,6 +107,9 @@ class Task:
       repeats: `int32[]`.
       threshold: `int32[]`.
       horizon: `int32[]`.
+      shown: `uint8[256]`, what the learner sees for each byte; None in an environment that is not
+        `permuted`, and so is
+      meant: `uint8[256]`, what each byte of the learner means.
     """
 
     seed: jax.Array
@@ -108,6 +120,8 @@ class Task:
     repeats: jax.Array
     threshold: jax.Array
     horizon: jax.Array
+    shown: jax.Array | None = None
+    meant: jax.Array | None = None
 
 
 @struct.dataclass
@@ -117,7 +131,7 @@ class State:
     Attributes:
       kept: the instance in progress; `talk` has its numbers one by one.
       question: what is being said, and to be answered.
-      byte: what was said last.
+      byte: what was said last, before it is permuted.
       task: index of the task set in `TASK_SETS`.
       place: its place in the curriculum.
       instance: number of the instance in the stream.
@@ -185,6 +199,13 @@ class ByteStream(Environment[Params, Task, State]):
     - `instance_steps`: `int32[]`, how many steps it has had, this one included;
     - `cleared`: `int32[]`, how many task sets of an ordered curriculum are passed so far.
 
+    `permuted=True` gives each stream an alphabet of its own: a permutation of the bytes, through
+    which the learner sees the environment and is understood. So a learner can be trained and tested
+    on whether it depends on which bytes are digits, periods or silence. `params.permutation` says
+    how often each of `PERMUTATIONS` is drawn: none; digits among themselves and letters among
+    themselves; digits and letters together, the default; all printable bytes, where even silence
+    has to be found out. A stream's instances, questions and rewards are the same in all of them.
+
     `rules="reference"` goes by the challenge's published environment, slips included; only how the
     mini tasks congratulate is in words of our own. The default,
     `"corrected"`, is without these:
@@ -213,6 +234,7 @@ class ByteStream(Environment[Params, Task, State]):
       families: generators of questions, of `FAMILIES`: the fewer, the less there is to compile.
         `("mapping",)` has micro1 to micro5.18.
       with_text: whether experts are told the question's text and an accepted answer.
+      permuted: whether each stream permutes the bytes.
 
     Source: the document of the General AI Challenge's first round, appendix A, and what is known of
     its reference environment.
@@ -231,6 +253,7 @@ class ByteStream(Environment[Params, Task, State]):
     max_tasks: Size = 64
     families: tuple[str, ...] = FAMILIES[:3]
     with_text: bool = False
+    permuted: bool = False
 
     def __post_init__(self) -> None:
         if self.rules == "mended":  # the name in agents that were saved by earlier versions
@@ -257,7 +280,11 @@ class ByteStream(Environment[Params, Task, State]):
         curricula = (*NAMES, *ARITHMETIC_NAMES, *BLOCKS_NAMES)
         names = [name for name in curricula if self._asks(ALL_NAMES.index(name))]
         fields = self._fields(Curriculum(tuple(names[: self.max_tasks])))
-        return Params(**{k: jnp.asarray(v) for k, v in fields.items()}, horizon=jnp.int32(100_000))
+        return Params(
+            **{k: jnp.asarray(v) for k, v in fields.items()},
+            horizon=jnp.int32(100_000),
+            permutation=jnp.array([0.0, 0.0, 1.0, 0.0]) if self.permuted else None,
+        )
 
     def make_params(self, curriculum: Curriculum | None = None, **overrides: Any) -> Params:
         """`default_params` with some fields replaced.
@@ -276,6 +303,11 @@ class ByteStream(Environment[Params, Task, State]):
           >>> env.make_params(curriculum=Curriculum(("micro1", "micro4"))).order[:3].tolist()
           [0, 3, 0]
         """
+        given = overrides.get("permutation")
+        accepted = "none, but with make(..., permuted=True)"
+        check(self.permuted or given is None, "permutation", given, accepted)
+        if not self.permuted:
+            overrides.pop("permutation", None)
         if curriculum is not None:
             fine = isinstance(curriculum, Curriculum)
             check(fine, "curriculum", curriculum, "a Curriculum, as from load_curriculum(path)")
@@ -313,11 +345,28 @@ class ByteStream(Environment[Params, Task, State]):
         for task in np.unique(order[within]):
             accepted = f"task sets of {self.families}; make(..., families=...) has others"
             check(self._asks(task), "curriculum", ALL_NAMES[task], accepted)
+        held = params.permutation is not None
+        check(
+            held == self.permuted, "permutation", params.permutation, f"{self!r}.make_params(...)"
+        )
+        if held:
+            chances = np.asarray(params.permutation)
+            fine = (
+                chances.shape[-1:] == (len(PERMUTATIONS),)
+                and ((chances >= 0) & (chances < np.inf)).all()
+            )
+            accepted = f"a number >= 0 for each of {PERMUTATIONS}, not all 0"
+            check(fine and (chances.sum(-1) > 0).all(), "permutation", chances.tolist(), accepted)
 
     def sample_task(self, key: jax.Array, params: Params) -> Task:
-        """Draws a stream's seed."""
+        """Draws a stream's seed, from which its permutation follows."""
+        seed, shown, meant = jax.random.bits(key, (2,), jnp.uint32), None, None
+        if params.permutation is not None:
+            shown, meant = drawn(Seed(seed[0], seed[1]), params.permutation)
         return Task(
-            seed=jax.random.bits(key, (2,), jnp.uint32),
+            seed=seed,
+            shown=shown,
+            meant=meant,
             order=params.order.astype(jnp.uint8),
             shares=params.shares.astype(jnp.uint16),
             count=jnp.asarray(params.count, jnp.int32),
@@ -389,6 +438,8 @@ class ByteStream(Environment[Params, Task, State]):
           The transition; `info` see the class.
         """
         del noise
+        if task.meant is not None:
+            action = task.meant[action].astype(jnp.int32)
         rules = self._rules(state.task)
         pool = _pool()
         heard = interpreter.hear(pool, rules, state.question, state.talk, action, self.corrected)
@@ -446,7 +497,7 @@ class ByteStream(Environment[Params, Task, State]):
 
     def observe(self, state: State, task: Task) -> jax.Array:
         """The byte that was said last, `int32[]`."""
-        return state.byte
+        return _shown(task, state.byte)
 
     # Spaces and views ------------------------------------------------------------------------
 
@@ -468,6 +519,10 @@ class ByteStream(Environment[Params, Task, State]):
           answering: `bool[]`, whether what is said now belongs to an answer.
           task: `int32[]`, index of the task set in `TASK_SETS`.
 
+          If the environment is `permuted`, these and what follows are in the stream's alphabet, and
+          there are: `byte`, `int32[]`, what was said last, before it is permuted; `shown` and
+          `meant`, see `Task`.
+
           And `with_text`: `text`, `uint8[192]`, what is being said, feedback and question, of which
           `said` bytes were; `target`, `uint8[64]`, an answer that is accepted. 0 beyond their ends.
           Before the first step they may lack all but the first byte.
@@ -478,16 +533,18 @@ class ByteStream(Environment[Params, Task, State]):
         said = jnp.where(mini, talk.matched, talk.said)
         byte = interpreter.expected(_pool(), question, talk, mini)
         told = {
-            "answer": jnp.where(answering & (said < question.size), byte, SPACE),
+            "answer": _shown(task, jnp.where(answering & (said < question.size), byte, SPACE)),
             "answering": answering,
             "task": state.task,
         }
+        if task.shown is not None and task.meant is not None:
+            told |= {"byte": state.byte, "shown": task.shown, "meant": task.meant}
         if not self.with_text:
             return told
         return told | {
-            "text": rendered(_pool(), *question.text, 192),
+            "text": _shown(task, rendered(_pool(), *question.text, 192)),
             "said": question.cursor,
-            "target": rendered(_pool(), *question.answer, 64),
+            "target": _shown(task, rendered(_pool(), *question.answer, 64)),
         }
 
     def describe(self, state: State, task: Task) -> str:
@@ -496,7 +553,7 @@ class ByteStream(Environment[Params, Task, State]):
 
         def text(row: tuple[jax.Array, jax.Array]) -> str:
             size = int(row[1][-1])
-            return bytes(rendered(_pool(), *row, size).tolist()).decode("latin-1")
+            return bytes(_shown(task, rendered(_pool(), *row, size)).tolist()).decode("latin-1")
 
         said, cursor = text(question.text), int(question.cursor)
         return (

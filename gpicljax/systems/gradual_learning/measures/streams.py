@@ -68,7 +68,11 @@ class Streams(NamedTuple):
 
 
 def streams_of(
-    key: jax.Array, env: ByteStream, curricula: Sequence[Curriculum], horizon: int
+    key: jax.Array,
+    env: ByteStream,
+    curricula: Sequence[Curriculum],
+    horizon: int,
+    permutation: ArrayTree = None,
 ) -> Task:
     """One stream for each curriculum; the same keys give the same instances.
 
@@ -77,6 +81,7 @@ def streams_of(
       env: the environment.
       curricula: N of them.
       horizon: most steps of each.
+      permutation: of the bytes, see `ByteStream`; the environment's default if None.
 
     Returns:
       Tasks, leaves `[N, ...]`.
@@ -89,7 +94,8 @@ def streams_of(
       [1, 2]
     """
     with jax.ensure_compile_time_eval():
-        each = [env.make_params(curriculum=one, horizon=horizon) for one in curricula]
+        more = {} if permutation is None else {"permutation": permutation}
+        each = [env.make_params(curriculum=one, horizon=horizon, **more) for one in curricula]
         params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
     keys = jax.random.split(key, len(each)) if key.ndim == 0 else key
     return jax.jit(jax.vmap(env.sample_task))(keys, params)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+import tyro
 
 from gpicljax.agents.catalogue import RecurrentSettings
 from gpicljax.agents.cloning import CloningConfig, CloningHParams
 from gpicljax.agents.ppo import PPOConfig, PPOHParams
 from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
-from gpicljax.checks import Range
+from gpicljax.checks import Range, Rate
 from gpicljax.networks.q_network import RecurrentQSettings
 from gpicljax.runtime import TrainingConfig, check_config
+from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.conversation import SPACE
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum, predecessors
+from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS
 from gpicljax.systems.gradual_learning.env.tasks import NAMES, TASK_SETS
 from gpicljax.systems.gradual_learning.measures.criteria import curriculum_orders
 
@@ -26,11 +30,46 @@ MEMORY = RecurrentSettings(
 
 
 @dataclasses.dataclass(frozen=True)
+class StreamConfig:
+    """The streams, of the training and of the evaluation.
+
+    Attributes:
+      rules: The challenge's published environment with its slips, or without.
+      permutation: How often a stream permutes the bytes, in proportion: not at all; digits and
+        letters each among themselves; digits and letters together; all printable bytes.
+    """
+
+    rules: Annotated[Literal["corrected", "reference"], tyro.conf.arg(aliases=("--rules",))] = (
+        "corrected"
+    )
+    permutation: tuple[Rate, Rate, Rate, Rate] = (1.0, 0.0, 0.0, 0.0)
+
+    def validate(self) -> None:
+        """Refuses chances of permutations that are all 0."""
+        accepted = f"a number for each of {PERMUTATIONS}, not all 0"
+        check_config(sum(self.permutation) > 0, "permutation", self.permutation, accepted)
+
+    @property
+    def static(self) -> dict[str, Any]:
+        """Options of the environment."""
+        return {"rules": self.rules, "permuted": sum(self.permutation[1:]) > 0}
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Params of the environment."""
+        return {"permutation": self.permutation} if self.static["permuted"] else {}
+
+    def make(self, curriculum: Curriculum, **static: Any) -> ByteStream:
+        """An environment for a curriculum."""
+        return ByteStream(families=curriculum.families, **self.static, **static)
+
+
+@dataclasses.dataclass(frozen=True)
 class Config(TrainingConfig):
     """Meta-trains agents on streams of bytes, then measures how they learn with frozen weights.
 
     Attributes:
-      rules: The challenge's published environment with its slips, or without.
+      env: The streams.
       taught: Task sets that streams of the training mix; one that is named twice is drawn twice as
         often.
       repeats: So many instances in a row are of the task set that was drawn, as in a curriculum.
@@ -56,7 +95,7 @@ class Config(TrainingConfig):
       r2d2_hparams: Its hyper-parameters.
     """
 
-    rules: Literal["corrected", "reference"] = "corrected"
+    env: StreamConfig = StreamConfig()
     taught: tuple[str, ...] = ()
     repeats: Annotated[int, Range(1)] = 3
     curriculum: tuple[str, ...] = ()

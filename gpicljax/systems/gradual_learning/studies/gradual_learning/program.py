@@ -49,13 +49,12 @@ KEY_METRICS = {"cloning": "agreement", "recurrent-ppo": "reward", "r2d2": "q_los
 def build(config: Config) -> Program:
     """Wires streams, network and imitation together."""
     mixture = Curriculum(config.taught, mode="mixture", repeats=config.repeats)
-    env = ByteStream(rules=config.rules, families=mixture.families)
-    params = env.make_params(curriculum=mixture, horizon=config.stretch)
+    env = config.env.make(mixture)
+    params = env.make_params(curriculum=mixture, horizon=config.stretch, **config.env.params)
     vec = gpicljax.VectorEnv(env, config.streams, resets="fresh", params=params, privileged=True)
     learner = learner_of(config, vec)
     trainer, started = learner.trainer, starting_point(config, vec, learner)
-    families = Curriculum(config.curriculum).families
-    evaluated = ByteStream(config.rules, len(config.curriculum) + 1, families)
+    evaluated = config.env.make(Curriculum(config.curriculum), max_tasks=len(config.curriculum) + 1)
 
     def play(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> dict[str, Streams]:
         return played(key, evaluated, trainer.agent(greedy=True), params, config)
@@ -81,7 +80,7 @@ def build(config: Config) -> Program:
             folder,
             algorithm=config.learner,
             env_id="ByteStream-v0",
-            env_options={"rules": config.rules, "families": mixture.families},
+            env_options={**config.env.static, "families": mixture.families},
             env_params=params,
             num_envs=config.streams,
             config=learner.config,
@@ -96,7 +95,8 @@ def drawn(key: jax.Array, config: Config, env: ByteStream, *kinds: str) -> Task:
     studies = studies_of(config, *kinds)
     runs = jnp.asarray([study.run for study in studies])
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, 1), runs)
-    return streams_of(keys, env, [study.curriculum for study in studies], config.budget)
+    curricula = [study.curriculum for study in studies]
+    return streams_of(keys, env, curricula, config.budget, **config.env.params)
 
 
 def once_more(tasks: Task, cleared: jax.Array, config: Config) -> Task:

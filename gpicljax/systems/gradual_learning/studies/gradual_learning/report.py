@@ -14,6 +14,7 @@ from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
+from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS
 from gpicljax.systems.gradual_learning.figures import (
     efficiency_figure,
     prerequisites_figure,
@@ -296,12 +297,22 @@ def places(found: Findings, config: Config) -> str:
     )
 
 
+def _permuted(config: Config) -> str:
+    chances = config.env.params.get("permutation", ())
+    if not chances:
+        return ""
+    shares = zip(PERMUTATIONS, chances, strict=True)
+    named = ", ".join(f"{kind} {share / sum(chances):.0%}" for kind, share in shares if share)
+    return f", bytes permuted by stream ({named})"
+
+
 def introduction(outcome: RunResult, seeds: int) -> str:
     """What was taught, and how the agents were tested."""
     config, temperature = outcome.config, outcome.config.temperature
     chosen = f"actions at temperature {temperature:g}" if temperature else "most probable actions"
     return (
-        f"{config.rules} rules; taught on {outcome.observations:,} steps per seed of "
+        f"{config.env.rules} rules{_permuted(config)}; "
+        f"taught on {outcome.observations:,} steps per seed of "
         f"{', '.join(_mix(config.taught))}, {config.repeats} instances in a row of each draw; held "
         f"out whole: {'; '.join(map(config.beside, config.held_out)) or 'nothing but instances'}. "
         f"{config.runs} streams of at most {config.budget:,} steps for each study and seed, "

@@ -1,0 +1,180 @@
+"""Streams that permute the bytes say the same, in another alphabet."""
+
+import string
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpicljax
+from gpicljax.agents.combinators import by_block
+from gpicljax.interface import TimeStep
+from gpicljax.systems.gradual_learning import experts
+from gpicljax.systems.gradual_learning.env import Curriculum
+from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
+from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS
+from gpicljax.systems.gradual_learning.measures.streams import streams_of
+
+NAMES = ("micro1", "micro4", "micro5.1", "micro5.6", "micro5.10", "micro5.18")
+STEPS = 700
+WITHIN = PERMUTATIONS.index("within classes")
+TOGETHER = PERMUTATIONS.index("alphanumeric")
+PRINTABLE = PERMUTATIONS.index("printable")
+
+
+def drawn(env, *kinds):
+    """A stream of each task set, for each kind; those of one task set have the same key."""
+    keys = jax.random.split(jax.random.key(3), len(NAMES))
+    curricula = [Curriculum((name,), "mixture") for name in NAMES]
+    several = [
+        streams_of(keys, env, curricula, 10**6, None if kind is None else np.eye(4)[kind])
+        for kind in kinds
+    ]
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *several)
+
+
+def played(env, tasks, agent):
+    """What the learner saw and said, and what it was paid, `[T, N]`."""
+    count = len(tasks.count)
+    no = jnp.zeros(count, bool)
+
+    @jax.jit
+    def play(tasks):
+        state = jax.vmap(env.initial)(jax.random.split(jax.random.key(0), count), tasks)
+
+        def body(loop, number):
+            state, reward, carry = loop
+            seen = jax.vmap(env.observe)(state, tasks)
+            told = jax.vmap(env.privileged)(state, tasks)
+            start = no | (number == 0)
+            moment = TimeStep(seen, reward, no, no, start, start, {}, told)
+            says, _, carry = agent.act(None, (), carry, moment)
+            moved = jax.vmap(env.move, (0, 0, None, 0))(state, says, (), tasks)
+            text = told["text"], told["target"]
+            return (moved.state, moved.reward, carry), (seen, says, moved.reward, moved.info, text)
+
+        start = state, jnp.zeros(count), agent.initial_carry(count)
+        return jax.lax.scan(body, start, jnp.arange(STEPS))[1]
+
+    return jax.tree.map(np.asarray, play(tasks))
+
+
+def block(kinds):
+    """The experts, each on all task sets and kinds."""
+    each = len(NAMES) * kinds
+    agents = [experts.oracle(), experts.solver(), experts.teacher_agent(), experts.echo()]
+    return by_block([*agents, experts.suffix_predictor(256)], [each] * 5)
+
+
+@pytest.fixture(scope="module")
+def both():
+    """The same streams without and with a permutation of each kind, `[T, experts, ...]`."""
+    plain_env = ByteStream(families=("mapping",), max_tasks=1, with_text=True)
+    env = ByteStream(families=("mapping",), max_tasks=1, with_text=True, permuted=True)
+
+    def five(tasks):
+        return jax.tree.map(lambda x: jnp.concatenate([x] * 5), tasks)
+
+    plain = played(plain_env, five(drawn(plain_env, None)), block(1))
+    tasks = drawn(env, *range(4))
+    several = played(env, five(tasks), block(4))
+
+    def shaped(x, kinds):
+        return x.reshape(STEPS, 5, kinds, len(NAMES), *x.shape[2:])
+
+    plain = jax.tree.map(lambda x: shaped(x, 1), plain)
+    return plain, jax.tree.map(lambda x: shaped(x, 4), several), np.asarray(tasks.shown)
+
+
+def test_a_permutation_can_be_undone_and_stays_within_its_bytes():
+    env = ByteStream(families=("mapping",), max_tasks=1, permuted=True)
+    tasks = drawn(env, *range(4))
+    shown, meant = np.asarray(tasks.shown), np.asarray(tasks.meant)
+    assert (np.take_along_axis(meant, shown.astype(int), 1) == np.arange(256)).all()
+    shown = shown.reshape(4, len(NAMES), 256)
+    letters, digits = string.ascii_letters, string.digits
+    groups = {
+        WITHIN: (letters, digits),
+        TOGETHER: (letters + digits,),
+        PRINTABLE: ("".join(map(chr, range(32, 127))),),
+    }
+    assert (shown[0] == np.arange(256)).all()
+    for kind, sets in groups.items():
+        changed = [ord(x) for group in sets for x in group]
+        kept = np.setdiff1d(np.arange(256), changed)
+        assert (shown[kind][:, kept] == kept).all()
+        for group in sets:
+            places = [ord(x) for x in group]
+            assert (np.sort(shown[kind][:, places], 1) == np.sort(places)).all()
+        assert len({row.tobytes() for row in shown[kind]}) == len(NAMES)
+        # A byte keeps its place about as often as chance has it.
+        assert (shown[kind][:, changed] == changed).mean() < 0.1
+
+
+def test_shares_of_the_ways():
+    env = ByteStream(families=("mapping",), max_tasks=1, permuted=True)
+    params = env.make_params(permutation=(1, 0, 0, 3))
+    keys = jax.random.split(jax.random.key(0), 400)
+    shown = jax.jit(jax.vmap(env.sample_task, (0, None)))(keys, params).shown
+    plain = np.asarray(shown == jnp.arange(256)).all(1)
+    assert 0.18 < plain.mean() < 0.32
+    assert len({row.tobytes() for row in np.asarray(shown)}) == 1 + (~plain).sum()
+
+
+def test_what_is_said_and_paid_is_the_same_but_for_the_bytes(both):
+    plain, permuted, shown = both
+    shown = shown.reshape(4, len(NAMES), 256)
+    seen, said, paid, info, text = plain
+    seen_too, said_too, paid_too, info_too, text_too = permuted
+    # Oracle, solver, teacher and echo know the alphabet, or need not; the last is the null.
+    for kind in range(4):
+        for task in range(len(NAMES)):
+            table = shown[kind, task]
+            for expert in range(4):
+                where, there = (expert, kind, task), (expert, 0, task)
+                mine, theirs = (slice(None), *where), (slice(None), *there)
+                assert (seen_too[mine] == table[seen[theirs]]).all(), where
+                assert (said_too[mine] == table[said[theirs]]).all(), where
+                assert (paid_too[mine] == paid[theirs]).all(), where
+                for name, values in info.items():
+                    assert (info_too[name][mine] == values[theirs]).all(), (name, where)
+                for one, other in zip(text, text_too, strict=True):
+                    assert (other[mine] == table[one[theirs]]).all(), where
+    assert paid[:, 0].max() == 1 and info["solved"][:, 0].sum() > len(NAMES)
+    assert (paid_too[:, 0].sum(0) == paid[:, 0, 0].sum(0)).all()
+
+
+def test_the_null_is_the_same_but_for_the_bytes_where_classes_stay(both):
+    """It knows digits, letters, periods and silence, and no more, where feedback tells answers."""
+    plain, permuted, shown = both
+    told = [NAMES.index(name) for name in ("micro5.6", "micro5.10", "micro5.18")]
+    shown = shown.reshape(4, len(NAMES), 256)
+    for task in told:
+        table = shown[WITHIN, task]
+        assert (permuted[1][:, 4, WITHIN, task] == table[plain[1][:, 4, 0, task]]).all()
+        assert (permuted[2][:, 4, WITHIN, task] == plain[2][:, 4, 0, task]).all()
+        assert (permuted[1][:, 4, PRINTABLE, task] != plain[1][:, 4, 0, task]).any()
+
+
+def test_an_environment_without_it_carries_none():
+    env = gpicljax.make("ByteStream-v0", max_tasks=3)
+    params = env.make_params(permutation=None)
+    task = jax.eval_shape(env.sample_task, jax.random.key(0), params)
+    assert params.permutation is None and task.shown is None and task.meant is None
+    with pytest.raises(ValueError, match=r"permutation: got .*permuted=True"):
+        env.make_params(permutation=(0, 0, 0, 1))
+
+
+@pytest.mark.parametrize("chances", [(1, 0), (0, 0, 0, 0), (1, 0, 0, -1), (np.nan, 1, 0, 0)])
+def test_chances_that_are_none_are_refused(chances):
+    env = gpicljax.make("ByteStream-v0", max_tasks=3, permuted=True)
+    with pytest.raises(ValueError, match=r"permutation: got .*not all 0"):
+        env.make_params(permutation=chances)
+
+
+def test_descriptions_are_in_the_streams_alphabet():
+    env = ByteStream(families=("mapping",), max_tasks=1, permuted=True)
+    task = jax.tree.map(lambda x: x[3], drawn(env, PRINTABLE))
+    observation, state = env.reset(jax.random.key(0), task)
+    assert repr(chr(int(observation))) in env.describe(state, task)

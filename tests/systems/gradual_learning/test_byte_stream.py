@@ -36,6 +36,7 @@ from gpicljax.systems.gradual_learning.env.tasks import (
     BLOCKS_NAMES,
     NAMES,
     TASK_SETS,
+    table,
 )
 from gpicljax.systems.gradual_learning.measures.streams import play_streams, streams_of
 
@@ -351,6 +352,21 @@ def test_rules_of_those_tasks():
     assert replay(script, b"0 x " + right).solved == [True]
     spoilt = b"0 1 x " + b"".join(b"%d " % (i % 2) for i in range(3, 15))
     assert replay(script, spoilt).solved == [False]
+
+
+def test_an_answer_that_does_not_end_is_wrong_at_its_limit():
+    lines = [Line("say: a.", "a.", "correct! a.;", "false! a.;")] * 3
+    # A letter and its period, twice: silence counts, and so does talk without a period.
+    for reply in b"    ", b"aaaa", b"  aa":
+        heard = replay([("micro7.1", lines)], b" " * 6 + reply + b"   ", rules="corrected")
+        assert heard.rewards[-5:] == [0, -1, 0, 0, 0] and heard.said[-4:] == b"fals"
+        patient = replay([("micro7.1", lines)], b" " * 6 + reply + b"   ")
+        assert set(patient.rewards) == {0}
+    for task in TASK_SETS:
+        place = ALL_NAMES.index(task.name)
+        corrected, reference = (int(table(x)["limit"][place]) for x in (True, False))
+        assert (corrected > 0) == (task.marks & 2 > 0), task.name
+        assert (reference > 0) == task.early, task.name
 
 
 def test_mini_labels_are_those_of_a_plain_reading(played):

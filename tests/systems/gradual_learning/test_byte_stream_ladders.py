@@ -10,7 +10,12 @@ import pytest
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.env.ladders import ARITHMETIC
-from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES, ARITHMETIC_NAMES, BLOCKS_NAMES
+from gpicljax.systems.gradual_learning.env.tasks import (
+    ALL_NAMES,
+    ARITHMETIC_NAMES,
+    BLOCKS_NAMES,
+    TASK_SETS,
+)
 
 NAMES = ARITHMETIC_NAMES + BLOCKS_NAMES
 STEPS = 1_700
@@ -140,4 +145,10 @@ def test_an_oracle_solves_and_errors_cost(streams):
     for place, name in enumerate(NAMES):
         assert solved[:, place, 0].sum() >= 1 and rewards[:, place, 0].min() == 0, name
         assert not solved[:, place, 1].any() and rewards[:, place, 1].min() == -1, name
+        longest = TASK_SETS[ALL_NAMES.index(name)].answer[1]
+        assert all(
+            len(reply) <= longest + 1
+            for rows in conversation(streams, name, 0).values()
+            for _, reply, _ in rows
+        )
         assert ALL_NAMES.index(name) >= len(ALL_NAMES) - len(NAMES)

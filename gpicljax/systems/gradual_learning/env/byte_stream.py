@@ -216,9 +216,9 @@ class ByteStream(Environment[Params, Task, State]):
       does it with the reference's rules here, where they depend on the stream alone).
     - Talking in reply to the last byte of an instance's feedback counts as talking.
     - An instance that ran out of time (10,000 steps) asks no further question.
-    - From micro5.5 on, answers end with their period or, in micro5, at twice the longest answer's
-      bytes, and not after as many bytes as the right one has. Spaces in front of an answer do not
-      belong to it.
+    - From micro5.5 on, answers end with their period or at twice the bytes of the longest answer of
+      the task set, silent ones included, and not after as many bytes as the right one has, or
+      never. Spaces in front of an answer do not belong to it.
     - Mini tasks answer like all others: -1 for a wrong answer and for talking, nothing but
       "true." or "false." is right, and the reward comes with the feedback's first byte. As they can
       be guessed, they are passed by four times as many instances in a row.

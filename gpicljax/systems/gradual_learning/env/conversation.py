@@ -332,7 +332,7 @@ def unpacked(number: jax.Array) -> Rules:
 
 
 # For each of the rules, how many bits it takes, and in what unit.
-_WIDTHS = (1, 6, 3, 2, 4, 1, 4, 1, 1, 1, 1, 1, 1, 1)
+_WIDTHS = (1, 7, 3, 2, 4, 1, 4, 1, 1, 1, 1, 1, 1, 1)
 _SCALES = (1, 1, 1, 1, 1, 1, 1_000, 1, 1, 1, 1, 1, 1, 1)
 
 

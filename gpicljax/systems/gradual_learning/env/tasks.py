@@ -45,7 +45,8 @@ class StreamTaskSet:
       code: what a mapping is between, or which of the family's kinds of sentences it has.
       style: kind of feedback; each kind of sentences has its own.
       question: fewest and most digits of a mapping's question.
-      answer: fewest and most digits of a mapping's answer.
+      answer: fewest and most digits of a mapping's answer; of other answers, the most bytes before
+        the period. With corrected rules an answer is wrong at twice as many.
       marks: 1 if its questions end with a period, plus 2 if its answers do; 4 if its questions are
         the bytes of a prompt.
       know: see `conversation.Rules`.
@@ -84,7 +85,8 @@ def _mapping(number: int | str, title: str, *requires: str, **options: object) -
 
 def _sentence(name: str, title: str, *requires: str, **options: object) -> StreamTaskSet:
     kind = name.removesuffix(".strict").removesuffix(".graded")
-    options = {"code": SENTENCE_KINDS.index(kind), "marks": 2} | options
+    longest = next((n for n, kinds in _LONGEST.items() if kind in kinds), 12)
+    options = {"code": SENTENCE_KINDS.index(kind), "marks": 2, "answer": (1, longest)} | options
     return StreamTaskSet(name, title, requires=requires, family=SENTENCES, **options)  # type: ignore[arg-type]
 
 
@@ -92,12 +94,22 @@ def _rungs(
     name: str, family: int, lookup: tuple[int, ...], rungs: tuple[ladders.Rung, ...]
 ) -> list[StreamTaskSet]:
     """The task sets of a ladder, each of which builds on the one below."""
+    answer = (1, 17)
     made: list[StreamTaskSet] = []
     for code, rung in enumerate(rungs):
         requires = tuple(task.name for task in made[-1:])
         known = code + 1 in lookup
         made.append(
-            StreamTaskSet(f"{name}{code + 1}", rung.title, known, requires, family, code, marks=2)
+            StreamTaskSet(
+                f"{name}{code + 1}",
+                rung.title,
+                known,
+                requires,
+                family,
+                code,
+                answer=answer,
+                marks=2,
+            )
         )
     return made
 
@@ -110,6 +122,18 @@ SENTENCE_KINDS = (
     *(f"micro9.4.{i}" for i in range(1, 8)),
     *("micro11.chained", "micro13.2.mixed", "micro16.mixed"),
 )
+
+# Bytes of the longest answer of kinds of sentences, without its period; of the others, 12.
+_LONGEST = {
+    1: ("micro7.1", "micro7.1.plain", "micro14"),
+    2: ("micro9.1",),
+    4: ("micro8", "micro8.1", "micro8.2", "micro8.3", "micro12"),
+    5: ("micro11", "micro11.chained", "micro9.4.5"),
+    15: ("micro6", "micro7.2", "micro15", "micro9.4.1", "micro9.4.2"),
+    30: ("micro9.2", "micro9.2.growing", "micro9.3"),
+    31: ("micro7.3", "micro9.4.3"),
+    47: ("micro10", "micro16", "micro16.mixed", "micro19", "micro20"),
+}
 
 TASK_SETS: tuple[StreamTaskSet, ...] = (
     StreamTaskSet("micro1", "a subset of characters only", code=SYMBOL, style=NONE, know=1),
@@ -175,7 +199,7 @@ TASK_SETS: tuple[StreamTaskSet, ...] = (
     _sentence("micro19", "synonyms", "micro16", "micro14", lookup=True, tolerance=2),
     _sentence("micro20", "hints", "micro19", tolerance=2),
     *(
-        StreamTaskSet(f"mini{i}", title, False, requires, MINI, i, VERDICT, marks=2)
+        StreamTaskSet(f"mini{i}", title, False, requires, MINI, i, VERDICT, answer=(4, 5), marks=2)
         for i, (title, requires) in enumerate(
             (
                 ("strings of one n-gram shown ten times", ("micro13.1",)),
@@ -262,10 +286,10 @@ def table(corrected: bool) -> dict[str, np.ndarray]:
         mini, ends = task.family == MINI, bool(task.marks & 2)
         mapping = task.family == MAPPING
         symbols = corrected and mapping and task.code in (GROUPS, LETTERS)
-        early = mapping and ends and (corrected or task.early)
+        bounded = ends and (corrected or task.early)
         rules = Rules(
-            spoken=int(not mapping or early),
-            limit=2 * (task.answer[1] + 1) if early else 0,
+            spoken=int(not mapping or bounded),
+            limit=2 * (task.answer[1] + 1) if bounded else 0,
             know=task.know,
             tolerance=task.tolerance,
             needed=1 if mini else 10,

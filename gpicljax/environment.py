@@ -289,6 +289,20 @@ class Environment(Generic[Params, Task, State]):
         self.validate(params)
         return params
 
+    def suited_to(self, **params: Any) -> Environment:
+        """The environment with the static options that overrides of `make_params` need.
+
+        Itself, unless a subclass knows better: one that generates several kinds of tasks may leave
+        out those that a curriculum lacks. Commands call it with the curriculum they were given.
+
+        Example:
+          >>> import gpicljax
+          >>> gpicljax.make("CliffWalking-v1").suited_to(horizon=20).name
+          'CliffWalking'
+        """
+        del params
+        return self
+
     def validate(self, params: Params) -> None:
         """Raises ValueError where concrete `params` contradict each other or exceed a cap.
 

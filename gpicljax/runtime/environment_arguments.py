@@ -1,7 +1,7 @@
 """The arguments by which a command line names an environment and its distribution over tasks.
 
 ```
-ID --set NAME=VALUE ... --params NAME=VALUE ... --seed N
+ID --set NAME=VALUE ... --params NAME=VALUE ... --curriculum FILE --seed N
 ```
 """
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from gpicljax.checks import check
 from gpicljax.environment import Environment
 from gpicljax.registration import make
 from gpicljax.runs.config import assignments
 
 
 def add_environment_arguments(parser: ArgumentParser, example: str) -> None:
-    """Adds the id, static options, params and seed to a command line.
+    """Adds the id, static options, params, a curriculum and a seed to a command line.
 
     Args:
       parser: of the command line.
@@ -33,6 +34,8 @@ def add_environment_arguments(parser: ArgumentParser, example: str) -> None:
         parser.add_argument(
             flag, nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=what
         )
+    what = "file of a curriculum, for an environment that has curricula"
+    parser.add_argument("--curriculum", metavar="FILE", help=what)
     parser.add_argument("--seed", type=int, default=0, help="of tasks and episodes")
 
 
@@ -40,7 +43,9 @@ def make_environment(options: Namespace) -> tuple[Environment, Any]:
     """The environment that such arguments name, and its params.
 
     Args:
-      options: with `env_id`, `set` and `params`, as `add_environment_arguments` has them read.
+      options: with `env_id`, `set` and `params`, and perhaps `curriculum`, as
+        `add_environment_arguments` has them read. A curriculum is the param of that name; the
+        environment is suited to it, whatever it was set to.
 
     Raises:
       ValueError: for an unknown id, and for options and params that are not accepted.
@@ -52,4 +57,9 @@ def make_environment(options: Namespace) -> tuple[Environment, Any]:
       (3, 5)
     """
     env = make(options.env_id, **assignments("--set", options.set))
-    return env, env.make_params(**assignments("--params", options.params))
+    params = assignments("--params", options.params)
+    if getattr(options, "curriculum", None) is not None:
+        accepted = "a curriculum once, by --curriculum or by --params"
+        check("curriculum" not in params, "--curriculum", options.curriculum, accepted)
+        params["curriculum"] = options.curriculum
+    return (env := env.suited_to(**params)), env.make_params(**params)

@@ -546,7 +546,9 @@ def _ways() -> np.ndarray:
     for task in tasks.TASK_SETS:
         noisy = task.style in (tasks.ONE_BEFORE, tasks.PERHAPS_BEFORE, tasks.SOME_BEFORE)
         if task.family != tasks.MAPPING:
-            ways.append(_WORDS if task.name in ("micro6", "micro15") else _KNOWN)
+            hidden = task.hidden and all(question.endswith(".") for question, _ in task.lines)
+            learnt = hidden or task.name in ("micro6", "micro15")
+            ways.append(_WORDS if learnt else _KNOWN)
         elif task.style == tasks.NONE:
             ways.append(_REACTION)
         elif not task.marks & 1:
@@ -564,7 +566,8 @@ def solver() -> Agent:
     It is told the number of the task set, and where an answer is a function of the question alone
     (micro7.1 to micro14, micro16 to micro20, and the mini tasks) also that, which is what knowing
     the task means there. Symbols without feedback it tries one after another; in the rest of
-    micro5, in micro6 and micro15 it answers "." until it has heard what is right.
+    micro5, in micro6 and micro15 it answers "." until it has heard what is right; so it does in
+    hidden task sets of one's own whose questions end with a period and whose answers are words.
 
     Example:
       >>> solver().initial_carry(8).questions.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import Range, Size, check, check_choice
+from gpicljax.checks import Range, Size, check, check_array, check_choice, refusal
 from gpicljax.environment import Environment, Transition
 from gpicljax.envs._checks import Count, check_values
 from gpicljax.systems.gradual_learning.env import conversation, interpreter, tasks
@@ -25,7 +26,7 @@ from gpicljax.systems.gradual_learning.env.conversation import (
     Talk,
     kept,
 )
-from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
+from gpicljax.systems.gradual_learning.env.curriculum import Curriculum, load_curriculum
 from gpicljax.systems.gradual_learning.env.hashing import Seed, inner, word
 from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS, drawn
 from gpicljax.systems.gradual_learning.env.pool import reached, rendered, shared
@@ -35,6 +36,7 @@ from gpicljax.systems.gradual_learning.env.tasks import (
     ARITHMETIC_NAMES,
     BLOCKS_NAMES,
     FAMILIES,
+    LINES,
     MAPPING,
     NAMES,
     TASK_SETS,
@@ -58,6 +60,19 @@ def _pool() -> jax.Array:
 def _shown(task: Task, byte: jax.Array) -> jax.Array:
     """Bytes as the learner sees them."""
     return byte if task.shown is None else task.shown[byte].astype(byte.dtype)
+
+
+def _curriculum(given: Any) -> Curriculum:
+    """A curriculum, or that of a file."""
+    if isinstance(given, str | Path):
+        try:
+            return load_curriculum(given)
+        except OSError as error:
+            accepted = f"a curriculum's file ({error.strerror})"
+            raise ValueError(refusal("curriculum", str(given), accepted)) from None
+    fine = isinstance(given, Curriculum)
+    check(fine, "curriculum", given, "a Curriculum, or the path of a curriculum's file")
+    return given
 
 
 @functools.cache
@@ -84,7 +99,7 @@ class Params:
         `PERMUTATIONS`, in proportion; None in an environment that is not `permuted`.
     """
 
-    order: Annotated[jax.Array, Range(0, len(TASK_SETS) - 1)]
+    order: Annotated[jax.Array, Range(0)]
     shares: Annotated[jax.Array, Range(0, _FULL)]
     count: Count
     mixture: jax.Array
@@ -187,7 +202,7 @@ class ByteStream(Environment[Params, Task, State]):
     with these `families`, ladders to the hardest tasks of two other curricula (A.1.6):
     `arithmetic1` to `arithmetic14`, hexadecimal expressions with variables, and feedback that has
     to be worked out; and `blocks1` to `blocks10`, a conversation about objects that were put
-    somewhere.
+    somewhere. `StreamTaskSet.register` adds sets of one's own.
 
     `info` (the learner never sees it), of the step's instance, i.e. that in which the byte was
     said that the action replies to:
@@ -277,7 +292,8 @@ class ByteStream(Environment[Params, Task, State]):
     @property
     def default_params(self) -> Params:
         """The curricula of the families, as far as the cap goes, for at most 100,000 steps."""
-        curricula = (*NAMES, *ARITHMETIC_NAMES, *BLOCKS_NAMES)
+        own = [task.name for task in TASK_SETS if task.family == LINES]
+        curricula = (*NAMES, *ARITHMETIC_NAMES, *BLOCKS_NAMES, *own)
         names = [name for name in curricula if self._asks(ALL_NAMES.index(name))]
         fields = self._fields(Curriculum(tuple(names[: self.max_tasks])))
         return Params(
@@ -286,12 +302,22 @@ class ByteStream(Environment[Params, Task, State]):
             permutation=jnp.array([0.0, 0.0, 1.0, 0.0]) if self.permuted else None,
         )
 
-    def make_params(self, curriculum: Curriculum | None = None, **overrides: Any) -> Params:
+    def suited_to(self, **params: Any) -> ByteStream:
+        """With the families that the curriculum needs, and room for it; see `Environment`."""
+        if params.get("curriculum") is None:
+            return self
+        curriculum = _curriculum(params["curriculum"])
+        size = max(self.max_tasks, len(curriculum.tasks))
+        return dataclasses.replace(self, families=curriculum.families, max_tasks=size)
+
+    def make_params(
+        self, curriculum: Curriculum | str | Path | None = None, **overrides: Any
+    ) -> Params:
         """`default_params` with some fields replaced.
 
         Args:
           curriculum: says `order`, `shares`, `count`, `mixture`, `repeats` and
-            `threshold`.
+            `threshold`; a file's path is loaded.
           **overrides: fields of `Params`.
 
         Raises:
@@ -309,9 +335,7 @@ class ByteStream(Environment[Params, Task, State]):
         if not self.permuted:
             overrides.pop("permutation", None)
         if curriculum is not None:
-            fine = isinstance(curriculum, Curriculum)
-            check(fine, "curriculum", curriculum, "a Curriculum, as from load_curriculum(path)")
-            overrides = self._fields(curriculum) | overrides
+            overrides = self._fields(_curriculum(curriculum)) | overrides
         return super().make_params(**overrides)
 
     def _fields(self, curriculum: Curriculum) -> dict[str, Any]:
@@ -338,12 +362,19 @@ class ByteStream(Environment[Params, Task, State]):
     def validate(self, params: Params) -> None:
         """Raises ValueError unless `count` is within the cap, and `order` of the families."""
         super().validate(params)
+        most = len(TASK_SETS) - 1
+        check_values("order", params.order, params.order <= most, f"integers from 0 to {most}")
+        for field in ("order", "shares"):
+            given = getattr(params, field)
+            accepted = f"[{self.max_tasks}]; a curriculum says it, too, in fewer words"
+            check_array(np.shape(given)[-1:] == (self.max_tasks,), field, given, accepted)
         count = np.asarray(params.count)
         check_values("count", count, count <= self.max_tasks, f"up to {self.max_tasks}")
         order = np.asarray(params.order)
         within = np.arange(self.max_tasks) < count[..., None]
         for task in np.unique(order[within]):
-            accepted = f"task sets of {self.families}; make(..., families=...) has others"
+            family = FAMILIES[TASK_SETS[task].family]
+            accepted = f"task sets of {self.families}; families={[*self.families, family]} has it"
             check(self._asks(task), "curriculum", ALL_NAMES[task], accepted)
         held = params.permutation is not None
         check(

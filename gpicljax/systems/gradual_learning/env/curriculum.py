@@ -89,7 +89,7 @@ class Curriculum:
             self.mode == "mixture"
             and len(self.weights) == len(self.tasks)
             and all(0 <= weight < float("inf") for weight in self.weights)
-            and sum(self.weights) > 0
+            and 0 < sum(self.weights) < float("inf")
         )
         accepted = "none, or for a mixture a number >= 0 for each task, not all 0"
         check(fits, "weights", self.weights, accepted)
@@ -184,7 +184,7 @@ def load_curriculum(path: str | Path) -> Curriculum:
     path = Path(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(refusal(str(path), "a file that is no JSON", f"JSON ({error})")) from None
     try:
         return _from_content(content)

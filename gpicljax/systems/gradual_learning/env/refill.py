@@ -15,6 +15,7 @@ from gpicljax.systems.gradual_learning.env import (
     arithmetic,
     bits,
     blocks,
+    lines,
     mapping,
     mini,
     sentences,
@@ -110,6 +111,9 @@ def first(corrected: bool, families: tuple[int, ...], due: Due) -> Question:
         token = jnp.where(family == tasks.ARITHMETIC, shared().token(arithmetic.LEAD), token)
     if tasks.BLOCKS in families:
         token = jnp.where(family == tasks.BLOCKS, blocks.first_token(due.task, corrected), token)
+    if tasks.LINES in families:
+        said = lines.ask(*arguments).text[0]
+        token = jnp.where(family == tasks.LINES, said, token)
     text = _text(cut(token, 1), shared().token(" "))
     answer, pattern, zero = (
         jnp.zeros(ANSWER, jnp.int32),
@@ -176,6 +180,12 @@ def _sentences(corrected: bool, due: Due, old: Question) -> Question:
     return _joined(due, old, row_of(before), told, asked)
 
 
+def _lines(corrected: bool, due: Due, old: Question) -> Question:
+    before, tells = sentences.before_feedback(old.style, due.correct)
+    asked = lines.ask(due.seed, due.task, due.number, corrected)
+    return _joined(due, old, row_of(before), jnp.where(tells, 2, 0), asked)
+
+
 def _mini(corrected: bool, due: Due, old: Question) -> Question:
     asked = mini.ask(due.seed, due.series, due.shown, due.task, corrected)
     answer = taken(*old.answer)
@@ -214,6 +224,7 @@ _MAKERS = {
     tasks.MINI: (_mini, 512),
     tasks.ARITHMETIC: (_arithmetic, 128),
     tasks.BLOCKS: (_blocks, 128),
+    tasks.LINES: (_lines, 16),
 }
 """Each family's generator, and N where about one stream in N needs a question per step."""
 
@@ -243,7 +254,7 @@ def _refiller(corrected: bool, families: tuple[int, ...]) -> Callable[..., Quest
 @functools.cache
 def prepare() -> None:
     """Lays down in the pool whatever any question may need."""
-    texts = (*sentences.texts(), *mini.TEXTS, *arithmetic.texts(), *blocks.texts(), ";", ".")
-    for text in texts:
+    texts = (*sentences.texts(), *mini.TEXTS, *arithmetic.texts(), *blocks.texts())
+    for text in (*texts, *lines.texts(), ";", "."):
         shared().token(text)
     shared().close()

@@ -5,6 +5,16 @@ has. `lookup` marks the sets of which the document says
 that a look-up table solves them, so that results on them are to be read accordingly. `requires` is
 our own graph, from the document's remarks on what builds on what (its figure is not in the text).
 
+A module of one's own adds task sets with `StreamTaskSet.register`:
+
+```python
+StreamTaskSet(
+    "capitals",
+    "capitals of countries",
+    lines=(("capital of france?", "paris"), ("capital of chile?", "santiago")),
+).register()
+```
+
 Source: sections A.2.1 to A.2.20 of the challenge's document.
 """
 
@@ -12,15 +22,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Annotated
 
 import numpy as np
 
+from gpicljax.checks import Range, check, check_choice, check_fields
 from gpicljax.systems.gradual_learning.env import conversation, ladders
 from gpicljax.systems.gradual_learning.env.conversation import Rules
 
-MAPPING, SENTENCES, MINI, ARITHMETIC, BLOCKS = range(5)
+MAPPING, SENTENCES, MINI, ARITHMETIC, BLOCKS, LINES = range(6)
 """Codes of the families of questions."""
-FAMILIES = ("mapping", "sentences", "mini", "arithmetic", "blocks")
+FAMILIES = ("mapping", "sentences", "mini", "arithmetic", "blocks", "lines")
 """Their names."""
 
 # What a mapping is between.
@@ -30,6 +42,9 @@ SYMBOL, GROUPS, LETTERS, COPY, DIGITS, STRINGS = range(6)
 NONE, BARE, ENDED, SHORTENED, ONE_BEFORE, PERHAPS_BEFORE, SOME_BEFORE = range(7)
 GOOD_JOB, CORRECT, GOOD_JOB_WITH, GOOD_JOB_UNFINISHED, VERDICT = range(7, 12)
 STATEMENT, YES_OR_NO, SHORTENED_LATER = range(12, 15)
+
+_Length = Annotated[int, Range(1, 50)]
+_MOST_SETS, _MOST_LINES, _MOST_HIDDEN, _LONGEST_LINE, _DIGITS = 256, 4096, 12, 128, 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +69,10 @@ class StreamTaskSet:
       early: whether answers of a mapping end with their period, whatever the rules.
       prompt: 1 if an answer is wrong with its first wrong byte, 2 if right bytes are also rewarded.
       repeats: whether a wrong answer to a key that was asked before fails the instance.
+      lines: of a task set of one's own, pairs of a question and its answer without the period that
+        ends it. A question is one of them, all equally likely.
+      hidden: whether each instance pairs questions with answers anew, so that it has to be learnt
+        from feedback.
 
     Example:
       >>> spelling = next(task for task in TASK_SETS if task.name == "micro9.2")
@@ -65,17 +84,103 @@ class StreamTaskSet:
     title: str
     lookup: bool = False
     requires: tuple[str, ...] = ()
-    family: int = MAPPING
+    family: Annotated[int, Range(MAPPING, LINES)] = MAPPING
     code: int = STRINGS
-    style: int = ENDED
-    question: tuple[int, int] = (1, 1)
-    answer: tuple[int, int] = (1, 1)
-    marks: int = 0
-    know: int = conversation.AT_ONCE
-    tolerance: int = 1
+    style: Annotated[int, Range(NONE, SHORTENED_LATER)] = ENDED
+    question: tuple[_Length, _Length] = (1, 1)
+    answer: tuple[_Length, _Length] = (1, 1)
+    marks: Annotated[int, Range(0, 7)] = 0
+    know: Annotated[int, Range(0, 4)] = conversation.AT_ONCE
+    tolerance: Annotated[int, Range(0, 3)] = 1
     early: bool = False
-    prompt: int = 0
+    prompt: Annotated[int, Range(0, 2)] = 0
     repeats: bool = False
+    lines: tuple[tuple[str, str], ...] = ()
+    hidden: bool = False
+
+    def register(self) -> StreamTaskSet:
+        """Adds a task set of one's own to `TASK_SETS`, so that curricula can name it.
+
+        It has `lines`; or it is a variant of a task set that is there, made by
+        `dataclasses.replace` with another name and, say, other lengths. Feedback on lines is "good
+        job! ;", or "wrong! " and the answer. An environment needs the family `"lines"` for them.
+
+        All have to be there before the first stream is made, since programs hold the table of all
+        task sets. A module registers them when it is imported: `gpicljax play
+        mymodule:ByteStream-v0 --curriculum mine.json` imports `mymodule` first. Their indices in
+        `TASK_SETS` follow the order of registration.
+
+        Returns:
+          The task set as it was added. One that is there already is added no second time.
+
+        Raises:
+          ValueError: if the name is taken, a text cannot be said, or a stream was made already.
+
+        Example:
+          >>> lines = (("opposite of hot?", "cold"), ("opposite of up?", "down"))
+          >>> opposites = StreamTaskSet("opposites", "opposites", lines=lines)
+          >>> opposites.name, len(opposites.lines)
+          ('opposites', 2)
+        """
+        check_fields(self)
+        made = self._of_lines() if self.lines else self
+        name = made.name
+        fine = bool(name) and name == name.strip() and name.isprintable()
+        check(fine, "name", name, "a name such as 'capitals'")
+        there = ALL_NAMES.index(name) if name in ALL_NAMES else None
+        if there is not None:
+            check(TASK_SETS[there] == made, "name", name, "a name that no other task set has")
+            return made
+        for needed in made.requires:
+            check_choice("requires", needed, ALL_NAMES)
+        made._check_lengths()
+        unused = table.cache_info().currsize == 0
+        accepted = "task sets that are registered before the first stream is made"
+        check(unused, "name", name, accepted)
+        accepted = f"at most {_MOST_SETS} task sets"
+        check(len(TASK_SETS) < _MOST_SETS, "name", name, accepted)
+        TASK_SETS.append(made)
+        ALL_NAMES.append(name)
+        return made
+
+    def _of_lines(self) -> StreamTaskSet:
+        """With what follows from `lines`."""
+        most = _MOST_HIDDEN if self.hidden else _MOST_LINES
+        check(len(self.lines) <= most, "lines", f"{len(self.lines)} lines", f"at most {most}")
+        for question, answer in self.lines:
+            fine = 0 < len(question) <= _LONGEST_LINE and max(map(ord, question)) < 256
+            accepted = f"1 to {_LONGEST_LINE} bytes, of which the last is no space"
+            check(fine and question[-1] != " ", "question", question, accepted)
+            fine = 0 < len(answer) <= 50 and max(map(ord, answer)) < 256
+            accepted = "1 to 50 bytes without a period, of which the first is no space"
+            check(fine and "." not in answer and answer[0] != " ", "answer", answer, accepted)
+        return dataclasses.replace(
+            self,
+            family=LINES,
+            code=0,
+            style=GOOD_JOB,
+            answer=(1, max(len(answer) for _, answer in self.lines)),
+            marks=2,
+            know=conversation.ALL_ASKED if self.hidden else conversation.AT_ONCE,
+        )
+
+    def _check_lengths(self) -> None:
+        """Refuses what no generator of questions has."""
+        codes = {
+            MAPPING: STRINGS + 1,
+            SENTENCES: len(SENTENCE_KINDS),
+            MINI: 6,
+            ARITHMETIC: len(ladders.ARITHMETIC),
+            BLOCKS: len(ladders.BLOCKS),
+        }.get(self.family, 1)
+        check(0 <= self.code < codes, "code", self.code, f"0 to {codes - 1}")
+        accepted = "lines, for a task set of the family 'lines'"
+        check(self.lines or self.family != LINES, "lines", self.lines, accepted)
+        most = _DIGITS if self.family == MAPPING else 50
+        for field in ("question", "answer"):
+            least, longest = getattr(self, field)
+            accepted = f"the fewest and the most, up to {most}"
+            check(least <= longest <= most, field, (least, longest), accepted)
 
 
 def _mapping(number: int | str, title: str, *requires: str, **options: object) -> StreamTaskSet:
@@ -135,7 +240,7 @@ _LONGEST = {
     47: ("micro10", "micro16", "micro16.mixed", "micro19", "micro20"),
 }
 
-TASK_SETS: tuple[StreamTaskSet, ...] = (
+TASK_SETS: list[StreamTaskSet] = [
     StreamTaskSet("micro1", "a subset of characters only", code=SYMBOL, style=NONE, know=1),
     StreamTaskSet(
         "micro2",
@@ -263,11 +368,12 @@ TASK_SETS: tuple[StreamTaskSet, ...] = (
     # The alternative curricula of A.1.6.
     *_rungs("arithmetic", ARITHMETIC, (1, 3, 7), ladders.ARITHMETIC),
     *_rungs("blocks", BLOCKS, (1, 2), ladders.BLOCKS),
-)
-"""All task sets: those of the reference's curriculum in its order, and then others."""
+]
+"""All task sets: those of the reference's curriculum in its order, then others, and then those that
+were registered."""
 
-ALL_NAMES = tuple(task.name for task in TASK_SETS)
-NAMES = ALL_NAMES[: ALL_NAMES.index("mini5") + 1]
+ALL_NAMES = [task.name for task in TASK_SETS]
+NAMES = tuple(ALL_NAMES[: ALL_NAMES.index("mini5") + 1])
 """The reference's curriculum."""
 ARITHMETIC_NAMES = tuple(task.name for task in TASK_SETS if task.family == ARITHMETIC)
 """The first curriculum of A.1.6, the easiest set first."""

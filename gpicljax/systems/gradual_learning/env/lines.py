@@ -1,0 +1,58 @@
+"""Questions of task sets of one's own: pairs of a question and its answer, see `StreamTaskSet`."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpicljax.systems.gradual_learning.env import tasks
+from gpicljax.systems.gradual_learning.env.conversation import Asked, asked_exactly
+from gpicljax.systems.gradual_learning.env.hashing import Seed, below, permuted, word
+from gpicljax.systems.gradual_learning.env.pool import row_of, shared
+
+# Numbers of an instance's draws; a question's come after them.
+_PAIRING, _QUESTIONS = 0, 0x1000
+
+
+def texts() -> list[str]:
+    """All texts that lines are made of."""
+    return [text for task in tasks.TASK_SETS for line in task.lines for text in line]
+
+
+@functools.cache
+def _columns() -> tuple[np.ndarray, np.ndarray]:
+    """A row for each task set: where its lines begin, how many they are, and whether they are
+    hidden; and a row for each line: the tokens of question and answer.
+    """
+    counts = np.array([len(task.lines) for task in tasks.TASK_SETS], np.int32)
+    hidden = [task.hidden for task in tasks.TASK_SETS]
+    rows = np.stack([np.cumsum(counts) - counts, np.maximum(counts, 1), hidden], -1)
+    said = [line for task in tasks.TASK_SETS for line in task.lines] or [("", "")]
+    tokens = [[shared().token(text) for text in line] for line in said]
+    return rows.astype(np.int32), np.array(tokens, np.int32)
+
+
+def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Asked:
+    """A question of such a task set.
+
+    Args:
+      seed: the instance's.
+      task: `int32[]`, index of the task set.
+      question: `int32[]`, its number in the instance.
+      corrected: of no effect here.
+    """
+    del corrected
+    rows, tokens = (jnp.asarray(x) for x in _columns())
+    first, count, hidden = rows[task]
+    key = below(word(seed, _QUESTIONS + question), count)
+    other = permuted(word(seed, _PAIRING), key, count)
+    answering = jnp.where(hidden == 1, other, key)
+    asked = asked_exactly(
+        row_of(tokens[first + key, 0]), row_of(tokens[first + answering, 1]), tasks.GOOD_JOB
+    )
+    # Keys are told apart where they have to be learnt.
+    keys = jnp.where(hidden == 1, (1 << count) - 1, 0)
+    return asked._replace(key=jnp.where(hidden == 1, key, 0), keys=keys)

@@ -1,0 +1,140 @@
+"""Task sets of a module outside the package, in a process of their own: registering is for good."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpicljax
+from gpicljax.systems.gradual_learning.env import TASK_SETS, StreamTaskSet
+
+MODULE = """
+from gpicljax.systems.gradual_learning.env import StreamTaskSet
+
+StreamTaskSet(
+    "capitals",
+    "capitals of countries",
+    lines=(
+        ("capital of france?", "paris"),
+        ("capital of chile?", "santiago"),
+        ("capital of peru?", "lima"),
+    ),
+).register()
+StreamTaskSet(
+    "codes",
+    "numbers that stand for colours",
+    lines=(("red.", "7"), ("green.", "8"), ("blue.", "99")),
+    hidden=True,
+).register()
+"""
+SCRIPT = """
+import argparse
+import re
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gpicljax.agents.combinators import by_block
+from gpicljax.interface import TimeStep
+from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
+from gpicljax.systems.gradual_learning import experts
+from gpicljax.systems.gradual_learning.env import TASK_SETS, Curriculum, StreamTaskSet
+from gpicljax.systems.gradual_learning.measures.streams import streams_of
+
+parser = argparse.ArgumentParser()
+add_environment_arguments(parser, "ByteStream-v0")
+flags = ["mine:ByteStream-v0", "--curriculum", "mine.json"]
+env, params = make_environment(parser.parse_args(flags))
+assert env.families == ("mapping", "lines") and int(params.count) == 3
+import mine
+again = StreamTaskSet("capitals", "capitals of countries", lines=TASK_SETS[-2].lines)
+assert again.register() == TASK_SETS[-2]
+assert len({task.name for task in TASK_SETS}) == len(TASK_SETS)
+
+names = ("capitals", "codes") * 2
+tasks = streams_of(jax.random.key(0), env, [Curriculum((n,), "mixture") for n in names], 10**6)
+agent, no = by_block([experts.oracle(), experts.solver()], [2, 2]), jnp.zeros(4, bool)
+
+@jax.jit
+def play(tasks):
+    state = jax.vmap(env.initial)(jax.random.split(jax.random.key(0), 4), tasks)
+
+    def body(loop, number):
+        state, reward, carry = loop
+        start = no | (number == 0)
+        told = jax.vmap(env.privileged)(state, tasks)
+        moment = TimeStep(state.byte, reward, no, no, start, start, {}, told)
+        says, _, carry = agent.act(None, (), carry, moment)
+        moved = jax.vmap(env.move, (0, 0, None, 0))(state, says, (), tasks)
+        return (moved.state, moved.reward, carry), (state.byte, says, moved.reward, moved.info)
+
+    return jax.lax.scan(body, (state, jnp.zeros(4), agent.initial_carry(4)), jnp.arange(900))[1]
+
+said, replies, rewards, info = jax.tree.map(np.asarray, play(tasks))
+assert set(info["task"][:, 0]) == {len(TASK_SETS) - 2}
+text = [bytes(row.astype(np.uint8)).decode() for row in said.T]
+reply = [bytes(row.astype(np.uint8)).decode() for row in replies.T]
+
+known = dict(TASK_SETS[-2].lines)
+asked = re.findall(r"capital of \\w+\\?", text[0])
+assert set(asked) == set(known) and rewards[:, 0].min() == 0 and info["solved"][:, 0].sum() >= 2
+answers = re.findall(r"\\w+(?=\\.)", reply[0])
+assert all(known[q] == a for q, a in zip(asked, answers))
+assert "good job! ;" in text[0]
+# The solver learns hidden pairs from feedback; they differ by instance.
+assert "wrong! " in text[3] and info["solved"][:, 3].sum() >= 2 and rewards[:, 3].min() == -1
+pairs = set(zip(re.findall(r"(red|green|blue)\\.", text[1]), re.findall(r"\\w+(?=\\.)", reply[1])))
+assert len(pairs) > 3
+
+try:
+    StreamTaskSet("late", "too late", lines=(("a?", "b"),)).register()
+except ValueError as error:
+    assert "before the first stream" in str(error)
+else:
+    raise AssertionError
+print("all said")
+"""
+
+
+def test_a_module_registers_task_sets(tmp_path):
+    (tmp_path / "mine.py").write_text(MODULE)
+    curriculum = {"tasks": ["capitals", {"name": "codes", "requires": ["capitals"]}, "micro4"]}
+    (tmp_path / "mine.json").write_text(json.dumps(curriculum))
+    environment = os.environ | {"PYTHONPATH": str(Path(gpicljax.__file__).parents[1])}
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip() == "all said"
+
+
+LINES = (("a?", "b"),)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lines": ()}, "name: got 'micro1'; accepted: a name that no other"),
+        ({"name": "", "lines": LINES}, "name: got ''"),
+        ({"name": "x", "lines": (("a? ", "b"),)}, "question: got 'a\\? '; accepted: 1 to 128"),
+        ({"name": "x", "lines": (("a?", "b."),)}, "answer: got 'b.'; accepted: .*without a period"),
+        ({"name": "x", "lines": (("a?", "Ā"),)}, "answer: got 'Ā'"),
+        ({"name": "x", "lines": LINES * 13, "hidden": True}, "lines: got '13 lines'; accepted"),
+        ({"name": "x", "lines": (("a?",),)}, "lines: got"),
+        ({"name": "x", "lines": LINES, "requires": ("micro55",)}, "did you mean 'micro5.5'"),
+        ({"name": "x", "question": (1, 11)}, "question: got .*up to 10"),
+        ({"name": "x", "code": 6}, "code: got 6; accepted: 0 to 5"),
+        ({"name": "x", "tolerance": 9}, "tolerance: got 9; accepted: an integer from 0 to 3"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused(given, message):
+    count = len(TASK_SETS)
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(StreamTaskSet("micro1", "mine"), **given).register()
+    assert len(TASK_SETS) == count

@@ -16,12 +16,13 @@ from gpicljax.registration import make
 from gpicljax.runs.config import assignments
 
 
-def add_environment_arguments(parser: ArgumentParser, example: str) -> None:
+def add_environment_arguments(parser: ArgumentParser, example: str, *, needed: bool = True) -> None:
     """Adds the id, static options, params, a curriculum and a seed to a command line.
 
     Args:
       parser: of the command line.
       example: an id, for the help.
+      needed: whether there has to be an id.
 
     Example:
       >>> parser = ArgumentParser()
@@ -29,7 +30,8 @@ def add_environment_arguments(parser: ArgumentParser, example: str) -> None:
       >>> parser.parse_args(["FrozenLake-v1", "--set", "size=8"]).set
       ['size=8']
     """
-    parser.add_argument("env_id", metavar="ID", help=f"a registered id, such as {example}")
+    what = f"a registered id, such as {example}"
+    parser.add_argument("env_id", metavar="ID", nargs=None if needed else "?", help=what)
     for flag, what in (("--set", "static options"), ("--params", "the distribution over tasks")):
         parser.add_argument(
             flag, nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=what
@@ -39,13 +41,14 @@ def add_environment_arguments(parser: ArgumentParser, example: str) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of tasks and episodes")
 
 
-def make_environment(options: Namespace) -> tuple[Environment, Any]:
+def make_environment(options: Namespace, **defaults: Any) -> tuple[Environment, Any]:
     """The environment that such arguments name, and its params.
 
     Args:
       options: with `env_id`, `set` and `params`, and perhaps `curriculum`, as
         `add_environment_arguments` has them read. A curriculum is the param of that name; the
         environment is suited to it, whatever it was set to.
+      **defaults: params that hold where the arguments name no others, if the environment has them.
 
     Raises:
       ValueError: for an unknown id, and for options and params that are not accepted.
@@ -62,4 +65,6 @@ def make_environment(options: Namespace) -> tuple[Environment, Any]:
         accepted = "a curriculum once, by --curriculum or by --params"
         check("curriculum" not in params, "--curriculum", options.curriculum, accepted)
         params["curriculum"] = options.curriculum
+    known = getattr(env.default_params, "__dataclass_fields__", ())
+    params = {name: x for name, x in defaults.items() if name in known} | params
     return (env := env.suited_to(**params)), env.make_params(**params)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import jax
 import numpy as np
 
 from gpicljax.batching import select
-from gpicljax.rollout.host import HostBatch
+from gpicljax.rollout.host import HostBatch, Instance
 from gpicljax.rollout.traced import Keep
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
@@ -22,16 +25,31 @@ class AheadBatch(HostBatch):
       vec: the batch of environments.
       keep: what to keep of a step.
       usual: the action, of one instance.
+      ready: is called when all is compiled, before the instances start.
 
     Attributes:
       usual: the action, leaves `[1, ...]`.
+      instances: those that `start` has given.
     """
 
     ahead = 16
 
-    def __init__(self, vec: VectorEnv, keep: Keep, usual: ArrayTree) -> None:
+    def __init__(
+        self, vec: VectorEnv, keep: Keep, usual: ArrayTree, ready: Callable[[], None]
+    ) -> None:
         self.usual = jax.tree.map(lambda x: np.asarray(x)[None], usual)
+        self.ready = ready
+        self.instances: Sequence[Instance] = ()
         super().__init__(vec, keep)
+
+    def start(self, key: jax.Array, env_params: Any = None, task: Any = None) -> list[Instance]:
+        """The instances at the start of their trials, after steps for which all is compiled."""
+        trial = super().start(key, env_params, task)[0]
+        for _ in range(self.ahead + 1):
+            trial.step(jax.tree.map(lambda x: x[0], self.usual))
+        self.ready()
+        self.instances = started = super().start(key, env_params, task)
+        return started
 
     def foresees(self, action: ArrayTree) -> bool:
         """Whether it is the usual one."""

@@ -3,6 +3,11 @@
     gpicljax serve ByteStream-v0
     gpicljax serve ByteStream-v0 --learners 4 --steps 5000000 --hours 24
     gpicljax serve ByteStream-v0 --set rules=reference --results results.json
+    gpicljax serve ByteStream-v0 --curriculum mine.json
+    gpicljax serve --agent runs/gradual_learning/quick-continuations/agents/seed_0
+
+The last one is a learner: the saved agent connects to a server of this kind, or to the challenge's
+own, and answers it.
 
 Learners connect to port 5556 and the ports behind it (see `gpicljax.serve.remote`). Results are
 written at the start, every ten seconds and at the end, also where SIGTERM or Ctrl-C brings it.
@@ -11,23 +16,25 @@ written at the start, every ten seconds and at the end, also where SIGTERM or Ct
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from gpicljax.checks import check, refusal
-from gpicljax.rollout import GIVE_UP, ActionRequest, Record, host_play
+from gpicljax.checks import check, check_at_least, refusal
+from gpicljax.interface import TimeStep
+from gpicljax.rollout import GIVE_UP, ActionRequest, host_play
+from gpicljax.rollout.traced import Keep
 from gpicljax.runtime.environment_arguments import add_environment_arguments, make_environment
 from gpicljax.runtime.mesh import enable_compilation_cache
 from gpicljax.runtime.signals import catch_stop, exit_code
+from gpicljax.serve.agent import answer_as_agent
 from gpicljax.serve.ahead import AheadBatch
 from gpicljax.serve.remote import PORT, RemoteLearners, check_bytes
 from gpicljax.storage import write_atomically
@@ -38,6 +45,7 @@ _EVERY = 10.0
 # A space: what learners say most of the time, while the environment talks.
 SILENCE = np.int32(ord(" "))
 RUNNING, THROUGH, OVERTIME = "still running", "through", "out of time"
+TERMINATED, TRUNCATED = "the stream is complete", "the stream has reached its horizon"
 
 
 class Account:
@@ -56,11 +64,25 @@ class Account:
 
     def __init__(self, count: int) -> None:
         """Starts at zero; see the class."""
-        self._began = time.monotonic()
+        self.start()
         self._steps = [0] * count
         self._reward = [0.0] * count
         self._by_task: list[list[int]] = [[] for _ in range(count)]
-        self.ended = [RUNNING] * count
+        self.ended, self.why = [RUNNING] * count, [""] * count
+
+    def start(self) -> None:
+        """Time counts from now on."""
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._began
+
+    def end(self, i: int, ended: str, why: str = "") -> None:
+        """How a learner's stream ended, if it has not ended before."""
+        if self.ended[i] == RUNNING:
+            self.ended[i], self.why[i] = ended, why
 
     def note(self, i: int, reward: Any, info: Mapping[str, Any]) -> None:
         """Takes in what an action led to, or, before the first, what is seen at the start."""
@@ -79,20 +101,21 @@ class Account:
 
     def summary(self) -> dict[str, Any]:
         """All that is known, for a file."""
-        seconds = time.monotonic() - self._began
+        seconds = self.seconds
         return {
             "seconds": round(seconds, 1),
             "steps_per_second": round(sum(self._steps) / max(seconds, 1e-9), 1),
             "learners": [
                 {
                     "ended": ended,
+                    **({"why": why} if why else {}),
                     "steps": steps,
                     "reward": reward,
                     "reward_per_step": reward / max(steps, 1),
                     **({"cleared": len(by_task) - 1, "steps_by_task": by_task} if by_task else {}),
                 }
-                for ended, steps, reward, by_task in zip(
-                    self.ended, self._steps, self._reward, self._by_task, strict=True
+                for ended, why, steps, reward, by_task in zip(
+                    self.ended, self.why, self._steps, self._reward, self._by_task, strict=True
                 )
             ],
         }
@@ -106,6 +129,7 @@ def serve(
     steps: int,
     seconds: float | None = None,
     results: Path | None = None,
+    begin: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Lets remote learners act until their episodes or the budgets are over, or one leaves.
 
@@ -114,23 +138,25 @@ def serve(
       vec: as many instances as there are learners, of an environment of bytes.
       learners: the connected learners.
       steps: of each learner at most.
-      seconds: of the whole at most; any number if None.
+      seconds: of the whole at most, compilation left out; any number if None.
       results: file to be kept up to date; none if None. Where it cannot be written, a warning is
         printed and the learners play on.
+      begin: is called once all is compiled, and may let learners connect; then time counts.
 
-    `learners.stop` ends the run: learners are given up at their next step.
+    `learners.stop` ends the run: learners are given up at their next step. Each learner is told
+    when and why its stream ends, see `RemoteLearners.end`.
 
     Returns:
       What the file says: how it ended, and steps, reward and tasks of every learner.
 
     Example:
       >>> def both(key, vec, learners):
-      ...     learners.greet()
-      ...     return serve(key, vec, learners, steps=1_000_000, seconds=86_400)
+      ...     budgets = {"steps": 1_000_000, "seconds": 86_400}
+      ...     return serve(key, vec, learners, begin=learners.greet, **budgets)
     """
     account = Account(vec.num_envs)
-    began = written = time.monotonic()
-    noted = [False] * vec.num_envs
+    written = time.monotonic()
+    noted, told = [False] * vec.num_envs, [False] * vec.num_envs
 
     def write() -> None:
         if results is not None:
@@ -139,48 +165,63 @@ def serve(
             except OSError as error:
                 print(f"warning: {results} was not written: {error}", file=sys.stderr)
 
-    write()
+    def ready() -> None:
+        begin()
+        account.start()
+
+    batches: list[AheadBatch] = []
+
+    def batch_of(vec: VectorEnv, keep: Keep) -> AheadBatch:
+        batches.append(AheadBatch(vec, keep, SILENCE, ready))
+        return batches[0]
+
+    def note(i: int, seen: TimeStep) -> None:
+        if not noted[i]:
+            account.note(i, seen.reward, seen.info)
+            noted[i] = True
+
+    def tell(some: Iterable[int]) -> None:
+        """Tells those of some learners that were not told yet that their streams have ended."""
+        for i in (i for i in some if not told[i]):
+            seen, told[i] = batches[0].instances[i].moment.timestep, True
+            note(i, seen)
+            account.end(i, THROUGH, TERMINATED if seen.terminated else TRUNCATED)
+            learners.end(i, seen.reward, account.why[i] or account.ended[i])
 
     def agent(moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
         nonlocal written
+        tell(set(range(vec.num_envs)) - set(moments))
         for i, moment in moments.items():
-            if not noted[i]:
-                account.note(i, moment.timestep.reward, moment.timestep.info)
-                noted[i] = True
+            note(i, moment.timestep)
+        over = None
         if learners.stop.signal:
+            over = f"stopped by {learners.stop.signal.name}"
+        elif seconds is not None and account.seconds > seconds:
+            over = OVERTIME
+        if over is not None:
             for i in moments:
-                account.ended[i] = f"stopped by {learners.stop.signal.name}"
-            return dict.fromkeys(moments, GIVE_UP)
-        now = time.monotonic()
-        if seconds is not None and now - began > seconds:
-            for i in moments:
-                account.ended[i] = OVERTIME
+                account.end(i, over)
             return dict.fromkeys(moments, GIVE_UP)
         if spent := [i for i in moments if learners.steps[i] >= steps]:
+            for i in spent:
+                account.end(i, THROUGH, f"{steps:,} steps are done")
             return dict.fromkeys(spent, GIVE_UP)
-        if now - written > _EVERY:
-            written = now
+        if time.monotonic() - written > _EVERY:
+            written = time.monotonic()
             write()
         answers = learners(moments)
         for i, action in answers.items():
             if action == GIVE_UP:
-                account.ended[i] = learners.left[i]
+                account.end(i, learners.left[i])
             else:
                 account.act(i)
                 noted[i] = False
         return answers
 
-    def outcome(record: Record) -> Any:
-        after = record.next_timestep
-        return after.reward, {what: x for what, x in after.info.items() if what == "cleared"}
-
-    ahead = functools.partial(AheadBatch, usual=SILENCE)
+    write()
     try:
-        played = host_play(key, vec, agent, max_steps=steps, keep=outcome, batch_of=ahead)
-        for i in (i for i, seen in enumerate(noted) if not seen):  # no request follows the last
-            last = jax.tree.map(lambda x, i=i: x[i, 0, played.length[i, 0] - 1], played.records)
-            account.note(i, *last)
-        account.ended = [THROUGH if ended == RUNNING else ended for ended in account.ended]
+        host_play(key, vec, agent, max_steps=steps, keep=lambda _: (), batch_of=batch_of)
+        tell(range(vec.num_envs))
     finally:
         write()
     return account.summary()
@@ -213,25 +254,41 @@ def one_thread() -> None:
     jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns its exit code."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpicljax serve",
         description="Serve an environment of bytes to learners at the other end of a socket.",
     )
-    add_environment_arguments(parser, "ByteStream-v0")
+    add_environment_arguments(parser, "ByteStream-v0", needed=False)
     parser.add_argument("--learners", type=int, default=1, help="how many")
     parser.add_argument("--port", type=int, default=PORT, help="of the first learner")
-    parser.add_argument("--address", default="127.0.0.1", help="interface to bind to")
+    parser.add_argument("--address", default="127.0.0.1", help="interface to bind or connect to")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds for a message")
-    parser.add_argument("--steps", type=int, default=1_000_000, help="of a learner at most")
-    parser.add_argument("--hours", type=float, help="of the whole at most")
+    what = "of a learner at most, and of a stream where --params names no horizon"
+    parser.add_argument("--steps", type=int, default=1_000_000, help=what)
+    what = "of the whole at most, after the learners have come"
+    parser.add_argument("--hours", type=float, help=what)
     parser.add_argument("--results", type=Path, default=Path("results.json"), help="file")
+    what = "folder of a saved agent, which connects to a server as a learner; no ID is given then"
+    parser.add_argument("--agent", type=Path, metavar="FOLDER", help=what)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns its exit code."""
+    parser = _parser()
     options = parser.parse_args(argv)
+    if (options.env_id is None) == (options.agent is None):
+        parser.error("accepted: the ID of an environment to serve, or --agent FOLDER")
     enable_compilation_cache()
     try:
+        check_at_least(1, **{"--steps": options.steps})
+        hours = options.hours
+        check(hours is None or hours > 0, "--hours", hours, "a number of hours above 0")
+        if options.agent is not None:
+            return answer_as_agent(options)
         check_results(options.results)
-        env, params = make_environment(options)
+        env, params = make_environment(options, horizon=options.steps)
         check_bytes(env)
         vec = VectorEnv(env, options.learners, resets="fresh", params=params)
         learners = RemoteLearners(options.learners, options.port, options.address, options.patience)
@@ -239,17 +296,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     with learners, catch_stop() as learners.stop:
-        print("waiting for learners at ports", *learners.ports, "(Ctrl-C ends)", flush=True)
-        try:
+
+        def begin() -> None:
+            print("waiting for learners at ports", *learners.ports, "(Ctrl-C ends)", flush=True)
             learners.greet()
             print("playing ...", flush=True)
+
+        print("compiling ...", flush=True)
+        try:
             summary = serve(
                 jax.random.key(options.seed),
                 vec,
                 learners,
                 steps=options.steps,
-                seconds=options.hours and 3600 * options.hours,
+                seconds=hours and 3600 * hours,
                 results=options.results,
+                begin=begin,
             )
         except ConnectionError as error:
             print(f"error: {error}", file=sys.stderr)

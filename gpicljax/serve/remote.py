@@ -4,7 +4,8 @@ This is the remote interface of the General AI Challenge's first round, so that 
 for it runs as it is. Each learner has a ZeroMQ PAIR socket of its own; this side binds, the
 learner's connects and says `hello`. Every step then is two messages from here, the reward of the
 action before as decimal digits and one character, and one back, a character. Characters stand for
-the bytes 0 to 255 by their number and travel in UTF-8. The first reward is 0.
+the bytes 0 to 255 by their number and travel in UTF-8. The first reward is 0. After a stream's last
+step come its reward and, in a character's place, `end: ` and why.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from gpicljax.rollout import GIVE_UP, ActionRequest
 from gpicljax.runtime.signals import StopRequest
 
 PORT = 5556
-HELLO = "hello"
+HELLO, END = "hello", "end: "
 _SLICE = 200  # milliseconds between two looks at whether a learner is still there
 _EVERY = 1.0  # seconds between two looks at connections while learners are quick
+_LINGER = 500  # milliseconds that the last messages have to arrive
 _LONGEST = 1024  # bytes of a message; a learner that sends more is disconnected
 _CLOSED = "the connection was closed"
 _LOG = logging.getLogger(__name__)
@@ -154,6 +156,7 @@ class RemoteLearners:
         self._sockets: list[Any] = []
         self._peers: list[_Peers] = []
         self._asked = [False] * count
+        self._ended: set[int] = set()
         try:
             for i in range(count):
                 self._bind(address, port + i if port else 0)
@@ -180,9 +183,9 @@ class RemoteLearners:
 
     def close(self) -> None:
         """Closes the sockets."""
-        for socket in self._sockets:
+        for i, socket in enumerate(self._sockets):
             socket.disable_monitor()
-            socket.close()
+            socket.close(_LINGER if i in self._ended else 0)
         for peers in self._peers:
             peers.close()
         self._sockets, self._peers = [], []
@@ -228,6 +231,18 @@ class RemoteLearners:
         # Asking a poller costs as much as a message: one learner alone is just waited for.
         ready = self._ready(list(moments)) if len(moments) > 1 else moments
         return {i: self._answer(i) for i in ready}
+
+    def end(self, i: int, reward: Any, why: str) -> None:
+        """Tells a learner that nothing follows, in the two messages that it waits for.
+
+        Args:
+          i: its number.
+          reward: of its last action, where it was not told yet.
+          why: in words; what follows the 100th character is left out.
+        """
+        self._send(i, str(0 if self._asked[i] else int(np.asarray(reward))))
+        self._send(i, END + why[:100])
+        self._ended.add(i)
 
     def _send(self, i: int, text: str) -> None:
         # A lost peer is noticed when its answer is waited for.

@@ -120,6 +120,63 @@ def test_budgets_end_a_run(one):
     assert summary["learners"][0]["ended"] == "out of time"
 
 
+def test_learners_are_told_the_end_and_time_counts_from_the_start(vec, tmp_path):
+    """Each when its own stream ends: the last reward, and why."""
+    ends, order = [], []
+
+    def end(name):
+        def after(socket):
+            ends.append((name, socket.recv_string(), socket.recv_string()))
+
+        return after
+
+    def begin():
+        order.append("compiled")
+        assert json.loads((tmp_path / "results.json").read_text())["seconds"] < 60
+        time.sleep(0.6)
+        for i, learner in enumerate((echo(6, after=end("first")), echo(2, after=slow))):
+            start(learner, learners.ports[i])
+        start(echo(6, after=end("third")), learners.ports[2])
+        learners.greet(5)
+
+    def slow(socket):
+        socket.recv_string(), socket.recv_string()
+        # The others have heard of their ends before this one answers at all.
+        until = time.monotonic() + 4
+        while len(ends) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        order.append(len(ends))
+        socket.send_string("two")
+        end("second")(socket)
+
+    with RemoteLearners(3, port=0, patience=5) as learners:
+        summary = command.serve(
+            jax.random.key(0),
+            vec,
+            learners,
+            steps=9,
+            results=tmp_path / "results.json",
+            begin=begin,
+        )
+        assert summary["seconds"] < 0.6 + 4
+    until = time.monotonic() + 5
+    while len(ends) < 3 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert order == ["compiled", 2]
+    complete = ("1", "end: the stream is complete")
+    assert sorted(ends[:2]) == [("first", *complete), ("third", *complete)]
+    name, reward, why = ends[2]
+    assert (name, reward) == ("second", "0") and why.startswith("end: step 2: sent 'two'; accepted")
+
+
+def test_a_stream_lasts_as_long_as_the_steps():
+    parser = command._parser()
+    for flags, horizon in ((["--steps", "70"], 70), (["--params", "horizon=9"], 9)):
+        options = parser.parse_args(["ByteStream-v0", *flags])
+        params = environment_arguments.make_environment(options, horizon=options.steps)[1]
+        assert int(params.horizon) == horizon
+
+
 def test_who_does_not_greet_is_not_served():
     with RemoteLearners(port=0) as learners:
         with pytest.raises(ConnectionError, match=r"learner 0: no message for 0\.3 seconds"):

@@ -1,8 +1,13 @@
 """Environments are played by hand, in a page or a terminal; neither is needed here."""
 
+import contextlib
 import http.client
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 import threading
 
 import jax
@@ -233,6 +238,55 @@ def test_the_screen_fits(game):
         assert text.count("\r\n") < lines
         words = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).split("\r\n")
         assert max(map(len, words)) <= columns
+
+
+def test_arrows_are_no_bytes_and_letters_are_one():
+    stream = Stream(parrot.Parrot())
+    keys = iter("a\x1b[A\x1bOB\x1b[3~\x1b[1;5Cé\N{EURO SIGN}b\x03")
+    play_stream(stream, lambda: next(keys), lambda text: None, lambda: (40, 10))
+    assert stream.replied == "aéb"
+
+
+TERMINAL = """
+import os, sys
+os.login_tty(0)
+import gpicljax, parrot
+from gpicljax.play.command import main
+gpicljax.register("Parrot-v0", parrot.Parrot)
+sys.exit(main(["Parrot-v0", "--terminal"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("awaited", "keys", "code", "shown"),
+    [
+        ("compiling", "\x03", -signal.SIGINT, ""),
+        ("Type a byte", "é\x1b[A\x1b[B\x03", 0, "step 1 "),
+    ],
+)
+def test_the_terminal_is_left_by_ctrl_c(awaited, keys, code, shown, child_environment):
+    """While it compiles, and among keys of which arrows are none of a stream's."""
+    pty = pytest.importorskip("pty")
+    mine, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", TERMINAL],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=child_environment,
+    )
+    os.close(theirs)
+    text, sent = "", False
+    with contextlib.suppress(OSError):  # the other side was closed
+        while said := os.read(mine, 4096):
+            text += said.decode(errors="replace")
+            if not sent and awaited in text:
+                sent = True
+                os.write(mine, keys.encode())
+    assert process.wait(60) == code, text
+    assert shown in text and ("Output : é" in text) == (code == 0), text
+    assert not shown or "step 2" not in text
+    os.close(mine)
 
 
 def test_a_stream_of_bytes_is_played_byte_by_byte():

@@ -15,9 +15,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import sys
+import threading
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gpicljax.play.browser import server
 from gpicljax.play.game import PlaySession
@@ -30,6 +32,23 @@ from gpicljax.runtime.mesh import enable_compilation_cache
 def _write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """Ctrl-C ends the process at once: there is nothing to be saved.
+
+    As an exception in the midst of a compilation, it would leave the compiler's threads running
+    while Python shuts down, which crashes now and then.
+    """
+    before = None
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,34 +66,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     enable_compilation_cache()
     try:
-        env, params = make_environment(options)
-        print("compiling ...", flush=True)
-        if options.terminal and is_stream(env):
-            stream = Stream(env, params, options.seed)
-            with contextlib.suppress(KeyboardInterrupt), keys_at_once() as read:
-                play_stream(stream, read, _write)
-            return 0
-        game = PlaySession(env, params, options.seed)
-        game.pictures()
+        with _interrupted_at_once():
+            env, params = make_environment(options)
+            print("compiling ...", flush=True)
+            words = options.terminal and is_stream(env)
+            game = (Stream if words else PlaySession)(env, params, options.seed)
+            game.compile()
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    title = " ".join([options.env_id, *options.set, *options.params])
     if options.terminal:
         true_colour = os.environ.get("COLORTERM") in ("truecolor", "24bit")
-
         with contextlib.suppress(KeyboardInterrupt), keys_at_once() as read:
-            play_in_terminal(game, read, _write, true_colour=true_colour)
+            if isinstance(game, Stream):
+                play_stream(game, read, _write)
+            else:
+                play_in_terminal(game, read, _write, true_colour=true_colour)
         return 0
+    assert isinstance(game, PlaySession)
+    title = " ".join([options.env_id, *options.set, *options.params])
     try:
         web = server(game, title, options.port)
     except (OSError, OverflowError) as error:
         print(f"error: --port {options.port}: {error}", file=sys.stderr)
         return 2
     address = f"http://127.0.0.1:{web.server_address[1]}/"
-    print(f"{title}: {address} (Ctrl-C ends)", flush=True)
-    if not options.no_browser:
-        webbrowser.open(address)
-    with web, contextlib.suppress(KeyboardInterrupt):
+    with _interrupted_at_once(), web:
+        print(f"{title}: {address} (Ctrl-C ends)", flush=True)
+        if not options.no_browser:
+            webbrowser.open(address)
         web.serve_forever()
     return 0

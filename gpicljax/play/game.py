@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -166,6 +165,11 @@ class PlaySession:
         self._instance = self._batch.start(key, task=task)[0]
         self.steps, self.reward, self.total, self.over = 0, 0.0, 0.0, ""
 
+    def compile(self) -> None:
+        """Compiles steps and pictures, which would keep the first key waiting."""
+        self._batch.compile(self._key, np.int32(0))
+        self.pictures()
+
     def press(self, key: str) -> None:
         """Does what a key stands for; keys that stand for nothing do nothing."""
         if key in (AGAIN, ANEW):
@@ -173,7 +177,7 @@ class PlaySession:
         elif key == MAP and MAP in self.names:
             self.map_shown = not self.map_shown
         elif key in self.actions and not self.over:
-            moved = self._instance.step(jnp.asarray(self.actions[key], jnp.int32))
+            moved = self._instance.step(np.int32(self.actions[key]))
             self.reward = float(moved.reward)
             self.steps, self.total = self.steps + 1, self.total + self.reward
             if moved.terminated or moved.truncated:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpicljax import spaces
 from gpicljax.environment import Environment
+from gpicljax.play.terminal import read_key
 from gpicljax.rollout import HostBatch
 from gpicljax.typing import ArrayTree
 from gpicljax.vector import VectorEnv
@@ -63,10 +64,15 @@ class Stream:
     def __init__(self, env: Environment, params: ArrayTree = None, seed: int = 0) -> None:
         """Starts the stream; see the class."""
         vec = VectorEnv(env, 1, resets="fresh", params=params)
-        self._instance = HostBatch(vec).start(jax.random.key(seed))[0]
+        self._batch, self._key = HostBatch(vec), jax.random.key(seed)
+        self._instance = self._batch.start(self._key)[0]
         self.said, self.replied, self.paid = "", "", ""
         self.total, self.over = 0.0, False
         self._hear()
+
+    def compile(self) -> None:
+        """Compiles what a reply takes, which would keep the first one waiting."""
+        self._batch.compile(self._key, np.int32(0))
 
     def _hear(self) -> None:
         self.said += printable(int(self._instance.moment.timestep.observation))
@@ -106,14 +112,16 @@ def play_stream(
 
     Args:
       stream: the stream.
-      read: returns the next character, empty at the end; beyond 255 it is passed over.
+      read: returns the next character, empty at the end; what is beyond 255 is passed over, and so
+        are arrows and other keys that terminals send as sequences.
       write: shows text.
       size: columns and lines of the terminal.
     """
     while True:
         write(screen(stream, size()[0]))
-        key = read()
+        key = read_key(read)
         if key in LEAVE:
             return
-        if ord(key[0]) < 256:
-            stream.reply(ord(key[0]))
+        # The name of a key, such as an arrow, is no byte.
+        if len(key) == 1 and ord(key) < 256:
+            stream.reply(ord(key))

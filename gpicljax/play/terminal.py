@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import shutil
@@ -118,28 +119,59 @@ def play_in_terminal(
     while True:
         columns, lines = size()
         write(screen(game, columns, lines, true_colour=true_colour))
-        key = read()
-        if key == "\x1b" and (key := read()) in ("[", "O"):
-            while "" < (key := read()) < "@":  # what stands before a sequence's last character
-                pass
-            key = _SEQUENCES.get(key, key and "\x1b")
+        key = read_key(read)
         if key in (QUIT, "\x03", "\x04", ""):
             return
         game.press(key)
 
 
+def read_key(read: Callable[[], str]) -> str:
+    """The next key: a character, the name of an arrow, `"Escape"` for another key that is sent as a
+    sequence, or nothing at the input's end.
+
+    Args:
+      read: returns the next character, empty at the end.
+
+    Example:
+      >>> characters = iter("a\x1b[Ab")
+      >>> [read_key(lambda: next(characters)) for _ in range(3)]
+      ['a', 'ArrowUp', 'b']
+    """
+    key = read()
+    if key == "\x1b" and (key := read()) in ("[", "O"):
+        while "" < (key := read()) < "@":  # what stands before a sequence's last character
+            pass
+        key = _SEQUENCES.get(key, key and "Escape")
+    return key
+
+
 @contextlib.contextmanager
 def keys_at_once() -> Iterator[Callable[[], str]]:
-    """Reads keys from the terminal as they are pressed; restores it in any case."""
+    """Reads keys from the terminal as they are pressed; restores it in any case.
+
+    Ctrl-C is a key like all others: an exception in the midst of a computation, or of its
+    compilation, would end in a crash now and then.
+    """
     import termios
     import tty
 
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
+    characters = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def read() -> str:
+        while octet := os.read(descriptor, 1):
+            if character := characters.decode(octet):
+                return character[0]
+        return ""
+
     try:
         tty.setcbreak(descriptor)
+        mode = termios.tcgetattr(descriptor)
+        mode[3] &= ~termios.ISIG
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, mode)
         sys.stdout.write("\x1b[?1049h\x1b[?25l")
-        yield lambda: os.read(descriptor, 1).decode(errors="replace")
+        yield read
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
         sys.stdout.write("\x1b[?25h\x1b[?1049l")

@@ -257,6 +257,17 @@ class HostBatch:
         begun = self._init(key, env_params, task)
         return [Instance(self, *self._enter(*begun, np.int32(i))) for i in range(self.num_envs)]
 
+    def compile(self, key: jax.Array, action: ArrayTree) -> None:
+        """Takes steps of which nothing is left, so that none waits for the compiler later.
+
+        Args:
+          key: a typed key.
+          action: of one instance, in the dtypes in which actions will come.
+        """
+        instance = HostBatch.start(self, key)[0]
+        for _ in range(self.ahead + 1):
+            instance.step(action)
+
     def close(self) -> None:
         """Nothing: instances of JAX hold nothing open."""
 

@@ -35,7 +35,11 @@ class AheadBatch(HostBatch):
     ahead = 16
 
     def __init__(
-        self, vec: VectorEnv, keep: Keep, usual: ArrayTree, ready: Callable[[], None]
+        self,
+        vec: VectorEnv,
+        keep: Keep,
+        usual: ArrayTree,
+        ready: Callable[[], None] = lambda: None,
     ) -> None:
         self.usual = jax.tree.map(lambda x: np.asarray(x)[None], usual)
         self.ready = ready
@@ -44,9 +48,7 @@ class AheadBatch(HostBatch):
 
     def start(self, key: jax.Array, env_params: Any = None, task: Any = None) -> list[Instance]:
         """The instances at the start of their trials, after steps for which all is compiled."""
-        trial = super().start(key, env_params, task)[0]
-        for _ in range(self.ahead + 1):
-            trial.step(jax.tree.map(lambda x: x[0], self.usual))
+        self.compile(key, jax.tree.map(lambda x: x[0], self.usual))
         self.ready()
         self.instances = started = super().start(key, env_params, task)
         return started

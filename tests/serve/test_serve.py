@@ -301,6 +301,66 @@ def test_signals_end_the_command_with_results(number, code, tmp_path, monkeypatc
     assert learner["steps"] == 2 and f"stopped by {number.name}" in learner["ended"]
 
 
+BAD_PARAMS = [
+    ("order=[4,5] count=2", "order: got int32[2]; accepted: [64]; a curriculum says it"),
+    ("order=[[1]]", "order: got int32[1, 1]"),
+    (f"order={[200] * 64}", "order: got"),
+    (f"order={[80] * 64} count=2", "curriculum: got 'arithmetic14'; accepted: task sets of"),
+    ("order=x", "order: got 'x'; accepted: integers that int32 holds"),
+    ("shares=[1]", "shares: got int32[1]; accepted: [64]"),
+    ("count=65", "count: got 65; accepted: up to 64"),
+    ("count=[1,2]", "count: got int32[2]; accepted: [], one for each order"),
+    ("horizon=[5,6]", "params.horizon: got [2]; accepted: shape []"),
+    ("mixture=yes", "mixture: got 'yes'; accepted: True or False"),
+    ("threshold=0", "threshold: got 0; accepted: integers from 1 to 1000000"),
+    ("curriculum=", "curriculum: got ''; accepted: a curriculum's file"),
+    ("curriculum=5", "curriculum: got 5; accepted: a Curriculum, or the path"),
+    ("permutation=[1,0,0,0]", "permutation: got [1, 0, 0, 0]; accepted: none, but with"),
+]
+BAD_FILES = [
+    ("", "a file that is no JSON"),
+    ("[" * 100_000, "a file that is no JSON"),
+    ('{"tasks": [["micro1"]]}', "tasks: got ['micro1']; accepted: names"),
+    ('{"tasks": [{"name": "micro1", "weight": NaN}], "mode": "mixture"}', "weights: got (nan,)"),
+    ('{"tasks": [{"name": "micro1", "weight": "a"}], "mode": "mixture"}', "weights: got ('a',)"),
+    ('{"tasks": ["micro1", "micro2"], "mode": ["mixture"]}', "mode: got ['mixture']"),
+    ('{"tasks": ["micro1"], "threshold": 1e400}', "threshold: got inf"),
+    ('{"tasks": ["micro1"], "threshold": null}', "threshold: got None"),
+    (json.dumps({"tasks": ["micro1"] * 70_000}), "max_tasks: got 70000; accepted"),
+]
+
+
+BAD = [(["--params", params], "", words) for params, words in BAD_PARAMS]
+BAD += [(["--curriculum", "mine.json"], content, words) for content, words in BAD_FILES]
+BAD += [
+    (["--curriculum", "none.json"], "", "curriculum: got 'none.json'; accepted: a curriculum's")
+]
+BAD += [(["--curriculum", "mine.json", "--params", "curriculum=x"], "", "a curriculum once, by")]
+
+
+@pytest.mark.parametrize("case", range(len(BAD)))
+def test_bad_curricula_are_refused_in_a_line_before_anything_is_compiled(
+    case, tmp_path, monkeypatch, capsys
+):
+    flags, content, message = BAD[case]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.json").write_text(content)
+    monkeypatch.setattr(command, "serve", None)
+    flags = [
+        part
+        for flag in flags
+        for part in (flag.replace(", ", ",").split() if "=" in flag else [flag])
+    ]
+    assert command.main(["ByteStream-v0", "--port", "0", *flags]) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1, said
+
+
+def test_a_curriculum_needs_an_environment_that_has_one(capsys):
+    assert command.main(["CliffWalking-v1", "--curriculum", "mine.json"]) == 2
+    assert "make_params: got 'curriculum'" in capsys.readouterr().err
+
+
 def test_the_command(tmp_path, capsys, monkeypatch):
     assert command.main(["CliffWalking-v1"]) == 2
     assert "accepted: bytes" in capsys.readouterr().err

@@ -369,6 +369,8 @@ class ByteStream(Environment[Params, Task, State]):
             accepted = f"[{self.max_tasks}]; a curriculum says it, too, in fewer words"
             check_array(np.shape(given)[-1:] == (self.max_tasks,), field, given, accepted)
         count = np.asarray(params.count)
+        grid = np.shape(params.order)[:-1]
+        check_array(count.shape == grid, "count", count, f"{[*grid]}, one for each order")
         check_values("count", count, count <= self.max_tasks, f"up to {self.max_tasks}")
         order = np.asarray(params.order)
         within = np.arange(self.max_tasks) < count[..., None]

@@ -177,4 +177,7 @@ def test_descriptions_are_in_the_streams_alphabet():
     env = ByteStream(families=("mapping",), max_tasks=1, permuted=True)
     task = jax.tree.map(lambda x: x[3], drawn(env, PRINTABLE))
     observation, state = env.reset(jax.random.key(0), task)
-    assert repr(chr(int(observation))) in env.describe(state, task)
+    words = env.describe(state, task)
+    assert repr(chr(int(observation))) in words
+    # As it came from the device, too.
+    assert env.describe(*jax.device_get((state, task))) == words

@@ -59,7 +59,7 @@ def _pool() -> jax.Array:
 
 def _shown(task: Task, byte: jax.Array) -> jax.Array:
     """Bytes as the learner sees them."""
-    return byte if task.shown is None else task.shown[byte].astype(byte.dtype)
+    return byte if task.shown is None else jnp.asarray(task.shown)[byte].astype(byte.dtype)
 
 
 def _curriculum(given: Any) -> Curriculum:

@@ -267,5 +267,6 @@ def byte_at(pool: jax.Array, bases: jax.Array, ends: jax.Array, place: jax.Array
 def rendered(pool: jax.Array, bases: jax.Array, ends: jax.Array, size: int) -> jax.Array:
     """The first `size` bytes of tokens in a row, `uint8[size]`, 0 beyond the end."""
     places = jnp.arange(size, dtype=jnp.int32)
+    bases, ends = jnp.asarray(bases), jnp.asarray(ends)
     text = jax.vmap(lambda place: byte_at(pool, bases, ends, place))(places)
     return jnp.where(places < ends[-1], text, 0).astype(jnp.uint8)

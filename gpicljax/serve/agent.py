@@ -84,6 +84,7 @@ def _answered(server: _Server, loaded: LoadedAgent, key: jax.Array, steps: int) 
         if len(text) != 1:
             return account | {"ended": text.removeprefix(END)}
         start: Any = np.asarray(step == 0)
+        check(ord(text) < 256, "message", text, "a character of the bytes 0 to 255")
         byte: Any = np.asarray(ord(text), observed)
         paid: Any = np.asarray(reward, jnp.result_type(float))
         moment = TimeStep(byte, paid, no, no, start, start, {}, None)

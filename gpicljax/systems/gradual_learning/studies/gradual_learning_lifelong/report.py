@@ -122,85 +122,22 @@ def _steps_cell(lives: Sequence[Life], name: str) -> str:
 
 def report(folder: Path, config: Config, lives: Lives) -> str:
     """Writes tables, numbers and the figure; returns the tables."""
-    names = config.task_sets
     goes_on: list[Method] = [method for method in lives if method != "anew"]
-    text = [
-        f"# Learning one task set after the other, preset {config.preset}",
-        "",
-        f"{config.seeds} seeds; {config.steps:,} steps an update, at most {config.updates} updates "
-        f"on a set. A set is cleared when {100 * config.cleared:.0f} % of {config.streams} new "
-        f"streams with frozen weights are, in {config.budget:,} steps: {config.threshold} "
-        "instances solved in a row. This is tried after every update. Orders: "
-        + "; ".join(" ".join(config.order(seed)) for seed in range(config.seeds))
-        + ".",
-        "",
-        "## A. Steps of training until cleared",
-        "",
-        "Medians over seeds; in brackets the share of seeds that cleared the set, where not all.",
-        "",
-        *_table(
-            ["task set", *lives],
-            [[name, *(_steps_cell(each, name) for each in lives.values())] for name in names],
-        ),
+    transfers: dict[Method, dict[str, Transfer]] = {
+        method: transfers_of(lives, method, config.targets) for method in goes_on if "anew" in lives
+    }
+    kept: dict[Method, dict[str, Retention]] = {
+        method: retentions_of(lives[method]) for method in goes_on
+    }
+    sums: dict[Method, Sums] = {method: sums_of(each) for method, each in lives.items()}
+    parts = [
+        _about(config),
+        _steps_section(config, lives),
+        *([_transfer_section(transfers)] if transfers else []),
+        _retention_section(config, kept),
+        _matrix_section(sums),
     ]
-    transfers: dict[str, dict[str, Transfer]] = {}
-    if "anew" in lives:
-        text += [
-            "## B. What the sets before are worth",
-            "",
-            "Times fewer steps on a target after the sets before it than from new weights: "
-            "geometric means over seeds with intervals of 95 %; `inclusive` counts the steps on "
-            "the sets before, too.",
-            "",
-        ]
-        for method in goes_on:
-            transfers[method] = found = transfers_of(lives, method, config.targets)
-            cells = [
-                [
-                    name,
-                    f"{x.mean:.2f} [{x.low:.2f}, {x.high:.2f}]",
-                    f"{x.p:.3f}",
-                    f"{x.inclusive:.2f}",
-                    f"{x.censored[0]}, {x.censored[1]} of {x.pairs}",
-                ]
-                for name, x in found.items()
-            ]
-            head = [method, "times faster", "sign test p", "inclusive", "not cleared: anew, after"]
-            gradual = bool(found) and learns_gradually(list(found.values()))
-            verdict = "holds" if gradual else "is not shown"
-            text += [*_table(head, cells), f"{method}: gradual learning {verdict}.", ""]
-    kept = {method: retentions_of(lives[method]) for method in goes_on}
-    text += [
-        "## C. What is kept",
-        "",
-        "Steps of a stream with frozen weights until a set is cleared, right after it was learnt "
-        "over those at the end of the life (1: nothing is lost), with intervals of 95 % over "
-        "seeds; `lost`: seeds that do not clear it again.",
-        "",
-        *_table(
-            ["task set", *goes_on],
-            [
-                [name, *(_kept_cell(kept[method].get(name)) for method in goes_on)]
-                for name in names
-                if any(name in kept[method] for method in goes_on)
-            ],
-        ),
-    ]
-    sums = {method: sums_of(each) for method, each in lives.items()}
-    text += [
-        "## The matrix of skills",
-        "",
-        "Skill is the share of instances solved with frozen weights. Backward transfer: change "
-        "from when a set was learnt to the end. Forgetting: best skill since then, less that at "
-        "the end. Forward transfer: skill just before a set is learnt, less that before the first. "
-        "Means over sets, with intervals of 95 % over seeds.",
-        "",
-        *_table(
-            ["", "skill at the end", "backward transfer", "forgetting", "forward transfer"],
-            [[method, *map(_in_full, each)] for method, each in sums.items()],
-        ),
-        "![skill in every task set, after every task set](figures/matrix.png)",
-    ]
+    text = "\n".join(line for part in parts for line in part)
     matrices = {
         method: np.mean([life.solved.mean(-1) for life in each], 0)
         for method, each in lives.items()
@@ -215,9 +152,97 @@ def report(folder: Path, config: Config, lives: Lives) -> str:
             for m, each in sums.items()
         },
     }
-    write_atomically(folder / "summary.md", "\n".join(text) + "\n")
+    write_atomically(folder / "summary.md", text + "\n")
     write_atomically(folder / "summary.json", to_json_text(results))
-    return "\n".join(text)
+    return text
+
+
+def _about(config: Config) -> list[str]:
+    orders = "; ".join(" ".join(config.order(seed)) for seed in range(config.seeds))
+    return [
+        f"# Learning one task set after the other, preset {config.preset}",
+        "",
+        f"{config.seeds} seeds; {config.steps:,} steps an update, at most {config.updates} updates "
+        f"on a set. A set is cleared when {100 * config.cleared:.0f} % of {config.streams} new "
+        f"streams with frozen weights are, in {config.budget:,} steps: {config.threshold} "
+        f"instances solved in a row. This is tried after every update. Orders: {orders}.",
+        "",
+    ]
+
+
+def _steps_section(config: Config, lives: Lives) -> list[str]:
+    return [
+        "## A. Steps of training until cleared",
+        "",
+        "Medians over seeds; in brackets the share of seeds that cleared the set, where not all.",
+        "",
+        *_table(
+            ["task set", *lives],
+            [
+                [name, *(_steps_cell(each, name) for each in lives.values())]
+                for name in config.task_sets
+            ],
+        ),
+    ]
+
+
+def _transfer_section(transfers: Mapping[Method, Mapping[str, Transfer]]) -> list[str]:
+    text = [
+        "## B. What the sets before are worth",
+        "",
+        "Times fewer steps on a target after the sets before it than from new weights: geometric "
+        "means over seeds with intervals of 95 %; `inclusive` counts the steps on the sets before, "
+        "too.",
+        "",
+    ]
+    for method, found in transfers.items():
+        cells = [
+            [
+                name,
+                f"{x.mean:.2f} [{x.low:.2f}, {x.high:.2f}]",
+                f"{x.p:.3f}",
+                f"{x.inclusive:.2f}",
+                f"{x.censored[0]}, {x.censored[1]} of {x.pairs}",
+            ]
+            for name, x in found.items()
+        ]
+        head = [method, "times faster", "sign test p", "inclusive", "not cleared: anew, after"]
+        gradual = bool(found) and learns_gradually(list(found.values()))
+        verdict = "holds" if gradual else "is not shown"
+        text += [*_table(head, cells), f"{method}: gradual learning {verdict}.", ""]
+    return text
+
+
+def _retention_section(config: Config, kept: Mapping[Method, Mapping[str, Retention]]) -> list[str]:
+    rows = [
+        [name, *(_kept_cell(each.get(name)) for each in kept.values())]
+        for name in config.task_sets
+        if any(name in each for each in kept.values())
+    ]
+    return [
+        "## C. What is kept",
+        "",
+        "Steps of a stream with frozen weights until a set is cleared, right after it was learnt "
+        "over those at the end of the life (1: nothing is lost), with intervals of 95 % over "
+        "seeds; `lost`: seeds that do not clear it again.",
+        "",
+        *_table(["task set", *kept], rows),
+    ]
+
+
+def _matrix_section(sums: Mapping[Method, Sums]) -> list[str]:
+    head = ["", "skill at the end", "backward transfer", "forgetting", "forward transfer"]
+    return [
+        "## The matrix of skills",
+        "",
+        "Skill is the share of instances solved with frozen weights. Backward transfer: change "
+        "from when a set was learnt to the end. Forgetting: best skill since then, less that at "
+        "the end. Forward transfer: skill just before a set is learnt, less that before the first. "
+        "Means over sets, with intervals of 95 % over seeds.",
+        "",
+        *_table(head, [[method, *map(_in_full, each)] for method, each in sums.items()]),
+        "![skill in every task set, after every task set](figures/matrix.png)",
+    ]
 
 
 def _kept_cell(found: Retention | None) -> str:

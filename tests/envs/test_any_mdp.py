@@ -11,7 +11,7 @@ import pytest
 import gpicljax
 from gpicljax.agents.acting import optimal_agent, random_agent
 from gpicljax.environment import action_values
-from gpicljax.envs import any_mdp
+from gpicljax.envs import _random_tables
 from gpicljax.evaluation.returns import returns_of, single_trial_batch
 from gpicljax.rollout import play, start_rollout
 from gpicljax.wrappers import WithOptimalActions
@@ -112,7 +112,7 @@ def test_tables_are_chances_of_states_that_exist():
 
 def test_a_table_is_solved_as_by_value_iteration():
     tasks, model = jax.tree.map(lambda x: x[:20], sampled()[1:])
-    table = any_mdp._Table(
+    table = _random_tables.Table(
         chances=jnp.where(tasks.over[:, :, None, None], 0, model.chance),
         start=tasks.start,
         **{
@@ -121,8 +121,8 @@ def test_a_table_is_solved_as_by_value_iteration():
         },
     )
     none = jnp.zeros_like(tasks.leaving)
-    solve = jax.jit(jax.vmap(lambda t, v: any_mdp._best_values(t, v, 0.95, 8)))
-    even = jax.jit(jax.vmap(lambda t: any_mdp._values_of(t, jnp.full((16, 5), 0.2), 0.95)))
+    solve = jax.jit(jax.vmap(lambda t, v: _random_tables.best_values(t, v, 0.95, 8)))
+    even = jax.jit(jax.vmap(lambda t: _random_tables.values_of(t, jnp.full((16, 5), 0.2), 0.95)))
     for mine, at_random in (solve(table, none), False), (even(table), True):
         iterated = jax.vmap(functools.partial(action_values, discount=0.95, at_random=at_random))(
             model

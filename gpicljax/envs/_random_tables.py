@@ -136,7 +136,7 @@ def best_values(table: Table, values: jax.Array, discount: Any, rounds: int) -> 
 
 
 def dtype_of(params: Params) -> Any:
-    """JAX's float type, or that of params."""
+    """The type of the numbers of a distribution: JAX's default float type."""
     return jnp.asarray(params.forward).dtype
 
 

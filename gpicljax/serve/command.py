@@ -154,77 +154,109 @@ def serve(
       ...     budgets = {"steps": 1_000_000, "seconds": 86_400}
       ...     return serve(key, vec, learners, begin=learners.greet, **budgets)
     """
-    account = Account(vec.num_envs)
-    written = time.monotonic()
-    noted, told = [False] * vec.num_envs, [False] * vec.num_envs
+    session = _Session(vec, learners, steps, seconds, results, begin)
+    session.write()
+    try:
+        host_play(key, vec, session, max_steps=steps, keep=lambda _: (), batch_of=session.batch_of)
+        session.tell(range(vec.num_envs))
+    finally:
+        session.write()
+    return session.account.summary()
 
-    def write() -> None:
-        if results is not None:
+
+class _Session:
+    """Remote learners as one `HostAgent`, with what is noted and told of their streams.
+
+    Args:
+      vec: see `serve`, as for the rest.
+      learners: likewise.
+      steps: likewise.
+      seconds: likewise.
+      results: likewise.
+      begin: likewise.
+    """
+
+    def __init__(
+        self,
+        vec: VectorEnv,
+        learners: RemoteLearners,
+        steps: int,
+        seconds: float | None,
+        results: Path | None,
+        begin: Callable[[], None],
+    ) -> None:
+        """Nothing is compiled yet."""
+        self.account = Account(vec.num_envs)
+        self._learners, self._steps, self._seconds = learners, steps, seconds
+        self._results, self._begin = results, begin
+        self._written = time.monotonic()
+        self._noted, self._told = [False] * vec.num_envs, [False] * vec.num_envs
+        self._batch: AheadBatch | None = None
+
+    def write(self) -> None:
+        """Brings the file up to date."""
+        self._written = time.monotonic()
+        if self._results is not None:
             try:
-                write_atomically(results, to_json_text(account.summary()))
+                write_atomically(self._results, to_json_text(self.account.summary()))
             except OSError as error:
-                print(f"warning: {results} was not written: {error}", file=sys.stderr)
+                print(f"warning: {self._results} was not written: {error}", file=sys.stderr)
 
-    def ready() -> None:
-        begin()
-        account.start()
+    def batch_of(self, vec: VectorEnv, keep: Keep) -> AheadBatch:
+        """The batch that is played; once it is compiled, learners may connect."""
 
-    batches: list[AheadBatch] = []
+        def ready() -> None:
+            self._begin()
+            self.account.start()
 
-    def batch_of(vec: VectorEnv, keep: Keep) -> AheadBatch:
-        batches.append(AheadBatch(vec, keep, SILENCE, ready))
-        return batches[0]
+        self._batch = AheadBatch(vec, keep, SILENCE, ready)
+        return self._batch
 
-    def note(i: int, seen: TimeStep) -> None:
-        if not noted[i]:
-            account.note(i, seen.reward, seen.info)
-            noted[i] = True
+    def _note(self, i: int, seen: TimeStep) -> None:
+        if not self._noted[i]:
+            self.account.note(i, seen.reward, seen.info)
+            self._noted[i] = True
 
-    def tell(some: Iterable[int]) -> None:
+    def tell(self, some: Iterable[int]) -> None:
         """Tells those of some learners that were not told yet that their streams have ended."""
-        for i in (i for i in some if not told[i]):
-            seen, told[i] = batches[0].instances[i].moment.timestep, True
-            note(i, seen)
-            account.end(i, THROUGH, TERMINATED if seen.terminated else TRUNCATED)
-            learners.end(i, seen.reward, account.why[i] or account.ended[i])
+        assert self._batch is not None
+        for i in (i for i in some if not self._told[i]):
+            seen, self._told[i] = self._batch.instances[i].moment.timestep, True
+            self._note(i, seen)
+            self.account.end(i, THROUGH, TERMINATED if seen.terminated else TRUNCATED)
+            why = self.account.why[i] or self.account.ended[i]
+            self._learners.end(i, seen.reward, why)
 
-    def agent(moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
-        nonlocal written
-        tell(set(range(vec.num_envs)) - set(moments))
+    def _over(self) -> str | None:
+        """Why the whole run ends now, if it does."""
+        if self._learners.stop.signal:
+            return f"stopped by {self._learners.stop.signal.name}"
+        overtime = self._seconds is not None and self.account.seconds > self._seconds
+        return OVERTIME if overtime else None
+
+    def __call__(self, moments: Mapping[int, ActionRequest]) -> dict[int, Any]:
+        """See `rollout.HostAgent`."""
+        self.tell(set(range(len(self._told))) - set(moments))
         for i, moment in moments.items():
-            note(i, moment.timestep)
-        over = None
-        if learners.stop.signal:
-            over = f"stopped by {learners.stop.signal.name}"
-        elif seconds is not None and account.seconds > seconds:
-            over = OVERTIME
-        if over is not None:
+            self._note(i, moment.timestep)
+        if (over := self._over()) is not None:
             for i in moments:
-                account.end(i, over)
+                self.account.end(i, over)
             return dict.fromkeys(moments, GIVE_UP)
-        if spent := [i for i in moments if learners.steps[i] >= steps]:
+        if spent := [i for i in moments if self._learners.steps[i] >= self._steps]:
             for i in spent:
-                account.end(i, THROUGH, f"{steps:,} steps are done")
+                self.account.end(i, THROUGH, f"{self._steps:,} steps are done")
             return dict.fromkeys(spent, GIVE_UP)
-        if time.monotonic() - written > _EVERY:
-            written = time.monotonic()
-            write()
-        answers = learners(moments)
+        if time.monotonic() - self._written > _EVERY:
+            self.write()
+        answers = self._learners(moments)
         for i, action in answers.items():
             if action == GIVE_UP:
-                account.end(i, learners.left[i])
+                self.account.end(i, self._learners.left[i])
             else:
-                account.act(i)
-                noted[i] = False
+                self.account.act(i)
+                self._noted[i] = False
         return answers
-
-    write()
-    try:
-        host_play(key, vec, agent, max_steps=steps, keep=lambda _: (), batch_of=batch_of)
-        tell(range(vec.num_envs))
-    finally:
-        write()
-    return account.summary()
 
 
 def check_results(path: Path) -> None:

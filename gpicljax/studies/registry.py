@@ -35,7 +35,11 @@ _SYSTEMS = {
         "in_context_rl_train",
     ),
     "mental_modelling": ("mental_modelling",),
-    "gradual_learning": ("gradual_learning", "gradual_learning_lifelong"),
+    "gradual_learning": (
+        "gradual_learning",
+        "gradual_learning_lifelong",
+        "gradual_learning_online",
+    ),
 }
 
 STUDIES: dict[str, str] = {"train_agent": "gpicljax.studies.train_agent"} | {

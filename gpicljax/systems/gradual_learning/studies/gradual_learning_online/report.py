@@ -1,0 +1,108 @@
+"""The tables of `gradual_learning_online.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from gpicljax.evaluation.statistics import bootstrap_interval, mean_interval
+from gpicljax.runs.provenance import provenance
+from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import (
+    DEEP,
+    Config,
+    Method,
+)
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives import Lives
+
+NULL: Method = "suffix-predictor"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def _interval(samples: np.ndarray) -> str:
+    found = mean_interval(samples)
+    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def _median(steps: np.ndarray) -> str:
+    """The median over streams with its interval; streams that are not done count as longest."""
+    done = np.isfinite(steps)
+    if done.mean() <= 0.5:
+        return f"({done.sum()} of {len(done)})"
+    bounded = np.where(done, steps, 1e12)
+    low, high = bootstrap_interval(bounded, np.median, method="percentile")
+    end = "never" if high > 1e9 else f"{high:,.0f}"
+    share = "" if done.all() else f" ({done.sum()} of {len(done)})"
+    return f"{np.median(bounded):,.0f} [{low:,.0f}, {end}]{share}"
+
+
+def report(folder: Path, config: Config, lives: Mapping[Method, Lives]) -> str:
+    """Writes the tables and the numbers behind them; returns the tables."""
+    text = [
+        f"# Learning online on byte streams, preset {config.preset}",
+        "",
+        f"{config.seeds} streams ({config.deep_seeds} of recurrent-ppo and r2d2) of "
+        f"{' '.join(config.curriculum)}, in this order; {config.threshold} instances solved in a "
+        "row clear a task set. Every stream is one life that begins with new weights. The streams "
+        "are the same for all methods but recurrent-ppo and r2d2.",
+        "",
+        "## Task sets cleared after so many steps",
+        "",
+        "Means over streams with t-intervals of 95 %.",
+        "",
+    ]
+    rows = []
+    for method, found in lives.items():
+        counted = [steps for steps in config.checkpoints if steps <= found.budget]
+        cells = [_interval(found.cleared(steps)) for steps in counted]
+        rows.append([method, *cells, *[""] * (len(config.checkpoints) - len(cells))])
+    text += _table(["", *(f"{steps:,}" for steps in config.checkpoints)], rows)
+    if NULL in lives:
+        text += [
+            "## Task sets more than the suffix predictor",
+            "",
+            "Paired by stream: means of the differences with t-intervals of 95 %.",
+            "",
+        ]
+        rows = []
+        for method, found in lives.items():
+            if method != NULL and method not in DEEP:
+                apart = [
+                    _interval(found.cleared(steps) - lives[NULL].cleared(steps))
+                    for steps in config.checkpoints
+                ]
+                rows.append([method, *apart])
+        text += _table(["", *(f"{steps:,}" for steps in config.checkpoints)], rows)
+    text += [
+        "## Steps until cleared, from the beginning of the stream",
+        "",
+        "Medians over streams with bootstrap intervals of 95 %; in brackets the streams that "
+        "cleared the task set, where not all did. A stream that did not counts as longest.",
+        "",
+    ]
+    cells = [
+        [name, *(_median(found.finished[:, place]) for found in lives.values())]
+        for place, name in enumerate(config.curriculum)
+    ]
+    text += _table(["task set", *lives], cells)
+    origin = provenance()
+    commit = "none" if origin["git"] is None else origin["git"]["commit"]
+    modified = origin["git"] is not None and origin["git"]["modified"]
+    text += [
+        "## Where this comes from",
+        "",
+        "- versions: " + ", ".join(f"{name} {v}" for name, v in origin["versions"].items()),
+        f"- commit: {commit}{' (modified)' if modified else ''}",
+        f"- date: {origin['date']}",
+        f"- command: `{origin['command']}`",
+    ]
+    numbers = {method: found.finished.tolist() for method, found in lives.items()}
+    write_atomically(folder / "summary.md", "\n".join(text) + "\n")
+    write_atomically(folder / "summary.json", to_json_text({"finished": numbers, **origin}))
+    return "\n".join(text)

@@ -1,0 +1,87 @@
+"""An agent that learns while it plays: what it learns, its controls, and the study's tables."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from gpicljax.interface import TimeStep
+from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
+from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
+from gpicljax.systems.gradual_learning.measures.streams import play_streams, streams_of
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online import program
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import Config
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online.learner import (
+    LearnerConfig,
+    online_learner,
+)
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives import Lives
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online.report import report
+
+
+def played(learner, names, horizon, streams=4):
+    curriculum = Curriculum(names)
+    env = ByteStream(max_tasks=len(names), families=curriculum.families)
+    tasks = streams_of(jax.random.key(5), env, [curriculum] * streams, horizon)
+    agent = online_learner(learner)
+    return play_streams(jax.random.key(6), env, agent, (), tasks, horizon)
+
+
+def test_it_clears_task_sets_and_with_frozen_weights_none():
+    names, learner = ("micro1", "micro4"), LearnerConfig(memory=128)
+    assert np.asarray(played(learner, names, 1_200).cleared).tolist() == [2, 2, 2, 2]
+    frozen = dataclasses.replace(learner, learning_rate=0.0)
+    assert np.asarray(played(frozen, names, 1_200).cleared).tolist() == [0, 0, 0, 0]
+
+
+def test_a_new_stream_begins_anew_and_streams_do_not_depend_on_one_another():
+    agent = online_learner(LearnerConfig(memory=32, replay=2))
+    act = jax.jit(agent.act)
+    keys = jax.random.split(jax.random.key(7), 2)
+
+    def heard(byte, reward, starts):
+        no, starts = np.zeros(2, bool), np.array(starts)
+        byte, reward = np.full(2, byte, np.int32), np.full(2, reward, np.float32)
+        return TimeStep(byte, reward, no, no, starts, starts, {})
+
+    carry = agent.initial_carry(2)
+    for step in range(6):
+        _, _, carry = act(keys, (), carry, heard(65 + step, -1.0, [step == 0] * 2))
+    assert np.asarray(carry.weights).any(axis=(1, 2)).all()
+    say, _, after = act(keys, (), carry, heard(80, 0.0, [True, False]))
+    fresh_say, _, fresh = act(keys, (), agent.initial_carry(2), heard(80, 0.0, [True, True]))
+    gone_on_say, _, gone_on = act(keys, (), carry, heard(80, 0.0, [False, False]))
+    assert say.tolist() == [int(fresh_say[0]), int(gone_on_say[1])]
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[0], b[0]), after, fresh)
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1], b[1]), after, gone_on)
+
+
+def test_the_tables_count_what_streams_cleared(tmp_path):
+    config = Config(seeds=2, curriculum=("micro1", "micro4"), checkpoints=(100, 200), budget=200)
+    ours = Lives(np.array([[50.0, 150.0], [90.0, np.inf]]), 200)
+    null = Lives(np.array([[150.0, np.inf], [90.0, 190.0]]), 200)
+    assert ours.cleared(100).tolist() == [1, 1] and ours.cleared(200).tolist() == [2, 1]
+    text = report(tmp_path, config, {"online": ours, "suffix-predictor": null})
+    assert "| online | 1.00 [1.00, 1.00] | 1.50" in text and "(1 of 2)" in text
+    assert (tmp_path / "summary.json").exists()
+
+
+def test_a_run_is_written_and_not_written_over(tmp_path, capsys):
+    flags = [f"--runs-dir={tmp_path}", "--seeds=2", "--budget=60", "--checkpoints=60"]
+    flags += ["--curriculum", "micro1", "--methods", "frozen", "--learner.memory=32"]
+    assert program.main([*flags, "--dry-run"]) == {}
+    found = program.main(flags)
+    assert found["frozen"].finished.shape == (2, 1)
+    with pytest.raises(SystemExit):
+        program.main(flags)
+    assert "--overwrite" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [({"curriculum": ("micro99",)}, "curriculum"), ({"methods": ("online", "online")}, "methods")],
+)
+def test_what_cannot_be_played_is_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(Config(), **fields).validate()

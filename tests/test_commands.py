@@ -104,6 +104,7 @@ NOT_RUN = {
     "python experiments/mental_modelling.py --llm": "asks a language model",
     "python experiments/mental_modelling.py": "an hour; a results page has its outcome",
     "python experiments/gradual_learning_lifelong.py": "tests/systems/gradual_learning lives some",
+    "python experiments/gradual_learning_online.py": "tests/systems/gradual_learning plays some",
     "python experiments/gradual_learning.py": "an hour and more; results pages have the outcomes",
     "python experiments/maze_world.py": "half an hour and more; results pages have the outcomes",
     "python experiments/maze_world_data.py --out": "tests/systems/maze_world collects a small set",

@@ -357,7 +357,8 @@ def test_tuned_settings_are_consistent(env_id, algo):
     program = train_agent.build(config)
     each, chunks = config.chunks(program.observations)
     assert chunks >= 2 and (
-        env_id in GOALS or env_id.startswith(("Bandit", "Fetch", "Bernoulli", "Gaussian"))
+        env_id in GOALS
+        or env_id.startswith(("Bandit", "Fetch", "Bernoulli", "Contextual", "Gaussian"))
     )
     assert train_agent_report.goal(config) == GOALS.get(env_id)
     # Nothing is lost to rounding up.

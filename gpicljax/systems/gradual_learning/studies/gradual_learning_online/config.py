@@ -48,7 +48,7 @@ class Config(RunConfig):
     deep_budget: Count = 20_000
     deep_seeds: Annotated[int, Range(2)] = 4
     threshold: Count = 5
-    checkpoints: tuple[int, ...] = (500, 1_000, 1_500, 2_000, 5_000, 10_000, 20_000, 50_000)
+    checkpoints: tuple[Count, ...] = (500, 1_000, 1_500, 2_000, 5_000, 10_000, 20_000, 50_000)
     learner: LearnerConfig = LearnerConfig()
 
     def validate(self) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpicljax.runs.config_json import to_json
 from gpicljax.runs.distributed import log_once
 from gpicljax.runtime import check_config, enable_compilation_cache, parse
 from gpicljax.runtime.failures import failures_reported
@@ -59,13 +59,13 @@ def main(argv: list[str] | None = None) -> dict[Method, list[Life]]:
 
 def _same_run(config: Config, folder: Path) -> None:
     """Notes what the run is, or refuses another one in its folder."""
-    told = {k: v for k, v in dataclasses.asdict(config).items() if k not in _WAYS}
-    text = json.dumps(told, indent=1, default=str)
+    told = {name: value for name, value in to_json(config).items() if name not in _WAYS}
     path = folder / "config.json"
-    known = path.read_text(encoding="utf-8") if path.exists() else text
-    accepted = "a run with the same flags, another --name, or --overwrite"
-    check_config(known == text, "name", str(folder), accepted)
-    write_atomically(path, text)
+    if path.exists():
+        known = json.loads(path.read_text(encoding="utf-8"))
+        accepted = "a run with the same flags, another --name, or --overwrite"
+        check_config(known == told, "name", str(folder), accepted)
+    write_atomically(path, to_json_text(told))
 
 
 def _lives(config: Config, folder: Path) -> Iterator[tuple[Method, Life]]:

@@ -103,12 +103,14 @@ def retentions_of(lives: Sequence[Life]) -> dict[str, Retention]:
     return found
 
 
-def _in_full(interval: Interval, digits: int = 2) -> str:
+def in_full(interval: Interval, digits: int = 2) -> str:
+    """A mean with its interval, where there is one."""
     mean, low, high = (f"{x:.{digits}f}" for x in (interval.mean, interval.low, interval.high))
     return mean if np.isnan(interval.low) else f"{mean} [{low}, {high}]"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table in Markdown, and an empty line."""
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
@@ -176,7 +178,7 @@ def _steps_section(config: Config, lives: Lives) -> list[str]:
         "",
         "Medians over seeds; in brackets the share of seeds that cleared the set, where not all.",
         "",
-        *_table(
+        *table_lines(
             ["task set", *lives],
             [
                 [name, *(_steps_cell(each, name) for each in lives.values())]
@@ -209,7 +211,7 @@ def _transfer_section(transfers: Mapping[Method, Mapping[str, Transfer]]) -> lis
         head = [method, "times faster", "sign test p", "inclusive", "not cleared: anew, after"]
         gradual = bool(found) and learns_gradually(list(found.values()))
         verdict = "holds" if gradual else "is not shown"
-        text += [*_table(head, cells), f"{method}: gradual learning {verdict}.", ""]
+        text += [*table_lines(head, cells), f"{method}: gradual learning {verdict}.", ""]
     return text
 
 
@@ -226,7 +228,7 @@ def _retention_section(config: Config, kept: Mapping[Method, Mapping[str, Retent
         "over those at the end of the life (1: nothing is lost), with intervals of 95 % over "
         "seeds; `lost`: seeds that do not clear it again.",
         "",
-        *_table(["task set", *kept], rows),
+        *table_lines(["task set", *kept], rows),
     ]
 
 
@@ -240,7 +242,7 @@ def _matrix_section(sums: Mapping[Method, Sums]) -> list[str]:
         "the end. Forward transfer: skill just before a set is learnt, less that before the first. "
         "Means over sets, with intervals of 95 % over seeds.",
         "",
-        *_table(head, [[method, *map(_in_full, each)] for method, each in sums.items()]),
+        *table_lines(head, [[method, *map(in_full, each)] for method, each in sums.items()]),
         "![skill in every task set, after every task set](figures/matrix.png)",
     ]
 

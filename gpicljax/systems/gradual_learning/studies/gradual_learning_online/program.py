@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> dict[Method, Lives]:
         return {}
     enable_compilation_cache()
     folder = config.runs_dir / "gradual_learning_online" / config.run_name
-    if config.overwrite and folder.exists():
+    if config.overwrite and (folder / "summary.md").exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with failures_reported(LockedError, ValueError), contextlib.closing(exclusive(folder)):

@@ -10,6 +10,10 @@ import numpy as np
 from gpicljax.evaluation.statistics import bootstrap_interval, mean_interval
 from gpicljax.runs.provenance import provenance
 from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import (
+    in_full,
+    table_lines,
+)
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import (
     DEEP,
     Config,
@@ -18,16 +22,6 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config im
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives import Lives
 
 NULL: Method = "suffix-predictor"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
-
-
-def _interval(samples: np.ndarray) -> str:
-    found = mean_interval(samples)
-    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
 def _median(steps: np.ndarray) -> str:
@@ -60,9 +54,9 @@ def report(folder: Path, config: Config, lives: Mapping[Method, Lives]) -> str:
     rows = []
     for method, found in lives.items():
         counted = [steps for steps in config.checkpoints if steps <= found.budget]
-        cells = [_interval(found.cleared(steps)) for steps in counted]
+        cells = [in_full(mean_interval(found.cleared(steps))) for steps in counted]
         rows.append([method, *cells, *[""] * (len(config.checkpoints) - len(cells))])
-    text += _table(["", *(f"{steps:,}" for steps in config.checkpoints)], rows)
+    text += table_lines(["", *(f"{steps:,}" for steps in config.checkpoints)], rows)
     if NULL in lives:
         text += [
             "## Task sets more than the suffix predictor",
@@ -74,11 +68,11 @@ def report(folder: Path, config: Config, lives: Mapping[Method, Lives]) -> str:
         for method, found in lives.items():
             if method != NULL and method not in DEEP:
                 apart = [
-                    _interval(found.cleared(steps) - lives[NULL].cleared(steps))
+                    in_full(mean_interval(found.cleared(steps) - lives[NULL].cleared(steps)))
                     for steps in config.checkpoints
                 ]
                 rows.append([method, *apart])
-        text += _table(["", *(f"{steps:,}" for steps in config.checkpoints)], rows)
+        text += table_lines(["", *(f"{steps:,}" for steps in config.checkpoints)], rows)
     text += [
         "## Steps until cleared, from the beginning of the stream",
         "",
@@ -90,7 +84,7 @@ def report(folder: Path, config: Config, lives: Mapping[Method, Lives]) -> str:
         [name, *(_median(found.finished[:, place]) for found in lives.values())]
         for place, name in enumerate(config.curriculum)
     ]
-    text += _table(["task set", *lives], cells)
+    text += table_lines(["task set", *lives], cells)
     origin = provenance()
     commit = "none" if origin["git"] is None else origin["git"]["commit"]
     modified = origin["git"] is not None and origin["git"]["modified"]

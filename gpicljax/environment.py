@@ -166,17 +166,22 @@ def action_values(
     With `discount=1`, `tolerance=0` and `sweeps` the steps that are left, it is the expected sum
     of rewards until then.
 
+    A sweep's greatest and least change bound how much all later ones add. Where nothing ends, all
+    values soon grow by the same amount, and the rest of the discounted sum is added at once.
+
     Args:
       outcomes: what every action leads to.
       discount: of the episode's rewards; nothing follows an episode's end.
-      tolerance: largest change of a sweep after which it ends.
+      tolerance: largest difference between a sweep's changes after which it ends, or twice what
+        rounding leaves of the values; an end counts as a change of 0.
       sweeps: the most there are, an integer or `int32[]`.
       at_random: whether play goes on with uniformly random actions instead of the best ones.
 
     Returns:
       float `[S, A]`.
 
-    Source: Bellman (1957); Sutton & Barto (2018), section 4.4.
+    Source: Bellman (1957); Sutton & Barto (2018), section 4.4; the bounds: Puterman (1994),
+    section 6.6.3.
 
     Example:
       >>> one = jnp.ones((1, 2, 1))
@@ -186,19 +191,30 @@ def action_values(
     """
     expected = (outcomes.chance * outcomes.reward).sum(-1)
     onward = jnp.where(outcomes.over, 0, discount * outcomes.chance)
+    ends = (outcomes.over & (outcomes.chance > 0)).any() | (discount >= 1)
+    rest = discount / (1 - discount) if discount < 1 else 0.0
+    rounding = 2 * float(jnp.finfo(expected.dtype).eps) if tolerance else 0.0
 
     def sweep(values: jax.Array) -> jax.Array:
         following = values.mean(-1) if at_random else values.max(-1)
         return expected + (onward * following[outcomes.following]).sum(-1)
 
+    def changes(before: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The least and the greatest."""
+        none = jnp.where(ends, 0, (after - before)[0, 0])
+        return jnp.minimum((after - before).min(), none), jnp.maximum((after - before).max(), none)
+
     def unfinished(loop: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         before, after, count = loop
-        return (jnp.abs(after - before).max() > tolerance) & (count < sweeps)
+        least, most = changes(before, after)
+        close = jnp.maximum(tolerance, rounding * jnp.abs(after).max())
+        return (most - least > close) & (count < sweeps)
 
     loop = jnp.zeros_like(expected), sweep(jnp.zeros_like(expected)), jnp.ones((), jnp.int32)
-    return jax.lax.while_loop(
+    before, after, _ = jax.lax.while_loop(
         unfinished, lambda loop: (loop[1], sweep(loop[1]), loop[2] + 1), loop
-    )[1]
+    )
+    return after + rest * jnp.where(ends, 0, sum(changes(before, after)) / 2)
 
 
 class Environment(Generic[Params, Task, State]):

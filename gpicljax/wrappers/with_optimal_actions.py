@@ -61,7 +61,10 @@ class WithOptimalActions(OwnTasks):
 
     def _solved(self, task: ArrayTree) -> SolvedTask:
         values = action_values(self.env.transition_model(task), self.discount)
-        best = values >= values.max(-1, keepdims=True) - 1e-5
+        most = values.max(-1, keepdims=True)
+        # Actions that are as good as each other may differ by what rounding leaves of their values.
+        close = jnp.maximum(1e-5, 4 * jnp.finfo(values.dtype).eps * jnp.abs(most))
+        best = values >= most - close
         more = max((self.width or 0) - best.shape[1], 0)
         return SolvedTask(task, jnp.pad(best, ((0, 0), (0, more))))
 

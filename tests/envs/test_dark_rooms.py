@@ -93,6 +93,19 @@ def test_the_optimal_return_in_closed_form_is_that_of_value_iteration(env_id, pa
     assert (best == closed).all() and len(np.unique(closed)) > 1
 
 
+def test_values_without_an_end_need_few_sweeps(key):
+    env = gpicljax.make("DarkRoom-v0")
+    task = env.sample_task(key, env.default_params)
+
+    def solved(sweeps):
+        return action_values(env.transition_model(task), sweeps=sweeps)
+
+    few, many = (np.asarray(jax.jit(solved, static_argnums=0)(n)) for n in (40, 4_000))
+    np.testing.assert_allclose(few, many, rtol=1e-5)
+    # At the goal, which pays in every step, the value is that of 1 for ever.
+    assert few.max() == pytest.approx(100, rel=1e-5)
+
+
 @pytest.mark.parametrize("env_id", ["DarkRoom-v0", "KeyToDoor-v0"])
 def test_an_oracle_has_the_optimal_return_though_it_cannot_be_seen_what_is_held(env_id, key):
     env = WithOptimalActions(gpicljax.make(env_id, size=5))

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gpicljax.checks import check, check_array
 from gpicljax.evaluation.statistics import check_confidence, t_quantile
+from gpicljax.evaluation.tables import markdown_table
 
 Floats = NDArray[np.float64]
 Bins = int | Sequence[int] | None
@@ -108,8 +109,7 @@ class ICLProfile:
 
     def table(self) -> str:
         """The profile as a Markdown table."""
-        head = ["| measure | value | interval |", "|---|---|---|"]
-        return "\n".join(head + [f"| {name} | {value} | {i} |" for name, value, i in self.rows()])
+        return markdown_table(["measure", "value", "interval"], self.rows())
 
     def __str__(self) -> str:
         """The profile as aligned text, one line per measure."""

@@ -19,6 +19,7 @@ import tyro
 from gpicljax.checks import refusal
 from gpicljax.evaluation.icl import Estimate
 from gpicljax.evaluation.records import ICLRecord, icl_summary
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runs.command import plain
 from gpicljax.runs.progress import lenient_output
 from gpicljax.runs.run_directory import ICL
@@ -96,7 +97,7 @@ def profile_table(records: Sequence[ICLRecord]) -> str:
         *("system", "task", "agent", "measure", "context", "zero-shot", "asymptote", "potential"),
         *("horizon", "strongest null", "oracle", "share at the end", "overall", "wiped"),
     )
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    rows = []
     for record in records:
         found = icl_summary(record)
         star = "" if record.rows == "seeds" else " *"
@@ -117,9 +118,8 @@ def profile_table(records: Sequence[ICLRecord]) -> str:
             _value(found.wiped, "{:.1f}".format),
         ]
         # What files say may neither end a cell or a line nor reach the terminal as a command.
-        told = (plain(cell).replace("|", "/").replace("\n", " ") for cell in cells)
-        lines.append(f"| {' | '.join(told)} |")
-    return "\n".join(lines)
+        rows.append([plain(cell).replace("|", "/").replace("\n", " ") for cell in cells])
+    return markdown_table(columns, rows)
 
 
 def _share(found: Estimate, star: str) -> str:

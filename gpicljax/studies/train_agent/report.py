@@ -12,6 +12,7 @@ import numpy as np
 from gpicljax.evaluation.icl import ICLCurve, icl_curve
 from gpicljax.evaluation.returns import EpisodeReturns
 from gpicljax.evaluation.statistics import Interval, bootstrap_interval, mean_interval
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.play.replay import write_replay
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
@@ -116,33 +117,24 @@ def _said(interval: Interval) -> str:
 def table(outcome: RunResult) -> str:
     """Returns with intervals, of agents and nulls, how episodes ended, and every seed."""
     config = outcome.config
-    lines = [
-        "| agent | return | length | terminated / truncated / cut off, % |",
-        "|---|---|---|---|",
-    ]
+    head = ["agent", "return", "length", "terminated / truncated / cut off, %"]
+    rows, seeds = [], []
     for where, words in distributions(outcome).items():
         for i, (name, played, _) in enumerate(players(outcome, where)):
             ends = [100 * np.mean(x) for x in (played.terminated, played.truncated, played.cut)]
             if i < len(outcome.program.cells):
                 name = f"**{name}**" + (", greedy" if outcome.history else "")
-            lines.append(
-                f"| {name}{', on ' * bool(words)}{words} | "
-                f"{_said(mean_interval(seed_means(played)))} | "
-                f"{np.mean(played.lengths):,.1f} | {' / '.join(f'{x:.0f}' for x in ends)} |"
-            )
-    lines += [
-        "",
-        "| seed | mean return [95 % bootstrap interval over trials] | least | greatest |",
-        "|---|---|---|---|",
-    ]
+            said, length = _said(mean_interval(seed_means(played))), np.mean(played.lengths)
+            name += f"{', on ' * bool(words)}{words}"
+            rows.append([name, said, f"{length:,.1f}", " / ".join(f"{x:.0f}" for x in ends)])
     for i, cell in enumerate(outcome.program.cells):
         for seed, returns in enumerate(episodes(outcome, "greedy", i).returns):
             low, high = bootstrap_interval(_trials(config, returns))
-            lines.append(
-                f"| {f'{cell}, ' * bool(cell)}{seed} | {returns.mean():,.2f} "
-                f"[{low:,.2f}, {high:,.2f}] | {returns.min():,.2f} | {returns.max():,.2f} |"
-            )
-    return "\n".join(lines)
+            mean = f"{returns.mean():,.2f} [{low:,.2f}, {high:,.2f}]"
+            ends = f"{returns.min():,.2f}", f"{returns.max():,.2f}"
+            seeds.append([f"{f'{cell}, ' * bool(cell)}{seed}", mean, *ends])
+    told = ["seed", "mean return [95 % bootstrap interval over trials]", "least", "greatest"]
+    return "\n\n".join([markdown_table(head, rows), markdown_table(told, seeds)])
 
 
 def _trials(config: Any, returns: np.ndarray) -> np.ndarray:

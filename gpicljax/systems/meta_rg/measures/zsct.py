@@ -16,6 +16,7 @@ from gpicljax.evaluation.statistics import (
     mean_interval,
     welch_test_from_stats,
 )
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.systems.meta_rg.measures.accuracy import PhaseAccuracy, checked_games, phase_accuracy
 
 Verdict = Literal["supported", "contradicted", "undecided"]
@@ -129,18 +130,14 @@ def hypothesis_tests(
 
 def hypothesis_table(rows: tuple[HypothesisRow, ...]) -> str:
     """Rows of `hypothesis_tests` as a Markdown table; differences in percentage points."""
-    lines = [
-        "| hypothesis | cells | change | difference (points) | t | dof | p (Holm) | verdict |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    head = ["hypothesis", "cells", "change", "difference (points)", "t", "dof", "p (Holm)"]
+    shown = []
     for row in rows:
         name = "1: falls with O" if row.hypothesis == 1 else "2: grows with S"
         change = row.change + (" (extremes)" if row.extreme else "")
-        lines.append(
-            f"| {name} | {row.fixed} | {change} | {100 * row.difference:+.1f} | {row.test.t:.2f} "
-            f"| {row.test.dof:.1f} | {_p_value(row.p_adjusted)} | {row.verdict} |"
-        )
-    return "\n".join(lines)
+        test = f"{row.test.t:.2f}", f"{row.test.dof:.1f}", _p_value(row.p_adjusted)
+        shown.append([name, row.fixed, change, f"{100 * row.difference:+.1f}", *test, row.verdict])
+    return markdown_table([*head, "verdict"], shown)
 
 
 def _compare(

@@ -12,6 +12,7 @@ import numpy as np
 from gpicljax.evaluation.icl import icl_curve, icl_profile
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.systems.in_context_rl.measures import (
@@ -126,7 +127,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     names += ["suffix failures", "least action", *(["invalid"] if told else [])]
     asked = any(row["usage"] is not None for row in rows)
     shown = [*names, *(["tokens"] if asked else [])]
-    lines = [f"| {' | '.join(shown)} |", "|---" * len(shown) + "|"]
+    found = []
     for row in rows:
         regret = row["regret"]
         regret = "" if regret is None or np.isnan(regret.mean) else cell(regret, 2)
@@ -138,8 +139,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         cells = [*cells, *numbers[6:]][: len(names)]
         if asked:
             cells.append("" if row["usage"] is None else f"{row['usage'].total:,}")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        found.append(cells)
+    return markdown_table(shown, found)
 
 
 def results_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

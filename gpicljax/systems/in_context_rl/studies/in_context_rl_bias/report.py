@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpicljax.evaluation.statistics import Interval
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.systems.in_context_rl.prompts.bias import AnswerBias
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import cell
@@ -36,9 +37,8 @@ def report(
         "",
         f"{repeats} answers of each variant. {LEGEND}",
         "",
-        f"| {' | '.join([*names, 'invalid'])} |",
-        "|---" * (len(names) + 1) + "|",
     ]
+    rows = []
     for (where, prompt), bias in found.items():
         cells = [
             where,
@@ -50,8 +50,8 @@ def report(
             cell(bias.first),
             f"{bias.invalid:.2f}",
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    text = "\n".join([*lines, "", spent])
+        rows.append(cells)
+    text = "\n".join([*lines, markdown_table([*names, "invalid"], rows), "", spent])
     results = {
         f"{where}, {prompt}": {
             name: dataclasses.asdict(value) if isinstance(value, Interval) else value

@@ -12,6 +12,7 @@ import numpy as np
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile, log_bins
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import mean_interval, ratio_interval
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.spaces import Box
@@ -127,11 +128,9 @@ def shown_table(results: Results, name: str) -> str:
     """How each model imitates and foresees along a demonstrator's episode."""
     each = results.shown[name]
     beside = "-" if results.densities_of_actions else "/"
-    lines = [
-        f"| model | L_pm by quarter | agrees, % | L_wm | L_z | full L_pm {beside} this "
-        "| full L_wm / this | full L_z / this |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    head = ["model", "L_pm by quarter", "agrees, %", "L_wm", "L_z", f"full L_pm {beside} this"]
+    head += ["full L_wm / this", "full L_z / this"]
+    rows = []
     for model, measured in each.items():
         cells = [
             quarters(measured.policy),
@@ -145,8 +144,8 @@ def shown_table(results: Results, name: str) -> str:
                 continue
             ours, theirs = (late(getattr(x, part)) for x in (each[FULL], measured))
             cells.append(compared(ours, theirs, results.densities_of_actions and part == "policy"))
-        lines.append(f"| {model} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append([model, *cells])
+    return markdown_table(head, rows)
 
 
 def density_table(results: Results) -> str:
@@ -154,45 +153,40 @@ def density_table(results: Results) -> str:
     others = [model for model in results.models if model != FULL]
     beside = "-" if results.densities_of_actions else "/"
     head = ["density", FULL, *others, *(f"full {beside} {model}" for model in others)]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    rows = []
     for density, each in sorted(results.densities.items()):
         nats = {model: late(measured.policy) for model, measured in each.items()}
         cells = [f"{nats[model].mean():.3f}" for model in (FULL, *others)]
         for model in others:
             cells.append(compared(nats[FULL], nats[model], results.densities_of_actions))
-        lines.append(f"| {density} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append([density, *cells])
+    return markdown_table(head, rows)
 
 
 def acted_table(results: Results, size: int) -> str:
     """The rewards of all agents in mazes of one size, and what is known beside them."""
     config = results.outcome.config
-    lines = [
-        f"| n = {size} | how | rewards | cells explored | agrees, % | own L_pm by quarter |",
-        "|---|---|---|---|---|---|",
-    ]
+    head = [f"n = {size}", "how", "rewards", "cells explored", "agrees, %", "own L_pm by quarter"]
+    rows = []
 
-    def row(agent: str, how: str, rewards: ArrayTree, pose: Any, more: str = "| | |") -> None:
+    def row(agent: str, how: str, rewards: ArrayTree, pose: Any, *more: str) -> None:
         earned = mean_interval(rewards.sum(-1).reshape(-1).astype(np.float64))
         ways = results.position(pose.reshape(-1, *pose.shape[-2:])).astype(np.int32)
         area = jax.vmap(lambda way: cells_visited(way, config.env_options["size"])[-1])
         cells = mean_interval(np.asarray(area(ways), np.float64))
         half = earned.high - earned.mean
-        lines.append(
-            f"| {agent} | {how} | {earned.mean:.2f} ± {half:.2f} | {cells.mean:.1f} {more}"
-        )
+        rows.append([agent, how, f"{earned.mean:.2f} ± {half:.2f}", f"{cells.mean:.1f}", *more])
 
     for how in config.acting:
         for model, acted in results.acted[size, how].items():
-            agrees = 100 * acted.agrees.mean()
-            more = f"| {agrees:.1f} | {quarters(acted.policy)} |"
-            row(model, how, acted.reward, acted.pose, more)
+            agrees = f"{100 * acted.agrees.mean():.1f}"
+            row(model, how, acted.reward, acted.pose, agrees, quarters(acted.policy))
     for rule in config.rules:
         for name in RULES:
             episode = results.rules[size, rule][name]
             rewards = results.outcome.program.more.earned(episode.reward)
             row(name, f"{rule} rule", rewards, episode.pose)
-    return "\n".join(lines)
+    return markdown_table(head, rows)
 
 
 def ahead_table(results: Results) -> str:
@@ -204,7 +198,7 @@ def ahead_table(results: Results) -> str:
     config = results.outcome.config
     steps = sorted({k for k in (1, 4, config.horizon) if k <= config.horizon})
     head = [f"k = {k}, after {mark}" for k in steps for mark in config.marks]
-    lines = ["| model | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
+    rows = []
     for model in results.models:
         cells = []
         for k in steps:
@@ -217,8 +211,8 @@ def ahead_table(results: Results) -> str:
                 lead = mean_interval(error - min(nulls, key=np.mean))
                 half = lead.high - lead.mean
                 cells.append(f"{error.mean():.4f} ({lead.mean:+.4f} ± {half:.4f})")
-        lines.append(f"| {model} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append([model, *cells])
+    return markdown_table(["model", *head], rows)
 
 
 # Figures -----------------------------------------------------------------------------------------

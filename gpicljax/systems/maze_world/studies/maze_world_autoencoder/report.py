@@ -8,6 +8,7 @@ import numpy as np
 
 from gpicljax.agents.autoencoder import DIVERGENCE, RECONSTRUCTION
 from gpicljax.evaluation.statistics import mean_interval
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.maze_world.figures.reconstructions import reconstruction_figure
@@ -52,22 +53,18 @@ def by_maze(values: np.ndarray) -> str:
 
 def table(outcome: RunResult, found: Unseen) -> str:
     """A row for each seed, and one for each null."""
-    lines = [
-        "| | error, mean over mazes | share of the mean image's | latents in use |",
-        "|---|---|---|---|",
-    ]
+    head = ["", "error, mean over mazes", "share of the mean image's", "latents in use"]
+    rows = []
     null = np.asarray(found.mean_image, np.float64).mean((1, 2))
     for seed in range(outcome.config.seeds):
         error = outcome.seeds(found.error)[seed]
         used = int((np.asarray(found.scale[seed]) > 0.1).sum())
-        lines.append(
-            f"| **autoencoder**, seed {seed} | {by_maze(error)} | {error.mean() / null[seed]:.3f} "
-            f"| {used} of {found.scale.shape[-1]} |"
-        )
+        name, share = f"**autoencoder**, seed {seed}", f"{error.mean() / null[seed]:.3f}"
+        rows.append([name, by_maze(error), share, f"{used} of {found.scale.shape[-1]}"])
     for name, values in (("frame before", found.frame_before), ("mean image", found.mean_image)):
         values = np.asarray(values, np.float64)
-        lines.append(f"| {name} | {by_maze(values[0])} | {values[0].mean() / null[0]:.3f} | |")
-    return "\n".join(lines)
+        rows.append([name, by_maze(values[0]), f"{values[0].mean() / null[0]:.3f}"])
+    return markdown_table(head, rows)
 
 
 def draw(outcome: RunResult, found: Unseen) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from gpicljax.evaluation.icl import ICLCurve, icl_curve, icl_profile, log_bins
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.play.replay import write_replay
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
@@ -228,11 +229,9 @@ def _said(interval: Interval) -> str:
 
 def table(seeds: Sequence[Mapping[str, Curves]]) -> str:
     """Nats at position 16 and at the end, beside the nulls' at the end."""
-    lines = [
-        "| language | position 16 | end | gained | unigram | best n-gram (tokens) "
-        "| softmax regression | mixture | floor |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    head = ["language", "position 16", "end", "gained", "unigram", "best n-gram (tokens)"]
+    head += ["softmax regression", "mixture", "floor"]
+    rows = []
     for name, first in seeds[0].items():
         early = np.asarray([at(seed[name].model, 16) for seed in seeds])
         last = np.asarray([late(seed[name].model) for seed in seeds])
@@ -241,8 +240,8 @@ def table(seeds: Sequence[Mapping[str, Curves]]) -> str:
         cells.append(f"{late(first.ngram):.3f} ({', '.join(map(str, first.orders))})")
         cells += [f"{late(x):.3f}" for x in (first.regression, first.mixture)]
         cells.append("" if first.floor is None else f"{late(first.floor):.3f}")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append([name, *cells])
+    return markdown_table(head, rows)
 
 
 def differences(seeds: Sequence[Mapping[str, Curves]], name: str) -> dict[str, Any]:
@@ -261,10 +260,10 @@ def difference_table(seeds: Sequence[Mapping[str, Curves]]) -> str:
     """The models minus the nulls."""
     rows = {name: differences(seeds, name) for name in seeds[0]}
     columns = list(next(iter(rows.values())))
-    lines = ["| language | " + " | ".join(columns) + " |", "|---" * (1 + len(columns)) + "|"]
-    for name, row in rows.items():
-        lines.append(f"| {name} | " + " | ".join(map(interval_in_words, row.values())) + " |")
-    return "\n".join(lines)
+    return markdown_table(
+        ["language", *columns],
+        [[name, *map(interval_in_words, row.values())] for name, row in rows.items()],
+    )
 
 
 def wrong_share(judged: np.ndarray) -> np.ndarray:
@@ -301,11 +300,9 @@ def demonstration_table(outcome: RunResult) -> str:
 
     The difference is that of shares of the same contexts, with a t-interval over contexts.
     """
-    lines = [
-        "| demonstration | context | items | wrong, % | n-gram (tokens): items | wrong, % "
-        "| difference, points | example |",
-        "|---" * 8 + "|",
-    ]
+    head = ["demonstration", "context", "items", "wrong, %", "n-gram (tokens): items", "wrong, %"]
+    head += ["difference, points", "example"]
+    rows = []
     for one in outcome.program.more.demonstrations:
         continued = outcome.measured.continued[one.name][outcome.sound]
         if not len(continued):
@@ -319,8 +316,8 @@ def demonstration_table(outcome: RunResult) -> str:
         cells[4] += f" ({', '.join(map(str, orders))})"
         cells.append(interval_in_words((apart.mean, apart.low, apart.high), 0))
         example = one.maps[0].decode(continued[0, 0])[:48].replace("\n", "/").replace("|", "/")
-        lines.append("| " + " | ".join([*cells, f"`{example}`"]) + " |")
-    return "\n".join(lines)
+        rows.append([*cells, f"`{example}`"])
+    return markdown_table(head, rows)
 
 
 def draw(

@@ -11,6 +11,7 @@ import numpy as np
 import tyro
 
 from gpicljax.evaluation.icl import ICLCurve
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.stored_runs import StoredRun, find_run, read_run
 from gpicljax.runtime.failures import failures_reported
@@ -76,21 +77,18 @@ def floors_agree(curves: Sequence[Languages], name: str) -> bool:
 def table(runs: Sequence[StoredRun], curves: Sequence[Languages]) -> str:
     """Each run's size, budget and nats over the last bin."""
     kinds = list(curves[0])
-    lines = [
-        "| run | model | parameters | tokens | tokens/s | " + " | ".join(kinds) + " |",
-        "|---" * (5 + len(kinds)) + "|",
-    ]
+    rows = []
     for run, languages in zip(runs, curves, strict=True):
         results = run.summary["results"]
         cells = [run.path.name, run.config["model"]["kind"]]
         cells += [f"{results[x]:,.0f}" for x in ("parameters", "tokens", "tokens_per_s")]
         cells += [f"{languages[kind]['model'].mean[-1]:.3f}" for kind in kinds]
-        lines.append("| " + " | ".join(cells) + " |")
+        rows.append(cells)
     for line in ("unigram", "adaptive n-gram", "softmax regression", "mixture", "floor"):
         ends = [curves[0][kind].get(line) for kind in kinds]
         cells = ["" if curve is None else f"{curve.mean[-1]:.3f}" for curve in ends]
-        lines.append(f"| {line} ({runs[0].path.name}'s) | | | | | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append([f"{line} ({runs[0].path.name}'s)", *[""] * 4, *cells])
+    return markdown_table(["run", "model", "parameters", "tokens", "tokens/s", *kinds], rows)
 
 
 def training_figure(runs: Sequence[StoredRun]) -> Figure:

@@ -12,6 +12,7 @@ import numpy as np
 from gpicljax.evaluation.icl import ICLCurve, ICLProfile, icl_curve, icl_profile
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
@@ -33,7 +34,13 @@ MEASURES = (
     "query by episode",
     "support by game",
 )
-COLUMNS = "query (games) | new targets | minimal pairs | query (episodes) | support (games)"
+COLUMNS = (
+    "query (games)",
+    "new targets",
+    "minimal pairs",
+    "query (episodes)",
+    "support (games)",
+)
 
 
 class Measures(NamedTuple):
@@ -112,25 +119,21 @@ def probed(games: Games) -> dict[str, np.ndarray]:
 
 def condition_table(results: Results, index: int) -> str:
     """One cell's agents and rules, side by side."""
-    lines = [
-        f"| listener | {COLUMNS} | query, seed by seed |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for condition in results.conditions:
         cells = [mean_interval(results.measure(condition, m, index)).percent for m in MEASURES]
         seeds = " ".join(f"{100 * x:.1f}" for x in results.measure(condition, MEASURES[0], index))
-        lines.append(f"| **R2D2**, {condition} | {' | '.join(cells)} | {seeds} |")
+        rows.append([f"**R2D2**, {condition}", *cells, seeds])
     for name, found in results.rules[results.cells[index]].items():
         query, support, new, minimal = ("" if math.isnan(x) else f"{100 * x:.1f}" for x in found)
-        lines.append(f"| {name} | {query} | {new} | {minimal} | | {support} | |")
-    return "\n".join(lines)
+        rows.append([name, query, new, minimal, "", support])
+    return markdown_table(["listener", *COLUMNS, "query, seed by seed"], rows)
 
 
 def minimal_pair_table(results: Results, index: int) -> str:
     """Accuracy on minimal pairs, by how many values the dimension has in which they differ."""
     values = range(2, results.outcome.config.game.max_values + 2)
-    lines = [f"| minimal pairs of V values | {' | '.join(map(str, values))} |"]
-    lines.append("|---" * (1 + len(values)) + "|")
+    rows = []
     for condition, games in results.outcome.measured.games.items():
         if condition.startswith("greedy"):
             cell = results.of_cell(games, index)
@@ -139,8 +142,8 @@ def minimal_pair_table(results: Results, index: int) -> str:
             counts = [query & (cell.minimal_pair[sound] == v) for v in values]
             shares = [correct[chosen].mean() if chosen.any() else math.nan for chosen in counts]
             row = ["" if math.isnan(x) else f"{100 * x:.1f}" for x in shares]
-            lines.append(f"| **R2D2**, {condition} | {' | '.join(row)} |")
-    return "\n".join(lines)
+            rows.append([f"**R2D2**, {condition}", *row])
+    return markdown_table(["minimal pairs of V values", *values], rows)
 
 
 def paper_table(results: Results) -> str:
@@ -151,10 +154,7 @@ def paper_table(results: Results) -> str:
         of = config.network.memory.upper()
         of = of if of in published.TABLE_2 else "LSTM"
         table, where = {(1, 1): published.TABLE_2[of]}, f"Table 2, {of}"
-    lines = [
-        f"| cell | paper ({where}) | ours, behaviour | ours, greedy |",
-        "|---|---|---|---|",
-    ]
+    rows = []
     for index, cell in enumerate(results.cells):
         theirs = table.get(cell)
         printed = "" if theirs is None else f"{100 * theirs.mean:.1f} ± {100 * theirs.std:.1f}"
@@ -162,8 +162,9 @@ def paper_table(results: Results) -> str:
             mean_interval(results.measure(condition, "query by episode", index)).percent
             for condition in ("behaviour (exploring actors)", "greedy")
         ]
-        lines.append(f"| {cell_name(cell)} | {printed} | {' | '.join(ours)} |")
-    return "\n".join(lines)
+        rows.append([cell_name(cell), printed, *ours])
+    head = ["cell", f"paper ({where})", "ours, behaviour", "ours, greedy"]
+    return markdown_table(head, rows)
 
 
 def hypotheses(results: Results) -> list[str]:

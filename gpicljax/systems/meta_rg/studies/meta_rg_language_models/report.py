@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.systems.meta_rg.measures.listening import Confusion
 from gpicljax.systems.meta_rg.measures.published import TABLE_4
@@ -40,9 +41,9 @@ def report(
         "rule is not trained: the nearest stimulus that it was shown, dimension by dimension, "
         "decides. It plays the same games.",
         "",
-        '| cell | accuracy | balanced | says "same" | not valid | always "same" | rule | games |',
-        "|---" * 8 + "|",
     ]
+    head = ["cell", "accuracy", "balanced", 'says "same"', "not valid", 'always "same"', "rule"]
+    rows = []
     for cell, seeds in found.items():
         invalid = [(c.same[2] + c.different[2]) / max(c.games, 1) for c in seeds]
         columns = [
@@ -52,8 +53,8 @@ def report(
         control = _percent([c.always_same for c in seeds])
         games = sum(c.games for c in seeds)
         rule = _percent([c.accuracy for c in nulls[cell]])
-        row = [cell, *columns, _percent(invalid), control, rule, str(games)]
-        lines.append(f"| {' | '.join(row)} |")
+        rows.append([cell, *columns, _percent(invalid), control, rule, games])
+    lines.append(markdown_table([*head, "games"], rows))
     lines += ["", spent] if spent else []
     lines += ["", "The paper's (accuracy alone, 5 seeds of 64 episodes):", ""]
     for (name, shots, samples), printed in TABLE_4.items():

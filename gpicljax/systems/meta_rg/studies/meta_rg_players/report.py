@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpicljax.evaluation.statistics import mean_interval, welch_test
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
@@ -80,36 +81,33 @@ class Results:
 
 def accuracy_table(results: Results) -> str:
     """Every cell and condition."""
-    lines = [
-        "| game | evaluated | query | support | query, seed by seed |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for index, cell in enumerate(results.cells):
         for name in results.conditions:
             query, support = results.query[name][index], results.support[name][index]
             seeds = " ".join(f"{100 * x:.1f}" for x in query)
-            means = " | ".join(mean_interval(x).percent for x in (query, support))
-            lines.append(f"| {cell} | {name} | {means} | {seeds} |")
+            means = (mean_interval(x).percent for x in (query, support))
+            rows.append([cell, name, *means, seeds])
     for cell, rules in results.outcome.host_measured.items():
         for name, found in rules.items():
-            shares = f"{100 * found.query:.1f} | {100 * found.support:.1f}"
-            lines.append(f"| {cell_name(cell)} | {name} | {shares} | |")
-    return "\n".join(lines)
+            shares = f"{100 * found.query:.1f}", f"{100 * found.support:.1f}"
+            rows.append([cell_name(cell), name, *shares])
+    return markdown_table(["game", "evaluated", "query", "support", "query, seed by seed"], rows)
 
 
 def language_table(results: Results) -> str:
     """Every cell's measures of compositionality, and what a new listener understands."""
     names = results.language
-    lines = [f"| game | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
-    for index, cell in enumerate(results.cells):
-        values = (mean_interval(found[index]).percent for found in names.values())
-        lines.append(f"| {cell} | {' | '.join(values)} |")
-    return "\n".join(lines)
+    rows = [
+        [cell, *(mean_interval(found[index]).percent for found in names.values())]
+        for index, cell in enumerate(results.cells)
+    ]
+    return markdown_table(["game", *names], rows)
 
 
 def paper_table(results: Results) -> str:
     """The paper's Table 1 beside what learning players reached in the same games, in %."""
-    lines = ["| game | measure | paper | ours | ours, frozen speaker |", "|---|---|---|---|---|"]
+    rows = []
     ours = {
         "zsct": results.query["greedy"],
         "ease_of_acquisition": results.language.get(ACQUISITION),
@@ -125,9 +123,8 @@ def paper_table(results: Results) -> str:
             for name in (cell, f"{cell}, frozen speaker")
             if name in results.cells
         ]
-        both += [""] * (2 - len(both))
-        lines.append(f"| {cell} | {measure.replace('_', ' ')} | {printed} | {' | '.join(both)} |")
-    return "\n".join(lines)
+        rows.append([cell, measure.replace("_", " "), printed, *both])
+    return markdown_table(["game", "measure", "paper", "ours", "ours, frozen speaker"], rows)
 
 
 def comparisons(results: Results) -> list[str]:

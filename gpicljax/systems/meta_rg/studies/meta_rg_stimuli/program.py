@@ -12,6 +12,7 @@ import numpy as np
 import gpicljax
 from gpicljax.checks import Count, Natural, Range
 from gpicljax.evaluation.statistics import mean_interval
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runtime import (
     Program,
     Report,
@@ -123,19 +124,17 @@ def report(outcome: RunResult) -> Report:
         "",
         f"In %, mean ± standard deviation over {config.structures} structures.",
         "",
-        f"| stimulus | O | stimuli measured | {' | '.join(MEASURES)} | paper |",
-        "|---" * (4 + len(MEASURES)) + "|",
     ]
-    results = {}
-    for (stimulus, samples, rows), found in outcome.host_measured.items():
+    results, rows = {}, []
+    for (stimulus, samples, limit), found in outcome.host_measured.items():
         each = [mean_interval(values) for values in found.values()]
-        words = " | ".join(f"{100 * x.mean:.1f} ± {100 * x.std:.1f}" for x in each)
-        count = "all" if rows == 0 else f"{rows:,}"
-        theirs = PAPER.get((stimulus, samples, rows), "")
-        lines.append(f"| {stimulus} | {samples} | {count} | {words} | {theirs} |")
+        words = [f"{100 * x.mean:.1f} ± {100 * x.std:.1f}" for x in each]
+        count = "all" if limit == 0 else f"{limit:,}"
+        rows.append([stimulus, samples, count, *words, PAPER.get((stimulus, samples, limit), "")])
         numbers = {name: values.tolist() for name, values in found.items()}
         results[f"{stimulus}, O = {samples}, {count}"] = numbers
-    return Report("\n".join(lines), results)
+    head = ["stimulus", "O", "stimuli measured", *MEASURES, "paper"]
+    return Report("\n".join([*lines, markdown_table(head, rows)]), results)
 
 
 PRESETS = {"quick": Config(), "disentanglement": Config(structures=100)}

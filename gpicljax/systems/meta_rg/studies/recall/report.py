@@ -9,6 +9,7 @@ import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve
 from gpicljax.evaluation.statistics import mean_interval
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.measures.recall import RecallAccuracy, recall_accuracy
@@ -32,21 +33,17 @@ def accuracies(outcome: RunResult) -> dict[str, RecallAccuracy]:
 
 def table(agents: dict[str, RecallAccuracy], rules: dict[str, RecallAccuracy]) -> str:
     """Rules and agents side by side, what a single stimulus is worth first: it is the null."""
-    lines = [
-        "| agent | second shot (games) | second shot (episodes) | first shot (games) | "
-        "second shot, seed by seed |",
-        "|---|---|---|---|---|",
-    ]
+    head = ["agent", "second shot (games)", "second shot (episodes)", "first shot (games)"]
+    rows = []
     for name in sorted(rules, key=lambda name: name != "single stimulus"):
         of = rules[name]
         each = of.second.by_game, of.second.by_episode, of.first.by_game
-        lines.append(f"| {name} | {' | '.join(f'{100 * float(x):.1f}' for x in each)} | |")
+        rows.append([name, *(f"{100 * float(x):.1f}" for x in each)])
     for name, of in agents.items():
         each = of.second.by_game, of.second.by_episode, of.first.by_game
-        cells = " | ".join(mean_interval(x).percent for x in each)
         seeds = " ".join(f"{100 * x:.1f}" for x in of.second.by_game)
-        lines.append(f"| **R2D2**, {name} | {cells} | {seeds} |")
-    return "\n".join(lines)
+        rows.append([f"**R2D2**, {name}", *(mean_interval(x).percent for x in each), seeds])
+    return markdown_table([*head, "second shot, seed by seed"], rows)
 
 
 def share_table(agents: dict[str, RecallAccuracy], rules: dict[str, RecallAccuracy]) -> str:
@@ -54,10 +51,9 @@ def share_table(agents: dict[str, RecallAccuracy], rules: dict[str, RecallAccura
     rows = {f"**R2D2**, {name}": of.by_share.mean(0) for name, of in agents.items()}
     rows |= {name: np.asarray(of.by_share) for name, of in rules.items()}
     bins = len(next(iter(rows.values())))
-    heads = " | ".join(f"{100 * i // bins} - {100 * (i + 1) // bins}" for i in range(bins))
-    lines = [f"| seen, % | {heads} |", "|---" * (bins + 1) + "|"]
-    lines += [f"| {n} | {' | '.join(f'{100 * x:.1f}' for x in row)} |" for n, row in rows.items()]
-    return "\n".join(lines)
+    heads = [f"{100 * i // bins} - {100 * (i + 1) // bins}" for i in range(bins)]
+    shown = [[name, *(f"{100 * x:.1f}" for x in row)] for name, row in rows.items()]
+    return markdown_table(["seen, %", *heads], shown)
 
 
 def draw(outcome: RunResult, agents: dict[str, RecallAccuracy]) -> None:

@@ -56,11 +56,14 @@ from gpicljax.networks.contract import Network, as_network
 from gpicljax.networks.experience import ExperienceSettings, experience_network
 from gpicljax.networks.language import LanguageModelSettings, language_model
 from gpicljax.networks.memories import MemoryKind, MemorySettings, width_of_head
+from gpicljax.networks.pointer import Pointer
 from gpicljax.networks.q_network import QNetwork, RecurrentQSettings, recurrent_q_network
 from gpicljax.spaces import Space
 from gpicljax.vector import VectorEnv
 
 Activation = Literal["relu", "tanh"]
+_SYMBOLIC = ("continuations", "pointers")
+"""Memories that are networks of their own, for symbols in and symbols out."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,14 +93,17 @@ class RecurrentSettings(MemorySettings):
     """A network with a memory, for a policy and its value.
 
     Attributes:
-      memory: kind of the memory, see `MemorySettings`. Two more kinds are networks of their own.
-        `"continuations"` (`networks.continuation`) is for symbols in and symbols out; `core` is
-        then the size of its projections, all heads together. `"tables"` (`networks.experience`) is
-        for whole trials of discrete tasks.
-      sizes: hidden sizes before the memory; for continuations, those of the layers that read it.
-      context: n, the number of events by which continuations are found.
+      memory: kind of the memory, see `MemorySettings`. Three more kinds are networks of their own.
+        `"continuations"` (`networks.continuation`) and `"pointers"` (`networks.pointer`) are for
+        symbols in and symbols out; `core` is then the size of their projections, all heads
+        together. `"tables"` (`networks.experience`) is for whole trials of discrete tasks.
+      sizes: hidden sizes before the memory; for continuations and pointers, those of the layers
+        that read it.
+      context: n, the number of events by which continuations are found, or that are seen without
+        pointing.
       following: m, the number of events in a continuation.
-      silence: the symbol whose steps are no events for continuations; None if all steps are events.
+      silence: the symbol whose steps are no events for continuations and pointers; None if all
+        steps are events.
       tables: sizes of the network with tables.
 
     Example:
@@ -107,7 +113,7 @@ class RecurrentSettings(MemorySettings):
       (8, 32)
     """
 
-    memory: MemoryKind | Literal["continuations", "tables"] = "lstm"  # pyright: ignore[reportIncompatibleVariableOverride]
+    memory: MemoryKind | Literal["continuations", "pointers", "tables"] = "lstm"  # pyright: ignore[reportIncompatibleVariableOverride]
     sizes: tuple[Size, ...] = (128,)
     context: Size = 4
     following: Size = 8
@@ -118,7 +124,7 @@ class RecurrentSettings(MemorySettings):
         check_fields(self)
         if self.memory == "tables":
             return
-        if self.memory != "continuations":
+        if self.memory not in _SYMBOLIC:
             return super().__post_init__()
         width_of_head(self.core, self.heads, "the projections")
 
@@ -126,29 +132,29 @@ class RecurrentSettings(MemorySettings):
         """The network, for members of these spaces."""
         if self.memory == "tables":
             return experience_network(observations, actions, self.tables)
-        if self.memory != "continuations":
+        if self.memory not in _SYMBOLIC:
             core = self.make(observations, actions)
             return as_network(RecurrentActorCritic(observations, actions, self.sizes, *core))
         both = observations, actions
         if not all(isinstance(space, spaces.Discrete) for space in both):
-            given = f"{observations} and {actions}"
-            raise ValueError(refusal("memory", f"continuations, for {given}", "Discrete for both"))
+            given = f"{self.memory}, for {observations} and {actions}"
+            raise ValueError(refusal("memory", given, "Discrete for both"))
         symbols, choices = (space.n for space in both if isinstance(space, spaces.Discrete))
         known = self.silence is None or 0 <= self.silence < symbols
         check(known, "silence", self.silence, f"None, or a symbol below {symbols}")
-        return as_network(
-            Continuation(
-                symbols,
-                choices,
-                context=self.context,
-                following=self.following,
-                silence=self.silence,
-                slots=self.slots,
-                heads=self.heads,
-                width=width_of_head(self.core, self.heads, "the projections"),
-                hidden=self.sizes,
-            )
-        )
+        sizes: dict[str, Any] = {
+            "context": self.context,
+            "silence": self.silence,
+            "slots": self.slots,
+            "heads": self.heads,
+            "width": width_of_head(self.core, self.heads, "the projections"),
+            "hidden": self.sizes,
+        }
+        if self.memory == "continuations":
+            return as_network(Continuation(symbols, choices, following=self.following, **sizes))
+        given = f"{symbols} symbols and {choices} actions"
+        check(symbols == choices, "memory", f"pointers, for {given}", "as many of both")
+        return as_network(Pointer(symbols, choices, **sizes))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -103,7 +103,7 @@ class Continuation(nn.Module):
 
     @property
     def _features(self) -> int:
-        symbol, action = (_bits(n).shape[1] for n in (self.symbols, self.choices))
+        symbol, action = (binary(n).shape[1] for n in (self.symbols, self.choices))
         return symbol + action + 1
 
     @property
@@ -273,8 +273,8 @@ class Continuation(nn.Module):
 
     def _seen(self, inputs: AgentInput) -> jax.Array:
         """The features of steps, `[..., F]`."""
-        symbol = jnp.asarray(_bits(self.symbols))[inputs.observation]
-        action = jnp.asarray(_bits(self.choices))[jnp.maximum(inputs.last_action, 0)]
+        symbol = jnp.asarray(binary(self.symbols))[inputs.observation]
+        action = jnp.asarray(binary(self.choices))[jnp.maximum(inputs.last_action, 0)]
         action = jnp.where((inputs.last_action >= 0)[..., None], action, 0)
         reward = inputs.last_reward[..., None]
         parts = [x.astype(jnp.result_type(float)) for x in (symbol, action, reward)]
@@ -330,7 +330,7 @@ class Continuation(nn.Module):
         hidden = self.torso(jnp.concatenate([*both, flat, some, sums], axis=-1))
         gates = self.gates(hidden)
         places = self._places
-        symbol, action = _bits(self.symbols), _bits(self.choices)
+        symbol, action = binary(self.symbols), binary(self.choices)
         bits = jnp.concatenate([flat, now], axis=-1)
         bits = bits.reshape(*bits.shape[:2], places, self._features)
         spelt = bits[..., : symbol.shape[1]], bits[..., symbol.shape[1] : -1]
@@ -349,7 +349,7 @@ class Continuation(nn.Module):
         return PolicyOutput(logits, self.value(hidden)[..., 0])
 
 
-def _bits(count: int) -> np.ndarray:
+def binary(count: int) -> np.ndarray:
     """The binary digits of so many numbers, as -1 and 1: `[count, digits]`."""
     digits = max(1, (count - 1).bit_length())
     return 2 * ((np.arange(count)[:, None] >> np.arange(digits)) & 1) - 1

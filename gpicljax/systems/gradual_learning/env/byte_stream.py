@@ -250,6 +250,10 @@ class ByteStream(Environment[Params, Task, State]):
         `("mapping",)` has micro1 to micro5.18.
       with_text: whether experts are told the question's text and an accepted answer.
       permuted: whether each stream permutes the bytes.
+      composition: of the operations of micro11 and micro12, and of micro16, micro19 and micro20,
+        which are made of them: whether a question has any operands; or, for training, those of
+        which no operation has a third; or, as a test, none but these, of which every part is known
+        from training (`slots.second_operands`).
 
     Source: the document of the General AI Challenge's first round, appendix A, and what is known of
     its reference environment.
@@ -269,6 +273,7 @@ class ByteStream(Environment[Params, Task, State]):
     families: tuple[str, ...] = FAMILIES[:3]
     with_text: bool = False
     permuted: bool = False
+    composition: Literal["all", "train", "test"] = "all"
 
     def __post_init__(self) -> None:
         if self.rules == "mended":  # the name in agents that were saved by earlier versions
@@ -501,7 +506,11 @@ class ByteStream(Environment[Params, Task, State]):
             keep=heard.keep & ~ended,
         )
         question = refilled(
-            self.corrected, self._families, self._due(after, task, heard), state.question
+            self.corrected,
+            self._families,
+            self.composition,
+            self._due(after, task, heard),
+            state.question,
         )
         byte, question, talk = interpreter.speak(pool, question, after.talk)
         time = state.time + 1

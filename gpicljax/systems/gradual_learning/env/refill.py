@@ -172,11 +172,11 @@ def _mapping(corrected: bool, due: Due, old: Question) -> Question:
     return _joined(due, old, before, told, mapping.ask(due.seed, due.task, due.number, corrected))
 
 
-def _sentences(corrected: bool, due: Due, old: Question) -> Question:
+def _sentences(composition: str, corrected: bool, due: Due, old: Question) -> Question:
     before, tells = sentences.before_feedback(old.style, due.correct)
     unfinished = old.style == tasks.GOOD_JOB_UNFINISHED
     told = jnp.where(tells, jnp.where(unfinished, 1, 2), 0)
-    asked = sentences.ask(due.seed, due.task, due.number, corrected)
+    asked = sentences.ask(due.seed, due.task, due.number, corrected, composition)
     return _joined(due, old, row_of(before), told, asked)
 
 
@@ -218,7 +218,7 @@ def _blocks(corrected: bool, due: Due, old: Question) -> Question:
     return _joined(due, old, row_of(before), told, asked)
 
 
-_MAKERS = {
+_MAKERS: dict[int, tuple[Callable[..., Question], int]] = {
     tasks.MAPPING: (_mapping, 16),
     tasks.SENTENCES: (_sentences, 128),
     tasks.MINI: (_mini, 512),
@@ -229,18 +229,24 @@ _MAKERS = {
 """Each family's generator, and N where about one stream in N needs a question per step."""
 
 
-def refilled(corrected: bool, families: tuple[int, ...], due: Due, old: Question) -> Question:
+def refilled(
+    corrected: bool, families: tuple[int, ...], composition: str, due: Due, old: Question
+) -> Question:
     """The question after what is due was put into it; only streams where anything is due pay."""
     kinds = np.zeros(len(_MAKERS), np.int32)
     kinds[list(families)] = 1 + np.arange(len(families))
     family = jnp.asarray(tasks.table(corrected)["family"])[due.task]
     kind = jnp.where(due.feedback | due.ask, jnp.asarray(kinds)[family], 0)
-    return _refiller(corrected, families)(kind, old, _packed(due), old)
+    return _refiller(corrected, families, composition)(kind, old, _packed(due), old)
 
 
 @functools.cache
-def _refiller(corrected: bool, families: tuple[int, ...]) -> Callable[..., Question]:
-    makers = [_MAKERS[family] for family in families]
+def _refiller(
+    corrected: bool, families: tuple[int, ...], composition: str
+) -> Callable[..., Question]:
+    sentences_, each = _MAKERS[tasks.SENTENCES]
+    known = {tasks.SENTENCES: (functools.partial(sentences_, composition), each)}
+    makers: list[Any] = [known.get(family, _MAKERS[family]) for family in families]
 
     def groups(size: int) -> tuple[int, ...]:
         return tuple(max(8, size // part) for _, part in makers)

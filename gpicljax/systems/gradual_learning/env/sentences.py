@@ -76,7 +76,9 @@ def texts() -> list[str]:
     return [*synonyms, *links, *sequences, *JOINTS, *PAIRS, *TRIPLES, *literals, "true", "false"]
 
 
-def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Asked:
+def ask(
+    seed: Seed, task: jax.Array, question: jax.Array, corrected: bool, composition: str = "all"
+) -> Asked:
     """A question of the tasks with sentences.
 
     Args:
@@ -85,8 +87,9 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> As
       question: `int32[]`, its number in the instance.
       corrected: without the reference's slips: spaces in front of micro13.1's questions, feedback
         without periods, and parts of answers that pass for the whole.
+      composition: which operands go with operations, see `slots.second_operands`; or `"all"`.
     """
-    asked = sentence(seed, task, question, corrected)
+    asked = sentence(seed, task, question, corrected, composition)
     names, questions, answers = _parsed()
     slots, values, more = filled(asked)
     # A literal is itself, a slot its place.

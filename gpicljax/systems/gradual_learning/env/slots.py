@@ -135,7 +135,9 @@ class Sentence(NamedTuple):
         return self.draws[np.array(places)]
 
 
-def sentence(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Sentence:
+def sentence(
+    seed: Seed, task: jax.Array, question: jax.Array, corrected: bool, composition: str = "all"
+) -> Sentence:
     """The sentence of this number; arguments as of `sentences.ask`."""
     kind = jnp.asarray(tasks.table(corrected)["code"])[task]
     names, plan = _plan()
@@ -148,7 +150,59 @@ def sentence(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) 
     sizes = jnp.where(first, jnp.asarray(_by_length()[1])[jnp.minimum(question, 14)], sizes)
     draws = below(bits >> plan["shift"].astype(np.uint32), sizes)
     asked = Sentence(seed, kind, kind, question, draws, corrected)
-    return asked._replace(template=_template(asked))
+    asked = asked._replace(template=_template(asked))
+    if composition == "all":
+        return asked
+    return asked._replace(draws=_composed(asked, bits[names.index("q")], composition))
+
+
+OPERATIONS = ("reverse", "concatenate", "interleave", "union", "exclude")
+"""Templates that do something with two operands: with one of `PAIRS` and another, or with one of
+`TRIPLES` and a letter."""
+
+
+@functools.cache
+def second_operands(composition: str) -> tuple[np.ndarray, np.ndarray]:
+    """Which second operands go with operations and first operands.
+
+    A third of the pairs of operands is held out of each operation, and no pair of two of the first
+    three operations, or of both of the last two: it is seen with the others. All that an operation
+    is about occurs with it.
+
+    Args:
+      composition: `"train"` without the pairs that are held out, `"test"` with these alone.
+
+    Returns:
+      `int32[operations, 6, 6]`, their numbers, repeated; and `int32[operations, 6]`, how many.
+
+    Example:
+      >>> [int(second_operands(part)[1][0].sum()) for part in ("train", "test")]  # of 6 times 6
+      [24, 12]
+    """
+    rows = np.zeros((len(OPERATIONS), 6, 6), np.int32)
+    counts = np.zeros((len(OPERATIONS), 6), np.int32)
+    for number, name in enumerate(OPERATIONS):
+        letters = name in ("union", "exclude")
+        for first in range(6):
+            of = np.arange(4 if letters else len(PAIRS))
+            held_out = (first + of + number) % 3 == 0
+            of = of[held_out == (composition == "test")]
+            rows[number, first], counts[number, first] = np.resize(of, 6), len(of)
+    return rows, counts
+
+
+def _composed(of: Sentence, bits: jax.Array, composition: str) -> jax.Array:
+    """The draws, with second operands that go with the operation and the first one."""
+    rows, counts = second_operands(composition)
+    templates = list(TEMPLATES)
+    which = np.full(len(templates), -1)
+    which[[templates.index(name) for name in OPERATIONS]] = np.arange(len(OPERATIONS))
+    operation, first = jnp.asarray(which)[of.template], of.drawn("p")
+    number = below(bits, jnp.asarray(counts)[operation, first])
+    second = jnp.asarray(rows)[operation, first, number]
+    names = _plan()[0]
+    made = np.isin(np.arange(len(names)), [names.index("q"), names.index("c")])
+    return jnp.where(made & (operation >= 0), second, of.draws)
 
 
 @functools.cache

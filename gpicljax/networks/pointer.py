@@ -1,0 +1,370 @@
+"""A memory of what was seen, and heads that point into it and say what they point at.
+
+For symbols in, symbols out. What is kept is the text itself: the last symbols that were seen. Heads
+find a place in it by what stands there, by where it is, and by how far the text before it is that
+of the present, or what was said just now. What stands there can be said, also if it was never seen
+in training; and a head can move on by itself while an answer is given.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from gpicljax.networks.actor_critic import PolicyOutput
+from gpicljax.networks.continuation import binary
+from gpicljax.networks.contract import AgentInput
+from gpicljax.networks.feedforward import MLP, dense
+
+BEFORE, BEHIND = 8, 4
+"""Symbols up to a place, and behind it, by which it is found."""
+LONGEST, SAID, LAGS = 16, 8, 8
+"""Longest matches with the text and with what was said, and how far ahead of the latter heads may
+jump."""
+PLACES, TICKS = 64, 32
+"""Distances from the end of the text, and steps since then, that are told apart."""
+RATES = (2, 2, 1, 0, 0, 0)
+"""By how many half places heads move on per step of an answer, in turn."""
+
+
+class Text(NamedTuple):
+    """What is remembered of a trial.
+
+    Attributes:
+      tape: `int32[B, N]`, the last symbols that were seen, the latest at the end; -1 before them.
+      said: `int32[B, SAID]`, the last actions but the one before the present step.
+      recent: float `[B, n, F]`, the last steps as features, the latest at the end.
+      elapsed: `int32[B]`, steps since the last of these symbols.
+      spoke: `bool[B]`, whether something was said since then.
+    """
+
+    tape: jax.Array
+    said: jax.Array
+    recent: jax.Array
+    elapsed: jax.Array
+    spoke: jax.Array
+
+
+class Reading(NamedTuple):
+    """The text at T steps, with those of before in front of it; M places in all.
+
+    Attributes:
+      tape: `int32[B, M]`, symbols.
+      whose: `int32[B, M]`, the number of the trial that they belong to; -1 of none.
+      end: `int32[B, T]`, places up to each step.
+      trial: `int32[B, T]`, the trial of each step.
+      elapsed: `int32[B, T]`, steps since the last symbol.
+      said: `int32[B, T, SAID]`, what was said since then, the latest first; -2 before.
+    """
+
+    tape: jax.Array
+    whose: jax.Array
+    end: jax.Array
+    trial: jax.Array
+    elapsed: jax.Array
+    said: jax.Array
+
+
+class Pointer(nn.Module):
+    """An actor-critic that can say what it points at.
+
+    With `silence`, that symbol is part of the text unless something was said since the last symbol
+    of it: pauses while an answer is given are none of the text, gaps between words are.
+
+    A head scores every place by learnt keys of the symbols around it, by its distance from the
+    end, by the symbols in a row before it that are also the last of the text (each counts with a
+    learnt weight), and by how many of those before it, or before a place up to `LAGS` further back,
+    are what was said last. Weights of all these are chosen at every step. Some heads point so many
+    places further as steps have passed since the last symbol, some half as many, some stay. What
+    heads read, whether
+    they read the same, and how long matches are, then says which of them is to be believed: the
+    policy is a mixture of the heads' symbols and of logits of its own.
+
+    Attributes:
+      symbols: how many there are to be seen, numbered from 0.
+      choices: how many actions there are; as many, for a symbol is said as it was seen.
+      context: n, steps and symbols that are seen without pointing.
+      slots: N, symbols that are kept.
+      heads: how many point.
+      width: of keys.
+      hidden: sizes of the layers that choose where to point, and then what to believe.
+      silence: the symbol that stands for nothing; None if there is none.
+
+    Source: pointers as in See et al. (2017); matches as in suffix predictors, and as the heads of
+    Olsson et al. (2022) find them; moving on as in Graves et al. (2014).
+    """
+
+    symbols: int
+    choices: int
+    context: int = 6
+    slots: int = 256
+    heads: int = 6
+    width: int = 16
+    hidden: tuple[int, ...] = (128,)
+    silence: int | None = None
+
+    def setup(self) -> None:
+        """Keys, the layers that choose, and the heads."""
+        float_, size = jnp.result_type(float), binary(self.symbols).shape[1] + 1
+        normal = nn.initializers.normal
+        for name, count in (("up_to", BEFORE), ("behind", BEHIND)):
+            shape = (count, size, self.heads, self.width)
+            made = self.param(name, normal((count * size) ** -0.5), shape, float_)
+            setattr(self, name, made)
+        self.places = self.param("places", normal(1.0), (PLACES, self.width), float_)
+        # Each symbol of a match counts at first.
+        ones = nn.initializers.constant(0.5413)
+        self.weight = self.param("weight", ones, (self.symbols,), float_)
+        # Heads that move on look for the present text, others for what was said last.
+        moves = np.array([self._rate(head) > 0 for head in range(self.heads)])
+        habits = np.zeros((self.heads, 3 + LAGS))
+        habits[:, 0], habits[:, 3] = 1.0 * moves, 1.0 * ~moves
+        self.habits = self.param("habits", lambda _: jnp.asarray(habits, float_))
+        self.torso = MLP(self.hidden)
+        self.queries = dense(self.heads * (2 * self.width + 3 + LAGS))
+        self.judge = MLP(self.hidden[-1:])
+        self.gates = dense(self.heads + 1)
+        self.policy = dense(self.choices)
+        self.value = dense(1)
+
+    def _rate(self, head: int) -> int:
+        return RATES[head % len(RATES)]
+
+    def initial_carry(self, batch: int) -> Text:
+        """Nothing."""
+        size = sum(binary(n).shape[1] for n in (self.symbols, self.choices)) + 1
+        return Text(
+            tape=jnp.full((batch, self.slots), -1, jnp.int32),
+            said=jnp.full((batch, SAID), -1, jnp.int32),
+            recent=jnp.zeros((batch, self.context, size), jnp.result_type(float)),
+            elapsed=jnp.zeros(batch, jnp.int32),
+            spoke=jnp.zeros(batch, bool),
+        )
+
+    def step(self, carry: Text, inputs: AgentInput, start: jax.Array) -> tuple[PolicyOutput, Text]:
+        """Inputs `[B]`, start `bool[B]` -> outputs `[B, ...]`, and the carry."""
+        one = jax.tree.map(lambda x: x[None], (inputs, start))
+        output, carry = self.unroll(carry, *one)
+        return jax.tree.map(lambda x: x[0], output), carry
+
+    def unroll(
+        self, carry: Text, inputs: AgentInput, starts: jax.Array
+    ) -> tuple[PolicyOutput, Text]:
+        """Inputs `[T, B]`, starts `bool[T, B]` -> outputs `[T, B, ...]`, and the carry."""
+        seen, made, paid, starts = (x.swapaxes(0, 1) for x in (*inputs, starts))
+        seen, made = seen.astype(jnp.int32), made.astype(jnp.int32)
+        reading, spoke, said = self._reading(carry, seen, made, starts)
+        features = jnp.concatenate(
+            [_coded(seen, self.symbols)[..., :-1], _coded(made, self.choices)[..., :-1]], -1
+        )
+        features = jnp.concatenate([features, paid[..., None].astype(features.dtype)], -1)
+        steps = jnp.concatenate([carry.recent, features], 1)
+        whose = jnp.pad(reading.trial, ((0, 0), (self.context, 0)))
+        length, n = seen.shape[1], self.context
+        rows = np.arange(length)[:, None] + np.arange(n, 0, -1)
+        mine = whose[:, rows] == reading.trial[..., None]
+        recent = steps[:, rows] * mine[..., None]
+        output = self._output(reading, recent)
+        row = jnp.arange(len(seen))[:, None]
+        at = reading.end[:, -1:] - self.slots + jnp.arange(self.slots)
+        kept = reading.whose[row, at] == reading.trial[:, -1:]
+        after = Text(
+            tape=jnp.where(kept, reading.tape[row, at], -1),
+            said=said,
+            recent=recent[:, -1, ::-1],
+            elapsed=reading.elapsed[:, -1],
+            spoke=spoke,
+        )
+        return jax.tree.map(lambda x: x.swapaxes(0, 1), output), after
+
+    def _reading(
+        self, carry: Text, seen: jax.Array, made: jax.Array, starts: jax.Array
+    ) -> tuple[Reading, jax.Array, jax.Array]:
+        """The text; whether something was said at the end; and the last actions."""
+        batch, length = seen.shape
+        time = jnp.arange(length)
+        silence = -1 if self.silence is None else self.silence
+        loud = (seen != silence) | starts
+        spoken = (made >= 0) & (made != silence) & ~starts
+        # The last step at which something was said, and at which something was seen.
+        first = jnp.where(carry.spoke, -1, -3)[:, None]
+        talk = jax.lax.cummax(jnp.maximum(jnp.where(spoken, time, -3), first), axis=1)
+        heard = jax.lax.cummax(jnp.where(loud, time, -2), axis=1)
+        speaking = talk > heard
+        event = loud | ~speaking
+        before = -1 - carry.elapsed[:, None]
+        latest = jax.lax.cummax(jnp.where(event, time, before), axis=1)
+        elapsed = time - latest
+        trial = jnp.cumsum(starts, 1, dtype=jnp.int32)
+
+        count = jnp.cumsum(event, 1, dtype=jnp.int32)
+        row = jnp.arange(batch)[:, None]
+        room = self.slots + length
+        at = row, jnp.where(event, self.slots + count - 1, room)
+        empty = jnp.full((batch, length), -1, jnp.int32)
+        tape = jnp.concatenate([carry.tape, empty], 1).at[at].set(seen, mode="drop")
+        whose = jnp.concatenate([jnp.where(carry.tape < 0, -1, 0), empty], 1)
+        whose = whose.at[at].set(trial, mode="drop")
+
+        actions = jnp.concatenate([carry.said, made], 1)
+        ago = SAID + time[:, None] - np.arange(SAID)
+        said = jnp.where(np.arange(SAID) < elapsed[..., None], actions[:, ago], -2)
+        reading = Reading(tape, whose, self.slots + count, trial, elapsed, said)
+        return reading, speaking[:, -1], actions[:, -SAID:]
+
+    def _output(self, text: Reading, recent: jax.Array) -> PolicyOutput:
+        """What to do after steps `[B, T, n, F]`, the latest first; outputs `[B, T, ...]`."""
+        batch, length = text.end.shape
+        row = jnp.arange(batch)[:, None, None]
+        codes = _coded(text.tape, self.symbols)
+        last = text.end[..., None] - 1 - jnp.arange(self.context)
+        mine = text.whose[row, last] == text.trial[..., None]
+        now = [recent, codes[row, last] * mine[..., None]]
+        ticks = jax.nn.one_hot(jnp.minimum(text.elapsed, TICKS - 1), TICKS)
+        now = [x.reshape(batch, length, -1) for x in now] + [ticks]
+        hidden = self.torso(jnp.concatenate(now, -1))
+
+        chance, match = self._point(text, codes, hidden)
+        read, around = self._read(text, codes, chance)
+        same = jnp.einsum("btps,btqs->btpq", read, read)
+        same = same[..., *np.triu_indices(self.heads, 1)]
+        known = jnp.asarray(binary(self.symbols), read.dtype)
+        found = [read @ known, read.sum(-1)[..., None], around, match]
+        found = [x.reshape(batch, length, -1) for x in found] + [same]
+        hidden = jnp.concatenate([hidden, *found], -1)
+        hidden = self.judge(hidden)
+        gates = nn.softmax(self.gates(hidden))
+        own = nn.softmax(self.policy(hidden))
+        copied = jnp.einsum("btp,btps->bts", gates[..., 1:], read)
+        # What no head found is left to the policy's own choice.
+        rest = 1 - copied.sum(-1, keepdims=True)
+        logits = jnp.log(rest * own + copied + 1e-6)
+        return PolicyOutput(logits, self.value(hidden)[..., 0])
+
+    def _point(
+        self, text: Reading, codes: jax.Array, hidden: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Chances of places `[B, T, H, M]`, sums below 1; and the heads' matches `[B, T, H, 2]`."""
+        batch, length = text.end.shape
+        count, width = text.tape.shape[1], self.width
+        asked = self.queries(hidden).reshape(batch, length, self.heads, -1)
+        content, place, more = jnp.split(asked, [width, 2 * width], -1)
+        more = more + self.habits
+        place_now = jnp.arange(count)
+        age = text.end[..., None] - 1 - place_now
+        mine = text.whose[:, None] == text.trial[..., None]
+        # The oldest are too near to what was forgotten.
+        open_ = mine & (age >= 0) & (age < self.slots - LONGEST)
+
+        # By what stands around it.
+        up_to, behind = self._found(text, codes, content)
+        whole = (age >= BEHIND)[:, :, None]
+        scores = up_to + jnp.where(whole, behind, 0)
+        # By where it is.
+        near = jnp.einsum("bthw,pw->bthp", place, self.places) / width**0.5
+        distance = jnp.clip(age, 0, PLACES - 1)[:, :, None]
+        scores += jnp.take_along_axis(near, jnp.broadcast_to(distance, scores.shape), -1)
+        scores -= nn.softplus(more[..., 1:2]) * age[:, :, None] / LONGEST
+        # By the text before it.
+        long, weighed = self._matches(text)
+        scores += more[..., :1] * weighed[:, :, None]
+        spoken = self._echoes(text)
+        lags = [jnp.pad(spoken, ((0, 0), (0, 0), (lag, 0)))[..., :count] for lag in range(LAGS)]
+        scores += jnp.einsum("bthl,btlm->bthm", more[..., 3:], jnp.stack(lags, 2))
+        scores = jnp.where(open_[:, :, None], scores, -1e9)
+        nothing = more[..., 2:3]
+        top = jax.lax.stop_gradient(jnp.maximum(scores.max(-1, keepdims=True), nothing))
+        raised = jnp.where(open_[:, :, None], jnp.exp(scores - top), 0)
+        chance = raised / (raised.sum(-1, keepdims=True) + jnp.exp(nothing - top))
+        both = jnp.stack([long / LONGEST, weighed / LONGEST], -1)
+        return chance, jnp.einsum("bthm,btmc->bthc", chance, both)
+
+    def _found(
+        self, text: Reading, codes: jax.Array, content: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Scores of places by their surroundings, twice `[B, T, H, M]`."""
+        count = text.tape.shape[1]
+        made = []
+        for kernel, first in ((self.up_to, 0), (self.behind, -BEHIND)):
+            shifted = []
+            for back in range(first, first + len(kernel)):
+                at = jnp.clip(jnp.arange(count) - back, 0, count - 1)
+                alike = text.whose[:, at] == text.whose
+                shifted.append(codes[:, at] * alike[..., None])
+            windows = jnp.concatenate(shifted, -1)
+            flat = kernel.reshape(-1, *kernel.shape[2:])
+            # Whichever product is smaller.
+            if content.shape[1] < self.width:
+                asked = jnp.einsum("bthw,fhw->bthf", content, flat)
+                made.append(jnp.einsum("bthf,bmf->bthm", asked, windows))
+            else:
+                keys = jnp.einsum("bmf,fhw->bmhw", windows, flat)
+                made.append(jnp.einsum("bthw,bmhw->bthm", content, keys))
+        return made[0], made[1]
+
+    def _matches(self, text: Reading) -> tuple[jax.Array, jax.Array]:
+        """Symbols before places that are the last of the text, `[B, T, M]`; and their weight."""
+        row = jnp.arange(len(text.tape))[:, None]
+        goes_on = jnp.ones((*text.end.shape, text.tape.shape[1]), bool)
+        long = weighed = jnp.zeros(goes_on.shape, self.weight.dtype)
+        weight = nn.softplus(self.weight)
+        for back in range(LONGEST):
+            last = text.tape[row, jnp.maximum(text.end - 1 - back, 0)]
+            there, whose = self._back(text, back + 1)
+            goes_on &= (there == last[..., None]) & (whose == text.trial[..., None])
+            long += goes_on
+            weighed += goes_on * weight[jnp.maximum(last, 0)][..., None]
+        return long, weighed
+
+    def _back(self, text: Reading, count: int) -> tuple[jax.Array, jax.Array]:
+        """Symbols so far before places, and whose they are, `[B, 1, M]`."""
+        length = text.tape.shape[1]
+        made = (
+            jnp.pad(x, ((0, 0), (count, 0)), constant_values=-1)[:, None, :length]
+            for x in (text.tape, text.whose)
+        )
+        there, whose = made
+        return there, whose
+
+    def _echoes(self, text: Reading) -> jax.Array:
+        """How many symbols before places are what was said last, `[B, T, M]`."""
+        goes_on = jnp.ones((*text.end.shape, text.tape.shape[1]), bool)
+        long = jnp.zeros(goes_on.shape, self.weight.dtype)
+        for back in range(SAID):
+            there, whose = self._back(text, back + 1)
+            goes_on &= (there == text.said[..., back, None]) & (whose == text.trial[..., None])
+            long += goes_on
+        return long
+
+    def _read(
+        self, text: Reading, codes: jax.Array, chance: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Symbols that heads point at, `[B, T, H, S]`, and features of those around."""
+        count = text.tape.shape[1]
+        moved = []
+        for head in range(self.heads):
+            one, rate = chance[:, :, head], self._rate(head)
+            if rate:
+                by = text.elapsed * rate // 2
+                at = jnp.arange(count) - by[..., None]
+                one = jnp.where(at >= 0, jnp.take_along_axis(one, jnp.maximum(at, 0), 2), 0)
+            moved.append(one)
+        end = text.end[..., None]
+        there = jnp.arange(count) < end
+        chance = jnp.stack(moved, 2) * there[:, :, None]
+        spelt = jax.nn.one_hot(text.tape, self.symbols, dtype=chance.dtype)
+        read = jnp.einsum("bthm,bms->bths", chance, spelt)
+        following = jnp.pad(codes, ((0, 0), (0, 1), (0, 0)))[:, 1:]
+        more = chance * (jnp.arange(count) < end - 1)[:, :, None]
+        return read, jnp.einsum("bthm,bmf->bthf", more, following)
+
+
+def _coded(symbol: jax.Array, count: int) -> jax.Array:
+    """The bits of symbols as -1 and 1, and a 1; zeros for none, `[..., digits + 1]`."""
+    table = np.pad(binary(count), ((0, 0), (0, 1)), constant_values=1)
+    coded = jnp.asarray(table, jnp.result_type(float))[jnp.maximum(symbol, 0)]
+    return jnp.where((symbol >= 0)[..., None], coded, 0)

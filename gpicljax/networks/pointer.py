@@ -23,8 +23,7 @@ from gpicljax.networks.feedforward import MLP, dense
 BEFORE, BEHIND = 8, 4
 """Symbols up to a place, and behind it, by which it is found."""
 LONGEST, SAID, LAGS = 16, 8, 8
-"""Longest matches with the text and with what was said, and how far ahead of the latter heads may
-jump."""
+"""Longest matches with the text and with what was said, and how far heads may jump from them."""
 PLACES, TICKS = 64, 32
 """Distances from the end of the text, and steps since then, that are told apart."""
 RATES = (2, 2, 1, 0, 0, 0)
@@ -77,12 +76,11 @@ class Pointer(nn.Module):
 
     A head scores every place by learnt keys of the symbols around it, by its distance from the
     end, by the symbols in a row before it that are also the last of the text (each counts with a
-    learnt weight), and by how many of those before it, or before a place up to `LAGS` further back,
-    are what was said last. Weights of all these are chosen at every step. Some heads point so many
-    places further as steps have passed since the last symbol, some half as many, some stay. What
-    heads read, whether
-    they read the same, and how long matches are, then says which of them is to be believed: the
-    policy is a mixture of the heads' symbols and of logits of its own.
+    learnt weight), and by how many of those before it are what was said last; likewise before
+    places up to `LAGS` further back. Weights of all these are chosen at every step. Some heads
+    point so many places further as steps have passed since the last symbol, some half as many, some
+    stay. What heads read, whether they read the same, and how long matches are, then says which of
+    them is to be believed: the policy is a mixture of the heads' symbols and of logits of its own.
 
     Attributes:
       symbols: how many there are to be seen, numbered from 0.
@@ -121,11 +119,11 @@ class Pointer(nn.Module):
         self.weight = self.param("weight", ones, (self.symbols,), float_)
         # Heads that move on look for the present text, others for what was said last.
         moves = np.array([self._rate(head) > 0 for head in range(self.heads)])
-        habits = np.zeros((self.heads, 3 + LAGS))
-        habits[:, 0], habits[:, 3] = 1.0 * moves, 1.0 * ~moves
+        habits = np.zeros((self.heads, 2 + 2 * LAGS))
+        habits[:, 2], habits[:, 2 + LAGS], habits[:, 0] = 2.0 * moves, 1.0 * ~moves, -2.0
         self.habits = self.param("habits", lambda _: jnp.asarray(habits, float_))
         self.torso = MLP(self.hidden)
-        self.queries = dense(self.heads * (2 * self.width + 3 + LAGS))
+        self.queries = dense(self.heads * (2 * self.width + 2 + 2 * LAGS))
         self.judge = MLP(self.hidden[-1:])
         self.gates = dense(self.heads + 1)
         self.policy = dense(self.choices)
@@ -258,7 +256,7 @@ class Pointer(nn.Module):
         age = text.end[..., None] - 1 - place_now
         mine = text.whose[:, None] == text.trial[..., None]
         # The oldest are too near to what was forgotten.
-        open_ = mine & (age >= 0) & (age < self.slots - LONGEST)
+        open_ = mine & (age >= 0) & (age < self.slots - LONGEST - LAGS)
 
         # By what stands around it.
         up_to, behind = self._found(text, codes, content)
@@ -268,19 +266,21 @@ class Pointer(nn.Module):
         near = jnp.einsum("bthw,pw->bthp", place, self.places) / width**0.5
         distance = jnp.clip(age, 0, PLACES - 1)[:, :, None]
         scores += jnp.take_along_axis(near, jnp.broadcast_to(distance, scores.shape), -1)
-        scores -= nn.softplus(more[..., 1:2]) * age[:, :, None] / LONGEST
-        # By the text before it.
+        scores -= nn.softplus(more[..., :1]) * age[:, :, None] / LONGEST
+        # By the text, and what was said, before it or further back.
         long, weighed = self._matches(text)
-        scores += more[..., :1] * weighed[:, :, None]
-        spoken = self._echoes(text)
-        lags = [jnp.pad(spoken, ((0, 0), (0, 0), (lag, 0)))[..., :count] for lag in range(LAGS)]
-        scores += jnp.einsum("bthl,btlm->bthm", more[..., 3:], jnp.stack(lags, 2))
+        long, weighed, spoken = (
+            jnp.stack([_shifted(x, lag) for lag in range(LAGS)], 2)
+            for x in (long, weighed, self._echoes(text))
+        )
+        lags = jnp.concatenate([weighed, spoken], 2)
+        scores += jnp.einsum("bthl,btlm->bthm", more[..., 2:], lags)
         scores = jnp.where(open_[:, :, None], scores, -1e9)
-        nothing = more[..., 2:3]
+        nothing = more[..., 1:2]
         top = jax.lax.stop_gradient(jnp.maximum(scores.max(-1, keepdims=True), nothing))
         raised = jnp.where(open_[:, :, None], jnp.exp(scores - top), 0)
         chance = raised / (raised.sum(-1, keepdims=True) + jnp.exp(nothing - top))
-        both = jnp.stack([long / LONGEST, weighed / LONGEST], -1)
+        both = jnp.stack([long.max(2), weighed.max(2)], -1) / LONGEST
         return chance, jnp.einsum("bthm,btmc->bthc", chance, both)
 
     def _found(
@@ -361,6 +361,11 @@ class Pointer(nn.Module):
         following = jnp.pad(codes, ((0, 0), (0, 1), (0, 0)))[:, 1:]
         more = chance * (jnp.arange(count) < end - 1)[:, :, None]
         return read, jnp.einsum("bthm,bmf->bthf", more, following)
+
+
+def _shifted(x: jax.Array, count: int) -> jax.Array:
+    """What was so many places before, zeros at first, `[..., M]`."""
+    return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(count, 0)])[..., : x.shape[-1]]
 
 
 def _coded(symbol: jax.Array, count: int) -> jax.Array:

@@ -73,8 +73,8 @@ def test_a_head_finds_the_same_text_and_moves_on_while_it_answers():
     # 7 is asked again; 3 4 5 was told then. Pauses of an answer are none of the text.
     seen = np.array([7, 3, 4, 5, 9, 8, 7, SILENCE, SILENCE, SILENCE])
     actions = np.array([-1, 0, 0, 0, 0, 0, 0, 7, 3, 4])
-    habits = np.zeros(3 + LAGS)
-    habits[:3] = 20.0, 5.0, -20.0  # what matches, the latest of it; and something
+    habits = np.zeros(2 + 2 * LAGS)
+    habits[:3] = 5.0, -20.0, 20.0  # the latest, something, and what matches
     assert said(seen, actions, 0, habits)[6:].tolist() == [3, 4, 5, 9]
     # Another goes half as fast.
     assert said(seen, actions, 2, habits)[6:].tolist() == [3, 3, 4, 4]
@@ -83,10 +83,10 @@ def test_a_head_finds_the_same_text_and_moves_on_while_it_answers():
 def test_a_head_goes_on_behind_what_was_said_or_jumps():
     seen = np.array([7, 3, 4, 5, 9, 8, 6, SILENCE, SILENCE])
     actions = np.array([-1, 0, 0, 0, 0, 0, 0, 3, 9])
-    habits = np.zeros(3 + LAGS)
-    habits[1:4] = 5.0, -20.0, 20.0
+    habits = np.zeros(2 + 2 * LAGS)
+    habits[:2], habits[2 + LAGS] = (5.0, -20.0), 20.0
     assert said(seen, actions, 3, habits)[7:].tolist() == [4, 8]
-    habits[3:6] = 0.0, 0.0, 20.0
+    habits[2 + LAGS :] = np.eye(LAGS)[2] * 20
     assert said(seen, actions, 3, habits)[7] == 9  # two further
 
 

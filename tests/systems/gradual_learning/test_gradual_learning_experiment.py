@@ -1,5 +1,7 @@
 """The study of gradual learning: what it plays, what it reports, and one small run of it all."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -7,7 +9,8 @@ import pytest
 from gpicljax.runs import load_agent
 from gpicljax.runtime import parse
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
-from gpicljax.systems.gradual_learning.env.tasks import NAMES
+from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
+from gpicljax.systems.gradual_learning.env.tasks import ARITHMETIC_NAMES, BLOCKS_NAMES, NAMES
 from gpicljax.systems.gradual_learning.measures.streams import QUESTIONS, Streams
 from gpicljax.systems.gradual_learning.studies.gradual_learning import (
     config as gradual_learning_settings,
@@ -19,6 +22,10 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
     PRESETS,
     Config,
     studies_of,
+)
+from gpicljax.systems.gradual_learning.studies.gradual_learning.elsewhere import (
+    STRANGE,
+    elsewhere_section,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.report import (
     alone,
@@ -140,6 +147,8 @@ def test_hints_are_reported_where_both_task_sets_are_measured():
         (["--curriculum", "micro99"], "micro99"),
         (["--curriculum", "micro1", "micro1", "--targets", "micro1"], "no task set twice"),
         (["--targets", "micro20"], "targets: got"),
+        (["--elsewhere", "micro99"], "micro99"),
+        (["--elsewhere", "micro1"], "task sets that are not taught"),
         (["--parallel", "12"], "parallel: got 12; accepted: a multiple of agent.minibatches = 8"),
         (["--env.permutation", "0", "0", "0", "0"], "permutation: got (0.0, 0.0, 0.0, 0.0)"),
         (["--start-from", "/nowhere"], "start-from: got '/nowhere'; accepted: an existing"),
@@ -219,3 +228,27 @@ def test_a_small_run_is_reported_and_saved(tmp_path):
 def test_presets_are_what_they_say():
     assert gradual_learning_settings.QUICK.curriculum[:4] == gradual_learning_settings.MICRO_1_TO_4
     assert PRESETS["curriculum"].curriculum[-1] == "micro5.18"
+
+
+def test_training_and_test_have_operands_of_their_own_if_they_are_split():
+    split = dataclasses.replace(PRESETS["beyond"].env, composition="split")
+    curriculum = Curriculum(("micro11",))
+    parts = [split.make(curriculum, test=test).composition for test in (False, True)]
+    assert parts == ["train", "test"]
+    whole = PRESETS["beyond"].env
+    assert {whole.make(curriculum, test=test).composition for test in (False, True)} == {"all"}
+
+
+def test_ladders_are_played_elsewhere_and_never_taught():
+    beyond = PRESETS["beyond"]
+    assert {*ARITHMETIC_NAMES, *BLOCKS_NAMES} < {*beyond.strange}
+    assert not {*beyond.strange} & {*beyond.taught}
+    # Two seeds; runs follow one another, each with all task sets.
+    sets, runs = beyond.strange[:2], 2
+    config = dataclasses.replace(beyond, elsewhere=sets, runs=runs)
+    right, one = np.array([[4, 0], [2, 0]]).reshape(4, 1), np.ones((4, 1))
+    streams = Streams(one, one[:, 0] * 0, one, 0 * one, one[..., None] * 8, right[..., None])
+    text = "\n".join(elsewhere_section([{STRANGE: {"agent": streams}}] * 2, config))
+    assert f"| {sets[0]} | 0.38 | 0.00 | 0.00 |" in text
+    assert f"| {sets[1]} | 0.00 | 0.00 | 0.00 |" in text
+    assert elsewhere_section([], config) == []

@@ -253,7 +253,7 @@ class ByteStream(Environment[Params, Task, State]):
       composition: of the operations of micro11 and micro12, and of micro16, micro19 and micro20,
         which are made of them: whether a question has any operands; or, for training, those of
         which no operation has a third; or, as a test, none but these, of which every part is known
-        from training (`slots.second_operands`).
+        from training (`composition.second_operands`).
 
     Source: the document of the General AI Challenge's first round, appendix A, and what is known of
     its reference environment.

@@ -87,7 +87,7 @@ def ask(
       question: `int32[]`, its number in the instance.
       corrected: without the reference's slips: spaces in front of micro13.1's questions, feedback
         without periods, and parts of answers that pass for the whole.
-      composition: which operands go with operations, see `slots.second_operands`; or `"all"`.
+      composition: which operands go with operations, see `composition.second_operands`; or `"all"`.
     """
     asked = sentence(seed, task, question, corrected, composition)
     names, questions, answers = _parsed()

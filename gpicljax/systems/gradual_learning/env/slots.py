@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.systems.gradual_learning.env import tasks
+from gpicljax.systems.gradual_learning.env.composition import OPERATIONS, second_operands
 from gpicljax.systems.gradual_learning.env.conversation import PATTERN
 from gpicljax.systems.gradual_learning.env.hashing import Seed, below, permuted, word
 from gpicljax.systems.gradual_learning.env.pool import (
@@ -154,41 +155,6 @@ def sentence(
     if composition == "all":
         return asked
     return asked._replace(draws=_composed(asked, bits[names.index("q")], composition))
-
-
-OPERATIONS = ("reverse", "concatenate", "interleave", "union", "exclude")
-"""Templates that do something with two operands: with one of `PAIRS` and another, or with one of
-`TRIPLES` and a letter."""
-
-
-@functools.cache
-def second_operands(composition: str) -> tuple[np.ndarray, np.ndarray]:
-    """Which second operands go with operations and first operands.
-
-    A third of the pairs of operands is held out of each operation, and no pair of two of the first
-    three operations, or of both of the last two: it is seen with the others. All that an operation
-    is about occurs with it.
-
-    Args:
-      composition: `"train"` without the pairs that are held out, `"test"` with these alone.
-
-    Returns:
-      `int32[operations, 6, 6]`, their numbers, repeated; and `int32[operations, 6]`, how many.
-
-    Example:
-      >>> [int(second_operands(part)[1][0].sum()) for part in ("train", "test")]  # of 6 times 6
-      [24, 12]
-    """
-    rows = np.zeros((len(OPERATIONS), 6, 6), np.int32)
-    counts = np.zeros((len(OPERATIONS), 6), np.int32)
-    for number, name in enumerate(OPERATIONS):
-        letters = name in ("union", "exclude")
-        for first in range(6):
-            of = np.arange(4 if letters else len(PAIRS))
-            held_out = (first + of + number) % 3 == 0
-            of = of[held_out == (composition == "test")]
-            rows[number, first], counts[number, first] = np.resize(of, 6), len(of)
-    return rows, counts
 
 
 def _composed(of: Sentence, bits: jax.Array, composition: str) -> jax.Array:

@@ -19,13 +19,22 @@ from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.conversation import SPACE
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum, predecessors
 from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS
-from gpicljax.systems.gradual_learning.env.tasks import NAMES, TASK_SETS
+from gpicljax.systems.gradual_learning.env.tasks import (
+    ARITHMETIC_NAMES,
+    BLOCKS_NAMES,
+    NAMES,
+    TASK_SETS,
+)
 from gpicljax.systems.gradual_learning.measures.criteria import curriculum_orders
 
 REQUIRES = {task.name: task.requires for task in TASK_SETS}
 LOOKUP = {task.name for task in TASK_SETS if task.lookup}
 MEMORY = RecurrentSettings(
     "continuations", core=(64,), heads=4, context=6, slots=256, sizes=(256,), silence=SPACE
+)
+
+POINTERS = RecurrentSettings(
+    "pointers", core=(96,), heads=6, context=6, slots=384, sizes=(128,), silence=SPACE
 )
 
 
@@ -37,12 +46,15 @@ class StreamConfig:
       rules: The challenge's published environment with its slips, or without.
       permutation: How often a stream permutes the bytes, in proportion: not at all; digits and
         letters each among themselves; digits and letters together; all printable bytes.
+      composition: all lets operations of micro11, micro12 and micro16 meet any operands. split
+        holds a third of the operands of each operation out of the training, and tests on these.
     """
 
     rules: Annotated[Literal["corrected", "reference"], tyro.conf.arg(aliases=("--rules",))] = (
         "corrected"
     )
     permutation: tuple[Rate, Rate, Rate, Rate] = (1.0, 0.0, 0.0, 0.0)
+    composition: Literal["all", "split"] = "all"
 
     def validate(self) -> None:
         """Refuses chances of permutations that are all 0."""
@@ -51,17 +63,24 @@ class StreamConfig:
 
     @property
     def static(self) -> dict[str, Any]:
-        """Options of the environment."""
-        return {"rules": self.rules, "permuted": sum(self.permutation[1:]) > 0}
+        """Options of the environment that is learnt from."""
+        options: dict[str, Any] = {"composition": "train"} if self.split else {}
+        return {"rules": self.rules, "permuted": sum(self.permutation[1:]) > 0, **options}
+
+    @property
+    def split(self) -> bool:
+        """Whether operands are held out."""
+        return self.composition == "split"
 
     @property
     def params(self) -> dict[str, Any]:
         """Params of the environment."""
         return {"permutation": self.permutation} if self.static["permuted"] else {}
 
-    def make(self, curriculum: Curriculum, **static: Any) -> ByteStream:
-        """An environment for a curriculum."""
-        return ByteStream(families=curriculum.families, **self.static, **static)
+    def make(self, curriculum: Curriculum, *, test: bool = False, **static: Any) -> ByteStream:
+        """An environment for a curriculum; a `test` has the operands that are held out."""
+        tested: dict[str, Any] = {"composition": "test"} if test and self.split else {}
+        return ByteStream(families=curriculum.families, **{**self.static, **tested, **static})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +93,8 @@ class Config(TrainingConfig):
         often.
       repeats: So many instances in a row are of the task set that was drawn, as in a curriculum.
       curriculum: Task sets of the evaluation, in order.
+      elsewhere: Task sets that are never taught, each played alone besides; arithmetic and blocks
+        stand for all task sets of these ladders.
       targets: Task sets of which it is asked what those before them are worth, and whether they are
         kept to the end; all of the curriculum if empty.
       threshold: So many instances solved in a row pass a task set.
@@ -99,6 +120,7 @@ class Config(TrainingConfig):
     taught: tuple[str, ...] = ()
     repeats: Annotated[int, Range(1)] = 3
     curriculum: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     threshold: Annotated[int, Range(1)] = 5
     runs: Annotated[int, Range(2)] = 4
@@ -149,6 +171,12 @@ class Config(TrainingConfig):
         return self.r2d2.num_envs if self.learner == "r2d2" else self.parallel
 
     @property
+    def strange(self) -> tuple[str, ...]:
+        """Task sets of `elsewhere`, one by one."""
+        ladders = {"arithmetic": ARITHMETIC_NAMES, "blocks": BLOCKS_NAMES}
+        return tuple(name for given in self.elsewhere for name in ladders.get(given, (given,)))
+
+    @property
     def held_out(self) -> tuple[str, ...]:
         """Task sets of the evaluation that are not taught."""
         return tuple(name for name in self.curriculum if name not in self.taught)
@@ -177,6 +205,13 @@ class Config(TrainingConfig):
                 Curriculum(names)
             except ValueError as error:
                 check_config(False, field, names, str(error))
+        if self.elsewhere:
+            try:
+                Curriculum(self.strange)
+            except ValueError as error:
+                check_config(False, "elsewhere", self.elsewhere, str(error))
+        taught = set(self.strange) & set(self.taught)
+        check_config(not taught, "elsewhere", self.elsewhere, "task sets that are not taught")
         twice = len(set(self.curriculum)) < len(self.curriculum)
         check_config(not twice, "curriculum", self.curriculum, "no task set twice")
 
@@ -270,4 +305,46 @@ HELD_OUT = dataclasses.replace(
     CURRICULUM,
     taught=tuple(n for n in CURRICULUM.taught if n not in ("micro5.5", "micro5.9", "micro5.11")),
 )
-PRESETS = {"quick": QUICK, "mappings": MAPPED, "curriculum": CURRICULUM, "held-out": HELD_OUT}
+WORDS = (
+    "micro7.1",
+    "micro7.2",
+    "micro7.3",
+    "micro8.1",
+    "micro8",
+    "micro9.1",
+    "micro9.2",
+    "micro9.3",
+)
+OPERATIONS = ("micro10", "micro11", "micro12")
+# What is said, and what is to be done with it: answers come from the question, not from feedback.
+BEYOND = dataclasses.replace(
+    QUICK,
+    seeds=3,
+    observations=600_000,
+    network=POINTERS,
+    hparams=dataclasses.replace(QUICK.hparams, learning_rate=2e-3),
+    # What answers depend on several places for takes most practice.
+    taught=("micro6", "micro6", *WORDS, *OPERATIONS * 2),
+    curriculum=("micro6", *WORDS, *OPERATIONS, "micro16"),
+    elsewhere=("micro11.chained", "micro9.4.3", "micro9.4.4", "arithmetic", "blocks"),
+    targets=("micro7.3", "micro11"),
+    budget=6_000,
+)
+# Mappings with long answers and with much that is of no importance.
+LONG = dataclasses.replace(
+    BEYOND,
+    observations=500_000,
+    taught=("micro5.5", "micro5.7", "micro5.11", *("micro5.14", "micro5.18") * 2, *MAPPINGS[14:17]),
+    curriculum=("micro5.5", "micro5.7", "micro5.11", "micro5.14", *MAPPINGS[14:18]),
+    elsewhere=(),
+    targets=("micro5.14", "micro5.18"),
+    budget=10_000,
+)
+PRESETS = {
+    "quick": QUICK,
+    "mappings": MAPPED,
+    "curriculum": CURRICULUM,
+    "held-out": HELD_OUT,
+    "beyond": BEYOND,
+    "long": LONG,
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,10 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
     Config,
     studies_of,
 )
+from gpicljax.systems.gradual_learning.studies.gradual_learning.elsewhere import (
+    KNOWN,
+    STRANGE,
+)
 from gpicljax.systems.gradual_learning.studies.gradual_learning.learners import (
     learner_of,
     starting_point,
@@ -54,7 +59,8 @@ def build(config: Config) -> Program:
     vec = gpicljax.VectorEnv(env, config.streams, resets="fresh", params=params, privileged=True)
     learner = learner_of(config, vec)
     trainer, started = learner.trainer, starting_point(config, vec, learner)
-    evaluated = config.env.make(Curriculum(config.curriculum), max_tasks=len(config.curriculum) + 1)
+    room = len(config.curriculum) + 1
+    evaluated = config.env.make(Curriculum(config.curriculum), test=True, max_tasks=room)
 
     def play(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> dict[str, Streams]:
         return played(key, evaluated, trainer.agent(greedy=True), params, config)
@@ -65,6 +71,10 @@ def build(config: Config) -> Program:
         length, agent = min(config.budget, PAGE_STEPS), trainer.agent(greedy=True)
         return record_stream(key, evaluated, agent, params, task, length)
 
+    def strange(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> dict[str, Any]:
+        return played_elsewhere(key, trainer.agent(greedy=True), params, config)
+
+    elsewhere = {"elsewhere": Measure(strange)} if config.strange or config.env.split else {}
     return Program(
         title=f"gradual learning on streams of bytes, {config.learner_name}",
         details={
@@ -74,7 +84,7 @@ def build(config: Config) -> Program:
         init=lambda key, cell: started(trainer.init(key, learner.hparams)),
         update=trainer.update,
         observations=trainer.observations,
-        measures={"streams": Measure(play), "steps": Measure(steps)},
+        measures={"streams": Measure(play), "steps": Measure(steps), **elsewhere},
         key_metric=KEY_METRICS[config.learner],
         save=lambda folder, cell, **about: save_agent(
             folder,
@@ -154,6 +164,23 @@ def played(
     for name, extra in zip(names, more, strict=True):
         streams[name] = jax.tree.map(lambda *x: jnp.concatenate(x), streams[name], extra)
     return streams
+
+
+def played_elsewhere(
+    key: jax.Array, learner: Agent, params: ArrayTree, config: Config
+) -> dict[str, dict[str, Streams]]:
+    """Streams of the learner and the null, by what is played; see `elsewhere`."""
+    found = {}
+    wanted = {STRANGE: config.strange, KNOWN: config.curriculum if config.env.split else ()}
+    for kind, names in wanted.items():
+        if names:
+            env = config.env.make(Curriculum(names), test=kind == STRANGE, max_tasks=1)
+            alone = dataclasses.replace(config, curriculum=names, targets=())
+            tasks = drawn(key, alone, env, "alone")
+            both = [learner, experts.suffix_predictor()]
+            streams = _in_blocks(key, env, both, params, [tasks] * 2, config.budget)
+            found[kind] = dict(zip((config.learner_name, NULL), streams, strict=True))
+    return found
 
 
 def _in_blocks(

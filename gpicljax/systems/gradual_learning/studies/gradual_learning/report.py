@@ -46,6 +46,9 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
     Study,
     studies_of,
 )
+from gpicljax.systems.gradual_learning.studies.gradual_learning.elsewhere import (
+    elsewhere_section,
+)
 from gpicljax.viz import icl_figure, save_figure
 
 SYNONYMS, HINTS = "micro19", "micro20"
@@ -213,9 +216,9 @@ def retention_table(held: dict[str, Retention]) -> str:
     return "\n".join(lines)
 
 
-def of_seeds(outcome: RunResult) -> list[dict[str, Streams]]:
+def of_seeds(outcome: RunResult, measure: str = "streams") -> list[dict[str, Any]]:
     """What was measured, by agent, seed by seed."""
-    measured = outcome.measured["streams"]
+    measured = outcome.measured.get(measure, {})
     return [
         jax.tree.map(lambda x, i=i: np.asarray(x)[i], measured)
         for i in range(outcome.config.seeds)
@@ -297,13 +300,14 @@ def places(found: Findings, config: Config) -> str:
     )
 
 
-def _permuted(config: Config) -> str:
+def _varied(config: Config) -> str:
+    split = ", tested with operands that were held out of each operation" * config.env.split
     chances = config.env.params.get("permutation", ())
     if not chances:
-        return ""
+        return split
     shares = zip(PERMUTATIONS, chances, strict=True)
     named = ", ".join(f"{kind} {share / sum(chances):.0%}" for kind, share in shares if share)
-    return f", bytes permuted by stream ({named})"
+    return f", bytes permuted by stream ({named}){split}"
 
 
 def introduction(outcome: RunResult, seeds: int) -> str:
@@ -311,7 +315,7 @@ def introduction(outcome: RunResult, seeds: int) -> str:
     config, temperature = outcome.config, outcome.config.temperature
     chosen = f"actions at temperature {temperature:g}" if temperature else "most probable actions"
     return (
-        f"{config.env.rules} rules{_permuted(config)}; "
+        f"{config.env.rules} rules{_varied(config)}; "
         f"taught on {outcome.observations:,} steps per seed of "
         f"{', '.join(_mix(config.taught))}, {config.repeats} instances in a row of each draw; held "
         f"out whole: {'; '.join(map(config.beside, config.held_out)) or 'nothing but instances'}. "
@@ -430,6 +434,7 @@ def report(outcome: RunResult) -> Report:
         introduction(outcome, len(seeds)),
         "",
         *sections(found, config),
+        *elsewhere_section(of_seeds(outcome, "elsewhere"), config),
         replay(outcome),
         "",
         f"Agents have {outcome.parameters:,} parameters. Training ran at "

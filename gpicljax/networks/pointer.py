@@ -8,6 +8,7 @@ in training; and a head can move on by itself while an answer is given.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -227,20 +228,22 @@ class Pointer(nn.Module):
         hidden = self.torso(jnp.concatenate(now, -1))
 
         chance, match = self._point(text, codes, hidden)
-        read, around = self._read(text, codes, chance)
-        same = jnp.einsum("btps,btqs->btpq", read, read)
-        same = same[..., *np.triu_indices(self.heads, 1)]
-        known = jnp.asarray(binary(self.symbols), read.dtype)
-        found = [read @ known, read.sum(-1)[..., None], around, match]
-        found = [x.reshape(batch, length, -1) for x in found] + [same]
-        hidden = jnp.concatenate([hidden, *found], -1)
-        hidden = self.judge(hidden)
+        chance = self._moved(text, chance)
+        read = jnp.einsum("bthm,bmf->bthf", chance, codes)
+        following = _shifted(codes.swapaxes(1, 2), -1).swapaxes(1, 2)
+        there = jnp.arange(text.tape.shape[1]) < text.end[..., None] - 1
+        following = jnp.einsum("bthm,bmf->bthf", chance * there[:, :, None], following)
+        # Whether two heads read the same, as far as each is sure of what it reads.
+        one, other = np.triu_indices(self.heads, 1)
+        same = ((1 + read[..., one, :-1] * read[..., other, :-1]) / 2).prod(-1)
+        found = [x.reshape(batch, length, -1) for x in (read, following, match)]
+        hidden = self.judge(jnp.concatenate([hidden, *found, same], -1))
         gates = nn.softmax(self.gates(hidden))
         own = nn.softmax(self.policy(hidden))
-        copied = jnp.einsum("btp,btps->bts", gates[..., 1:], read)
+        copied = self._spelt(text, jnp.einsum("bth,bthm->btm", gates[..., 1:], chance))
         # What no head found is left to the policy's own choice.
         rest = 1 - copied.sum(-1, keepdims=True)
-        logits = jnp.log(rest * own + copied + 1e-6)
+        logits = jnp.log(jnp.maximum(rest, 0) * own + copied + 1e-6)
         return PolicyOutput(logits, self.value(hidden)[..., 0])
 
     def _point(
@@ -269,42 +272,45 @@ class Pointer(nn.Module):
         scores -= nn.softplus(more[..., :1]) * age[:, :, None] / LONGEST
         # By the text, and what was said, before it or further back.
         long, weighed = self._matches(text)
-        long, weighed, spoken = (
-            jnp.stack([_shifted(x, lag) for lag in range(LAGS)], 2)
-            for x in (long, weighed, self._echoes(text))
+        spoken = self._echoes(text)
+        lags = [_shifted(x, lag) for x in (weighed, spoken) for lag in range(LAGS)]
+        long, weighed = (
+            functools.reduce(jnp.maximum, [_shifted(x, lag) for lag in range(LAGS)])
+            for x in (long, weighed)
         )
-        lags = jnp.concatenate([weighed, spoken], 2)
-        scores += jnp.einsum("bthl,btlm->bthm", more[..., 2:], lags)
+        scores += jnp.einsum("bthl,btlm->bthm", more[..., 2:], jnp.stack(lags, 2))
         scores = jnp.where(open_[:, :, None], scores, -1e9)
         nothing = more[..., 1:2]
         top = jax.lax.stop_gradient(jnp.maximum(scores.max(-1, keepdims=True), nothing))
         raised = jnp.where(open_[:, :, None], jnp.exp(scores - top), 0)
         chance = raised / (raised.sum(-1, keepdims=True) + jnp.exp(nothing - top))
-        both = jnp.stack([long.max(2), weighed.max(2)], -1) / LONGEST
+        both = jnp.stack([long, weighed], -1) / LONGEST
         return chance, jnp.einsum("bthm,btmc->bthc", chance, both)
 
     def _found(
         self, text: Reading, codes: jax.Array, content: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Scores of places by their surroundings, twice `[B, T, H, M]`."""
-        count = text.tape.shape[1]
         made = []
         for kernel, first in ((self.up_to, 0), (self.behind, -BEHIND)):
-            shifted = []
-            for back in range(first, first + len(kernel)):
-                at = jnp.clip(jnp.arange(count) - back, 0, count - 1)
-                alike = text.whose[:, at] == text.whose
-                shifted.append(codes[:, at] * alike[..., None])
-            windows = jnp.concatenate(shifted, -1)
-            flat = kernel.reshape(-1, *kernel.shape[2:])
-            # Whichever product is smaller.
+            backs = range(first, first + len(kernel))
+            alike = [_shifted(text.whose, back, -1) == text.whose for back in backs]
             if content.shape[1] < self.width:
-                asked = jnp.einsum("bthw,fhw->bthf", content, flat)
-                made.append(jnp.einsum("bthf,bmf->bthm", asked, windows))
-            else:
-                keys = jnp.einsum("bmf,fhw->bmhw", windows, flat)
-                made.append(jnp.einsum("bthw,bmhw->bthm", content, keys))
-        return made[0], made[1]
+                # A product for each place of the window, for few steps; else one for all of it.
+                asked = jnp.einsum("bthw,nfhw->nbthf", content, kernel)
+                parts = jnp.einsum("nbthf,bmf->nbthm", asked, codes)
+                pairs = zip(backs, parts, alike, strict=True)
+                made.append(sum(_shifted(x, back) * own[:, None, None] for back, x, own in pairs))
+                continue
+            rows = codes.swapaxes(1, 2)
+            window = [
+                _shifted(rows, back) * own[:, None] for back, own in zip(backs, alike, strict=True)
+            ]
+            flat = kernel.reshape(-1, *kernel.shape[2:])
+            keys = jnp.einsum("bfm,fhw->bmhw", jnp.concatenate(window, 1), flat)
+            made.append(jnp.einsum("bthw,bmhw->bthm", content, keys))
+        up_to, behind = made
+        return up_to, behind
 
     def _matches(self, text: Reading) -> tuple[jax.Array, jax.Array]:
         """Symbols before places that are the last of the text, `[B, T, M]`; and their weight."""
@@ -314,58 +320,53 @@ class Pointer(nn.Module):
         weight = nn.softplus(self.weight)
         for back in range(LONGEST):
             last = text.tape[row, jnp.maximum(text.end - 1 - back, 0)]
-            there, whose = self._back(text, back + 1)
+            there, whose = (_shifted(x, back + 1, -1)[:, None] for x in (text.tape, text.whose))
             goes_on &= (there == last[..., None]) & (whose == text.trial[..., None])
             long += goes_on
             weighed += goes_on * weight[jnp.maximum(last, 0)][..., None]
         return long, weighed
-
-    def _back(self, text: Reading, count: int) -> tuple[jax.Array, jax.Array]:
-        """Symbols so far before places, and whose they are, `[B, 1, M]`."""
-        length = text.tape.shape[1]
-        made = (
-            jnp.pad(x, ((0, 0), (count, 0)), constant_values=-1)[:, None, :length]
-            for x in (text.tape, text.whose)
-        )
-        there, whose = made
-        return there, whose
 
     def _echoes(self, text: Reading) -> jax.Array:
         """How many symbols before places are what was said last, `[B, T, M]`."""
         goes_on = jnp.ones((*text.end.shape, text.tape.shape[1]), bool)
         long = jnp.zeros(goes_on.shape, self.weight.dtype)
         for back in range(SAID):
-            there, whose = self._back(text, back + 1)
+            there, whose = (_shifted(x, back + 1, -1)[:, None] for x in (text.tape, text.whose))
             goes_on &= (there == text.said[..., back, None]) & (whose == text.trial[..., None])
             long += goes_on
         return long
 
-    def _read(
-        self, text: Reading, codes: jax.Array, chance: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """Symbols that heads point at, `[B, T, H, S]`, and features of those around."""
+    def _moved(self, text: Reading, chance: jax.Array) -> jax.Array:
+        """Chances of places after moving on, `[B, T, H, M]`; none beyond the end."""
         count = text.tape.shape[1]
         moved = []
         for head in range(self.heads):
             one, rate = chance[:, :, head], self._rate(head)
             if rate:
-                by = text.elapsed * rate // 2
-                at = jnp.arange(count) - by[..., None]
+                at = jnp.arange(count) - (text.elapsed * rate // 2)[..., None]
                 one = jnp.where(at >= 0, jnp.take_along_axis(one, jnp.maximum(at, 0), 2), 0)
             moved.append(one)
-        end = text.end[..., None]
-        there = jnp.arange(count) < end
-        chance = jnp.stack(moved, 2) * there[:, :, None]
-        spelt = jax.nn.one_hot(text.tape, self.symbols, dtype=chance.dtype)
-        read = jnp.einsum("bthm,bms->bths", chance, spelt)
-        following = jnp.pad(codes, ((0, 0), (0, 1), (0, 0)))[:, 1:]
-        more = chance * (jnp.arange(count) < end - 1)[:, :, None]
-        return read, jnp.einsum("bthm,bmf->bthf", more, following)
+        there = jnp.arange(count) < text.end[..., None]
+        return jnp.stack(moved, 2) * there[:, :, None]
+
+    def _spelt(self, text: Reading, chance: jax.Array) -> jax.Array:
+        """Chances of symbols `[B, T, S]`, from those of places `[B, T, M]`."""
+        if chance.shape[1] > 1:
+            symbols = jax.nn.one_hot(text.tape, self.symbols, dtype=chance.dtype)
+            return jnp.einsum("btm,bms->bts", chance, symbols)
+        at = jnp.where(text.tape < 0, self.symbols, text.tape)
+        sums = jax.vmap(
+            lambda x, where: jnp.zeros(self.symbols, x.dtype).at[where].add(x, mode="drop")
+        )
+        return sums(chance[:, 0], at)[:, None]
 
 
-def _shifted(x: jax.Array, count: int) -> jax.Array:
-    """What was so many places before, zeros at first, `[..., M]`."""
-    return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(count, 0)])[..., : x.shape[-1]]
+def _shifted(x: jax.Array, count: int, empty: int = 0) -> jax.Array:
+    """What was so many places before, or further on if negative, `[..., M]`."""
+    size = x.shape[-1]
+    room = [(0, 0)] * (x.ndim - 1) + [(max(count, 0), max(-count, 0))]
+    padded = jnp.pad(x, room, constant_values=empty)
+    return padded[..., :size] if count >= 0 else padded[..., -size:]
 
 
 def _coded(symbol: jax.Array, count: int) -> jax.Array:

@@ -9,6 +9,7 @@ in training; and a head can move on by itself while an answer is given.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -25,8 +26,10 @@ BEFORE, BEHIND = 8, 4
 """Symbols up to a place, and behind it, by which it is found."""
 LONGEST, SAID, LAGS = 16, 8, 8
 """Longest matches with the text and with what was said, and how far heads may jump from them."""
-PLACES, TICKS = 64, 32
-"""Distances from the end of the text, and steps since then, that are told apart."""
+PERIODS = (2.5, 128.0)
+"""The shortest and the longest wave by which distances from the end of the text are told apart."""
+TICKS = 32
+"""Steps since the last symbol that are told apart."""
 RATES = (2, 2, 1, 0, 0, 0)
 """By how many half places heads move on per step of an answer, in turn."""
 
@@ -114,7 +117,6 @@ class Pointer(nn.Module):
             shape = (count, size, self.heads, self.width)
             made = self.param(name, normal((count * size) ** -0.5), shape, float_)
             setattr(self, name, made)
-        self.places = self.param("places", normal(1.0), (PLACES, self.width), float_)
         # Each symbol of a match counts at first.
         ones = nn.initializers.constant(0.5413)
         self.weight = self.param("weight", ones, (self.symbols,), float_)
@@ -266,9 +268,7 @@ class Pointer(nn.Module):
         whole = (age >= BEHIND)[:, :, None]
         scores = up_to + jnp.where(whole, behind, 0)
         # By where it is.
-        near = jnp.einsum("bthw,pw->bthp", place, self.places) / width**0.5
-        distance = jnp.clip(age, 0, PLACES - 1)[:, :, None]
-        scores += jnp.take_along_axis(near, jnp.broadcast_to(distance, scores.shape), -1)
+        scores += self._distant(text, place)
         scores -= nn.softplus(more[..., :1]) * age[:, :, None] / LONGEST
         # By the text, and what was said, before it or further back.
         long, weighed = self._matches(text)
@@ -286,6 +286,20 @@ class Pointer(nn.Module):
         chance = raised / (raised.sum(-1, keepdims=True) + jnp.exp(nothing - top))
         both = jnp.stack([long, weighed], -1) / LONGEST
         return chance, jnp.einsum("bthm,btmc->bthc", chance, both)
+
+    def _distant(self, text: Reading, asked: jax.Array) -> jax.Array:
+        """Scores of places by their distance from the end: sums of waves, `[B, T, H, M]`."""
+        count = self.width // 2
+        waves = 2 * np.pi / np.geomspace(*PERIODS, count)
+        turn = (text.end[..., None] - 1).astype(asked.dtype) * waves
+        turn = jnp.stack([jnp.cos(turn), jnp.sin(turn)])[:, :, :, None]
+        even, odd = asked[..., :count], asked[..., count : 2 * count]
+        # As seen from the first place, of which all others have the same waves.
+        turned = [even * turn[0] + odd * turn[1], even * turn[1] - odd * turn[0]]
+        there = np.arange(text.tape.shape[1])[:, None] * waves
+        table = np.concatenate([np.cos(there), np.sin(there)], 1)
+        fixed = jnp.asarray(table, asked.dtype) / count**0.5
+        return jnp.einsum("bthw,mw->bthm", jnp.concatenate(turned, -1), fixed)
 
     def _found(
         self, text: Reading, codes: jax.Array, content: jax.Array
@@ -315,26 +329,38 @@ class Pointer(nn.Module):
     def _matches(self, text: Reading) -> tuple[jax.Array, jax.Array]:
         """Symbols before places that are the last of the text, `[B, T, M]`; and their weight."""
         row = jnp.arange(len(text.tape))[:, None]
-        goes_on = jnp.ones((*text.end.shape, text.tape.shape[1]), bool)
-        long = weighed = jnp.zeros(goes_on.shape, self.weight.dtype)
+        owned = self._owned(text)
         weight = nn.softplus(self.weight)
+        long = weighed = jnp.zeros((*text.end.shape, text.tape.shape[1]), weight.dtype)
+        goes_on = jnp.ones((), bool)
         for back in range(LONGEST):
             last = text.tape[row, jnp.maximum(text.end - 1 - back, 0)]
-            there, whose = (_shifted(x, back + 1, -1)[:, None] for x in (text.tape, text.whose))
-            goes_on &= (there == last[..., None]) & (whose == text.trial[..., None])
+            mine = last + self.symbols * text.trial
+            goes_on &= owned(back + 1)[:, None] == mine[..., None]
             long += goes_on
-            weighed += goes_on * weight[jnp.maximum(last, 0)][..., None]
+            weighed += jnp.where(goes_on, weight[jnp.maximum(last, 0)][..., None], 0)
         return long, weighed
 
     def _echoes(self, text: Reading) -> jax.Array:
         """How many symbols before places are what was said last, `[B, T, M]`."""
-        goes_on = jnp.ones((*text.end.shape, text.tape.shape[1]), bool)
-        long = jnp.zeros(goes_on.shape, self.weight.dtype)
+        owned = self._owned(text)
+        long = jnp.zeros((*text.end.shape, text.tape.shape[1]), self.weight.dtype)
+        goes_on = jnp.ones((), bool)
         for back in range(SAID):
-            there, whose = (_shifted(x, back + 1, -1)[:, None] for x in (text.tape, text.whose))
-            goes_on &= (there == text.said[..., back, None]) & (whose == text.trial[..., None])
+            said = text.said[..., back]
+            mine = jnp.where(said < 0, -2, said + self.symbols * text.trial)
+            goes_on &= owned(back + 1)[:, None] == mine[..., None]
             long += goes_on
         return long
+
+    def _owned(self, text: Reading) -> Callable[[int], jax.Array]:
+        """What tells symbols so far before places, and the trial that they belong to, `[B, M]`."""
+        count = text.tape.shape[1]
+        whole = jnp.where(text.whose < 0, -1, text.tape + self.symbols * text.whose)
+        whole = jnp.pad(whole, ((0, 0), (LONGEST, 0)), constant_values=-1)
+        # Laid down once, so that what is compared are parts of it.
+        whole = jax.lax.optimization_barrier(whole)
+        return lambda back: whole[:, LONGEST - back : LONGEST - back + count]
 
     def _moved(self, text: Reading, chance: jax.Array) -> jax.Array:
         """Chances of places after moving on, `[B, T, H, M]`; none beyond the end."""

@@ -51,7 +51,7 @@ def elsewhere_section(measured: list[dict[str, dict[str, Streams]]], config: Con
 def shares(
     measured: list[dict[str, dict[str, Streams]]], kind: str, agent: str, which: slice
 ) -> tuple[float, float, float]:
-    """Of some streams of all seeds: answers that were right, instances solved, streams cleared."""
+    """Shares of right answers, of solved instances and of cleared streams, over all seeds."""
     of = [jax.tree.map(lambda x: np.asarray(x)[which], seed[kind][agent]) for seed in measured]
     names = ("right", "asked", "solved", "instances")
     right, asked, solved, ended = (

@@ -1,8 +1,8 @@
 """What agents of `gradual_learning.py` make of task sets, and of operands, that were never taught.
 
 Each task set is played alone, with frozen weights, by the learner and by the null: those of
-`config.elsewhere`, and those of the curriculum with the operands of the training, where others are
-held out.
+`config.elsewhere`, and those of the curriculum with the operands of the training and with others,
+where some are held out.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ import numpy as np
 from gpicljax.systems.gradual_learning.measures.streams import Streams
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import Config
 
-STRANGE, KNOWN = "task sets elsewhere", "known operands"
+STRANGE, KNOWN, NEW = "Never taught", "Operands of the training", "Operands that were held out"
+COMPOSED = ("micro11", "micro12", "micro16", "micro16.mixed", "micro19", "micro20")
+"""Task sets with operations, whose operands can be held out."""
+
+
+def kinds(config: Config) -> dict[str, tuple[str, ...]]:
+    """Which task sets are played, by the title of their table."""
+    composed = [name for name in config.curriculum if name in COMPOSED and config.env.split]
+    found = {STRANGE: config.strange, KNOWN: tuple(composed), NEW: tuple(composed)}
+    return {kind: names for kind, names in found.items() if names}
 
 
 def elsewhere_section(measured: list[dict[str, dict[str, Streams]]], config: Config) -> list[str]:
     """The summary's tables: all seeds together."""
     parts = []
-    for kind, names in ((STRANGE, config.strange), (KNOWN, config.curriculum)):
-        if not measured or kind not in measured[0]:
-            continue
+    for kind, names in kinds(config).items() if measured else ():
         numbers = {
             agent: [
                 shares(measured, kind, agent, slice(place, None, len(names)))
@@ -35,9 +42,8 @@ def elsewhere_section(measured: list[dict[str, dict[str, Streams]]], config: Con
         for place, name in enumerate(names):
             cells = [f"{share:.2f}" for each in numbers.values() for share in each[place]]
             lines.append(f"| {name} | {' | '.join(cells)} |")
-        title = {STRANGE: "Never taught", KNOWN: "Operands of the training"}[kind]
         parts += [
-            f"## {title}, each alone",
+            f"## {kind}, each alone",
             "",
             "Shares of right answers, of instances that were solved, and of streams in which the "
             "task set was cleared.",

@@ -35,7 +35,7 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.elsewhere import (
     KNOWN,
-    STRANGE,
+    kinds,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.learners import (
     learner_of,
@@ -74,7 +74,7 @@ def build(config: Config) -> Program:
     def strange(key: jax.Array, params: ArrayTree, cell: ArrayTree) -> dict[str, Any]:
         return played_elsewhere(key, trainer.agent(greedy=True), params, config)
 
-    elsewhere = {"elsewhere": Measure(strange)} if config.strange or config.env.split else {}
+    elsewhere = {"elsewhere": Measure(strange)} if kinds(config) else {}
     return Program(
         title=f"gradual learning on streams of bytes, {config.learner_name}",
         details={
@@ -171,15 +171,13 @@ def played_elsewhere(
 ) -> dict[str, dict[str, Streams]]:
     """Streams of the learner and the null, by what is played; see `elsewhere`."""
     found = {}
-    wanted = {STRANGE: config.strange, KNOWN: config.curriculum if config.env.split else ()}
-    for kind, names in wanted.items():
-        if names:
-            env = config.env.make(Curriculum(names), test=kind == STRANGE, max_tasks=1)
-            alone = dataclasses.replace(config, curriculum=names, targets=())
-            tasks = drawn(key, alone, env, "alone")
-            both = [learner, experts.suffix_predictor()]
-            streams = _in_blocks(key, env, both, params, [tasks] * 2, config.budget)
-            found[kind] = dict(zip((config.learner_name, NULL), streams, strict=True))
+    for kind, names in kinds(config).items():
+        env = config.env.make(Curriculum(names), test=kind != KNOWN, max_tasks=1)
+        alone = dataclasses.replace(config, curriculum=names, targets=())
+        tasks = drawn(key, alone, env, "alone")
+        both = [learner, experts.suffix_predictor()]
+        streams = _in_blocks(key, env, both, params, [tasks] * 2, config.budget)
+        found[kind] = dict(zip((config.learner_name, NULL), streams, strict=True))
     return found
 
 

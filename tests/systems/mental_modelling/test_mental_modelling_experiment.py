@@ -43,7 +43,7 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
     assert error.value.code == 2 and said.startswith("error: --llm.endpoint: got 'http://127")
     # A language model is asked some of the same, and its replies are kept.
     model = FakeModel("[ANSWER: 1]")
-    small += ["--asked", "3", "--other-kinds"]
+    small += ["--asked", "3", "--other-kinds", "--seeds", "2"]
     with serve_chat_model(model) as endpoint:
         asked = [f"--llm.endpoint={endpoint}", "--llm.model=fake"]
         assert experiment.main(["--data", "data", *small, *asked, "--dry-run"]) is None
@@ -56,7 +56,7 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
     # A history of 40 is longer than the episodes, and is left out.
     assert {row.history for row in rows} == {0, 2, 5}
     assert {"copy last", "reader", "reader of other kinds"} < {row.answerer for row in rows}
-    assert "points behind the reader" in said
+    assert "points behind the reader" in said and "other kinds - reader | over readers |" in said
     told = [row for row in rows if row.answerer == "fake"]
     assert len(told) == 5 * 3 and model.requests == 3 * len(told)
     assert {row.parsed for row in told if row.question.endswith("action")} == {1.0}
@@ -67,7 +67,13 @@ def test_a_users_own_episodes_are_read_and_measured(tmp_path, capsys, monkeypatc
     assert {each.prompt for each in beside} == {row.prompt for row in told}
     # Three queries in each of two sizes of history, as those that the null answers beside it.
     assert {(each.queries, each.echoes) for each in beside} == {(6, 0)}
-    assert {each.null for each in compared if each.question == "next_action"} == {beside[0].null}
+    nulls = {each.null for each in compared if each.question == "next_action"}
+    assert nulls == {beside[0].null, "reader"}
+    # Both readers answer the same queries, and rules answer each once.
+    trained = [x for x in compared if "reader" in x.answerer]
+    assert {len(x.leads) for x in trained} == {2} and len(trained) == 5 * 3
+    assert {x.leads for x in compared if x not in trained} == {()}
+    assert {row.queries for row in rows if row.question == "next_action"} == {3, 18}
     figures = {path.name for path in (outcome.run.path / "figures").iterdir()}
     assert {"MountainCar_history.png", "MountainCar_elements.png", "tasks.png"} <= figures
     replies_are_reviewed(outcome.run.path, capsys)

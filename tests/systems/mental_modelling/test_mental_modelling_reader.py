@@ -27,6 +27,7 @@ from gpicljax.systems.mental_modelling.measures.results import (
     best_rule,
     compare,
     load_rows,
+    pooled,
     result_row,
     right_by_history,
     save_rows,
@@ -154,6 +155,14 @@ def test_leads_are_paired_and_have_intervals_over_episodes():
     assert (same.lead_low, same.lead_high) == (0, 0)
     assert count_leads([ahead], "right") == (1, 0, 1)
     assert count_leads([behind], "wrong") == (0, 1, 1) and count_leads([same], "same") == (0, 0, 1)
+    # Three readers that all lead by as much, and three that do not, on the same queries.
+    equal = compare([pooled(asked, [right] * 3, [wrong])], "r", "wrong", readers=3)
+    assert dataclasses.replace(equal, answerer="right", leads=()) == ahead
+    assert equal.leads == (ahead.lead,) * 3 and equal.sign == 1 and equal.over_readers.std == 0
+    mixed = compare([pooled(asked, [right, wrong, wrong], [wrong] * 3)], "r", "wrong", readers=3)
+    assert mixed.queries == len(truth) and mixed.leads == (ahead.lead, 0, 0)
+    assert mixed.lead == pytest.approx(ahead.lead / 3) and mixed.lead_low > 0 and mixed.sign == 0
+    assert count_leads([equal, mixed, dataclasses.replace(equal, null="reader")], "r") == (1, 0, 2)
 
 
 def test_rows_are_kept_and_compared(tmp_path):

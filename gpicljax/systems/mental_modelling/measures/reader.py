@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -139,6 +139,17 @@ def train_reader(
       >>> reader_answers(reader, build_queries(walk, "next_state", history=1)).values.shape
       (3, 1)
     """
+    return train_readers([key], episodes, settings, decimals=decimals)[0]
+
+
+def train_readers(
+    keys: Iterable[jax.Array],
+    episodes: Episodes,
+    settings: ReaderSettings | None = None,
+    *,
+    decimals: int = 4,
+) -> list[Reader]:
+    """A reader for each key, one after another, which is quicker on a CPU; see `train_reader`."""
     settings = settings or ReaderSettings()
     task, data = _task_of(episodes, decimals)
     actions, states = task.action_answers, task.state_answers
@@ -157,7 +168,7 @@ def train_reader(
         [_loss("actions", task, 0), _loss("states", task, 1)],
         length=_LENGTH,
     )
-    state = jax.jit(trainer.init)(key, hparams, data)
+    init = jax.jit(trainer.init)
 
     @jax.jit
     def advance(state: ArrayTree) -> Any:
@@ -167,8 +178,8 @@ def train_reader(
 
         return jax.lax.scan(update, state, None, settings.updates)
 
-    state, nats = advance(state)
-    return Reader(network, jax.device_get(state.params), task, np.asarray(nats))
+    found = (advance(init(key, hparams, data)) for key in keys)
+    return [Reader(network, jax.device_get(x.params), task, np.asarray(n)) for x, n in found]
 
 
 @functools.cache

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpicljax.checks import check
-from gpicljax.evaluation.statistics import ratio_interval
+from gpicljax.evaluation.statistics import Interval, mean_interval, ratio_interval
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, take_episodes
@@ -21,6 +21,7 @@ from gpicljax.systems.mental_modelling.measures.questions import (
     Question,
     build_queries,
     pick_queries,
+    take_queries,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import (
     Answers,
@@ -193,7 +194,11 @@ def load_rows(path: str | Path) -> tuple[list[Row], list[Comparison], dict[str, 
             rows.append(Row(**entry | {"elements": tuple(map(_number, entry["elements"]))}))
         bounds = ("low", "high", "lead_low", "lead_high")
         compared = [
-            Comparison(**entry | {name: _number(entry[name]) for name in bounds})
+            Comparison(
+                **entry
+                | {name: _number(entry[name]) for name in bounds}
+                | {"leads": tuple(entry.get("leads", ()))}
+            )
             for entry in body.get("comparisons", [])
         ]
         return rows, compared, body["about"]
@@ -228,6 +233,8 @@ class Comparison:
       lead: accuracy minus that of the null.
       lead_low: lower end of its paired interval over episodes.
       lead_high: upper end.
+      leads: of each of several readers that answered the same queries; all of the above are then
+        means over them.
     """
 
     task: str
@@ -245,6 +252,48 @@ class Comparison:
     lead: float
     lead_low: float
     lead_high: float
+    leads: tuple[float, ...] = ()
+
+    @property
+    def over_readers(self) -> Interval | None:
+        """The lead with its t-interval over readers; None of one reader, or a rule."""
+        return mean_interval(self.leads) if len(self.leads) > 1 else None
+
+    @property
+    def sign(self) -> int:
+        """1 if ahead, -1 if behind, 0 if an interval, over episodes or readers, includes 0."""
+        over = self.over_readers
+        low, high = (over.low, over.high) if over else (self.lead_low, self.lead_high)
+        ahead, behind = min(low, self.lead_low) > 0, max(high, self.lead_high) < 0
+        return int(ahead) - int(behind)
+
+
+def pooled(
+    queries: Queries, answers: Sequence[Answers], others: Sequence[Answers]
+) -> tuple[Queries, Answers, Answers]:
+    """The same queries for each of several readers: all of the first, then all of the next.
+
+    Args:
+      queries: Q of them.
+      answers: of S readers.
+      others: of as many, or of one rule, which then answers beside each of them.
+
+    Example:
+      >>> from gpicljax.systems.mental_modelling.data import episode_from_actions
+      >>> from gpicljax.systems.mental_modelling.measures import copy_last
+      >>> asked = build_queries(episode_from_actions([1, 1, 0, 1]), "next_action", history=1)
+      >>> triple = pooled(asked, [copy_last(asked)] * 2, [copy_last(asked)])
+      >>> [len(x.parsed) for x in triple[1:]], triple[0].step.tolist()
+      ([6, 6], [1, 2, 3, 1, 2, 3])
+    """
+    count = len(answers)
+    if count == len(others) == 1:
+        return queries, answers[0], others[0]
+    mine, theirs = (
+        Answers(*map(np.concatenate, zip(*each, strict=True)))
+        for each in (answers, [*others] * (count // len(others)))
+    )
+    return take_queries(queries, np.tile(np.arange(len(queries.truth)), count)), mine, theirs
 
 
 def best_rule(asked: Sequence[Queries]) -> str:
@@ -270,16 +319,18 @@ def compare(
     null: str,
     prompt: str = "",
     echoes: int = 0,
+    readers: int = 1,
 ) -> Comparison | None:
     """Compares one answerer with a rule, query by query.
 
     Args:
-      asked: queries of one question, the answers to them and the rule's answers; queries without a
-        history are left out.
+      asked: queries of one question, the answers to them and the rule's answers, `pooled` for
+        several readers; queries without a history are left out.
       answerer: its name.
       null: the rule's name.
       prompt: how the question was put.
       echoes: how many of the replies only repeat the form of an answer.
+      readers: S, how many have answered each query.
 
     Returns:
       The comparison; None if nothing was asked with a history.
@@ -294,16 +345,21 @@ def compare(
     told = [each for each in asked if each[0].history > 0]
     if not told:
         return None
-    mine = np.concatenate([score_answers(q, answers).right for q, answers, _ in told]).astype(float)
-    its = np.concatenate([score_answers(q, rule).right for q, _, rule in told]).astype(float)
+
+    def right(answers: Iterable[tuple[Queries, Answers]]) -> np.ndarray:
+        each = [score_answers(*asked).right.reshape(readers, -1) for asked in answers]
+        return np.concatenate(each, 1).astype(float)
+
+    mine = right((queries, answers) for queries, answers, _ in told)
+    its = right((queries, rule) for queries, _, rule in told)
     parsed = np.concatenate([answers.parsed for _, answers, _ in told])
-    episode = np.concatenate([queries.episode for queries, _, _ in told])
-    _, which, counts = np.unique(episode, return_inverse=True, return_counts=True)
+    episode = [queries.episode[: len(queries.episode) // readers] for queries, _, _ in told]
+    _, which, counts = np.unique(np.concatenate(episode), return_inverse=True, return_counts=True)
 
     def interval(values: np.ndarray) -> tuple[float, float]:
         if len(counts) == 1:
             return float("nan"), float("nan")
-        sums = np.bincount(which, weights=values)
+        sums = np.bincount(which, weights=values.mean(0))
         _, low, high = ratio_interval(sums, counts)
         return low, high
 
@@ -315,9 +371,9 @@ def compare(
         question=question_and_form(first.question, first.form),
         answerer=answerer,
         prompt=prompt,
-        queries=len(mine),
+        queries=mine.shape[1],
         parsed=float(parsed.mean()),
-        echoes=echoes / len(mine),
+        echoes=echoes / mine.shape[1],
         accuracy=float(mine.mean()),
         low=low,
         high=high,
@@ -326,4 +382,5 @@ def compare(
         lead=float(mine.mean() - its.mean()),
         lead_low=lead_low,
         lead_high=lead_high,
+        leads=tuple((mine - its).mean(1).tolist()) if readers > 1 else (),
     )

@@ -96,7 +96,9 @@ TASKS: dict[str, Task] = {
             "double-dqn": _dqn(80_000, double=True),
         },
     ),
-    "LunarLander-v3": Task(250, 3, {"ppo": Kind("ppo", 245_760)}),
+    "LunarLander-v3": Task(
+        250, 3, {"ppo": Kind("ppo", 245_760), "dqn": _dqn(240_000, double=False)}
+    ),
     "Pendulum-v1": Task(
         50,
         3,
@@ -115,7 +117,7 @@ TASKS: dict[str, Task] = {
             "sac": Kind("sac", 24_000),
         },
     ),
-    # Slippery: on firm ice every good agent walks the same six steps.
+    # Slippery, as the corridor below: on firm ground all good agents walk one and the same path.
     "FrozenLake-v1": Task(
         50,
         0,
@@ -123,7 +125,10 @@ TASKS: dict[str, Task] = {
         ("is_slippery=True",),
     ),
     "CliffWalking-v1": Task(
-        50, 0, {"dqn": Kind("dqn", 96_000), "q-learning": Kind("q-learning", 40_960)}
+        50,
+        0,
+        {"dqn": Kind("dqn", 96_000), "q-learning": Kind("q-learning", 163_840)},
+        ("is_slippery=True",),
     ),
     "FetchPickAndPlace-v4": Task(50, 10, {"script": Kind(FETCH_SCRIPT, 0), "ddpg": _HINDSIGHT}),
     "FetchPush-v4": Task(50, 10, {"script": Kind(FETCH_SCRIPT, 0), "ddpg": _HINDSIGHT}),
@@ -213,9 +218,10 @@ PROMPTS: dict[str, QuestionSettings] = {
 
 @dataclasses.dataclass(frozen=True)
 class Config(TrainingConfig):
-    """Asks about agents and compares the answers; only a reader is trained.
+    """Asks about agents and compares the answers; only readers are trained.
 
     Attributes:
+      seeds: Readers of each task; all are asked the same queries.
       data: Folder that `collect` or `load` wrote.
       tasks: Ids of environments; all that the data has, by default.
       questions: What is asked.
@@ -231,7 +237,7 @@ class Config(TrainingConfig):
       llm: The language model that is asked.
     """
 
-    seeds: Count = 1
+    seeds: Count = 3
     data: Path = Path("runs/mental_modelling_data/quick")
     tasks: tuple[str, ...] = ()
     questions: tuple[str, ...] = QUESTIONS
@@ -248,7 +254,6 @@ class Config(TrainingConfig):
     def validate(self) -> None:
         """Refuses unknown questions and prompts, and sizes of history that are none."""
         super().validate()
-        check_config(self.seeds == 1, "seeds", self.seeds, "1: intervals are over episodes")
         self.llm.check_prompts(PROMPTS)
         known = bool(self.questions) and set(self.questions) <= set(QUESTIONS)
         check_config(known, "questions", self.questions, ", ".join(QUESTIONS))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from gpicljax.evaluation.records import ICLRecord, icl_record
@@ -23,13 +25,14 @@ from gpicljax.systems.mental_modelling.measures.reader import (
     Reader,
     answers_of_readers,
     reader_answers,
-    train_reader,
+    train_readers,
 )
 from gpicljax.systems.mental_modelling.measures.results import (
     Comparison,
     Row,
     best_rule,
     compare,
+    pooled,
     result_row,
 )
 from gpicljax.systems.mental_modelling.measures.scoring import Answers, score_answers
@@ -96,15 +99,21 @@ def kind_of(name: str) -> str:
     return name.partition(" ")[0]
 
 
+def keys_of(config: Config, name: str) -> list[jax.Array]:
+    """A key for each seed's reader."""
+    root = named_key(config.seed, name)
+    return [jax.random.fold_in(root, np.uint32(n)) for n in range(config.seeds)]
+
+
 class Strangers(NamedTuple):
     """Readers that have each seen all kinds of agents but one.
 
     Attributes:
-      readers: one for each kind that is asked about.
+      readers: of each seed, one for each kind that is asked about.
       which: `int[N]`, which of them is asked about an episode.
     """
 
-    readers: list[Reader]
+    readers: list[list[Reader]]
     which: np.ndarray
 
 
@@ -114,31 +123,33 @@ def strangers(config: Config, name: str, known: Episodes, asked: Episodes) -> St
     others = [np.array([kind_of(agent) != kind for agent in known.agents]) for kind in kinds]
     if not all(some.any() for some in others):
         return None
-    readers = [
-        train_reader(
-            named_key(config.seed, f"{name} without {kind}"),
+    trained = [
+        train_readers(
+            keys_of(config, f"{name} without {kind}"),
             take_episodes(known, some),
             config.reader,
             decimals=config.decimals,
         )
         for kind, some in zip(kinds, others, strict=True)
     ]
+    readers = [list(each) for each in zip(*trained, strict=True)]
     return Strangers(readers, np.array([kinds.index(kind_of(agent)) for agent in asked.agents]))
 
 
 def answers_of_all(
-    queries: Queries, reader: Reader | None, others: Strangers | None = None
-) -> dict[str, Answers]:
-    """The answers of everything but language models."""
-    found = baseline_answers(queries)
+    queries: Queries, readers: Sequence[Reader] = (), others: Strangers | None = None
+) -> dict[str, list[Answers]]:
+    """The answers of everything but language models: of rules one, of readers one for each seed."""
+    rules = baseline_answers(queries)
     if is_lawful(queries):
         # With less history than a law needs, what regression says.
-        found["physics"] = physics_answers(queries) or found["ridge regression"]
-    if reader is not None:
-        found["reader"] = reader_answers(reader, queries)
+        rules["physics"] = physics_answers(queries) or rules["ridge regression"]
+    found = {name: [answers] for name, answers in rules.items()}
+    if readers:
+        found["reader"] = [reader_answers(reader, queries) for reader in readers]
     if others is not None:
         which = others.which[queries.episode]
-        found[OTHER_KINDS] = answers_of_readers(others.readers, queries, which)
+        found[OTHER_KINDS] = [answers_of_readers(each, queries, which) for each in others.readers]
     return found
 
 
@@ -157,7 +168,7 @@ def nulls_of(
 
 
 def icl_of_reader(
-    name: str, sizes: tuple[int, ...], asked: list[Queries], found: list[dict[str, Answers]]
+    name: str, sizes: tuple[int, ...], asked: list[Queries], found: list[dict[str, list[Answers]]]
 ) -> list[ICLRecord]:
     """The reader's accuracy on one question by size of history, beside rules on the same queries.
 
@@ -168,13 +179,13 @@ def icl_of_reader(
     if not wanted or len(sizes) < 2 or "reader" not in found[0]:
         return []
     right = {
-        answerer: np.stack(
+        answerer: np.array(
             [
-                score_answers(queries, each[answerer]).right
+                [score_answers(queries, said).right for said in each[answerer]]
                 for queries, each in zip(asked, found, strict=True)
             ],
-            1,
-        ).astype(np.float64)
+            np.float64,
+        ).transpose(1, 2, 0)
         for answerer in ("reader", *baseline_answers(first))
     }
     reader = right.pop("reader")
@@ -182,8 +193,8 @@ def icl_of_reader(
         icl_record(
             {
                 "agent": reader,
-                "memory wiped": np.repeat(reader[:, :1], len(sizes), 1),
-                "oracle": np.ones_like(reader),
+                "memory wiped": np.repeat(reader[..., :1], len(sizes), 2),
+                "oracle": np.ones_like(reader[0]),
             },
             right,
             system="Mental modelling",
@@ -204,17 +215,22 @@ def _task(
     known, asked = split(config, episodes)
     sizes = histories_of(config, asked)
     long = long_enough(asked, sizes)
-    reader, others, nats = None, None, float("nan")
+    readers, others, nats = [], None, float("nan")
     if known is not None:
-        key = named_key(config.seed, name)
-        reader = train_reader(key, known, config.reader, decimals=config.decimals)
-        nats = float(reader.nats[-10:].mean())
+        keys = keys_of(config, name)
+        readers = train_readers(keys, known, config.reader, decimals=config.decimals)
+        nats = float(np.mean([reader.nats[-10:] for reader in readers]))
         others = strangers(config, name, known, long) if config.other_kinds else None
+    kinds = np.array([kind_of(agent) for agent in asked.agents])
     about = {
         "agents": len(set(asked.agents)),
         "episodes": len(asked.length),
         "mean_return": float(asked.returns.mean()),
+        "returns": {
+            kind: float(asked.returns[kinds == kind].mean()) for kind in dict.fromkeys(kinds)
+        },
         "agents_read": len(set(known.agents)) if known else 0,
+        "readers": len(readers),
         "reader_nats": nats,
         "histories": list(sizes),
     }
@@ -228,22 +244,70 @@ def _task(
     for asked, null in zip(queries_of(config, long, sizes), nulls, strict=False):
         # With nothing else to choose it on, the rule is the best on these very queries.
         chosen = null or (best_rule(asked) if max(sizes) else "majority")
-        answered: dict[tuple[str, str], list[tuple[Queries, Answers, Answers]]] = {}
-        echoes: Counter[tuple[str, str]] = Counter()
-        answers = [answers_of_all(queries, reader, others) for queries in asked]
+        answers = [answers_of_all(queries, readers, others) for queries in asked]
         records += icl_of_reader(name, sizes, asked, answers)
-        for queries, found in zip(asked, answers, strict=True):
-            for answerer, said in found.items():
-                answered.setdefault((answerer, ""), []).append((queries, said, found[chosen]))
-            for prompt, some, said in told(config, queries, ledger) if config.llm.asks else ():
-                rule, asked_so = baseline_answers(some)[chosen], (config.llm.name, prompt)
-                answered.setdefault(asked_so, []).append((some, said.answers, rule))
-                echoes[asked_so] += said.echoes * (queries.history > 0)
-        for (answerer, prompt), triples in answered.items():
-            rows += [result_row(queries, answerer, said, prompt) for queries, said, _ in triples]
-            repeated = echoes[answerer, prompt]
-            compared += filter(None, [compare(triples, answerer, chosen, prompt, repeated)])
+        for answerer, said in answers[0].items():
+            triples = _beside(asked, answers, answerer, chosen)
+            rows += _rows(triples, answerer, len(said))
+            compared += _compared(triples, answerer, chosen, readers=len(said))
+            if answerer == OTHER_KINDS:
+                usual = _beside(asked, answers, answerer, "reader")
+                compared += _compared(usual, answerer, "reader", readers=len(said))
+        if config.llm.asks:
+            some, more = _language(config, asked, chosen, ledger)
+            rows += some
+            compared += more
     return rows, compared, records, about
+
+
+Triple = tuple[Queries, Answers, Answers]
+"""Queries of one size of history, the answers to them, and those of what they are compared with."""
+
+
+def _beside(
+    asked: Sequence[Queries],
+    answers: Sequence[Mapping[str, Sequence[Answers]]],
+    answerer: str,
+    other: str,
+) -> list[Triple]:
+    """Two answerers side by side, for each size of history."""
+    both = zip(asked, answers, strict=True)
+    return [pooled(queries, each[answerer], each[other]) for queries, each in both]
+
+
+def _language(
+    config: Config, asked: Sequence[Queries], null: str, ledger: Ledger
+) -> tuple[list[Row], list[Comparison]]:
+    """Rows and comparisons of a language model with one question, by prompt."""
+    answered: dict[str, list[Triple]] = {}
+    echoes: Counter[str] = Counter()
+    for queries in asked:
+        for prompt, some, said in told(config, queries, ledger):
+            rule = baseline_answers(some)[null]
+            answered.setdefault(prompt, []).append((some, said.answers, rule))
+            echoes[prompt] += said.echoes * (queries.history > 0)
+    rows: list[Row] = []
+    compared: list[Comparison] = []
+    for prompt, triples in answered.items():
+        rows += _rows(triples, config.llm.name, prompt=prompt)
+        more = {"prompt": prompt, "echoes": echoes[prompt]}
+        compared += _compared(triples, config.llm.name, null, **more)
+    return rows, compared
+
+
+def _rows(
+    triples: Sequence[Triple], answerer: str, readers: int = 1, prompt: str = ""
+) -> Iterator[Row]:
+    for queries, said, _ in triples:
+        row = result_row(queries, answerer, said, prompt)
+        yield dataclasses.replace(row, queries=row.queries // readers)
+
+
+def _compared(
+    triples: Sequence[Triple], answerer: str, null: str, **more: Any
+) -> Iterator[Comparison]:
+    if (found := compare(triples, answerer, null, **more)) is not None:
+        yield found
 
 
 def main(argv: list[str] | None = None) -> RunResult | Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,7 +48,9 @@ _NOTE = (
     "Accuracy in %, over all queries, mean over sizes of history from one step on; a state is "
     "right if all of its elements are. The null is a rule that knows nothing but the history: the "
     "one that is best on the agents that the reader has read. It answers the same queries; "
-    "differences are paired, with intervals of 95 % over episodes. The reader knows the task by "
+    "differences are paired, with intervals of 95 % over episodes. Where several readers are "
+    "trained, from other seeds, all answer the same queries: numbers are means over them, and "
+    "over readers there is a t-interval of the difference. The reader knows the task by "
     "its weights. The paper's numbers are of other agents, other sizes of history and other "
     "prompts: not comparable one to one."
 )
@@ -61,10 +63,10 @@ def percent(value: float, low: float = math.nan, high: float = math.nan, sign: s
 
 
 def by_question(found: Sequence[Comparison]) -> dict[tuple[str, str], dict[str, Comparison]]:
-    """Comparisons by task and question, and by answerer; language models are left out."""
+    """Comparisons with the null by task and question, and by answerer; no language models."""
     grouped: dict[tuple[str, str], dict[str, Comparison]] = {}
     for each in found:
-        if not each.prompt:
+        if not each.prompt and each.null != "reader":
             grouped.setdefault((each.task, each.question), {})[each.answerer] = each
     return grouped
 
@@ -75,27 +77,54 @@ def paper_s(task: str, question: str) -> str:
     return "" if best is None else f"{100 * best[1]:.1f} ({best[0]})"
 
 
+def _lead(each: Comparison | None) -> list[str]:
+    """The difference with its interval over episodes, and that over readers."""
+    if each is None:
+        return ["", ""]
+    over = each.over_readers
+    of_readers = f"[{100 * over.low:+.1f}, {100 * over.high:+.1f}]" if over else ""
+    return [percent(each.lead, each.lead_low, each.lead_high, "+"), of_readers]
+
+
+def _accuracy(each: Comparison | None, interval: bool = True) -> str:
+    """The accuracy, with its interval over episodes; empty without any."""
+    if each is None:
+        return ""
+    low, high = (each.low, each.high) if interval else (math.nan, math.nan)
+    return percent(each.accuracy, low, high)
+
+
+def _as_table(names: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    head = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    return [*head, *(f"| {' | '.join(cells)} |" for cells in lines)]
+
+
 def table(found: Sequence[Comparison]) -> str:
-    """Every task and question: the null, other rules, the readers and their leads, the paper's."""
-    grouped = by_question(found)
-    asked = [name for name in READERS if any(name in each for each in grouped.values())]
-    names = ["task", "question", "null", "copy last", "physics"]
-    for name in asked:
-        names += [name, f"{name} - null"]
-    names.append("paper's best model")
-    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    for (task, question), each in grouped.items():
+    """Every task and question: the null, other rules, the reader and its lead, and the paper's."""
+    names = ["task", "question", "null", "copy last", "physics", "reader", "reader - null"]
+    names += ["over readers", "paper's best model"]
+    lines = []
+    for (task, question), each in by_question(found).items():
         some = next(iter(each.values()))
         cells = [task, question.replace("_", " "), f"{percent(some.null_accuracy)} ({some.null})"]
-        cells += [percent(each[n].accuracy) if n in each else "" for n in ("copy last", "physics")]
-        for name in asked:
-            if one := each.get(name):
-                cells += [percent(one.accuracy, one.low, one.high)]
-                cells += [percent(one.lead, one.lead_low, one.lead_high, "+")]
-            else:
-                cells += ["", ""]
-        lines.append(f"| {' | '.join([*cells, paper_s(task, question)])} |")
-    return "\n".join(lines)
+        cells += [_accuracy(each.get(name), False) for name in ("copy last", "physics")]
+        cells += [_accuracy(each.get("reader")), *_lead(each.get("reader"))]
+        lines.append([*cells, paper_s(task, question)])
+    return "\n".join(_as_table(names, lines))
+
+
+def strangers_table(found: Sequence[Comparison]) -> list[str]:
+    """The reader of other kinds beside the null and the usual reader; empty without any."""
+    usual = {(x.task, x.question): x for x in found if x.null == "reader"}
+    names = ["task", "question", "null", "reader", OTHER_KINDS, "other kinds - null"]
+    names += ["over readers", "other kinds - reader", "over readers"]
+    lines = []
+    for (task, question), each in by_question(found).items():
+        if mine := each.get(OTHER_KINDS):
+            cells = [task, question.replace("_", " "), percent(mine.null_accuracy)]
+            cells += [_accuracy(each.get("reader"), False), _accuracy(mine)]
+            lines.append([*cells, *_lead(mine), *_lead(usual.get((task, question)))])
+    return _as_table(names, lines) if lines else []
 
 
 def told_table(found: Sequence[Comparison]) -> list[str]:
@@ -149,7 +178,7 @@ def elements_table(rows: Sequence[Row]) -> list[str]:
 class Count(NamedTuple):
     """On how many tasks and questions an answerer is ahead of the null, or behind; and of how many.
 
-    What lies within the interval of a paired difference is neither.
+    What lies within an interval of a paired difference, over episodes or readers, is neither.
     """
 
     ahead: int
@@ -157,11 +186,19 @@ class Count(NamedTuple):
     pairs: int
 
 
-def count_leads(found: Sequence[Comparison], answerer: str = "reader") -> Count:
-    """Counts one answerer's leads; numbers are not counted beside the parts of their range."""
+def count_leads(
+    found: Sequence[Comparison], answerer: str = "reader", *, of_reader: bool = False
+) -> Count:
+    """Counts one answerer's leads; numbers are not counted beside the parts of their range.
+
+    Args:
+      found: comparisons.
+      answerer: its name.
+      of_reader: counts its leads over the usual reader, not over the null.
+    """
     mine = [x for x in found if x.answerer == answerer and not x.question.endswith(")")]
-    ahead = sum(x.lead_low > 0 for x in mine)
-    return Count(ahead, sum(x.lead_high < 0 for x in mine), len(mine))
+    signs = [x.sign for x in mine if (x.null == "reader") == of_reader]
+    return Count(signs.count(1), signs.count(-1), len(signs))
 
 
 def report(outcome: RunResult) -> Report:
@@ -196,7 +233,8 @@ def draw(folder: Path) -> Report:
     leads = count_leads(found)
     notes = [
         f"- {task}: {x['agents']} agents that the reader has not seen, {x['episodes']} episodes, "
-        f"mean return {x['mean_return']:.4g}; the reader has read {x['agents_read']} agents; "
+        f"mean return {x['mean_return']:.4g}{_returns(x)}; {x.get('readers', 1)} reader(s), which "
+        f"have read {x['agents_read']} agents; "
         f"histories {', '.join(map(str, x['histories']))}"
         for task, x in about["tasks"].items()
     ]
@@ -212,7 +250,8 @@ def draw(folder: Path) -> Report:
             "",
             f"The reader, a transformer that has read other agents, is ahead of the null on "
             f"{leads.ahead} of {leads.pairs} tasks and questions and behind it on {leads.behind}; "
-            "on the others the interval of the difference includes 0.",
+            "on the others an interval of the difference, over episodes or over readers, "
+            "includes 0.",
             *_strangers(found),
             "",
             "Elements of states that are told rightly, in %, mean over sizes of history from one "
@@ -244,17 +283,17 @@ def _strangers(found: Sequence[Comparison]) -> list[str]:
     leads = count_leads(found, OTHER_KINDS)
     if not leads.pairs:
         return []
-    lost = [
-        each["reader"].accuracy - each[OTHER_KINDS].accuracy
-        for (_, question), each in by_question(found).items()
-        if OTHER_KINDS in each and not question.endswith(")")
-    ]
+    against = count_leads(found, OTHER_KINDS, of_reader=True)
+    lost = [-x.lead for x in found if x.null == "reader" and not x.question.endswith(")")]
     return [
         "",
         f"The {OTHER_KINDS} answers each question by weights that were trained without any agent "
         f"of the kind that is asked about: it is ahead of the null on {leads.ahead} of "
-        f"{leads.pairs} and behind it on {leads.behind}, and is on average "
+        f"{leads.pairs} and behind it on {leads.behind}. It is ahead of the reader on "
+        f"{against.ahead} and behind it on {against.behind}, and is on average "
         f"{100 * np.mean(lost):.1f} points behind the reader.",
+        "",
+        *strangers_table(found),
     ]
 
 
@@ -328,6 +367,12 @@ def _figures(figures: Path, task: str, rows: Sequence[Row]) -> None:
             grouped_bars(asked, title=f"{task}: the next action, as part or number"),
             figures / f"{name}_bins.png",
         )
+
+
+def _returns(about: Mapping[str, Any]) -> str:
+    """The mean return of each kind of agents that is asked about."""
+    found = about.get("returns", {})
+    return f" ({', '.join(f'{kind} {mean:.4g}' for kind, mean in found.items())})" * bool(found)
 
 
 def _has_picture(name: str) -> bool:

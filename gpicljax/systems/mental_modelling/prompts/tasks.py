@@ -132,11 +132,13 @@ TASKS: Mapping[str, TaskText] = {
     ),
     "CliffWalking": TaskText(
         "Someone walks over a grid of 4 rows of 12 squares, counted row by row from 0, from square "
-        "36 to square 47. Squares 37 to 46 between them are a cliff.",
+        "36 to square 47. Squares 37 to 46 between them are a cliff. The ground may be slippery.",
         "The number of the square.",
         "0 up, 1 right, 2 down, 3 left.",
         "-1 for every step, -100 for one over the cliff.",
-        "A step over the cliff leads back to square 36. Who would leave the grid stays.",
+        "A step over the cliff leads back to square 36. Who would leave the grid stays. On "
+        "slippery ground a step goes in the wished direction or in one of the two beside it, with "
+        "a third each.",
         "On square 36.",
         "The episode ends on square 47.",
     ),

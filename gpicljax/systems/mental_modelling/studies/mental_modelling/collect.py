@@ -182,6 +182,16 @@ def _ruled(config: CollectConfig, name: str, kind: Kind) -> Iterator[Saved]:
             )
 
 
+def a_tenth(updates: int) -> int:
+    """The updates of a tenth of a training, rounded up: no agent gets less than its budget.
+
+    Example:
+      >>> a_tenth(15)
+      2
+    """
+    return -(-updates // 10)
+
+
 def _trained(config: CollectConfig, name: str, kind: str) -> Iterator[Saved]:
     """All agents of a kind, as their training comes to each level."""
     settings, what = _config(config, name, kind), f"{name} {kind}"
@@ -190,7 +200,7 @@ def _trained(config: CollectConfig, name: str, kind: str) -> Iterator[Saved]:
     lanes = Replicas(names, make_mesh(devices_for(config.seeds)))
     root = named_key(config.seed, "train")
     keys = jax.vmap(lambda n: jax.random.fold_in(root, n))(np.arange(config.seeds, dtype=np.uint32))
-    each = max(1, settings.updates(program.observations) // 10)
+    each = a_tenth(settings.updates(program.observations))
     training = start_training(program, lanes, keys, _no_cells(program, config.seeds), each)
     running = training.running
     for tenth in range(1, 11):

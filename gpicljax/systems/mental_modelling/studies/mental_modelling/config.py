@@ -60,19 +60,19 @@ FETCH_SCRIPT = "fetch-script"
 """The rule that does Fetch's tasks, in the catalogue."""
 
 
-def _dqn(observations: int, double: bool, **fields: Any) -> Kind:
+def _dqn(observations: int, double: bool, updates: int = 2) -> Kind:
+    """DQN with so many steps of the optimiser for 64 of the environments."""
     config = dqn.DQNConfig(
-        double=double, n_step=3, min_replay=512, batch_size=64, updates_per_collect=2
+        double=double, n_step=3, min_replay=512, batch_size=64, updates_per_collect=updates
     )
     hparams = dqn.DQNHParams(
-        learning_rate=1e-3, exploration_steps=observations // 4, target_period=100
+        learning_rate=1e-3,
+        exploration_steps=observations // 4,
+        target_period=200 if updates > 2 else 100,
     )
     network = agents.QNetworkSettings(sizes=(64, 64))
-    return Kind(
-        "dqn",
-        observations,
-        {"num_envs": 16, "agent": config, "hparams": hparams, "network": network} | fields,
-    )
+    fields = {"num_envs": 16, "agent": config, "hparams": hparams, "network": network}
+    return Kind("dqn", observations, fields)
 
 
 _HINDSIGHT = Kind("ddpg", 2_937_600)  # the settings of `train_agent.py`
@@ -92,12 +92,12 @@ TASKS: dict[str, Task] = {
         3,
         {
             "ppo": Kind("ppo", 122_880),
-            "dqn": _dqn(80_000, double=False),
-            "double-dqn": _dqn(80_000, double=True),
+            "dqn": _dqn(80_000, double=False, updates=16),
+            "double-dqn": _dqn(80_000, double=True, updates=16),
         },
     ),
     "LunarLander-v3": Task(
-        250, 3, {"ppo": Kind("ppo", 245_760), "dqn": _dqn(240_000, double=False)}
+        250, 3, {"ppo": Kind("ppo", 245_760), "dqn": _dqn(128_000, double=False, updates=16)}
     ),
     "Pendulum-v1": Task(
         50,

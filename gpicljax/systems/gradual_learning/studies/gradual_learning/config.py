@@ -20,8 +20,10 @@ from gpicljax.systems.gradual_learning.env.conversation import SPACE
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum, predecessors
 from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS
 from gpicljax.systems.gradual_learning.env.tasks import (
+    ALL_NAMES,
     ARITHMETIC_NAMES,
     BLOCKS_NAMES,
+    MAPPING,
     NAMES,
     TASK_SETS,
 )
@@ -177,6 +179,12 @@ class Config(TrainingConfig):
         return tuple(name for given in self.elsewhere for name in ladders.get(given, (given,)))
 
     @property
+    def nulls(self) -> tuple[str, ...]:
+        """Those that are played: one more where answers come from questions."""
+        spoken = any(TASK_SETS[ALL_NAMES.index(n)].family != MAPPING for n in self.curriculum)
+        return (NULL, COPIER) if spoken else (NULL,)
+
+    @property
     def held_out(self) -> tuple[str, ...]:
         """Task sets of the evaluation that are not taught."""
         return tuple(name for name in self.curriculum if name not in self.taught)
@@ -234,9 +242,9 @@ class Study(NamedTuple):
     curriculum: Curriculum
 
 
-NULL = "suffix predictor"
+NULL, COPIER = "suffix predictor", "copier"
+"""Names of the nulls that need no training."""
 WIPED = "memory wiped"
-"""Name of the null that needs no training."""
 FIRST, ALL = ("order", "alone", "after"), ("order", "alone", "after", "again")
 """Kinds of studies: those that come first, and all."""
 
@@ -325,7 +333,8 @@ BEYOND = dataclasses.replace(
     hparams=dataclasses.replace(QUICK.hparams, learning_rate=2e-3),
     # What answers depend on several places for takes most practice.
     taught=("micro6", "micro6", *WORDS, *OPERATIONS * 2),
-    curriculum=("micro6", *WORDS, *OPERATIONS, "micro16"),
+    # Words without a meaning take longest: they come last, and block no other set.
+    curriculum=(*WORDS, *OPERATIONS, "micro16", "micro6"),
     elsewhere=("micro11.chained", "micro9.4.3", "micro9.4.4", "arithmetic", "blocks"),
     targets=("micro7.3", "micro11"),
     budget=6_000,

@@ -1,6 +1,6 @@
 """What agents of `gradual_learning.py` make of task sets, and of operands, that were never taught.
 
-Each task set is played alone, with frozen weights, by the learner and by the null: those of
+Each task set is played alone, with frozen weights, by the learner and by the nulls: those of
 `config.elsewhere`, and those of the curriculum with the operands of the training and with others,
 where some are held out.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.systems.gradual_learning.measures.streams import Streams
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import Config
 
@@ -36,19 +37,18 @@ def elsewhere_section(measured: list[dict[str, dict[str, Streams]]], config: Con
             ]
             for agent in measured[0][kind]
         }
-        heads = [f"{agent}: right | solved | cleared" for agent in numbers]
-        columns = 1 + 3 * len(numbers)
-        lines = [f"| task set | {' | '.join(heads)} |", "|---" * columns + "|"]
-        for place, name in enumerate(names):
-            cells = [f"{share:.2f}" for each in numbers.values() for share in each[place]]
-            lines.append(f"| {name} | {' | '.join(cells)} |")
+        heads = [[f"{agent}: right", "solved", "cleared"] for agent in numbers]
+        rows = [
+            [name, *(f"{share:.2f}" for each in numbers.values() for share in each[place])]
+            for place, name in enumerate(names)
+        ]
         parts += [
             f"## {kind}, each alone",
             "",
             "Shares of right answers, of instances that were solved, and of streams in which the "
             "task set was cleared.",
             "",
-            *lines,
+            markdown_table(["task set", *sum(heads, [])], rows),
             "",
         ]
     return parts

@@ -14,7 +14,7 @@ from gpicljax.agents.combinators import by_block, with_memory_reset
 from gpicljax.interface import Agent
 from gpicljax.runs import save_agent
 from gpicljax.runtime import Measure, Program, RunResult, run_experiment
-from gpicljax.systems.gradual_learning import experts
+from gpicljax.systems.gradual_learning import copying, experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Task
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES
@@ -26,6 +26,7 @@ from gpicljax.systems.gradual_learning.measures.streams import (
     streams_of,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
+    COPIER,
     FIRST,
     NULL,
     PRESETS,
@@ -132,16 +133,17 @@ def once_more(tasks: Task, cleared: jax.Array, config: Config) -> Task:
 def played(
     key: jax.Array, env: ByteStream, learner: Agent, params: ArrayTree, config: Config
 ) -> dict[str, Streams]:
-    """All studies by the learner and the null, and the first ones by agents that know more.
+    """All studies by the learner and a null; the first by another, and by agents that know more.
 
     Those of one kind, task set and run are the same streams for all agents.
     """
     null = experts.suffix_predictor()
+    nulls = {NULL: (null, FIRST), COPIER: (copying.copier(), ("order", "alone"))}
     agents = {
         config.learner_name: (learner, FIRST),
         "oracle": (experts.oracle(), ("order", "alone")),
         "knows the tasks": (experts.solver(), ("order", "alone")),
-        NULL: (null, FIRST),
+        **{name: nulls[name] for name in config.nulls},
     }
     tasks = [drawn(key, config, env, *kinds) for _, kinds in agents.values()]
     first = _in_blocks(key, env, [one for one, _ in agents.values()], params, tasks, config.budget)
@@ -169,15 +171,17 @@ def played(
 def played_elsewhere(
     key: jax.Array, learner: Agent, params: ArrayTree, config: Config
 ) -> dict[str, dict[str, Streams]]:
-    """Streams of the learner and the null, by what is played; see `elsewhere`."""
+    """Streams of the learner and the nulls, by what is played; see `elsewhere`."""
     found = {}
     for kind, names in kinds(config).items():
         env = config.env.make(Curriculum(names), test=kind != KNOWN, max_tasks=1)
         alone = dataclasses.replace(config, curriculum=names, targets=())
         tasks = drawn(key, alone, env, "alone")
-        both = [learner, experts.suffix_predictor()]
-        streams = _in_blocks(key, env, both, params, [tasks] * 2, config.budget)
-        found[kind] = dict(zip((config.learner_name, NULL), streams, strict=True))
+        nulls = {NULL: experts.suffix_predictor(), COPIER: copying.copier()}
+        agents = {config.learner_name: learner, **{name: nulls[name] for name in config.nulls}}
+        same = [tasks] * len(agents)
+        streams = _in_blocks(key, env, [*agents.values()], params, same, config.budget)
+        found[kind] = dict(zip(agents, streams, strict=True))
     return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpicljax.evaluation.icl import icl_curve
 from gpicljax.evaluation.records import ICLRecord, icl_record
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
@@ -46,9 +47,7 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
     Study,
     studies_of,
 )
-from gpicljax.systems.gradual_learning.studies.gradual_learning.elsewhere import (
-    elsewhere_section,
-)
+from gpicljax.systems.gradual_learning.studies.gradual_learning.elsewhere import elsewhere_section
 from gpicljax.viz import icl_figure, save_figure
 
 SYNONYMS, HINTS = "micro19", "micro20"
@@ -97,13 +96,13 @@ def gains(streams: Streams, studies: list[Study], config: Config) -> dict[str, T
 
 
 def against(
-    null: Streams, streams: Streams, studies: list[Study], config: Config
+    null: Streams, streams: Streams, studies: tuple[list[Study], list[Study]], config: Config
 ) -> dict[str, Transfer]:
-    """How many times faster than the null every task set is cleared alone, stream by stream."""
+    """How many times faster than a null every task set is cleared alone, stream by stream."""
     found = {}
     for task in config.curriculum:
-        which = index(studies, "alone", task)
-        found[task] = transfer(*(x.completion_times(which, 1) for x in (null, streams)))
+        both = zip((null, streams), studies, strict=True)
+        found[task] = transfer(*(x.completion_times(index(y, "alone", task), 1) for x, y in both))
     return found
 
 
@@ -167,27 +166,25 @@ def steps_cell(agent: Efficiency, place: int) -> str:
 
 def steps_table(agents: dict[str, Efficiency], tasks: tuple[str, ...]) -> str:
     """Task sets by agents."""
-    lines = [f"| task set | {' | '.join(agents)} |", "|---" * (1 + len(agents)) + "|"]
-    for place, task in enumerate(tasks):
-        name = f"{task} (look-up)" if task in LOOKUP else task
-        cells = [steps_cell(agent, place) for agent in agents.values()]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    names = [f"{task} (look-up)" if task in LOOKUP else task for task in tasks]
+    rows = [[name, *(steps_cell(x, i) for x in agents.values())] for i, name in enumerate(names)]
+    return markdown_table(["task set", *agents], rows)
 
 
 def transfer_table(transfers: dict[str, Transfer], names: tuple[str, str]) -> str:
     """Ratios by task set; `names` are of the slower runs, and of the faster ones."""
-    lines = [
-        "| task set | times faster (medians) | geometric mean [95 %] | sign test p | "
-        f"not cleared: {', '.join(names)} |",
-        "|---|---|---|---|---|",
+    head = ["task set", "times faster (medians)", "geometric mean [95 %]", "sign test p"]
+    rows = [
+        [
+            task,
+            f"{each.ratio:.2f}",
+            f"{each.mean:.2f} [{each.low:.2f}, {each.high:.2f}]",
+            f"{each.p:.3f}",
+            f"{each.censored[0]}, {each.censored[1]} of {each.pairs}",
+        ]
+        for task, each in transfers.items()
     ]
-    for task, each in transfers.items():
-        lines.append(
-            f"| {task} | {each.ratio:.2f} | {each.mean:.2f} [{each.low:.2f}, {each.high:.2f}] | "
-            f"{each.p:.3f} | {each.censored[0]}, {each.censored[1]} of {each.pairs} |"
-        )
-    return "\n".join(lines)
+    return markdown_table([*head, f"not cleared: {', '.join(names)}"], rows)
 
 
 def orders_text(transfers: dict[str, Transfer], config: Config) -> str:
@@ -201,19 +198,14 @@ def orders_text(transfers: dict[str, Transfer], config: Config) -> str:
 
 def retention_table(held: dict[str, Retention]) -> str:
     """Criterion C by task set."""
-    lines = [
-        "| task set | first / again, geometric mean [95 %] | runs | not cleared again | kept |",
-        "|---|---|---|---|---|",
-    ]
+    head = ["task set", "first / again, geometric mean [95 %]", "runs", "not cleared again", "kept"]
+    rows = []
     for task, each in held.items():
         verdict = "yes" if each.kept else "no" if each.forgets else "undecided"
-        lines.append(
-            f"| {task} | {each.ratio:.2f} [{each.low:.2f}, {each.high:.2f}] | {each.pairs} | "
-            f"{each.lost} | {verdict} |"
-            if each.pairs
-            else f"| {task} | | 0 | | not measured: no run cleared it |"
-        )
-    return "\n".join(lines)
+        ratio = f"{each.ratio:.2f} [{each.low:.2f}, {each.high:.2f}]"
+        none = [task, "", 0, "", "not measured: no run cleared it"]
+        rows.append([task, ratio, each.pairs, each.lost, verdict] if each.pairs else none)
+    return markdown_table(head, rows)
 
 
 def of_seeds(outcome: RunResult, measure: str = "streams") -> list[dict[str, Any]]:
@@ -237,7 +229,7 @@ class Findings(NamedTuple):
     Attributes:
       agents: steps by agent, task sets in order.
       single: likewise, every task set alone.
-      faster: by task set, how many times faster than the null the learner is alone.
+      faster: by null and task set, how many times faster than it the learner is alone.
       transfers: criterion B by target, of the learner and of the null.
       held: criterion C by target, likewise.
       hints: what hints are worth to the learner; None where that was not measured.
@@ -246,7 +238,7 @@ class Findings(NamedTuple):
 
     agents: dict[str, Efficiency]
     single: dict[str, Efficiency]
-    faster: dict[str, Transfer]
+    faster: dict[str, dict[str, Transfer]]
     transfers: dict[str, dict[str, Transfer]]
     held: dict[str, dict[str, Retention]]
     hints: Transfer | None
@@ -257,7 +249,8 @@ def findings(everything: dict[str, Streams], config: Config, seeds: int) -> Find
     """Computes the criteria of all agents, on the same streams."""
     whole, simple = (studies_of(config, *x) * seeds for x in (ALL, ("order", "alone")))
     learner = config.learner_name
-    everything = {name: everything[name] for name in (learner, NULL, "knows the tasks", "oracle")}
+    names = (learner, *config.nulls, "knows the tasks", "oracle")
+    everything = {name: everything[name] for name in names}
     studies = {agent: whole if agent in (learner, NULL) else simple for agent in everything}
     oracle = alone(everything["oracle"], simple, config).steps
     return Findings(
@@ -266,7 +259,10 @@ def findings(everything: dict[str, Streams], config: Config, seeds: int) -> Find
             for agent, of in everything.items()
         },
         single={agent: alone(of, studies[agent], config) for agent, of in everything.items()},
-        faster=against(everything[NULL], everything[learner], whole, config),
+        faster={
+            name: against(everything[name], everything[learner], (studies[name], whole), config)
+            for name in config.nulls
+        },
         transfers={x: gains(everything[x], whole, config) for x in (learner, NULL)},
         held={x: kept(everything[x], whole, config) for x in (learner, NULL)},
         hints=hinted(everything[learner], whole, config, oracle),
@@ -323,8 +319,8 @@ def introduction(outcome: RunResult, seeds: int) -> str:
         f"{seeds} seed(s), each with streams of its own, the same for all agents; weights frozen, "
         f"{chosen}; {config.threshold} instances solved in a row clear a task set. Medians of "
         "steps; in brackets, where not all runs cleared it, a lower bound and the share that did. "
-        "Intervals are over streams. The suffix predictor is not trained: it is the null. A "
-        "look-up table solves the sets marked so."
+        f"Intervals are over streams. Not trained: the {' and the '.join(config.nulls)}, which "
+        "are nulls. A look-up table solves the sets marked so."
     )
 
 
@@ -340,11 +336,10 @@ def sections(found: Findings, config: Config) -> list[str]:
         "",
         steps_table(found.single, tasks),
         "",
-        "## What training adds: times faster than the suffix predictor, each alone",
-        "",
-        transfer_table(found.faster, (NULL, config.learner_name)),
-        "",
     ]
+    for null, faster in found.faster.items():
+        title = f"## What training adds: times faster than the {null}, each alone"
+        parts += [title, "", transfer_table(faster, (null, config.learner_name)), ""]
     for agent, transfers in found.transfers.items():
         table = [transfer_table(transfers, ("alone", "after")), "", orders_text(transfers, config)]
         none = ["No task set builds on another of these."]
@@ -376,7 +371,10 @@ def numbers_of(found: Findings) -> dict[str, Any]:
             agent: {task: vars(each) for task, each in by_task.items()}
             for agent, by_task in kinds.items()
         }
-    numbers["against the null"] = {task: vars(each) for task, each in found.faster.items()}
+    numbers["against"] = {
+        null: {task: vars(each) for task, each in faster.items()}
+        for null, faster in found.faster.items()
+    }
     if found.hints is not None:
         numbers["hints"] = vars(found.hints)
     return numbers
@@ -405,12 +403,15 @@ def icl_records(seeds: list[dict[str, Streams]], config: Config) -> list[ICLReco
     length = int(np.argmin(there)) if not there.all() else len(there)
     if length < 2:
         return []
-    null = shares(NULL, ALL)
+    nulls = {
+        null: shares(null, ALL if null == NULL else ("order", "alone"))[..., :length]
+        for null in config.nulls
+    }
     names = config.curriculum
     return [
         icl_record(
             {role: x[..., :length] for role, x in curves.items()},
-            {NULL: null[..., :length]},
+            nulls,
             system="Byte streams",
             task=f"{len(names)} task sets, {names[0]} to {names[-1]}",
             agent=config.learner_name,

@@ -1,0 +1,76 @@
+"""The null that copies: its ways against answers worked out by hand, and a conversation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gpicljax.interface import TimeStep
+from gpicljax.systems.gradual_learning.copying import LONGEST, WAYS, _answers, copier
+
+
+def of(text):
+    return jnp.zeros(LONGEST, jnp.int32).at[: len(text)].set(np.array([*map(ord, text)], np.int32))
+
+
+@pytest.mark.parametrize(
+    ("question", "answers"),
+    [
+        (
+            "say: ab  cd say: e reverse:",
+            ("t", "", "ab  cd say: e reverse:", "ab cd e ", "abcde", "e cd ab", "a b   c d   e   ")
+            + ("say: ab  cd say: e reverse:", "reverse:"),
+        ),
+        ("say:  a b", ("t", " a b", " a b", "a b", "ab", "b a", "a   b ", "say:  a b", "b")),
+        ("12", ("t", "12", "12", "12", "12", "12", "1 2 ", "12", "12")),
+    ],
+)
+def test_ways_to_answer(question, answers):
+    found = jax.jit(_answers)(of(question), of("t"))
+    assert ["".join(chr(x) for x in row if x) for row in np.asarray(found)] == [*answers]
+    assert len(answers) == len(WAYS)
+
+
+@pytest.fixture(scope="module")
+def replies():
+    """What it says to texts, each of which comes with a reward at its first byte."""
+    agent = copier(size=4)
+    act = jax.jit(lambda carry, timestep: agent.act(None, (), carry, timestep))
+
+    def replied(*parts):
+        carry, said, start = agent.initial_carry(1), "", True
+        for text, reward in parts:
+            for place, byte in enumerate(text):
+                flags = [jnp.array([flag]) for flag in (False, False, start, start)]
+                now = jnp.array([ord(byte)], jnp.uint8), jnp.array([0.0 if place else reward])
+                say, _, carry = act(carry, TimeStep(*now, *flags, {}, None))
+                said, start = said + chr(int(say[0])), False
+        return said
+
+    return replied
+
+
+def test_it_takes_the_longest_way_that_was_told(replies):
+    # "cd" is the last word, but "ab cd" was told, and then another command has its own way.
+    parts = ("say: ab cd.", 0), (" ", 0), ("no! ab cd.;do: ef g.", -1), ("    ", 0), ("ok.;", 1)
+    more = ("turn: ab cd.", 0), ("     ", 0), ("no! cd ab.;turn: x y.", -1), ("   ", 0)
+    said = replies(*parts, *more)
+    assert said.split() == [".", "ef", "g.", "ab", "cd.", "y", "x."]
+
+
+def test_it_repeats_what_was_told_of_the_same_question(replies):
+    parts = ("q: a.", 0), (" ", 0), ("no! tree.;q: b.", -1), (" ", 0), ("no! sky.;q: a.", -1)
+    assert replies(*parts, ("    ", 0)).split() == [".", ".", "tree."]
+
+
+def test_dtypes_stay_and_sizes_are_checked():
+    agent = copier()
+    carry = agent.initial_carry(2)
+    flags = [jnp.zeros(2, bool)] * 4
+    with jax.enable_x64(True):
+        now = TimeStep(jnp.zeros(2, jnp.uint8), jnp.zeros(2), *flags, {}, None)
+        after = jax.eval_shape(lambda carry: agent.act(None, (), carry, now)[2], carry)
+    shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), each) for each in (carry, after)]
+    assert shapes[0] == shapes[1]
+    with pytest.raises(ValueError, match="size"):
+        copier(0)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.typing import ArrayLike
 
 from gpicljax.batching import select
 from gpicljax.checks import check_at_least
@@ -96,9 +97,9 @@ def _blank(batch: int, size: int) -> Copies:
     )
 
 
-def _kept(text: jax.Array, keep: jax.Array) -> jax.Array:
+def _kept(text: jax.Array, keep: ArrayLike) -> jax.Array:
     """The bytes that are kept, moved together."""
-    place = jnp.where(keep & (text > 0), jnp.cumsum(keep) - 1, LONGEST)
+    place = jnp.where(jnp.asarray(keep) & (text > 0), jnp.cumsum(jnp.asarray(keep)) - 1, LONGEST)
     return jnp.zeros_like(text).at[place].set(text, mode="drop")
 
 
@@ -179,7 +180,7 @@ def _learn(copies: Copies) -> Copies:
     """At the end of feedback: which ways would have been right, and what the answer was."""
     used = copies.ways[copies.chosen]
     told = jax.vmap(_told, (0, None, None))(copies.ways, copies.text, copies.length)
-    # Of several that it ends with, the longest is the answer.
+    # Where it ends with several of them, the longest is the answer.
     sizes = jnp.where(told, (copies.ways > 0).sum(-1), 0)
     told &= sizes == sizes.max()
     right = told | (copies.good & (copies.ways == used).all(-1))

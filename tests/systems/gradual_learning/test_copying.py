@@ -8,6 +8,8 @@ import pytest
 from gpicljax.interface import TimeStep
 from gpicljax.systems.gradual_learning.copying import LONGEST, WAYS, _answers, copier
 
+KEYS = jax.random.split(jax.random.key(0), 2)
+
 
 def of(text):
     return jnp.zeros(LONGEST, jnp.int32).at[: len(text)].set(np.array([*map(ord, text)], np.int32))
@@ -35,7 +37,7 @@ def test_ways_to_answer(question, answers):
 def replies():
     """What it says to texts, each of which comes with a reward at its first byte."""
     agent = copier(size=4)
-    act = jax.jit(lambda carry, timestep: agent.act(None, (), carry, timestep))
+    act = jax.jit(lambda carry, timestep: agent.act(KEYS, (), carry, timestep))
 
     def replied(*parts):
         carry, said, start = agent.initial_carry(1), "", True
@@ -66,10 +68,10 @@ def test_it_repeats_what_was_told_of_the_same_question(replies):
 def test_dtypes_stay_and_sizes_are_checked():
     agent = copier()
     carry = agent.initial_carry(2)
-    flags = [jnp.zeros(2, bool)] * 4
+    no = jnp.zeros(2, bool)
     with jax.enable_x64(True):
-        now = TimeStep(jnp.zeros(2, jnp.uint8), jnp.zeros(2), *flags, {}, None)
-        after = jax.eval_shape(lambda carry: agent.act(None, (), carry, now)[2], carry)
+        now = TimeStep(jnp.zeros(2, jnp.uint8), jnp.zeros(2), no, no, no, no, {}, None)
+        after = jax.eval_shape(lambda carry: agent.act(KEYS, (), carry, now)[2], carry)
     shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), each) for each in (carry, after)]
     assert shapes[0] == shapes[1]
     with pytest.raises(ValueError, match="size"):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpicljax.evaluation.statistics import Interval, mean_interval
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.systems.gradual_learning.figures.learning import accuracy_matrix_figure
 from gpicljax.systems.gradual_learning.measures.criteria import (
@@ -109,12 +110,6 @@ def in_full(interval: Interval, digits: int = 2) -> str:
     return mean if np.isnan(interval.low) else f"{mean} [{low}, {high}]"
 
 
-def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table in Markdown, and an empty line."""
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
-
-
 def _steps_cell(lives: Sequence[Life], name: str) -> str:
     places = [life.order.index(name) for life in lives]
     steps = [life.steps[p] for life, p in zip(lives, places, strict=True)]
@@ -178,13 +173,14 @@ def _steps_section(config: Config, lives: Lives) -> list[str]:
         "",
         "Medians over seeds; in brackets the share of seeds that cleared the set, where not all.",
         "",
-        *table_lines(
+        markdown_table(
             ["task set", *lives],
             [
                 [name, *(_steps_cell(each, name) for each in lives.values())]
                 for name in config.task_sets
             ],
         ),
+        "",
     ]
 
 
@@ -211,7 +207,7 @@ def _transfer_section(transfers: Mapping[Method, Mapping[str, Transfer]]) -> lis
         head = [method, "times faster", "sign test p", "inclusive", "not cleared: anew, after"]
         gradual = bool(found) and learns_gradually(list(found.values()))
         verdict = "holds" if gradual else "is not shown"
-        text += [*table_lines(head, cells), f"{method}: gradual learning {verdict}.", ""]
+        text += [markdown_table(head, cells), "", f"{method}: gradual learning {verdict}.", ""]
     return text
 
 
@@ -228,7 +224,8 @@ def _retention_section(config: Config, kept: Mapping[Method, Mapping[str, Retent
         "over those at the end of the life (1: nothing is lost), with intervals of 95 % over "
         "seeds; `lost`: seeds that do not clear it again.",
         "",
-        *table_lines(["task set", *kept], rows),
+        markdown_table(["task set", *kept], rows),
+        "",
     ]
 
 
@@ -242,7 +239,8 @@ def _matrix_section(sums: Mapping[Method, Sums]) -> list[str]:
         "the end. Forward transfer: skill just before a set is learnt, less that before the first. "
         "Means over sets, with intervals of 95 % over seeds.",
         "",
-        *table_lines(head, [[method, *map(in_full, each)] for method, each in sums.items()]),
+        markdown_table(head, [[method, *map(in_full, each)] for method, each in sums.items()]),
+        "",
         "![skill in every task set, after every task set](figures/matrix.png)",
     ]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from gpicljax.evaluation.statistics import bootstrap_interval, mean_interval
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runs.provenance import provenance
 from gpicljax.storage.atomic import to_json_text, write_atomically
 from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import (
     in_full,
-    table_lines,
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import (
     DEEP,
@@ -55,8 +55,8 @@ def report(folder: Path, config: Config, lives: Mapping[Method, Lives]) -> str:
     for method, found in lives.items():
         counted = [steps for steps in config.checkpoints if steps <= found.budget]
         cells = [in_full(mean_interval(found.cleared(steps))) for steps in counted]
-        rows.append([method, *cells, *[""] * (len(config.checkpoints) - len(cells))])
-    text += table_lines(["", *(f"{steps:,}" for steps in config.checkpoints)], rows)
+        rows.append([method, *cells])
+    text += [markdown_table(["", *(f"{steps:,}" for steps in config.checkpoints)], rows), ""]
     if NULL in lives:
         text += [
             "## Task sets more than the suffix predictor",
@@ -72,7 +72,7 @@ def report(folder: Path, config: Config, lives: Mapping[Method, Lives]) -> str:
                     for steps in config.checkpoints
                 ]
                 rows.append([method, *apart])
-        text += table_lines(["", *(f"{steps:,}" for steps in config.checkpoints)], rows)
+        text += [markdown_table(["", *(f"{steps:,}" for steps in config.checkpoints)], rows), ""]
     text += [
         "## Steps until cleared, from the beginning of the stream",
         "",
@@ -84,7 +84,7 @@ def report(folder: Path, config: Config, lives: Mapping[Method, Lives]) -> str:
         [name, *(_median(found.finished[:, place]) for found in lives.values())]
         for place, name in enumerate(config.curriculum)
     ]
-    text += table_lines(["task set", *lives], cells)
+    text += [markdown_table(["task set", *lives], cells), ""]
     origin = provenance()
     commit = "none" if origin["git"] is None else origin["git"]["commit"]
     modified = origin["git"] is not None and origin["git"]["modified"]

@@ -148,7 +148,7 @@ def decisions() -> Any:
     async def judge(state: TaskState, target: Target) -> Score:
         del target
         same, different = state.store.get("decisions", [[0, 0, 0], [0, 0, 0]])
-        found = Confusion(tuple(same), tuple(different))
+        found = Confusion((same[0], same[1], same[2]), (different[0], different[1], different[2]))
         values: Any = {"accuracy": found.accuracy, "invalid": float(state.store.get("invalid", 0))}
         about = {"decisions": [same, different]}
         return Score(value=values, explanation=state.store.get("report", ""), metadata=about)

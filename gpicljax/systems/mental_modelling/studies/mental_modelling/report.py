@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 import gpicljax
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.mental_modelling.figures.curves import (
     elements_figure,
@@ -94,11 +95,6 @@ def _accuracy(each: Comparison | None, interval: bool = True) -> str:
     return percent(each.accuracy, low, high)
 
 
-def _as_table(names: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    head = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    return [*head, *(f"| {' | '.join(cells)} |" for cells in lines)]
-
-
 def table(found: Sequence[Comparison]) -> str:
     """Every task and question: the null, other rules, the reader and its lead, and the paper's."""
     names = ["task", "question", "null", "copy last", "physics", "reader", "reader - null"]
@@ -110,7 +106,7 @@ def table(found: Sequence[Comparison]) -> str:
         cells += [_accuracy(each.get(name), False) for name in ("copy last", "physics")]
         cells += [_accuracy(each.get("reader")), *_lead(each.get("reader"))]
         lines.append([*cells, paper_s(task, question)])
-    return "\n".join(_as_table(names, lines))
+    return markdown_table(names, lines)
 
 
 def strangers_table(found: Sequence[Comparison]) -> list[str]:
@@ -124,7 +120,7 @@ def strangers_table(found: Sequence[Comparison]) -> list[str]:
             cells = [task, question.replace("_", " "), percent(mine.null_accuracy)]
             cells += [_accuracy(each.get("reader"), False), _accuracy(mine)]
             lines.append([*cells, *_lead(mine), *_lead(usual.get((task, question)))])
-    return _as_table(names, lines) if lines else []
+    return [markdown_table(names, lines)] if lines else []
 
 
 def told_table(found: Sequence[Comparison]) -> list[str]:
@@ -135,15 +131,15 @@ def told_table(found: Sequence[Comparison]) -> list[str]:
     names = ["task", "question", "model", "prompt", "queries", "parsed", "echoes", "accuracy"]
     names.append("null")
     names += ["model - null", "paper's best model"]
-    lines = ["", f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    lines = []
     for each in told:
         cells = [each.task, each.question.replace("_", " "), each.answerer, each.prompt]
         cells += [str(each.queries), percent(each.parsed), percent(each.echoes)]
         cells += [percent(each.accuracy, each.low, each.high)]
         cells += [f"{percent(each.null_accuracy)} ({each.null})"]
         cells += [percent(each.lead, each.lead_low, each.lead_high, "+")]
-        lines.append(f"| {' | '.join([*cells, paper_s(each.task, each.question)])} |")
-    return lines
+        lines.append([*cells, paper_s(each.task, each.question)])
+    return ["", markdown_table(names, lines)]
 
 
 def elements_table(rows: Sequence[Row]) -> list[str]:
@@ -169,10 +165,9 @@ def elements_table(rows: Sequence[Row]) -> list[str]:
             key=lambda answerer: share[answerer],
         )
         cells = [f"{share[answerer]:.1f}" if answerer in share else "" for answerer in others]
-        words = f"{task} | {question.replace('_', ' ')} | {share[best]:.1f} ({best})"
-        lines.append(f"| {words} | {' | '.join(cells)} |")
-    names = " | ".join(("task", "question", "best trivial rule", *others))
-    return [f"| {names} |", "|---" * (3 + len(others)) + "|", *lines] if lines else []
+        lines.append([task, question.replace("_", " "), f"{share[best]:.1f} ({best})", *cells])
+    names = ["task", "question", "best trivial rule", *others]
+    return [markdown_table(names, lines)] if lines else []
 
 
 class Count(NamedTuple):
@@ -301,10 +296,7 @@ def _learning(rows: Sequence[Row]) -> list[str]:
     """The reader's in-context learning: the same queries with more and more history."""
     mine = [row for row in rows if row.answerer == "reader" and row.form != "absolute"]
     sizes = sorted({row.history for row in mine})
-    lines = [
-        f"| task | question | {' | '.join(map(str, sizes))} | potential | horizon |",
-        "|---" * (4 + len(sizes)) + "|",
-    ]
+    lines = []
     for task, question in dict.fromkeys((row.task, row.question) for row in mine):
         some = {row.history: row for row in mine if (row.task, row.question) == (task, question)}
         first, last = some[min(some)], some[max(some)]
@@ -314,11 +306,8 @@ def _learning(rows: Sequence[Row]) -> list[str]:
         horizon = min(n for n in some if all(m in near for m in some if m >= n))
         shown = "none" if first.low <= last.accuracy <= first.high else str(horizon)
         cells = [f"{100 * some[n].accuracy:.0f}" if n in some else "" for n in sizes]
-        words = question.replace("_", " ")
-        lines.append(
-            f"| {task} | {words} | {' | '.join(cells)} | {100 * potential:+.0f} | {shown} |"
-        )
-    return lines
+        lines.append([task, question.replace("_", " "), *cells, f"{100 * potential:+.0f}", shown])
+    return [markdown_table(["task", "question", *sizes, "potential", "horizon"], lines)]
 
 
 def _figures(figures: Path, task: str, rows: Sequence[Row]) -> None:

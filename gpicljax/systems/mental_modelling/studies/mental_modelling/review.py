@@ -22,6 +22,7 @@ import tyro
 
 from gpicljax.checks import Count, Natural, check
 from gpicljax.data.transcripts import read_transcript
+from gpicljax.evaluation.tables import markdown_table
 from gpicljax.llm.chat import Message
 from gpicljax.runs.config_json import from_json
 from gpicljax.runs.distributed import log_once
@@ -216,34 +217,33 @@ def review_tables(reviews: Sequence[Review]) -> str:
     names += [f"{model}, paper, of 50" for model in TABLE_1]
     counts = [*(one.error_counts for one in reviews), *TABLE_1.values()]
     lines = ["# Replies as reviewers judge them", "", "Replies with an error of each type:", ""]
-    lines += [f"| error | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
+    errors = [[error, *(each[n] for each in counts)] for n, error in enumerate(ERRORS)]
     lines += [
-        f"| {error} | {' | '.join(str(each[n]) for each in counts)} |"
-        for n, error in enumerate(ERRORS)
-    ]
-    lines += [
+        markdown_table(["error", *names], errors),
         "",
         "Right answers, in % of the replies judged: in a reviewer's eyes and by the agent's "
         "actions; on how many both agree, and kappa, the agreement beyond chance:",
         "",
-        "| model | reviewer | judged | manual | automatic | agree | kappa |",
-        "|---|---|---|---|---|---|---|",
     ]
+    rows = []
     for one in reviews:
         both = agreement(one.right, np.where(one.judged, one.automatic, np.nan))
         shares = one.manual_accuracy, one.automatic_accuracy, both.share
         cells = [one.model, one.judge, str(both.replies), *map(_percent, shares)]
-        lines.append(f"| {' | '.join([*cells, _number(both.kappa)])} |")
+        rows.append([*cells, _number(both.kappa)])
     for model, (manual, automatic) in TABLE_2.items():
-        shares = f"{_percent(manual)} | {_percent(automatic)}"
-        lines.append(f"| {model} | paper | 50 | {shares} | not printed | not printed |")
-    if paired:
-        lines += ["", "Two reviewers of the same replies:", ""]
-        lines += ["| model | reviewers | judged by both | agree | kappa |", "|---|---|---|---|---|"]
+        shares = _percent(manual), _percent(automatic)
+        rows.append([model, "paper", 50, *shares, "not printed", "not printed"])
+    head = ["model", "reviewer", "judged", "manual", "automatic", "agree", "kappa"]
+    lines.append(markdown_table(head, rows))
+    rows = []
     for first, second in paired:
         both = agreement(first.right, second.right)
         cells = [first.model, f"{first.judge}, {second.judge}", str(both.replies)]
-        lines.append(f"| {' | '.join([*cells, _percent(both.share), _number(both.kappa)])} |")
+        rows.append([*cells, _percent(both.share), _number(both.kappa)])
+    if rows:
+        head = ["model", "reviewers", "judged by both", "agree", "kappa"]
+        lines += ["", "Two reviewers of the same replies:", "", markdown_table(head, rows)]
     return "\n".join(lines)
 
 

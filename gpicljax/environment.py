@@ -181,7 +181,7 @@ def action_values(
       float `[S, A]`.
 
     Source: Bellman (1957); Sutton & Barto (2018), section 4.4; the bounds: Puterman (1994),
-    section 6.6.3.
+    section 6.6.
 
     Example:
       >>> one = jnp.ones((1, 2, 1))

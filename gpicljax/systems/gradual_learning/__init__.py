@@ -3,6 +3,6 @@
 import lazy_loader
 
 __getattr__, _, _ = lazy_loader.attach(
-    __name__, submodules=["env", "copying", "experts", "measures", "figures", "studies"]
+    __name__, submodules=["env", "experts", "measures", "figures", "studies"]
 )
 __all__: list[str] = []

@@ -38,6 +38,7 @@ from gpicljax.systems.gradual_learning.env.tasks import (
     TASK_SETS,
     table,
 )
+from gpicljax.systems.gradual_learning.experts import answering
 from gpicljax.systems.gradual_learning.measures.streams import play_streams, streams_of
 
 # Mean steps of an oracle's instance in the facts' table, of five instances each.
@@ -76,7 +77,7 @@ def streams():
     """What happened in streams of the reference's rules, `[T, N]`: all that one program plays."""
     env = gpicljax.make("ByteStream-v0", rules="reference", max_tasks=1)
     played = [("oracle", name) for name in ASKED for _ in range(STREAMS)] + NULLS + LEARNERS
-    agents = [experts.oracle(), experts.echo(), experts.silent(), random_agent(env)]
+    agents = [experts.oracle(), answering.echo(), answering.silent(), random_agent(env)]
     agents.append(experts.suffix_predictor(size=512))
     agent = by_block(agents, [sum(one == name for one, _ in played) for name in PLAYERS])
     # An oracle's stream is a mixture, so that it never ends.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpicljax.interface import TimeStep
-from gpicljax.systems.gradual_learning.copying import LONGEST, WAYS, _answers, copier
+from gpicljax.systems.gradual_learning.experts.copying import LONGEST, WAYS, _answers, copier
 
 KEYS = jax.random.split(jax.random.key(0), 2)
 

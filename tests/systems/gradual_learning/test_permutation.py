@@ -14,6 +14,7 @@ from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env import Curriculum
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.permutation import PERMUTATIONS
+from gpicljax.systems.gradual_learning.experts import answering
 from gpicljax.systems.gradual_learning.measures.streams import streams_of
 
 NAMES = ("micro1", "micro4", "micro5.1", "micro5.6", "micro5.10", "micro5.18")
@@ -63,7 +64,7 @@ def played(env, tasks, agent):
 def block(kinds):
     """The experts, each on all task sets and kinds."""
     each = len(NAMES) * kinds
-    agents = [experts.oracle(), experts.solver(), experts.teacher_agent(), experts.echo()]
+    agents = [experts.oracle(), experts.solver(), experts.teacher_agent(), answering.echo()]
     return by_block([*agents, experts.suffix_predictor(256)], [each] * 5)
 
 

@@ -152,10 +152,10 @@ def record_stream(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.systems.gradual_learning import experts
+      >>> from gpicljax.systems.gradual_learning.experts import answering
       >>> env = gpicljax.make("ByteStream-v0", max_tasks=4)
       >>> task = env.sample_task(jax.random.key(0), env.default_params)
-      >>> record = lambda key: record_stream(key, env, experts.echo(), (), task, 50)
+      >>> record = lambda key: record_stream(key, env, answering.echo(), (), task, 50)
       >>> jax.eval_shape(record, jax.random.key(1)).heard.shape
       (50,)
     """
@@ -216,10 +216,10 @@ def play_streams(
 
     Example:
       >>> import gpicljax
-      >>> from gpicljax.systems.gradual_learning import experts
+      >>> from gpicljax.systems.gradual_learning.experts import answering
       >>> env = gpicljax.make("ByteStream-v0", max_tasks=4)
       >>> tasks = streams_of(jax.random.key(0), env, [Curriculum(("micro4",))] * 2, 500)
-      >>> play = lambda key: play_streams(key, env, experts.echo(), (), tasks, 500)
+      >>> play = lambda key: play_streams(key, env, answering.echo(), (), tasks, 500)
       >>> jax.eval_shape(play, jax.random.key(1)).right.shape
       (2, 4, 32)
     """

@@ -14,10 +14,11 @@ from gpicljax.agents.combinators import by_block, with_memory_reset
 from gpicljax.interface import Agent
 from gpicljax.runs import save_agent
 from gpicljax.runtime import Measure, Program, RunResult, run_experiment
-from gpicljax.systems.gradual_learning import copying, experts
+from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Task
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES
+from gpicljax.systems.gradual_learning.experts.copying import copier
 from gpicljax.systems.gradual_learning.measures.streams import (
     Streams,
     StreamSteps,
@@ -138,7 +139,7 @@ def played(
     Those of one kind, task set and run are the same streams for all agents.
     """
     null = experts.suffix_predictor()
-    nulls = {NULL: (null, FIRST), COPIER: (copying.copier(), ("order", "alone"))}
+    nulls = {NULL: (null, FIRST), COPIER: (copier(), ("order", "alone"))}
     agents = {
         config.learner_name: (learner, FIRST),
         "oracle": (experts.oracle(), ("order", "alone")),
@@ -177,7 +178,7 @@ def played_elsewhere(
         env = config.env.make(Curriculum(names), test=kind != KNOWN, max_tasks=1)
         alone = dataclasses.replace(config, curriculum=names, targets=())
         tasks = drawn(key, alone, env, "alone")
-        nulls = {NULL: experts.suffix_predictor(), COPIER: copying.copier()}
+        nulls = {NULL: experts.suffix_predictor(), COPIER: copier()}
         agents = {config.learner_name: learner, **{name: nulls[name] for name in config.nulls}}
         same = [tasks] * len(agents)
         streams = _in_blocks(key, env, [*agents.values()], params, same, config.budget)

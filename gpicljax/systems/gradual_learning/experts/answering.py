@@ -24,8 +24,6 @@ from gpicljax.systems.gradual_learning.env.hashing import mixed
 from gpicljax.systems.gradual_learning.env.mapping import SYMBOLS
 from gpicljax.typing import ArrayTree
 
-__all__ = ["oracle", "solver", "suffix_predictor", "teacher_agent"]
-
 SEMICOLON, BLANK = ord(";"), ord(" ")
 LONGEST = 20
 """Bytes of an answer that a solver holds."""

@@ -22,8 +22,6 @@ from gpicljax.systems.gradual_learning.env.conversation import PERIOD, SPACE
 from gpicljax.systems.gradual_learning.env.hashing import mixed
 from gpicljax.typing import ArrayTree
 
-__all__ = ["WAYS", "copier"]
-
 LONGEST = 96
 """Bytes of a question, of an answer and of feedback that are held; places beyond hold 0."""
 WAYS = (

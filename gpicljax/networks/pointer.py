@@ -271,8 +271,9 @@ class Pointer(nn.Module):
         scores += self._distant(text, place)
         scores -= nn.softplus(more[..., :1]) * age[:, :, None] / LONGEST
         # By the text, and what was said, before it or further back.
-        long, weighed = self._matches(text)
-        spoken = self._echoes(text)
+        owned = self._owned(text)
+        long, weighed = self._matches(text, owned)
+        spoken = self._echoes(text, owned)
         lags = [_shifted(x, lag) for x in (weighed, spoken) for lag in range(LAGS)]
         long, weighed = (
             functools.reduce(jnp.maximum, [_shifted(x, lag) for lag in range(LAGS)])
@@ -326,10 +327,11 @@ class Pointer(nn.Module):
         up_to, behind = made
         return up_to, behind
 
-    def _matches(self, text: Reading) -> tuple[jax.Array, jax.Array]:
+    def _matches(
+        self, text: Reading, owned: Callable[[int], jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         """Symbols before places that are the last of the text, `[B, T, M]`; and their weight."""
         row = jnp.arange(len(text.tape))[:, None]
-        owned = self._owned(text)
         weight = nn.softplus(self.weight)
         long = weighed = jnp.zeros((*text.end.shape, text.tape.shape[1]), weight.dtype)
         goes_on = jnp.ones((), bool)
@@ -341,9 +343,8 @@ class Pointer(nn.Module):
             weighed += jnp.where(goes_on, weight[jnp.maximum(last, 0)][..., None], 0)
         return long, weighed
 
-    def _echoes(self, text: Reading) -> jax.Array:
+    def _echoes(self, text: Reading, owned: Callable[[int], jax.Array]) -> jax.Array:
         """How many symbols before places are what was said last, `[B, T, M]`."""
-        owned = self._owned(text)
         long = jnp.zeros((*text.end.shape, text.tape.shape[1]), self.weight.dtype)
         goes_on = jnp.ones((), bool)
         for back in range(SAID):

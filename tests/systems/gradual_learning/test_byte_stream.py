@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conversing import replies_of
 
 import gpicljax
 from gpicljax.agents.acting import random_agent
@@ -560,31 +561,19 @@ def test_the_null_clears_what_feedback_tells():
     assert (null <= 1.5 * known).all() and null.sum() <= 1.25 * known.sum()
 
 
-def replies_of_the_null(*parts):
-    """What the null says to texts, each of which comes with a reward at its first byte."""
-    null = experts.suffix_predictor(size=64)
-    act = jax.jit(lambda carry, timestep: null.act(None, (), carry, timestep))
-    carry, said, start = null.initial_carry(1), "", True
-    for text, reward in parts:
-        for place, byte in enumerate(text):
-            flags = [jnp.array([flag]) for flag in (False, False, start, start)]
-            now = jnp.array([ord(byte)], jnp.uint8), jnp.array([0.0 if place else reward])
-            say, _, carry = act(carry, TimeStep(*now, *flags, {}, None))
-            said, start = said + chr(int(say[0])), False
-    return said
-
-
 def test_the_null_repeats_the_last_feedback_to_the_same_word():
     # Silence after a question shows that it was its turn; an unknown word is answered by a period.
     parts = ("12.", 0), (" ", 0), ("34.;56.", -1), (" ", 0), ("78.;12.", -1), ("  ", 0)
     more = ("34.;56.", 1), ("  ", 0), ("78.;9.", 1)
-    assert replies_of_the_null(*parts, *more) == "   .       .      34.      78.     ."
+    replies = replies_of(experts.suffix_predictor(size=64))
+    assert replies(*parts, *more) == "   .       .      34.      78.     ."
 
 
 def test_the_null_finds_out_which_part_of_feedback_is_the_answer():
     # Told 49 and then 79 to the same word, it says the 9 from then on.
     parts = ("2.", 0), (" ", 0), ("49.;2.", -1), ("  ", 0), ("79.;2.", -1), (" ", 0)
-    assert replies_of_the_null(*parts, ("39.;2.", 1)) == "  .      49     9.     9"
+    replies = replies_of(experts.suffix_predictor(size=64))
+    assert replies(*parts, ("39.;2.", 1)) == "  .      49     9.     9"
 
 
 def test_the_null_keeps_its_dtypes_under_x64_and_its_memory_is_bounded():

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conversing import replies_of
 
 from gpicljax.interface import TimeStep
 from gpicljax.systems.gradual_learning.experts.copying import LONGEST, WAYS, _answers, copier
@@ -36,20 +37,7 @@ def test_ways_to_answer(question, answers):
 @pytest.fixture(scope="module")
 def replies():
     """What it says to texts, each of which comes with a reward at its first byte."""
-    agent = copier(size=4)
-    act = jax.jit(lambda carry, timestep: agent.act(KEYS, (), carry, timestep))
-
-    def replied(*parts):
-        carry, said, start = agent.initial_carry(1), "", True
-        for text, reward in parts:
-            for place, byte in enumerate(text):
-                flags = [jnp.array([flag]) for flag in (False, False, start, start)]
-                now = jnp.array([ord(byte)], jnp.uint8), jnp.array([0.0 if place else reward])
-                say, _, carry = act(carry, TimeStep(*now, *flags, {}, None))
-                said, start = said + chr(int(say[0])), False
-        return said
-
-    return replied
+    return replies_of(copier(size=4))
 
 
 def test_it_takes_the_longest_way_that_was_told(replies):

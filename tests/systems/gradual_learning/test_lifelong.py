@@ -38,10 +38,18 @@ def test_each_permuted_set_comes_at_every_place_as_often():
     assert len(set(orders)) == 8
 
 
-def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys):
+def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys, monkeypatch):
     """All methods begin alike; a run that is started again plays nothing twice."""
+    programs = []
+
+    def compiled_once(config):
+        programs[:] = programs or [lives.programs_of(config)]
+        return programs[0]
+
+    monkeypatch.setattr(program, "programs_of", compiled_once)
     flags = [*SMALL, f"--runs-dir={tmp_path}", "--seeds=2", "--name=small", "--methods", *METHODS]
-    found = program.main(flags)
+    program.main([*SMALL, f"--runs-dir={tmp_path}", "--seeds=1", "--name=small", "--methods=plain"])
+    found = program.main(flags)  # of more seeds and methods: it goes on
     assert set(found) == {"plain", "replay", "elastic", "anew"}
     for each in zip(*found.values(), strict=True):
         for life in each:
@@ -58,7 +66,8 @@ def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys):
     for method, each in found.items():
         for one, other in zip(each, again[method], strict=True):
             jax.tree.map(np.testing.assert_array_equal, one.told(), other.told())
-    assert capsys.readouterr().out.count("seed 1, plain") == 2
+    told = capsys.readouterr().out
+    assert told.count("seed 0, plain") == 1 and told.count("seed 1, plain") == 2
     with pytest.raises(SystemExit):
         program.main([*flags, "--updates=2"])
     assert "another --name" in capsys.readouterr().err

@@ -27,15 +27,18 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.lives i
 )
 from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import report
 
-_WAYS = ("resume", "requeue", "overwrite", "dry_run", "progress", "runs_dir", "name", "preset")
-"""What may differ between two parts of a run."""
+_FREE = (
+    *("resume", "requeue", "overwrite", "dry_run", "progress", "runs_dir", "name", "preset"),
+    *("seeds", "methods"),
+)
+"""What may differ between two parts of a run: no life depends on it."""
 
 
 def main(argv: list[str] | None = None) -> dict[Method, list[Life]]:
     """Runs all lives, and writes and prints the tables; returns the lives by method.
 
-    Each life is written once it is whole: a run that is started again with the same flags goes on
-    with the next. After a dry run there are none.
+    Each life is written once it is whole: a run that is started again with the same flags, or with
+    more seeds or methods, goes on with those that are missing. After a dry run there are none.
     """
     config = parse(PRESETS, argv, prog="gpicljax run gradual_learning_lifelong")
     if config.dry_run:
@@ -59,10 +62,11 @@ def main(argv: list[str] | None = None) -> dict[Method, list[Life]]:
 
 def _same_run(config: Config, folder: Path) -> None:
     """Notes what the run is, or refuses another one in its folder."""
-    told = {name: value for name, value in to_json(config).items() if name not in _WAYS}
+    told = {name: value for name, value in to_json(config).items() if name not in _FREE}
     path = folder / "config.json"
     if path.exists():
         known = json.loads(path.read_text(encoding="utf-8"))
+        known = {name: value for name, value in known.items() if name not in _FREE}
         accepted = "a run with the same flags, another --name, or --overwrite"
         check_config(known == told, "name", str(folder), accepted)
     write_atomically(path, to_json_text(told))

@@ -4,7 +4,6 @@ import ast
 import doctest
 import importlib
 import inspect
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -281,25 +280,6 @@ def test_examples_in_docstrings(name, monkeypatch):
     result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0
     assert result.attempted > 0
-
-
-def test_tests_are_collected_in_one_order_whatever_the_hash_seed(request):
-    # Workers that collect different orders cannot share the work.
-    collected = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "--assert=plain"]
-        + request.config.args,
-        cwd=PACKAGE.parent,
-        env=os.environ | {"PYTHONHASHSEED": "12345"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    there = [line for line in collected.stdout.splitlines() if "::" in line]
-    here = [item.nodeid for item in request.session.items]
-    assert len(set(there)) == len(there)
-    both = set(here) & set(there)
-    assert request.node.nodeid in both
-    assert [test for test in here if test in both] == [test for test in there if test in both]
 
 
 def exported(name):

@@ -106,7 +106,9 @@ def test_a_question_about_an_agent_is_a_sample(tmp_path):
     shares = {name: values[asked] for name, values in found.items()}
     told = ["step 5" in sample.input[1].text for sample in log.samples]
     assert shares["parsed"] == pytest.approx(np.mean(told)) and shares["accuracy"] <= 0.5
-    assert found["parsed"][f"gpicljax/{asked.replace('grouped', 'grouped_error')}"] > 0
+    # Inspect puts the package's name before it where it finds the package's entry point.
+    error = asked.replace("grouped", "grouped_error")
+    assert next(x for name, x in found["parsed"].items() if name.split("/")[-1] == error) > 0
     taken = [sample.metadata["step"] for sample in log.samples]
     right = np.mean([actions[i] == actions[i - 1] for i in taken])
     assert shares["copying"] == pytest.approx(right)

@@ -13,6 +13,7 @@ implementation.
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -111,6 +112,165 @@ def _known(rules: Rules, talk: Talk, question: Question, correct: jax.Array) -> 
     return dataclasses.replace(talk, memory=memory, known=talk.known | known.astype(jnp.int32))
 
 
+class _Moment(NamedTuple):
+    """When a byte comes: `bool[]` each.
+
+    Attributes:
+      mini: whether it is a mini task.
+      talking: whether the environment is still speaking.
+      before: whether the instance had ended.
+      silent: whether the byte is a space.
+      period: whether it is a period.
+      timeout: whether time is up.
+      heard: whether the byte counts.
+    """
+
+    mini: jax.Array
+    talking: jax.Array
+    before: jax.Array
+    silent: jax.Array
+    period: jax.Array
+    timeout: jax.Array
+    heard: jax.Array
+
+
+class _Answer(NamedTuple):
+    """An answer with its newest byte.
+
+    Attributes:
+      opened: `bool[]`, whether the byte belongs to it.
+      leading: `bool[]`, whether it is a space in front of it.
+      said: `int32[]`, its bytes.
+      waited: `int32[]`, the spaces in front of it.
+      matched: `int32[]`, what the acceptor remembers.
+      decided: `bool[]`, whether it is whole.
+      correct: `bool[]`, whether it is whole and right.
+    """
+
+    opened: jax.Array
+    leading: jax.Array
+    said: jax.Array
+    waited: jax.Array
+    matched: jax.Array
+    decided: jax.Array
+    correct: jax.Array
+
+
+class _MiniAnswer(NamedTuple):
+    """What was said in a mini task.
+
+    Attributes:
+      progress: `int32[]`, how many bytes of the word that is wanted end it.
+      late: `bool[]`, whether time is up.
+      completed: `bool[]`, whether it ends with the word and a period.
+      changed: `bool[]`, whether that changes the result.
+    """
+
+    progress: jax.Array
+    late: jax.Array
+    completed: jax.Array
+    changed: jax.Array
+
+
+class _Verdict(NamedTuple):
+    """What an answer decides.
+
+    Attributes:
+      going: `bool[]`, whether the instance was not done with it.
+      done: `bool[]`, whether enough answers in a row are right.
+      failed: `bool[]`, whether it is too late for that.
+      in_time: `bool[]`, whether no more was asked than the learner needed to know.
+    """
+
+    going: jax.Array
+    done: jax.Array
+    failed: jax.Array
+    in_time: jax.Array
+
+
+def _answered(
+    rules: Rules,
+    question: Question,
+    talk: Talk,
+    byte: jax.Array,
+    next_byte: jax.Array,
+    now: _Moment,
+) -> _Answer:
+    """What the byte makes of the answer; nothing in mini tasks."""
+    opened = ~now.before & ~now.talking
+    leading = opened & (rules.lenient == 1) & now.silent & (talk.said == 0)
+    matched, right = _matched(question, talk, byte, next_byte)
+    said = jnp.where(leading, 0, talk.said + 1)
+    waited = talk.waited + leading
+    limit = (rules.limit > 0) & (said + waited >= rules.limit)
+    ends = jnp.where(rules.spoken == 1, now.period | limit, talk.said + 1 == question.size)
+    ends = ends | ((rules.strict == 1) & (byte != next_byte))
+    decided = opened & ~now.mini & jnp.where(leading, limit, ends)
+    return _Answer(opened, leading, said, waited, matched, decided, decided & right & ~leading)
+
+
+def _mini_answered(
+    question: Question, talk: Talk, byte: jax.Array, next_byte: jax.Array, now: _Moment
+) -> _MiniAnswer:
+    """What counts is how the talk so far ends, and everything but periods is free."""
+    word = jnp.where(now.mini, question.size - 1, 0)
+    first = byte == jnp.where(question.size == len("true."), ord("t"), ord("f"))
+    on = (talk.matched < word) & (next_byte == byte)
+    progress = jnp.where(on, talk.matched + 1, first.astype(jnp.int32))
+    # The message about the end of time overwrites letters, too.
+    late = now.mini & now.timeout
+    progress = jnp.where((now.talking | late) & ~now.silent, 0, progress)
+    stopped = now.mini & now.heard & now.period
+    completed = stopped & (talk.matched == word)
+    was = jnp.where(late, 0, talk.result)
+    changed = stopped & (was != completed.astype(jnp.int32))
+    return _MiniAnswer(progress, late, completed, changed)
+
+
+def _paid(
+    rules: Rules, question: Question, talk: Talk, answer: _Answer, now: _Moment, corrected: bool
+) -> tuple[jax.Array, jax.Array]:
+    """The reward, and how many answers in a row are right, `int32[]` both."""
+    chatter = now.heard & now.talking & ~now.silent & ~now.mini
+    if corrected:
+        chatter = chatter | (now.before & ~now.talking & ~now.silent & ~now.mini)
+    decided, correct = answer.decided, answer.correct
+    part = (rules.graded == 1) & answer.opened & ~answer.leading
+    reward = jnp.where(decided, jnp.where(correct, 1, -1), part.astype(jnp.int32))
+    counts = jnp.where(rules.letters == 1, question.key < 4, True)
+    streak = jnp.where(correct & counts, talk.streak + 1, talk.streak)
+    streak = jnp.where(chatter | (decided & ~correct), 0, streak)
+    return jnp.where(chatter, -1, reward), streak
+
+
+def _decided(
+    rules: Rules, question: Question, old: Talk, talk: Talk, answer: _Answer
+) -> tuple[Talk, _Verdict]:
+    """The talk with its counts of questions brought up to date, and the verdict.
+
+    `old` is the talk before the byte, `talk` has the new streak.
+    """
+    decided, correct = answer.decided, answer.correct
+    asked = old.asked + decided
+    after = _known(rules, old, question, correct)
+    known = jnp.where(decided, after.known, old.known)
+    memory = jnp.where(decided, after.memory, old.memory)
+    done = decided & (talk.streak >= rules.needed)
+    in_time = (old.limit == 0) | (asked <= old.limit)
+    going = decided & ~done
+    last = jnp.where(going & (old.limit == 0) & (known == 1), asked + 50, old.limit)
+    again = (old.memory >> question.key.astype(jnp.uint32)) & np.uint32(1) == 1
+    spoilt = (rules.repeats == 1) & decided & ~correct & again
+    last = jnp.where(spoilt, -jnp.abs(jnp.where(last == 0, asked + 50, last)), last)
+    over = going & (old.final == 0) & (last != 0) & (asked > jnp.abs(last))
+    final = jnp.where(over, asked * (1 + rules.tolerance), old.final)
+    failed = going & (((final > 0) & (asked > final)) | ((rules.fatal == 1) & ~correct))
+    talk = dataclasses.replace(
+        talk, asked=asked, limit=last, final=final, known=known, memory=memory
+    )
+    return talk, _Verdict(going, done, failed, in_time)
+
+
 def hear(
     pool: jax.Array, rules: Rules, question: Question, talk: Talk, byte: jax.Array, corrected: bool
 ) -> Heard:
@@ -129,103 +289,55 @@ def hear(
       See `Heard`.
     """
     old, mini = talk, rules.mini == 1
-    talking = question.cursor < question.end
-    before = talk.ended > 0
-    silent = byte == SPACE
-    period = byte == PERIOD
-    timeout = ~before & (talk.time >= rules.patience) & ~talking
-    heard = ~(before & ~talking)
-
-    # The answer.
+    talking, before = question.cursor < question.end, talk.ended > 0
+    now = _Moment(
+        mini=mini,
+        talking=talking,
+        before=before,
+        silent=byte == SPACE,
+        period=byte == PERIOD,
+        timeout=~before & (talk.time >= rules.patience) & ~talking,
+        heard=~(before & ~talking),
+    )
     next_byte = expected(pool, question, talk, mini)
-    opened = ~before & ~talking
-    leading = opened & (rules.lenient == 1) & silent & (talk.said == 0)
-    matched, right = _matched(question, talk, byte, next_byte)
-    said = jnp.where(leading, 0, talk.said + 1)
-    waited = talk.waited + leading
-    limit = (rules.limit > 0) & (said + waited >= rules.limit)
-    ends = jnp.where(rules.spoken == 1, period | limit, talk.said + 1 == question.size)
-    ends = ends | ((rules.strict == 1) & (byte != next_byte))
-    decided = opened & ~mini & jnp.where(leading, limit, ends)
-    correct = decided & right & ~leading
+    answer = _answered(rules, question, old, byte, next_byte, now)
+    word = _mini_answered(question, old, byte, next_byte, now)
+    reward, streak = _paid(rules, question, old, answer, now, corrected)
+    talk = dataclasses.replace(old, streak=streak)
+    talk, verdict = _decided(rules, question, old, talk, answer)
+    going, done, failed, in_time = verdict
 
-    # Mini tasks: what counts is how the talk so far ends, and everything but periods is free.
-    word = jnp.where(mini, question.size - 1, 0)
-    first = byte == jnp.where(question.size == len("true."), ord("t"), ord("f"))
-    on = (talk.matched < word) & (next_byte == byte)
-    progress = jnp.where(on, talk.matched + 1, first.astype(jnp.int32))
-    # The message about the end of time overwrites letters, too.
-    late = mini & timeout
-    progress = jnp.where((talking | late) & ~silent, 0, progress)
-    stopped = mini & heard & period
-    completed = stopped & (talk.matched == word)
-    was = jnp.where(late, 0, talk.result)
-    changed = stopped & (was != completed.astype(jnp.int32))
-
-    # Rewards.
-    chatter = heard & talking & ~silent & ~mini
-    if corrected:
-        chatter = chatter | (before & ~talking & ~silent & ~mini)
-    part = (rules.graded == 1) & opened & ~leading
-    reward = jnp.where(decided, jnp.where(correct, 1, -1), part.astype(jnp.int32))
-    reward = jnp.where(chatter, -1, reward)
-    counts = jnp.where(rules.letters == 1, question.key < 4, True)
-    streak = jnp.where(correct & counts, talk.streak + 1, talk.streak)
-    streak = jnp.where(chatter | (decided & ~correct), 0, streak)
-
-    # Clocks.
-    asked = talk.asked + decided
-    after = _known(rules, talk, question, correct)
-    known = jnp.where(decided, after.known, talk.known)
-    memory = jnp.where(decided, after.memory, talk.memory)
-    done = decided & (streak >= rules.needed)
-    in_time = (talk.limit == 0) | (asked <= talk.limit)
-    going = decided & ~done
-    last = jnp.where(going & (talk.limit == 0) & (known == 1), asked + 50, talk.limit)
-    again = (talk.memory >> question.key.astype(jnp.uint32)) & np.uint32(1) == 1
-    spoilt = (rules.repeats == 1) & decided & ~correct & again
-    last = jnp.where(spoilt, -jnp.abs(jnp.where(last == 0, asked + 50, last)), last)
-    over = going & (talk.final == 0) & (last != 0) & (asked > jnp.abs(last))
-    final = jnp.where(over, asked * (1 + rules.tolerance), talk.final)
-    failed = going & (((final > 0) & (asked > final)) | ((rules.fatal == 1) & ~correct))
-
-    result = jnp.where(timeout, 0, talk.result)
+    result = jnp.where(now.timeout, 0, old.result)
     result = jnp.where(done, in_time.astype(jnp.int32), jnp.where(failed, 0, result))
-    result = jnp.where(changed, completed.astype(jnp.int32), result)
-    ended = before | timeout | done | failed | changed
+    result = jnp.where(word.changed, word.completed.astype(jnp.int32), result)
+    ended = before | now.timeout | done | failed | word.changed
     ask = going & ~failed
     if corrected:
-        ask = ask & ~timeout
-    feedback = (decided & (rules.mute == 0)) | changed | late
+        ask = ask & ~now.timeout
+    feedback = (answer.decided & (rules.mute == 0)) | word.changed | word.late
 
     # What follows the end: the rest of the text, in mini tasks a space, and the next instance.
-    separated = before & ~talking & (talk.ended == 1) & (rules.mini + rules.fatal > 0)
+    separated = before & ~talking & (old.ended == 1) & (rules.mini + rules.fatal > 0)
     switch = before & ~talking & ~separated
-    reward = jnp.where(switch & mini, jnp.maximum(talk.result, 0), reward)
-    more = jnp.minimum(talk.periods + 1, MOST_PERIODS)
-    talk = Talk(
-        time=talk.time,
-        said=jnp.where(decided, 0, jnp.where(opened, said, talk.said)),
-        waited=jnp.where(decided, 0, jnp.where(opened, waited, talk.waited)),
-        matched=jnp.where(
-            mini, jnp.where(heard, progress, talk.matched), jnp.where(leading, 0, matched)
-        ),
-        streak=streak,
-        periods=jnp.where(decided, jnp.where(period, more, 0), talk.periods),
-        asked=asked,
-        limit=last,
-        final=final,
-        known=known,
-        memory=memory,
-        ended=jnp.where(separated, 2, jnp.maximum(talk.ended, ended.astype(jnp.int32))),
+    reward = jnp.where(switch & mini, jnp.maximum(old.result, 0), reward)
+    more = jnp.minimum(old.periods + 1, MOST_PERIODS)
+    decided, opened = answer.decided, answer.opened
+    matched = jnp.where(answer.leading, 0, answer.matched)
+    talk = dataclasses.replace(
+        talk,
+        said=jnp.where(decided, 0, jnp.where(opened, answer.said, old.said)),
+        waited=jnp.where(decided, 0, jnp.where(opened, answer.waited, old.waited)),
+        matched=jnp.where(mini, jnp.where(now.heard, word.progress, old.matched), matched),
+        periods=jnp.where(decided, jnp.where(now.period, more, 0), old.periods),
+        ended=jnp.where(separated, 2, jnp.maximum(old.ended, ended.astype(jnp.int32))),
         result=result,
     )
     return Heard(
         talk=jax.tree.map(lambda x, like: x.astype(like.dtype), talk, old),
         reward=reward.astype(jnp.int32),
         feedback=feedback,
-        correct=jnp.where(mini, completed, correct),
-        late=late & completed,
+        correct=jnp.where(mini, word.completed, answer.correct),
+        late=word.late & word.completed,
         ask=ask,
         keep=talking,
         switch=switch | (~before & ended & ~talking & ~feedback & ~ask),

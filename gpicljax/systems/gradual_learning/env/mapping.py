@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import string
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -77,6 +78,124 @@ def _tokens(size: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     return shared().three_digits(numbers, sizes)
 
 
+class _Row(NamedTuple):
+    """What a task set is, `int32[]` each: its kind of symbols and the lengths of its questions.
+
+    Attributes:
+      code: the kind of its symbols.
+      least: the shortest question.
+      most: the longest.
+      strings: `bool[]`, whether questions are strings of several digits.
+    """
+
+    code: jax.Array
+    least: jax.Array
+    most: jax.Array
+    strings: jax.Array
+
+
+def _asked_key(
+    seed: Seed, row: _Row, question: jax.Array, corrected: bool
+) -> tuple[jax.Array, jax.Array]:
+    """Which keys there are, as bits, and the one that a question asks about, `int32[]` both."""
+    count = jnp.asarray(np.array([10, 12, 12, 4, 10, 10]), jnp.int32)[row.code]
+    # Of equal strings the last one is one.
+    everything = (1 << count) - 1
+    keys, rank = everything, count
+    all_keys, hidden = jnp.arange(KEYS, dtype=jnp.int32), jnp.zeros(KEYS, bool)
+    if not corrected:
+        drawn = jnp.stack(_strings(seed, all_keys, row.least, row.most))
+        equal = (drawn[:, :, None] == drawn[:, None, :]).all(0)
+        hidden = (equal & (all_keys[:, None] < all_keys[None, :])).any(-1)
+        distinct = jnp.where(hidden, 0, 1 << all_keys).sum(dtype=jnp.int32)
+        keys = jnp.where(row.strings, distinct, everything)
+        rank = jnp.where(row.strings, (~hidden).sum(dtype=jnp.int32), count)
+
+    # A multiset of each key as often as there are keys, shuffled, and again when it is used up.
+    total = rank * rank
+    order = word(seed, _ORDER + question // total)
+    place = permuted(order, question % total, total) % rank
+    if not corrected:
+        nth = jnp.where(row.strings, jnp.cumsum(~hidden, dtype=jnp.int32) - 1, all_keys)
+        found = (nth == place) & jnp.where(row.strings, ~hidden, True)
+        place = jnp.where(row.strings, jnp.argmax(found).astype(jnp.int32), place)
+    free = below(word(seed, _draws(question, 0)), 10)
+    key = jnp.where(row.code == SYMBOL, free, place)
+    if corrected:
+        # Two of three questions are letters, as only these count.
+        other = 4 + (place + below(word(seed, _draws(question, 0)), 2) * 4) % 8
+        letters = (row.code == GROUPS) | (row.code == LETTERS)
+        key = jnp.where(letters, jnp.where(place < 8, place % 4, other), key)
+    return keys, key
+
+
+def _stand_ins(
+    seed: Seed, row: _Row, key: jax.Array, corrected: bool
+) -> tuple[jax.Array, jax.Array]:
+    """What stands for a key: three numbers, of question, answer and digits; and its partner."""
+    target = below(word(seed, _TARGET), jnp.where(row.code == SYMBOL, 10, 4))
+    alphabet = jnp.asarray(np.array([len(SYMBOLS), 26, 26, 34, 10, 10]), jnp.int32)[row.code]
+    length = row.least + below(word(seed, _LENGTHS + key), row.most - row.least + 1)
+    digits = jnp.minimum(length, 5)
+    turn = word(seed, _PERMUTATION), key, jnp.where(row.code == LETTERS, 4, 10)
+
+    def permutations(answering: jax.Array) -> list[jax.Array]:
+        """Numbers of the seed's permutations, what is permuted, and among how many."""
+        numbers = jnp.stack([jnp.int32(_ALPHABET), jnp.int32(_ALPHABET), 3 + digits])
+        wanted = jnp.stack([key, answering, key])
+        return [word(seed, numbers), wanted, jnp.stack([alphabet, alphabet, _power(digits)])]
+
+    if not corrected:
+        shuffled = permuted(*turn)
+        answering = jnp.select([row.code == LETTERS, row.code == COPY], [shuffled, key], target)
+        return permuted(*permutations(answering)), shuffled
+    # A permutation of the four without a fixed point, as the letters are in random order.
+    partner = (key + 1 + below(turn[0], 3)) % 4
+    answering = jnp.select([row.code == LETTERS, row.code == COPY], [partner, key], target)
+    joined = [jnp.append(a, b) for a, b in zip(permutations(answering), turn, strict=True)]
+    picked = permuted(*joined)
+    return picked[:3], picked[3]
+
+
+def _symbols(
+    row: _Row, marks: jax.Array, question: jax.Array, key: jax.Array, picked: jax.Array
+) -> jax.Array:
+    """The characters of question and answer, `int32[2]`, where these are no digits."""
+    texts = [SYMBOLS, string.ascii_lowercase, string.ascii_lowercase]
+    texts += [string.ascii_lowercase + PUNCTUATION, string.digits, string.digits]
+    rows = [[ord(x) for x in text.ljust(len(SYMBOLS))] for text in texts]
+    pair = jnp.asarray(np.array(rows), jnp.int32)[row.code, picked[:2]]
+    mark = jnp.asarray(np.array([ord(x) for x in PUNCTUATION]), jnp.int32)
+    symbol = (key >= 4) & ((row.code == GROUPS) | (row.code == LETTERS))
+    pair = jnp.where(symbol, mark[jnp.clip(key - 4, 0, 7)], pair)
+    prompt = jnp.asarray(np.frombuffer(PROMPT.encode(), np.uint8), jnp.int32)
+    prompted = (marks & np.array([4, 0])) != 0
+    return jnp.where(prompted, prompt[question % len(PROMPT)], pair)
+
+
+def _numbers(
+    seed: Seed,
+    row: _Row,
+    lengths: jax.Array,
+    key: jax.Array,
+    picked: jax.Array,
+    shuffled: jax.Array,
+    corrected: bool,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The digits of question and answer, `int32[2]` each: how many, and two numbers of five."""
+    least, most = lengths.reshape(2, 2).T
+    first = _DIGITS + np.array([[0, 1, 2], [4, 5, 6]])
+    step = np.full((2, 3), 8)
+    if corrected:
+        first[0, 0], step[0, 0] = _LENGTHS, 1
+    size, low, high = _string(word(seed, first + step * key), least, most)
+    if corrected:
+        low = jnp.where(np.array([True, False]), picked[2], low)
+    other = jnp.stack([~row.strings, row.code == DIGITS])
+    size = jnp.where(other, 1, size)
+    return size, jnp.where(other, jnp.stack([key, shuffled]), low), high
+
+
 @functools.partial(jax.jit, static_argnames="corrected")
 def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> Asked:
     """A question of the mapping tasks.
@@ -92,86 +211,13 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> As
     """
     columns = tasks.table(corrected)
     table = [columns[name] for name in ("code", "marks", "style", "question", "answer")]
-    row = jnp.asarray(np.concatenate([x.reshape(len(x), -1) for x in table], 1))[task]
-    code, marks, style, shortest, longest = row[:5]
-    strings = (code == STRINGS) & (longest > 1)
-    count = jnp.asarray(np.array([10, 12, 12, 4, 10, 10]), jnp.int32)[code]
-
-    # Which keys there are: of equal strings the last one is one.
-    everything = (1 << count) - 1
-    keys, rank = everything, count
-    all_keys, hidden = jnp.arange(KEYS, dtype=jnp.int32), jnp.zeros(KEYS, bool)
-    if not corrected:
-        drawn = jnp.stack(_strings(seed, all_keys, shortest, longest))
-        equal = (drawn[:, :, None] == drawn[:, None, :]).all(0)
-        hidden = (equal & (all_keys[:, None] < all_keys[None, :])).any(-1)
-        distinct = jnp.where(hidden, 0, 1 << all_keys).sum(dtype=jnp.int32)
-        keys = jnp.where(strings, distinct, everything)
-        rank = jnp.where(strings, (~hidden).sum(dtype=jnp.int32), count)
-
-    # A multiset of each key as often as there are keys, shuffled, and again when it is used up.
-    total = rank * rank
-    order = word(seed, _ORDER + question // total)
-    place = permuted(order, question % total, total) % rank
-    if not corrected:
-        nth = jnp.where(strings, jnp.cumsum(~hidden, dtype=jnp.int32) - 1, all_keys)
-        found = (nth == place) & jnp.where(strings, ~hidden, True)
-        place = jnp.where(strings, jnp.argmax(found).astype(jnp.int32), place)
-    free = below(word(seed, _draws(question, 0)), 10)
-    key = jnp.where(code == SYMBOL, free, place)
-    if corrected:
-        # Two of three questions are letters, as only these count.
-        other = 4 + (place + below(word(seed, _draws(question, 0)), 2) * 4) % 8
-        letters = (code == GROUPS) | (code == LETTERS)
-        key = jnp.where(letters, jnp.where(place < 8, place % 4, other), key)
-
-    # Symbols.
-    target = below(word(seed, _TARGET), jnp.where(code == SYMBOL, 10, 4))
-    alphabet = jnp.asarray(np.array([len(SYMBOLS), 26, 26, 34, 10, 10]), jnp.int32)[code]
-    length = shortest + below(word(seed, _LENGTHS + key), longest - shortest + 1)
-    digits = jnp.minimum(length, 5)
-    turn = word(seed, _PERMUTATION), key, jnp.where(code == LETTERS, 4, 10)
-
-    def permutations(answering: jax.Array) -> list[jax.Array]:
-        """Numbers of the seed's permutations, what is permuted, and among how many."""
-        numbers = jnp.stack([jnp.int32(_ALPHABET), jnp.int32(_ALPHABET), 3 + digits])
-        wanted = jnp.stack([key, answering, key])
-        return [word(seed, numbers), wanted, jnp.stack([alphabet, alphabet, _power(digits)])]
-
-    if corrected:
-        # A permutation of the four without a fixed point, as the letters are in random order.
-        partner = (key + 1 + below(turn[0], 3)) % 4
-        answering = jnp.select([code == LETTERS, code == COPY], [partner, key], target)
-        joined = [jnp.append(a, b) for a, b in zip(permutations(answering), turn, strict=True)]
-        picked = permuted(*joined)
-        shuffled = picked[3]
-    else:
-        shuffled = permuted(*turn)
-        answering = jnp.select([code == LETTERS, code == COPY], [shuffled, key], target)
-        picked = permuted(*permutations(answering))
-    texts = [SYMBOLS, string.ascii_lowercase, string.ascii_lowercase]
-    texts += [string.ascii_lowercase + PUNCTUATION, string.digits, string.digits]
-    rows = [[ord(x) for x in text.ljust(len(SYMBOLS))] for text in texts]
-    pair = jnp.asarray(np.array(rows), jnp.int32)[code, picked[:2]]
-    mark = jnp.asarray(np.array([ord(x) for x in PUNCTUATION]), jnp.int32)
-    symbol = (code != COPY) & (key >= 4) & ((code == GROUPS) | (code == LETTERS))
-    pair = jnp.where(symbol, mark[jnp.clip(key - 4, 0, 7)], pair)
-    prompt = jnp.asarray(np.frombuffer(PROMPT.encode(), np.uint8), jnp.int32)
-    prompted = (marks & np.array([4, 0])) != 0
-    pair = jnp.where(prompted, prompt[question % len(PROMPT)], pair)
-
-    # Digits, of the question and of the answer.
-    least, most = row[3:].reshape(2, 2).T
-    first = _DIGITS + np.array([[0, 1, 2], [4, 5, 6]])
-    step = np.full((2, 3), 8)
-    if corrected:
-        first[0, 0], step[0, 0] = _LENGTHS, 1
-    size, low, high = _string(word(seed, first + step * key), least, most)
-    if corrected:
-        low = jnp.where(np.array([True, False]), picked[2], low)
-    other = jnp.stack([~strings, code == DIGITS])
-    size = jnp.where(other, 1, size)
-    low = jnp.where(other, jnp.stack([key, shuffled]), low)
+    numbers = jnp.asarray(np.concatenate([x.reshape(len(x), -1) for x in table], 1))[task]
+    code, marks, style, least, most = numbers[:5]
+    row = _Row(code, least, most, (code == STRINGS) & (most > 1))
+    keys, key = _asked_key(seed, row, question, corrected)
+    picked, shuffled = _stand_ins(seed, row, key, corrected)
+    pair = _symbols(row, marks, question, key, picked)
+    size, low, high = _numbers(seed, row, numbers[3:], key, picked, shuffled, corrected)
 
     numeric = code >= DIGITS
     pool = shared()
@@ -180,12 +226,11 @@ def ask(seed: Seed, task: jax.Array, question: jax.Array, corrected: bool) -> As
     end = jnp.where(marks & np.array([1, 2]) != 0, pool.token("."), 0)[:, None]
     room = jnp.zeros((2, ANSWER - 5), jnp.int32)
     rows = jnp.concatenate([begin, tokens[:, 1:], room, end], -1)
-    zero = jnp.zeros((), jnp.int32)
     return Asked(
         text=rows[0],
         answer=rows[1],
         pattern=jnp.zeros(PATTERN, jnp.uint8),
-        acceptor=zero,
+        acceptor=jnp.zeros((), jnp.int32),
         style=style,
         key=key,
         keys=keys,

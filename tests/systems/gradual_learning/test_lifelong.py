@@ -6,6 +6,7 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from gpicljax.systems.gradual_learning.figures.learning import accuracy_matrix_figure
@@ -78,6 +79,17 @@ def test_weights_that_matter_are_pulled_back_and_others_are_free():
     moved = {"w": jnp.array([3.0, 3.0])}
     np.testing.assert_allclose(lives._pulled(moved, anchor, 1.0)["w"], [1.0, 3.0], rtol=1e-5)
     np.testing.assert_array_equal(lives._pulled(moved, anchor, 0.0)["w"], moved["w"])
+
+
+def test_a_set_that_is_cleared_without_an_update_leaves_the_anchor_as_it_is():
+    class Untaught:
+        params = {"w": jnp.array([1.0, 2.0])}
+        opt_state = optax.adam(1e-3).init(params)
+
+    weights = {"w": jnp.array([0.5, 1.5])}
+    np.testing.assert_array_equal(lives._anchored(None, Untaught).weights["w"], [0.0, 0.0])
+    again = lives._anchored(Anchor(Untaught.params, weights), Untaught)
+    np.testing.assert_array_equal(again.weights["w"], weights["w"])
 
 
 def life(steps, solved, order=("micro5.3", "micro5.6"), taken=100):

@@ -168,7 +168,9 @@ def _anchored(anchor: Anchor | None, state: TrainState) -> Anchor:
     squares = adam.nu
     total = sum(x.sum() for x in jax.tree.leaves(squares))
     size = sum(x.size for x in jax.tree.leaves(squares))
-    weights = jax.tree.map(lambda x: x * size / total, squares)
+    # A set that is cleared without an update has no gradients, and nothing new matters.
+    share = size / jnp.where(total > 0, total, 1.0)
+    weights = jax.tree.map(lambda x: x * share, squares)
     if anchor is not None:
         weights = jax.tree.map(jnp.add, anchor.weights, weights)
     return Anchor(state.params, weights)

@@ -282,7 +282,7 @@ def shipped_models() -> list[str]:
 
     Example:
       >>> shipped_models()
-      ['in_context_rl_mixture', 'maze_world_small', 'meta_language_tiny']
+      ['byte_stream_quick', 'in_context_rl_mixture', 'maze_world_small', 'meta_language_tiny']
     """
     return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD}"))
 
@@ -296,6 +296,8 @@ def shipped_model(name: str) -> Path:
     which it has learnt to walk and to foresee from pictures of 32 x 32, by `python
     experiments/maze_world.py`. `in_context_rl_mixture` learns bandits, lakes and corridors within
     200 actions, by `python experiments/in_context_rl_train.py --family mixture`.
+    `byte_stream_quick` learns what bytes stand for within a stream, by `python
+    experiments/gradual_learning.py`.
 
     Raises:
       ValueError: for an unknown name.

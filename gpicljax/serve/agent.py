@@ -14,7 +14,7 @@ import numpy as np
 from gpicljax.checks import check
 from gpicljax.interface import ActionRequest, TimeStep
 from gpicljax.rollout.host import as_host_agent
-from gpicljax.runs.saved_agents import LoadedAgent, load_agent
+from gpicljax.runs.saved_agents import LoadedAgent, load_agent, shipped_model, shipped_models
 from gpicljax.runtime.signals import StopRequest, catch_stop, exit_code
 from gpicljax.serve.remote import END, HELLO, check_bytes
 from gpicljax.storage.array_folder import SavedError
@@ -95,7 +95,7 @@ def _answered(server: _Server, loaded: LoadedAgent, key: jax.Array, steps: int) 
 
 
 def answer_as_agent(options: argparse.Namespace) -> int:
-    """`gpicljax serve --agent FOLDER`; returns its exit code.
+    """`gpicljax serve --agent FOLDER`, or the name of a shipped agent; returns its exit code.
 
     Raises:
       ValueError: if the folder has no agent that reads and says bytes, or an option does not fit.
@@ -106,8 +106,10 @@ def answer_as_agent(options: argparse.Namespace) -> int:
     check(not given, "--set, --params, --curriculum", given, accepted)
     check(0 < options.port < 65536, "--port", options.port, "a number in 1 .. 65535")
     check(options.patience > 0, "--patience", options.patience, "a number of seconds above 0")
+    name = str(options.agent)
+    folder = shipped_model(name) if name in shipped_models() else options.agent
     try:
-        loaded = load_agent(options.agent)
+        loaded = load_agent(folder)
     except SavedError as error:
         raise ValueError(str(error)) from None
     check_bytes(loaded.env)

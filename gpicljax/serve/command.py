@@ -4,10 +4,11 @@
     gpicljax serve ByteStream-v0 --learners 4 --steps 5000000 --hours 24
     gpicljax serve ByteStream-v0 --set rules=reference --results results.json
     gpicljax serve ByteStream-v0 --curriculum mine.json
+    gpicljax serve --agent byte_stream_quick
     gpicljax serve --agent runs/gradual_learning/quick-continuations/agents/seed_0
 
-The last one is a learner: the saved agent connects to a server of this kind, or to the challenge's
-own, and answers it.
+The last two are learners: a shipped or a saved agent connects to a server of this kind, or to the
+challenge's own, and answers it.
 
 Learners connect to port 5556 and the ports behind it (see `gpicljax.serve.remote`). Results are
 written at the start, every ten seconds and at the end, also where SIGTERM or Ctrl-C brings it.
@@ -301,7 +302,7 @@ def _parser() -> argparse.ArgumentParser:
     what = "of the whole at most, after the learners have come"
     parser.add_argument("--hours", type=float, help=what)
     parser.add_argument("--results", type=Path, default=Path("results.json"), help="file")
-    what = "folder of a saved agent, which connects to a server as a learner; no ID is given then"
+    what = "folder of a saved agent, or a shipped one's name; it connects to a server as a learner"
     parser.add_argument("--agent", type=Path, metavar="FOLDER", help=what)
     return parser
 

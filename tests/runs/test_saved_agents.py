@@ -447,7 +447,7 @@ def test_another_model_is_refused(saved_model, saved):
 
 
 def test_the_shipped_model_learns_a_language_that_it_has_never_seen():
-    names = ["in_context_rl_mixture", "maze_world_small", "meta_language_tiny"]
+    names = ["byte_stream_quick", "in_context_rl_mixture", "maze_world_small", "meta_language_tiny"]
     assert shipped_models() == names
     folder = shipped_model("meta_language_tiny")
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2e6

@@ -6,12 +6,17 @@ import jax
 import numpy as np
 import pytest
 
-from gpicljax.runs import load_agent
+from gpicljax.runs import load_agent, shipped_model
 from gpicljax.runtime import parse
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
 from gpicljax.systems.gradual_learning.env.tasks import ARITHMETIC_NAMES, BLOCKS_NAMES, NAMES
-from gpicljax.systems.gradual_learning.measures.streams import QUESTIONS, Streams
+from gpicljax.systems.gradual_learning.measures.streams import (
+    QUESTIONS,
+    Streams,
+    play_streams,
+    streams_of,
+)
 from gpicljax.systems.gradual_learning.studies.gradual_learning import (
     config as gradual_learning_settings,
 )
@@ -252,3 +257,13 @@ def test_ladders_are_played_elsewhere_and_never_taught():
     assert f"| {sets[0]} | 0.38 | 0.00 | 0.00 |" in text
     assert f"| {sets[1]} | 0.00 | 0.00 | 0.00 |" in text
     assert elsewhere_section([], config) == []
+
+
+def test_the_shipped_agent_clears_two_task_sets_in_order():
+    loaded = load_agent(shipped_model("byte_stream_quick"))
+    assert loaded.env.name == "ByteStream" and not loaded.env.permuted
+    curriculum = Curriculum(("micro1", "micro5.3"))
+    env = ByteStream(max_tasks=2, families=curriculum.families)
+    tasks = streams_of(jax.random.key(5), env, [curriculum] * 2, 2_000)
+    played = play_streams(jax.random.key(6), env, loaded.agent, loaded.params, tasks, 2_000)
+    assert np.asarray(played.cleared).tolist() == [2, 2]

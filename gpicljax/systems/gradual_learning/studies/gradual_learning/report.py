@@ -319,8 +319,8 @@ def introduction(outcome: RunResult, seeds: int) -> str:
         f"{seeds} seed(s), each with streams of its own, the same for all agents; weights frozen, "
         f"{chosen}; {config.threshold} instances solved in a row clear a task set. Medians of "
         "steps; in brackets, where not all runs cleared it, a lower bound and the share that did. "
-        f"Intervals are over streams. Not trained: the {' and the '.join(config.nulls)}, which "
-        "are nulls. A look-up table solves the sets marked so."
+        f"Intervals are over streams. Nulls, which are not trained: {', '.join(config.nulls)}. "
+        "A look-up table solves the sets marked so."
     )
 
 

@@ -99,7 +99,7 @@ def _asked_key(
 ) -> tuple[jax.Array, jax.Array]:
     """Which keys there are, as bits, and the one that a question asks about, `int32[]` both."""
     count = jnp.asarray(np.array([10, 12, 12, 4, 10, 10]), jnp.int32)[row.code]
-    # Of equal strings the last one is one.
+    # The last of equal strings is the one that counts.
     everything = (1 << count) - 1
     keys, rank = everything, count
     all_keys, hidden = jnp.arange(KEYS, dtype=jnp.int32), jnp.zeros(KEYS, bool)

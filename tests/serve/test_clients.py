@@ -18,7 +18,7 @@ import pytest
 import gpicljax
 from gpicljax import agents
 from gpicljax.agents.catalogue import RecurrentSettings
-from gpicljax.runs import save_agent, shipped_model
+from gpicljax.runs import save_agent
 from gpicljax.serve import command
 from gpicljax.serve.remote import RemoteLearners
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
@@ -149,7 +149,7 @@ def test_a_saved_agent_is_a_learner(folder, parrots, capsys):
 def test_agents_that_cannot_answer_are_refused(folder, tmp_path, capsys):
     for flags, message in (
         ([str(tmp_path)], f"error: {tmp_path}"),
-        ([str(shipped_model("meta_language_tiny"))], "accepted: bytes, Discrete(256), as both"),
+        (["meta_language_tiny"], "accepted: bytes, Discrete(256), as both"),
         ([str(folder), "--params", "horizon=5"], "accepted: none with --agent"),
         ([str(folder), "--port", "0"], "--port: got 0; accepted"),
         ([str(folder), "--steps", "0"], "--steps: got 0; accepted"),

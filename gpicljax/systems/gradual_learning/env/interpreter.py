@@ -244,31 +244,28 @@ def _paid(
 
 
 def _decided(
-    rules: Rules, question: Question, old: Talk, talk: Talk, answer: _Answer
+    rules: Rules, question: Question, talk: Talk, answer: _Answer, streak: jax.Array
 ) -> tuple[Talk, _Verdict]:
-    """The talk with its counts of questions brought up to date, and the verdict.
-
-    `old` is the talk before the byte, `talk` has the new streak.
-    """
+    """The talk with its streak and its counts of questions brought up to date, and the verdict."""
     decided, correct = answer.decided, answer.correct
-    asked = old.asked + decided
-    after = _known(rules, old, question, correct)
-    known = jnp.where(decided, after.known, old.known)
-    memory = jnp.where(decided, after.memory, old.memory)
-    done = decided & (talk.streak >= rules.needed)
-    in_time = (old.limit == 0) | (asked <= old.limit)
+    asked = talk.asked + decided
+    after = _known(rules, talk, question, correct)
+    known = jnp.where(decided, after.known, talk.known)
+    memory = jnp.where(decided, after.memory, talk.memory)
+    done = decided & (streak >= rules.needed)
+    in_time = (talk.limit == 0) | (asked <= talk.limit)
     going = decided & ~done
-    last = jnp.where(going & (old.limit == 0) & (known == 1), asked + 50, old.limit)
-    again = (old.memory >> question.key.astype(jnp.uint32)) & np.uint32(1) == 1
+    last = jnp.where(going & (talk.limit == 0) & (known == 1), asked + 50, talk.limit)
+    again = (talk.memory >> question.key.astype(jnp.uint32)) & np.uint32(1) == 1
     spoilt = (rules.repeats == 1) & decided & ~correct & again
     last = jnp.where(spoilt, -jnp.abs(jnp.where(last == 0, asked + 50, last)), last)
-    over = going & (old.final == 0) & (last != 0) & (asked > jnp.abs(last))
-    final = jnp.where(over, asked * (1 + rules.tolerance), old.final)
+    over = going & (talk.final == 0) & (last != 0) & (asked > jnp.abs(last))
+    final = jnp.where(over, asked * (1 + rules.tolerance), talk.final)
     failed = going & (((final > 0) & (asked > final)) | ((rules.fatal == 1) & ~correct))
-    talk = dataclasses.replace(
-        talk, asked=asked, limit=last, final=final, known=known, memory=memory
+    counts = {"asked": asked, "limit": last, "final": final, "known": known, "memory": memory}
+    return dataclasses.replace(talk, streak=streak, **counts), _Verdict(
+        going, done, failed, in_time
     )
-    return talk, _Verdict(going, done, failed, in_time)
 
 
 def hear(
@@ -303,9 +300,7 @@ def hear(
     answer = _answered(rules, question, old, byte, next_byte, now)
     word = _mini_answered(question, old, byte, next_byte, now)
     reward, streak = _paid(rules, question, old, answer, now, corrected)
-    talk = dataclasses.replace(old, streak=streak)
-    talk, verdict = _decided(rules, question, old, talk, answer)
-    going, done, failed, in_time = verdict
+    talk, (going, done, failed, in_time) = _decided(rules, question, old, answer, streak)
 
     result = jnp.where(now.timeout, 0, old.result)
     result = jnp.where(done, in_time.astype(jnp.int32), jnp.where(failed, 0, result))

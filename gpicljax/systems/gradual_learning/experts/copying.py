@@ -1,7 +1,7 @@
 """A null model that copies: it makes answers of the question's own bytes.
 
 An agent of the contract of `gpicljax.interface`, without parameters. Beside the suffix predictor of
-`experts`, it is the null for task sets whose answers come from the question.
+`answering`, it is the null for task sets whose answers come from the question.
 """
 
 from __future__ import annotations

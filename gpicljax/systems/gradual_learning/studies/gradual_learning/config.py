@@ -245,8 +245,9 @@ class Study(NamedTuple):
 NULL, COPIER = "suffix predictor", "copier"
 """Names of the nulls that need no training."""
 WIPED = "memory wiped"
-FIRST, ALL = ("order", "alone", "after"), ("order", "alone", "after", "again")
-"""Kinds of studies: those that come first, and all."""
+SIMPLE = ("order", "alone")
+FIRST, ALL = (*SIMPLE, "after"), (*SIMPLE, "after", "again")
+"""Kinds of studies: those of every agent; of learner and first null, what comes first; and all."""
 
 
 def studies_of(config: Config, *kinds: str) -> list[Study]:

@@ -31,6 +31,7 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
     FIRST,
     NULL,
     PRESETS,
+    SIMPLE,
     WIPED,
     Config,
     studies_of,
@@ -131,6 +132,12 @@ def once_more(tasks: Task, cleared: jax.Array, config: Config) -> Task:
     )
 
 
+def _nulls(config: Config) -> dict[str, Agent]:
+    """The nulls that are played, by name."""
+    agents = {NULL: experts.suffix_predictor(), COPIER: copier()}
+    return {name: agents[name] for name in config.nulls}
+
+
 def played(
     key: jax.Array, env: ByteStream, learner: Agent, params: ArrayTree, config: Config
 ) -> dict[str, Streams]:
@@ -138,13 +145,12 @@ def played(
 
     Those of one kind, task set and run are the same streams for all agents.
     """
-    null = experts.suffix_predictor()
-    nulls = {NULL: (null, FIRST), COPIER: (copier(), ("order", "alone"))}
+    nulls = _nulls(config)
     agents = {
         config.learner_name: (learner, FIRST),
-        "oracle": (experts.oracle(), ("order", "alone")),
-        "knows the tasks": (experts.solver(), ("order", "alone")),
-        **{name: nulls[name] for name in config.nulls},
+        "oracle": (experts.oracle(), SIMPLE),
+        "knows the tasks": (experts.solver(), SIMPLE),
+        **{name: (one, FIRST if name == NULL else SIMPLE) for name, one in nulls.items()},
     }
     tasks = [drawn(key, config, env, *kinds) for _, kinds in agents.values()]
     first = _in_blocks(key, env, [one for one, _ in agents.values()], params, tasks, config.budget)
@@ -163,7 +169,7 @@ def played(
     orders = np.array([study.kind == "order" for study in studies_of(config, *FIRST)])
     names, again = (config.learner_name, NULL), drawn(key, config, env, "again")
     tasks = [once_more(again, streams[name].cleared[orders], config) for name in names]
-    more = _in_blocks(key, env, [learner, null], params, tasks, 2 * config.budget)
+    more = _in_blocks(key, env, [learner, nulls[NULL]], params, tasks, 2 * config.budget)
     for name, extra in zip(names, more, strict=True):
         streams[name] = jax.tree.map(lambda *x: jnp.concatenate(x), streams[name], extra)
     return streams
@@ -178,8 +184,7 @@ def played_elsewhere(
         env = config.env.make(Curriculum(names), test=kind != KNOWN, max_tasks=1)
         alone = dataclasses.replace(config, curriculum=names, targets=())
         tasks = drawn(key, alone, env, "alone")
-        nulls = {NULL: experts.suffix_predictor(), COPIER: copier()}
-        agents = {config.learner_name: learner, **{name: nulls[name] for name in config.nulls}}
+        agents = {config.learner_name: learner, **_nulls(config)}
         same = [tasks] * len(agents)
         streams = _in_blocks(key, env, [*agents.values()], params, same, config.budget)
         found[kind] = dict(zip(agents, streams, strict=True))

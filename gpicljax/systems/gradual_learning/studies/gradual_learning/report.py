@@ -42,6 +42,7 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning.config import (
     LOOKUP,
     NULL,
     REQUIRES,
+    SIMPLE,
     WIPED,
     Config,
     Study,
@@ -247,7 +248,7 @@ class Findings(NamedTuple):
 
 def findings(everything: dict[str, Streams], config: Config, seeds: int) -> Findings:
     """Computes the criteria of all agents, on the same streams."""
-    whole, simple = (studies_of(config, *x) * seeds for x in (ALL, ("order", "alone")))
+    whole, simple = (studies_of(config, *x) * seeds for x in (ALL, SIMPLE))
     learner = config.learner_name
     names = (learner, *config.nulls, "knows the tasks", "oracle")
     everything = {name: everything[name] for name in names}
@@ -392,7 +393,7 @@ def icl_records(seeds: list[dict[str, Streams]], config: Config) -> list[ICLReco
         # The last one counts all later questions.
         return np.stack([of[agent].accuracy(which, [0])[:, :-1] for of in seeds])
 
-    known = shares("oracle", ("order", "alone"))
+    known = shares("oracle", SIMPLE)
     curves = {
         "agent": shares(config.learner_name, ALL),
         # It has solved an instance long before the later questions, and would be right in them.
@@ -403,10 +404,7 @@ def icl_records(seeds: list[dict[str, Streams]], config: Config) -> list[ICLReco
     length = int(np.argmin(there)) if not there.all() else len(there)
     if length < 2:
         return []
-    nulls = {
-        null: shares(null, ALL if null == NULL else ("order", "alone"))[..., :length]
-        for null in config.nulls
-    }
+    nulls = {x: shares(x, ALL if x == NULL else SIMPLE)[..., :length] for x in config.nulls}
     names = config.curriculum
     return [
         icl_record(

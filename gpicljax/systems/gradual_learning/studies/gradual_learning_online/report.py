@@ -11,9 +11,7 @@ from gpicljax.evaluation.statistics import bootstrap_interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runs.provenance import provenance
 from gpicljax.storage.atomic import to_json_text, write_atomically
-from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import (
-    in_full,
-)
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import in_full
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import (
     DEEP,
     Config,

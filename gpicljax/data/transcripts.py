@@ -19,6 +19,7 @@ from typing import Any
 
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import sync_folder, to_json_text
+from gpicljax.storage.reading import read_bytes
 
 _END = b', "crc": "'
 _PREVIOUS = "previous"
@@ -56,13 +57,14 @@ def read_transcript(path: str | Path) -> tuple[dict[str, Any], list[dict[str, An
 
     Raises:
       SavedError: for a file that is damaged elsewhere, or is no transcript; it names file and line.
+      OSError: if it cannot be read, or is no regular file.
     """
     return _read(Path(path))[:2]
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], int, str]:
     """The same, how many bytes of the file are whole, and the checksum of the last whole line."""
-    lines = path.read_bytes().splitlines(keepends=True)
+    lines = read_bytes(path).splitlines(keepends=True)
     entries: list[dict[str, Any]] = []
     whole, last, chained = 0, "", False
     for number, line in enumerate(lines, 1):
@@ -107,7 +109,7 @@ class Transcript:
         self.turns: list[dict[str, Any]] = []
         whole, self._last = 0, ""
         # A header that was cut short has no turns behind it.
-        if self.path.exists() and b"\n" in self.path.read_bytes():
+        if self.path.exists() and b"\n" in read_bytes(self.path):
             known, self.turns, whole, self._last = _read(self.path)
             for name in sorted(known.keys() | about.keys()):
                 if known.get(name) != about.get(name):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from gpicljax.storage.reading import read_bytes
+
 LOCK = ".lock"
 _HOLDER = ".lock-holder"
 # A process that only looks (`is_locked`) holds the lock for a moment.
@@ -53,7 +55,7 @@ def exclusive(folder: Path) -> Held:
     except Timeout as error:
         holder = "unknown"
         with contextlib.suppress(OSError):
-            holder = (folder / _HOLDER).read_text().strip() or holder
+            holder = read_bytes(folder / _HOLDER, 100).decode("utf-8", "replace").strip() or holder
         raise LockedError(f"{folder} is in use by another process (number {holder})") from error
     except (OSError, NotImplementedError) as error:
         print(f"note: {folder} cannot be locked ({error}); do not open it twice")

@@ -34,6 +34,7 @@ from gpicljax.checks import (
     refusal,
 )
 from gpicljax.storage import write_atomically
+from gpicljax.storage.reading import read_json
 from gpicljax.systems.gradual_learning.env.tasks import ALL_NAMES, FAMILIES, NAMES, TASK_SETS
 
 FORMAT = "gpicljax curriculum 1"
@@ -171,7 +172,7 @@ def load_curriculum(path: str | Path) -> Curriculum:
 
     Raises:
       ValueError: for a file that is none, with its name and what is wrong; see `Curriculum`.
-      FileNotFoundError: if there is none.
+      OSError: if there is none, or it is no regular file, such as a pipe.
 
     Example:
       >>> import pathlib, tempfile
@@ -183,8 +184,8 @@ def load_curriculum(path: str | Path) -> Curriculum:
     """
     path = Path(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        content = read_json(path)
+    except ValueError as error:
         raise ValueError(refusal(str(path), "a file that is no JSON", f"JSON ({error})")) from None
     try:
         return _from_content(content)

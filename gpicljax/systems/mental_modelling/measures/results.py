@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from gpicljax.checks import check
 from gpicljax.evaluation.statistics import Interval, mean_interval, ratio_interval
 from gpicljax.storage.array_folder import SavedError
 from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.storage.reading import read_json
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, take_episodes
 from gpicljax.systems.mental_modelling.measures.baselines import BASELINES, baseline_answers
 from gpicljax.systems.mental_modelling.measures.questions import (
@@ -184,7 +184,7 @@ def load_rows(path: str | Path) -> tuple[list[Row], list[Comparison], dict[str, 
     """
     path = Path(path)
     try:
-        body = json.loads(path.read_text())
+        body = read_json(path)
         if body["format"] != FORMAT:
             raise SavedError(f"{path} is of format {body['format']}, not {FORMAT}")
         number = {"low", "high", "accuracy", "accuracy_of_parsed", "parsed"}

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from gpicljax.checks import check, check_array
 from gpicljax.storage.array_folder import SavedError
+from gpicljax.storage.reading import read_json
 from gpicljax.systems.mental_modelling.measures.published import ERRORS
 
 FORMAT = 2
@@ -133,7 +133,7 @@ def load_review(path: str | Path) -> Review:
     """
     path = Path(path)
     try:
-        body = json.loads(path.read_text(encoding="utf-8"))
+        body = read_json(path)
         check(body["format"] == FORMAT, "format", body["format"], str(FORMAT))
         items = body["items"]
         check(len(items) > 0, "items", items, "one or more")

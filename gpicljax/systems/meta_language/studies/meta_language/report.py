@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from gpicljax.play.replay import write_replay
 from gpicljax.runs.metrics import throughput
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.storage.reading import read_json
 from gpicljax.systems.meta_language.data.text import SymbolMap
 from gpicljax.systems.meta_language.env.meta_language import MetaLanguage
 from gpicljax.systems.meta_language.measures import (
@@ -358,12 +358,19 @@ def to_plain(curve: ICLCurve) -> dict[str, list[float]]:
 
 
 def read_curves(path: Path) -> dict[str, dict[str, ICLCurve]]:
-    """The curves that a run wrote, of its first seed: by kind of language, then by name."""
-    plain = json.loads((path / CURVES).read_text())
-    return {
-        name: {line: ICLCurve(**_arrays(curve)) for line, curve in of.items()}
-        for name, of in plain.items()
-    }
+    """The curves that a run wrote, of its first seed: by kind of language, then by name.
+
+    Raises:
+      OSError: if they cannot be read.
+      ValueError: if they are damaged; it names the file.
+    """
+    try:
+        return {
+            name: {line: ICLCurve(**_arrays(curve)) for line, curve in curves.items()}
+            for name, curves in read_json(path / CURVES).items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path / CURVES} is damaged ({error})") from error
 
 
 def _arrays(curve: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:

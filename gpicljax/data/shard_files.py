@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,12 +9,11 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from gpicljax.checks import Process
-from gpicljax.storage.atomic import sync_folder, write_atomically
+from gpicljax.storage.atomic import sync_folder
+from gpicljax.storage.checked_json import read_checked_json, write_checked_json
 from gpicljax.storage.lock import LockedError
 from gpicljax.storage.manifest import MANIFEST, Files, find_problems
-from gpicljax.storage.reading import read_json
 
-FORMAT = 1
 CHUNK_BYTES = 64 * 1024
 """About how much is decoded to read one record, before compression."""
 
@@ -80,14 +77,7 @@ def read_manifest(path: str | Path) -> Manifest:
     """
     file = Path(path) / MANIFEST
     try:
-        content = read_json(file)
-        checksum = content.pop("sha256")
-        if content["format"] != FORMAT:
-            raise DamagedShardError(
-                f"{file} has format {content['format']}; this version reads {FORMAT}"
-            )
-        if checksum != _digest_of(content):
-            raise DamagedShardError(f"{file} has changed (its checksum differs)")
+        content = read_checked_json(file)
         return Manifest(
             content["about"],
             tuple(Leaf(v["name"], tuple(v["shape"]), v["dtype"]) for v in content["leaves"]),
@@ -98,7 +88,9 @@ def read_manifest(path: str | Path) -> Manifest:
         )
     except FileNotFoundError as error:
         raise DamagedShardError(f"{path} holds no store: {MANIFEST} is missing") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValueError as error:
+        raise DamagedShardError(str(error)) from error
+    except (OSError, KeyError, TypeError, AttributeError) as error:
         raise DamagedShardError(f"{file} is damaged ({type(error).__name__}: {error})") from error
 
 
@@ -120,22 +112,15 @@ def find_damage(path: str | Path, *, checksums: bool = True) -> dict[str, str]:
     return found
 
 
-def _digest_of(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Replaces the manifest in one step, durable once this returns."""
     content = {
-        "format": FORMAT,
         "about": manifest.about,
         "records": sum(shard.records for shard in manifest.shards),
         "leaves": [leaf._asdict() for leaf in manifest.leaves],
         "shards": [shard._asdict() for shard in manifest.shards],
     }
-    content = json.loads(json.dumps(content))
-    text = json.dumps(content | {"sha256": _digest_of(content)}, indent=1) + "\n"
-    write_atomically(path / MANIFEST, text)
+    write_checked_json(path / MANIFEST, content)
 
 
 in_one_process = Process("TensorStore")

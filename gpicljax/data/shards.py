@@ -48,7 +48,7 @@ from gpicljax.data.shard_files import (
 )
 from gpicljax.storage.atomic import sync_folder
 from gpicljax.storage.leaves import is_key
-from gpicljax.storage.lock import LockedError, exclusive
+from gpicljax.storage.lock import Held, LockedError, exclusive
 from gpicljax.storage.manifest import MANIFEST, describe_files
 from gpicljax.storage.nested import differences
 
@@ -63,6 +63,7 @@ class ShardWriter:
     Args:
       path: the store's folder; made if absent.
       about: what the records are, for JSON. A store that exists must have been made with the same.
+      lock: of the folder, where the caller holds it, and goes on to hold it.
 
     Raises:
       StoreMismatchError: if `about` differs; the message says where.
@@ -79,13 +80,19 @@ class ShardWriter:
       4
     """
 
-    def __init__(self, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        about: Mapping[str, Any] | None = None,
+        *,
+        lock: Held | None = None,
+    ) -> None:
         """Opens or makes the store; see the class."""
         self.path = Path(path)
         wanted = json.loads(json.dumps(dict(about or {})))
         self.path.mkdir(parents=True, exist_ok=True)
         try:
-            self._lock = exclusive(self.path)
+            self._lock = Held(None) if lock is not None else exclusive(self.path)
         except LockedError as error:
             raise StoreLockedError(f"another writer is at work: {error}") from error
         try:

@@ -97,6 +97,11 @@ class RunConfig:
 
     trains: ClassVar[bool] = False
     """Whether it is the configuration of a training."""
+    free: ClassVar[tuple[str, ...] | None] = None
+    """Fields that may change when a command is given again, which then goes on with its run.
+
+    None where that takes --resume, and nothing may change.
+    """
 
     preset: str = "quick"
     seeds: Count = 6
@@ -121,6 +126,15 @@ class RunConfig:
     def run_name(self) -> str:
         """The run's folder below `runs/<experiment>/`."""
         return self.default_name() if self.name is None else self.name
+
+    def run_folder(self, experiment: str) -> Path:
+        """The run's folder; experiments whose results a user may put elsewhere override this."""
+        return self.runs_dir / experiment / self.run_name
+
+    def chunks(self, observations_per_update: int) -> tuple[int, int]:
+        """Updates in a chunk, and chunks: none, where nothing is trained."""
+        del observations_per_update
+        return 0, 0
 
     def validate(self) -> None:
         """Checks the values. Experiments extend this and call `super().validate()`.

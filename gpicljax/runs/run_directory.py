@@ -11,11 +11,12 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gpicljax.checks import unknown
+from gpicljax.data.shard_files import ShardError
 from gpicljax.evaluation.records import ICLRecord
 from gpicljax.runs.config import RunConfig, validate
 from gpicljax.runs.config_json import describe_difference, to_json
@@ -23,10 +24,11 @@ from gpicljax.runs.distributed import all_agree, exchange, is_main, on_main
 from gpicljax.runs.metrics import NOT_FINITE, in_words, not_finite_since, read_metrics
 from gpicljax.runs.provenance import provenance
 from gpicljax.storage.atomic import to_json_text, write_atomically
-from gpicljax.storage.lock import Held, LockedError, exclusive
+from gpicljax.storage.lock import Held, LockedError, exclusive, is_locked
 from gpicljax.storage.reading import read_json
 
 IRRELEVANT = (
+    "experiment",
     "resume",
     "requeue",
     "overwrite",
@@ -80,6 +82,7 @@ class RunDirectory:
       resumed: whether earlier work is to be continued.
       started: `time.monotonic()` at opening, in seconds.
       config: the configuration it was opened with.
+      lock: that keeps other processes out; None in those that did not take it.
 
     Example:
       >>> import tempfile
@@ -94,7 +97,7 @@ class RunDirectory:
     resumed: bool
     started: float
     config: RunConfig
-    _lock: Held | None = dataclasses.field(repr=False, compare=False)
+    lock: Held | None = dataclasses.field(repr=False, compare=False)
 
     @property
     def config_file(self) -> Path:
@@ -123,8 +126,8 @@ class RunDirectory:
 
     def close(self) -> None:
         """Lets other processes in."""
-        if self._lock is not None:
-            self._lock.close()
+        if self.lock is not None:
+            self.lock.close()
 
     def __enter__(self) -> RunDirectory:
         """Returns the run itself."""
@@ -135,15 +138,25 @@ class RunDirectory:
         self.close()
 
 
-def open_run(experiment: str, config: RunConfig) -> RunDirectory:
+def open_run(
+    experiment: str,
+    config: RunConfig,
+    *,
+    recognise: Callable[[Path], Any] | None = None,
+    before: Callable[[], Any] = lambda: None,
+) -> RunDirectory:
     """Makes, continues or replaces the folder of a run, and locks it.
 
     The processes of a run call it together.
 
     Args:
-      experiment: the experiment's name; the folder is `config.runs_dir/experiment/config.run_name`.
+      experiment: the experiment's name; the folder is `config.run_folder(experiment)`.
       config: the configuration. `resume` continues a run made with an equal one (fields in
-        `IRRELEVANT` apart), `requeue` does so or starts it, `overwrite` deletes an existing run.
+        `IRRELEVANT` and `config.free` apart), `requeue` does so or starts it, as does everything
+        where `config.free` is not None; `overwrite` deletes an existing run.
+      recognise: raises `ValueError` or `ShardError` for a folder without `config.json` that holds
+        nothing of this experiment; by default none of them is deleted.
+      before: called when the folder is locked and is to be used, before anything in it changes.
 
     Returns:
       The open run.
@@ -154,8 +167,8 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
       ConfigMismatchError: if the run to be resumed has another configuration.
       RunLockedError: if another process (or another `RunDirectory` here) has the run open.
       RunError: if the run to be resumed does not exist, or has lost its `config.json`; if what is
-        to be overwritten is no run, or a link; if the processes were given different
-        configurations, or do not share the file system.
+        to be overwritten is no run of this experiment, or a link; if the processes were given
+        different configurations, or do not share the file system.
     """
     all_agree(lambda: validate(config))
     first, *others = exchange(to_json(config))
@@ -164,7 +177,7 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
         if differences:
             lines = "".join(f"\n  {line}" for line in differences)
             raise RunError(f"processes 0 and {number} were given different configurations:{lines}")
-    path = config.runs_dir / experiment / config.run_name
+    path = config.run_folder(experiment)
     locks: list[Held] = []
 
     def prepare() -> bool:
@@ -172,8 +185,8 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
             known = sorted(file.parent.name for file in path.parent.glob("*/config.json"))
             none = f"the name of a run in {path.parent}, where there is none; --requeue starts one"
             raise RunError(unknown("--resume", config.run_name, known or [none]))
-        if config.overwrite and _entries(path):
-            _check_is_run(path)
+        if config.overwrite and not is_locked(path):  # whose lock would be left in it
+            _check_is_run(path, experiment, recognise)
         path.mkdir(parents=True, exist_ok=True)
         try:
             locks.append(exclusive(path))
@@ -181,7 +194,12 @@ def open_run(experiment: str, config: RunConfig) -> RunDirectory:
             raise RunLockedError(
                 f"the run {error}; wait for it, stop it, or choose another --name"
             ) from error
-        resumed = _prepare(path, config)
+        if config.overwrite:
+            _check_is_run(path, experiment, recognise)
+        elif _entries(path):
+            _check_goes_on(path, config)
+        before()
+        resumed = _prepare(path, experiment, config)
         (path / "figures").mkdir(exist_ok=True)
         return resumed
 
@@ -209,66 +227,97 @@ def _entries(path: Path) -> list[Path]:
     return [entry for entry in path.glob("*") if not entry.name.startswith(".")]
 
 
-def _check_is_run(path: Path) -> None:
-    """Refuses to delete what is no run of ours.
+def _check_is_run(
+    path: Path, experiment: str, recognise: Callable[[Path], Any] | None = None
+) -> None:
+    """Refuses to delete what is no run of this experiment.
 
     Raises:
-      RunError: unless the folder has the configuration of a run, or what is left of one; for a
-        link, which may lead anywhere.
+      RunError: unless the folder is empty, or has the configuration of such a run, or what is left
+        of one, or is recognised; for a link, which may lead anywhere.
     """
     delete = f"--overwrite does not delete {path}"
     if path.is_symlink():
         raise RunError(f"{delete}, which is a link; --name NAME starts another run")
+    if not _entries(path):
+        return
     config_file = path / ("config.json" if (path / "config.json").exists() else _DELETED)
+    reason = "it has no config.json of one"
     try:
         stored = read_json(config_file)
-        ours = isinstance(stored, dict) and {"preset", "seeds", "runs_dir"} <= stored.keys()
+        if isinstance(stored, dict) and {"preset", "seeds", "runs_dir"} <= stored.keys():
+            # Runs of earlier versions are told by their place alone.
+            if (found := stored.get("experiment", path.parent.name)) == experiment:
+                return
+            reason = f"it is one of {found}"
+    except FileNotFoundError:
+        try:
+            if recognise is not None:
+                return recognise(path)
+        except (ValueError, ShardError) as error:
+            reason = str(error)
     except (OSError, ValueError):
-        ours = False
-    if not ours:
-        known = "which is no run: it has no config.json of one"
-        raise RunError(f"{delete}, {known}; delete it yourself, or --name NAME starts another run")
+        pass
+    known = f"which is no run of {experiment}: {reason}"
+    raise RunError(f"{delete}, {known}; delete it yourself, or --name NAME starts another run")
 
 
-def _prepare(path: Path, config: RunConfig) -> bool:
-    """Brings a locked folder into the state asked for; returns whether it holds earlier work."""
-    config_file = path / "config.json"
-    # The name is stored as resolved: giving the default name explicitly is no difference.
-    wanted = to_json(dataclasses.replace(config, name=config.run_name))
-    for leftover in path.glob(".*.tmp"):  # of atomic writes that were killed
-        leftover.unlink()
-    entries = _entries(path)
-    if entries and config.overwrite:
-        # If this is interrupted, the rest cannot pass for a run, but may be deleted again.
-        if config_file.exists():
-            os.replace(config_file, path / _DELETED)
-        for entry in _entries(path):
-            linked = entry.is_symlink() or not entry.is_dir()
-            entry.unlink() if linked else shutil.rmtree(entry)
-        entries = []
-    if not entries:
-        (path / _DELETED).unlink(missing_ok=True)
-        write_atomically(config_file, to_json_text(wanted, indent=2) + "\n")
-        return False
-    if not (config.resume or config.requeue):
+def _check_goes_on(path: Path, config: RunConfig) -> None:
+    """Refuses to go on with a run that was not asked for, or was made otherwise."""
+    if not (config.resume or config.requeue or config.free is not None):
         raise RunExistsError(
             f"the run {path} exists already; --resume continues it, --overwrite "
             "deletes it and starts again, --name NAME keeps both"
         )
+    config_file = path / "config.json"
+    if config.free is not None and not config_file.exists() and not (path / _DELETED).exists():
+        return  # Whatever is there says by itself how it was made, and is checked when it is used.
     try:
         stored = read_json(config_file)
-        differences = describe_difference(stored, wanted, ignore=IRRELEVANT)
+        if not isinstance(stored, dict):
+            raise ValueError("no JSON object")
     except (OSError, ValueError) as error:
         raise RunError(
             f"cannot resume {path}: {config_file} is missing or damaged ({error}); "
             "--name NAME starts another run"
         ) from error
-    if differences:
+    ignore = (*IRRELEVANT, *(config.free or ()))
+    if differences := describe_difference(stored, _to_stored(config), ignore=ignore):
         lines = "".join(f"\n  {line}" for line in differences)
         raise ConfigMismatchError(
-            f"cannot resume {path}: its configuration differs (stored -> given):{lines}"
+            f"cannot resume {path}, which was made with another configuration; another --name "
+            f"keeps both, --overwrite deletes it (stored -> given):{lines}"
         )
-    return True
+
+
+def _to_stored(config: RunConfig) -> dict[str, Any]:
+    # The name is stored as resolved: giving the default name explicitly is no difference.
+    return to_json(dataclasses.replace(config, name=config.run_name))
+
+
+def _prepare(path: Path, experiment: str, config: RunConfig) -> bool:
+    """Brings a locked folder into the state asked for; returns whether it holds earlier work."""
+    config_file = path / "config.json"
+    for leftover in path.glob(".*.tmp"):  # of writes that were killed
+        _delete(leftover)
+    if config.overwrite and _entries(path):
+        # If this is interrupted, the rest cannot pass for a run, but may be deleted again.
+        if config_file.exists():
+            os.replace(config_file, path / _DELETED)
+        for entry in _entries(path):
+            _delete(entry)
+    resumed = bool(_entries(path))
+    (path / _DELETED).unlink(missing_ok=True)
+    if not resumed or config.free is not None:
+        wanted = {"experiment": experiment, **_to_stored(config)}
+        write_atomically(config_file, to_json_text(wanted, indent=2) + "\n")
+    return resumed
+
+
+def _delete(entry: Path) -> None:
+    """Deletes a file, or a folder with all that is in it; of a link, the link."""
+    linked = entry.is_symlink() or not entry.is_dir()
+    entry.unlink() if linked else shutil.rmtree(entry)
 
 
 def write_summary(

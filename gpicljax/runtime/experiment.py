@@ -14,11 +14,12 @@ agents, summary. `experiments/train_agent.py` is an example.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -29,6 +30,7 @@ from gpicljax.checks import refusal
 from gpicljax.data.shard_files import ShardError
 from gpicljax.runs.config import (
     ConfigError,
+    RunConfig,
     TrainingConfig,
     as_config_error,
     exit_with_error,
@@ -40,6 +42,7 @@ from gpicljax.runs.metrics import in_words, not_finite_since
 from gpicljax.runs.progress import Progress, announce
 from gpicljax.runs.provenance import provenance
 from gpicljax.runs.run_directory import RunDirectory, open_run, write_summary
+from gpicljax.runtime.collecting import check_memory, collect, measure_collection
 from gpicljax.runtime.compile_update import update_in_words
 from gpicljax.runtime.dry_run import TooLargeError, compile_within_memory, parameter_count, timed
 from gpicljax.runtime.failures import failures_reported
@@ -65,7 +68,7 @@ from gpicljax.runtime.training import Training, plan_training, start_training
 from gpicljax.storage import SavedError
 from gpicljax.typing import ArrayTree
 
-ConfigT = TypeVar("ConfigT", bound=TrainingConfig)
+ConfigT = TypeVar("ConfigT", bound=RunConfig)
 Take = Callable[[str, Measure, Any, Sequence[int]], Any]
 """`(use, measure, params, numbers) -> results [seeds, ...]`, a repetition for each number."""
 
@@ -149,11 +152,12 @@ def run_config(
         if config.dry_run:
             _dry_run(config, program, replicas)
             return None
-    with failures_reported(), open_run(name, config) as run:
+    with failures_reported(), _opened(name, config, program) as (run, program):
         _announce_run(run, config, program, replicas)
         take = _measurer(config, program, replicas)
         params, history = _trained(run, config, program, replicas, take)
-        log_once("evaluating ...")
+        if program.measures or program.host_measures:
+            log_once("evaluating ...")
         outcome = _evaluated(run, config, program, replicas, take, params, history)
         written = on_main(lambda: report(outcome))
         on_main(lambda: _save_agents(outcome, written, replicas))
@@ -166,7 +170,25 @@ def run_config(
         return outcome
 
 
-def _set_up(config: TrainingConfig) -> None:
+@contextlib.contextmanager
+def _opened(
+    name: str, config: RunConfig, program: Program
+) -> Iterator[tuple[RunDirectory, Program]]:
+    """The open run, and the program, of which a shard is known to fit into memory."""
+    if (collection := program.collection) is None:
+        with open_run(name, config) as run:
+            yield run, program
+        return
+    checked = [collection]
+
+    def check() -> None:
+        checked[:] = [check_memory(collection, config, config.run_folder(name))]
+
+    with open_run(name, config, recognise=collection.recognise, before=check) as run:
+        yield run, program._replace(collection=checked[0])
+
+
+def _set_up(config: RunConfig) -> None:
     """Cache, processes and devices; the first computation comes after it."""
     if "MPLBACKEND" in os.environ:  # which would be read when the first figure is drawn
         try:
@@ -180,7 +202,7 @@ def _set_up(config: TrainingConfig) -> None:
     one_device_per_core()
 
 
-def _targets(config: TrainingConfig) -> list[Target]:
+def _targets(config: RunConfig) -> list[Target]:
     """The machines to compile for; the process ends with a message where there is no such one."""
     try:
         return [target(name) for name in config.target]
@@ -203,14 +225,14 @@ def _built(build: Callable[[ConfigT], Program], config: ConfigT) -> Program:
 
 
 def _replicas(
-    config: TrainingConfig, program: Program, devices: Sequence[Any] | None = None
+    config: RunConfig, program: Program, devices: Sequence[Any] | None = None
 ) -> Replicas:
     """All seeds of all cells, cell by cell, on these devices or on those of this run."""
     names = replica_names(config, program)
     return Replicas(names, make_mesh(devices_for(len(names), devices), devices))
 
 
-def _keys(config: TrainingConfig, program: Program, use: str) -> jax.Array:
+def _keys(config: RunConfig, program: Program, use: str) -> jax.Array:
     """A key for each run; seeds have the same in all cells."""
     seeds = jnp.arange(config.seeds, dtype=jnp.uint32)
     root = named_key(config.seed, use)
@@ -218,7 +240,7 @@ def _keys(config: TrainingConfig, program: Program, use: str) -> jax.Array:
     return keys[np.tile(np.arange(config.seeds), len(program.cells))]
 
 
-def _cells(config: TrainingConfig, program: Program) -> Any:
+def _cells(config: RunConfig, program: Program) -> Any:
     """What distinguishes the cells, for each run."""
     return jax.tree.map(
         lambda *each: np.repeat(np.stack(each), config.seeds, axis=0), *program.cells.values()
@@ -226,7 +248,7 @@ def _cells(config: TrainingConfig, program: Program) -> Any:
 
 
 def _announce_run(
-    run: RunDirectory, config: TrainingConfig, program: Program, replicas: Replicas
+    run: RunDirectory, config: RunConfig, program: Program, replicas: Replicas
 ) -> None:
     sizes = {}
     if program.init is not None:
@@ -241,7 +263,8 @@ def _announce_run(
     )
 
 
-def _observations_in_words(config: TrainingConfig, program: Program) -> str:
+def _observations_in_words(config: RunConfig, program: Program) -> str:
+    assert isinstance(config, TrainingConfig)
     each, chunks = config.chunks(program.observations)
     chunk = each * program.observations
     words = f"{chunk * chunks:,} per seed"
@@ -250,7 +273,7 @@ def _observations_in_words(config: TrainingConfig, program: Program) -> str:
     return f"{words} (for {config.observations:,}: rounded up to whole log lines of {chunk:,})"
 
 
-def _devices_in_words(config: TrainingConfig, program: Program, replicas: Replicas) -> str:
+def _devices_in_words(config: RunConfig, program: Program, replicas: Replicas) -> str:
     cells = f" of each of {len(program.cells)} cells" if len(program.cells) > 1 else ""
     return f"{config.seeds}{cells}, side by side on up to {replicas.mesh.size} device(s)"
 
@@ -259,11 +282,12 @@ def _devices_in_words(config: TrainingConfig, program: Program, replicas: Replic
 
 
 def _trained(
-    run: RunDirectory, config: TrainingConfig, program: Program, replicas: Replicas, take: Take
+    run: RunDirectory, config: RunConfig, program: Program, replicas: Replicas, take: Take
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Parameters of all agents `[replicas, ...]` and the log; None and no log without agents."""
     if program.init is None:
         return None, []
+    assert isinstance(config, TrainingConfig)
     per_chunk, num_chunks = config.chunks(program.observations)
     training = _training(config, program, replicas, per_chunk)
     advance, cost = compile_within_memory(
@@ -288,9 +312,7 @@ def _trained(
     return _params(state, replicas, training), history
 
 
-def _training(
-    config: TrainingConfig, program: Program, replicas: Replicas, updates: int
-) -> Training:
+def _training(config: RunConfig, program: Program, replicas: Replicas, updates: int) -> Training:
     """All runs as they begin, with chunks of so many updates."""
     keys, cells = _keys(config, program, "train"), _cells(config, program)
     return start_training(program, replicas, keys, cells, updates)
@@ -309,7 +331,7 @@ def _params(state: ArrayTree, replicas: Replicas, training: Training) -> Any:
 # Evaluation --------------------------------------------------------------------------------------
 
 
-def _measurer(config: TrainingConfig, program: Program, replicas: Replicas) -> Take:
+def _measurer(config: RunConfig, program: Program, replicas: Replicas) -> Take:
     """Takes measures; every function is compiled once."""
     compiled: dict[Any, Callable[..., Any]] = {}
     keys: dict[str, jax.Array] = {}
@@ -367,7 +389,7 @@ def _taken(take: Callable[[Measure], Any], measures: Any) -> Any:
 
 def _evaluated(
     run: RunDirectory,
-    config: TrainingConfig,
+    config: RunConfig,
     program: Program,
     replicas: Replicas,
     take: Take,
@@ -386,7 +408,7 @@ def _evaluated(
         measured=_taken(
             lambda each: take("evaluate", each, params, range(each.repeats)), program.measures
         ),
-        host_measured=None if program.host_measures is None else on_main(program.host_measures),
+        host_measured=on_main(lambda: _measured_on_host(run, program)),
         history=history,
         steps=per_chunk * program.observations * np.arange(1, len(history) + 1),
         parameters=parameter_count(fetched) // replicas.count,
@@ -396,6 +418,13 @@ def _evaluated(
             else [not unsound]
         ),
     )
+
+
+def _measured_on_host(run: RunDirectory, program: Program) -> Any:
+    """What is measured without the agents, or a reader of what is collected."""
+    if program.collection is not None:
+        return collect(run, program.collection)
+    return None if program.host_measures is None else program.host_measures(run)
 
 
 def _joined(*parts: np.ndarray) -> np.ndarray:
@@ -455,7 +484,7 @@ def _save_agents(outcome: RunResult, written: Report, replicas: Replicas) -> Non
 # Dry run -----------------------------------------------------------------------------------------
 
 
-def _dry_run(config: TrainingConfig, program: Program, replicas: Replicas) -> None:
+def _dry_run(config: RunConfig, program: Program, replicas: Replicas) -> None:
     """Prints exact sizes, one compiled update's memory and time, and the projected hours."""
     each, chunks = config.chunks(program.observations)
     seeds = {"seeds": _devices_in_words(config, program, replicas)} if program.init else {}
@@ -463,6 +492,8 @@ def _dry_run(config: TrainingConfig, program: Program, replicas: Replicas) -> No
         f"dry run of {config.run_name}: {program.title}",
         {**program.details, **_sizes(config, program), **seeds},
     )
+    if program.collection is not None:
+        announce("a part of the collection", measure_collection(program.collection))
     if program.init is None or not chunks:
         return
     update, one = "one update of all seeds", np.int32(1)
@@ -487,7 +518,7 @@ def _dry_run(config: TrainingConfig, program: Program, replicas: Replicas) -> No
     )
 
 
-def _sizes(config: TrainingConfig, program: Program) -> dict[str, str]:
+def _sizes(config: RunConfig, program: Program) -> dict[str, str]:
     """Sizes that do not depend on devices; none without agents."""
     if program.init is None:
         return {}
@@ -501,7 +532,7 @@ def _sizes(config: TrainingConfig, program: Program) -> dict[str, str]:
     }
 
 
-def _compile_update(config: TrainingConfig, program: Program, targets: Sequence[Target]) -> None:
+def _compile_update(config: RunConfig, program: Program, targets: Sequence[Target]) -> None:
     """Prints what an update needs on machines that are not at hand."""
     if program.init is None or program.update is None or not program.observations:
         accepted = f"a study that trains; {config.run_name} trains nothing"

@@ -9,12 +9,20 @@ from collections.abc import Iterator
 
 import jax
 
+from gpicljax.data.shard_files import ShardError
 from gpicljax.runs.checkpoints import CheckpointError
 from gpicljax.runs.metrics import MetricsError
 from gpicljax.runs.progress import lenient_output
 from gpicljax.runs.run_directory import RunError
 from gpicljax.runtime.dry_run import TooLargeError
 from gpicljax.runtime.signals import exit_code
+from gpicljax.storage import SavedError
+from gpicljax.storage.lock import LockedError
+
+FAILURES = (
+    *(RunError, CheckpointError, MetricsError, TooLargeError),
+    *(ShardError, SavedError, LockedError, OSError),
+)
 
 
 @contextlib.contextmanager
@@ -37,7 +45,7 @@ def failures_reported(*others: type[Exception]) -> Iterator[None]:
     with lenient_output():
         try:
             yield
-        except (RunError, CheckpointError, MetricsError, TooLargeError, OSError, *others) as error:
+        except (*FAILURES, *others) as error:
             print(f"error: {error}", file=sys.stderr)
             raise SystemExit(1) from error
         except KeyboardInterrupt:

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from gpicljax.data.collection import Collection
 from gpicljax.evaluation.records import ICLRecord
-from gpicljax.runs.config import TrainingConfig
+from gpicljax.runs.config import RunConfig
 from gpicljax.runs.run_directory import RunDirectory
 
 
@@ -117,8 +118,10 @@ class Program(NamedTuple):
         cell is run with every seed.
       measures: what is measured of the agents in the end: `Measure`s in mappings and NamedTuples
         of any nesting, or None.
-      host_measures: `() -> anything`, what is measured on the host, without these agents: rules,
-        nulls, language models; all there is in a study without agents.
+      host_measures: `run -> anything`, what is measured on the host, without these agents: rules,
+        nulls, language models; all there is in a study without agents. Work that takes long is
+        stored in the run's folder piece by piece, see `runs.pieces`.
+      collection: what is collected in the run's folder, in a study that makes data.
       probe: what is measured after every chunk.
       key_metric: what the progress line shows.
       save: `(folder, cell, *, params, **about)`, writes the agent of one seed, with what else its
@@ -149,7 +152,8 @@ class Program(NamedTuple):
     between: Callable[[Any], Any] = lambda state: state
     cells: Mapping[str, Any] = {"": ()}
     measures: Any = {}
-    host_measures: Callable[[], Any] | None = None
+    host_measures: Callable[[RunDirectory], Any] | None = None
+    collection: Collection | None = None
     probe: Probe | None = None
     key_metric: str | None = None
     save: Callable[..., None] | None = None
@@ -169,7 +173,7 @@ class RunResult(NamedTuple):
       program: the program that was built from it.
       params: the agents' parameters; None where there are no agents.
       measured: the results, in the places that the measures have in `Program.measures`.
-      host_measured: what `Program.host_measures` returned.
+      host_measured: what `Program.host_measures` returned, or a reader of what was collected.
       history: the log.
       steps: `int64[chunks]`, observations of one seed by the end of each chunk.
       parameters: number of parameters of one agent.
@@ -240,7 +244,7 @@ class Report(NamedTuple):
     icl: Sequence[ICLRecord] = ()
 
 
-def replica_names(config: TrainingConfig, program: Program) -> tuple[str, ...]:
+def replica_names(config: RunConfig, program: Program) -> tuple[str, ...]:
     """Names of all replicas, cell by cell: every seed of every cell."""
     return tuple(
         f"{cell}, seed {seed}" if cell else f"seed {seed}"

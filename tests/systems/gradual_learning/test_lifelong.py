@@ -16,7 +16,11 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.config 
     PRESETS,
     Config,
 )
-from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.lives import Anchor, Life
+from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.lives import (
+    Anchor,
+    Life,
+    read_life,
+)
 from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import (
     retentions_of,
     sums_of,
@@ -72,6 +76,47 @@ def test_lives_are_written_gone_on_with_and_told(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit):
         program.main([*flags, "--updates=2"])
     assert "another --name" in capsys.readouterr().err
+    assert json.loads((folder / "config.json").read_text())["seeds"] == 2
+    # A life of another run, one in another's place and a changed one are refused by their names,
+    # before anything is lived.
+    lived = (folder / "lives" / "plain_0.json").read_text()
+    monkeypatch.setattr(program, "live", None)
+    other = tmp_path / "gradual_learning_lifelong" / "other" / "lives"
+    for name, text, place in (
+        ("plain_0", lived, other),
+        ("anew_1", lived, folder / "lives"),
+        ("plain_0", lived.replace("micro5.6", "micro5.7"), folder / "lives"),
+        ("plain_0", "{}", folder / "lives"),
+        ("plain_0", "[]", folder / "lives"),
+        ("plain_0", '{"order": [', folder / "lives"),
+    ):
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{name}.json").write_text(text)
+        more = ["--name=other", "--updates=2"] if place == other else []
+        with pytest.raises(SystemExit, match="1"):
+            program.main([*flags, *more])
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and error.count("\n") == 1 and f"{name}.json" in error
+        (place / f"{name}.json").unlink()
+
+
+def test_lives_of_other_task_sets_or_numbers_are_refused():
+    order = ("micro5.3", "micro5.6")
+    whole = life([800, 100], [[0, 0.1], [1, 0.3], [0.5, 1]]).told()
+    assert read_life(order, 2, json.loads(json.dumps(whole))).order == order
+    for name, value in (
+        ("order", ["micro99"]),
+        ("steps", [0.0, 1.0]),
+        ("steps", [-800, 100]),
+        ("cleared", [1, 0]),
+        ("solved", [[[0.0]]]),
+        ("solved", (2 * np.array(whole["solved"])).tolist()),
+        ("kept", [[0.0]]),
+    ):
+        with pytest.raises(ValueError, match=f"{name}: got"):
+            read_life(order, 2, whole | {name: value})
+    with pytest.raises(ValueError, match="accepted: "):
+        read_life(order, 2, {name: value for name, value in whole.items() if name != "taken"})
 
 
 def test_weights_that_matter_are_pulled_back_and_others_are_free():

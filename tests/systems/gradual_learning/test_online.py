@@ -1,6 +1,7 @@
 """An agent that learns while it plays: what it learns, its controls, and the study's tables."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -16,7 +17,10 @@ from gpicljax.systems.gradual_learning.studies.gradual_learning_online.learner i
     LearnerConfig,
     online_learner,
 )
-from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives import Lives
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives import (
+    Lives,
+    read_lives,
+)
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.report import report
 
 
@@ -57,17 +61,18 @@ def test_a_new_stream_begins_anew_and_streams_do_not_depend_on_one_another():
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1], b[1]), after, gone_on)
 
 
-def test_the_tables_count_what_streams_cleared(tmp_path):
+def test_the_tables_count_what_streams_cleared():
     config = Config(seeds=2, curriculum=("micro1", "micro4"), checkpoints=(100, 200), budget=200)
     ours = Lives(np.array([[50.0, 150.0], [90.0, np.inf]]), 200)
     null = Lives(np.array([[150.0, np.inf], [90.0, 190.0]]), 200)
     assert ours.cleared(100).tolist() == [1, 1] and ours.cleared(200).tolist() == [2, 1]
-    text = report(tmp_path, config, {"online": ours, "suffix-predictor": null})
+    lives = {"online": ours, "suffix-predictor": null}
+    text, numbers, *_ = report(SimpleNamespace(config=config, host_measured=lives))
     assert "| online | 1.00 [1.00, 1.00] | 1.50" in text and "(1 of 2)" in text
-    assert (tmp_path / "summary.json").exists()
+    assert numbers["finished"]["online"] == [[50, 150], [90, np.inf]]
 
 
-def test_a_run_is_written_and_not_written_over(tmp_path, capsys):
+def test_a_run_is_written_gone_on_with_and_not_written_over(tmp_path, capsys, monkeypatch):
     flags = [f"--runs-dir={tmp_path}", "--seeds=2", "--budget=60", "--checkpoints=60"]
     flags += ["--curriculum", "micro1", "--methods", "frozen", "--learner.memory=32"]
     assert program.main([*flags, "--dry-run"]) == {}
@@ -76,6 +81,26 @@ def test_a_run_is_written_and_not_written_over(tmp_path, capsys):
     with pytest.raises(SystemExit):
         program.main(flags)
     assert "--overwrite" in capsys.readouterr().err
+    run = tmp_path / "gradual_learning_online" / "quick"
+    assert (run / "summary.json").exists() and "| frozen |" in (run / "summary.md").read_text()
+    monkeypatch.setattr(program, "lives_of", None)  # what is there is not played again
+    again = program.main([*flags, "--resume"])["frozen"]
+    np.testing.assert_array_equal(again.finished, found["frozen"].finished)
+    piece = run / "streams" / "frozen.json"
+    piece.write_text(piece.read_text().replace("null", "1.0", 1))
+    with pytest.raises(SystemExit, match="1"):
+        program.main([*flags, "--resume"])
+    assert "frozen.json has changed" in capsys.readouterr().err
+
+
+def test_streams_of_other_numbers_are_refused():
+    config = Config(seeds=2, curriculum=("micro1", "micro4"), budget=200)
+    whole = {"finished": [[50.0, None], [90.0, 120.0]], "budget": 200}
+    assert read_lives(config, "online", whole).cleared(200).tolist() == [1, 2]
+    for odd in ([], {}, whole | {"budget": 100}, whole | {"finished": [[50.0, None]]},
+                whole | {"finished": [[50.0, None], [-1.0, 120.0]]}):  # fmt: skip
+        with pytest.raises(ValueError, match="accepted: "):
+            read_lives(config, "online", odd)
 
 
 @pytest.mark.parametrize(

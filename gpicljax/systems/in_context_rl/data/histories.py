@@ -8,7 +8,7 @@ is the learning.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,14 +18,18 @@ import numpy as np
 from flax import struct
 
 from gpicljax import spaces
-from gpicljax.checks import Count, check
-from gpicljax.data.shards import ShardReader, ShardWriter
+from gpicljax.checks import Count, check, check_array, refusal
+from gpicljax.data.shards import ShardReader
 from gpicljax.environment import Environment, Transition
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
+from gpicljax.registration import is_registered, make
 from gpicljax.rollout import Record, play, start_rollout
 from gpicljax.typing import ArrayTree
 from gpicljax.wrappers.trial import Trial, trial_space
+
+WHAT = "learning histories"
+"""What a folder of histories says that it holds."""
 
 
 class History(NamedTuple):
@@ -76,40 +80,6 @@ def play_histories(
     return History(task=start.vstate.task, **steps)
 
 
-def collect_histories(
-    path: str | Path,
-    about: Mapping[str, Any],
-    make: Callable[[jax.Array], History],
-    *,
-    seed: int,
-    shards: int,
-    report: Callable[[int, int], Any] = lambda done, total: None,
-) -> Path:
-    """Writes histories to a folder, a shard at a time; goes on where it was interrupted.
-
-    Args:
-      path: the folder.
-      about: what they are, for JSON; a folder that exists must have been made with the same.
-      make: the histories of one shard, from its key.
-      seed: of everything; those of shard i follow from `seed` and i alone.
-      shards: how many there are to be.
-      report: called with the number of shards there are and there will be, at first and after each.
-
-    Returns:
-      The folder.
-
-    Raises:
-      ShardError: if the folder holds something else, or another writer is at work.
-      OSError: if writing fails; what was written before is kept.
-    """
-    with ShardWriter(path, about) as writer:
-        report(len(writer.shards), shards)
-        while len(writer.shards) < shards:
-            writer.append(make(jax.random.fold_in(jax.random.key(seed), len(writer.shards))))
-            report(len(writer.shards), shards)
-    return Path(path)
-
-
 @struct.dataclass
 class Stored:
     """The distribution over histories: all of a folder, equally likely.
@@ -136,14 +106,38 @@ def load_histories(path: str | Path) -> tuple[Stored, dict[str, Any]]:
 
     Raises:
       DamagedShardError: if anything is missing or damaged; it names the file.
-      ValueError: if the folder holds something else, or nothing.
+      ValueError: if the folder holds something else, or nothing, or what cannot have happened in
+        the environment that it names; it names the array.
     """
     reader = ShardReader(path)
     names = [field.name for field in dataclasses.fields(Stored)]
     known = {leaf.name for leaf in reader.manifest.leaves}
     check(known >= set(names), "histories", str(path), "a folder of in_context_rl_histories")
     found = reader.read(np.arange(len(reader)))
+    _check_histories({name: found[name] for name in names}, reader.about)
     return Stored(**{name: jnp.asarray(found[name]) for name in names}), reader.about
+
+
+def _check_histories(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
+    """Refuses arrays `[N, T]` that do not fit the spaces of the environment that was learnt."""
+    env_id, static = about.get("environment"), about.get("static")
+    # A folder may come from anywhere: its names import nothing.
+    known = isinstance(env_id, str) and is_registered(env_id) and isinstance(static, Mapping)
+    check(known, "environment", env_id, "the id of a registered environment, with its options")
+    env = make(str(env_id), **dict(static or {}))
+    seen, choices = env.observation_space(), env.action_space()
+    if not isinstance(seen, spaces.Discrete) or not isinstance(choices, spaces.Discrete):
+        accepted = "one with numbered situations and actions"
+        raise ValueError(refusal("environment", env_id, accepted))
+    shape = len(arrays["action"]), about.get("actions")
+    counts = {"now": seen.n, "reached": seen.n, "action": choices.n}
+    kinds = {"reward": "f", "terminated": "b", "truncated": "b"} | dict.fromkeys(counts, "iu")
+    for name, kind in kinds.items():
+        value, n = arrays[name], counts.get(name)
+        words = f"within 0 .. {n - 1}" if n else {"f": "finite", "b": "bool"}[kind]
+        fine = value.shape == shape and value.dtype.kind in kind and np.isfinite(value).all()
+        fine = fine and (n is None or (value.min() >= 0 and value.max() < n))
+        check_array(fine, name, value, f"{words}, [N, {shape[1]}]")
 
 
 @struct.dataclass

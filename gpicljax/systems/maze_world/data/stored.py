@@ -17,7 +17,8 @@ import jax
 import numpy as np
 
 from gpicljax.checks import check, check_at_least
-from gpicljax.data.shards import ShardReader, ShardWriter
+from gpicljax.data.collection import Collection, collect_shards
+from gpicljax.data.shards import ShardReader
 from gpicljax.systems.maze_world.data.demonstrations import (
     Demonstration,
     MazeTrajectory,
@@ -87,6 +88,33 @@ def check_fits(about: Mapping[str, Any], env: MazeWorld) -> None:
         check(given == wanted, f"env.{name}", given, f"{wanted!r}, as in the stored episodes")
 
 
+def collection_of_episodes(
+    seed: int,
+    env: MazeWorld,
+    params: Params | Sequence[Params],
+    *,
+    episodes: int,
+    episodes_per_shard: int = 1024,
+    settings: Demonstration = AS_IN_THE_PAPER,
+) -> Collection:
+    """What a folder of episodes is filled with; arguments as of `collect_trajectories`."""
+    choices = distributions(env, params, settings)
+    check_at_least(1, episodes=episodes, episodes_per_shard=episodes_per_shard)
+    about = metadata(env, choices, settings)
+    short = dataclasses.replace(settings, length=min(settings.length, 1024))
+    few = min(episodes_per_shard, 64)
+    return Collection(
+        what="episodes",
+        about=about | {"seed": seed, "episodes_per_shard": episodes_per_shard},
+        kind="environment",
+        make=_compiled(env, choices, episodes_per_shard, settings),
+        seed=seed,
+        shards=-(-episodes // episodes_per_shard),
+        steps=episodes_per_shard * settings.length,
+        sample=(_compiled(env, choices, few, short), few * short.length),
+    )
+
+
 def collect_trajectories(
     path: str | Path,
     seed: int,
@@ -127,20 +155,9 @@ def collect_trajectories(
       ...     params = env.default_params
       ...     return collect_trajectories(folder, 0, env, params, episodes=256, settings=short)
     """
-    choices = distributions(env, params, settings)
-    check_at_least(1, episodes=episodes, episodes_per_shard=episodes_per_shard)
-    about = metadata(env, choices, settings)
-    about |= {"seed": seed, "episodes_per_shard": episodes_per_shard}
-    total = -(-episodes // episodes_per_shard)
-
-    make = _compiled(env, choices, episodes_per_shard, settings)
-    with ShardWriter(path, about) as writer:
-        report(len(writer.shards), total)
-        while len(writer.shards) < total:
-            key = jax.random.fold_in(jax.random.key(seed), len(writer.shards))
-            writer.append(make(key))
-            report(len(writer.shards), total)
-    return Path(path)
+    sizes = {"episodes": episodes, "episodes_per_shard": episodes_per_shard}
+    collection = collection_of_episodes(seed, env, params, **sizes, settings=settings)
+    return collect_shards(path, collection, report)
 
 
 def stored_episodes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class Config(RunConfig):
       agent: Sizes of the imitation.
       hparams: Its hyper-parameters; the learning rate stays the same.
     """
+
+    free: ClassVar[tuple[str, ...]] = ("preset", "seeds", "methods")
 
     seeds: Count = 6
     first: tuple[str, ...] = ("micro5.3", "micro5.4", "micro5.5")

@@ -14,6 +14,7 @@ import optax
 import gpicljax
 from gpicljax.agents import cloning
 from gpicljax.agents.cloning import TrainState
+from gpicljax.checks import check, check_array
 from gpicljax.runtime import fast_jit, named_key
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Params
@@ -58,6 +59,34 @@ class Life(NamedTuple):
         """From a file."""
         arrays = {name: np.asarray(told[name]) for name in cls._fields if name != "order"}
         return cls(tuple(told["order"]), **arrays)
+
+
+def read_life(order: tuple[str, ...], streams: int, content: Any) -> Life:
+    """Returns a life from a file.
+
+    Args:
+      order: that of the task sets in this life.
+      streams: R.
+      content: of the file.
+
+    Raises:
+      ValueError: if it is no life, or one of other task sets or numbers; it names the field.
+      TypeError: if it is no life.
+    """
+    check(isinstance(content, dict), "content", content, "a life")
+    for name in Life._fields:
+        check(name in content, name, None, f"one of {', '.join(Life._fields)}")
+    life, n = Life.of(content), len(order)
+    check(life.order == order, "order", life.order, " ".join(order))
+    matrix = (n + 1, n, streams)
+    shapes = {"steps": (n,), "cleared": (n,), "solved": matrix, "taken": matrix, "kept": matrix}
+    for name, shape in shapes.items():
+        value = getattr(life, name)
+        kind = {"solved": "f", "cleared": "b", "kept": "b"}.get(name, "i")
+        fits = value.shape == shape and value.dtype.kind == kind and (value >= 0).all()
+        check_array(bool(fits), name, value, f"numbers >= 0 of kind {kind}, {[*shape]}")
+    check_array(bool((life.solved <= 1).all()), "solved", life.solved, "shares, 0 .. 1")
+    return life
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
-from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.gradual_learning.figures.learning import accuracy_matrix_figure
 from gpicljax.systems.gradual_learning.measures.criteria import (
     CompletionTimes,
@@ -117,8 +116,9 @@ def _steps_cell(lives: Sequence[Life], name: str) -> str:
     return f"{np.median(steps):,.0f}" + (f" ({100 * share:.0f} %)" if share < 1 else "")
 
 
-def report(folder: Path, config: Config, lives: Lives) -> str:
-    """Writes tables, numbers and the figure; returns the tables."""
+def report(outcome: RunResult) -> Report:
+    """Draws the figure; returns tables and numbers."""
+    config, lives = outcome.config, outcome.host_measured
     goes_on: list[Method] = [method for method in lives if method != "anew"]
     transfers: dict[Method, dict[str, Transfer]] = {
         method: transfers_of(lives, method, config.targets) for method in goes_on if "anew" in lives
@@ -140,7 +140,7 @@ def report(folder: Path, config: Config, lives: Lives) -> str:
         for method, each in lives.items()
     }
     figure = accuracy_matrix_figure(matrices, title="skill in each set, after each set")
-    save_figure(figure, folder / "figures" / "matrix.png")
+    save_figure(figure, outcome.run.figures / "matrix.png")
     results: dict[str, Any] = {
         "B": {m: {n: dataclasses.asdict(x) for n, x in f.items()} for m, f in transfers.items()},
         "C": {m: {n: dataclasses.asdict(x) for n, x in f.items()} for m, f in kept.items()},
@@ -149,9 +149,7 @@ def report(folder: Path, config: Config, lives: Lives) -> str:
             for m, each in sums.items()
         },
     }
-    write_atomically(folder / "summary.md", text + "\n")
-    write_atomically(folder / "summary.json", to_json_text(results))
-    return text
+    return Report(text, results)
 
 
 def _about(config: Config) -> list[str]:

@@ -13,6 +13,7 @@ from gpicljax import agents
 from gpicljax.agents.catalogue import RecurrentQSettings
 from gpicljax.agents.ppo import PPOConfig, PPOHParams
 from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
+from gpicljax.checks import check, check_array
 from gpicljax.interface import Agent
 from gpicljax.runtime import fast_jit, named_key
 from gpicljax.systems.gradual_learning import experts
@@ -44,6 +45,24 @@ class Lives(NamedTuple):
     def cleared(self, steps: int) -> np.ndarray:
         """How many task sets each stream has cleared after so many steps: `int[N]`."""
         return (self.finished <= steps).sum(1)
+
+
+def read_lives(config: Config, method: Method, content: Any) -> Lives:
+    """Returns the streams of a method from a file, where null stands for what was not cleared.
+
+    Raises:
+      ValueError: if they are none, or others than those of the configuration.
+      TypeError: if they are none.
+    """
+    check(isinstance(content, dict), "content", content, "the streams of a method")
+    finished = np.asarray(content.get("finished"), float)
+    lives = Lives(np.where(np.isnan(finished), np.inf, finished), content.get("budget"))
+    deep = method in DEEP
+    budget = config.deep_budget if deep else config.budget
+    shape = config.deep_seeds if deep else config.seeds, len(config.curriculum)
+    fits = finished.shape == shape and (lives.finished > 0).all() and lives.budget == budget
+    check_array(bool(fits), "finished", finished, f"numbers > 0, {[*shape]}, and {budget} steps")
+    return lives
 
 
 def agent_of(config: Config, method: Method) -> Agent:

@@ -1,21 +1,50 @@
-"""How the study `gradual_learning_online` is run."""
+"""How the study `gradual_learning_online` is built and run."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
+import functools
 import time
 
 from gpicljax.runs.distributed import log_once
-from gpicljax.runtime import check_config, enable_compilation_cache, parse
-from gpicljax.runtime.failures import failures_reported
-from gpicljax.storage.lock import LockedError, exclusive
+from gpicljax.runs.pieces import stored_pieces
+from gpicljax.runs.run_directory import RunDirectory
+from gpicljax.runtime import Program, run_experiment
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import (
     PRESETS,
+    Config,
     Method,
 )
-from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives import Lives, lives_of
+from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives import (
+    Lives,
+    lives_of,
+    read_lives,
+)
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.report import report
+
+
+def build(config: Config) -> Program:
+    """The streams of each method are a piece of work."""
+    return Program(
+        title=f"{config.seeds} streams of at most {config.budget:,} steps for each of "
+        f"{', '.join(config.methods)}",
+        host_measures=lambda run: lives_by_method(run, config),
+    )
+
+
+def lives_by_method(run: RunDirectory, config: Config) -> dict[Method, Lives]:
+    """The streams of all methods; those of earlier parts of the run from their files."""
+
+    def make(method: Method) -> dict[str, object]:
+        began, lives = time.monotonic(), lives_of(config, method)
+        if config.progress:
+            cleared = lives.cleared(lives.budget).mean()
+            seconds = time.monotonic() - began
+            log_once(f"{seconds:6.0f} s: {method}: {cleared:.2f} task sets cleared")
+        return lives._asdict()
+
+    pieces: dict[str, Method] = {f"streams/{method}": method for method in config.methods}
+    found = stored_pieces(run, pieces, make, functools.partial(read_lives, config))
+    return {method: found[name] for name, method in pieces.items()}
 
 
 def main(argv: list[str] | None = None) -> dict[Method, Lives]:
@@ -23,28 +52,5 @@ def main(argv: list[str] | None = None) -> dict[Method, Lives]:
 
     After a dry run there are none.
     """
-    config = parse(PRESETS, argv, prog="gpicljax run gradual_learning_online")
-    if config.dry_run:
-        log_once(
-            f"{config.seeds} streams of at most {config.budget:,} steps for each of "
-            f"{', '.join(config.methods)}"
-        )
-        return {}
-    enable_compilation_cache()
-    folder = config.runs_dir / "gradual_learning_online" / config.run_name
-    if config.overwrite and (folder / "summary.md").exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with failures_reported(LockedError, ValueError), contextlib.closing(exclusive(folder)):
-        new = not (folder / "summary.md").exists()
-        check_config(new, "name", str(folder), "a run that is new, another --name, or --overwrite")
-        found: dict[Method, Lives] = {}
-        for method in config.methods:
-            began = time.monotonic()
-            found[method] = lives_of(config, method)
-            if config.progress:
-                cleared = found[method].cleared(found[method].budget).mean()
-                seconds = time.monotonic() - began
-                log_once(f"{seconds:6.0f} s: {method}: {cleared:.2f} task sets cleared")
-        log_once(report(folder, config, found))
-    return found
+    outcome = run_experiment("gradual_learning_online", PRESETS, build, report, argv)
+    return {} if outcome is None else outcome.host_measured

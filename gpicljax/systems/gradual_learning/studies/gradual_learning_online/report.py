@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import numpy as np
 
 from gpicljax.evaluation.statistics import bootstrap_interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
-from gpicljax.runs.provenance import provenance
-from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.report import in_full
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import (
     DEEP,
-    Config,
     Method,
 )
-from gpicljax.systems.gradual_learning.studies.gradual_learning_online.lives import Lives
 
 NULL: Method = "suffix-predictor"
 
@@ -34,8 +28,9 @@ def _median(steps: np.ndarray) -> str:
     return f"{np.median(bounded):,.0f} [{low:,.0f}, {end}]{share}"
 
 
-def report(folder: Path, config: Config, lives: Mapping[Method, Lives]) -> str:
-    """Writes the tables and the numbers behind them; returns the tables."""
+def report(outcome: RunResult) -> Report:
+    """Returns the tables and the numbers behind them."""
+    config, lives = outcome.config, outcome.host_measured
     text = [
         f"# Learning online on byte streams, preset {config.preset}",
         "",
@@ -83,18 +78,5 @@ def report(folder: Path, config: Config, lives: Mapping[Method, Lives]) -> str:
         for place, name in enumerate(config.curriculum)
     ]
     text += [markdown_table(["task set", *lives], cells), ""]
-    origin = provenance()
-    commit = "none" if origin["git"] is None else origin["git"]["commit"]
-    modified = origin["git"] is not None and origin["git"]["modified"]
-    text += [
-        "## Where this comes from",
-        "",
-        "- versions: " + ", ".join(f"{name} {v}" for name, v in origin["versions"].items()),
-        f"- commit: {commit}{' (modified)' if modified else ''}",
-        f"- date: {origin['date']}",
-        f"- command: `{origin['command']}`",
-    ]
-    numbers = {method: found.finished.tolist() for method, found in lives.items()}
-    write_atomically(folder / "summary.md", "\n".join(text) + "\n")
-    write_atomically(folder / "summary.json", to_json_text({"finished": numbers, **origin}))
-    return "\n".join(text)
+    finished = {method: found.finished.tolist() for method, found in lives.items()}
+    return Report("\n".join(text), {"finished": finished})

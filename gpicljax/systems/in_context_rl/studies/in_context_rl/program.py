@@ -280,11 +280,10 @@ def build(config: Config) -> Program:
     """Nothing is trained here: `with_agents` has trained what was missing."""
     details = asked_in_words(config)
     loaded = loaded_agents(config)
-    folder = config.runs_dir / "in_context_rl" / config.run_name / "conversations"
     return Program(
         title=f"{len(config.agents)} trained agents, on {', '.join(tests_of(config))}",
         details=details,
-        host_measures=lambda: compared(config, folder, loaded),
+        host_measures=lambda run: compared(config, run.path / "conversations", loaded),
     )
 
 

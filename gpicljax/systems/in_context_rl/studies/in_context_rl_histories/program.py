@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import jax
 
 from gpicljax.checks import Count, Range
-from gpicljax.data.shards import ShardError, ShardReader
-from gpicljax.runs.distributed import log_once
-from gpicljax.runs.progress import announce, duration
-from gpicljax.runtime import RunConfig, check_config, enable_compilation_cache, parse
-from gpicljax.runtime.dry_run import compile_within_memory, timed
-from gpicljax.runtime.failures import failures_reported
-from gpicljax.systems.in_context_rl.data.histories import (
-    History,
-    collect_histories,
-    play_histories,
-)
+from gpicljax.data.collection import Collection
+from gpicljax.data.shards import ShardReader
+from gpicljax.runtime import Program, RunConfig, check_config, run_experiment
+from gpicljax.runtime.collecting import report_collection
+from gpicljax.systems.in_context_rl.data.histories import WHAT, History, play_histories
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import learning_source
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Family, tasks
 from gpicljax.wrappers.trial import Trial
@@ -39,6 +32,8 @@ class Config(RunConfig):
       histories_per_shard: How many are made and written at once.
     """
 
+    free: ClassVar[tuple[str, ...]] = ("preset", "name", "out", "histories")
+
     seeds: Count = 1
     out: Path | None = None
     family: Family = "dark-room"
@@ -52,10 +47,9 @@ class Config(RunConfig):
         check_config(self.seeds == 1, "seeds", self.seeds, "1, for --seed names the data")
         check_config(self.family != "mixture", "family", self.family, "a single one")
 
-    @property
-    def folder(self) -> Path:
-        """Where the histories go."""
-        return self.out or self.runs_dir / "in_context_rl_histories" / self.run_name
+    def run_folder(self, experiment: str) -> Path:
+        """The folder of the histories."""
+        return self.out or super().run_folder(experiment)
 
     @property
     def shards(self) -> int:
@@ -73,7 +67,7 @@ PRESETS = {
 }
 
 
-def build(config: Config) -> tuple[Any, dict[str, Any]]:
+def build(config: Config) -> tuple[Callable[[jax.Array], History], dict[str, Any]]:
     """The program that makes a shard from its key, and what the folder says of itself."""
     each = tasks(config.family, held_out=False)
     env = Trial(each.env, config.actions)
@@ -84,7 +78,7 @@ def build(config: Config) -> tuple[Any, dict[str, Any]]:
         return play_histories(key, env, env_params, agent, config.histories_per_shard)
 
     about = {
-        "what": "learning histories",
+        "what": WHAT,
         "family": config.family,
         "environment": each.env_id,
         "static": dict(each.static),
@@ -94,53 +88,29 @@ def build(config: Config) -> tuple[Any, dict[str, Any]]:
         "seed": config.seed,
         "histories_per_shard": config.histories_per_shard,
     }
-    return jax.jit(make), about
+    return make, about
 
 
-def dry_run(config: Config) -> None:
-    """Prints measured speed, and the projected time."""
+def program_of(config: Config) -> Program:
+    """The histories, shard by shard."""
     make, about = build(config)
-    key = jax.random.key(config.seed)
-    program, cost = compile_within_memory(make, "a shard of histories", key)
-    seconds = timed(program, key)
-    announce(
-        f"dry run of {config.run_name}",
-        {
-            "histories": f"{config.histories:,} of {about['algorithm']} on {config.family}",
-            "compilation": f"{cost.compile_s:.1f} s",
-            "projected time": duration(seconds * config.shards),
-        },
+    return Program(
+        title=f"{about['algorithm']} on {config.family}",
+        details={"histories": f"{config.histories:,} of {config.actions:,} actions"},
+        collection=Collection(
+            what="histories",
+            about=about,
+            kind="what",
+            make=make,
+            seed=config.seed,
+            shards=config.shards,
+            steps=config.histories_per_shard * config.actions,
+        ),
     )
 
 
 def main(argv: list[str] | None = None) -> ShardReader | None:
     """Collects; returns a reader of what there is (None after a dry run)."""
-    config = parse(PRESETS, argv, prog="gpicljax run in_context_rl_histories")
-    enable_compilation_cache()
-    if config.dry_run:
-        dry_run(config)
-        return None
-    folder, began = config.folder, time.monotonic()
-    make, about = build(config)
-    with failures_reported(ShardError):
-        if config.overwrite and folder.exists():
-            known = ShardReader(folder, skip_damaged=True).about.get("what") == about["what"]
-            check_config(known, "overwrite", str(folder), "a folder of learning histories")
-            shutil.rmtree(folder)
-        announce(
-            f"in_context_rl_histories {config.run_name}: {about['algorithm']} on {config.family}",
-            {"actions": f"{config.actions:,} of a history", "folder": str(folder)},
-        )
-
-        def report(done: int, total: int) -> None:
-            if config.progress:
-                log_once(f"{time.monotonic() - began:6.0f} s: {done} of {total} shards")
-
-        collect_histories(
-            folder, about, make, seed=config.seed, shards=config.shards, report=report
-        )
-        reader = ShardReader(folder)
-        size = sum(s for shard in reader.manifest.shards for s, _ in shard.files.values())
-        took = duration(time.monotonic() - began)
-        log_once(f"{len(reader):,} histories, {size / 1e6:,.1f} MB in {folder}; {took}")
-        return reader
+    experiment = "in_context_rl_histories"
+    outcome = run_experiment(experiment, PRESETS, program_of, report_collection, argv)
+    return None if outcome is None else outcome.host_measured

@@ -309,7 +309,7 @@ def build(config: Config) -> Program:
             }
             for name, each in tests.items()
         },
-        host_measures=lambda: {
+        host_measures=lambda run: {
             name: rules(each, config.actions, config.replicas, config.seed)
             for name, each in tests.items()
         },

@@ -208,7 +208,7 @@ def build(config: Config) -> Program:
         between=between,
         cells=cells_of(config, eyes, stored),
         measures=measures,
-        host_measures=rules.all,
+        host_measures=lambda run: rules.all(),
         key_metric="policy_loss",
         save=functools.partial(save, config, settings, learnt_on),
         sharding=sharding if config.train and len(config.tasks) == 1 else None,

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import tempfile
-import time
+import math
 from pathlib import Path
-from typing import Literal
-
-import jax
+from typing import ClassVar, Literal
 
 import gpicljax
 from gpicljax.checks import BelowOne, Count
-from gpicljax.data.shards import ShardError, ShardReader, ShardWriter
-from gpicljax.runs.distributed import log_once
-from gpicljax.runs.progress import Progress, announce, duration
-from gpicljax.runtime import RunConfig, check_config, enable_compilation_cache, parse
-from gpicljax.runtime.dry_run import compile_within_memory, timed
-from gpicljax.runtime.failures import failures_reported
-from gpicljax.systems.maze_world import data as maze_world
-from gpicljax.systems.maze_world.data import stored
-from gpicljax.systems.maze_world.data.demonstrations import Demonstration, MazeTrajectory
+from gpicljax.data.shards import ShardReader
+from gpicljax.runtime import Program, RunConfig, check_config, run_experiment
+from gpicljax.runtime.collecting import report_collection
+from gpicljax.systems.maze_world.data.demonstrations import Demonstration
+from gpicljax.systems.maze_world.data.stored import collection_of_episodes
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
 
@@ -43,6 +35,8 @@ class Config(RunConfig):
       demonstration: How they are made.
     """
 
+    free: ClassVar[tuple[str, ...]] = ("preset", "name", "out", "episodes")
+
     seeds: Count = 1
     out: Path | None = None
     size: Count = 15
@@ -62,10 +56,9 @@ class Config(RunConfig):
         check_config(len(self.densities) >= 1, "densities", self.densities, "at least one")
         build(self)
 
-    @property
-    def folder(self) -> Path:
-        """Where the data goes."""
-        return self.out or self.runs_dir / "maze_world_data" / self.run_name
+    def run_folder(self, experiment: str) -> Path:
+        """The folder of the data."""
+        return self.out or super().run_folder(experiment)
 
 
 PRESETS = {
@@ -94,87 +87,29 @@ def build(config: Config) -> tuple[MazeWorld, list[Params]]:
     return env, [env.make_params(density=density, **common) for density in config.densities]
 
 
-def dry_run(config: Config) -> None:
-    """Prints measured speed, and the projected hours and gigabytes."""
+def program_of(config: Config) -> Program:
+    """The episodes, shard by shard."""
     env, params = build(config)
-    batch = min(config.episodes_per_shard, 64)
-    short = dataclasses.replace(config.demonstration, length=min(config.demonstration.length, 1024))
-
-    def some(key: jax.Array) -> tuple[jax.Array, MazeTrajectory]:
-        return key, maze_world.sample_trajectories(key, env, params, batch, short)[0]
-
-    key = jax.random.key(config.seed)
-    make, cost = compile_within_memory(jax.jit(some), "a batch of episodes", key)
-    seconds = timed(make, key)
-    steps = batch * short.length
-    with tempfile.TemporaryDirectory() as folder, ShardWriter(folder) as writer:
-        writer.append(make(key)[1])
-        stored = sum(size for size, _ in writer.shards[0].files.values())
-    total = config.episodes * config.demonstration.length
-    announce(
-        f"dry run of {config.run_name}",
-        {
-            "episodes": f"{config.episodes:,} of {config.demonstration.length:,} steps",
-            "compilation": f"{cost.compile_s:.1f} s",
-            "speed": f"{steps / seconds:,.0f} steps/s",
-            "projected time": f"{total / steps * seconds / 3600:.2f} hours",
-            "projected size": f"{total / steps * stored / 1e9:.2f} GB "
-            f"({stored / steps:.2f} bytes per step; as frames {total * 49_152 / 1e12:.1f} TB)",
+    collection = collection_of_episodes(
+        config.seed,
+        env,
+        params,
+        episodes=config.episodes,
+        episodes_per_shard=config.episodes_per_shard,
+        settings=config.demonstration,
+    )
+    length, frames = config.demonstration.length, 3 * math.prod(env.resolution)
+    return Program(
+        title=f"{config.episodes:,} episodes of {length:,} steps",
+        details={
+            "mazes": f"{env.size} x {env.size}, {env.mode}, {env.actions}",
+            "size as frames": f"{config.episodes * length * frames / 1e12:.1f} TB",
         },
+        collection=collection,
     )
 
 
 def main(argv: list[str] | None = None) -> ShardReader | None:
     """Collects; returns a reader of what there is (None after a dry run)."""
-    config = parse(PRESETS, argv, prog="gpicljax run maze_world_data")
-    enable_compilation_cache()
-    if config.dry_run:
-        dry_run(config)
-        return None
-    folder = config.folder
-    env, params = build(config)
-    with failures_reported(ShardError):
-        if config.overwrite and folder.exists():
-            stored.from_metadata(ShardReader(folder, skip_damaged=True).about)  # nothing else
-            shutil.rmtree(folder)
-        announce(
-            f"maze_world_data {config.run_name}: {config.episodes:,} episodes of "
-            f"{config.demonstration.length:,} steps",
-            {
-                "mazes": f"{env.size} x {env.size}, {env.mode}, {env.actions}",
-                "folder": str(folder),
-            },
-        )
-        progress = Progress(-(-config.episodes // config.episodes_per_shard))
-        began, first = time.monotonic(), None
-        per_shard = config.episodes_per_shard * config.demonstration.length
-
-        def report(done: int, total: int) -> None:
-            nonlocal first, began
-            if first is None:
-                first = done
-                if done:
-                    log_once(f"{done} of {total} shards are there already")
-                return
-            seconds = time.monotonic() - began
-            left = seconds / (done - first) * (total - done)
-            if config.progress:
-                speed = per_shard * (done - first) / seconds
-                progress.update(done, metrics={}, observations_per_second=speed, seconds_left=left)
-
-        maze_world.collect_trajectories(
-            folder,
-            config.seed,
-            env,
-            params,
-            episodes=config.episodes,
-            episodes_per_shard=config.episodes_per_shard,
-            settings=config.demonstration,
-            report=report,
-        )
-        progress.close()
-        reader = ShardReader(folder)
-        size = sum(s for shard in reader.manifest.shards for s, _ in shard.files.values())
-        took = duration(time.monotonic() - began)
-        log_once(f"{len(reader):,} episodes, {size / 1e6:,.1f} MB in {folder}; {took}")
-        return reader
+    outcome = run_experiment("maze_world_data", PRESETS, program_of, report_collection, argv)
+    return None if outcome is None else outcome.host_measured

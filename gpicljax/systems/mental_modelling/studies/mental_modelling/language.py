@@ -79,7 +79,7 @@ def told(
     Queries that it was not asked any more, or has no reply to, are left out.
     """
     some = pick_queries(queries, config.asked, config.seed)
-    run = config.runs_dir / "mental_modelling" / config.run_name / "replies"
+    run = config.run_folder("mental_modelling") / "replies"
     for prompt in config.llm.prompts:
         if ledger.exhausted:
             return

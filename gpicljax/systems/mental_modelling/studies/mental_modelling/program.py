@@ -16,6 +16,7 @@ import numpy as np
 from gpicljax.evaluation.records import ICLRecord, icl_record
 from gpicljax.llm.budget import Ledger
 from gpicljax.runs.distributed import log_once
+from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime import Program, RunResult, named_key, run_experiment
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, take_episodes
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
@@ -62,7 +63,7 @@ def build(config: Config) -> Program:
     if config.llm.asks:
         details = {"language model": asked_in_words(config, tasks, cells_of(config, tasks))}
 
-    def measured() -> dict[str, Any]:
+    def measured(run: RunDirectory) -> dict[str, Any]:
         rows: list[Row] = []
         compared: list[Comparison] = []
         records: list[ICLRecord] = []

@@ -121,10 +121,12 @@ def _config_of(run: Path) -> Config:
     """The configuration of a run that asked a language model."""
     path = run / "config.json"
     try:
-        config = from_json(Config, read_json(path))
+        stored = read_json(path)
+        stored.pop("experiment", None)
+        config = from_json(Config, stored)
     except OSError as error:
         raise SavedError(f"{path} cannot be read ({error.strerror or error})") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise SavedError(f"{path} is damaged, or of another study ({error})") from error
     check(config.llm.asks, "run", str(run), "a run that asked a language model (--llm.endpoint)")
     return config

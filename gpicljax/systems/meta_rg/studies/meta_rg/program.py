@@ -122,7 +122,7 @@ def build(config: Config) -> Program:
             for cell in config.game.cells
         },
         measures=measures,
-        host_measures=lambda: calibrate(config),
+        host_measures=lambda run: calibrate(config),
         probe=probe,
         key_metric="query_accuracy",
         save=lambda folder, env_params, **about: save_agent(

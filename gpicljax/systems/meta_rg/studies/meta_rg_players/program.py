@@ -199,7 +199,7 @@ def build(config: Config) -> Program:
         between=between,
         cells=cells,
         measures=measures,
-        host_measures=lambda: calibrate(config),
+        host_measures=lambda run: calibrate(config),
         probe=Probe(Measure(games, (CHANNELS.index("episode"), 0.0)), probed),
         key_metric="query_accuracy",
         more=env,

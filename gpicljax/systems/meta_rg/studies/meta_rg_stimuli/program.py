@@ -13,6 +13,7 @@ import gpicljax
 from gpicljax.checks import Count, Natural, Range
 from gpicljax.evaluation.statistics import mean_interval
 from gpicljax.evaluation.tables import markdown_table
+from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime import (
     Program,
     Report,
@@ -100,7 +101,7 @@ def measure(config: Config, row: Row) -> dict[str, np.ndarray]:
 def build(config: Config) -> Program:
     """Nothing is trained: what is measured needs no agent."""
 
-    def measured() -> dict[Row, dict[str, np.ndarray]]:
+    def measured(run: RunDirectory) -> dict[Row, dict[str, np.ndarray]]:
         kinds = [
             (stimulus, samples, rows)
             for stimulus in config.stimuli

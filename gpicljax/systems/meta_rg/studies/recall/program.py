@@ -94,7 +94,7 @@ def build(config: Config) -> Program:
         observations=trainer.observations,
         cells={"": env_params},
         measures={name: Measure(games, how, groups) for name, how in CONDITIONS.items()},
-        host_measures=lambda: calibrate(config, env_params),
+        host_measures=lambda run: calibrate(config, env_params),
         probe=Probe(Measure(games, CONDITIONS["greedy"]), accuracy),
         key_metric="second_shot",
         save=lambda folder, cell, **about: save_agent(

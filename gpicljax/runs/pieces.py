@@ -61,11 +61,11 @@ def stored_pieces(
             found[name] = _stored(run, name, functools.partial(read, piece))
     for name in [name for name in pieces if name not in found]:
         content = json.loads(to_json_text(make(pieces[name])))
+        found[name] = read(pieces[name], content)
         file = run.path / f"{name}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         about = {"piece": name, "config": to_json(run.config)}
         write_checked_json(file, {**about, "content": content})
-        found[name] = read(pieces[name], content)
     return {name: found[name] for name in pieces}
 
 

@@ -1,5 +1,7 @@
 """Learning histories: what is stored is what was lived, and it is imitated as it was."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 from gpicljax.data.shards import ShardReader, ShardWriter
 from gpicljax.systems.in_context_rl.data.histories import (
+    History,
     Position,
     StoredHistories,
     load_histories,
@@ -114,3 +117,77 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
         writer.append({"reward": np.zeros((2, 5))})
     with pytest.raises(ValueError, match="histories: got .*; accepted: a folder of in_context_rl"):
         load_histories(tmp_path)
+
+
+N, T = 3, 6
+ZEROS = np.zeros((N, T), np.int32)
+WHOLE = History(ZEROS, ZEROS, ZEROS, ZEROS.astype(np.float32), ZEROS > 0, ZEROS > 0, ZEROS)
+ABOUT = {"what": "learning histories", "family": "dark-room", "environment": "DarkRoom-v0"}
+ABOUT |= {"static": {}, "params": {}, "actions": T, "seed": 0, "histories_per_shard": N}
+
+
+def stored(folder, about=ABOUT, **arrays):
+    with ShardWriter(folder, about) as writer:
+        writer.append(WHOLE._replace(**arrays))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("action", ZEROS + 99, "action: got int32.3, 6.; accepted: within 0 .. 4"),
+        ("action", ZEROS - 1, "action: got"),
+        ("action", ZEROS + 0.5, "action: got float64"),
+        ("action", np.full((N, T), 2**40), "action: got int64"),
+        ("action", ZEROS[:, :4], "action: got"),
+        ("action", ZEROS[:, 0], "action: got"),
+        ("now", ZEROS + 10**6, "now: got int32.3, 6.; accepted: within 0 .. 80"),
+        ("reached", ZEROS - 1, "reached: got"),
+        ("reward", np.full((N, T), np.nan, np.float32), "reward: got .* finite"),
+        ("reward", ZEROS, "reward: got int32"),
+        ("terminated", ZEROS, "terminated: got int32"),
+        ("truncated", np.zeros((N, T, 2), bool), "truncated: got"),
+    ],
+)
+def test_histories_that_cannot_have_happened_are_refused(name, value, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        load_histories(stored(tmp_path / "odd", **{name: value}))
+
+
+def test_histories_are_compared_with_the_environment_that_they_name(tmp_path):
+    assert load_histories(stored(tmp_path / "whole"))[0].action.shape == (N, T)
+    for env_id in ("os:getcwd", "Pendulum-v1", None):
+        odd = stored(tmp_path / str(env_id), ABOUT | {"environment": env_id})
+        with pytest.raises(ValueError, match=f"environment: got {env_id!r}"):
+            load_histories(odd)
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_a_shard_that_does_not_fit_is_refused_before_anything_is_deleted(
+    more, folder, capsys, monkeypatch
+):
+    monkeypatch.setattr("gpicljax.runtime.dry_run.free_bytes", lambda tree: 1)
+    with pytest.raises(SystemExit, match="1"):
+        in_context_rl_histories.main([*SMALL, f"--out={folder}", "--overwrite", *more])
+    error = capsys.readouterr().err
+    assert error.startswith("error: a shard of histories needs") and error.count("\n") == 1
+    assert len(ShardReader(folder)) == 6
+    # Nothing is compiled where all is there.
+    if not more:
+        assert len(in_context_rl_histories.main([*SMALL, f"--out={folder}"])) == 6
+
+
+def test_overwriting_deletes_only_histories_that_nobody_holds(tmp_path, capsys):
+    held, other = tmp_path / "held", stored(tmp_path / "other", ABOUT | {"what": "lives"})
+    (tmp_path / "link").symlink_to(stored(tmp_path / "mine"))
+    with ShardWriter(held, ABOUT) as writer:
+        writer.append(WHOLE)
+        for place, words in (
+            (held, f"in use by another process (number {os.getpid()})"),
+            (other, "what: got 'lives'; accepted: learning histories"),
+            (tmp_path / "link", "which is a link"),
+        ):
+            with pytest.raises(SystemExit, match="1"):
+                in_context_rl_histories.main([*SMALL, f"--out={place}", "--overwrite"])
+            error = capsys.readouterr().err
+            assert words in error and error.count("\n") == 1 and len(ShardReader(place)) == N

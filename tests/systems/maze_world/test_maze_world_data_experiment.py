@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gpicljax.data.shards import ShardReader, ShardWriter
+from gpicljax.storage.lock import exclusive
 from gpicljax.systems.maze_world.data import stored
 from gpicljax.systems.maze_world.data.demonstrations import MazeTrajectory
 from gpicljax.systems.maze_world.studies.maze_world_data import program as maze_world_data
@@ -53,6 +55,36 @@ def test_overwrites_nothing_else(canned, tmp_path, capsys):
         maze_world_data.main([*TINY, f"--out={tmp_path}", "--overwrite"])
     assert "no store" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").exists()
+    assert [*tmp_path.iterdir()] == [tmp_path / "thesis.txt"]
+
+
+def test_overwrites_no_data_that_is_held_linked_or_of_another_kind(canned, tmp_path, capsys):
+    mazes, other = tmp_path / "mazes", tmp_path / "other"
+    maze_world_data.main([*TINY, f"--out={mazes}"])
+    (tmp_path / "link").symlink_to(mazes)
+    with ShardWriter(other, {"what": "learning histories"}) as writer:
+        writer.append({"reward": np.zeros((2, 3))})
+    capsys.readouterr()
+    for place, held, words in (
+        (mazes, mazes, "in use by another process"),
+        (tmp_path / "link", other, "which is a link"),
+        (other, mazes, "environment: got None"),
+    ):
+        lock = exclusive(held)
+        with pytest.raises(SystemExit, match="1"):
+            maze_world_data.main([*TINY, f"--out={place}", "--overwrite"])
+        lock.close()
+        error = capsys.readouterr().err
+        assert words in error and error.count("\n") == 1
+    assert len(ShardReader(mazes)) == 12 and len(ShardReader(other)) == 2
+
+
+def test_a_shard_that_does_not_fit_is_refused_before_it_is_begun(canned, tmp_path, monkeypatch):
+    monkeypatch.setattr("gpicljax.runtime.dry_run.free_bytes", lambda tree: 1)
+    for more in ([], ["--dry-run"]):
+        with pytest.raises(SystemExit, match="1"):
+            maze_world_data.main([*TINY, f"--out={tmp_path / 'mazes'}", *more])
+        assert not [*tmp_path.rglob("shard-*")]
 
 
 @pytest.mark.slow

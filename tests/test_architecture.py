@@ -159,6 +159,62 @@ def test_every_study_has_a_script_and_a_summary():
         assert study_summary(name).endswith((".", "?")), name
 
 
+# Ways to make, open, read, write and delete files and folders; `storage` and `runs` have them all.
+OPENING = {"open", "fdopen", "mkdir", "makedirs", "mkdtemp", "mkstemp", "touch"}
+READING = {"read_text", "read_bytes", "load", "loads", "loadtxt", "fromfile", "memmap"}
+WRITING = {"write_text", "write_bytes", "dump", "save", "savez", "savez_compressed", "tofile"}
+MOVING = {"rename", "renames", "move", "copy", "copyfile", "copytree", "symlink_to", "hardlink_to"}
+DELETING = {"rmtree", "unlink", "remove", "removedirs", "rmdir"}
+DOORS = OPENING | READING | WRITING | MOVING | DELETING
+# Of these modules; the same words are also methods of other things.
+MODULES = {"os", "io", "json", "np", "numpy", "pickle", "shutil", "tempfile", "tomllib"}
+PATHS = {"open", "mkdir", "touch", "read_text", "read_bytes", "write_text", "write_bytes"}
+PATHS |= {"unlink", "rmdir", "rename", "symlink_to", "hardlink_to"}
+STUDY_MODULES = [
+    name for name in INNER if part_of(name) == "studies" or name.split(".")[3:4] == ["studies"]
+]
+
+
+def doors_of(tree):
+    """Calls that open, make or delete files and folders by other ways than the shared ones."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in MODULES | {"pathlib"}:
+            yield from (alias.name for alias in node.names if alias.name in DOORS)
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        if isinstance(called, ast.Name) and called.id in {"open", "exclusive", "ShardWriter"}:
+            yield f"{called.id}, line {node.lineno}"
+        if isinstance(called, ast.Attribute):
+            of_module = isinstance(called.value, ast.Name) and called.value.id in MODULES
+            if called.attr in (DOORS if of_module else PATHS):
+                yield f"{ast.unparse(called)}, line {node.lineno}"
+
+
+@pytest.mark.parametrize("name", STUDY_MODULES)
+def test_no_study_has_a_door_of_its_own(name):
+    """Runs are opened by the driver; files are read and written through `storage`."""
+    assert not list(doors_of(TREES[name]))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "shutil.rmtree(folder)",
+        "folder.mkdir()",
+        "path.read_text()",
+        "(folder / name).write_text(text)",
+        "open(path)",
+        "np.load(path)",
+        "os.remove(path)",
+        "exclusive(folder)",
+        "from shutil import rmtree",
+    ],
+)
+def test_doors_are_found(line):
+    assert list(doors_of(ast.parse(line)))
+
+
 def test_no_module_changes_where_python_imports_from():
     here = PACKAGE.parent
     for folder in ("gpicljax", "experiments", "benchmarks", "tests"):

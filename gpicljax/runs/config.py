@@ -128,7 +128,7 @@ class RunConfig:
         return self.default_name() if self.name is None else self.name
 
     def run_folder(self, experiment: str) -> Path:
-        """The run's folder; experiments whose results a user may put elsewhere override this."""
+        """The run's folder."""
         return self.runs_dir / experiment / self.run_name
 
     def chunks(self, observations_per_update: int) -> tuple[int, int]:
@@ -161,6 +161,25 @@ class RunConfig:
         above = next(path for path in (self.runs_dir, *self.runs_dir.parents) if path.exists())
         accepted = f"a folder, or where one can be made; {above} is none"
         check_config(above.is_dir(), "runs_dir", str(self.runs_dir), accepted)
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig(RunConfig):
+    """What every study that makes data can be told besides.
+
+    Attributes:
+      out: Folder to write to; by default the run's.
+
+    Example:
+      >>> DataConfig(out=Path("mazes")).run_folder("maze_world_data").name
+      'mazes'
+    """
+
+    out: Path | None = None
+
+    def run_folder(self, experiment: str) -> Path:
+        """The folder of the data."""
+        return self.out or super().run_folder(experiment)
 
 
 @dataclasses.dataclass(frozen=True)

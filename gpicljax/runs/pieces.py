@@ -17,6 +17,7 @@ from gpicljax.runs.config_json import describe_difference, to_json
 from gpicljax.runs.run_directory import IRRELEVANT, RunDirectory, RunError
 from gpicljax.storage.atomic import to_json_text
 from gpicljax.storage.checked_json import read_checked_json, write_checked_json
+from gpicljax.storage.folders import with_folder
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -62,9 +63,8 @@ def stored_pieces(
     for name in [name for name in pieces if name not in found]:
         content = json.loads(to_json_text(make(pieces[name])))
         found[name] = read(pieces[name], content)
-        file = run.path / f"{name}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
         about = {"piece": name, "config": to_json(run.config)}
+        file = with_folder(run.path / f"{name}.json")
         write_checked_json(file, {**about, "content": content})
     return {name: found[name] for name in pieces}
 

@@ -18,7 +18,7 @@ from typing import Any
 from gpicljax.checks import unknown
 from gpicljax.data.shard_files import ShardError
 from gpicljax.evaluation.records import ICLRecord
-from gpicljax.runs.config import RunConfig, validate
+from gpicljax.runs.config import DataConfig, RunConfig, validate
 from gpicljax.runs.config_json import describe_difference, to_json
 from gpicljax.runs.distributed import all_agree, exchange, is_main, on_main
 from gpicljax.runs.metrics import NOT_FINITE, in_words, not_finite_since, read_metrics
@@ -186,16 +186,16 @@ def open_run(
             none = f"the name of a run in {path.parent}, where there is none; --requeue starts one"
             raise RunError(unknown("--resume", config.run_name, known or [none]))
         if config.overwrite and not is_locked(path):  # whose lock would be left in it
-            _check_is_run(path, experiment, recognise)
+            _check_is_run(path, experiment, config, recognise)
         path.mkdir(parents=True, exist_ok=True)
         try:
             locks.append(exclusive(path))
         except LockedError as error:
             raise RunLockedError(
-                f"the run {error}; wait for it, stop it, or choose another --name"
+                f"the run {error}; wait for it, stop it, or choose another {_flag(config)}"
             ) from error
         if config.overwrite:
-            _check_is_run(path, experiment, recognise)
+            _check_is_run(path, experiment, config, recognise)
         elif _entries(path):
             _check_goes_on(path, config)
         before()
@@ -228,7 +228,7 @@ def _entries(path: Path) -> list[Path]:
 
 
 def _check_is_run(
-    path: Path, experiment: str, recognise: Callable[[Path], Any] | None = None
+    path: Path, experiment: str, config: RunConfig, recognise: Callable[[Path], Any] | None
 ) -> None:
     """Refuses to delete what is no run of this experiment.
 
@@ -238,7 +238,7 @@ def _check_is_run(
     """
     delete = f"--overwrite does not delete {path}"
     if path.is_symlink():
-        raise RunError(f"{delete}, which is a link; --name NAME starts another run")
+        raise RunError(f"{delete}, which is a link; choose another {_flag(config)}")
     if not _entries(path):
         return
     config_file = path / ("config.json" if (path / "config.json").exists() else _DELETED)
@@ -259,7 +259,7 @@ def _check_is_run(
     except (OSError, ValueError):
         pass
     known = f"which is no run of {experiment}: {reason}"
-    raise RunError(f"{delete}, {known}; delete it yourself, or --name NAME starts another run")
+    raise RunError(f"{delete}, {known}; delete it yourself, or choose another {_flag(config)}")
 
 
 def _check_goes_on(path: Path, config: RunConfig) -> None:
@@ -267,7 +267,7 @@ def _check_goes_on(path: Path, config: RunConfig) -> None:
     if not (config.resume or config.requeue or config.free is not None):
         raise RunExistsError(
             f"the run {path} exists already; --resume continues it, --overwrite "
-            "deletes it and starts again, --name NAME keeps both"
+            f"deletes it and starts again, another {_flag(config)} keeps both"
         )
     config_file = path / "config.json"
     if config.free is not None and not config_file.exists() and not (path / _DELETED).exists():
@@ -279,15 +279,20 @@ def _check_goes_on(path: Path, config: RunConfig) -> None:
     except (OSError, ValueError) as error:
         raise RunError(
             f"cannot resume {path}: {config_file} is missing or damaged ({error}); "
-            "--name NAME starts another run"
+            f"another {_flag(config)} starts anew"
         ) from error
     ignore = (*IRRELEVANT, *(config.free or ()))
     if differences := describe_difference(stored, _to_stored(config), ignore=ignore):
         lines = "".join(f"\n  {line}" for line in differences)
         raise ConfigMismatchError(
-            f"cannot resume {path}, which was made with another configuration; another --name "
-            f"keeps both, --overwrite deletes it (stored -> given):{lines}"
+            f"cannot resume {path}, which was made with another configuration; choose another "
+            f"{_flag(config)}, or --overwrite deletes it (stored -> given):{lines}"
         )
+
+
+def _flag(config: RunConfig) -> str:
+    """The flag that names the run's folder."""
+    return "--out" if isinstance(config, DataConfig) and config.out else "--name"
 
 
 def _to_stored(config: RunConfig) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpicljax.checks import unknown
+from gpicljax.storage.reading import read_bytes
 
 _SYSTEMS = {
     "meta_rg": (
@@ -80,7 +81,7 @@ def study_summary(name: str) -> str:
       'Trains one agent per seed on any registered environment, evaluates, saves and films it.'
     """
     root = Path(__file__).parents[1].joinpath(*STUDIES[name].split(".")[1:])
-    docstring = ast.get_docstring(ast.parse((root / "__init__.py").read_text(encoding="utf-8")))
+    docstring = ast.get_docstring(ast.parse(read_bytes(root / "__init__.py")))
     return (docstring or "").partition("\n")[0]
 
 

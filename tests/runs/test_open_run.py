@@ -4,12 +4,12 @@ import dataclasses
 import errno
 import json
 import os
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from gpicljax.runs import run_directory
+from gpicljax.runs.config import DataConfig
 from gpicljax.runs.run_directory import (
     ConfigMismatchError,
     RunError,
@@ -52,15 +52,10 @@ def test_what_another_process_holds_is_not_deleted(files, tmp_path):
 
 
 @dataclasses.dataclass(frozen=True)
-class Growing(RunConfig):
-    """More seeds extend its runs, which lie where a user says."""
+class Growing(DataConfig):
+    """More seeds extend its runs."""
 
     free: ClassVar[tuple[str, ...]] = ("seeds",)
-
-    out: Path | None = None
-
-    def run_folder(self, experiment):
-        return self.out or super().run_folder(experiment)
 
 
 def test_a_run_that_may_grow_goes_on_and_nothing_else_changes(tmp_path):

@@ -15,6 +15,7 @@ from gpicljax.evaluation.statistics import Interval, mean_interval
 from gpicljax.evaluation.tables import markdown_table
 from gpicljax.runtime import Report, RunResult
 from gpicljax.storage.atomic import write_atomically
+from gpicljax.storage.folders import with_folder
 from gpicljax.systems.in_context_rl.measures import (
     earned,
     measure_trials,
@@ -183,7 +184,6 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
     told = {}
     for where, agents in tests.items():
         place = folder / where
-        place.mkdir(parents=True, exist_ok=True)
         shown = {name.strip("*"): seeds[0] for name, seeds in agents.items()}
         steps = {name: np.asarray(t.trials.rewards, np.float64) for name, t in shown.items()}
         bins = min(BINS, next(iter(steps.values())).shape[1])
@@ -195,7 +195,7 @@ def draw(folder: Path, tests: Tests, learners: Mapping[str, str]) -> dict[str, s
             told[where] = "; ".join(f"{n} {v} {i}".strip() for n, v, i in profile.rows())
             page = trial_page(where, learner, shown[learner], shown["oracle"].means)
             if page is not None:
-                write_atomically(place / "trial.html", page.encode())
+                write_atomically(with_folder(place / "trial.html"), page.encode())
         rolling = {name: icl_curve(x, bins=bins) for name, x in steps.items()}
         so_far = {name: icl_curve(np.cumsum(x, axis=1)) for name, x in steps.items()}
         curves_by_episode = {name: _by_episode(tested) for name, tested in shown.items()}

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import ClassVar
 
 from gpicljax.checks import Count
 from gpicljax.llm.chat import Message, Usage, usage_of
 from gpicljax.llm.options import LanguageModelOptions
 from gpicljax.llm.prompts import explanation_of
-from gpicljax.runs.config import as_config_error, exit_with_error
 from gpicljax.runs.distributed import log_once
-from gpicljax.runtime import RunConfig, check_config, parse
+from gpicljax.runs.run_directory import RunDirectory
+from gpicljax.runtime import Program, RunConfig, check_config, run_experiment
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.spaces import Discrete
-from gpicljax.storage import SavedError
-from gpicljax.storage.lock import LockedError
 from gpicljax.systems.in_context_rl.prompts.bias import (
     AnswerBias,
     answer_bias,
@@ -43,6 +42,8 @@ class Config(RunConfig):
       repeats: Answers of each variant.
       llm: The language model.
     """
+
+    free: ClassVar[tuple[str, ...]] = ("preset", "tests", "repeats", "llm.prompts")
 
     seeds: Count = 1
     tests: tuple[Test, ...] = ("two-arms", "ten-arms", "4x4", "CliffWalking")
@@ -90,43 +91,52 @@ def expected_usage(config: Config) -> Usage:
     return total
 
 
+def asked(run: RunDirectory, config: Config) -> tuple[dict[tuple[str, str], AnswerBias], str]:
+    """The answers by tasks and prompt, and what they have cost; replies are stored as they come."""
+    ledger = config.llm.ledger(log_once if config.progress else None)
+    found: dict[tuple[str, str], AnswerBias] = {}
+    for where, prompt, space, questions in _cells(config):
+        if ledger.exhausted:
+            break
+        answers = ask_first_questions(
+            questions,
+            space,
+            config.llm.client(schema_of(TESTS[where], prompt)),
+            run.path / "conversations" / f"{where}-{prompt}",
+            PROMPTS[prompt],
+            repeats=config.repeats,
+            budget=ledger,
+            max_tokens=config.llm.max_tokens,
+            at_once=config.llm.threads,
+            seed=config.seed,
+        )
+        if answers is None:
+            log_once(f"{where}, {prompt}: not all answers are there; the same command goes on")
+            continue
+        found[where, prompt] = answer_bias(answers)
+        log_once(f"{where}, {prompt}: done")
+    return found, config.llm.spent(ledger)
+
+
+def build(config: Config) -> Program:
+    """Nothing is trained: a language model is asked."""
+    words = config.llm.name
+    if config.dry_run:
+        words = config.llm.expected(expected_usage(config))
+    else:
+        config.llm.check(schema_of(TESTS[config.tests[0]], config.llm.prompts[0]))
+    return Program(
+        title=f"first questions of {', '.join(config.tests)}",
+        details={"language model": words},
+        host_measures=lambda run: asked(run, config),
+    )
+
+
 def main(argv: list[str] | None = None) -> dict[tuple[str, str], AnswerBias]:
     """Asks, and prints and writes the table; returns it by tasks and prompt.
 
     After a dry run there is none.
     """
-    config = parse(PRESETS, argv, prog="gpicljax run in_context_rl_bias")
-    if config.dry_run:
-        log_once(f"language model: {config.llm.expected(expected_usage(config))}")
-        return {}
-    try:
-        config.llm.check(schema_of(TESTS[config.tests[0]], config.llm.prompts[0]))
-    except ValueError as error:
-        exit_with_error(as_config_error(error, config))
-    folder = config.runs_dir / "in_context_rl_bias" / config.run_name
-    ledger = config.llm.ledger(log_once if config.progress else None)
-    found: dict[tuple[str, str], AnswerBias] = {}
-    with failures_reported(SavedError, LockedError, ValueError):
-        for where, prompt, space, questions in _cells(config):
-            if ledger.exhausted:
-                break
-            answers = ask_first_questions(
-                questions,
-                space,
-                config.llm.client(schema_of(TESTS[where], prompt)),
-                folder / "conversations" / f"{where}-{prompt}",
-                PROMPTS[prompt],
-                repeats=config.repeats,
-                budget=ledger,
-                max_tokens=config.llm.max_tokens,
-                at_once=config.llm.threads,
-                seed=config.seed,
-            )
-            if answers is None:
-                log_once(f"{where}, {prompt}: not all answers are there; the same command goes on")
-                continue
-            found[where, prompt] = answer_bias(answers)
-            log_once(f"{where}, {prompt}: done")
-        spent = config.llm.spent(ledger)
-        log_once(report(folder, config.llm.name, config.repeats, found, spent))
-    return found
+    with failures_reported(ValueError):
+        outcome = run_experiment("in_context_rl_bias", PRESETS, build, report, argv)
+    return {} if outcome is None else outcome.host_measured[0]

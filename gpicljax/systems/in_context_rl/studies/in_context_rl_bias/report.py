@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 
 from gpicljax.evaluation.statistics import Interval
 from gpicljax.evaluation.tables import markdown_table
-from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.in_context_rl.prompts.bias import AnswerBias
 from gpicljax.systems.in_context_rl.studies.in_context_rl.report import cell
 
@@ -23,14 +22,11 @@ LEGEND = (
 )
 
 
-def report(
-    folder: Path,
-    model: str,
-    repeats: int,
-    found: Mapping[tuple[str, str], AnswerBias],
-    spent: str,
-) -> str:
-    """Writes the table, its numbers and what it has cost; returns the table."""
+def report(outcome: RunResult) -> Report:
+    """Returns the table with what it has cost, and its numbers."""
+    model, repeats = outcome.config.llm.name, outcome.config.repeats
+    found: Mapping[tuple[str, str], AnswerBias]
+    found, spent = outcome.host_measured
     names = "tasks", "prompt", "echo", "label", "label, no example", "favourite", "first - last"
     lines = [
         f"# {model}: what first answers follow",
@@ -59,7 +55,4 @@ def report(
         }
         for (where, prompt), bias in found.items()
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "summary.md", text + "\n")
-    write_atomically(folder / "summary.json", to_json_text({"model": model, "bias": results}))
-    return text
+    return Report(text, {"model": model, "bias": results})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import jax
@@ -12,7 +11,8 @@ import jax
 from gpicljax.checks import Count, Range
 from gpicljax.data.collection import Collection
 from gpicljax.data.shards import ShardReader
-from gpicljax.runtime import Program, RunConfig, check_config, run_experiment
+from gpicljax.runs.config import DataConfig
+from gpicljax.runtime import Program, check_config, run_experiment
 from gpicljax.runtime.collecting import report_collection
 from gpicljax.systems.in_context_rl.data.histories import WHAT, History, play_histories
 from gpicljax.systems.in_context_rl.studies.in_context_rl.playing import learning_source
@@ -21,11 +21,10 @@ from gpicljax.wrappers.trial import Trial
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(RunConfig):
+class Config(DataConfig):
     """Collects histories of agents as they learn.
 
     Attributes:
-      out: Folder to write to; by default `runs/in_context_rl_histories/<name>`.
       family: Tasks; those that are held out for tests are never among them.
       actions: Actions of a history.
       histories: How many there are to be.
@@ -35,7 +34,6 @@ class Config(RunConfig):
     free: ClassVar[tuple[str, ...]] = ("preset", "name", "out", "histories")
 
     seeds: Count = 1
-    out: Path | None = None
     family: Family = "dark-room"
     actions: Annotated[int, Range(2)] = 1_000
     histories: Count = 2_048
@@ -46,10 +44,6 @@ class Config(RunConfig):
         super().validate()
         check_config(self.seeds == 1, "seeds", self.seeds, "1, for --seed names the data")
         check_config(self.family != "mixture", "family", self.family, "a single one")
-
-    def run_folder(self, experiment: str) -> Path:
-        """The folder of the histories."""
-        return self.out or super().run_folder(experiment)
 
     @property
     def shards(self) -> int:

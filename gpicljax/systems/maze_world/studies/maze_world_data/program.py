@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import gpicljax
 from gpicljax.checks import BelowOne, Count
 from gpicljax.data.shards import ShardReader
-from gpicljax.runtime import Program, RunConfig, check_config, run_experiment
+from gpicljax.runs.config import DataConfig
+from gpicljax.runtime import Program, check_config, run_experiment
 from gpicljax.runtime.collecting import report_collection
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration
 from gpicljax.systems.maze_world.data.stored import collection_of_episodes
@@ -19,11 +19,10 @@ from gpicljax.systems.maze_world.env.types import Params
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(RunConfig):
+class Config(DataConfig):
     """Collects demonstrations of privileged agents.
 
     Attributes:
-      out: Folder to write to; by default `runs/maze_world_data/<name>`.
       size: Cells of a maze's side.
       mode: What there is to do.
       actions: What the agents can do.
@@ -38,7 +37,6 @@ class Config(RunConfig):
     free: ClassVar[tuple[str, ...]] = ("preset", "name", "out", "episodes")
 
     seeds: Count = 1
-    out: Path | None = None
     size: Count = 15
     mode: Literal["navigation", "survival"] = "navigation"
     actions: Literal["discrete", "continuous", "moves"] = "discrete"
@@ -55,10 +53,6 @@ class Config(RunConfig):
         check_config(self.seeds == 1, "seeds", self.seeds, "1, for --seed names the data")
         check_config(len(self.densities) >= 1, "densities", self.densities, "at least one")
         build(self)
-
-    def run_folder(self, experiment: str) -> Path:
-        """The folder of the data."""
-        return self.out or super().run_folder(experiment)
 
 
 PRESETS = {

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,15 +29,23 @@ from gpicljax.envs.fetch.experts import Script, script
 from gpicljax.interface import Agent
 from gpicljax.runs import load_agent, save_agent
 from gpicljax.runs.distributed import log_once
-from gpicljax.runs.progress import announce
 from gpicljax.runs.provenance import provenance
-from gpicljax.runtime import Program, enable_compilation_cache, make_mesh, named_key, parse
+from gpicljax.runtime import (
+    Program,
+    Report,
+    RunResult,
+    make_mesh,
+    named_key,
+    parse,
+    run_config,
+)
+from gpicljax.runtime.dry_run import compile_within_memory
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.mesh import devices_for
 from gpicljax.runtime.replicas import Replicas
 from gpicljax.runtime.training import start_training
 from gpicljax.storage import SavedError
-from gpicljax.storage.atomic import write_atomically
+from gpicljax.storage.reading import read_json
 from gpicljax.studies.train_agent import program as train_agent
 from gpicljax.studies.train_agent.config import SETTINGS
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes
@@ -70,39 +77,51 @@ def _arm(observations: Any, actions: ArrayTree) -> str | None:
 agents.register_algorithm(agents.algorithm_from_agent(FETCH_SCRIPT, _script, _arm, Script))
 
 
-def collect(argv: Sequence[str] | None = None) -> Path:
-    """Collects; returns the folder."""
+def collect(argv: Sequence[str] | None = None) -> Path | None:
+    """Collects; returns the folder, None after a dry run."""
     config = parse(COLLECT, argv, prog="gpicljax run mental_modelling collect")
-    enable_compilation_cache()
-    with failures_reported(SavedError, ValueError, ModuleNotFoundError):
-        folder = config.folder
-        _claim(folder, config)
-        if config.agents:
-            _loaded(config, folder)
-            return folder
-        announce(
-            f"mental_modelling collect {config.run_name}",
-            {"tasks": ", ".join(config.tasks), "folder": str(folder)},
-        )
-        for name in config.tasks:
-            for kind in TASKS[name].kinds:
-                if not config.kinds or kind in config.kinds:
-                    _kind(config, folder, name, kind)
-    return folder
+    with failures_reported(ValueError, ModuleNotFoundError):
+        outcome = run_config("mental_modelling_data", config, build, report)
+    return None if outcome is None else outcome.run.path
 
 
-def _claim(folder: Path, config: CollectConfig) -> None:
-    """Refuses a folder that was collected otherwise."""
+def build(config: CollectConfig) -> Program:
+    """Agents are trained, or loaded, and their episodes written kind by kind."""
+    return Program(
+        title=f"episodes of agents in {', '.join(config.tasks)}",
+        host_measures=lambda run: collect_episodes(config, run.path),
+    )
+
+
+def report(outcome: RunResult) -> Report:
+    """Returns the number of episodes of each kind of agents."""
+    lines = [f"- {name}: {count} episodes" for name, count in outcome.host_measured.items()]
+    return Report("\n".join(["# Episodes of agents", "", *lines]), outcome.host_measured)
+
+
+def collect_episodes(config: CollectConfig, folder: Path) -> dict[str, int]:
+    """Makes the episodes that are missing; returns how many there are of each kind of agents."""
+    _check_card(config, folder)
+    if config.agents:
+        return dict(_loaded(config, folder))
+    chosen = [
+        (name, kind)
+        for name in config.tasks
+        for kind in TASKS[name].kinds
+        if not config.kinds or kind in config.kinds
+    ]
+    return {f"{name}/{kind}": _kind(config, folder, name, kind) for name, kind in chosen}
+
+
+def _check_card(config: CollectConfig, folder: Path) -> None:
+    """Refuses a folder that an earlier version, whose card it has, collected otherwise."""
     about = {"seed": config.seed, "seeds": config.seeds, "share": config.share}
     about |= {"episodes": config.episodes, "max_steps": config.max_steps}
     if config.simulator != "model":
         about["simulator"] = config.simulator
     card = folder / "collection.json"
-    text = json.dumps(about)
-    if card.exists() and card.read_text() != text and not config.overwrite:
-        raise SavedError(f"{card} says {card.read_text()}, not {text}: choose another --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(card, text)
+    if card.exists() and (known := read_json(card)) != about:
+        raise SavedError(f"{card} says {known}, not {about}: choose another --out")
 
 
 def _config(config: CollectConfig, name: str, kind_name: str) -> Any:
@@ -121,13 +140,13 @@ def _config(config: CollectConfig, name: str, kind_name: str) -> Any:
     return base(env=name, algo=kind.algo, **chosen)
 
 
-def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> None:
-    """Trains the agents of a kind and writes their episodes."""
+def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> int:
+    """Trains the agents of a kind and writes their episodes; returns how many there are."""
     target = folder / name / kind
     try:
         there = load_episodes(target)
         log_once(f"{name}, {kind}: {len(there.length)} episodes are there already")
-        return
+        return len(there.length)
     except SavedError:
         pass
     parts, record = [], None
@@ -150,7 +169,7 @@ def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> None:
             )
         key = jax.random.fold_in(named_key(config.seed, f"{name} {label}"), seed)
         parts.append(record(key, saved.params, label, saved.info["hash"]))
-    _write(target, parts)
+    return _write(target, parts)
 
 
 Saved = tuple[str, int, Callable[[Path], None]]
@@ -202,9 +221,10 @@ def _trained(config: CollectConfig, name: str, kind: str) -> Iterator[Saved]:
     keys = jax.vmap(lambda n: jax.random.fold_in(root, n))(np.arange(config.seeds, dtype=np.uint32))
     each = a_tenth(settings.updates(program.observations))
     training = start_training(program, lanes, keys, _no_cells(program, config.seeds), each)
-    running = training.running
+    running, update = training.running, "one update of all seeds"
+    advance, _ = compile_within_memory(training.advance, update, running, np.int32(1))
     for tenth in range(1, 11):
-        running, _ = training.advance(running, np.int32(each))
+        running, _ = advance(running, np.int32(each))
         running, metrics = training.finish(running)
         for level in (level for level, when in LEVELS.items() if when == tenth):
             found = lanes.fetch(metrics)
@@ -228,8 +248,8 @@ def _no_cells(program: Program, seeds: int) -> Any:
     return jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], seeds, 0), cell)
 
 
-def _loaded(config: CollectConfig, folder: Path) -> None:
-    """The episodes of saved agents."""
+def _loaded(config: CollectConfig, folder: Path) -> Iterator[tuple[str, int]]:
+    """Writes the episodes of saved agents; where they are, and how many."""
     for path in config.agents:
         saved = load_agent(path, modules=config.modules)
         name = saved.info["env"]["id"].rpartition(":")[2]
@@ -245,16 +265,18 @@ def _loaded(config: CollectConfig, folder: Path) -> None:
         )
         key = named_key(config.seed, label)
         part = record(key, saved.params, label, saved.info["hash"])
-        _write(folder / name / label.replace(" ", "_"), [part])
+        place = f"{name}/{label.replace(' ', '_')}"
+        yield place, _write(folder / place, [part])
 
 
-def _write(target: Path, parts: Sequence[Episodes]) -> None:
+def _write(target: Path, parts: Sequence[Episodes]) -> int:
     episodes = join_episodes(*parts)
     save_episodes(target, episodes)
     log_once(
         f"{target}: {len(episodes.length)} episodes, {episodes.length.sum():,} steps, "
         f"mean return {episodes.returns.mean():.4g}"
     )
+    return len(episodes.length)
 
 
 # A user's own episodes ---------------------------------------------------------------------------
@@ -280,7 +302,7 @@ class LoadConfig:
 def load(argv: Sequence[str] | None = None) -> Path:
     """Reads a user's files; returns the folder that was written."""
     config = tyro.cli(LoadConfig, args=argv, prog="gpicljax run mental_modelling load")
-    with failures_reported(SavedError, ValueError):
+    with failures_reported(ValueError):
         env = gpicljax.make(config.env)
         seen: Any = env.observation_space()
         actions: Any = env.action_space()

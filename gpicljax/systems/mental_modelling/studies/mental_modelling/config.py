@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from gpicljax import agents
 from gpicljax.agents import dqn
 from gpicljax.checks import Count, Natural, Range
 from gpicljax.llm.options import LanguageModelOptions
-from gpicljax.runtime import RunConfig, TrainingConfig, check_config
+from gpicljax.runs.config import DataConfig
+from gpicljax.runtime import TrainingConfig, check_config
 from gpicljax.systems.mental_modelling.measures.questions import HISTORY_SIZES, QUESTIONS
 from gpicljax.systems.mental_modelling.measures.reader import ReaderSettings
 from gpicljax.systems.mental_modelling.prompts.questions import QuestionSettings
@@ -146,11 +147,10 @@ GAINS = (0.7, 0.55, 0.85, 0.6, 0.8, 0.65)
 
 
 @dataclasses.dataclass(frozen=True)
-class CollectConfig(RunConfig):
+class CollectConfig(DataConfig):
     """Trains agents of several kinds and skills, or loads them, and writes down what they do.
 
     Attributes:
-      out: Folder to write to; by default `runs/mental_modelling_data/<name>`.
       tasks: Ids of environments; by default all but Fetch's, whose agents take an hour.
       simulator: Of Fetch's tasks: the model in JAX, or `mujoco`, which needs `gpicljax[fetch]`.
       kinds: Kinds of agents, of those that a task has; all by default.
@@ -161,8 +161,12 @@ class CollectConfig(RunConfig):
       max_steps: At which they are cut; by default what each task has.
     """
 
+    free: ClassVar[tuple[str, ...]] = (
+        *("preset", "name", "out"),
+        *("tasks", "kinds", "agents", "modules"),
+    )
+
     seeds: Count = 3
-    out: Path | None = None
     tasks: tuple[str, ...] = tuple(name for name in TASKS if name not in FETCH)
     simulator: Literal["model", "mujoco"] = "model"
     kinds: tuple[str, ...] = ()
@@ -184,11 +188,6 @@ class CollectConfig(RunConfig):
         """Static options of a task's environment."""
         simulated = name in FETCH and self.simulator != "model"
         return (f"simulator={self.simulator}",) if simulated else TASKS[name].options
-
-    @property
-    def folder(self) -> Path:
-        """Where the data goes."""
-        return self.out or self.runs_dir / "mental_modelling_data" / self.run_name
 
 
 COLLECT = {

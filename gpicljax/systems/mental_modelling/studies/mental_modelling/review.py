@@ -29,6 +29,7 @@ from gpicljax.runs.distributed import log_once
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.storage import SavedError
 from gpicljax.storage.atomic import write_atomically
+from gpicljax.storage.folders import with_folder
 from gpicljax.storage.reading import read_json
 from gpicljax.systems.mental_modelling.figures.review import (
     Reply,
@@ -82,7 +83,7 @@ class ReviewConfig:
 def review(argv: Sequence[str] | None = None) -> Path:
     """Makes a sheet or scores filled ones; returns what was written: the page, or the tables."""
     config = tyro.cli(ReviewConfig, args=argv, prog="gpicljax run mental_modelling review")
-    with failures_reported(SavedError, ValueError):
+    with failures_reported(ValueError):
         one = (config.run is None) != (not config.scored)
         check(one, "run", config.run, "a run's folder to make a sheet of, or --scored FILES")
         return _scored(config) if config.scored else _sheet(config)
@@ -110,8 +111,7 @@ def _sheet(config: ReviewConfig) -> Path:
     words = f"{config.task}, {config.question.replace('_', ' ')}, history {config.history}"
     page = review_page(f"{run.llm.name}: {words}", run.llm.name, replies)
     target = (config.out or config.run / "review") / f"{name}.html"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(target, page)
+    write_atomically(with_folder(target), page)
     right = sum(reply.automatic for reply in replies)
     log_once(f"{target}: {len(replies)} replies, {right} of them right by the agent's actions")
     return target
@@ -195,11 +195,10 @@ def _scored(config: ReviewConfig) -> Path:
     """Writes the tables and figures of filled sheets."""
     reviews = [load_review(path) for path in config.scored]
     out = config.out or config.scored[0].parent
-    out.mkdir(parents=True, exist_ok=True)
     text = review_tables(reviews)
     log_once(text)
     target = out / "review.md"
-    write_atomically(target, text + "\n")
+    write_atomically(with_folder(target), text + "\n")
     save_figure(errors_figure(reviews), out / "errors.png")
     save_figure(agreement_figure(reviews), out / "agreement.png")
     return target

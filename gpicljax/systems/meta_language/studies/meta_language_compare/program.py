@@ -104,7 +104,7 @@ def training_figure(runs: Sequence[StoredRun]) -> Figure:
 def main(argv: list[str] | None = None) -> str:
     """Draws and writes the comparison; returns its table."""
     config = tyro.cli(Comparison, args=argv, prog="gpicljax run meta_language_compare")
-    with failures_reported(ValueError, OSError):
+    with failures_reported(ValueError):
         runs, curves = read(config)
         for kind in curves[0]:
             lines = {r.path.name: c[kind]["model"] for r, c in zip(runs, curves, strict=True)}

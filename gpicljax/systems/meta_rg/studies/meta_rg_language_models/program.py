@@ -6,9 +6,9 @@ import dataclasses
 import functools
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import jax
 import numpy as np
@@ -18,20 +18,21 @@ from gpicljax.checks import Count, Range
 from gpicljax.llm.budget import Ledger
 from gpicljax.llm.chat import ChatModel, FakeModel, Usage
 from gpicljax.llm.options import LanguageModelOptions
-from gpicljax.runs.config import as_config_error, exit_with_error
 from gpicljax.runs.distributed import log_once
-from gpicljax.runtime import RunConfig, check_config, enable_compilation_cache, parse
+from gpicljax.runs.run_directory import RunDirectory
+from gpicljax.runtime import Program, RunConfig, check_config, run_experiment
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.signals import exit_code
-from gpicljax.storage import SavedError
-from gpicljax.storage.lock import LockedError
 from gpicljax.systems.meta_rg.env.game import Stimulus
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.experts.listeners import nearest_rule, rule_listener
 from gpicljax.systems.meta_rg.measures.listening import Confusion
 from gpicljax.systems.meta_rg.prompts.games import play_listener, play_rule
 from gpicljax.systems.meta_rg.prompts.sessions import ListenerSettings, answer_schema
-from gpicljax.systems.meta_rg.studies.meta_rg_language_models.report import report
+from gpicljax.systems.meta_rg.studies.meta_rg_language_models.report import (
+    Listened,
+    report,
+)
 from gpicljax.vector import VectorEnv
 
 _EPISODES = 8  # that a dry run plays in each cell
@@ -57,6 +58,8 @@ class Config(RunConfig):
       llm: The model that is asked; its prompts are the orders of the answers. Without an endpoint,
         a fake that always says "same" shows what everything looks like.
     """
+
+    free: ClassVar[tuple[str, ...]] = ("preset", "seeds", "shots", "samples", "llm.prompts")
 
     seeds: Count = 5
     env: str = "MetaRG-v0"
@@ -91,49 +94,59 @@ def language_model(config: Config, settings: ListenerSettings) -> ChatModel:
     return config.llm.client(answer_schema(settings))
 
 
-def main(argv: list[str] | None = None) -> dict[str, list[Confusion]]:
+def listened(run: RunDirectory, config: Config) -> Listened:
+    """The decisions of all cells, or of those that are whole where Ctrl-C ends the others."""
+    ledger = config.llm.ledger(log_once if config.progress else None)
+    found: dict[str, list[Confusion]] = {}
+    nulls: dict[str, list[Confusion]] = {}
+    name, stopped = "", False
+    try:
+        for cell, vec, settings in _cells(config):
+            if ledger.exhausted:
+                break
+            model = language_model(config, settings)
+            name = model.name
+            place = run.path / cell.replace(" ", "_")
+            found[cell] = _seeds(config, vec, model, settings, place, ledger)
+            nulls[cell] = null_rule(config, vec)[: len(found[cell])]
+            log_once(f"{cell}: {found[cell][0].in_words()} (first seed)")
+    except KeyboardInterrupt:
+        log_once("stopped; the same command goes on where it was left")
+        if not found:
+            raise
+        stopped = True
+    return Listened(
+        name, found, nulls, config.llm.spent(ledger) if config.llm.asks else "", stopped
+    )
+
+
+def build(config: Config) -> Program:
+    """Nothing is trained: a language model listens."""
+    words = config.llm.name if config.llm.asks else "a fake, which always says the same"
+    if config.dry_run:
+        log_once("counting requests and tokens ...")
+        words = config.llm.expected(expected_usage(config))
+    else:
+        config.llm.check(answer_schema(PROMPTS[config.llm.prompts[0]]))
+    return Program(
+        title=f"a language model as listener in {config.env}",
+        details={"language model": words},
+        host_measures=lambda run: listened(run, config),
+    )
+
+
+def main(argv: list[str] | None = None) -> Mapping[str, Sequence[Confusion]]:
     """Plays, and prints and writes the table; returns decisions by seed, cell by cell.
 
     After a dry run there are none.
     """
-    config = parse(PRESETS, argv, prog="gpicljax run meta_rg_language_models")
-    enable_compilation_cache()
-    if config.dry_run:
-        log_once("counting requests and tokens ...")
-        log_once(f"language model: {config.llm.expected(expected_usage(config))}")
+    with failures_reported(ValueError):
+        outcome = run_experiment("meta_rg_language_models", PRESETS, build, report, argv)
+    if outcome is None:
         return {}
-    try:
-        config.llm.check(answer_schema(PROMPTS[config.llm.prompts[0]]))
-    except ValueError as error:
-        exit_with_error(as_config_error(error, config))
-    folder = config.runs_dir / "meta_rg_language_models" / config.run_name
-    ledger = config.llm.ledger(log_once if config.progress else None)
-    found: dict[str, list[Confusion]] = {}
-    nulls: dict[str, list[Confusion]] = {}
-    name = ""
-
-    def written() -> None:
-        spent = config.llm.spent(ledger) if config.llm.asks else ""
-        log_once(report(folder, name, found, nulls, spent))
-
-    with failures_reported(SavedError, LockedError, ValueError):
-        try:
-            for cell, vec, settings in _cells(config):
-                if ledger.exhausted:
-                    break
-                model = language_model(config, settings)
-                name = model.name
-                place = folder / cell.replace(" ", "_")
-                found[cell] = _seeds(config, vec, model, settings, place, ledger)
-                nulls[cell] = null_rule(config, vec)[: len(found[cell])]
-                log_once(f"{cell}: {found[cell][0].in_words()} (first seed)")
-        except KeyboardInterrupt:
-            log_once("stopped; the same command goes on where it was left")
-            if found:
-                written()
-            raise SystemExit(exit_code(signal.SIGINT)) from None
-        written()
-    return found
+    if outcome.host_measured.stopped:
+        raise SystemExit(exit_code(signal.SIGINT))
+    return outcome.host_measured.found
 
 
 def expected_usage(config: Config) -> Usage:

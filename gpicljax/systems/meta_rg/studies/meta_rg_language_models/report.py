@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from gpicljax.evaluation.tables import markdown_table
-from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.runtime import Report, RunResult
 from gpicljax.systems.meta_rg.measures.listening import Confusion
 from gpicljax.systems.meta_rg.measures.published import TABLE_4
 
@@ -18,22 +18,28 @@ def _percent(values: Sequence[float]) -> str:
     return f"{100 * np.mean(values):.1f}{spread}"
 
 
-def report(
-    folder: Path,
-    model: str,
-    found: Mapping[str, Sequence[Confusion]],
-    nulls: Mapping[str, Sequence[Confusion]],
-    spent: str = "",
-) -> str:
-    """Writes the table, its numbers and what it has cost; returns the table.
+class Listened(NamedTuple):
+    """What a language model has decided as listener.
 
-    Args:
-      folder: to write to.
+    Attributes:
       model: its name.
       found: decisions of each seed, by cell.
       nulls: those of a rule on the same episodes.
       spent: requests and tokens, in words; empty for a fake.
+      stopped: whether Ctrl-C has ended it.
     """
+
+    model: str
+    found: Mapping[str, Sequence[Confusion]]
+    nulls: Mapping[str, Sequence[Confusion]]
+    spent: str
+    stopped: bool
+
+
+def report(outcome: RunResult) -> Report:
+    """Returns the table with what it has cost, and its numbers."""
+    listened: Listened = outcome.host_measured
+    model, found, nulls, spent, _ = listened
     lines = [
         f"# {model} as listener: zero-shot compositional tests",
         "",
@@ -63,7 +69,4 @@ def report(
         )
     text = "\n".join(lines)
     results = {cell: [c._asdict() for c in seeds] for cell, seeds in found.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "summary.md", text + "\n")
-    write_atomically(folder / "summary.json", to_json_text({"model": model, "query": results}))
-    return text
+    return Report(text, {"model": model, "query": results})

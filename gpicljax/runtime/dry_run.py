@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 
 from gpicljax.runtime.compiled import memory_of
 from gpicljax.typing import ArrayTree
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Cost(NamedTuple):
@@ -57,7 +62,9 @@ class TooLargeError(RuntimeError):
     """A program needs more memory than is free."""
 
 
-def compile_within_memory(function: Any, what: str, *arguments: Any) -> tuple[Any, Cost]:
+def compile_within_memory(
+    function: Any, what: str, *arguments: Any, **named: Any
+) -> tuple[Any, Cost]:
     """Compiles a function, and refuses one that needs more memory than is free.
 
     XLA's CPU backend takes up to half as much again as its analysis says, so there the margin is 2.
@@ -66,6 +73,7 @@ def compile_within_memory(function: Any, what: str, *arguments: Any) -> tuple[An
       function: a jitted function.
       what: it is, for the message.
       *arguments: of the call.
+      **named: likewise.
 
     Returns:
       The compiled function and its cost, not yet timed.
@@ -74,21 +82,53 @@ def compile_within_memory(function: Any, what: str, *arguments: Any) -> tuple[An
       TooLargeError: if it does not fit.
     """
     start = time.monotonic()
-    compiled = function.lower(*arguments).compile()
+    compiled = function.lower(*arguments, **named).compile()
     argument_bytes, temporary_bytes = memory_of(compiled)
     cost = Cost(
         compile_s=time.monotonic() - start,
         argument_bytes=argument_bytes,
         temporary_bytes=temporary_bytes,
-        free_bytes=free_bytes(arguments),
+        free_bytes=free_bytes((arguments, named)),
         margin=2.0 if jax.default_backend() == "cpu" else 1.0,
     )
     if not cost.fits:
         raise TooLargeError(
-            f"{what} needs {cost.in_words} on each device; fewer seeds, environments or steps at "
-            "once need less (--seeds, --num-envs, --agent.unroll and the like)"
+            f"{what} needs {cost.in_words} on each device; fewer seeds, environments, records or "
+            "steps at once need less (--seeds, --num-envs, --agent.unroll and the like)"
         )
     return compiled, cost
+
+
+def within_memory(function: Callable[P, T], what: str) -> Callable[P, T]:
+    """A jitted function that refuses arguments for which it needs more memory than is free.
+
+    It is compiled once for all arguments of the same shapes. The function it returns cannot be
+    traced.
+
+    Args:
+      function: a jitted function.
+      what: it is, for the message.
+
+    Raises:
+      TooLargeError: from a call that does not fit, before it is begun.
+
+    Example:
+      >>> double = within_memory(jax.jit(lambda x: 2 * x), "doubling")
+      >>> float(double(jax.numpy.ones(())))
+      2.0
+    """
+    compiled: dict[Any, Any] = {}
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> T:
+        leaves, structure = jax.tree.flatten((arguments, named))
+        kinds = [jax.typeof(leaf) for leaf in leaves]
+        key = structure, tuple((kind.shape, kind.dtype, kind.weak_type) for kind in kinds)
+        if key not in compiled:
+            compiled[key], _ = compile_within_memory(function, what, *arguments, **named)
+        return compiled[key](*arguments, **named)
+
+    return call
 
 
 def timed(compiled: Any, argument: Any, *more: Any) -> float:
@@ -108,12 +148,11 @@ def timed(compiled: Any, argument: Any, *more: Any) -> float:
 def free_bytes(tree: ArrayTree) -> int:
     """Memory that is free on each of the devices that hold a pytree; 0 where that is not known.
 
-    CPU devices of a process share its machine's.
+    NumPy arrays will be held by the first device. CPU devices of a process share its machine's.
     """
     arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
     devices = {device for x in arrays for device in x.sharding.addressable_devices}
-    if not devices:
-        return 0
+    devices = devices or {jax.local_devices()[0]}
     if all(device.platform == "cpu" for device in devices):
         return _free_on_host() // len(devices)
     known = [device.memory_stats() or {} for device in devices]

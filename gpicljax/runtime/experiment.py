@@ -44,7 +44,13 @@ from gpicljax.runs.provenance import provenance
 from gpicljax.runs.run_directory import RunDirectory, open_run, write_summary
 from gpicljax.runtime.collecting import check_memory, collect, measure_collection
 from gpicljax.runtime.compile_update import update_in_words
-from gpicljax.runtime.dry_run import TooLargeError, compile_within_memory, parameter_count, timed
+from gpicljax.runtime.dry_run import (
+    TooLargeError,
+    compile_within_memory,
+    parameter_count,
+    timed,
+    within_memory,
+)
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.loop import NOT_FINITE_CODE, run_chunks
 from gpicljax.runtime.mesh import (
@@ -341,7 +347,7 @@ def _measurer(config: RunConfig, program: Program, replicas: Replicas) -> Take:
         given = each.arguments() if callable(each.arguments) else each.arguments
         if use not in keys:
             keys[use] = replicas.spread(_keys(config, program, use))
-        which = each.function, _signature(given)
+        which = each.function, len(given)
         if which not in compiled:
 
             def one(
@@ -350,15 +356,8 @@ def _measurer(config: RunConfig, program: Program, replicas: Replicas) -> Take:
                 return each.function(jax.random.fold_in(key, number), params, cell, *arguments)
 
             axes = (0, None, 0, 0, *[None] * len(given))
-            compiled[which], _ = compile_within_memory(
-                per_replica(one, replicas.mesh, axes),
-                "an evaluation",
-                keys[use],
-                np.uint32(0),
-                params,
-                cells,
-                *given,
-            )
+            spread = per_replica(one, replicas.mesh, axes)
+            compiled[which] = within_memory(spread, "an evaluation")
         function = compiled[which]
         parts = [
             replicas.fetch(function(keys[use], np.uint32(i), params, cells, *given))
@@ -367,13 +366,6 @@ def _measurer(config: RunConfig, program: Program, replicas: Replicas) -> Take:
         return parts[0] if len(parts) == 1 else jax.tree.map(_joined, *parts)
 
     return take
-
-
-def _signature(tree: ArrayTree) -> Any:
-    """What the arguments of programs have in common that are the same."""
-    leaves, structure = jax.tree.flatten(tree)
-    kinds = [jax.typeof(leaf) for leaf in leaves]
-    return structure, tuple((each.shape, each.dtype, each.weak_type) for each in kinds)
 
 
 def _taken(take: Callable[[Measure], Any], measures: Any) -> Any:

@@ -16,7 +16,7 @@ import tiny_training
 from gpicljax import cli
 from gpicljax.runs import read_metrics
 from gpicljax.runtime import named_key
-from gpicljax.runtime.dry_run import free_bytes
+from gpicljax.runtime.dry_run import TooLargeError, free_bytes, within_memory
 
 CHUNK = 5 * tiny_training.EACH
 
@@ -172,6 +172,25 @@ def test_what_does_not_fit_in_memory_is_refused(tmp_path, capsys, monkeypatch):
     tiny_training.main([str(tmp_path), "--dry-run"])  # says so, and is no failure
     told = capsys.readouterr().out
     assert f"not taken: {words}" in told and "projected training" not in told
+
+
+def test_a_function_that_does_not_fit_is_refused_before_its_call(monkeypatch):
+    traced = []
+
+    @jax.jit
+    def double(x, scale=2):
+        traced.append(x.shape)
+        return scale * x
+
+    fitting = within_memory(double, "doubling")
+    for size in (3, 3, 4):
+        assert fitting(np.ones(size), scale=np.float32(3)).tolist() == [3.0] * size
+    assert traced == [(3,), (4,)]
+    monkeypatch.setattr("gpicljax.runtime.dry_run.free_bytes", lambda tree: 1)
+    assert fitting(np.ones(3), scale=np.float32(3)).tolist() == [3.0] * 3
+    with pytest.raises(TooLargeError, match="doubling needs 0.00 GiB of the 0.00 GiB free"):
+        fitting(np.ones(5), scale=np.float32(3))
+    assert free_bytes(np.ones(1)) > 0
 
 
 def test_a_container_s_limit_counts(tmp_path, monkeypatch):

@@ -177,3 +177,12 @@ def test_the_figure_has_a_square_for_each_method():
     assert len(figure.axes) == 3
     with pytest.raises(ValueError, match="n \\+ 1, n"):
         accuracy_matrix_figure({"a": np.zeros((2, 2))})
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_it_begins(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("gpicljax.runtime.dry_run.free_bytes", lambda tree: 1)
+    with pytest.raises(SystemExit, match="1"):
+        program.main([*SMALL, f"--runs-dir={tmp_path}"])
+    error = capsys.readouterr().err
+    assert "GiB of the 0.00 GiB free" in error and error.count("\n") == 1
+    assert not [*tmp_path.rglob("*_0.json"), *tmp_path.rglob("streams")]

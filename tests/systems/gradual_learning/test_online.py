@@ -110,3 +110,14 @@ def test_streams_of_other_numbers_are_refused():
 def test_what_cannot_be_played_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(Config(), **fields).validate()
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_it_begins(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("gpicljax.runtime.dry_run.free_bytes", lambda tree: 1)
+    with pytest.raises(SystemExit, match="1"):
+        program.main(
+            ["--curriculum", "micro1", "--budget=60", "--checkpoints=60", f"--runs-dir={tmp_path}"]
+        )
+    error = capsys.readouterr().err
+    assert "GiB of the 0.00 GiB free" in error and error.count("\n") == 1
+    assert not [*tmp_path.rglob("*_0.json"), *tmp_path.rglob("streams")]

@@ -69,6 +69,7 @@ def recorder(
     episodes: int,
     max_steps: int,
     env_params: ArrayTree = None,
+    jit: Callable[..., Any] = jax.jit,
 ) -> Callable[[jax.Array, Any, str, str], Episodes]:
     """`record_episodes` for many agents that differ in their parameters: it is compiled once.
 
@@ -79,6 +80,7 @@ def recorder(
       episodes: likewise.
       max_steps: likewise.
       env_params: likewise.
+      jit: compiles; a study passes one that refuses what does not fit into memory.
 
     Returns:
       `(key, params, name, checkpoint) -> Episodes`.
@@ -117,14 +119,14 @@ def recorder(
                 entries[f"{entry}s"] = sight[entry]
         return entries
 
-    @jax.jit
-    def played(key: jax.Array, params: ArrayTree) -> Any:
+    @jit
+    def compiled(key: jax.Array, params: ArrayTree) -> Any:
         state = start_rollout(key, vec, agent)
         done = play(vec, agent, params, state, max_steps=max_steps, keep=keep)
         return jax.tree.map(lambda x: x[:, 0], (done.records, done.length))
 
     def record(key: jax.Array, params: ArrayTree, name: str, checkpoint: str) -> Episodes:
-        records, length = jax.device_get(played(key, params))
+        records, length = jax.device_get(compiled(key, params))
         return Episodes(
             environment=environment,
             action_space=space,

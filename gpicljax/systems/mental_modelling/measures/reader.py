@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -148,8 +148,12 @@ def train_readers(
     settings: ReaderSettings | None = None,
     *,
     decimals: int = 4,
+    jit: Callable[..., Any] = jax.jit,
 ) -> list[Reader]:
-    """A reader for each key, one after another, which is quicker on a CPU; see `train_reader`."""
+    """A reader for each key, one after another, which is quicker on a CPU; see `train_reader`.
+
+    A study passes a `jit` that refuses what does not fit into memory.
+    """
     settings = settings or ReaderSettings()
     task, data = _task_of(episodes, decimals)
     actions, states = task.action_answers, task.state_answers
@@ -168,9 +172,8 @@ def train_readers(
         [_loss("actions", task, 0), _loss("states", task, 1)],
         length=_LENGTH,
     )
-    init = jax.jit(trainer.init)
+    init = jit(trainer.init)
 
-    @jax.jit
     def advance(state: ArrayTree) -> Any:
         def update(state: ArrayTree, _: None) -> Any:
             state, metrics = trainer.update(state)
@@ -178,7 +181,8 @@ def train_readers(
 
         return jax.lax.scan(update, state, None, settings.updates)
 
-    found = (advance(init(key, hparams, data)) for key in keys)
+    train = jit(advance)
+    found = (train(init(key, hparams, data)) for key in keys)
     return [Reader(network, jax.device_get(x.params), task, np.asarray(n)) for x, n in found]
 
 

@@ -16,6 +16,7 @@ from gpicljax.agents import cloning
 from gpicljax.agents.cloning import TrainState
 from gpicljax.checks import check, check_array
 from gpicljax.runtime import fast_jit, named_key
+from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream, Params
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
@@ -118,13 +119,15 @@ def programs_of(config: Config) -> Programs:
     network = config.network.network(env.observation_space(), env.action_space())
     trainer = cloning.make(config.agent, vec, network, experts.teacher_agent())
     agent = trainer.agent(greedy=True)
+    fitting = lambda what, function: within_memory(fast_jit(function), what)  # noqa: E731
     return Programs(
-        begin=fast_jit(lambda key, given: trainer.init(key, config.hparams, given)),
-        update=fast_jit(lambda state: trainer.update(state)[0]),
-        streams=fast_jit(
+        begin=fitting("a start", lambda key, given: trainer.init(key, config.hparams, given)),
+        update=fitting("an update", lambda state: trainer.update(state)[0]),
+        streams=fitting(
+            "streams with frozen weights",
             lambda key, params, tasks: play_streams(
                 key, evaluated, agent, params, tasks, config.budget
-            )
+            ),
         ),
         env=env,
         evaluated=evaluated,

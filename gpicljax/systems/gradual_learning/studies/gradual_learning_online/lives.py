@@ -16,6 +16,7 @@ from gpicljax.agents.r2d2 import R2D2Config, R2D2HParams
 from gpicljax.checks import check, check_array
 from gpicljax.interface import Agent
 from gpicljax.runtime import fast_jit, named_key
+from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.gradual_learning import experts
 from gpicljax.systems.gradual_learning.env.byte_stream import ByteStream
 from gpicljax.systems.gradual_learning.env.curriculum import Curriculum
@@ -89,6 +90,7 @@ def lives_of(config: Config, method: Method) -> Lives:
     tasks = streams_of(key, env, [curriculum] * config.seeds, config.budget)
     agent = agent_of(config, method)
     play = fast_jit(lambda key: play_streams(key, env, agent, (), tasks, config.budget))
+    play = within_memory(play, f"{config.seeds} streams of {method}")
     found = play(named_key(config.seed, method))
     finished = np.cumsum(np.asarray(found.steps), 1).astype(float)
     places = np.arange(finished.shape[1])
@@ -112,8 +114,10 @@ def _trained(config: Config, env: ByteStream, curriculum: Curriculum, method: Me
         hparams = PPOHParams(discount=0.9, entropy_coefficient=0.003)
         trainer = agents.make(method, vec, sizes)
     keys = jax.random.split(named_key(config.seed, method), config.deep_seeds)
-    state = fast_jit(jax.vmap(lambda key: trainer.init(key, hparams, params)))(keys)
+    init = fast_jit(jax.vmap(lambda key: trainer.init(key, hparams, params)))
+    state = within_memory(init, f"the start of {method}")(keys)
     update = fast_jit(jax.vmap(lambda state: trainer.update(state)[0]))
+    update = within_memory(update, f"an update of {method}")
     finished = np.full((config.deep_seeds, len(config.curriculum)), np.inf)
     places = np.arange(len(config.curriculum))
     taken = trainer.observations

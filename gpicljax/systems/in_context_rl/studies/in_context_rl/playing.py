@@ -17,6 +17,7 @@ from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.interface import Agent
 from gpicljax.rollout import play, start_rollout
 from gpicljax.runtime import fast_jit, named_key
+from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.in_context_rl.measures import TrialRecords, keep_trial_step, trial_records
 from gpicljax.systems.in_context_rl.studies.in_context_rl.tasks import Tasks, is_bandit
 from gpicljax.typing import ArrayTree
@@ -163,7 +164,7 @@ def _program(env: Trial, names: tuple[str, ...], replicas: int, seed: int) -> An
     def test(env_params: ArrayTree, which: Any) -> Tested:
         return played(named_key(seed, "tasks"), env, env_params, replicas, agent, which)
 
-    return fast_jit(test)
+    return within_memory(fast_jit(test), f"{replicas:,} trials of rules")
 
 
 def rules(

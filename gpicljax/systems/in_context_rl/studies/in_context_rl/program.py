@@ -24,6 +24,7 @@ from gpicljax.runtime import (
     fast_jit,
     run_experiment,
 )
+from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.in_context_rl.studies.in_context_rl.language import (
     PROMPTS,
     expected_usage,
@@ -165,7 +166,7 @@ def trained(
     @functools.cache
     def program(env: Any) -> Any:
         test = agent_tester(loaded[0].agent, env, config.replicas, config.seed)
-        return fast_jit(test)
+        return within_memory(fast_jit(test), f"{config.replicas:,} trials of {name}")
 
     found: dict[str, dict[str, list[Tested]]] = {}
     known = own_tests(family)

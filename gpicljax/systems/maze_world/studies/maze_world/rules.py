@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpicljax.runtime import ENVIRONMENT_COMPILE, fast_jit, named_key
+from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.maze_world.data.demonstrations import (
     MazeTrajectory,
     Noise,
@@ -84,7 +85,7 @@ class Rules:
                 key, self._env, where, len(keys), settings, tasks=tasks, noise=noise
             )
 
-        return fast_jit(play, ENVIRONMENT_COMPILE)
+        return within_memory(fast_jit(play, ENVIRONMENT_COMPILE), "the episodes of rules")
 
     def _played(
         self, size: int, rule: Rule, *density: float

@@ -39,7 +39,7 @@ from gpicljax.runtime import (
     parse,
     run_config,
 )
-from gpicljax.runtime.dry_run import compile_within_memory
+from gpicljax.runtime.dry_run import compile_within_memory, within_memory
 from gpicljax.runtime.failures import failures_reported
 from gpicljax.runtime.mesh import devices_for
 from gpicljax.runtime.replicas import Replicas
@@ -113,6 +113,10 @@ def collect_episodes(config: CollectConfig, folder: Path) -> dict[str, int]:
     return {f"{name}/{kind}": _kind(config, folder, name, kind) for name, kind in chosen}
 
 
+def _fitting(function: Callable[..., Any]) -> Callable[..., Any]:
+    return within_memory(jax.jit(function), "the episodes of an agent")
+
+
 def _check_card(config: CollectConfig, folder: Path) -> None:
     """Refuses a folder that an earlier version, whose card it has, collected otherwise."""
     about = {"seed": config.seed, "seeds": config.seeds, "share": config.share}
@@ -165,6 +169,7 @@ def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> int:
                 environment=name,
                 episodes=config.episodes,
                 max_steps=config.max_steps or TASKS[name].max_steps,
+                jit=_fitting,
                 env_params=saved.env_params,
             )
         key = jax.random.fold_in(named_key(config.seed, f"{name} {label}"), seed)
@@ -261,6 +266,7 @@ def _loaded(config: CollectConfig, folder: Path) -> Iterator[tuple[str, int]]:
             environment=name,
             episodes=config.episodes,
             max_steps=config.max_steps or steps,
+            jit=_fitting,
             env_params=saved.env_params,
         )
         key = named_key(config.seed, label)

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from gpicljax.llm.budget import Ledger
 from gpicljax.runs.distributed import log_once
 from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime import Program, RunResult, named_key, run_experiment
+from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, take_episodes
 from gpicljax.systems.mental_modelling.measures.baselines import baseline_answers
 from gpicljax.systems.mental_modelling.measures.physics import is_lawful, physics_answers
@@ -106,6 +107,10 @@ def keys_of(config: Config, name: str) -> list[jax.Array]:
     return [jax.random.fold_in(root, np.uint32(n)) for n in range(config.seeds)]
 
 
+def _fitting(function: Callable[..., Any]) -> Callable[..., Any]:
+    return within_memory(jax.jit(function), "the training of a reader")
+
+
 class Strangers(NamedTuple):
     """Readers that have each seen all kinds of agents but one.
 
@@ -130,6 +135,7 @@ def strangers(config: Config, name: str, known: Episodes, asked: Episodes) -> St
             take_episodes(known, some),
             config.reader,
             decimals=config.decimals,
+            jit=_fitting,
         )
         for kind, some in zip(kinds, others, strict=True)
     ]
@@ -219,7 +225,7 @@ def _task(
     readers, others, nats = [], None, float("nan")
     if known is not None:
         keys = keys_of(config, name)
-        readers = train_readers(keys, known, config.reader, decimals=config.decimals)
+        readers = train_readers(keys, known, config.reader, decimals=config.decimals, jit=_fitting)
         nats = float(np.mean([reader.nats[-10:] for reader in readers]))
         others = strangers(config, name, known, long) if config.other_kinds else None
     kinds = np.array([kind_of(agent) for agent in asked.agents])

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpicljax.evaluation.returns import single_trial_batch
 from gpicljax.runtime import fast_jit, named_key
+from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.experts import listeners as experts
 from gpicljax.systems.meta_rg.measures.games import GameAccuracy, game_accuracy, play_games
@@ -47,8 +48,10 @@ def rule_accuracies(
         judge = jax.vmap(lambda correct: game_accuracy(games._replace(correct=correct)), -1)
         return judge(games.correct)
 
+    fitting = within_memory(play, f"{episodes:,} episodes of rules")
+
     def by_rule(env_params: ArrayTree) -> dict[str, RuleAccuracy]:
-        found = play(named_key(seed, "rules"), env_params)
+        found = fitting(named_key(seed, "rules"), env_params)
         rows = np.stack([accuracy.by_game for accuracy in found], -1).tolist()
         return {name: RuleAccuracy(*row) for name, row in zip(rules, rows, strict=True)}
 

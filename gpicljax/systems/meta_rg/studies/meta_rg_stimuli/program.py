@@ -23,6 +23,7 @@ from gpicljax.runtime import (
     named_key,
     run_experiment,
 )
+from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.meta_rg.env.meta_rg import MetaRG
 from gpicljax.systems.meta_rg.measures.disentanglement import (
     factor_vae_score,
@@ -94,7 +95,8 @@ def measure(config: Config, row: Row) -> dict[str, np.ndarray]:
         return factor_vae_score(votes_key, factors, codes), gap, modularity(factors, codes, **drawn)
 
     keys = jax.random.split(named_key(config.seed, "structures"), config.structures)
-    found = (np.asarray(values, np.float64) for values in score(keys))
+    scores = within_memory(score, f"{config.structures:,} structures")(keys)
+    found = (np.asarray(values, np.float64) for values in scores)
     return dict(zip(MEASURES, found, strict=True))
 
 

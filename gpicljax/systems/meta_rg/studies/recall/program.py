@@ -26,6 +26,7 @@ from gpicljax.runtime import (
     named_key,
     run_experiment,
 )
+from gpicljax.runtime.dry_run import within_memory
 from gpicljax.systems.meta_rg.env.recall import Recall
 from gpicljax.systems.meta_rg.experts import recall as experts
 from gpicljax.systems.meta_rg.measures.recall import (
@@ -143,7 +144,8 @@ def calibrate(config: Config, env_params: ArrayTree) -> dict[str, RecallAccuracy
         return score(*games)
 
     names: list[str] = []
-    scores = jax.device_get(play(jax.random.split(task_key, 4096)))
+    fitting = within_memory(play, "the games of rules")
+    scores = jax.device_get(fitting(jax.random.split(task_key, 4096)))
     return {name: jax.tree.map(lambda x, i=i: x[i], scores) for i, name in enumerate(names)}
 
 

@@ -23,7 +23,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-def stored_pieces(
+def complete_pieces(
     run: RunDirectory,
     pieces: Mapping[str, K],
     make: Callable[[K], Any],
@@ -53,13 +53,13 @@ def stored_pieces(
       >>> from gpicljax.runs.run_directory import open_run
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     with open_run("bandits", RunConfig(runs_dir=Path(folder))) as run:
-      ...         stored_pieces(run, {"lives/0": 0}, lambda i: [i, 1], lambda i, x: tuple(x))
+      ...         complete_pieces(run, {"lives/0": 0}, lambda i: [i, 1], lambda i, x: tuple(x))
       {'lives/0': (0, 1)}
     """
     found: dict[str, T] = {}
     for name, piece in pieces.items():
         with contextlib.suppress(FileNotFoundError):
-            found[name] = _stored(run, name, functools.partial(read, piece))
+            found[name] = _read_piece(run, name, functools.partial(read, piece))
     for name in [name for name in pieces if name not in found]:
         content = json.loads(to_json_text(make(pieces[name])))
         found[name] = read(pieces[name], content)
@@ -69,7 +69,7 @@ def stored_pieces(
     return {name: found[name] for name in pieces}
 
 
-def _stored(run: RunDirectory, name: str, read: Callable[[Any], T]) -> T:
+def _read_piece(run: RunDirectory, name: str, read: Callable[[Any], T]) -> T:
     file, ignore = run.path / f"{name}.json", (*IRRELEVANT, "name", *(run.config.free or ()))
     try:
         stored = read_checked_json(file)

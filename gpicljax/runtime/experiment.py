@@ -158,11 +158,11 @@ def run_config(
         if config.dry_run:
             _dry_run(config, program, replicas)
             return None
-    with failures_reported(), _opened(name, config, program) as (run, program):
+    with failures_reported(), _open(name, config, program) as (run, program):
         _announce_run(run, config, program, replicas)
         take = _measurer(config, program, replicas)
         params, history = _trained(run, config, program, replicas, take)
-        if program.measures or program.host_measures:
+        if program.init is not None:
             log_once("evaluating ...")
         outcome = _evaluated(run, config, program, replicas, take, params, history)
         written = on_main(lambda: report(outcome))
@@ -177,9 +177,7 @@ def run_config(
 
 
 @contextlib.contextmanager
-def _opened(
-    name: str, config: RunConfig, program: Program
-) -> Iterator[tuple[RunDirectory, Program]]:
+def _open(name: str, config: RunConfig, program: Program) -> Iterator[tuple[RunDirectory, Program]]:
     """The open run, and the program, of which a shard is known to fit into memory."""
     if (collection := program.collection) is None:
         with open_run(name, config) as run:
@@ -400,7 +398,7 @@ def _evaluated(
         measured=_taken(
             lambda each: take("evaluate", each, params, range(each.repeats)), program.measures
         ),
-        host_measured=on_main(lambda: _measured_on_host(run, program)),
+        host_measured=on_main(lambda: _measure_on_host(run, program)),
         history=history,
         steps=per_chunk * program.observations * np.arange(1, len(history) + 1),
         parameters=parameter_count(fetched) // replicas.count,
@@ -412,7 +410,7 @@ def _evaluated(
     )
 
 
-def _measured_on_host(run: RunDirectory, program: Program) -> Any:
+def _measure_on_host(run: RunDirectory, program: Program) -> Any:
     """What is measured without the agents, or a reader of what is collected."""
     if program.collection is not None:
         return collect(run, program.collection)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from gpicljax.runs.pieces import stored_pieces
+from gpicljax.runs.pieces import complete_pieces
 from gpicljax.runs.run_directory import RunError, open_run
 from gpicljax.runtime import RunConfig
 
@@ -24,7 +24,7 @@ PIECES = {"lives/0": 0, "lives/1": 1}
 def lived(folder, *, seeds=1, seed=0, make=lambda number: {"steps": [number, None]}):
     config = Growing(runs_dir=folder, seeds=seeds, seed=seed)
     with open_run("e", config) as run:
-        return stored_pieces(run, PIECES, make, lambda number, content: content["steps"])
+        return complete_pieces(run, PIECES, make, lambda number, content: content["steps"])
 
 
 def refuse_to_make(number):

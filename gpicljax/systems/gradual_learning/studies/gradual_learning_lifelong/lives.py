@@ -119,11 +119,11 @@ def programs_of(config: Config) -> Programs:
     network = config.network.network(env.observation_space(), env.action_space())
     trainer = cloning.make(config.agent, vec, network, experts.teacher_agent())
     agent = trainer.agent(greedy=True)
-    fitting = lambda what, function: within_memory(fast_jit(function), what)  # noqa: E731
+    program = lambda what, function: within_memory(fast_jit(function), what)  # noqa: E731
     return Programs(
-        begin=fitting("a start", lambda key, given: trainer.init(key, config.hparams, given)),
-        update=fitting("an update", lambda state: trainer.update(state)[0]),
-        streams=fitting(
+        begin=program("a start", lambda key, given: trainer.init(key, config.hparams, given)),
+        update=program("an update", lambda state: trainer.update(state)[0]),
+        streams=program(
             "streams with frozen weights",
             lambda key, params, tasks: play_streams(
                 key, evaluated, agent, params, tasks, config.budget

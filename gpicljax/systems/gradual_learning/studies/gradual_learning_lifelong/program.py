@@ -6,7 +6,7 @@ import functools
 import time
 
 from gpicljax.runs.distributed import log_once
-from gpicljax.runs.pieces import stored_pieces
+from gpicljax.runs.pieces import complete_pieces
 from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime import Program, run_experiment
 from gpicljax.systems.gradual_learning.studies.gradual_learning_lifelong.config import (
@@ -53,7 +53,7 @@ def lives_of(run: RunDirectory, config: Config) -> dict[Method, list[Life]]:
     seeds, pieces = range(config.seeds), dict[str, tuple[int, Method]]()
     for seed in seeds:
         pieces |= {f"lives/{method}_{seed}": (seed, method) for method in config.methods}
-    lives = stored_pieces(run, pieces, make, read)
+    lives = complete_pieces(run, pieces, make, read)
     return {m: [lives[f"lives/{m}_{seed}"] for seed in seeds] for m in config.methods}
 
 

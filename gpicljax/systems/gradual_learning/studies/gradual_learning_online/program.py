@@ -6,7 +6,7 @@ import functools
 import time
 
 from gpicljax.runs.distributed import log_once
-from gpicljax.runs.pieces import stored_pieces
+from gpicljax.runs.pieces import complete_pieces
 from gpicljax.runs.run_directory import RunDirectory
 from gpicljax.runtime import Program, run_experiment
 from gpicljax.systems.gradual_learning.studies.gradual_learning_online.config import (
@@ -43,7 +43,7 @@ def lives_by_method(run: RunDirectory, config: Config) -> dict[Method, Lives]:
         return lives._asdict()
 
     pieces: dict[str, Method] = {f"streams/{method}": method for method in config.methods}
-    found = stored_pieces(run, pieces, make, functools.partial(read_lives, config))
+    found = complete_pieces(run, pieces, make, functools.partial(read_lives, config))
     return {method: found[name] for name, method in pieces.items()}
 
 

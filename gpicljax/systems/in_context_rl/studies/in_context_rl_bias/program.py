@@ -91,7 +91,7 @@ def expected_usage(config: Config) -> Usage:
     return total
 
 
-def asked(run: RunDirectory, config: Config) -> tuple[dict[tuple[str, str], AnswerBias], str]:
+def ask(run: RunDirectory, config: Config) -> tuple[dict[tuple[str, str], AnswerBias], str]:
     """The answers by tasks and prompt, and what they have cost; replies are stored as they come."""
     ledger = config.llm.ledger(log_once if config.progress else None)
     found: dict[tuple[str, str], AnswerBias] = {}
@@ -128,7 +128,7 @@ def build(config: Config) -> Program:
     return Program(
         title=f"first questions of {', '.join(config.tests)}",
         details={"language model": words},
-        host_measures=lambda run: asked(run, config),
+        host_measures=lambda run: ask(run, config),
     )
 
 

@@ -113,7 +113,7 @@ def collect_episodes(config: CollectConfig, folder: Path) -> dict[str, int]:
     return {f"{name}/{kind}": _kind(config, folder, name, kind) for name, kind in chosen}
 
 
-def _fitting(function: Callable[..., Any]) -> Callable[..., Any]:
+def _jit_within_memory(function: Callable[..., Any]) -> Callable[..., Any]:
     return within_memory(jax.jit(function), "the episodes of an agent")
 
 
@@ -169,7 +169,7 @@ def _kind(config: CollectConfig, folder: Path, name: str, kind: str) -> int:
                 environment=name,
                 episodes=config.episodes,
                 max_steps=config.max_steps or TASKS[name].max_steps,
-                jit=_fitting,
+                jit=_jit_within_memory,
                 env_params=saved.env_params,
             )
         key = jax.random.fold_in(named_key(config.seed, f"{name} {label}"), seed)
@@ -266,7 +266,7 @@ def _loaded(config: CollectConfig, folder: Path) -> Iterator[tuple[str, int]]:
             environment=name,
             episodes=config.episodes,
             max_steps=config.max_steps or steps,
-            jit=_fitting,
+            jit=_jit_within_memory,
             env_params=saved.env_params,
         )
         key = named_key(config.seed, label)

@@ -107,7 +107,7 @@ def keys_of(config: Config, name: str) -> list[jax.Array]:
     return [jax.random.fold_in(root, np.uint32(n)) for n in range(config.seeds)]
 
 
-def _fitting(function: Callable[..., Any]) -> Callable[..., Any]:
+def _jit_within_memory(function: Callable[..., Any]) -> Callable[..., Any]:
     return within_memory(jax.jit(function), "the training of a reader")
 
 
@@ -135,7 +135,7 @@ def strangers(config: Config, name: str, known: Episodes, asked: Episodes) -> St
             take_episodes(known, some),
             config.reader,
             decimals=config.decimals,
-            jit=_fitting,
+            jit=_jit_within_memory,
         )
         for kind, some in zip(kinds, others, strict=True)
     ]
@@ -225,7 +225,9 @@ def _task(
     readers, others, nats = [], None, float("nan")
     if known is not None:
         keys = keys_of(config, name)
-        readers = train_readers(keys, known, config.reader, decimals=config.decimals, jit=_fitting)
+        readers = train_readers(
+            keys, known, config.reader, decimals=config.decimals, jit=_jit_within_memory
+        )
         nats = float(np.mean([reader.nats[-10:] for reader in readers]))
         others = strangers(config, name, known, long) if config.other_kinds else None
     kinds = np.array([kind_of(agent) for agent in asked.agents])

@@ -48,10 +48,10 @@ def rule_accuracies(
         judge = jax.vmap(lambda correct: game_accuracy(games._replace(correct=correct)), -1)
         return judge(games.correct)
 
-    fitting = within_memory(play, f"{episodes:,} episodes of rules")
+    rules_program = within_memory(play, f"{episodes:,} episodes of rules")
 
     def by_rule(env_params: ArrayTree) -> dict[str, RuleAccuracy]:
-        found = fitting(named_key(seed, "rules"), env_params)
+        found = rules_program(named_key(seed, "rules"), env_params)
         rows = np.stack([accuracy.by_game for accuracy in found], -1).tolist()
         return {name: RuleAccuracy(*row) for name, row in zip(rules, rows, strict=True)}
 

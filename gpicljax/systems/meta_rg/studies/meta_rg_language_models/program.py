@@ -94,7 +94,7 @@ def language_model(config: Config, settings: ListenerSettings) -> ChatModel:
     return config.llm.client(answer_schema(settings))
 
 
-def listened(run: RunDirectory, config: Config) -> Listened:
+def listen(run: RunDirectory, config: Config) -> Listened:
     """The decisions of all cells, or of those that are whole where Ctrl-C ends the others."""
     ledger = config.llm.ledger(log_once if config.progress else None)
     found: dict[str, list[Confusion]] = {}
@@ -131,7 +131,7 @@ def build(config: Config) -> Program:
     return Program(
         title=f"a language model as listener in {config.env}",
         details={"language model": words},
-        host_measures=lambda run: listened(run, config),
+        host_measures=lambda run: listen(run, config),
     )
 
 

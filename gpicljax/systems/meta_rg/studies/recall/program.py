@@ -144,8 +144,8 @@ def calibrate(config: Config, env_params: ArrayTree) -> dict[str, RecallAccuracy
         return score(*games)
 
     names: list[str] = []
-    fitting = within_memory(play, "the games of rules")
-    scores = jax.device_get(fitting(jax.random.split(task_key, 4096)))
+    rules_program = within_memory(play, "the games of rules")
+    scores = jax.device_get(rules_program(jax.random.split(task_key, 4096)))
     return {name: jax.tree.map(lambda x, i=i: x[i], scores) for i, name in enumerate(names)}
 
 

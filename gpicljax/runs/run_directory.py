@@ -7,7 +7,6 @@ that they share, and are refused whatever process 0 is.
 from __future__ import annotations
 
 import dataclasses
-import os
 import platform
 import shutil
 import time
@@ -302,20 +301,20 @@ def _to_stored(config: RunConfig) -> dict[str, Any]:
 
 def _prepare(path: Path, experiment: str, config: RunConfig) -> bool:
     """Brings a locked folder into the state asked for; returns whether it holds earlier work."""
-    config_file = path / "config.json"
+    config_file, stored = path / "config.json", {"experiment": experiment, **_to_stored(config)}
+    text = to_json_text(stored, indent=2) + "\n"
     for leftover in path.glob(".*.tmp"):  # of writes that were killed
         _delete(leftover)
     if config.overwrite and _entries(path):
         # If this is interrupted, the rest cannot pass for a run, but may be deleted again.
-        if config_file.exists():
-            os.replace(config_file, path / _DELETED)
+        write_atomically(path / _DELETED, text)
+        config_file.unlink(missing_ok=True)
         for entry in _entries(path):
             _delete(entry)
     resumed = bool(_entries(path))
     (path / _DELETED).unlink(missing_ok=True)
     if not resumed or config.free is not None:
-        wanted = {"experiment": experiment, **_to_stored(config)}
-        write_atomically(config_file, to_json_text(wanted, indent=2) + "\n")
+        write_atomically(config_file, text)
     return resumed
 
 

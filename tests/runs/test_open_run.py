@@ -71,17 +71,21 @@ def test_a_run_that_may_grow_goes_on_and_nothing_else_changes(tmp_path):
         open_run("e", config)
 
 
-def test_the_rest_of_a_deletion_is_not_gone_on_with(tmp_path, monkeypatch):
+@pytest.mark.parametrize("made_by_us", [True, False])
+def test_the_rest_of_a_deletion_is_not_gone_on_with(made_by_us, tmp_path, monkeypatch):
     config = Growing(runs_dir=tmp_path)
     with open_run("e", config) as run:
         (run.path / "shards").mkdir()
+    if not made_by_us:
+        run.config_file.unlink()
+    again = dataclasses.replace(config, overwrite=True)
     with monkeypatch.context() as patch:
         patch.setattr(run_directory.shutil, "rmtree", full_disk)
         with pytest.raises(OSError, match="No space"):
-            open_run("e", dataclasses.replace(config, overwrite=True))
+            open_run("e", again, recognise=lambda folder: None)
     with pytest.raises(RunError, match=r"config\.json is missing or damaged"):
         open_run("e", config)
-    with open_run("e", dataclasses.replace(config, overwrite=True)) as run:
+    with open_run("e", again) as run:
         assert not (run.path / "shards").exists()
 
 

@@ -26,6 +26,7 @@ from gpicljax.systems.maze_world.data.demonstrations import (
     task_of,
 )
 from gpicljax.systems.maze_world.data.sequences import sample_frames
+from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.experts.privileged import privileged_agent
 
 SETTINGS = Demonstration(length=40)
@@ -318,6 +319,41 @@ def test_what_stored_episodes_fit(tmp_path):
             stored.check_fits(about, make_env(**{name: other}))
     with pytest.raises(ValueError, match="the card of Maze World's demonstrations"):
         stored.check_fits({"seed": 3}, env)
+
+
+STEPS = np.zeros((4, 16), np.uint8)
+STILL = {
+    "distribution": np.zeros(4, np.uint8),
+    "length": np.full(4, 16, np.int32),
+    "pose": np.ones((4, 3, 17), np.uint8),
+    "action": STEPS,
+    "label": STEPS,
+    "reward": STEPS.astype(np.float32),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("action", STEPS + 99, "action: got uint8.4, 16.; accepted: integers within 0 .. "),
+        ("label", STEPS + 99, "label: got"),
+        ("action", STEPS[:, :4], "action: got .* with 16 on axis 1"),
+        ("pose", np.ones((4, 3, 16), np.uint8), "pose: got .* with 17 on axis -1"),
+        ("reward", np.full((4, 16), np.nan, np.float32), "reward: got .* finite"),
+        ("distribution", np.ones(4, np.uint8), "distribution: got .* 0 .. 0"),
+        ("length", np.full(4, 17, np.int32), "length: got .* 0 .. 16"),
+        ("thought", STEPS, "path: got .*thought"),
+    ],
+)
+def test_episodes_that_cannot_have_happened_are_refused(name, value, words, tmp_path):
+    env, settings = MazeWorld(size=7, max_landmarks=4), Demonstration(length=16)
+    about = stored.metadata(env, env.default_params, settings)
+    for folder, records in (("whole", STILL), ("odd", STILL | {name: value})):
+        with shards.ShardWriter(tmp_path / folder, about) as writer:
+            writer.append(records)
+    assert stored.stored_episodes(tmp_path / "whole", env, 16)[0].action.shape == (4, 16)
+    with pytest.raises(ValueError, match=words):
+        stored.stored_episodes(tmp_path / "odd", env, 16)
 
 
 @pytest.mark.parametrize(

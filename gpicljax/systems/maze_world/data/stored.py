@@ -16,9 +16,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from gpicljax.checks import check, check_at_least
+from gpicljax.checks import check, check_array, check_at_least
 from gpicljax.data.collection import Collection, collect_shards
 from gpicljax.data.shards import ShardReader
+from gpicljax.spaces import Discrete
 from gpicljax.systems.maze_world.data.demonstrations import (
     Demonstration,
     MazeTrajectory,
@@ -176,7 +177,8 @@ def stored_episodes(
 
     Raises:
       DamagedShardError: if anything is missing or damaged; it names the file.
-      ValueError: if they are of another environment or length, see `check_fits`.
+      ValueError: if they are of another environment or length, see `check_fits`, or cannot have
+        happened in it; then it names the array.
 
     Example:
       >>> def read(folder):
@@ -190,7 +192,28 @@ def stored_episodes(
     accepted = f"{settings.length}, as in the stored episodes"
     check(length == settings.length, "length", length, accepted)
     found = reader.read(np.arange(len(reader)))
+    _check_episodes(found, env, len(params), length)
     return MazeTrajectory(**dict.fromkeys(MazeTrajectory._fields) | found), params
+
+
+def _check_episodes(found: Mapping[str, Any], env: MazeWorld, params: int, length: int) -> None:
+    """Refuses arrays that do not fit episodes of this length in an environment."""
+    needed = {"pose": length + 1, "action": length, "label": length, "reward": length}
+    check(needed.keys() <= found.keys() <= {*MazeTrajectory._fields}, "path", [*found], "episodes")
+    for name, steps in needed.items():
+        axis = -1 if name == "pose" else 1
+        shape = np.shape(found[name])
+        fits = len(shape) > 1 and shape[axis] == steps
+        check_array(fits, name, found[name], f"[N, ...] with {steps} on axis {axis}")
+    space, most = env.action_space(), {"distribution": params - 1, "length": length}
+    if isinstance(space, Discrete):
+        most |= {"action": space.n - 1, "label": space.n - 1}
+    for name, values in found.items():
+        for leaf in jax.tree.leaves(values):
+            check_array(bool(np.isfinite(leaf).all()), name, leaf, "finite numbers")
+        if name in most:
+            fits = values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= most[name]
+            check_array(bool(fits), name, values, f"integers within 0 .. {most[name]}")
 
 
 def _compiled(

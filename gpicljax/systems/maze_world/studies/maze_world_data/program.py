@@ -12,8 +12,8 @@ from gpicljax.data.shards import ShardReader
 from gpicljax.runs.config import DataConfig
 from gpicljax.runtime import Program, check_config, run_experiment
 from gpicljax.runtime.collecting import report_collection
+from gpicljax.systems.maze_world.data import stored
 from gpicljax.systems.maze_world.data.demonstrations import Demonstration
-from gpicljax.systems.maze_world.data.stored import collection_of_episodes
 from gpicljax.systems.maze_world.env.maze_world import MazeWorld
 from gpicljax.systems.maze_world.env.types import Params
 
@@ -84,7 +84,7 @@ def build(config: Config) -> tuple[MazeWorld, list[Params]]:
 def program_of(config: Config) -> Program:
     """The episodes, shard by shard."""
     env, params = build(config)
-    collection = collection_of_episodes(
+    collection = stored.collection_of_episodes(
         config.seed,
         env,
         params,

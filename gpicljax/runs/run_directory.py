@@ -169,6 +169,7 @@ def open_run(
         to be overwritten is no run of this experiment, or a link; if the processes were given
         different configurations, or do not share the file system.
     """
+    started = time.monotonic()
     all_agree(lambda: validate(config))
     first, *others = exchange(to_json(config))
     for number, other in enumerate(others, start=1):
@@ -210,7 +211,7 @@ def open_run(
             lock.close()
         raise
     lock = locks[0] if locks else None
-    return RunDirectory(experiment, path, resumed, time.monotonic(), config, lock)
+    return RunDirectory(experiment, path, resumed, started, config, lock)
 
 
 def _find(file: Path) -> None:

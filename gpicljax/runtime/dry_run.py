@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
 from gpicljax.runtime.compiled import memory_of
 from gpicljax.typing import ArrayTree
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -62,9 +60,7 @@ class TooLargeError(RuntimeError):
     """A program needs more memory than is free."""
 
 
-def compile_within_memory(
-    function: Any, what: str, *arguments: Any, **named: Any
-) -> tuple[Any, Cost]:
+def compile_within_memory(function: Any, what: str, *arguments: Any) -> tuple[Any, Cost]:
     """Compiles a function, and refuses one that needs more memory than is free.
 
     XLA's CPU backend takes up to half as much again as its analysis says, so there the margin is 2.
@@ -73,7 +69,6 @@ def compile_within_memory(
       function: a jitted function.
       what: it is, for the message.
       *arguments: of the call.
-      **named: likewise.
 
     Returns:
       The compiled function and its cost, not yet timed.
@@ -82,13 +77,13 @@ def compile_within_memory(
       TooLargeError: if it does not fit.
     """
     start = time.monotonic()
-    compiled = function.lower(*arguments, **named).compile()
+    compiled = function.lower(*arguments).compile()
     argument_bytes, temporary_bytes = memory_of(compiled)
     cost = Cost(
         compile_s=time.monotonic() - start,
         argument_bytes=argument_bytes,
         temporary_bytes=temporary_bytes,
-        free_bytes=free_bytes((arguments, named)),
+        free_bytes=free_bytes(arguments),
         margin=2.0 if jax.default_backend() == "cpu" else 1.0,
     )
     if not cost.fits:
@@ -99,7 +94,7 @@ def compile_within_memory(
     return compiled, cost
 
 
-def within_memory(function: Callable[P, T], what: str) -> Callable[P, T]:
+def within_memory(function: Callable[..., T], what: str) -> Callable[..., T]:
     """A jitted function that refuses arguments for which it needs more memory than is free.
 
     It is compiled once for all arguments of the same shapes. The function it returns cannot be
@@ -119,14 +114,13 @@ def within_memory(function: Callable[P, T], what: str) -> Callable[P, T]:
     """
     compiled: dict[Any, Any] = {}
 
-    @functools.wraps(function)
-    def call(*arguments: P.args, **named: P.kwargs) -> T:
-        leaves, structure = jax.tree.flatten((arguments, named))
+    def call(*arguments: Any) -> T:
+        leaves, structure = jax.tree.flatten(arguments)
         kinds = [jax.typeof(leaf) for leaf in leaves]
         key = structure, tuple((kind.shape, kind.dtype, kind.weak_type) for kind in kinds)
         if key not in compiled:
-            compiled[key], _ = compile_within_memory(function, what, *arguments, **named)
-        return compiled[key](*arguments, **named)
+            compiled[key], _ = compile_within_memory(function, what, *arguments)
+        return compiled[key](*arguments)
 
     return call
 

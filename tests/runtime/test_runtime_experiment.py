@@ -178,18 +178,18 @@ def test_a_function_that_does_not_fit_is_refused_before_its_call(monkeypatch):
     traced = []
 
     @jax.jit
-    def double(x, scale=2):
+    def double(x, scale):
         traced.append(x.shape)
         return scale * x
 
     fitting = within_memory(double, "doubling")
     for size in (3, 3, 4):
-        assert fitting(np.ones(size), scale=np.float32(3)).tolist() == [3.0] * size
+        assert fitting(np.ones(size), np.float32(3)).tolist() == [3.0] * size
     assert traced == [(3,), (4,)]
     monkeypatch.setattr("gpicljax.runtime.dry_run.free_bytes", lambda tree: 1)
-    assert fitting(np.ones(3), scale=np.float32(3)).tolist() == [3.0] * 3
+    assert fitting(np.ones(3), np.float32(3)).tolist() == [3.0] * 3
     with pytest.raises(TooLargeError, match="doubling needs 0.00 GiB of the 0.00 GiB free"):
-        fitting(np.ones(5), scale=np.float32(3))
+        fitting(np.ones(5), np.float32(3))
     assert free_bytes(np.ones(1)) > 0
 
 

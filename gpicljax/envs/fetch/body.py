@@ -1,7 +1,8 @@
 """The block, or the puck: a free body among the fingers, the palm and the table.
 
-Its six accelerations are those that minimise MuJoCo's cost of soft contacts, by Newton's method,
-with the fingers' and the hand's accelerations given.
+Its six accelerations, and those by which the fingers open, are those that minimise MuJoCo's cost of
+soft contacts, by Newton's method, with the hand's acceleration given. The fingers are solved for as
+well, for they squeeze: a force that answers a substep late would come and go with every substep.
 """
 
 from __future__ import annotations
@@ -18,25 +19,20 @@ from gpicljax.envs.fetch.algebra import (
     Axes,
     Symmetric,
     Vector,
-    axis,
-    chosen,
     cross,
     dot,
-    largest,
     minus,
-    picked,
     plus,
     rows,
     scaled,
     shifted,
     solved_pair,
 )
-from gpicljax.envs.fetch.contact import Material, Springs, Touch, corners
+from gpicljax.envs.fetch.contact import Material, Springs, Touch
 from gpicljax.envs.fetch.hand import rubber
-from gpicljax.envs.fetch.scene import STEP, TABLE_HEIGHT, Scene
+from gpicljax.envs.fetch.scene import STEP, Scene
 
 _MASS, _DAMPER, _SOFTNESS, _GRAVITY = 2.0, 0.01, 0.5, 9.81
-_UNDER = 0.03  # metres below the table's top from where on a point is beside the table, not on it
 _ITERATIONS, _TRUSTED = 16, 6
 _TOLERANCE, _LEVER = 0.05, 0.025  # m/s^2, and metres for angular accelerations
 
@@ -48,56 +44,60 @@ class Motion(NamedTuple):
     acceleration: Vector
 
 
+class Place(NamedTuple):
+    """Accelerations that are looked for.
+
+    Attributes:
+      linear: the body's, in m/s^2, `[B]`.
+      angular: the body's, in rad/s^2, `[B]`.
+      fingers: along y, from the hand's, in m/s^2, `[2, B]`.
+    """
+
+    linear: Vector
+    angular: Vector
+    fingers: jax.Array
+
+
 class _Search(NamedTuple):
     """Where Newton's method is.
 
     Attributes:
       done: iterations so far.
-      place: the linear and the angular acceleration.
-      step: the last step to it.
+      place: the accelerations.
+      step: the last step to them.
       slope: of the cost along that step, where the step began.
       going: whether any instance of the batch has not arrived.
     """
 
     done: jax.Array
-    place: tuple[Vector, Vector]
-    step: tuple[Vector, Vector]
+    place: Place
+    step: Place
     slope: jax.Array
     going: jax.Array
 
 
-def on_table(scene: Scene, body: Vector, axes: Axes) -> Touch:
-    """Where four of the body's points may touch the table, or the floor beside it.
+class _Sums(NamedTuple):
+    """Forces of all contacts, and how fast they fall with accelerations.
 
-    They are the corners of a block's lowest face, or four points of the rim of a puck's lower end.
-
-    Args:
-      scene: the task's.
-      body: its centre, in metres, `[B]`.
-      axes: its axes in the world.
-
-    Returns:
-      The contacts, with one box.
+    Attributes:
+      force: on the body, in N.
+      torque: on the body, in N m.
+      upper: the matrix by which they fall with the body's accelerations, in blocks: symmetric,
+      middle: rows,
+      lower: and symmetric.
+      pull: on the fingers along y, in N, `[2, B]`.
+      linear: how fast the force falls with a finger's acceleration, in kg, `[2, B]`.
+      angular: how fast the torque does, in kg m, `[2, B]`.
     """
-    up = (axes[0][2], axes[1][2], axes[2][2])
-    if scene.round:
-        index = jnp.full(jnp.shape(up[0]), 2, jnp.int32)
-    else:
-        index = largest((jnp.abs(up[0]), jnp.abs(up[1]), jnp.abs(up[2])))
-    face, u, w = (axis(index, axes, by) for by in range(3))
-    if scene.round:
-        u, w = scaled(0.5, plus(u, w)), scaled(0.5, minus(u, w))
-    u, w = scaled(scene.half[0], u), scaled(scene.half[0], w)
-    face = scaled(jnp.where(picked(index, up) > 0, -scene.half[2], scene.half[2]), face)
-    arm = [corners(face[i], u[i], w[i]) for i in range(3)]
-    x, y, z = (a + b for a, b in zip(arm, body, strict=True))
-    over = (jnp.abs(x - scene.table[0]) < scene.table_half[0]) & (
-        jnp.abs(y - scene.table[1]) < scene.table_half[1]
-    )
-    distance = z - jnp.where(over & (z > TABLE_HEIGHT - _UNDER), TABLE_HEIGHT, 0.0)
-    zero = jnp.zeros_like(body[0])
-    touch = Touch(cast("Vector", tuple(arm)), (zero, zero, zero + 1), distance, zero == 0)
-    return jax.tree.map(lambda x: jnp.expand_dims(x, -2), touch)
+
+    force: Vector
+    torque: Vector
+    upper: Symmetric
+    middle: Axes
+    lower: Symmetric
+    pull: jax.Array
+    linear: Vector
+    angular: Vector
 
 
 def _surfaces(scene: Scene, boxes: int) -> Material:
@@ -110,20 +110,29 @@ def _surfaces(scene: Scene, boxes: int) -> Material:
 
 
 def accelerations(
-    scene: Scene, touch: Touch, velocity: Vector, spin: Vector, boxes: Motion, start: jax.Array
-) -> tuple[Vector, Vector, Vector]:
-    """How the body accelerates, and what pushes it.
+    scene: Scene,
+    touch: Touch,
+    velocity: Vector,
+    spin: Vector,
+    boxes: Motion,
+    fingers: tuple[jax.Array, jax.Array],
+    start: jax.Array,
+) -> tuple[Place, Vector]:
+    """How the body and the fingers accelerate, and what pushes them.
 
     Args:
       scene: the task's.
-      touch: where it may touch the boxes and, last, the table.
+      touch: where the body may touch the boxes: the right finger, the left one, others and, last,
+        the table.
       velocity: its own, in m/s.
       spin: its own, in rad/s.
-      boxes: the boxes' and the table's, `[P, B]`.
-      start: `[6, B]`, accelerations from which to search.
+      boxes: the boxes' and the table's, `[P, B]`; of fingers, the acceleration is the hand's.
+      fingers: their accelerations along y from the hand's, were there no body, and their masses, in
+        kg, `[2, B]`.
+      start: `[8, B]`, accelerations from which to search.
 
     Returns:
-      The linear acceleration, the angular one, and the force of each box, `[P, B]`, in N.
+      The accelerations, and the force of each box on the body, `[P, B]`, in N.
     """
     surfaces = _surfaces(scene, touch.near.shape[-2] - 1)
 
@@ -134,42 +143,47 @@ def accelerations(
         return touch.arm, (touch.normal, *contact.tangents(touch.normal)), wanted, springs
 
     contacts = apart(prepared, touch, velocity, spin, boxes)
-    free = minus(scaled(-_DAMPER / _MASS, velocity), (0.0, 0.0, _GRAVITY))
-    turning = scaled(-_DAMPER / scene.inertia, spin)
+    free = Place(
+        minus(scaled(-_DAMPER / _MASS, velocity), (0.0, 0.0, _GRAVITY)),
+        scaled(-_DAMPER / scene.inertia, spin),
+        fingers[0],
+    )
 
     def go(loop: _Search) -> _Search:
         force, falls = apart(_forces, contacts, loop.place)
         sums = apart(_summed, contacts[0], force, falls)
-        return apart(lambda *given: _step(scene.inertia, *given), (free, turning), sums, loop)
+        return apart(lambda *given: _step(scene.inertia, *given), fingers[1], free, sums, loop)
 
-    zero = jnp.zeros_like(velocity[0])
-    still = (zero, zero, zero)
-    a, b, c, d, e, f = start
-    first = _Search(jnp.int32(0), ((a, b, c), (d, e, f)), (still, still), zero, jnp.bool(True))
+    a, b, c, d, e, f = start[:6]
+    place = Place((a, b, c), (d, e, f), start[6:])
+    still, zero = jax.tree.map(jnp.zeros_like, (place, a))
+    first = _Search(jnp.int32(0), place, still, zero, jnp.bool(True))
     last = jax.lax.while_loop(lambda loop: (loop.done < _ITERATIONS) & loop.going, go, first)
     force, _ = apart(_forces, contacts, last.place)
-    return *last.place, jax.tree.map(_over_points, force)
+    return last.place, jax.tree.map(_over_points, force)
 
 
 def _forces(
-    contacts: tuple[Vector, Axes, Vector, Springs], place: tuple[Vector, Vector]
+    contacts: tuple[Vector, Axes, Vector, Springs], place: Place
 ) -> tuple[Vector, Symmetric]:
     """Forces of all points at an acceleration, and how fast they fall with it, `[4, P, B]`."""
     arm, frame, wanted, springs = contacts
-    linear, angular = place
-    return contact.reply(plus(wanted, plus(linear, cross(angular, arm))), frame, springs)
+    x, y, z = plus(wanted, plus(place.linear, cross(place.angular, arm)))
+    others = jnp.zeros_like(y[0, 2:])
+    y = y - jnp.concatenate([place.fingers, others])
+    return contact.reply((x, y, z), frame, springs)
 
 
-def _summed(
-    arm: Vector, force: Vector, falls: Symmetric
-) -> tuple[Vector, Vector, Symmetric, Axes, Symmetric]:
-    """Force and torque on the body, and the blocks of the matrix by which they fall, `[B]`."""
-    x, y, z = arm
+def _summed(arm: Vector, force: Vector, falls: Symmetric) -> _Sums:
+    """Sums over points and boxes, `[B]`."""
     middle = cast("Axes", tuple(cross(arm, row) for row in rows(falls)))
     # The arm's cross product once more, down the columns.
     columns = [cross(arm, tuple(row[j] for row in middle)) for j in range(3)]  # pyright: ignore
     lower = tuple(columns[j][i] for i, j in ENTRIES)
-    return jax.tree.map(_over_all, (force, cross(arm, force), falls, middle, lower))
+    by_box = jax.tree.map(_over_points, (force, cross(arm, force), falls, middle, lower))
+    force, _, falls, middle, _ = by_box
+    ours = jax.tree.map(lambda x: x[:2], (-force[1], rows(falls)[1], middle[1]))
+    return _Sums(*jax.tree.map(_over_boxes, by_box), *ours)
 
 
 def _over_points(x: jax.Array) -> jax.Array:
@@ -177,41 +191,68 @@ def _over_points(x: jax.Array) -> jax.Array:
     return x[0] + x[1] + x[2] + x[3]
 
 
-def _over_all(x: jax.Array) -> jax.Array:
-    """The sum over points and boxes."""
-    x = _over_points(x)
+def _over_boxes(x: jax.Array) -> jax.Array:
+    """The sum over boxes."""
     total = x[0]
     for i in range(1, x.shape[0]):
         total = total + x[i]
     return total
 
 
-def _step(inertia: float, free: tuple[Vector, Vector], sums: tuple, loop: _Search) -> _Search:
+def _across(a: Place, b: Place) -> jax.Array:
+    """The scalar product of forces and accelerations."""
+    fingers = _over_boxes(a.fingers * b.fingers)
+    return dot(a.linear, b.linear) + dot(a.angular, b.angular) + fingers
+
+
+def _step(inertia: float, mass: jax.Array, free: Place, sums: _Sums, loop: _Search) -> _Search:
     """One step of Newton's method, or back along the last.
 
     Full steps arrive after few, but now and then they go round in circles. After some steps, one
     that went too far along its line is taken back to where the slope vanishes on the secant.
     """
-    force, torque, upper, middle, lower = sums
-    (linear, angular), (step, turn) = loop.place, loop.step
-    rest = minus(force, scaled(_MASS, minus(linear, free[0])))
-    rest_turn = minus(torque, scaled(inertia, minus(angular, free[1])))
-    slope = -(dot(rest, step) + dot(rest_turn, turn))
+    place, step = loop.place, loop.step
+    rest = Place(
+        minus(sums.force, scaled(_MASS, minus(place.linear, free.linear))),
+        minus(sums.torque, scaled(inertia, minus(place.angular, free.angular))),
+        sums.pull - mass * (place.fingers - free.fingers),
+    )
+    slope = -_across(rest, step)
     back = (slope > -0.2 * loop.slope) & (loop.slope < 0) & (loop.done > _TRUSTED)
     share = jnp.where(back, slope / (slope - loop.slope), 0.0)
-    on, on_turn = solved_pair(
-        shifted(upper, _MASS), middle, shifted(lower, inertia), rest, rest_turn
+    on = _towards(inertia, mass, sums, rest)
+    change, step = (
+        jax.tree.map(lambda a, b, factor=factor: jnp.where(back, factor * a, b), step, on)
+        for factor in (-share, 1 - share)
     )
-    change = chosen(back, scaled(-share, step), on)
-    change_turn = chosen(back, scaled(-share, turn), on_turn)
-    size = sum(jnp.abs(x) for x in change) + _LEVER * sum(jnp.abs(x) for x in change_turn)
+    size = sum(map(jnp.abs, change.linear)) + _LEVER * sum(map(jnp.abs, change.angular))
+    size = size + _over_boxes(jnp.abs(change.fingers))
     return _Search(
         loop.done + 1,
-        (plus(linear, change), plus(angular, change_turn)),
-        (chosen(back, scaled(1 - share, step), on), chosen(back, scaled(1 - share, turn), on_turn)),
-        jnp.where(back, (1 - share) * loop.slope, -(dot(rest, on) + dot(rest_turn, on_turn))),
+        jax.tree.map(jnp.add, place, change),
+        step,
+        jnp.where(back, (1 - share) * loop.slope, -_across(rest, on)),
         (back | (size > _TOLERANCE)).any(),
     )
+
+
+def _towards(inertia: float, mass: jax.Array, sums: _Sums, rest: Place) -> Place:
+    """The step to where nothing rests, by a solution for the body with the fingers eliminated."""
+    upper, middle, lower = shifted(sums.upper, _MASS), sums.middle, shifted(sums.lower, inertia)
+    force, torque = rest.linear, rest.angular
+    inverse = 1 / (mass + sums.linear[1])
+    for i in range(2):
+        a, b = (cast("Vector", tuple(x[i] for x in part)) for part in (sums.linear, sums.angular))
+        c, d = scaled(inverse[i], a), scaled(inverse[i], b)
+        force, torque = (plus(x, scaled(rest.fingers[i], y)) for x, y in ((force, c), (torque, d)))
+        upper, lower = (
+            cast("Symmetric", tuple(m[k] - x[p] * y[q] for k, (p, q) in enumerate(ENTRIES)))
+            for m, x, y in ((upper, a, c), (lower, b, d))
+        )
+        middle = cast("Axes", tuple(minus(middle[p], scaled(a[p], d)) for p in range(3)))
+    linear, angular = solved_pair(upper, middle, lower, force, torque)
+    through = dot(sums.linear, linear) + dot(sums.angular, angular)
+    return Place(linear, angular, inverse * (rest.fingers + through))
 
 
 def moved(

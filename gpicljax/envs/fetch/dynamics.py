@@ -1,7 +1,7 @@
 """Fetch without MuJoCo: steps of a world of a hand, two fingers and one free body.
 
 A step has 20 substeps of 2 ms: the accelerations of all parts, then their velocities and places, as
-MuJoCo's Euler integrator has them. The body's reaction on hand and fingers comes a substep late.
+MuJoCo's Euler integrator has them. The body's reaction on the hand comes a substep late.
 
 Leaves of worlds are `[..., B]` here, but for `advance` and `shown`.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,7 @@ from gpicljax.envs._stages import apart, kernel
 from gpicljax.envs.fetch import contact
 from gpicljax.envs.fetch import hand as hands
 from gpicljax.envs.fetch.algebra import Vector, minus, plus, scaled
-from gpicljax.envs.fetch.body import Motion, accelerations, moved, on_table
+from gpicljax.envs.fetch.body import Motion, Place, accelerations, moved
 from gpicljax.envs.fetch.contact import Touch
 from gpicljax.envs.fetch.scene import (
     FINGER_HALF,
@@ -32,6 +33,7 @@ from gpicljax.envs.fetch.scene import (
     SITE_BELOW,
     STEP,
     SUBSTEPS,
+    TABLE_HEIGHT,
     Scene,
     World,
     axes_of,
@@ -39,6 +41,10 @@ from gpicljax.envs.fetch.scene import (
 )
 
 _BLOCK = 64  # instances that are solved together on a CPU
+_FALLEN, _FLOOR = (
+    0.045,
+    100.0,
+)  # metres: a body whose centre is lower is on the floor; its half size
 STRIDE = 0.05
 """By how much an action of 1 moves the hand's target, in metres."""
 
@@ -47,31 +53,43 @@ def _vector(x: jax.Array) -> Vector:
     return x[0], x[1], x[2]
 
 
-def _per_box(right: jax.Array, left: jax.Array, *others: jax.Array) -> jax.Array:
-    """`[P, B]`: right finger, left finger, palm and, where things move, the table."""
-    return jnp.stack(jnp.broadcast_arrays(right, left, *others))
+def _per_box(*values: jax.Array | float) -> jax.Array:
+    """`[P, B]`: right finger, left finger, palm and table."""
+    return jnp.stack(jnp.broadcast_arrays(*values))
 
 
 def _touch(scene: Scene, world: World) -> Touch:
-    """Where the body may touch fingers, palm and table."""
+    """Where the body may touch fingers, palm and table, or the floor once it is that low."""
     x, y, z = minus(_vector(world.body), _vector(world.hand))
     right, left = FINGER_SIDE + world.fingers[0], FINGER_SIDE + world.fingers[1]
-    away = _per_box(x, x, x), _per_box(y - right, y + left, y), _per_box(z, z, z - PALM_ABOVE)
-    halves = tuple(jnp.array([[a], [a], [b]]) for a, b in zip(FINGER_HALF, PALM_HALF, strict=True))
-    axes = axes_of(world.turn)
+    fallen = world.body[2] < _FALLEN
+    middle = (*scene.table, jnp.where(fallen, -0.5, 0.5) * TABLE_HEIGHT)
+    u, v, w = minus(_vector(world.body), middle)
+    away = (
+        _per_box(x, x, x, u),
+        _per_box(y - right, y + left, y, v),
+        _per_box(z, z, z - PALM_ABOVE, w),
+    )
+    wide = [jnp.where(fallen, _FLOOR, half) for half in scene.table_half]
+    table = *wide, jnp.full_like(x, 0.5 * TABLE_HEIGHT)
+    sizes = zip(FINGER_HALF, FINGER_HALF, PALM_HALF, table, strict=True)
+    halves = cast("Vector", tuple(_per_box(*along) for along in sizes))
     find = contact.cylinder_on_boxes if scene.round else contact.box_on_boxes
-    boxes = find(away, axes, halves, scene.half)  # pyright: ignore[reportArgumentType] - three
-    table = apart(lambda *given: on_table(scene, *given), _vector(world.body), axes)
-    return apart(lambda *both: jax.tree.map(lambda *x: jnp.concatenate(x, -2), *both), boxes, table)
+    return find(away, axes_of(world.turn), halves, scene.half)
 
 
-def _of_boxes(hand: Vector, right: jax.Array, left: jax.Array) -> Vector:
-    """Velocities or accelerations of the boxes; the right finger opens along +y."""
+def _along_y(fingers: jax.Array) -> jax.Array:
+    """How fast fingers move along y, for how fast they open, or the inverse, `[2, B]`."""
+    return jnp.stack([fingers[0], -fingers[1]])
+
+
+def _of_boxes(hand: Vector, right: jax.Array | float, left: jax.Array | float) -> Vector:
+    """Velocities or accelerations of the boxes, with those of fingers along y."""
     x, y, z = hand
     zero = jnp.zeros_like(x)
     return (
         _per_box(x, x, x, zero),
-        _per_box(y + right, y - left, y, zero),
+        _per_box(y + right, y + left, y, zero),
         _per_box(z, z, z, zero),
     )
 
@@ -88,27 +106,32 @@ def substep(scene: Scene, world: World, target: Vector, control: jax.Array) -> W
     hand_velocity = _vector(world.hand_velocity)
     velocity, spin = _vector(world.velocity), _vector(world.spin)
 
-    def push(world: World, target: Vector, control: jax.Array) -> tuple[Vector, tuple]:
+    def push(
+        world: World, target: Vector, control: jax.Array
+    ) -> tuple[Vector, jax.Array, jax.Array]:
         hand, velocity = _vector(world.hand), _vector(world.hand_velocity)
         free = hands.pull(hand, velocity, target)
         free = plus(free, scaled(1 / hands.MASS, _vector(world.reaction)))
         push = hands.on_table(scene, hand, velocity, free)
         opening, speed = world.fingers, world.finger_velocity
-        spread = hands.spread(scene, opening, speed, control, world.reaction[3:], push[1])
-        return push, spread
+        free, mass = hands.spread(scene, opening, speed, control, world.reaction[3:], push[1])
+        return push, _along_y(free), mass
 
-    pushed, spread = apart(push, world, target, control)
-    boxes = Motion(_of_boxes(hand_velocity, *world.finger_velocity), _of_boxes(pushed, *spread))
-    linear, angular, force = accelerations(
-        scene, _touch(scene, world), velocity, spin, boxes, world.acceleration
+    pushed, free, mass = apart(push, world, target, control)
+    boxes = Motion(
+        _of_boxes(hand_velocity, *_along_y(world.finger_velocity)), _of_boxes(pushed, 0.0, 0.0)
+    )
+    place, force = accelerations(
+        scene, _touch(scene, world), velocity, spin, boxes, (free, mass), world.acceleration
     )
 
-    def rest(world: World, of_hand: tuple, of_body: tuple[Vector, Vector], force: Vector) -> World:
-        pushed, spread = of_hand
+    def rest(world: World, pushed: Vector, place: Place, force: Vector) -> World:
         hand_velocity = plus(_vector(world.hand_velocity), scaled(STEP, pushed))
         slowly = STEP / (1 + STEP * hands.FINGER_DAMPER / hands.FINGER_MASS)
-        finger_velocity = world.finger_velocity + slowly * jnp.stack(spread)
-        velocity, spin = moved(scene, _vector(world.velocity), _vector(world.spin), *of_body)
+        finger_velocity = world.finger_velocity + slowly * _along_y(place.fingers)
+        velocity, spin = moved(
+            scene, _vector(world.velocity), _vector(world.spin), place.linear, place.angular
+        )
         x, y, z = force
         # Fingers take what pushes them along y; the hand takes the rest.
         on_hand = x[0] + x[1] + x[2], y[2], z[0] + z[1] + z[2]
@@ -121,11 +144,11 @@ def substep(scene: Scene, world: World, target: Vector, control: jax.Array) -> W
             turn=turned(world.turn, spin, STEP),
             velocity=jnp.stack(velocity),
             spin=jnp.stack(spin),
-            acceleration=jnp.stack([*of_body[0], *of_body[1]]),
+            acceleration=jnp.stack([*place.linear, *place.angular, *place.fingers]),
             reaction=jnp.stack([-on_hand[0], -on_hand[1], -on_hand[2], -y[0], y[1]]),
         )
 
-    return apart(rest, world, (pushed, spread), (linear, angular), force)
+    return apart(rest, world, pushed, place, force)
 
 
 def advance_all(scene: Scene, world: World, action: jax.Array) -> World:

@@ -135,33 +135,33 @@ def spread(
     pushed: jax.Array,
     carried: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Accelerations of the right and the left finger, in m/s^2, positive where they open.
+    """How the fingers answer, where nothing but their drive and their limits moves them.
 
     Args:
       scene: the task's.
       opening: `[2, B]`, in metres.
       velocity: `[2, B]`, in m/s.
       control: `[2, B]`, where they are to be.
-      pushed: `[2, B]`, forces that open them, in N.
+      pushed: `[2, B]`, forces that opened them a substep ago, in N; they decide whether a limit
+        holds.
       carried: the hand's acceleration along y.
+
+    Returns:
+      The accelerations of the right and the left finger, in m/s^2, positive where they open, and
+      their masses, in kg, `[2, B]` each.
     """
-
-    def one(finger: int) -> jax.Array:
-        q, v = opening[finger], velocity[finger]
-        force = pushed[finger] - (_CARRIED, -_CARRIED)[finger] * carried - FINGER_DAMPER * v
-        if scene.grasps:
-            force = force + _GAIN * (control[finger] - q)
-        free = force / FINGER_MASS
-        return -_limited(-_limited(free, q, v), OPEN - q, -v)
-
-    return one(0), one(1)
-
-
-def _limited(free: jax.Array, room: jax.Array, velocity: jax.Array) -> jax.Array:
-    """A finger's acceleration, where negative room to its limit pushes it back."""
+    force = -FINGER_DAMPER * velocity - jnp.stack([_CARRIED * carried, -_CARRIED * carried])
+    if scene.grasps:
+        force = force + _GAIN * (control - opening)
+    # At most one of the limits is passed.
+    wide = opening > 0.5 * OPEN
+    side = jnp.where(wide, -1.0, 1.0)
+    room = jnp.where(wide, OPEN - opening, opening)
     least, most = _LIMIT_IMPEDANCE
     stiff = contact.impedance(room, least, most, _LIMIT_WIDTH)
-    asked = -2 / (most * _LIMIT_TIME) * velocity - stiff * room / (most * _LIMIT_TIME) ** 2
-    weight = _LIMIT_MASS * stiff / (1 - stiff)
-    held = (FINGER_MASS * free + weight * asked) / (FINGER_MASS + weight)
-    return jnp.where((room < 0) & (free < asked), held, free)
+    depth = stiff * room / (most * _LIMIT_TIME) ** 2
+    asked = -2 / (most * _LIMIT_TIME) * velocity - side * depth
+    held = (room < 0) & (side * (force + pushed - FINGER_MASS * asked) < 0)
+    weight = jnp.where(held, _LIMIT_MASS * stiff / (1 - stiff), 0.0)
+    mass = FINGER_MASS + weight
+    return (force + weight * asked) / mass, mass

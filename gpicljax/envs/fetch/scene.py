@@ -109,7 +109,8 @@ class World:
       turn: `[4, ...]`, its orientation as a quaternion of length 1, real part first.
       velocity: `[3, ...]`, of its centre, in m/s.
       spin: `[3, ...]`, its angular velocity about the world's axes, in rad/s.
-      acceleration: `[6, ...]`, linear and angular, of its last substep.
+      acceleration: `[8, ...]`, linear and angular, and along y those of the right and the left
+        finger, from the hand's, of the last substep.
       reaction: `[5, ...]`, its forces on the hand and on the right and the left finger, in N, of
         the last substep.
     """
@@ -146,7 +147,7 @@ def first_world(scene: Scene, body: jax.Array) -> World:
         turn=jnp.asarray((1, 0, 0, 0), dtype),
         velocity=jnp.zeros(3, dtype),
         spin=jnp.zeros(3, dtype),
-        acceleration=jnp.zeros(6, dtype),
+        acceleration=jnp.zeros(8, dtype),
         reaction=jnp.zeros(5, dtype),
     )
 

@@ -49,6 +49,11 @@ def chosen(which: jax.Array, a: Vector, b: Vector) -> Vector:
     return jnp.where(which, a[0], b[0]), jnp.where(which, a[1], b[1]), jnp.where(which, a[2], b[2])
 
 
+def turned_by(angle: Vector, a: Vector, sign: float) -> Vector:
+    """A vector after a small turn, in radians about the three axes, or after its inverse."""
+    return plus(a, scaled(sign, cross(angle, a)))
+
+
 def largest(values: Vector) -> jax.Array:
     """Which of three is the largest, the first of equals."""
     a, b, c = values

@@ -28,7 +28,7 @@ from gpicljax.envs.fetch.algebra import (
     shifted,
     solved_pair,
 )
-from gpicljax.envs.fetch.contact import Material, Springs, Touch
+from gpicljax.envs.fetch.contact import Material, Reply, Springs, Touch
 from gpicljax.envs.fetch.hand import rubber
 from gpicljax.envs.fetch.scene import STEP, Scene
 
@@ -100,13 +100,31 @@ class _Sums(NamedTuple):
     angular: Vector
 
 
-def _surfaces(scene: Scene, boxes: int) -> Material:
-    """The boxes' and the table's, numbers `[P, 1]`."""
+def _surfaces(scene: Scene) -> Material:
+    """Those of fingers, palm and table, numbers `[P, 1]`."""
+    finger = rubber(_SOFTNESS)
+    palm = finger._replace(torsion=0.0)
     table = Material(scene.friction, 0.02, 0.9, 0.95, 0.001, 0.0, _SOFTNESS, 0.0)
     dtype = jnp.result_type(float)
-    return jax.tree.map(
-        lambda a, b: jnp.asarray([[a]] * boxes + [[b]], dtype), rubber(_SOFTNESS), table
-    )
+    return jax.tree.map(lambda *x: jnp.asarray(x, dtype)[:, None], finger, finger, palm, table)
+
+
+class _Contacts(NamedTuple):
+    """All that forces depend on but accelerations.
+
+    Attributes:
+      arm: see `contact.Touch`.
+      frame: normals and tangents, `[P, B]`.
+      wanted: accelerations plus damped velocities, but for what is looked for, in m/s^2.
+      turning: the same about the normals, in rad/s^2.
+      springs: their edges.
+    """
+
+    arm: Vector
+    frame: Axes
+    wanted: Vector
+    turning: jax.Array
+    springs: Springs
 
 
 def accelerations(
@@ -122,8 +140,7 @@ def accelerations(
 
     Args:
       scene: the task's.
-      touch: where the body may touch the boxes: the right finger, the left one, others and, last,
-        the table.
+      touch: where the body may touch the right finger, the left one, the palm and the table.
       velocity: its own, in m/s.
       spin: its own, in rad/s.
       boxes: the boxes' and the table's, `[P, B]`; of fingers, the acceleration is the hand's.
@@ -134,13 +151,15 @@ def accelerations(
     Returns:
       The accelerations, and the force of each box on the body, `[P, B]`, in N.
     """
-    surfaces = _surfaces(scene, touch.near.shape[-2] - 1)
+    surfaces = _surfaces(scene)
 
-    def prepared(touch: Touch, velocity: Vector, spin: Vector, boxes: Motion) -> tuple:
+    def prepared(touch: Touch, velocity: Vector, spin: Vector, boxes: Motion) -> _Contacts:
         moving = minus(plus(velocity, cross(spin, touch.arm)), boxes.velocity)
         wanted = minus(scaled(surfaces.damping, moving), boxes.acceleration)
         springs = contact.springs(touch.distance, touch.near, surfaces)
-        return touch.arm, (touch.normal, *contact.tangents(touch.normal)), wanted, springs
+        frame = (touch.normal, *contact.tangents(touch.normal))
+        turning = surfaces.damping * dot(spin, touch.normal)
+        return _Contacts(touch.arm, frame, wanted, turning, springs)
 
     contacts = apart(prepared, touch, velocity, spin, boxes)
     free = Place(
@@ -150,8 +169,7 @@ def accelerations(
     )
 
     def go(loop: _Search) -> _Search:
-        force, falls = apart(_forces, contacts, loop.place)
-        sums = apart(_summed, contacts[0], force, falls)
+        sums = apart(_summed, contacts, apart(_forces, contacts, loop.place))
         return apart(lambda *given: _step(scene.inertia, *given), fingers[1], free, sums, loop)
 
     a, b, c, d, e, f = start[:6]
@@ -159,29 +177,41 @@ def accelerations(
     still, zero = jax.tree.map(jnp.zeros_like, (place, a))
     first = _Search(jnp.int32(0), place, still, zero, jnp.bool(True))
     last = jax.lax.while_loop(lambda loop: (loop.done < _ITERATIONS) & loop.going, go, first)
-    force, _ = apart(_forces, contacts, last.place)
+    force = apart(_forces, contacts, last.place).force
     return last.place, jax.tree.map(_over_points, force)
 
 
-def _forces(
-    contacts: tuple[Vector, Axes, Vector, Springs], place: Place
-) -> tuple[Vector, Symmetric]:
+def _forces(of: _Contacts, place: Place) -> Reply:
     """Forces of all points at an acceleration, and how fast they fall with it, `[4, P, B]`."""
-    arm, frame, wanted, springs = contacts
-    x, y, z = plus(wanted, plus(place.linear, cross(place.angular, arm)))
-    others = jnp.zeros_like(y[0, 2:])
-    y = y - jnp.concatenate([place.fingers, others])
-    return contact.reply((x, y, z), frame, springs)
+    x, y, z = plus(of.wanted, plus(place.linear, cross(place.angular, of.arm)))
+    y = y - jnp.concatenate([place.fingers, jnp.zeros_like(place.fingers)])
+    turning = of.turning + dot(place.angular, of.frame[0])
+    return contact.reply((x, y, z), turning, of.frame, of.springs)
 
 
-def _summed(arm: Vector, force: Vector, falls: Symmetric) -> _Sums:
+def _summed(of: _Contacts, reply: Reply) -> _Sums:
     """Sums over points and boxes, `[B]`."""
+    arm, normal = of.arm, of.frame[0]
+    force, falls, *twist = reply
     middle = cast("Axes", tuple(cross(arm, row) for row in rows(falls)))
     # The arm's cross product once more, down the columns.
     columns = [cross(arm, tuple(row[j] for row in middle)) for j in range(3)]  # pyright: ignore
     lower = tuple(columns[j][i] for i, j in ENTRIES)
-    by_box = jax.tree.map(_over_points, (force, cross(arm, force), falls, middle, lower))
-    force, _, falls, middle, _ = by_box
+    moment = scaled(reply.skew, arm)
+    by_box = jax.tree.map(
+        _over_points, (force, cross(arm, force), falls, middle, lower, twist, moment)
+    )
+    force, torque, falls, middle, lower, (twist, skew, square), moment = by_box
+    # All points of a box have one normal, about which they twist.
+    torque = plus(torque, scaled(twist, normal))
+    a, b = scaled(skew, normal), plus(cross(moment, normal), scaled(0.5 * square, normal))
+    middle = cast(
+        "Axes", tuple(plus(row, scaled(x, a)) for row, x in zip(middle, normal, strict=True))
+    )
+    lower = tuple(
+        x + b[i] * normal[j] + normal[i] * b[j] for x, (i, j) in zip(lower, ENTRIES, strict=True)
+    )
+    by_box = force, torque, falls, middle, lower
     ours = jax.tree.map(lambda x: x[:2], (-force[1], rows(falls)[1], middle[1]))
     return _Sums(*jax.tree.map(_over_boxes, by_box), *ours)
 

@@ -37,6 +37,7 @@ from gpicljax.envs.fetch.algebra import (
 
 _TIE = 1e-4  # metres by which another separating axis has to be better
 _NEAR = 2e-3  # metres, more than any margin
+_LEVEL = 1e-5  # metres by which the ends of a line that is level may differ in depth
 _WORLD: Axes = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
@@ -67,7 +68,7 @@ class Material(NamedTuple):
       width: that depth, in metres.
       margin: distance from which surfaces push, in metres.
       softness: sum of the two bodies' inverse masses, 1/kg.
-      spins: 2 where a contact has torsional friction too, whose two edges push along the normal.
+      torsion: coefficient of friction about the normal, in metres; 0 where there is none.
     """
 
     friction: jax.Array | float
@@ -77,7 +78,7 @@ class Material(NamedTuple):
     width: jax.Array | float
     margin: jax.Array | float
     softness: jax.Array | float
-    spins: jax.Array | float
+    torsion: jax.Array | float
 
     @property
     def damping(self) -> jax.Array | float:
@@ -92,13 +93,31 @@ class Springs(NamedTuple):
       weight: of an edge's squared violation, in kg; 0 where nothing touches.
       offset: reference acceleration that depth asks for, in m/s^2, negative where surfaces overlap.
       friction: see `Material`.
-      spins: see `Material`.
+      torsion: see `Material`.
     """
 
     weight: jax.Array
     offset: jax.Array
     friction: jax.Array | float
-    spins: jax.Array | float
+    torsion: jax.Array | float
+
+
+class Reply(NamedTuple):
+    """What contacts do about a body's acceleration.
+
+    Attributes:
+      force: in N.
+      falls: how fast it falls with the acceleration, in kg.
+      twist: torque about the normal, in N m.
+      skew: how fast the twist falls with the acceleration along the normal, in kg m.
+      square: how fast it does with the angular acceleration about the normal, in kg m^2.
+    """
+
+    force: Vector
+    falls: Symmetric
+    twist: jax.Array
+    skew: jax.Array
+    square: jax.Array
 
 
 def impedance(depth: jax.Array, least: Any, most: Any, width: Any) -> jax.Array:
@@ -130,20 +149,18 @@ def springs(distance: jax.Array, present: jax.Array, of: Material) -> Springs:
         jnp.where(present & (depth < 0), weight, 0.0),
         stiff * depth / (of.most * of.time) ** 2,
         of.friction,
-        of.spins,
+        of.torsion,
     )
 
 
-def reply(wanted: Vector, frame: Axes, of: Springs) -> tuple[Vector, Symmetric]:
+def reply(wanted: Vector, turning: jax.Array | float, frame: Axes, of: Springs) -> Reply:
     """What springs do about an acceleration.
 
     Args:
       wanted: acceleration plus damped velocity, in m/s^2.
+      turning: the same of the turn about the normal, in rad/s^2.
       frame: normal and tangents.
       of: the springs. An edge pushes where the acceleration along it is below what depth asks for.
-
-    Returns:
-      The force, in N, and how fast it falls with the acceleration, in kg.
     """
     along, *sideways = on_axes(wanted, frame)
     mu = of.friction
@@ -152,9 +169,14 @@ def reply(wanted: Vector, frame: Axes, of: Springs) -> tuple[Vector, Symmetric]:
     rests = [straight + slid[0], straight - slid[0], straight + slid[1], straight - slid[1]]
     weights = [jnp.where(rest < 0, of.weight, 0.0) for rest in rests]
     pulls = [weight * rest for weight, rest in zip(weights, rests, strict=True)]
-    middle = jnp.where(straight < 0, of.weight * of.spins, 0.0)
+    twisted = of.torsion * turning
+    more, less = straight + twisted, straight - twisted
+    both_ways = jnp.where(of.torsion > 0, of.weight, 0.0)
+    weight_more, weight_less = (jnp.where(x < 0, both_ways, 0.0) for x in (more, less))
+    middle = weight_more + weight_less
+    pull_more, pull_less = weight_more * more, weight_less * less
     force = (
-        -(pulls[0] + pulls[1] + pulls[2] + pulls[3] + middle * straight),
+        -(pulls[0] + pulls[1] + pulls[2] + pulls[3] + pull_more + pull_less),
         -mu * (pulls[0] - pulls[1]),
         -mu * (pulls[2] - pulls[3]),
     )
@@ -174,7 +196,13 @@ def reply(wanted: Vector, frame: Axes, of: Springs) -> tuple[Vector, Symmetric]:
     ]
     turned = [off_axes(column, frame) for column in columns]
     (xx, xy, xz), (_, yy, yz), (_, _, zz) = turned
-    return off_axes(force, frame), (xx, xy, xz, yy, yz, zz)
+    return Reply(
+        off_axes(force, frame),
+        (xx, xy, xz, yy, yz, zz),
+        -of.torsion * (pull_more - pull_less),
+        of.torsion * (weight_more - weight_less),
+        of.torsion * of.torsion * middle,
+    )
 
 
 def tangents(normal: Vector) -> tuple[Vector, Vector]:
@@ -212,7 +240,7 @@ class _Faces(NamedTuple):
       face: normal of the other face.
       along: from its centre to the middle of an edge,
       across: and of another.
-      apart: how far the two are from overlapping, in metres.
+      near: see `Touch`.
     """
 
     boxed: jax.Array
@@ -222,28 +250,36 @@ class _Faces(NamedTuple):
     face: Vector
     along: Vector
     across: Vector
-    apart: jax.Array
+    near: jax.Array
 
 
 def _separation(away: Vector, axes: Axes, halves: Vector, own: Vector) -> tuple:
-    """The axis along which two boxes overlap least: whether a box's, which, and by how much."""
-    gaps = tuple(
-        jnp.abs(away[i]) - halves[i] - sum(own[j] * jnp.abs(axes[j][i]) for j in range(3))
-        for i in range(3)
-    )
-    gaps_own = tuple(
-        jnp.abs(dot(away, axes[j]))
-        - own[j]
-        - sum(halves[i] * jnp.abs(axes[j][i]) for i in range(3))
+    """The axis along which they overlap least: whether a box's, and which; and `Touch.near`."""
+    sizes = [[jnp.abs(x) for x in axis] for axis in axes]
+    gaps = [
+        jnp.abs(away[i]) - halves[i] - sum(own[j] * sizes[j][i] for j in range(3)) for i in range(3)
+    ]
+    gaps_own = [
+        jnp.abs(dot(away, axes[j])) - own[j] - sum(halves[i] * sizes[j][i] for i in range(3))
         for j in range(3)
-    )
+    ]
+    gaps, gaps_own = ((a, b, c) for a, b, c in (gaps, gaps_own))
     most, most_own = (jnp.maximum(jnp.maximum(*x[:2]), x[2]) for x in (gaps, gaps_own))
     boxed = most + _TIE >= most_own
-    return boxed, jnp.where(boxed, largest(gaps), largest(gaps_own)), jnp.maximum(most, most_own)
+    # What is apart along two axes has corners near one another, but no faces.
+    near = jnp.maximum(most, most_own) < _NEAR
+    near = near & (jnp.maximum(_second(gaps), _second(gaps_own)) < 0)
+    return boxed, jnp.where(boxed, largest(gaps), largest(gaps_own)), near
+
+
+def _second(values: Vector) -> jax.Array:
+    """The second largest of three."""
+    a, b, c = values
+    return jnp.maximum(jnp.minimum(a, b), jnp.minimum(jnp.maximum(a, b), c))
 
 
 def _faces(away: Vector, axes: Axes, halves: Vector, own: Vector, separation: tuple) -> _Faces:
-    boxed, index, most = separation
+    boxed, index, near = separation
     frame = [chosen(boxed, axis(index, _WORLD, by), axis(index, axes, by)) for by in range(3)]
     sizes = [jnp.where(boxed, picked(index, halves, by), picked(index, own, by)) for by in range(3)]
     towards = chosen(boxed, away, scaled(-1.0, away))
@@ -265,7 +301,7 @@ def _faces(away: Vector, axes: Axes, halves: Vector, own: Vector, separation: tu
         face,
         scaled(along, axis(index, others, 1)),
         scaled(across, axis(index, others, 2)),
-        most,
+        near,
     )
 
 
@@ -285,19 +321,19 @@ def _points(away: Vector, of: _Faces) -> Touch:
     point = off_axes((of.halves[0] + 0.5 * distance, in_u, in_w), of.frame)
     arm = chosen(of.boxed, minus(point, away), point)
     normal = scaled(jnp.where(of.boxed, 1.0, -1.0), normal)
-    return Touch(arm, normal, distance, of.apart < _NEAR)
+    return Touch(arm, normal, distance, of.near)
 
 
 def box_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch:
-    """Where a box touches boxes that stand along the world's axes.
+    """Where a box touches others.
 
     The pair's reference face is the one along whose normal the two overlap least. So faces with
     parallel edges have the exact patch in common, and a corner or an edge on a face the exact
     point. Edges that cross are not told apart from touching faces.
 
     Args:
-      away: from the boxes' centres to the body's, `[P, B]`, in metres.
-      axes: the body's, in the world, `[B]`.
+      away: from the boxes' centres to the body's, along the boxes' axes, `[P, B]`, in metres.
+      axes: the body's, along the same, `[P, B]`.
       halves: half sizes of the boxes, `[P, B]`.
       own: half sizes of the body.
 
@@ -310,14 +346,14 @@ def box_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch
 
 
 def cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch:
-    """Where a cylinder touches boxes that stand along the world's axes.
+    """Where a cylinder touches boxes.
 
-    Its side touches as if it stood upright, with two points; its ends touch with four points of the
-    rim.
+    Its side touches with the deeper end of the line that it has in common with a box, or with both
+    ends of one that is level; its ends touch with four points of the rim.
 
     Args:
-      away: from the boxes' centres to the body's, `[P, B]`, in metres.
-      axes: the body's, the third along its height, `[B]`.
+      away: from the boxes' centres to the body's, along the boxes' axes, `[P, B]`, in metres.
+      axes: the body's, along the same, the third along its height, `[P, B]`.
       halves: half sizes of the boxes, `[P, B]`.
       own: radius, radius and half height.
 
@@ -345,25 +381,30 @@ def _cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) ->
     low = jnp.maximum(-halves[2] - away[2], -height)
     high = jnp.minimum(halves[2] - away[2], height)
     zero = jnp.zeros_like(beside)
-    side = (
-        corners(-radius * out_x, zero, zero),
-        corners(-radius * out_y, zero, zero),
-        jnp.stack([low, high, low, high]),
-    )
+    steep = jnp.where(jnp.abs(axes[2][2]) < 0.1, 0.1, axes[2][2])
+    tilt_x, tilt_y = axes[2][0] / steep, axes[2][1] / steep
+    inwards = tilt_x * out_x + tilt_y * out_y
+    deep = jnp.where(inwards > 0, low, high)
+    ends = jnp.stack([low, high, deep, deep])
+    side = tilt_x * ends - radius * out_x, tilt_y * ends - radius * out_y, ends
+    depths = beside + inwards * ends
+    # MuJoCo has no point but the deepest: three times for a box's face, once for its edge.
+    edge = (beyond_x > 0) & (beyond_y > 0)
+    false = jnp.zeros_like(edge)
+    absent = jnp.stack([false, false, edge, edge]) | (depths > depths[2] + _LEVEL)
+    depths = jnp.where(absent, 1.0, depths)
     end = jnp.where(axes[2][2] * sign_z > 0, -height, height)
     u = scaled(0.5 * radius, plus(axes[0], axes[1]))
     w = scaled(0.5 * radius, minus(axes[0], axes[1]))
     rim = [corners(end * axes[2][i], u[i] + zero, w[i] + zero) for i in range(3)]
     # Rim points that lie beyond the box's face, moved to its edge along the end.
     moved = [jnp.clip(away[i] + rim[i], -halves[i], halves[i]) - away[i] - rim[i] for i in range(2)]
-    slope = (axes[2][0] * moved[0] + axes[2][1] * moved[1]) / jnp.where(
-        jnp.abs(axes[2][2]) < 0.1, 0.1, axes[2][2]
-    )
+    slope = tilt_x * moved[0] + tilt_y * moved[1]
     flat = (rim[0] + moved[0], rim[1] + moved[1], rim[2] - slope)
     below = sign_z * (away[2] + flat[2]) - halves[2]
     return Touch(
         chosen(sideways, side, flat),
         chosen(sideways, (out_x, out_y, 0.0), (0.0, 0.0, sign_z)),
-        jnp.where(sideways, jnp.stack([beside, beside, zero + 1, zero + 1]), below),
+        jnp.where(sideways, depths, below),
         jnp.maximum(beside, above) < _NEAR,
     )

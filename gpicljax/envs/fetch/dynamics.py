@@ -21,7 +21,7 @@ from gpicljax.envs._gpu import one_kernel_on_gpu
 from gpicljax.envs._stages import apart, kernel
 from gpicljax.envs.fetch import contact
 from gpicljax.envs.fetch import hand as hands
-from gpicljax.envs.fetch.algebra import Vector, minus, plus, scaled
+from gpicljax.envs.fetch.algebra import Axes, Vector, minus, plus, scaled, turned_by
 from gpicljax.envs.fetch.body import Motion, Place, accelerations, moved
 from gpicljax.envs.fetch.contact import Touch
 from gpicljax.envs.fetch.scene import (
@@ -60,7 +60,9 @@ def _per_box(*values: jax.Array | float) -> jax.Array:
 
 def _touch(scene: Scene, world: World) -> Touch:
     """Where the body may touch fingers, palm and table, or the floor once it is that low."""
-    x, y, z = minus(_vector(world.body), _vector(world.hand))
+    axes = axes_of(world.turn)
+    lean = hands.lean(_vector(world.hand_velocity))
+    x, y, z = turned_by(lean, minus(_vector(world.body), _vector(world.hand)), -1)
     right, left = FINGER_SIDE + world.fingers[0], FINGER_SIDE + world.fingers[1]
     fallen = world.body[2] < _FALLEN
     middle = (*scene.table, jnp.where(fallen, -0.5, 0.5) * TABLE_HEIGHT)
@@ -75,7 +77,11 @@ def _touch(scene: Scene, world: World) -> Touch:
     sizes = zip(FINGER_HALF, FINGER_HALF, PALM_HALF, table, strict=True)
     halves = cast("Vector", tuple(_per_box(*along) for along in sizes))
     find = contact.cylinder_on_boxes if scene.round else contact.box_on_boxes
-    return find(away, axes_of(world.turn), halves, scene.half)
+    leans = cast("Vector", tuple(_per_box(angle, angle, angle, 0.0) for angle in lean))
+    axes = cast("Axes", tuple(turned_by(leans, axis, -1) for axis in axes))
+    touch = find(away, axes, halves, scene.half)
+    arm, normal = (turned_by(leans, x, 1) for x in (touch.arm, touch.normal))
+    return touch._replace(arm=arm, normal=normal)
 
 
 def _along_y(fingers: jax.Array) -> jax.Array:

@@ -3,8 +3,9 @@
 It plays episodes of the three tasks in Gymnasium-Robotics' simulator, half of them at random and
 half by the rules, and looks at every substep of 2 ms in which the robot touches nothing and its
 hand leans by less than 8 degrees. What the hand's accelerations are in those, as a linear function
-of where it is, is fitted by least squares. So is the arm's reach, over episodes whose actions stay
-the same for eight steps. It needs `pip install "gpicljax[fetch]"` and takes a minute.
+of where it is, is fitted by least squares, and how it leans as one of its velocity. So is the arm's
+reach, over episodes whose actions stay the same for eight steps. It needs
+`pip install "gpicljax[fetch]"` and takes a minute.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from gpicljax.envs.fetch.simulator import simulator
 from gpicljax.interface import TimeStep
 
 _LEANING = 0.14  # radians
-_UPRIGHT = np.array([1.0, 0.0, 1.0, 0.0]) / np.sqrt(2)
 _ROBOT = ("gripper_link", "r_gripper_finger_link", "l_gripper_finger_link")
 
 
@@ -33,7 +33,7 @@ class Substeps(NamedTuple):
     Attributes:
       error: from the hand to its target, float `[N, 3]`, in metres.
       velocity: float `[N, 3]`, in m/s.
-      lean: by how much it leans, float `[N]`, in radians.
+      lean: how far its lower end is ahead along x and y, float `[N, 2]`, in radians.
       place: float `[N, 3]`, in metres.
       acceleration: float `[N, 3]`, in m/s^2.
       free: whether the robot touches nothing, bool `[N]`.
@@ -45,11 +45,6 @@ class Substeps(NamedTuple):
     place: np.ndarray
     acceleration: np.ndarray
     free: np.ndarray
-
-
-def _lean(quaternion: np.ndarray) -> float:
-    """The angle from upright."""
-    return 2 * float(np.arccos(min(abs(quaternion @ _UPRIGHT), 1.0)))
 
 
 def _actions(task: str, how: str, rng: np.random.Generator) -> Any:
@@ -112,7 +107,8 @@ def record(task: str, how: str, episodes: int, seed: int) -> Substeps:
                 touching = model.geom_bodyid[data.contact.geom].flatten()
                 free = not robot & set(touching.tolist())
                 place, target = data.xpos[link].copy(), data.mocap_pos[0]
-                kept.append((target - place, moving[3:], _lean(data.xquat[link]), place, free))
+                lean = data.xmat[link][[0, 3]].copy()
+                kept.append((target - place, moving[3:], lean, place, free))
             env._step_callback()
             seen = env._get_obs()
     error, velocity, lean, place, free = map(np.array, zip(*kept, strict=True))
@@ -125,9 +121,20 @@ def _joined(parts: list[Substeps]) -> Substeps:
     return Substeps(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
+def _upright(of: Substeps) -> np.ndarray:
+    """Those that count, bool `[N]`."""
+    return of.free & (np.linalg.norm(of.lean, axis=-1) < _LEANING)
+
+
+def leans(of: Substeps) -> list[float]:
+    """`hand.LEAN`, for its velocity along x and y."""
+    used = _upright(of)
+    return [float(np.polyfit(of.velocity[used, i], of.lean[used, i], 1)[0]) for i in range(2)]
+
+
 def response(of: Substeps) -> np.ndarray:
     """`hand.SPRING`, `DAMPER` and `SAG`, float `[3, 3]`, by axes."""
-    used = of.free & (of.lean < _LEANING)
+    used = _upright(of)
     found = []
     for axis in range(3):
         way, velocity = of.error[used, axis], of.velocity[used, axis]
@@ -164,6 +171,7 @@ def main() -> None:
     usual = [record(task, how, 12, 0) for task in SCENES for how in ("random", "rules")]
     spring, damper, sag = response(_joined(usual)).T.round(1).tolist()
     print("SPRING, DAMPER, SAG =", spring, damper, sag)
+    print("LEAN =", np.round(leans(_joined(usual)), 4).tolist())
     print("held back:", held_back(_joined([record(task, "kept", 12, 0) for task in SCENES])))
 
 

@@ -1,7 +1,8 @@
 """The hand and its fingers.
 
 The arm is not modelled. The hand follows the target of an action as a critically damped spring, and
-near the end of the arm's reach it is held back. It stays upright. Its fingers open along y.
+near the end of the arm's reach it is held back. What touches it finds it leaning as it does on its
+way; otherwise it is upright. Its fingers open along y.
 
 Source: `fit` for the spring; the scene's constants for the rest, as compiled by MuJoCo 3.10.
 """
@@ -21,12 +22,21 @@ from gpicljax.envs.fetch.algebra import (
     shifted,
     solved,
 )
-from gpicljax.envs.fetch.scene import FINGER_HALF, FINGER_SIDE, TABLE_HEIGHT, Scene
+from gpicljax.envs.fetch.scene import (
+    FINGER_HALF,
+    FINGER_SIDE,
+    PALM_ABOVE,
+    PALM_HALF,
+    TABLE_HEIGHT,
+    Scene,
+)
 
 # By `python -m gpicljax.envs.fetch.fit`, along x, y and z, 1/s^2, 1/s and m/s^2. Along x it finds
 # 2330.2 and 97.9, for there the hand leans as it goes; before it leans, it is as stiff as along y,
 # and how far a puck is hit depends on that.
 SPRING, DAMPER, SAG = (2490.0, 2489.4, 2388.1), (99.8, 100.3, 96.8), (-0.2, -0.1, -0.5)
+# By the same, in radians for each m/s along x and y.
+LEAN = (0.026, 0.007)
 # By the same: from such a distance of the wrist from the shoulder on, in metres, 1/s^2.
 REACHES = ((0.655, 250.0), (0.80, 700.0))
 _SHOULDER, _SHOULDER_RADIUS, _WRIST_ABOVE = (0.7245, 0.7441, 0.78726), 0.117, 0.305
@@ -43,8 +53,8 @@ _ITERATIONS = 3
 
 
 def rubber(softness: float) -> contact.Material:
-    """The fingers' and the palm's surface, on another of that inverse mass."""
-    return contact.Material(1.0, 0.015, 0.945, 0.97, 0.0055, 0.001, SOFTNESS + softness, 2.0)
+    """The fingers' surface, on another of that inverse mass; the palm's has no torsion."""
+    return contact.Material(1.0, 0.015, 0.945, 0.97, 0.0055, 0.001, SOFTNESS + softness, 0.05)
 
 
 def pull(hand: Vector, velocity: Vector, target: Vector) -> Vector:
@@ -65,6 +75,12 @@ def pull(hand: Vector, velocity: Vector, target: Vector) -> Vector:
     return minus((x, y, z), scaled(held, outwards))
 
 
+def lean(velocity: Vector) -> Vector:
+    """By which small angles about the axes the moving hand leans, its lower end ahead."""
+    x, y, z = velocity
+    return LEAN[1] * y, -LEAN[0] * x, 0.0 * z
+
+
 def distance(hand: Vector) -> tuple[jax.Array, jax.Array, jax.Array]:
     """From the shoulder to the wrist, in metres: how far it is, level and upwards."""
     x, y = hand[0] - _SHOULDER[0], hand[1] - _SHOULDER[1]
@@ -83,7 +99,7 @@ def held_back(hand: Vector) -> tuple[jax.Array, Vector]:
 
 
 def on_table(scene: Scene, hand: Vector, velocity: Vector, free: Vector) -> Vector:
-    """The hand's acceleration where its fingers may touch the table's top or a side.
+    """The hand's acceleration where its fingers or its palm may touch the table's top or a side.
 
     Args:
       scene: the task's.
@@ -91,14 +107,15 @@ def on_table(scene: Scene, hand: Vector, velocity: Vector, free: Vector) -> Vect
       velocity: in m/s.
       free: its acceleration without the table, in m/s^2.
     """
-    away = (hand[0] - scene.table[0], hand[1] - scene.table[1], hand[2] - 0.5 * TABLE_HEIGHT)
-    wide = FINGER_SIDE + FINGER_HALF[1]
-    reach = (
-        scene.table_half[0] + FINGER_HALF[0],
-        scene.table_half[1] + wide,
-        0.5 * TABLE_HEIGHT + FINGER_HALF[2],
-    )
-    gaps = [jnp.abs(x) - r for x, r in zip(away, reach, strict=True)]
+    x, y, z = hand[0] - scene.table[0], hand[1] - scene.table[1], hand[2] - 0.5 * TABLE_HEIGHT
+    # Both fingers as one box, and the palm.
+    away = jnp.stack([x, x]), jnp.stack([y, y]), jnp.stack([z, z + PALM_ABOVE])
+    fingers = FINGER_HALF[0], FINGER_SIDE + FINGER_HALF[1], FINGER_HALF[2]
+    table = *scene.table_half, 0.5 * TABLE_HEIGHT
+    gaps = [
+        jnp.abs(x) - jnp.array([[half + a], [half + b]])
+        for x, half, a, b in zip(away, table, fingers, PALM_HALF, strict=True)
+    ]
     most = jnp.maximum(jnp.maximum(gaps[0], gaps[1]), gaps[2])
     signs = [jnp.where(x < 0, -1.0, 1.0) for x in away]
     top = gaps[2] >= most
@@ -112,11 +129,14 @@ def on_table(scene: Scene, hand: Vector, velocity: Vector, free: Vector) -> Vect
     frame = (normal, first, cross(normal, first))
     surface = rubber(0.0)
     springs = contact.springs(most, most < 0.05, surface)
-    springs = springs._replace(weight=8 * springs.weight)  # four corners of either finger
+    # Four corners of either finger, and of the palm.
+    springs = springs._replace(weight=jnp.array([[8.0], [4.0]]) * springs.weight)
     acceleration = free
     for _ in range(_ITERATIONS):
         wanted = plus(acceleration, scaled(surface.damping, velocity))
-        force, falls = contact.reply(wanted, frame, springs)
+        force, falls, *_ = jax.tree.map(
+            lambda x: x[0] + x[1], contact.reply(wanted, 0.0, frame, springs)
+        )
         rest = minus(force, scaled(MASS, minus(acceleration, free)))
         acceleration = plus(acceleration, solved(shifted(falls, MASS), rest))
     return acceleration

@@ -65,6 +65,28 @@ def test_a_turned_block_touches_with_an_edge():
     assert not touch((0.0, 0.007 + corner + 0.005, 0.0), about_z(np.pi / 4)).near
 
 
+def test_boxes_that_pass_one_another_do_not_touch():
+    """Corners that are less than the margin from touching, but along two axes."""
+    assert not touch((0.0135 + 0.0256, 0.007 + 0.0258, 0.0)).near
+    assert touch((0.0135 + 0.0245, 0.007 + 0.0258, 0.0)).near
+
+
+def test_fingers_resist_a_turn_about_the_normal():
+    """Twist, and how fast it falls, are the cost's first and second derivatives."""
+    springs = contact.springs(jnp.array(-0.001), jnp.array(True), rubber(0.5))
+
+    def reply(along, turning):
+        return contact.reply((along, 0.0, 0.0), turning, UPRIGHT, springs)
+
+    found = reply(-1.0, 2.0)
+    assert found.force[0] > 0 and -0.05 * found.force[0] < found.twist < 0
+    by_turning, by_along = jax.grad(lambda t, a: reply(a, t).twist, (0, 1))(2.0, -1.0)
+    np.testing.assert_allclose(by_turning, -found.square, rtol=1e-5)
+    np.testing.assert_allclose(by_along, -found.skew, rtol=1e-5, atol=1e-6)
+    palm = springs._replace(torsion=0.0)
+    assert contact.reply((-1.0, 0.0, 0.0), 2.0, UPRIGHT, palm).twist == 0
+
+
 @pytest.mark.parametrize("angle", [0.0, 0.3, 1.2])
 def test_touching_from_below_pushes_up(angle):
     found = touch((0.004, 0.001, 0.0635), about_z(angle))
@@ -99,12 +121,13 @@ def steps(task, count=10):
         step = lambda world, _: (dynamics.advance(task, world, action),) * 2  # noqa: E731
         return jax.lax.scan(step, world, length=count)[1]
 
-    return jax.jit(jax.vmap(run, (0, None)))
+    return jax.jit(jax.vmap(run))
 
 
 def played(task, *worlds, action=(0.0, 0.0, 0.0, 0.0)):
     many = [*worlds, *worlds[-1:] * (6 - len(worlds))]  # one program for all
-    found = steps(task)(jax.tree.map(lambda *x: jnp.stack(x), *many), jnp.array(action))
+    actions = jnp.resize(jnp.array(action), (6, 4))
+    found = steps(task)(jax.tree.map(lambda *x: jnp.stack(x), *many), actions)
     return jax.tree.map(lambda x: np.asarray(x)[: len(worlds)], found)
 
 
@@ -158,6 +181,33 @@ def test_edges_of_the_table_hold_what_lies_on_them(task):
     found = played(task, *(world(task, body=place) for place in places))
     np.testing.assert_allclose(found.body[0, -1], places[0], atol=1e-3)
     assert found.body[1, -1, 2] < 0.3
+
+
+def test_the_palm_rests_on_the_table():
+    """Where the fingers are beside the table, and the palm is not; in MuJoCo it stops at .36 m."""
+    edge = SCENES["push"].table[1] + SCENES["push"].table_half[1]
+    found = played(
+        "push",
+        *(world("push", hand=[1.25, edge + y, 0.5]) for y in (0.03, 0.08)),
+        action=(0.0, 0.0, -1.0, 0.0),
+    )
+    assert found.hand[0, -1, 2] > 0.35 and found.hand[1, -1, 2] < 0.3
+
+
+def test_a_slow_oblique_push_turns_the_block():
+    """At .25 m/s, for 30 steps; in MuJoCo by 39 to 59 degrees, away from the nearer axis."""
+    worlds, actions = [], []
+    for degrees in 33, 40, 50, 57:
+        x, y = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
+        body = np.array([1.3 - 0.12 * x, 0.75 - 0.12 * y, 0.42489])
+        hand = body + [-0.075 * x, -0.075 * y, 0.02]
+        worlds.append(world("push", body=body, hand=hand, hand_velocity=[0, 0, 0]))
+        actions.append([0.01 / 0.034 * x, 0.01 / 0.034 * y, 0.0, 0.0])
+    for _ in range(3):
+        found = played("push", *worlds, action=[*actions, *actions[:2]])
+        worlds = [jax.tree.map(lambda x, i=i: x[i, -1], found) for i in range(4)]
+    turn = [np.rad2deg(2 * np.arctan2(world.turn[3], world.turn[0])) for world in worlds]
+    assert (np.array(turn) * [1, 1, -1, -1] > 10).all()
 
 
 def test_friction_slows_a_puck_as_the_pyramid_has_it():

@@ -1,4 +1,7 @@
-"""Scripted hands in the model of Fetch and in MuJoCo: they press, hold, push and hit."""
+"""Scripted hands in the model of Fetch and in MuJoCo: they press, hold, push and hit.
+
+`pytest -m slow -s tests/envs/test_fetch_hands.py` prints how far the two are apart.
+"""
 
 import functools
 import importlib.util
@@ -121,6 +124,9 @@ def test_a_pressed_block_does_not_go_through_the_table():
         [x.ravel() for x in np.meshgrid([1.2, 1.26, 1.4, 1.46], [0.55, 0.62, 0.88, 0.95])], -1
     )
     (_, model, _), (_, real, _) = both("push", places, press, 50)
+    print(
+        f"\nlowest at {1000 * model[:19, :, 2].min():.0f} and {1000 * real[:19, :, 2].min():.0f} mm"
+    )
     # Later it slips from under the hand, at another moment in either.
     np.testing.assert_allclose(model[:19, :, 2], real[:19, :, 2], atol=3e-3)
     assert np.abs(model[-1, :, 2] - 0.4249).max() < 1e-3
@@ -132,7 +138,9 @@ def test_a_held_block_does_not_slip():
     found = both("pick_and_place", places, hold, 140)
     for gripper, block, _ in found:
         height = (block - gripper)[..., 2]
-        assert (np.abs(height[140] - height[40]) / 100).max() <= 1e-4
+        creep = (np.abs(height[140] - height[40]) / 100).max()
+        print(f"\ncreep of {1000 * creep:.3f} mm a step")
+        assert creep <= 1e-4
     assert (found[0][1][-1, :, 2] > 0.55).all()
 
 
@@ -141,7 +149,10 @@ def pushed(task, places, act, steps):
     found = both(task, places, act, steps)
     apart = np.linalg.norm(found[0][1][-1] - found[1][1][-1], axis=-1)
     headings = [np.rad2deg(np.unwrap(heading, axis=0)) for _, _, heading in found]
-    return apart, *(heading[-1] - heading[0] for heading in headings)
+    turn, real = (heading[-1] - heading[0] for heading in headings)
+    print(f"\n{task}, apart by cm: {(100 * apart).round(1)}, median {100 * np.median(apart):.1f}")
+    print(f"degrees in the model: {turn.round(0)}\nin MuJoCo: {real.round(0)}")
+    return apart, turn, real
 
 
 def behind_the_middle(degrees):

@@ -76,7 +76,7 @@ def test_fingers_resist_a_turn_about_the_normal():
     springs = contact.springs(jnp.array(-0.001), jnp.array(True), rubber(0.5))
 
     def reply(along, turning):
-        return contact.reply((along, 0.0, 0.0), turning, UPRIGHT, springs)
+        return contact.reply((along, 0.0, 0.0), turning, springs)
 
     found = reply(-1.0, 2.0)
     assert found.force[0] > 0 and -0.05 * found.force[0] < found.twist < 0
@@ -84,7 +84,7 @@ def test_fingers_resist_a_turn_about_the_normal():
     np.testing.assert_allclose(by_turning, -found.square, rtol=1e-5)
     np.testing.assert_allclose(by_along, -found.skew, rtol=1e-5, atol=1e-6)
     palm = springs._replace(torsion=0.0)
-    assert contact.reply((-1.0, 0.0, 0.0), 2.0, UPRIGHT, palm).twist == 0
+    assert contact.reply((-1.0, 0.0, 0.0), 2.0, palm).twist == 0
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.3, 1.2])

@@ -85,6 +85,21 @@ def off_axes(vector: Vector, axes: Axes) -> Vector:
     return x, y, z
 
 
+def turned_back(matrix: Axes, axes: Axes) -> Axes:
+    """A matrix's rows, from those along three axes at right angles."""
+    half = [off_axes(cast("Vector", tuple(row[j] for row in matrix)), axes) for j in range(3)]
+    x, y, z = (
+        off_axes(cast("Vector", tuple(column[i] for column in half)), axes) for i in range(3)
+    )
+    return x, y, z
+
+
+def entries(matrix: Axes) -> Symmetric:
+    """A symmetric matrix by its rows."""
+    (xx, xy, xz), (_, yy, yz), (_, _, zz) = matrix
+    return xx, xy, xz, yy, yz, zz
+
+
 def shifted(matrix: Symmetric, by: Any) -> Symmetric:
     """A matrix plus a multiple of the identity."""
     a, b, c, d, e, f = matrix

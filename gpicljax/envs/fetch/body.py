@@ -21,12 +21,15 @@ from gpicljax.envs.fetch.algebra import (
     Vector,
     cross,
     dot,
+    entries,
     minus,
+    off_axes,
+    on_axes,
     plus,
-    rows,
     scaled,
     shifted,
     solved_pair,
+    turned_back,
 )
 from gpicljax.envs.fetch.contact import Material, Reply, Springs, Touch
 from gpicljax.envs.fetch.hand import rubber
@@ -113,9 +116,9 @@ class _Contacts(NamedTuple):
     """All that forces depend on but accelerations.
 
     Attributes:
-      arm: see `contact.Touch`.
+      arm: see `contact.Touch`, but along the frame's axes.
       frame: normals and tangents, `[P, B]`.
-      wanted: accelerations plus damped velocities, but for what is looked for, in m/s^2.
+      wanted: accelerations plus damped velocities along them, but for what is looked for, in m/s^2.
       turning: the same about the normals, in rad/s^2.
       springs: their edges.
     """
@@ -146,7 +149,7 @@ def accelerations(
       boxes: the boxes' and the table's, `[P, B]`; of fingers, the acceleration is the hand's.
       fingers: their accelerations along y from the hand's, were there no body, and their masses, in
         kg, `[2, B]`.
-      start: `[8, B]`, accelerations from which to search.
+      start: `[8, B]`, accelerations from which to search; of fingers, what the body adds.
 
     Returns:
       The accelerations, and the force of each box on the body, `[P, B]`, in N.
@@ -159,7 +162,8 @@ def accelerations(
         springs = contact.springs(touch.distance, touch.near, surfaces)
         frame = (touch.normal, *contact.tangents(touch.normal))
         turning = surfaces.damping * dot(spin, touch.normal)
-        return _Contacts(touch.arm, frame, wanted, turning, springs)
+        arm, wanted = on_axes(touch.arm, frame), on_axes(wanted, frame)
+        return _Contacts(arm, frame, wanted, turning, springs)
 
     contacts = apart(prepared, touch, velocity, spin, boxes)
     free = Place(
@@ -169,50 +173,62 @@ def accelerations(
     )
 
     def go(loop: _Search) -> _Search:
-        sums = apart(_summed, contacts, apart(_forces, contacts, loop.place))
+        by_box = apart(_by_box, contacts.arm, apart(_forces, contacts, loop.place))
+        sums = apart(_summed, contacts.frame, *by_box)
         return apart(lambda *given: _step(scene.inertia, *given), fingers[1], free, sums, loop)
 
     a, b, c, d, e, f = start[:6]
-    place = Place((a, b, c), (d, e, f), start[6:])
+    place = Place((a, b, c), (d, e, f), fingers[0] + start[6:])
     still, zero = jax.tree.map(jnp.zeros_like, (place, a))
     first = _Search(jnp.int32(0), place, still, zero, jnp.bool(True))
     last = jax.lax.while_loop(lambda loop: (loop.done < _ITERATIONS) & loop.going, go, first)
-    force = apart(_forces, contacts, last.place).force
-    return last.place, jax.tree.map(_over_points, force)
+    force = jax.tree.map(_over_points, apart(_forces, contacts, last.place).force)
+    return last.place, off_axes(force, contacts.frame)
 
 
 def _forces(of: _Contacts, place: Place) -> Reply:
     """Forces of all points at an acceleration, and how fast they fall with it, `[4, P, B]`."""
-    x, y, z = plus(of.wanted, plus(place.linear, cross(place.angular, of.arm)))
-    y = y - jnp.concatenate([place.fingers, jnp.zeros_like(place.fingers)])
-    turning = of.turning + dot(place.angular, of.frame[0])
-    return contact.reply((x, y, z), turning, of.frame, of.springs)
+    y = place.linear[1] - jnp.concatenate([place.fingers, jnp.zeros_like(place.fingers)])
+    linear = on_axes((place.linear[0], y, place.linear[2]), of.frame)
+    angular = on_axes(place.angular, of.frame)
+    wanted = plus(of.wanted, plus(linear, cross(angular, of.arm)))
+    return contact.reply(wanted, of.turning + angular[0], of.springs)
 
 
-def _summed(of: _Contacts, reply: Reply) -> _Sums:
-    """Sums over points and boxes, `[B]`."""
-    arm, normal = of.arm, of.frame[0]
-    force, falls, *twist = reply
-    middle = cast("Axes", tuple(cross(arm, row) for row in rows(falls)))
-    # The arm's cross product once more, down the columns.
-    columns = [cross(arm, tuple(row[j] for row in middle)) for j in range(3)]  # pyright: ignore
-    lower = tuple(columns[j][i] for i, j in ENTRIES)
-    moment = scaled(reply.skew, arm)
-    by_box = jax.tree.map(
-        _over_points, (force, cross(arm, force), falls, middle, lower, twist, moment)
+def _by_box(arm: Vector, reply: Reply) -> tuple:
+    """Sums over points, along the frames' axes, `[P, B]`."""
+    x, y, z = arm
+    straight, (a, b), (c, d) = reply.straight, reply.oblique, reply.sideways
+    # The arm's cross product with each row of the matrix by which forces fall; then once more, down
+    # the columns.
+    middle = (
+        (y * b - z * a, z * straight - x * b, x * a - y * straight),
+        (-z * c, z * a, x * c - y * a),
+        (y * d, z * b - x * d, -y * b),
     )
-    force, torque, falls, middle, lower, (twist, skew, square), moment = by_box
+    lower = [cross(arm, (middle[0][j], middle[1][j], middle[2][j])) for j in range(3)]
+    found = (*reply, cross(arm, reply.force), middle, lower, reply.skew * y, reply.skew * z)
+    force, straight, (a, b), (c, d), twist, skew, square, torque, middle, lower, u, v = (
+        jax.tree.map(_over_points, found)
+    )
     # All points of a box have one normal, about which they twist.
-    torque = plus(torque, scaled(twist, normal))
-    a, b = scaled(skew, normal), plus(cross(moment, normal), scaled(0.5 * square, normal))
-    middle = cast(
-        "Axes", tuple(plus(row, scaled(x, a)) for row, x in zip(middle, normal, strict=True))
-    )
-    lower = tuple(
-        x + b[i] * normal[j] + normal[i] * b[j] for x, (i, j) in zip(lower, ENTRIES, strict=True)
-    )
-    by_box = force, torque, falls, middle, lower
-    ours = jax.tree.map(lambda x: x[:2], (-force[1], rows(falls)[1], middle[1]))
+    torque = (torque[0] + twist, torque[1], torque[2])
+    middle = ((middle[0][0] + skew, *middle[0][1:]), *middle[1:])
+    (xx, xy, xz), (_, yy, yz), (_, _, zz) = lower
+    xx, xy, xz = xx + square, xy + v, xz - u
+    zero = jnp.zeros_like(xx)
+    upper = (straight, a, b), (a, c, zero), (b, zero, d)
+    return force, torque, upper, middle, ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))
+
+
+def _summed(
+    frame: Axes, force: Vector, torque: Vector, upper: Axes, middle: Axes, lower: Axes
+) -> _Sums:
+    """Sums over boxes, along the world's axes, `[B]`."""
+    force, torque = off_axes(force, frame), off_axes(torque, frame)
+    upper, middle, lower = (turned_back(x, frame) for x in (upper, middle, lower))
+    ours = jax.tree.map(lambda x: x[:2], (-force[1], upper[1], middle[1]))
+    by_box = force, torque, entries(upper), middle, entries(lower)
     return _Sums(*jax.tree.map(_over_boxes, by_box), *ours)
 
 
@@ -280,7 +296,7 @@ def _towards(inertia: float, mass: jax.Array, sums: _Sums, rest: Place) -> Place
             for m, x, y in ((upper, a, c), (lower, b, d))
         )
         middle = cast("Axes", tuple(minus(middle[p], scaled(a[p], d)) for p in range(3)))
-    linear, angular = solved_pair(upper, middle, lower, force, torque)
+    linear, angular = apart(solved_pair, upper, middle, lower, force, torque)
     through = dot(sums.linear, linear) + dot(sums.angular, angular)
     return Place(linear, angular, inverse * (rest.fingers + through))
 

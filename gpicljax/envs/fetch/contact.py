@@ -20,7 +20,6 @@ import jax.numpy as jnp
 from gpicljax.envs._stages import apart
 from gpicljax.envs.fetch.algebra import (
     Axes,
-    Symmetric,
     Vector,
     axis,
     chosen,
@@ -103,18 +102,22 @@ class Springs(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What contacts do about a body's acceleration.
+    """What contacts do about a body's acceleration, along their normals and tangents.
 
     Attributes:
       force: in N.
-      falls: how fast it falls with the acceleration, in kg.
+      straight: how fast its normal part falls with the acceleration along the normal, in kg,
+      oblique: with that along either tangent, and
+      sideways: how fast its tangential parts do, each with the acceleration along its tangent.
       twist: torque about the normal, in N m.
       skew: how fast the twist falls with the acceleration along the normal, in kg m.
       square: how fast it does with the angular acceleration about the normal, in kg m^2.
     """
 
     force: Vector
-    falls: Symmetric
+    straight: jax.Array
+    oblique: tuple[jax.Array, jax.Array]
+    sideways: tuple[jax.Array, jax.Array]
     twist: jax.Array
     skew: jax.Array
     square: jax.Array
@@ -153,16 +156,15 @@ def springs(distance: jax.Array, present: jax.Array, of: Material) -> Springs:
     )
 
 
-def reply(wanted: Vector, turning: jax.Array | float, frame: Axes, of: Springs) -> Reply:
+def reply(wanted: Vector, turning: jax.Array | float, of: Springs) -> Reply:
     """What springs do about an acceleration.
 
     Args:
-      wanted: acceleration plus damped velocity, in m/s^2.
+      wanted: acceleration plus damped velocity along normal and tangents, in m/s^2.
       turning: the same of the turn about the normal, in rad/s^2.
-      frame: normal and tangents.
       of: the springs. An edge pushes where the acceleration along it is below what depth asks for.
     """
-    along, *sideways = on_axes(wanted, frame)
+    along, *sideways = wanted
     mu = of.friction
     straight = along + of.offset
     slid = [mu * x for x in sideways]
@@ -181,28 +183,21 @@ def reply(wanted: Vector, turning: jax.Array | float, frame: Axes, of: Springs) 
         -mu * (pulls[2] - pulls[3]),
     )
     both = (weights[0] + weights[1], weights[2] + weights[3])
-    between = (mu * (weights[0] - weights[1]), mu * (weights[2] - weights[3]))
-    # The matrix times each axis of the world, whose components are the frame's columns.
-    normal, first, second = frame
-    columns = [
-        (
-            (both[0] + both[1] + middle) * normal[i]
-            + between[0] * first[i]
-            + between[1] * second[i],
-            between[0] * normal[i] + mu * mu * both[0] * first[i],
-            between[1] * normal[i] + mu * mu * both[1] * second[i],
-        )
-        for i in range(3)
-    ]
-    turned = [off_axes(column, frame) for column in columns]
-    (xx, xy, xz), (_, yy, yz), (_, _, zz) = turned
     return Reply(
-        off_axes(force, frame),
-        (xx, xy, xz, yy, yz, zz),
+        force,
+        both[0] + both[1] + middle,
+        (mu * (weights[0] - weights[1]), mu * (weights[2] - weights[3])),
+        (mu * mu * both[0], mu * mu * both[1]),
         -of.torsion * (pull_more - pull_less),
         of.torsion * (weight_more - weight_less),
         of.torsion * of.torsion * middle,
     )
+
+
+def falls(of: Reply) -> Axes:
+    """Rows of the matrix by which forces fall, along normals and tangents."""
+    (a, b), (c, d), zero = of.oblique, of.sideways, jnp.zeros_like(of.straight)
+    return (of.straight, a, b), (a, c, zero), (b, zero, d)
 
 
 def tangents(normal: Vector) -> tuple[Vector, Vector]:

@@ -131,7 +131,7 @@ def substep(scene: Scene, world: World, target: Vector, control: jax.Array) -> W
         scene, _touch(scene, world), velocity, spin, boxes, (free, mass), world.acceleration
     )
 
-    def rest(world: World, pushed: Vector, place: Place, force: Vector) -> World:
+    def rest(world: World, pushed: Vector, free: jax.Array, place: Place, force: Vector) -> World:
         hand_velocity = plus(_vector(world.hand_velocity), scaled(STEP, pushed))
         slowly = STEP / (1 + STEP * hands.FINGER_DAMPER / hands.FINGER_MASS)
         finger_velocity = world.finger_velocity + slowly * _along_y(place.fingers)
@@ -150,11 +150,11 @@ def substep(scene: Scene, world: World, target: Vector, control: jax.Array) -> W
             turn=turned(world.turn, spin, STEP),
             velocity=jnp.stack(velocity),
             spin=jnp.stack(spin),
-            acceleration=jnp.stack([*place.linear, *place.angular, *place.fingers]),
+            acceleration=jnp.stack([*place.linear, *place.angular, *(place.fingers - free)]),
             reaction=jnp.stack([-on_hand[0], -on_hand[1], -on_hand[2], -y[0], y[1]]),
         )
 
-    return apart(rest, world, pushed, place, force)
+    return apart(rest, world, pushed, free, place, force)
 
 
 def advance_all(scene: Scene, world: World, action: jax.Array) -> World:

@@ -12,15 +12,21 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from gpicljax.envs._stages import apart
 from gpicljax.envs.fetch import contact
 from gpicljax.envs.fetch.algebra import (
+    Axes,
     Vector,
     cross,
+    entries,
     minus,
+    off_axes,
+    on_axes,
     plus,
     scaled,
     shifted,
     solved,
+    turned_back,
 )
 from gpicljax.envs.fetch.scene import (
     FINGER_HALF,
@@ -131,14 +137,20 @@ def on_table(scene: Scene, hand: Vector, velocity: Vector, free: Vector) -> Vect
     springs = contact.springs(most, most < 0.05, surface)
     # Four corners of either finger, and of the palm.
     springs = springs._replace(weight=jnp.array([[8.0], [4.0]]) * springs.weight)
+
+    def step(
+        acceleration: Vector, velocity: Vector, free: Vector, frame: Axes, springs: contact.Springs
+    ) -> Vector:
+        wanted = plus(acceleration, scaled(surface.damping, velocity))
+        reply = contact.reply(on_axes(wanted, frame), 0.0, springs)
+        falls = entries(turned_back(contact.falls(reply), frame))
+        force, falls = jax.tree.map(lambda x: x[0] + x[1], (off_axes(reply.force, frame), falls))
+        rest = minus(force, scaled(MASS, minus(acceleration, free)))
+        return plus(acceleration, solved(shifted(falls, MASS), rest))
+
     acceleration = free
     for _ in range(_ITERATIONS):
-        wanted = plus(acceleration, scaled(surface.damping, velocity))
-        force, falls, *_ = jax.tree.map(
-            lambda x: x[0] + x[1], contact.reply(wanted, 0.0, frame, springs)
-        )
-        rest = minus(force, scaled(MASS, minus(acceleration, free)))
-        acceleration = plus(acceleration, solved(shifted(falls, MASS), rest))
+        acceleration = apart(step, acceleration, velocity, free, frame, springs)
     return acceleration
 
 

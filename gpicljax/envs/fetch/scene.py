@@ -109,8 +109,8 @@ class World:
       turn: `[4, ...]`, its orientation as a quaternion of length 1, real part first.
       velocity: `[3, ...]`, of its centre, in m/s.
       spin: `[3, ...]`, its angular velocity about the world's axes, in rad/s.
-      acceleration: `[8, ...]`, linear and angular, and along y those of the right and the left
-        finger, from the hand's, of the last substep.
+      acceleration: `[8, ...]`, linear and angular, and what it adds to those of the right and the
+        left finger along y, of the last substep.
       reaction: `[5, ...]`, its forces on the hand and on the right and the left finger, in N, of
         the last substep.
     """

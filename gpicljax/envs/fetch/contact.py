@@ -329,14 +329,14 @@ def box_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch
     Args:
       away: from the boxes' centres to the body's, along the boxes' axes, `[P, B]`, in metres.
       axes: the body's, along the same, `[P, B]`.
-      halves: half sizes of the boxes, `[P, B]`.
+      halves: half sizes of the boxes, `[P, 1]`.
       own: half sizes of the body.
 
     Returns:
       The contacts.
     """
-    separation = apart(lambda a, b, h: _separation(a, b, h, own), away, axes, halves)
-    faces = apart(lambda a, b, h, s: _faces(a, b, h, own, s), away, axes, halves, separation)
+    separation = apart(lambda a, b: _separation(a, b, halves, own), away, axes)
+    faces = apart(lambda a, b, s: _faces(a, b, halves, own, s), away, axes, separation)
     return apart(_points, away, faces)
 
 
@@ -349,13 +349,13 @@ def cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> 
     Args:
       away: from the boxes' centres to the body's, along the boxes' axes, `[P, B]`, in metres.
       axes: the body's, along the same, the third along its height, `[P, B]`.
-      halves: half sizes of the boxes, `[P, B]`.
+      halves: half sizes of the boxes, `[P, 1]`.
       own: radius, radius and half height.
 
     Returns:
       The contacts.
     """
-    return apart(lambda a, b, h: _cylinder_on_boxes(a, b, h, own), away, axes, halves)
+    return apart(lambda a, b: _cylinder_on_boxes(a, b, halves, own), away, axes)
 
 
 def _cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch:

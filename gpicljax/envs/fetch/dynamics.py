@@ -64,18 +64,19 @@ def _touch(scene: Scene, world: World) -> Touch:
     lean = hands.lean(_vector(world.hand_velocity))
     x, y, z = turned_by(lean, minus(_vector(world.body), _vector(world.hand)), -1)
     right, left = FINGER_SIDE + world.fingers[0], FINGER_SIDE + world.fingers[1]
+    u, v, w = minus(_vector(world.body), (*scene.table, 0.5 * TABLE_HEIGHT))
+    # The floor is a box of the table's size, a table's height lower and always below the body.
     fallen = world.body[2] < _FALLEN
-    middle = (*scene.table, jnp.where(fallen, -0.5, 0.5) * TABLE_HEIGHT)
-    u, v, w = minus(_vector(world.body), middle)
+    u, v = jnp.where(fallen, 0.0, u), jnp.where(fallen, 0.0, v)
+    w = jnp.where(fallen, w + TABLE_HEIGHT, w)
     away = (
         _per_box(x, x, x, u),
         _per_box(y - right, y + left, y, v),
         _per_box(z, z, z - PALM_ABOVE, w),
     )
-    wide = [jnp.where(fallen, _FLOOR, half) for half in scene.table_half]
-    table = *wide, jnp.full_like(x, 0.5 * TABLE_HEIGHT)
+    table = *scene.table_half, 0.5 * TABLE_HEIGHT
     sizes = zip(FINGER_HALF, FINGER_HALF, PALM_HALF, table, strict=True)
-    halves = cast("Vector", tuple(_per_box(*along) for along in sizes))
+    halves = cast("Vector", tuple(jnp.array(along)[:, None] for along in sizes))
     find = contact.cylinder_on_boxes if scene.round else contact.box_on_boxes
     leans = cast("Vector", tuple(_per_box(angle, angle, angle, 0.0) for angle in lean))
     axes = cast("Axes", tuple(turned_by(leans, axis, -1) for axis in axes))

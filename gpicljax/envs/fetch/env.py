@@ -159,9 +159,9 @@ class Fetch(FetchTask[State]):
     It is a model of the task, not of MuJoCo: trajectories part from the simulator's. Over 50 random
     steps the gripper is within 5 mm of the simulator's in the median. Rules succeed as often within
     10 points, and blocks go as far within an eighth, in the median. The table is as soft and as
-    solid as there, and what fingers hold slips by .05 mm a step (.03 there). A block that is pushed
+    solid as there, and what fingers hold slips by .05 mm a step (.04 there). A block that is pushed
     slowly and obliquely for 25 cm ends 1 cm from where it does there, in the median of eight pushes
-    (4 cm at most), and turns the same way, by 25 to 42 degrees instead of 39 to 87. Pucks that are
+    (5 cm at most), and turns the same way, by 25 to 42 degrees instead of 39 to 87. Pucks that are
     hit beside the middle, and go for 38 to 60 cm, end 3 cm apart (9 cm at most). The results page
     `fetch_cpu.md` has all of it.
 

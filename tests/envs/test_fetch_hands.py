@@ -68,8 +68,8 @@ def along(degrees, speed, offset, start, steps):
     return act
 
 
-def in_model(task, blocks, act, steps):
-    """Gripper, block and its heading about z, `[steps + 1, N, ...]`."""
+def play_in_model(task, blocks, act, steps):
+    """Returns gripper, block and its heading about z, `[steps + 1, N, ...]`."""
     scene = SCENES[task]
 
     def show(world):
@@ -82,21 +82,21 @@ def in_model(task, blocks, act, steps):
         return world, show(world)
 
     world = jax.vmap(functools.partial(first_world, scene))(jnp.asarray(blocks, jnp.float32))
-    seen, kept = jax.vmap(show)(world), []
+    seen, records = jax.vmap(show)(world), []
     for number in range(steps + 1):
         gripper, block, axis = (np.asarray(x, float) for x in seen)
-        kept.append((gripper, block, np.arctan2(axis[:, 1], axis[:, 0])))
-        way, fingers = act(number, gripper, block, kept[0][1])
+        records.append((gripper, block, np.arctan2(axis[:, 1], axis[:, 0])))
+        way, fingers = act(number, gripper, block, records[0][1])
         world, seen = step(world, np.append(way, np.full((len(way), 1), fingers), -1))
-    return [np.stack(x) for x in zip(*kept, strict=True)]
+    return [np.stack(x) for x in zip(*records, strict=True)]
 
 
-def in_mujoco(task, blocks, act, steps):
-    """The same in the simulator."""
+def play_in_mujoco(task, blocks, act, steps):
+    """Returns the same in the simulator."""
     from gpicljax.envs.fetch.simulator import simulator
 
     host = simulator(task)
-    envs, kept = [type(host._env)() for _ in blocks], []
+    envs, records = [type(host._env)() for _ in blocks], []
     for env, block in zip(envs, blocks, strict=True):
         env.reset(seed=0)
         place = env._utils.get_joint_qpos(env.model, env.data, "object0:joint").copy()
@@ -106,16 +106,16 @@ def in_mujoco(task, blocks, act, steps):
     for number in range(steps + 1):
         seen = np.stack([env._get_obs()["observation"] for env in envs])
         axes = np.stack([env.data.body("object0").xmat.reshape(3, 3)[:, 0] for env in envs])
-        kept.append((seen[:, :3], seen[:, 3:6], np.arctan2(axes[:, 1], axes[:, 0])))
-        way, fingers = act(number, *kept[-1][:2], kept[0][1])
+        records.append((seen[:, :3], seen[:, 3:6], np.arctan2(axes[:, 1], axes[:, 0])))
+        way, fingers = act(number, *records[-1][:2], records[0][1])
         for env, action in zip(envs, way, strict=True):
             env.step(np.append(action, fingers).astype(np.float32))
-    return [np.stack(x) for x in zip(*kept, strict=True)]
+    return [np.stack(x) for x in zip(*records, strict=True)]
 
 
-def both(task, places, act, steps):
+def play_both(task, places, act, steps):
     blocks = np.append(places, np.full((len(places), 1), SCENES[task].height), -1)
-    return in_model(task, blocks, act, steps), in_mujoco(task, blocks, act, steps)
+    return play_in_model(task, blocks, act, steps), play_in_mujoco(task, blocks, act, steps)
 
 
 def test_a_pressed_block_does_not_go_through_the_table():
@@ -123,7 +123,7 @@ def test_a_pressed_block_does_not_go_through_the_table():
     places = np.stack(
         [x.ravel() for x in np.meshgrid([1.2, 1.26, 1.4, 1.46], [0.55, 0.62, 0.88, 0.95])], -1
     )
-    (_, model, _), (_, real, _) = both("push", places, press, 50)
+    (_, model, _), (_, real, _) = play_both("push", places, press, 50)
     print(
         f"\nlowest at {1000 * model[:19, :, 2].min():.0f} and {1000 * real[:19, :, 2].min():.0f} mm"
     )
@@ -135,7 +135,7 @@ def test_a_pressed_block_does_not_go_through_the_table():
 
 def test_a_held_block_does_not_slip():
     places = np.array([[1.25, 0.65], [1.3, 0.85], [1.42, 0.62], [1.44, 0.9]])
-    found = both("pick_and_place", places, hold, 140)
+    found = play_both("pick_and_place", places, hold, 140)
     for gripper, block, _ in found:
         height = (block - gripper)[..., 2]
         creep = (np.abs(height[140] - height[40]) / 100).max()
@@ -144,9 +144,9 @@ def test_a_held_block_does_not_slip():
     assert (found[0][1][-1, :, 2] > 0.55).all()
 
 
-def pushed(task, places, act, steps):
-    """How far apart blocks end, in metres, and their turns in either, in degrees."""
-    found = both(task, places, act, steps)
+def compare_pushes(task, places, act, steps):
+    """Returns how far apart blocks end, in metres, and their turns in either, in degrees."""
+    found = play_both(task, places, act, steps)
     apart = np.linalg.norm(found[0][1][-1] - found[1][1][-1], axis=-1)
     headings = [np.rad2deg(np.unwrap(heading, axis=0)) for _, _, heading in found]
     turn, real = (heading[-1] - heading[0] for heading in headings)
@@ -164,7 +164,7 @@ def test_slow_oblique_pushes_turn_the_block():
     """Eight of 30 steps at .25 m/s. In MuJoCo seven blocks turn, by 39 to 87 degrees."""
     degrees = np.array([33.0, 40, 50, 57, 123, 147, 213, 237])
     act = along(degrees, 0.25, np.zeros(8), 0.075, 30)
-    apart, turn, real = pushed("push", behind_the_middle(degrees), act, 60)
+    apart, turn, real = compare_pushes("push", behind_the_middle(degrees), act, 60)
     assert np.median(apart) < 0.025 and apart.max() < 0.06
     alike = np.where(np.abs(real) > 30, (turn * np.sign(real) > 20), np.abs(turn) < 20)
     assert alike.sum() >= 6
@@ -174,7 +174,7 @@ def test_fast_pushes_end_where_they_do():
     """Sixteen of eight steps at .85 m/s."""
     degrees = 22.5 * np.arange(16) + 5
     act = along(degrees, 0.85, np.zeros(16), 0.075, 8)
-    apart, _, _ = pushed("push", behind_the_middle(degrees), act, 50)
+    apart, _, _ = compare_pushes("push", behind_the_middle(degrees), act, 50)
     assert np.median(apart) < 0.02 and apart.max() < 0.05
 
 
@@ -182,6 +182,6 @@ def test_hits_beside_the_middle_send_the_puck_where_they_do():
     """Eight, 8 to 20 mm beside its centre, after which it goes for 38 to 60 cm."""
     offset = np.array([8, -8, 12, -12, 16, -16, 20, -20]) / 1000
     act = along(np.linspace(-25.0, 25.0, 8), 0.7, offset, 0.1, 7)
-    apart, turn, real = pushed("slide", np.full((8, 2), (1.15, 0.75)), act, 70)
+    apart, turn, real = compare_pushes("slide", np.full((8, 2), (1.15, 0.75)), act, 70)
     assert np.median(apart) < 0.04 and apart.max() < 0.12
     np.testing.assert_allclose(turn, real, atol=10)

@@ -49,8 +49,8 @@ def chosen(which: jax.Array, a: Vector, b: Vector) -> Vector:
     return jnp.where(which, a[0], b[0]), jnp.where(which, a[1], b[1]), jnp.where(which, a[2], b[2])
 
 
-def turned_by(angle: Vector, a: Vector, sign: float) -> Vector:
-    """A vector after a small turn, in radians about the three axes, or after its inverse."""
+def rotate(angle: Vector, a: Vector, sign: float) -> Vector:
+    """Returns a vector after a small turn, in radians about the three axes, or its inverse."""
     return plus(a, scaled(sign, cross(angle, a)))
 
 
@@ -85,8 +85,8 @@ def off_axes(vector: Vector, axes: Axes) -> Vector:
     return x, y, z
 
 
-def turned_back(matrix: Axes, axes: Axes) -> Axes:
-    """A matrix's rows, from those along three axes at right angles."""
+def rotate_matrix(matrix: Axes, axes: Axes) -> Axes:
+    """Returns a matrix's rows from those along three axes at right angles."""
     half = [off_axes(cast("Vector", tuple(row[j] for row in matrix)), axes) for j in range(3)]
     x, y, z = (
         off_axes(cast("Vector", tuple(column[i] for column in half)), axes) for i in range(3)
@@ -95,7 +95,7 @@ def turned_back(matrix: Axes, axes: Axes) -> Axes:
 
 
 def entries(matrix: Axes) -> Symmetric:
-    """A symmetric matrix by its rows."""
+    """Returns a symmetric matrix by its rows."""
     (xx, xy, xz), (_, yy, yz), (_, _, zz) = matrix
     return xx, xy, xz, yy, yz, zz
 

@@ -26,10 +26,10 @@ from gpicljax.envs.fetch.algebra import (
     off_axes,
     on_axes,
     plus,
+    rotate_matrix,
     scaled,
     shifted,
     solved_pair,
-    turned_back,
 )
 from gpicljax.envs.fetch.contact import Material, Reply, Springs, Touch
 from gpicljax.envs.fetch.hand import rubber
@@ -104,7 +104,7 @@ class _Sums(NamedTuple):
 
 
 def _surfaces(scene: Scene) -> Material:
-    """Those of fingers, palm and table, numbers `[P, 1]`."""
+    """Returns those of fingers, palm and table, numbers `[P, 1]`."""
     finger = rubber(_SOFTNESS)
     palm = finger._replace(torsion=0.0)
     table = Material(scene.friction, 0.02, 0.9, 0.95, 0.001, 0.0, _SOFTNESS, 0.0)
@@ -139,7 +139,7 @@ def accelerations(
     fingers: tuple[jax.Array, jax.Array],
     start: jax.Array,
 ) -> tuple[Place, Vector]:
-    """How the body and the fingers accelerate, and what pushes them.
+    """Finds how the body and the fingers accelerate, and what pushes them.
 
     Args:
       scene: the task's.
@@ -186,17 +186,17 @@ def accelerations(
     return last.place, off_axes(force, contacts.frame)
 
 
-def _forces(of: _Contacts, place: Place) -> Reply:
-    """Forces of all points at an acceleration, and how fast they fall with it, `[4, P, B]`."""
+def _forces(contacts: _Contacts, place: Place) -> Reply:
+    """Returns forces of all points at an acceleration, and how fast they fall, `[4, P, B]`."""
     y = place.linear[1] - jnp.concatenate([place.fingers, jnp.zeros_like(place.fingers)])
-    linear = on_axes((place.linear[0], y, place.linear[2]), of.frame)
-    angular = on_axes(place.angular, of.frame)
-    wanted = plus(of.wanted, plus(linear, cross(angular, of.arm)))
-    return contact.reply(wanted, of.turning + angular[0], of.springs)
+    linear = on_axes((place.linear[0], y, place.linear[2]), contacts.frame)
+    angular = on_axes(place.angular, contacts.frame)
+    wanted = plus(contacts.wanted, plus(linear, cross(angular, contacts.arm)))
+    return contact.reply(wanted, contacts.turning + angular[0], contacts.springs)
 
 
 def _by_box(arm: Vector, reply: Reply) -> tuple:
-    """Sums over points, along the frames' axes, `[P, B]`."""
+    """Returns sums over points, along the frames' axes, `[P, B]`."""
     x, y, z = arm
     straight, (a, b), (c, d) = reply.straight, reply.oblique, reply.sideways
     # The arm's cross product with each row of the matrix by which forces fall; then once more, down
@@ -224,12 +224,12 @@ def _by_box(arm: Vector, reply: Reply) -> tuple:
 def _summed(
     frame: Axes, force: Vector, torque: Vector, upper: Axes, middle: Axes, lower: Axes
 ) -> _Sums:
-    """Sums over boxes, along the world's axes, `[B]`."""
+    """Returns sums over boxes, along the world's axes, `[B]`."""
     force, torque = off_axes(force, frame), off_axes(torque, frame)
-    upper, middle, lower = (turned_back(x, frame) for x in (upper, middle, lower))
-    ours = jax.tree.map(lambda x: x[:2], (-force[1], upper[1], middle[1]))
+    upper, middle, lower = (rotate_matrix(x, frame) for x in (upper, middle, lower))
+    fingers = jax.tree.map(lambda x: x[:2], (-force[1], upper[1], middle[1]))
     by_box = force, torque, entries(upper), middle, entries(lower)
-    return _Sums(*jax.tree.map(_over_boxes, by_box), *ours)
+    return _Sums(*jax.tree.map(_over_boxes, by_box), *fingers)
 
 
 def _over_points(x: jax.Array) -> jax.Array:
@@ -246,7 +246,7 @@ def _over_boxes(x: jax.Array) -> jax.Array:
 
 
 def _across(a: Place, b: Place) -> jax.Array:
-    """The scalar product of forces and accelerations."""
+    """Returns the scalar product of forces and accelerations."""
     fingers = _over_boxes(a.fingers * b.fingers)
     return dot(a.linear, b.linear) + dot(a.angular, b.angular) + fingers
 
@@ -266,7 +266,7 @@ def _step(inertia: float, mass: jax.Array, free: Place, sums: _Sums, loop: _Sear
     slope = -_across(rest, step)
     back = (slope > -0.2 * loop.slope) & (loop.slope < 0) & (loop.done > _TRUSTED)
     share = jnp.where(back, slope / (slope - loop.slope), 0.0)
-    on = _towards(inertia, mass, sums, rest)
+    on = _solve(inertia, mass, sums, rest)
     change, step = (
         jax.tree.map(lambda a, b, factor=factor: jnp.where(back, factor * a, b), step, on)
         for factor in (-share, 1 - share)
@@ -282,8 +282,8 @@ def _step(inertia: float, mass: jax.Array, free: Place, sums: _Sums, loop: _Sear
     )
 
 
-def _towards(inertia: float, mass: jax.Array, sums: _Sums, rest: Place) -> Place:
-    """The step to where nothing rests, by a solution for the body with the fingers eliminated."""
+def _solve(inertia: float, mass: jax.Array, sums: _Sums, rest: Place) -> Place:
+    """Returns the step to where nothing rests, solved with the fingers eliminated."""
     upper, middle, lower = shifted(sums.upper, _MASS), sums.middle, shifted(sums.lower, inertia)
     force, torque = rest.linear, rest.angular
     inverse = 1 / (mass + sums.linear[1])

@@ -102,7 +102,7 @@ class Springs(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What contacts do about a body's acceleration, along their normals and tangents.
+    """The answer of contacts to a body's acceleration, along their normals and tangents.
 
     Attributes:
       force: in N.
@@ -157,7 +157,7 @@ def springs(distance: jax.Array, present: jax.Array, of: Material) -> Springs:
 
 
 def reply(wanted: Vector, turning: jax.Array | float, of: Springs) -> Reply:
-    """What springs do about an acceleration.
+    """Returns what springs do about an acceleration.
 
     Args:
       wanted: acceleration plus damped velocity along normal and tangents, in m/s^2.
@@ -194,10 +194,10 @@ def reply(wanted: Vector, turning: jax.Array | float, of: Springs) -> Reply:
     )
 
 
-def falls(of: Reply) -> Axes:
-    """Rows of the matrix by which forces fall, along normals and tangents."""
-    (a, b), (c, d), zero = of.oblique, of.sideways, jnp.zeros_like(of.straight)
-    return (of.straight, a, b), (a, c, zero), (b, zero, d)
+def fall_matrix(reply: Reply) -> Axes:
+    """Returns rows of the matrix by which forces fall, along normals and tangents."""
+    (a, b), (c, d), zero = reply.oblique, reply.sideways, jnp.zeros_like(reply.straight)
+    return (reply.straight, a, b), (a, c, zero), (b, zero, d)
 
 
 def tangents(normal: Vector) -> tuple[Vector, Vector]:
@@ -249,7 +249,7 @@ class _Faces(NamedTuple):
 
 
 def _separation(away: Vector, axes: Axes, halves: Vector, own: Vector) -> tuple:
-    """The axis along which they overlap least: whether a box's, and which; and `Touch.near`."""
+    """Finds the axis of least overlap: whether a box's, and which; and `Touch.near`."""
     sizes = [[jnp.abs(x) for x in axis] for axis in axes]
     gaps = [
         jnp.abs(away[i]) - halves[i] - sum(own[j] * sizes[j][i] for j in range(3)) for i in range(3)
@@ -268,7 +268,7 @@ def _separation(away: Vector, axes: Axes, halves: Vector, own: Vector) -> tuple:
 
 
 def _second(values: Vector) -> jax.Array:
-    """The second largest of three."""
+    """Returns the second largest of three."""
     a, b, c = values
     return jnp.maximum(jnp.minimum(a, b), jnp.minimum(jnp.maximum(a, b), c))
 
@@ -320,7 +320,7 @@ def _points(away: Vector, of: _Faces) -> Touch:
 
 
 def box_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch:
-    """Where a box touches others.
+    """Finds where a box touches others.
 
     The pair's reference face is the one along whose normal the two overlap least. So faces with
     parallel edges have the exact patch in common, and a corner or an edge on a face the exact
@@ -341,7 +341,7 @@ def box_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch
 
 
 def cylinder_on_boxes(away: Vector, axes: Axes, halves: Vector, own: Vector) -> Touch:
-    """Where a cylinder touches boxes.
+    """Finds where a cylinder touches boxes.
 
     Its side touches with the deeper end of the line that it has in common with a box, or with both
     ends of one that is level; its ends touch with four points of the rim.

@@ -21,7 +21,7 @@ from gpicljax.envs._gpu import one_kernel_on_gpu
 from gpicljax.envs._stages import apart, kernel
 from gpicljax.envs.fetch import contact
 from gpicljax.envs.fetch import hand as hands
-from gpicljax.envs.fetch.algebra import Axes, Vector, minus, plus, scaled, turned_by
+from gpicljax.envs.fetch.algebra import Axes, Vector, minus, plus, rotate, scaled
 from gpicljax.envs.fetch.body import Motion, Place, accelerations, moved
 from gpicljax.envs.fetch.contact import Touch
 from gpicljax.envs.fetch.scene import (
@@ -59,10 +59,10 @@ def _per_box(*values: jax.Array | float) -> jax.Array:
 
 
 def _touch(scene: Scene, world: World) -> Touch:
-    """Where the body may touch fingers, palm and table, or the floor once it is that low."""
+    """Finds where the body may touch fingers, palm and table, or the floor once it is low."""
     axes = axes_of(world.turn)
     lean = hands.lean(_vector(world.hand_velocity))
-    x, y, z = turned_by(lean, minus(_vector(world.body), _vector(world.hand)), -1)
+    x, y, z = rotate(lean, minus(_vector(world.body), _vector(world.hand)), -1)
     right, left = FINGER_SIDE + world.fingers[0], FINGER_SIDE + world.fingers[1]
     u, v, w = minus(_vector(world.body), (*scene.table, 0.5 * TABLE_HEIGHT))
     # The floor is a box of the table's size, a table's height lower and always below the body.
@@ -79,14 +79,14 @@ def _touch(scene: Scene, world: World) -> Touch:
     halves = cast("Vector", tuple(jnp.array(along)[:, None] for along in sizes))
     find = contact.cylinder_on_boxes if scene.round else contact.box_on_boxes
     leans = cast("Vector", tuple(_per_box(angle, angle, angle, 0.0) for angle in lean))
-    axes = cast("Axes", tuple(turned_by(leans, axis, -1) for axis in axes))
+    axes = cast("Axes", tuple(rotate(leans, axis, -1) for axis in axes))
     touch = find(away, axes, halves, scene.half)
-    arm, normal = (turned_by(leans, x, 1) for x in (touch.arm, touch.normal))
+    arm, normal = (rotate(leans, x, 1) for x in (touch.arm, touch.normal))
     return touch._replace(arm=arm, normal=normal)
 
 
 def _along_y(fingers: jax.Array) -> jax.Array:
-    """How fast fingers move along y, for how fast they open, or the inverse, `[2, B]`."""
+    """Returns how fast fingers move along y, by how fast they open, or the inverse, `[2, B]`."""
     return jnp.stack([fingers[0], -fingers[1]])
 
 

@@ -121,20 +121,21 @@ def _joined(parts: list[Substeps]) -> Substeps:
     return Substeps(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
-def _upright(of: Substeps) -> np.ndarray:
-    """Those that count, bool `[N]`."""
-    return of.free & (np.linalg.norm(of.lean, axis=-1) < _LEANING)
+def _select(substeps: Substeps) -> np.ndarray:
+    """Returns which substeps count, bool `[N]`."""
+    return substeps.free & (np.linalg.norm(substeps.lean, axis=-1) < _LEANING)
 
 
-def leans(of: Substeps) -> list[float]:
-    """`hand.LEAN`, for its velocity along x and y."""
-    used = _upright(of)
-    return [float(np.polyfit(of.velocity[used, i], of.lean[used, i], 1)[0]) for i in range(2)]
+def fit_lean(substeps: Substeps) -> list[float]:
+    """Returns `hand.LEAN`, for velocity along x and y."""
+    used = _select(substeps)
+    velocity, lean = substeps.velocity[used], substeps.lean[used]
+    return [float(np.polyfit(velocity[:, i], lean[:, i], 1)[0]) for i in range(2)]
 
 
 def response(of: Substeps) -> np.ndarray:
     """`hand.SPRING`, `DAMPER` and `SAG`, float `[3, 3]`, by axes."""
-    used = _upright(of)
+    used = _select(of)
     found = []
     for axis in range(3):
         way, velocity = of.error[used, axis], of.velocity[used, axis]
@@ -171,7 +172,7 @@ def main() -> None:
     usual = [record(task, how, 12, 0) for task in SCENES for how in ("random", "rules")]
     spring, damper, sag = response(_joined(usual)).T.round(1).tolist()
     print("SPRING, DAMPER, SAG =", spring, damper, sag)
-    print("LEAN =", np.round(leans(_joined(usual)), 4).tolist())
+    print("LEAN =", np.round(fit_lean(_joined(usual)), 4).tolist())
     print("held back:", held_back(_joined([record(task, "kept", 12, 0) for task in SCENES])))
 
 

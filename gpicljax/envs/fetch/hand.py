@@ -23,10 +23,10 @@ from gpicljax.envs.fetch.algebra import (
     off_axes,
     on_axes,
     plus,
+    rotate_matrix,
     scaled,
     shifted,
     solved,
-    turned_back,
 )
 from gpicljax.envs.fetch.scene import (
     FINGER_HALF,
@@ -59,7 +59,7 @@ _ITERATIONS = 3
 
 
 def rubber(softness: float) -> contact.Material:
-    """The fingers' surface, on another of that inverse mass; the palm's has no torsion."""
+    """Returns the fingers' surface, on another of that inverse mass; a palm's has no torsion."""
     return contact.Material(1.0, 0.015, 0.945, 0.97, 0.0055, 0.001, SOFTNESS + softness, 0.05)
 
 
@@ -82,7 +82,7 @@ def pull(hand: Vector, velocity: Vector, target: Vector) -> Vector:
 
 
 def lean(velocity: Vector) -> Vector:
-    """By which small angles about the axes the moving hand leans, its lower end ahead."""
+    """Returns the small angles about the axes by which a moving hand leans, lower end ahead."""
     x, y, z = velocity
     return LEAN[1] * y, -LEAN[0] * x, 0.0 * z
 
@@ -143,7 +143,7 @@ def on_table(scene: Scene, hand: Vector, velocity: Vector, free: Vector) -> Vect
     ) -> Vector:
         wanted = plus(acceleration, scaled(surface.damping, velocity))
         reply = contact.reply(on_axes(wanted, frame), 0.0, springs)
-        falls = entries(turned_back(contact.falls(reply), frame))
+        falls = entries(rotate_matrix(contact.fall_matrix(reply), frame))
         force, falls = jax.tree.map(lambda x: x[0] + x[1], (off_axes(reply.force, frame), falls))
         rest = minus(force, scaled(MASS, minus(acceleration, free)))
         return plus(acceleration, solved(shifted(falls, MASS), rest))
@@ -167,7 +167,7 @@ def spread(
     pushed: jax.Array,
     carried: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """How the fingers answer, where nothing but their drive and their limits moves them.
+    """Returns how the fingers move by their drive and their limits alone.
 
     Args:
       scene: the task's.

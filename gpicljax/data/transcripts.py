@@ -11,14 +11,13 @@ Files of earlier versions, whose lines do not name the one before, are read as w
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpicljax.storage.array_folder import SavedError
-from gpicljax.storage.atomic import sync_folder, to_json_text
+from gpicljax.storage.atomic import flush_to_device, sync_folder, to_json_text
 from gpicljax.storage.reading import read_bytes
 
 _END = b', "crc": "'
@@ -132,7 +131,7 @@ class Transcript:
         line, last = _line(entry, self._last)
         self._file.write(line)
         self._file.flush()
-        os.fsync(self._file.fileno())
+        flush_to_device(self._file.fileno())
         self._last = last
 
     def close(self) -> None:

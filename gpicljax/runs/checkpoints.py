@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +36,8 @@ from gpicljax.typing import ArrayTree
 
 T = TypeVar("T")
 DAMAGED = "damaged"
+_INDEX = "manifest.ocdbt"
+"""File that Orbax writes last, by which arrays are found."""
 ARRAYS = "default"
 """Sub-folder of a step that Orbax writes (its `StandardCheckpointer` reads it, too)."""
 
@@ -46,6 +48,14 @@ class CheckpointError(RuntimeError):
 
 class CheckpointMismatchError(CheckpointError):
     """The checkpoint holds a state of another structure, shape or type."""
+
+
+class _LiteralPath(type(epath.Path("."))):
+    """A path for Orbax, whose own would take [ ] * ? in the names of folders for patterns."""
+
+    def glob(self, pattern: str) -> Iterator[_LiteralPath]:
+        """Yields what matches the pattern within this folder, whose own name is taken as it is."""
+        return map(type(self), sorted(Path(self).glob(pattern)))
 
 
 class Checkpointer:
@@ -169,7 +179,7 @@ class Checkpointer:
         return sorted(int(f.name) for f in folders if _is_step(f) and (f / MANIFEST).exists())
 
     def _write(self, folder: Path, step: int, specs: list[Spec], table: dict[str, Any]) -> None:
-        arrays = epath.Path(folder / ARRAYS)
+        arrays = _LiteralPath(folder / ARRAYS)
         # Where each process describes its parts. Orbax would have the others wait until process 0
         # makes it, ten minutes if that one fails before.
         spread = any(isinstance(value, jax.Array) for value in table.values())
@@ -179,6 +189,8 @@ class Checkpointer:
 
         def finish() -> None:
             self._handler.finalize(arrays)
+            if not (arrays / _INDEX).is_file():
+                raise OSError(f"{arrays} has no {_INDEX}: its parts were not joined")
             write_manifest(folder, {"step": step, "leaves": specs})
             for old in self._steps()[: -self._max_to_keep]:
                 # Without its manifest it counts as unfinished, should this be interrupted.
@@ -221,7 +233,7 @@ class Checkpointer:
         target = {"step": np.asarray(0)} | {n: leaf for n, leaf in targets.items() if leaf.size}
         try:
             table: dict[str, Any] = self._handler.restore(
-                epath.Path(folder / ARRAYS), args=ocp.args.StandardRestore(target)
+                _LiteralPath(folder / ARRAYS), args=ocp.args.StandardRestore(target)
             )
         except Exception as error:
             raise CheckpointError(

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpicljax.checks import check
 from gpicljax.runs.distributed import on_main
-from gpicljax.storage.atomic import to_json_text, write_atomically
+from gpicljax.storage.atomic import flush_to_device, to_json_text, write_atomically
 from gpicljax.storage.patience import Patience
 from gpicljax.storage.reading import read_bytes
 
@@ -110,7 +110,7 @@ class MetricsLog:
                 written = 0
                 while written < len(data):
                     written += file.write(data[written:]) or 0
-                os.fsync(file.fileno())
+                flush_to_device(file.fileno())
             except OSError:
                 file.truncate(start)
                 raise

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+_UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+"""Error numbers of a file system that has no `fsync`, as those of network mounts."""
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -35,15 +39,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
       '# Done'
     """
     data = content.encode() if isinstance(content, str) else content
-    descriptor, temporary = tempfile.mkstemp(
-        prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
-    )
+    # Made by `open`, so that the system applies the umask: some file systems refuse `chmod`.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files
+            flush_to_device(file.fileno())
         os.replace(temporary, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -54,24 +56,31 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     sync_folder(path.parent)
 
 
-def _umask() -> int:
-    """What new files are not to be allowed, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def flush_to_device(descriptor: int) -> None:
+    """Waits until a file's bytes are on the device, where the file system can do that.
+
+    Raises:
+      OSError: if the bytes cannot be written, such as on a full disk.
+    """
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
 
 
 def sync_file(path: Path) -> None:
     """Flushes a file, written by other code, to the device.
 
     Example:
+      >>> import tempfile
       >>> file = Path(tempfile.mkdtemp()) / "agent.bin"
       >>> file.write_bytes(b"...")
       3
       >>> sync_file(file)
     """
     with open(path, "rb") as file:
-        os.fsync(file.fileno())
+        flush_to_device(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MOST = 2**26
 """Bytes of a description in JSON, at most."""
@@ -29,18 +29,43 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
       Traceback (most recent call last):
       OSError: [Errno 22] not a regular file: '/dev/zero'
     """
+    with open_regular(path) as file:
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+        return file.read()
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Returns a regular file, open for reading.
+
+    Raises:
+      OSError: if it cannot be read, or is no regular file.
+    """
     # Opening a pipe would wait for its other end.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if most is not None and status.st_size > most:
-            raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read()
-    finally:
+        return open(descriptor, "rb")
+    except BaseException:
         os.close(descriptor)
+        raise
+
+
+def visible_files(folder: Path, pattern: str) -> list[Path]:
+    """Returns the paths below a folder that match a pattern, in order, without hidden ones.
+
+    Systems leave hidden files beside others, such as `._book.txt` beside `book.txt`.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     _ = [(Path(folder) / name).touch() for name in ("a.txt", "._a.txt")]
+      ...     [path.name for path in visible_files(Path(folder), "*.txt")]
+      ['a.txt']
+    """
+    found = ((path, path.relative_to(folder).parts) for path in folder.glob(pattern))
+    return sorted(path for path, parts in found if not any(x.startswith(".") for x in parts))
 
 
 def read_json(path: Path) -> Any:

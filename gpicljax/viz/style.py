@@ -4,8 +4,8 @@ Figures are built through matplotlib's object-oriented interface; `pyplot` and i
 never touched, and matplotlib itself is imported only when the first figure is made.
 """
 
+import io
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gpicljax.checks import check
+from gpicljax.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -282,17 +283,7 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> Path:
     endings = ", ".join(f".{k}" for k in sorted(known))
     check(kind in known, "path", str(target), f"a path that ends in {endings}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            figure.savefig(file, format=kind, dpi=DPI, facecolor="white")
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)  # mkstemp makes files private; figures are to be shared
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    content = io.BytesIO()
+    figure.savefig(content, format=kind, dpi=DPI, facecolor="white")
+    write_atomically(target, content.getvalue())
     return target

@@ -248,3 +248,22 @@ def test_the_operating_system_refuses_to_write(tmp_path, child_environment):
 def test_arguments():
     with pytest.raises(ValueError, match="max_to_keep: got 1"):
         Checkpointer("x", max_to_keep=1)
+
+
+@pytest.mark.parametrize("name", ["[1]", "a[b", "{2}", "a*b", "a**b", "a?b", "a%20b", "[a] runs"])
+def test_a_folder_may_have_any_name(name, tmp_path):
+    """Its name is no pattern, and what was saved can be read."""
+    checkpointer = Checkpointer(tmp_path / name / "checkpoints")
+    assert checkpointer.save(1, make_state())
+    step, found = checkpointer.restore_latest(make_state(1))
+    assert step == 1
+    np.testing.assert_array_equal(found.params["a/b"], make_state().params["a/b"])
+
+
+def test_parts_that_were_not_joined_are_no_checkpoint(tmp_path, monkeypatch):
+    said = []
+    checkpointer = Checkpointer(tmp_path, report=said.append)
+    assert checkpointer.save(1, make_state())
+    monkeypatch.setattr(checkpointer._handler, "finalize", lambda folder: None)
+    assert not checkpointer.save(2, make_state()) and "were not joined" in said[0]
+    assert checkpointer.steps() == [1]

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -29,6 +30,7 @@ from gpicljax.storage import atomic, manifest
 from gpicljax.storage.atomic import write_atomically
 from gpicljax.storage.patience import Patience
 from gpicljax.studies.train_agent import program as train_agent
+from gpicljax.viz.style import save_figure
 
 
 def full_disk(*_):
@@ -279,6 +281,28 @@ def test_files_are_as_private_as_the_umask_says(mask, tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / "summary.md").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_files_are_written_where_modes_and_flushing_are_unknown(tmp_path, monkeypatch):
+    """As on file systems of the network; and the umask, which other threads use, is left alone."""
+
+    def refuse(number):
+        def refused(*arguments, **options):
+            raise OSError(number, os.strerror(number))
+
+        return refused
+
+    monkeypatch.setattr(os, "chmod", refuse(errno.EPERM))
+    monkeypatch.setattr(os, "umask", refuse(errno.EPERM))
+    monkeypatch.setattr(os, "fsync", refuse(errno.EINVAL))
+    write_atomically(tmp_path / "summary.md", "# Done")
+    save_figure(plt.figure(), tmp_path / "empty.png")
+    assert (tmp_path / "summary.md").read_text() == "# Done"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.png", "summary.md"]
+    monkeypatch.setattr(os, "fsync", refuse(errno.ENOSPC))
+    with pytest.raises(OSError, match=r"summary.md"):
+        write_atomically(tmp_path / "summary.md", "# Lost")
+    assert (tmp_path / "summary.md").read_text() == "# Done"
 
 
 @pytest.mark.parametrize("name", ["a:b", "a/b", "a\\b", ".a", "", "a?", "a\nb", 'a"b', "<a>"])

@@ -1,5 +1,7 @@
 """Text as tokens."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -98,3 +100,13 @@ def test_bad_input(tmp_path):
     (tmp_path / "b.txt").write_bytes(b"caf\xe9 noir")
     with pytest.raises(ValueError, match="b.txt: byte 3 is not UTF-8"):
         text_windows(tmp_path, symbols, 1)
+
+
+def test_hidden_files_and_what_is_no_file_are_not_read(tmp_path):
+    (tmp_path / "book.txt").write_text("all is well " * 20)
+    (tmp_path / "._book.txt").write_bytes(b"\x00\x05\x16\x07")
+    symbols = SymbolMap.draw(seed=0)
+    assert text_windows(tmp_path, symbols, length=8).shape[0] > 10
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(OSError, match="not a regular file"):
+        text_windows(tmp_path, symbols, length=8)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpicljax.checks import check, check_at_least
+from gpicljax.storage.reading import open_regular, visible_files
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SIGNS = " .,;-\n"
@@ -116,11 +117,12 @@ def read_normalised(path: Path) -> Iterator[str]:
     """The normalised text of a file, in pieces, without what surrounds a Project Gutenberg book.
 
     Raises:
+      OSError: if it cannot be read, or is no regular file.
       ValueError: if the file is not UTF-8; it names the file and the byte.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     rest, first, over, place = "", True, False, 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while not over:
             block = file.read(BLOCK)
             try:
@@ -170,7 +172,7 @@ def text_windows(directory: str | Path, symbols: SymbolMap, length: int) -> NDAr
     """
     check_at_least(1, length=length)
     folder = Path(directory)
-    paths = sorted(folder.glob("*.txt"))
+    paths = visible_files(folder, "*.txt")
     if not paths:
         what = "no *.txt file in it" if folder.is_dir() else "no such folder"
         raise FileNotFoundError(f"{folder}: {what}")

@@ -10,6 +10,7 @@ import numpy as np
 from gpicljax.runtime import check_config
 from gpicljax.spaces import Box
 from gpicljax.storage import SavedError
+from gpicljax.storage.reading import visible_files
 from gpicljax.systems.mental_modelling.data.episodes import Episodes, join_episodes, take_episodes
 from gpicljax.systems.mental_modelling.data.stored import load_episodes
 from gpicljax.systems.mental_modelling.measures.questions import (
@@ -23,7 +24,7 @@ from gpicljax.systems.mental_modelling.studies.mental_modelling.config import Co
 def tasks_of(config: Config) -> dict[str, list[Path]]:
     """Folders of episodes by task; a ConfigError where there are none."""
     found: dict[str, list[Path]] = {}
-    for card in sorted(config.data.glob("*/*/episodes.json")):
+    for card in visible_files(config.data, "*/*/episodes.json"):
         found.setdefault(card.parent.parent.name, []).append(card.parent)
     known = ", ".join(found) or "a folder that `mental_modelling.py collect` wrote"
     for name in config.tasks or ("",):
